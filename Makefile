@@ -1,0 +1,53 @@
+# `make demo` and `make test` set themselves up; ARGS="..." goes to the program.
+BIN := .venv/bin
+ARGS ?=
+# two cores; tests of one xdist_group (those that share a ROS domain) stay in one worker
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# A sourced system ROS would be mixed with the one in .venv.
+unexport PYTHONPATH PYTHONHOME AMENT_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_PATH RMW_IMPLEMENTATION
+
+.PHONY: help setup demo test test-all bench lint format lock clean
+
+help:
+	@echo "make demo      train, evaluate, export, drive over ROS 2, replay, report"
+	@echo "make test      the tests but the slow ones"
+	@echo "make test-all  all tests"
+	@echo "make bench     speed of simulation and of the robot side"
+	@echo "make lint      ruff and the import contracts;  make format  lets ruff mend what it can"
+	@echo "make lock      newest versions into requirements.lock"
+	@echo "make clean     removes what was made, runs/ excepted"
+
+setup:
+	@tools/setup.sh
+
+demo: setup
+	$(BIN)/testudo demo $(ARGS)
+
+test: setup
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: setup
+	$(PYTEST) $(ARGS)
+
+bench: setup
+	$(BIN)/testudo bench sim $(ARGS)
+	$(BIN)/testudo bench robot $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --all-extras --universal --python-version 3.12 \
+		--no-annotate --no-emit-index-url --no-emit-find-links \
+		--custom-compile-command "make lock" --output-file requirements.lock
+	@tools/setup.sh
+
+clean:
+	rm -rf .venv .setup.lock build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,204 @@
+"""The law of the tree: who imports whom, how large a unit may be, what a file may not hold."""
+
+import ast
+import functools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TRAINING_SIDE = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax",
+    "brax",
+    "mujoco",
+    "testudo_sim",
+    "testudo_policies",
+)
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_PARAMETERS = 10
+
+# addresses of package hosts and of single files, and paths of one machine
+FORBIDDEN_TEXT = re.compile(
+    r"https?://[^\s\"'<>)]*(?:py[p]i|pythonhos[t]ed|conda|npm[j]s|crates|debian[.]org|ubuntu[.]com|"
+    r"githubuser[c]ontent|releases/download|huggingface|download[.])"
+    r"|https?://[^\s\"'<>)]*[.](?:whl|zip|tgz|tar|tar[.]\w+|deb|onnx|mcap|bin|sh)\b"
+    r"|\bpy[p]i[.]org|pythonhos[t]ed|--(?:extra-)?index-url[= ]|--find-links[= ]"
+    r"|(?<![\w.])/(?:work|root)/"
+)
+
+
+@functools.cache
+def committed_files():
+    """Return every file that is or would be committed."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    result = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        pytest.skip("not a git checkout: no list of the committed files")
+    return sorted(ROOT / name for name in set(result.stdout.split("\0")) if (ROOT / name).is_file())
+
+
+def relative(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def shipped_modules(*folders):
+    """Return name and syntax tree of each Python file outside the tests, or of those in folders."""
+    for path in committed_files():
+        name = relative(path)
+        inside = name.startswith(folders) if folders else not name.startswith("tests/")
+        if path.suffix == ".py" and inside:
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def run_python(code, *words):
+    """Run code in a fresh interpreter and return it with its output."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_import_contracts_hold():
+    program = Path(sys.executable).with_name("lint-imports")
+    result = subprocess.run(
+        [program, "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+BLOCKED_IMPORT = """
+import importlib, pkgutil, sys
+blocked = set(sys.argv[1].split(","))
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ImportError(f"{name} is not there on a robot", name=name)
+sys.meta_path.insert(0, Blocker())
+def fail(name):
+    raise
+for name in sys.argv[2:]:
+    package = importlib.import_module(name)
+    for found in pkgutil.walk_packages(getattr(package, "__path__", []), name + ".", onerror=fail):
+        importlib.import_module(found.name)
+print(len([name for name in sys.modules if name.startswith("testudo_")]), "modules")
+"""
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        ("testudo_hardware", "testudo_deploy"),
+        pytest.param(("testudo_nodes.policy_node",), marks=pytest.mark.ros),
+    ],
+)
+def test_robot_side_imports_without_the_training_side(packages):
+    if packages[0].startswith("testudo_nodes"):
+        pytest.importorskip("rclpy")
+    result = run_python(BLOCKED_IMPORT, ",".join(TRAINING_SIDE), *packages)
+    assert result.returncode == 0, result.stderr
+
+
+def test_no_shipped_file_is_long():
+    long = {
+        relative(path): count
+        for path in committed_files()
+        if path.suffix == ".py"
+        and not relative(path).startswith("tests/")
+        and (count := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+    }
+    assert not long, f"more than {MAX_FILE_LINES} lines: {long}"
+
+
+def test_no_shipped_function_is_long():
+    long = [
+        f"{name}:{node.lineno} {node.name}: {lines} lines"
+        for name, tree in shipped_modules()
+        for node in functions(tree)
+        if (lines := node.end_lineno - node.lineno + 1) > MAX_FUNCTION_LINES
+    ]
+    assert not long, f"more than {MAX_FUNCTION_LINES} lines: {long}"
+
+
+def test_no_signature_is_long():
+    motion = "hardware/testudo_hardware/motion"  # equations of motion list their parameters
+    long = [
+        f"{name}:{node.lineno} {node.name}: {count} parameters"
+        for name, tree in shipped_modules()
+        if not name.startswith(motion)
+        for node in functions(tree)
+        if (count := len(node.args.posonlyargs + node.args.args + node.args.kwonlyargs))
+        > MAX_PARAMETERS
+    ]
+    assert not long, f"more than {MAX_PARAMETERS} parameters: {long}"
+
+
+def public_definitions(nodes, prefix=""):
+    """Yield name and node of the public functions, classes and methods of a body."""
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield prefix + node.name, node
+            if isinstance(node, ast.ClassDef):
+                yield from public_definitions(node.body, f"{prefix}{node.name}.")
+
+
+@pytest.mark.parametrize("folder", ["hardware/", "deploy/"])
+def test_public_names_of_the_robot_side_are_documented(folder):
+    bare = [
+        f"{module}:{node.lineno} {name}"
+        for module, tree in shipped_modules(folder)
+        for name, node in public_definitions(tree.body)
+        if ast.get_docstring(node) is None
+    ]
+    assert not bare, f"without a docstring: {bare}"
+
+
+def test_no_committed_file_holds_a_download_address_or_a_machine_path():
+    found = []
+    for path in committed_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{relative(path)}: {match.group()}" for match in FORBIDDEN_TEXT.finditer(text)]
+    assert not found, found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see https://files.python" + "hosted.org/x",
+        "http" + "s://example.org/robot.zip",
+        "--index" + "-url=x",
+        "in /wo" + "rk/main",
+    ],
+)
+def test_the_address_check_sees_addresses(text):
+    assert FORBIDDEN_TEXT.search(text)
+
+
+def test_lock_holds_exact_versions_only():
+    for line in (ROOT / "requirements.lock").read_text().splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.]+( ; .*)?", line), line
