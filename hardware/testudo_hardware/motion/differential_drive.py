@@ -1,0 +1,157 @@
+"""A differential drive whose forward and turning speed follow their commands with a first-order lag.
+
+Under zero command both decay together, so that the path to rest is an arc and the stopping pose is
+closed-form; with an acceleration limit that is reached it is an approximation, whose error is a named
+margin of the shield.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector
+from testudo_hardware.spec import RobotSpec
+
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class DifferentialDrive:
+    """Motion of a two-wheeled robot; implements `MotionModel`. Command: (v [m/s], omega [rad/s])."""
+
+    spec: RobotSpec
+
+    @property
+    def scale(self) -> tuple[float, ...]:
+        """See `MotionModel.scale`."""
+        return (self.spec.speed_scale, self.spec.turn_scale)
+
+    @property
+    def _saturates(self) -> bool:
+        """Whether a change of command within the wheel limits can reach an acceleration limit."""
+        spec, swing = self.spec, 2 * self.spec.wheel_limit_m_s
+        return (spec.acceleration_limit_m_s2 * spec.velocity_lag_s < swing * (1 - 1e-6)
+                or spec.turn_acceleration_limit_rad_s2 * spec.velocity_lag_s
+                < 2 * swing / spec.wheel_base_m * (1 - 1e-6))
+
+    def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
+        """See `MotionModel.step`; the arc at the mean turn rate, second order in the step."""
+        xp = array_namespace(effective)
+        speed, turn = state.velocity[0, ...], state.velocity[1, ...]
+        speed_change = response.gain * (effective[0, ...] - speed)
+        turn_change = response.gain * (effective[1, ...] - turn)
+        if self._saturates:
+            speed_change = _clip(speed_change, self.spec.acceleration_limit_m_s2 * response.duration_s)
+            turn_change = _clip(turn_change, self.spec.turn_acceleration_limit_rad_s2 * response.duration_s)
+        distance = response.duration_s * (speed + response.mean_share * speed_change)
+        half = 0.5 * response.duration_s * (turn + response.mean_share * turn_change)
+        chord, middle = distance * _sinc(half), state.yaw + half
+        return MotionState(
+            state.position_world + xp.stack([chord * xp.cos(middle), chord * xp.sin(middle)]),
+            middle + half,
+            xp.stack([speed + speed_change, turn + turn_change]))
+
+    def limit_command(self, command: Array) -> Array:
+        """See `MotionModel.limit_command`: both channels shrink together, so that the curvature stays."""
+        xp = array_namespace(command)
+        one = xp.ones_like(command[0, ...])
+        share = one
+        for functional, bound in self._limits():
+            share = xp.minimum(share, bound / xp.maximum(
+                xp.abs(functional[0] * command[0, ...] + functional[1] * command[1, ...]), _TINY * one))
+        return command * share
+
+    def stopping_point(self, state: MotionState) -> StoppingPoint:
+        """See `MotionModel.stopping_point`; q = stopping position + look-ahead * stopping heading."""
+        xp = array_namespace(state.velocity)
+        lag, ahead = self.spec.velocity_lag_s, self.spec.look_ahead_m
+        speed, turn = state.velocity[0, ...], state.velocity[1, ...]
+        if self._saturates:
+            distance, distance_slope, speed_brake = _stop(speed, lag, self.spec.acceleration_limit_m_s2)
+            angle, angle_slope, turn_brake = _stop(turn, lag, self.spec.turn_acceleration_limit_rad_s2)
+        else:
+            distance, angle, distance_slope, angle_slope = lag * speed, lag * turn, lag, lag
+            speed_brake, turn_brake = 0 * speed, 0 * turn
+        half = 0.5 * angle
+        sinc, middle, final = _sinc(half), state.yaw + half, state.yaw + angle
+        cos_m, sin_m, cos_f, sin_f = xp.cos(middle), xp.sin(middle), xp.cos(final), xp.sin(final)
+        chord, bend = distance * sinc, 0.5 * distance * _sinc_slope(half)
+        position = state.position_world + xp.stack([chord * cos_m + ahead * cos_f,
+                                                    chord * sin_m + ahead * sin_f])
+        xv, yv = distance_slope * sinc * cos_m, distance_slope * sinc * sin_m
+        xw = angle_slope * (bend * cos_m - 0.5 * chord * sin_m - ahead * sin_f)
+        yw = angle_slope * (bend * sin_m + 0.5 * chord * cos_m + ahead * cos_f)
+        determinant = xv * yw - xw * yv
+        jacobian = xp.stack([xp.stack([xv, xw]), xp.stack([yv, yw])])
+        inverse = xp.stack([xp.stack([yw, -xw]), xp.stack([-yv, xv])]) / determinant
+        brake = xp.stack([speed_brake, turn_brake])
+        return StoppingPoint(position, final, jacobian, inverse, brake, (state.velocity - brake) / lag)
+
+    def limit_rows(self, stop: StoppingPoint) -> tuple[Array, Array]:
+        """See `MotionModel.limit_rows`: wheel (and turn-rate) limits, linear in the control velocity."""
+        xp = array_namespace(stop.inverse)
+        lag, brake = self.spec.velocity_lag_s, stop.brake_command
+        normals, bounds = [], []
+        for functional, bound in self._limits():
+            f, g = functional[0] * self.scale[0] ** -1, functional[1] * self.scale[1] ** -1
+            row = [lag * (f * stop.inverse[0, k, ...] + g * stop.inverse[1, k, ...]) for k in (0, 1)]
+            offset = f * brake[0, ...] + g * brake[1, ...]
+            normals += [xp.stack(row), xp.stack([-row[0], -row[1]])]
+            bounds += [bound - offset, bound + offset]
+        return xp.stack(normals, axis=1), xp.stack(bounds)
+
+    def braking_share(self, stop: StoppingPoint, control_velocity_world: Array) -> Array | None:
+        """See `MotionModel.braking_share`; each channel has its own limit."""
+        if not self._saturates:
+            return None
+        xp = array_namespace(control_velocity_world)
+        rate = matrix_vector(stop.inverse, control_velocity_world)
+        limits = (self.spec.acceleration_limit_m_s2, self.spec.turn_acceleration_limit_rad_s2)
+        share = xp.ones_like(rate[0, ...])
+        for channel, limit in enumerate(limits):
+            room = limit + stop.deceleration[channel, ...] * xp.sign(rate[channel, ...])
+            share = xp.minimum(share, xp.maximum(room, 0 * room) / (xp.abs(rate[channel, ...]) + _TINY))
+        return share
+
+    def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
+        """See `MotionModel.firm_command`: as it is, since the margin `model` covers the difference."""
+        return effective
+
+    def _limits(self) -> list[tuple[tuple[float, float], float]]:
+        """Return (f, bound) with |f . command| <= bound: wheels always, the rest where not implied."""
+        spec = self.spec
+        half_base, wheel = spec.wheel_base_m / 2, spec.wheel_limit_m_s
+        limits = [((1.0, half_base), wheel), ((1.0, -half_base), wheel)]
+        if spec.speed_limit_m_s < wheel * (1 - 1e-3):
+            limits.append(((1.0, 0.0), spec.speed_limit_m_s))
+        if spec.turn_rate_limit_rad_s < wheel / half_base * (1 - 1e-3):
+            limits.append(((0.0, 1.0), spec.turn_rate_limit_rad_s))
+        return limits
+
+
+def _stop(rate: Array, lag: float, limit: float) -> tuple[Array, Array, Array]:
+    """Return the way to rest, its slope, and the brake command, for lag and limit of deceleration."""
+    xp = array_namespace(rate)
+    size, sign = xp.abs(rate), xp.sign(rate)
+    fast = size > limit * lag
+    way = xp.where(fast, size**2 / (2 * limit) + limit * lag**2 / 2, lag * size)
+    slope = xp.where(fast, size / limit, lag + 0 * size)
+    return sign * way, slope, sign * xp.where(fast, size - limit * lag, 0 * size)
+
+
+def _clip(value: Array, limit: Array) -> Array:
+    xp = array_namespace(value)
+    return xp.minimum(xp.maximum(value, -limit + 0 * value), limit + 0 * value)
+
+
+def _sinc(x: Array) -> Array:
+    """Return sin(x)/x by its series, error below 3e-6 for |x| <= 1."""
+    y = x * x
+    return 1 - y / 6 * (1 - y / 20 * (1 - y / 42))
+
+
+def _sinc_slope(x: Array) -> Array:
+    """Return the derivative of sin(x)/x by its series, error below 3e-5 for |x| <= 1."""
+    y = x * x
+    return -x / 3 * (1 - y / 10 * (1 - y / 28))

@@ -1,0 +1,88 @@
+"""The interface of a motion model, and the choice of one for a robot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.differential_drive import DifferentialDrive
+from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector
+from testudo_hardware.motion.velocity_point import VelocityPoint
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+
+class MotionModel(Protocol):
+    """How one kind of robot moves; shapes as in `MotionState`, batch axes last.
+
+    An *effective* command is what the velocity tends to: the actuator command, clipped by the driver,
+    times the scale of the actuators (`effective_command`).
+    """
+
+    spec: RobotSpec
+    scale: tuple[float, ...]
+    """Scale of each command channel: realised over commanded velocity."""
+
+    def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
+        """Return the state after ``response.duration_s`` under a constant effective command (D, ...)."""
+
+    def limit_command(self, command: Array) -> Array:
+        """Return the command (D, ...) that the actuators can do, as the driver clips it."""
+
+    def stopping_point(self, state: MotionState) -> StoppingPoint:
+        """Return where the control point rests if zero is commanded from now on."""
+
+    def limit_rows(self, stop: StoppingPoint) -> tuple[Array, Array] | None:
+        """Return rows (D, R, ...), bounds (R, ...) on the control-point velocity; None if none is needed."""
+
+    def braking_share(self, stop: StoppingPoint, control_velocity_world: Array) -> Array | None:
+        """Return the largest share (...) in [0, 1] of a velocity that the acceleration limit allows.
+
+        None if the limit cannot be reached within the speed limits.
+        """
+
+    def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
+        """Return the effective command (D, ...) such that braking is as hard as planned at any lag in its interval."""
+
+
+def motion_model(spec: RobotSpec) -> MotionModel:
+    """Return the motion model of a robot's kind."""
+    return DifferentialDrive(spec) if spec.kind == DIFFERENTIAL_DRIVE else VelocityPoint(spec)
+
+
+def effective_command(model: MotionModel, command: Array) -> Array:
+    """Return what the velocity tends to under an actuator command (D, ...)."""
+    return scale_channels(model.limit_command(command), model.scale)
+
+
+def actuator_command(model: MotionModel, stop: StoppingPoint, control_velocity_world: Array) -> Array:
+    """Return the actuator command (D, ...) that moves the control point at this velocity (D, ...) [m/s]."""
+    rate = matrix_vector(stop.inverse, control_velocity_world)
+    effective = stop.brake_command + model.spec.velocity_lag_s * rate
+    return scale_channels(model.firm_command(stop, effective), tuple(1 / scale for scale in model.scale))
+
+
+def control_velocity(model: MotionModel, stop: StoppingPoint, command: Array) -> Array:
+    """Return the control-point velocity in the world (D, ...) [m/s] that an actuator command causes.
+
+    The inverse of `actuator_command` where that did not make the braking firmer.
+    """
+    rate = (scale_channels(command, model.scale) - stop.brake_command) / model.spec.velocity_lag_s
+    return matrix_vector(stop.jacobian, rate)
+
+
+def scale_channels(command: Array, scale: tuple[float, ...]) -> Array:
+    """Return ``command`` (D, ...) with each channel times its scale; the same array if all are 1."""
+    if all(factor == 1.0 for factor in scale):
+        return command
+    xp = array_namespace(command)
+    return xp.stack([command[k, ...] * factor for k, factor in enumerate(scale)])
+
+
+def roll_out(model: MotionModel, state: MotionState, effective: Sequence[Array],
+             responses: Sequence[LagResponse]) -> MotionState:
+    """Return the state after the effective commands (each (D, ...)), oldest first, each for its time."""
+    for command, response in zip(effective, responses, strict=True):
+        state = model.step(state, command, response)
+    return state

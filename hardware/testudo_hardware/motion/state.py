@@ -1,0 +1,88 @@
+"""What motion models speak: state, response to a command over a time step, and the stopping point.
+
+Arrays are component-first, (component, ...batch): with the batch last, one body is fast for a single
+robot in NumPy and for thousands of worlds under XLA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testudo_hardware.arrays import Array, array_namespace
+
+
+@dataclass(frozen=True)
+class MotionState:
+    """Where robots are and how they move."""
+
+    position_world: Array
+    """(D, ...) [m]."""
+    yaw: Array
+    """(...) [rad], not wrapped."""
+    velocity: Array
+    """(D, ...): differential drive (forward [m/s], turn rate [rad/s]) in the body; else world [m/s]."""
+
+
+@dataclass(frozen=True)
+class LagResponse:
+    """How a first-order lag follows a constant command for ``duration_s``: v += gain * (command - v).
+
+    The mean of v over the step is v + mean_share * (change of v), exact for the pure lag.
+    """
+
+    duration_s: Array
+    """(...) [s]."""
+    gain: Array
+    """(...) [1]: 1 - exp(-duration / lag)."""
+    mean_share: Array
+    """(...) [1]: 1/gain - lag/duration, between 1/2 (slow lag) and 1 (instant)."""
+
+    @classmethod
+    def create(cls, duration_s: Array, velocity_lag_s: Array) -> LagResponse:
+        """Return the response for arrays of duration (...) and lag [s]; a duration may be zero."""
+        xp = array_namespace(duration_s)
+        ratio = duration_s / velocity_lag_s
+        gain = -xp.expm1(-ratio)
+        # below 1e-2 the series avoids the difference of two large numbers
+        large = xp.where(ratio > 1e-2, ratio, xp.ones_like(ratio))
+        mean_share = xp.where(ratio > 1e-2, -1 / xp.expm1(-large) - 1 / large, 0.5 + ratio / 12)
+        return cls(duration_s, gain, mean_share)
+
+
+@dataclass(frozen=True)
+class StoppingPoint:
+    """Where the control point comes to rest under zero command, and how commands move it.
+
+    The control point moves at ``jacobian @ rate``, where ``rate`` (D, ...) is zero for braking; the
+    command that yields it is ``brake_command + velocity_lag * rate``. Exact for the pure lag
+    (shield.md, layer 1).
+    """
+
+    position_world: Array
+    """(D, ...) [m]: the control point q."""
+    yaw: Array
+    """(...) [rad]: heading at rest."""
+    jacobian: Array
+    """(D, D, ...): world axis, command channel."""
+    inverse: Array
+    """(D, D, ...): command channel, world axis."""
+    brake_command: Array
+    """(D, ...): command that brakes as hard as the limit of deceleration; zero without saturation."""
+    deceleration: Array
+    """(D, ...): how fast the velocity shrinks then, (velocity - brake_command) / velocity_lag."""
+
+
+def matrix_vector(matrix: Array, vector: Array) -> Array:
+    """Return matrix (A, B, ...) times vector (B, ...): (A, ...)."""
+    xp = array_namespace(vector)
+    size = vector.shape[0]
+    return xp.stack([sum_terms([matrix[a, b, ...] * vector[b, ...] for b in range(size)])
+                     for a in range(matrix.shape[0])])
+
+
+def sum_terms(terms: list[Array]) -> Array:
+    """Return the sum of the arrays, without the Python integer 0 that `sum` starts from."""
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total

@@ -1,0 +1,107 @@
+"""A point that follows velocity commands in the world: a drone under its velocity controller.
+
+Pure lag and delay make q = p + lag * v an exact single integrator of the command (shield.md, layer 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector, sum_terms
+from testudo_hardware.spec import RobotSpec
+
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class VelocityPoint:
+    """Motion of a velocity-commanded point; implements `MotionModel`."""
+
+    spec: RobotSpec
+
+    @property
+    def scale(self) -> tuple[float, ...]:
+        """See `MotionModel.scale`."""
+        return (self.spec.speed_scale,) * self.spec.dimension
+
+    def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
+        """See `MotionModel.step`; the acceleration limit bounds the length of the change of velocity."""
+        change = response.gain * (effective - state.velocity)
+        change = _shorten(change, self.spec.acceleration_limit_m_s2 * response.duration_s)
+        mean = state.velocity + response.mean_share * change
+        return MotionState(state.position_world + response.duration_s * mean, state.yaw,
+                           state.velocity + change)
+
+    def limit_command(self, command: Array) -> Array:
+        """See `MotionModel.limit_command`: the length is cut to the speed limit."""
+        return _shorten(command, self.spec.speed_limit_m_s)
+
+    def stopping_point(self, state: MotionState) -> StoppingPoint:
+        """See `MotionModel.stopping_point`; distance lag*v, or v²/2a + a*lag²/2 above a*lag."""
+        xp = array_namespace(state.velocity)
+        lag, limit = self.spec.velocity_lag_s, self.spec.acceleration_limit_m_s2
+        speed = _length(state.velocity)
+        direction = state.velocity / (speed + _TINY)
+        fast = speed > limit * lag
+        distance = xp.where(fast, speed**2 / (2 * limit) + limit * lag**2 / 2, lag * speed)
+        along = xp.where(fast, speed / limit, lag + 0 * speed)
+        across = xp.where(fast, distance / (speed + _TINY), lag + 0 * speed)
+        brake = direction * xp.where(fast, speed - limit * lag, 0 * speed)
+        return StoppingPoint(state.position_world + distance * direction, state.yaw,
+                             _symmetric(direction, along, across), _symmetric(direction, 1 / along, 1 / across),
+                             brake, (state.velocity - brake) / lag)
+
+    def limit_rows(self, stop: StoppingPoint) -> None:
+        """See `MotionModel.limit_rows`: none, since a projection onto a set that holds 0 never lengthens."""
+        return None
+
+    def braking_share(self, stop: StoppingPoint, control_velocity_world: Array) -> Array:
+        """See `MotionModel.braking_share`: the largest s with |s * rate - deceleration| <= limit."""
+        xp = array_namespace(control_velocity_world)
+        rate = matrix_vector(stop.inverse, control_velocity_world)
+        square = sum_terms([rate[k, ...] ** 2 for k in range(rate.shape[0])]) + _TINY
+        half = sum_terms([rate[k, ...] * stop.deceleration[k, ...] for k in range(rate.shape[0])])
+        rest = sum_terms([stop.deceleration[k, ...] ** 2 for k in range(rate.shape[0])])
+        slack = xp.maximum(self.spec.acceleration_limit_m_s2**2 - rest, 0 * rest)
+        return xp.clip((half + xp.sqrt(half**2 + square * slack)) / square, 0.0, 1.0)
+
+    def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
+        """See `MotionModel.firm_command`; braking only, and never below zero speed.
+
+        Braking at the limit asks for a command of velocity - limit * lag; a drone with a longer lag would
+        brake less than the limit on it, and come to rest far behind its stopping point.
+        """
+        xp = array_namespace(effective)
+        lag, limit = self.spec.velocity_lag_s, self.spec.acceleration_limit_m_s2
+        velocity = stop.brake_command + lag * stop.deceleration
+        speed = _length(velocity)
+        direction = velocity / (speed + _TINY)
+        braking = sum_terms([(velocity[k, ...] - effective[k, ...]) * direction[k, ...]
+                             for k in range(effective.shape[0])])
+        forward = sum_terms([effective[k, ...] * direction[k, ...] for k in range(effective.shape[0])])
+        longest = self.spec.quantities["dynamics.velocity_lag"].high
+        extra = xp.clip(speed / limit, lag, longest) / lag - 1
+        firmer = xp.minimum(extra * xp.maximum(braking, 0 * braking), xp.maximum(forward, 0 * forward))
+        return effective - firmer * direction
+
+
+def _symmetric(direction: Array, along: Array, across: Array) -> Array:
+    """Return the matrix (D, D, ...) with ``along`` on the direction and ``across`` on the rest."""
+    xp = array_namespace(direction)
+    size = direction.shape[0]
+    return xp.stack([
+        xp.stack([(along - across) * direction[i, ...] * direction[j, ...]
+                  + (across if i == j else 0 * across) for j in range(size)])
+        for i in range(size)])
+
+
+def _length(vector: Array) -> Array:
+    xp = array_namespace(vector)
+    return xp.sqrt(sum_terms([vector[k, ...] ** 2 for k in range(vector.shape[0])]))
+
+
+def _shorten(vector: Array, limit: Array) -> Array:
+    xp = array_namespace(vector)
+    length = _length(vector)
+    return vector * xp.minimum(xp.ones_like(length), limit / (length + _TINY))

@@ -1,0 +1,47 @@
+"""The quantities of a robot file: key, attribute, unit, plausible range, and the kinds that have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DIFFERENTIAL_DRIVE = "differential_drive"
+VELOCITY_POINT = "velocity_point"
+KINDS = (DIFFERENTIAL_DRIVE, VELOCITY_POINT)
+
+
+@dataclass(frozen=True)
+class QuantityRule:
+    """What one quantity must look like."""
+
+    attribute: str
+    unit: str
+    low: float
+    high: float
+    kinds: tuple[str, ...] = KINDS
+
+
+_WHEELED = (DIFFERENTIAL_DRIVE,)
+
+QUANTITIES: dict[str, QuantityRule] = {
+    "geometry.body_radius": QuantityRule("body_radius_m", "m", 0.005, 5),
+    "geometry.body_height": QuantityRule("body_height_m", "m", 0.005, 5),
+    "geometry.mass": QuantityRule("mass_kg", "kg", 0.005, 1000),
+    "geometry.look_ahead": QuantityRule("look_ahead_m", "m", 0.005, 1, _WHEELED),
+    "geometry.wheel_radius": QuantityRule("wheel_radius_m", "m", 0.002, 1, _WHEELED),
+    "geometry.wheel_base": QuantityRule("wheel_base_m", "m", 0.01, 5, _WHEELED),
+    "limits.speed": QuantityRule("speed_limit_m_s", "m/s", 0.01, 50),
+    "limits.wheel_speed": QuantityRule("wheel_speed_limit_rad_s", "rad/s", 0.1, 1000, _WHEELED),
+    "limits.turn_rate": QuantityRule("turn_rate_limit_rad_s", "rad/s", 0.05, 100, _WHEELED),
+    "limits.acceleration": QuantityRule("acceleration_limit_m_s2", "m/s^2", 0.05, 200),
+    "limits.turn_acceleration": QuantityRule(
+        "turn_acceleration_limit_rad_s2", "rad/s^2", 0.05, 5000, _WHEELED),
+    "dynamics.velocity_lag": QuantityRule("velocity_lag_s", "s", 0.001, 2),
+    "dynamics.command_delay": QuantityRule("command_delay_s", "s", 0, 1),
+    "dynamics.speed_scale": QuantityRule("speed_scale", "1", 0.3, 3),
+    "dynamics.turn_scale": QuantityRule("turn_scale", "1", 0.3, 3, _WHEELED),
+    "timing.control_period": QuantityRule("control_period_s", "s", 0.001, 0.5),
+    "timing.dead_man": QuantityRule("dead_man_s", "s", 0.005, 2),
+    "sensing.position_error": QuantityRule("position_error_m", "m", 0, 1),
+    "sensing.yaw_error": QuantityRule("yaw_error_rad", "rad", 0, 1),
+    "sensing.pose_max_age": QuantityRule("pose_max_age_s", "s", 0.005, 2),
+}

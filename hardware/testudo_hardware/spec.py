@@ -1,0 +1,233 @@
+"""`RobotSpec`: the one description of a robot, read from TOML with units and sources."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES, VELOCITY_POINT
+
+SCHEMA = "testudo/robot/1"
+
+
+class SpecError(TestudoError):
+    """A robot file does not hold: the text names file, key, what was found and what is expected."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with its unit, where it comes from, and the interval in which the truth lies."""
+
+    value: float
+    unit: str
+    source: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class RobotSpec:
+    """A robot; every number is SI. Lengths m, times s, angles rad; absent for a kind means NaN.
+
+    ``quantities`` holds the same numbers with unit, source and interval, by ``section.key``.
+    """
+
+    name: str
+    kind: str
+    description: str
+    body_radius_m: float
+    body_height_m: float
+    mass_kg: float
+    look_ahead_m: float
+    wheel_radius_m: float
+    wheel_base_m: float
+    speed_limit_m_s: float
+    wheel_speed_limit_rad_s: float
+    turn_rate_limit_rad_s: float
+    acceleration_limit_m_s2: float
+    turn_acceleration_limit_rad_s2: float
+    velocity_lag_s: float
+    command_delay_s: float
+    speed_scale: float
+    turn_scale: float
+    control_period_s: float
+    dead_man_s: float
+    position_error_m: float
+    yaw_error_rad: float
+    pose_max_age_s: float
+    quantities: Mapping[str, Quantity] = field(repr=False)
+
+    @property
+    def dimension(self) -> int:
+        """Return 2 for a ground robot and 3 for a drone."""
+        return 3 if self.kind == VELOCITY_POINT else 2
+
+    @property
+    def wheel_limit_m_s(self) -> float:
+        """Return the highest rim speed of a wheel."""
+        return self.wheel_speed_limit_rad_s * self.wheel_radius_m
+
+    @property
+    def control_point_speed_m_s(self) -> float:
+        """Return the highest speed of the control point (shield.md: v_wheel * max(1, 2 l / b))."""
+        if self.kind == DIFFERENTIAL_DRIVE:
+            return self.wheel_limit_m_s * max(1.0, 2 * self.look_ahead_m / self.wheel_base_m)
+        return self.speed_limit_m_s
+
+    @property
+    def hold_s(self) -> float:
+        """Return T_hold: the longest time that one command can act, dead-man time plus one tick."""
+        return self.dead_man_s + self.control_period_s
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash of the numbers (comments and layout of the file do not count)."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description as the nested tables of its TOML file."""
+        tables: dict[str, Any] = {"schema": SCHEMA, "name": self.name, "kind": self.kind,
+                                  "description": self.description}
+        for key, quantity in self.quantities.items():
+            section, name = key.split(".")
+            tables.setdefault(section, {})[name] = {
+                "value": quantity.value, "unit": quantity.unit, "source": quantity.source,
+                "interval": [quantity.low, quantity.high]}
+        return tables
+
+
+def load_robot(name_or_path: str | Path) -> RobotSpec:
+    """Read a robot by its registered name or from a TOML file.
+
+    Raises:
+        SpecError: no such robot, or the file does not hold.
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise SpecError(f"{path}: no such robot file")
+        return _parse_text(path.read_bytes(), str(path))
+    known = robot_files()
+    if str(name_or_path) not in known:
+        raise SpecError(f"robot {str(name_or_path)!r} is not known; known are {', '.join(sorted(known))}, "
+                        "or give the path of a .toml file")
+    file = known[str(name_or_path)]
+    return _parse_text(file.read_bytes(), str(name_or_path) + ".toml")
+
+
+def robot_files() -> dict[str, Any]:
+    """Return every registered robot file by name: our own and those of `testudo.robots` packages."""
+    folders = [resources.files("testudo_hardware") / "robots"]
+    folders += [resources.files(point.value) for point in entry_points(group="testudo.robots")
+                if point.value != "testudo_hardware.robots"]
+    return {file.name.removesuffix(".toml"): file for folder in folders for file in folder.iterdir()
+            if file.name.endswith(".toml")}
+
+
+def _parse_text(raw: bytes, where: str) -> RobotSpec:
+    try:
+        tables = tomllib.loads(raw.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{where}: not a TOML file: {error}") from error
+    return parse_robot(tables, where)
+
+
+def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
+    """Build a `RobotSpec` from the tables of a TOML file; ``where`` names the file in errors.
+
+    Raises:
+        SpecError: unknown, missing or malformed key, wrong unit, NaN, or limits out of order.
+    """
+    if tables.get("schema") != SCHEMA:
+        raise SpecError(f"{where}: schema: found {tables.get('schema')!r}, expected {SCHEMA!r}")
+    kind = tables.get("kind")
+    if kind not in KINDS:
+        raise SpecError(f"{where}: kind: found {kind!r}, expected one of {', '.join(KINDS)}")
+    for key in ("name", "description"):
+        if not isinstance(tables.get(key), str) or not tables[key]:
+            raise SpecError(f"{where}: {key}: found {tables.get(key)!r}, expected a text")
+    _refuse_unknown(tables, kind, where)
+    quantities: dict[str, Quantity] = {}
+    values: dict[str, float] = {}
+    for key, rule in QUANTITIES.items():
+        if kind not in rule.kinds:
+            values[rule.attribute] = math.nan
+            continue
+        section, name = key.split(".")
+        entry = tables.get(section, {}).get(name)
+        if entry is None:
+            raise SpecError(f"{where}: {key}: missing; write {name} = {{ value = ..., "
+                            f'unit = "{rule.unit}", source = "..." }} below [{section}]')
+        quantities[key] = _quantity(entry, rule, f"{where}: {key}")
+        values[rule.attribute] = quantities[key].value
+    spec = RobotSpec(name=tables["name"], kind=kind, description=tables["description"],
+                     quantities=quantities, **values)
+    _check_order(spec, where)
+    return spec
+
+
+def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
+    allowed = {key for key, rule in QUANTITIES.items() if kind in rule.kinds}
+    sections = {key.split(".")[0] for key in allowed}
+    for section, content in tables.items():
+        if section in ("schema", "name", "kind", "description"):
+            continue
+        if section not in sections or not isinstance(content, Mapping):
+            raise SpecError(f"{where}: {section}: unknown table; known are {', '.join(sorted(sections))}")
+        for name in content:
+            if f"{section}.{name}" not in allowed:
+                known = sorted(key.split(".")[1] for key in allowed if key.startswith(section + "."))
+                raise SpecError(f"{where}: {section}.{name}: unknown key for a {kind}; "
+                                f"known are {', '.join(known)}")
+
+
+def _quantity(entry: Any, rule: Any, where: str) -> Quantity:
+    if not isinstance(entry, Mapping):
+        raise SpecError(f"{where}: missing unit: found {entry!r}, expected "
+                        f'{{ value = {entry!r}, unit = "{rule.unit}", source = "..." }}')
+    unknown = set(entry) - {"value", "unit", "source", "interval"}
+    if unknown:
+        raise SpecError(f"{where}.{min(unknown)}: unknown key; known are value, unit, source, interval")
+    if entry.get("unit") != rule.unit:
+        raise SpecError(f"{where}.unit: found {entry.get('unit')!r}, expected {rule.unit!r}")
+    if not isinstance(entry.get("source"), str) or not entry["source"]:
+        raise SpecError(f"{where}.source: missing; say where the number comes from")
+    value = _number(entry.get("value"), f"{where}.value")
+    interval = entry.get("interval", [value, value])
+    if not isinstance(interval, list) or len(interval) != 2:
+        raise SpecError(f"{where}.interval: found {interval!r}, expected [low, high]")
+    low, high = (_number(item, f"{where}.interval") for item in interval)
+    if not low <= value <= high:
+        raise SpecError(f"{where}.interval: limits out of order: {low} <= {value} <= {high} does not hold")
+    if low < rule.low or high > rule.high:
+        raise SpecError(f"{where}: found {value} in [{low}, {high}] {rule.unit}, "
+                        f"expected within [{rule.low}, {rule.high}]")
+    return Quantity(value, rule.unit, entry["source"], low, high)
+
+
+def _number(item: Any, where: str) -> float:
+    if isinstance(item, bool) or not isinstance(item, int | float) or not math.isfinite(item):
+        raise SpecError(f"{where}: found {item!r}, expected a finite number")
+    return float(item)
+
+
+def _check_order(spec: RobotSpec, where: str) -> None:
+    if spec.dead_man_s < spec.control_period_s:
+        raise SpecError(f"{where}: timing.dead_man: {spec.dead_man_s} s is shorter than "
+                        f"timing.control_period {spec.control_period_s} s: limits out of order")
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        if spec.speed_limit_m_s > spec.wheel_limit_m_s * (1 + 1e-9):
+            raise SpecError(f"{where}: limits.speed: {spec.speed_limit_m_s} m/s is above what the wheels "
+                            f"reach, {spec.wheel_limit_m_s:.4g} m/s: limits out of order")
+        if spec.wheel_base_m > 2 * spec.body_radius_m:
+            raise SpecError(f"{where}: geometry.wheel_base: {spec.wheel_base_m} m is wider than the body, "
+                            f"{2 * spec.body_radius_m} m: limits out of order")
