@@ -1,0 +1,123 @@
+"""What `testudo inspect policy.onnx` says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.table import Table
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.commands.report import Report, cell, facts, table
+from testudo_deploy.contract import Contract
+
+
+def artefact_report(path: Path) -> Report:
+    """Return the report on a policy file, which is loaded and proven on the way.
+
+    Raises:
+        ArtefactError: the file cannot be used.
+        ContractError: its contract does not hold.
+    """
+    artefact = Artefact.load(path)
+    contract = artefact.contract
+    opset = artefact.header.opsets.get("", 0)
+    values = json.loads(contract.to_json())
+    rows = len(next(iter(values.pop("test_vector")["inputs"].values())))
+    file = {
+        "path": str(path),
+        "sha256": artefact.sha256,
+        "size_bytes": path.stat().st_size,
+        "opset": opset,
+        "ir_version": artefact.header.ir_version,
+        "test_vector_rows": rows,
+        "test_vector_error": artefact.replay_error,
+    }
+    tables = (
+        facts("Policy file", file),
+        facts("Contract", _contract_facts(contract)),
+        _signals(contract),
+        facts("Timing", _timing(contract)),
+        _robot(contract),
+        _shield(contract),
+        facts("Provenance", contract.provenance),
+        facts("Evaluation", contract.evaluation),
+        facts("Parity of the graph with JAX", contract.parity),
+    )
+    decision = {"decision_period_s": contract.decision_period_s}
+    return Report({"file": file, "contract": values | decision}, tables)
+
+
+def _contract_facts(contract: Contract) -> dict[str, object]:
+    arena = contract.arena
+    return {
+        "version": contract.version,
+        "scenario": contract.scenario,
+        "team size in training": contract.team_size,
+        "memory": contract.hidden_size or "none (feed-forward)",
+        "arena [m]": f"{list(arena.low_world)} to {list(arena.high_world)}"
+        if arena
+        else "no walls",
+        "contract hash": contract.contract_hash,
+    }
+
+
+def _signals(contract: Contract) -> Table:
+    rows = [
+        (signal.name, "in", _shape(signal.shape), signal.unit, signal.frame, signal.max_age_s)
+        for signal in contract.signals
+    ]
+    command = contract.command
+    rows.append(("command", "out", _shape((contract.dimension,)), command.unit, "world", None))
+    if contract.hidden_size:
+        rows.append(("hidden", "both", _shape((contract.hidden_size,)), "", "", None))
+    made = table("Signals", ("name", "", "shape", "unit", "frame", "age [s]"), rows)
+    made.caption = f"{command.type}, at most {command.limit:.6g} {command.unit}"
+    return made
+
+
+def _shape(shape: tuple[int | str, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _timing(contract: Contract) -> dict[str, object]:
+    return {
+        "control tick [s]": contract.control_period_s,
+        "decision every [ticks]": contract.decision_ticks,
+        "decision period [s]": contract.decision_period_s,
+        "between decisions": contract.hold_rule,
+        "dead-man time [s]": contract.dead_man_s,
+    }
+
+
+def _robot(contract: Contract) -> Table:
+    rows = [
+        (f"{section}.{name}", entry["value"], entry["unit"], _interval(entry["interval"]))
+        for section, entries in contract.robot_spec.items()
+        if isinstance(entries, dict)
+        for name, entry in entries.items()
+    ]
+    made = table(f"Robot {contract.robot}", ("quantity", "value", "unit", "interval"), rows)
+    made.caption = f"sha256 {contract.robot_sha256}"
+    return made
+
+
+def _interval(bounds: list[float]) -> str:
+    low, high = bounds
+    return f"{low:.6g} to {high:.6g}" if low < high else ""
+
+
+def _shield(contract: Contract) -> Table:
+    shield = contract.shield
+    rows = [(term.name, term.value_m, term.source) for term in shield.terms]
+    made = table(f"Shield {shield.version}: separation", ("margin", "[m]", "source"), rows)
+    made.add_section()
+    total = "sum: the distance of control points that is kept from a peer at rest"
+    made.add_row("separation", cell(shield.separation_m), total)
+    made.add_section()
+    made.add_row("walls", cell(shield.wall_m), "distance of the control point kept from walls")
+    made.caption = (
+        f"gap share {shield.gap_share:.6g} in each hold of {shield.hold_s:.6g} s; "
+        f"kappa {shield.direction_factor:.6g}; rows for {shield.neighbour_rows} neighbours"
+    )
+    return made

@@ -1,0 +1,80 @@
+"""What a verb found: values for `--json`, tables for the screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from testudo_hardware.errors import TestudoError
+
+
+@dataclass(frozen=True)
+class Report:
+    """The same facts twice: for programs and for people."""
+
+    values: dict[str, Any]
+    tables: tuple[Table, ...]
+
+    def show(self, json_path: Path | None) -> None:
+        """Print the tables, and write the values where ``json_path`` says.
+
+        Raises:
+            TestudoError: the file cannot be written.
+        """
+        console = Console()
+        for table in self.tables:
+            console.print(table)
+        if json_path is None:
+            return
+        try:
+            json_path.write_text(json.dumps(self.values, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise TestudoError(
+                f"--json {json_path}: cannot be written: {error.strerror}"
+            ) from error
+        console.print(Text(f"wrote {json_path}"))
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> Table:
+    """Return a table; numbers are shown with six digits and stand to the right."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    made.show_header = any(columns)
+    for index, column in enumerate(columns):
+        made.add_column(Text(column), overflow="fold", no_wrap=index == 0)
+    for row in rows:
+        made.add_row(*(cell(value) for value in row))
+    return made
+
+
+def facts(title: str, values: Mapping[str, Any]) -> Table:
+    """Return a table of names and values; nested objects are shown as dotted names."""
+    # left, unlike numbers below each other: these are not of one kind
+    rows = [(name, cell(value).plain) for name, value in _flat(values)]
+    return table(title, ("", ""), rows or [("none", "")])
+
+
+def cell(value: Any) -> Text:
+    """Return a value as it stands in a table."""
+    if isinstance(value, float):
+        return Text(f"{value:.6g}", justify="right")
+    if isinstance(value, list | tuple):
+        return Text(", ".join(cell(item).plain for item in value) or "none")
+    return Text("-" if value is None or value == "" else str(value))
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((f"{prefix}{key}", value))
+    return rows

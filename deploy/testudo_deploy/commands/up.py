@@ -1,0 +1,182 @@
+"""`testudo up`: a fleet on ROS 2 on this machine."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import tyro
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from testudo_deploy.commands.report import Report, facts, table
+from testudo_deploy.drive import DriveInterruptedError, DriveState, drive
+from testudo_deploy.fleet import load_fleet
+from testudo_deploy.plan import DEFAULT_DURATION_S
+
+_FAILED = 1
+_REFRESH_HZ = 4
+_PLAIN_PERIOD_S = 5.0
+
+
+def up(
+    fleet: Path,
+    policy: Path | None = None,
+    run: Path | None = None,
+    seed: Annotated[int, tyro.conf.arg(metavar="INT")] = 0,
+    timeout: float = DEFAULT_DURATION_S,
+    record: bool = True,
+    domain: int | None = None,
+    json: Path | None = None,
+) -> int:
+    """Drive a fleet over ROS 2 on this machine, with the plant for robots, and record the run.
+
+    Ends when all robots have been at their goals for 1 s, at the time-out, or at Ctrl-C; the exit
+    status is 0 only if all arrived and nothing touched.
+
+    Example:
+        testudo up --policy policy.onnx --fleet fleet.yaml
+
+    Args:
+        fleet: the fleet file: robots, types, initial poses, goals.
+        policy: the policy file; left out, the one that the fleet file names.
+        run: the run folder to write; left out, runs/ and the time.
+        seed: of the plant: dynamics, noise, latency.
+        timeout: longest time from the start [s].
+        record: write the run folder.
+        domain: ROS_DOMAIN_ID; left out, one that nobody on this machine uses.
+        json: also write the result to this file.
+    """
+    loaded = load_fleet(fleet)
+    if policy is not None:
+        loaded = replace(loaded, policy=policy.absolute())
+    folder = (run or Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")) if record else None
+    console = Console()
+    try:
+        with _Display(console) as display:
+            state = drive(
+                loaded,
+                run_folder=folder,
+                seed=seed,
+                duration_s=timeout,
+                domain_id=domain,
+                show=display.show,
+            )
+    except DriveInterruptedError as stopped:
+        _show_result(console, stopped.state, json)
+        raise
+    _show_result(console, state, json)
+    return 0 if state.success else _FAILED
+
+
+def _show_result(console: Console, state: DriveState, json: Path | None) -> None:
+    for line in state.lines:
+        console.print(Text(line, style="yellow"))
+    result_report(state).show(json)
+    if state.run_folder is not None:
+        console.print(
+            Text(
+                f"recorded {state.recorded_messages} messages in {state.run_folder}; read them "
+                f"with `testudo replay {state.run_folder}`"
+            )
+        )
+
+
+def result_values(state: DriveState) -> dict[str, Any]:
+    """Return the result of a run as JSON values."""
+    return {
+        "success": state.success,
+        "outcome": state.outcome,
+        "time_s": state.time_s,
+        "contacts": state.contacts,
+        "minimum_separation_m": state.separation_m if math.isfinite(state.separation_m) else None,
+        "closest_robots": list(state.closest),
+        "distance_to_goal_m": state.distance_m,
+        "ticks": state.ticks,
+        "late_ticks": state.late_ticks,
+        "cpu_share": state.cpu_share,
+        "recorded_messages": state.recorded_messages,
+        "run_folder": None if state.run_folder is None else str(state.run_folder),
+    }
+
+
+def result_report(state: DriveState) -> Report:
+    """Return the result of a run as tables and JSON values."""
+    values = result_values(state)
+    shown = {
+        "outcome": state.outcome,
+        "time [s]": state.time_s,
+        "contacts": state.contacts,
+        "smallest separation [m]": values["minimum_separation_m"],
+        "between": " and ".join(state.closest),
+    }
+    robots = [
+        (
+            name,
+            state.distance_m.get(name),
+            state.ticks.get(name),
+            state.late_ticks.get(name),
+            state.braked.get(name, ""),
+        )
+        for name in state.robots
+    ]
+    columns = ("robot", "to the goal [m]", "ticks", "late ticks", "braked for")
+    return Report(values, (facts("Run", shown), table("Robots", columns, robots)))
+
+
+class _Display:
+    """Shows a run: live on a terminal, else a line now and then."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=_REFRESH_HZ, transient=True)
+        self._next_s = 0.0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, state: DriveState) -> None:
+        """Show the state, as often as is useful."""
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        if self._console.is_terminal:
+            self._next_s = now_s + 1 / _REFRESH_HZ
+            self._live.update(_live_view(state))
+        else:
+            self._next_s = now_s + _PLAIN_PERIOD_S
+            self._console.print(_headline(state))
+
+
+def _headline(state: DriveState) -> Text:
+    if not state.started:
+        return Text(f"starting {len(state.robots)} robots (ROS_DOMAIN_ID={state.domain_id}) ...")
+    far = max(state.distance_m.values(), default=0.0)
+    apart = f"{state.separation_m:.3f} m" if math.isfinite(state.separation_m) else "-"
+    return Text(
+        f"{state.time_s:5.1f} s   farthest from goal {far:.2f} m   contacts {state.contacts}   "
+        f"smallest separation {apart}",
+        style="red" if state.contacts else "",
+    )
+
+
+def _live_view(state: DriveState) -> Group:
+    view = Table(box=None, pad_edge=False)
+    for column in ("robot", "to the goal [m]", ""):
+        view.add_column(column, justify="right" if "[m]" in column else "left")
+    for name in state.robots:
+        distance = state.distance_m.get(name)
+        view.add_row(
+            name, "" if distance is None else f"{distance:.2f}", state.braked.get(name, "")
+        )
+    return Group(_headline(state), view)

@@ -1,0 +1,65 @@
+"""The parts of a contract: signal, command, test vector, and the names that are fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from testudo_hardware.errors import TestudoError
+
+FAMILY = "testudo/contract/"
+VERSION = FAMILY + "1"
+METADATA_KEY = "testudo"
+NEIGHBOURS = "neighbours"
+COMMAND_TYPE = "control_point_velocity_world"
+HOLD_RULE = "zero_order_hold_world"
+
+
+class ContractError(TestudoError):
+    """A contract cannot be read, contradicts itself, or is for something else than is here."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One named input of the graph; the graph adds a leading batch axis."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    """Lengths; `neighbours` is one entry for each neighbour slot, any number."""
+    unit: str
+    frame: str
+    """`world`, `body`, or empty where no frame applies."""
+    max_age_s: float | None
+    """Oldest value that may be used [s]; None where age is an input itself or means nothing."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What the graph's output `command` means."""
+
+    type: str
+    unit: str
+    limit: float
+    """Largest length of the vector, in ``unit``."""
+
+
+@dataclass(frozen=True)
+class TestVector:
+    """Inputs and the outputs that they must give, by name, as nested lists with a batch axis."""
+
+    __test__: ClassVar[bool] = False  # pytest collects names that begin with "Test"
+
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+
+    @classmethod
+    def from_arrays(
+        cls, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]
+    ) -> TestVector:
+        """Return the vector of float32 arrays (B, ...) by name."""
+        return cls(
+            {name: np.asarray(array, np.float32).tolist() for name, array in inputs.items()},
+            {name: np.asarray(array, np.float32).tolist() for name, array in outputs.items()},
+        )

@@ -1,0 +1,145 @@
+"""What travels in envelopes: the peer-state message and the record of one control tick.
+
+Both are JSON in a `std_msgs/UInt8MultiArray`, one object with a ``schema`` key, floats at full precision.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from testudo_hardware.errors import TestudoError
+
+Vector = tuple[float, ...]
+
+
+class EnvelopeError(TestudoError):
+    """An envelope cannot be read: not JSON, another schema, or a missing or non-finite value."""
+
+
+@dataclass(frozen=True)
+class _Envelope:
+    SCHEMA = ""
+
+    def encode(self) -> bytes:
+        """Return the envelope's bytes.
+
+        Raises:
+            EnvelopeError: a number is not finite.
+        """
+        try:
+            return json.dumps({"schema": self.SCHEMA, **asdict(self)}, allow_nan=False).encode()
+        except ValueError as error:
+            raise EnvelopeError(f"{self.SCHEMA}: a value is not finite") from error
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what `encode` wrote.
+
+        Raises:
+            EnvelopeError: the bytes do not hold such an envelope.
+        """
+        try:
+            values = json.loads(bytes(data), parse_constant=_refuse_constant)
+            if values.pop("schema") != cls.SCHEMA:
+                raise EnvelopeError(f"envelope: expected schema {cls.SCHEMA}")
+            return cls(**{field.name: _frozen(values[field.name]) for field in fields(cls)})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EnvelopeError(f"{cls.SCHEMA}: unreadable envelope: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class PeerMessage(_Envelope):
+    """What a robot announces at every tick. Frame: the fleet's shared world."""
+
+    SCHEMA = "testudo/peer/1"
+
+    robot: str
+    epoch: str
+    """New at each start of the process; sequence numbers count within it."""
+    sequence: int
+    stamp_s: float
+    """Sender's steady clock at sending."""
+    sample_age_s: float
+    """Age of the pose that the announcement rests on, at sending."""
+    control_point_world: Vector
+    """(D,) [m]: predicted stopping point of the control point, pending commands included."""
+    control_velocity_world: Vector
+    """(D,) [m/s]: velocity of that point under the command just sent."""
+    position_world: Vector
+    """(D,) [m]."""
+    yaw: float
+    """[rad]."""
+    contract: str
+    """Hash of shield parameters and timing; peers with another one are not trusted."""
+    echoes: dict[str, tuple[str, float]]
+    """By peer: the epoch and stamp of the last message heard from it, on that peer's own clock."""
+
+
+@dataclass(frozen=True)
+class TickRecord(_Envelope):
+    """What one control tick used and did: written by the control loop itself."""
+
+    SCHEMA = "testudo/tick/1"
+
+    robot: str
+    sequence: int
+    stamp_s: float
+    """Steady clock at the start of the tick."""
+    late_s: float
+    """How late the tick began."""
+    duration_s: float
+    """From the start of the tick to the command being ready."""
+    pose_stamp_s: float | None
+    """Stamp of the pose used; None if there was none."""
+    measured_position_world: Vector | None
+    measured_yaw: float | None
+    measured_velocity: Vector | None
+    pending_commands: tuple[Vector, ...]
+    """Effective commands that act between the pose and this tick's command, newest first."""
+    pending_time_s: Vector
+    """How long each of them acts."""
+    estimate_position_world: Vector | None
+    """The state when this tick's command begins to act."""
+    estimate_yaw: float | None
+    estimate_velocity: Vector | None
+    control_point_world: Vector | None
+    goal_world: Vector
+    neighbour_names: tuple[str, ...]
+    neighbour_control_point_world: tuple[Vector, ...]
+    """By slot, then axis."""
+    neighbour_control_velocity_world: tuple[Vector, ...]
+    neighbour_age_s: Vector
+    neighbour_valid: tuple[bool, ...]
+    decided: bool
+    """The policy ran in this tick; else its last command was held."""
+    hidden_before: Vector
+    hidden_after: Vector
+    nominal_world: Vector | None
+    """(D,) [m/s]: wanted control-point velocity, from the policy."""
+    shielded_world: Vector | None
+    """(D,) [m/s]: control-point velocity that the shield let through."""
+    sent_command: Vector
+    """(D,): actuator command that left the loop."""
+    change_m_s: float
+    status: str
+    """passed, projected or braked."""
+    reason: str
+    """Why the robot was braked: a stable code; empty otherwise."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _frozen(value: Any) -> Any:
+    """Return lists as tuples; numbers must be finite (JSON allows 1e999)."""
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a value is not finite")
+    return value

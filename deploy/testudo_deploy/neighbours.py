@@ -1,0 +1,46 @@
+"""What a robot knows of its peers: last announcement, its age, and whether there is one.
+
+The same code keeps the table in simulation (many worlds) and on the robot (one). A peer that falls
+silent is never dropped: its age grows, and with it the distance that the shield keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testudo_hardware.arrays import Array, array_namespace
+
+
+@dataclass(frozen=True)
+class NeighbourTable:
+    """One slot for each peer; component first, then slot, then batch."""
+
+    control_point_world: Array
+    """(D, K, ...) [m]: the announced stopping point of the peer's control point."""
+    control_velocity_world: Array
+    """(D, K, ...) [m/s]: the announced velocity of that point."""
+    age_s: Array
+    """(K, ...) [s]: upper bound of the announcement's age."""
+    valid: Array
+    """(K, ...) bool: the slot holds a peer that has been heard."""
+
+
+def update(table: NeighbourTable, heard: NeighbourTable, period_s: float) -> NeighbourTable:
+    """Return the table one tick later: slots that were heard (``heard.valid``) are taken, others age."""
+    xp = array_namespace(table.age_s)
+    new = heard.valid
+    return NeighbourTable(
+        xp.where(new[None, ...], heard.control_point_world, table.control_point_world),
+        xp.where(new[None, ...], heard.control_velocity_world, table.control_velocity_world),
+        xp.where(new, heard.age_s, table.age_s + period_s),
+        table.valid | new)
+
+
+def extrapolated(table: NeighbourTable, limit_s: float) -> Array:
+    """Return where the control points are now (D, K, ...) [m] if the announced velocity was kept.
+
+    A silent peer brakes when its dead-man time is over, so that the motion ends after ``limit_s``.
+    """
+    xp = array_namespace(table.age_s)
+    time_s = xp.minimum(table.age_s, limit_s + 0 * table.age_s)
+    return table.control_point_world + table.control_velocity_world * time_s[None, ...]

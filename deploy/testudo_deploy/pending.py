@@ -1,0 +1,44 @@
+"""The commands that were sent and have yet to act, with the times at which they do."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+_KEEP = 32
+"""Commands that are kept; more than any pose age plus delay spans."""
+
+
+class PendingCommands:
+    """A robot's own commands on its steady clock; irregular ticks are taken as they were."""
+
+    def __init__(self, delay_s: float, dead_man_s: float) -> None:
+        self._delay_s, self._dead_man_s = delay_s, dead_man_s
+        self._sent: deque[tuple[float, np.ndarray]] = deque(maxlen=_KEEP)
+
+    def push(self, now_s: float, effective: np.ndarray) -> None:
+        """Note an effective command (D,) that is sent now."""
+        self._sent.appendleft((now_s, np.asarray(effective, float)))
+
+    def since(self, stamp_s: float, now_s: float) -> tuple[list[np.ndarray], tuple[float, ...]]:
+        """Return what acts between ``stamp_s`` and ``now_s + delay``, newest first, with durations [s].
+
+        A command acts from its sending plus the delay until the next one does, or until the driver's
+        dead-man time is over and zero acts. Time before the first command counts as zero.
+        """
+        commands: list[np.ndarray] = []
+        durations: list[float] = []
+        end = now_s + self._delay_s
+        for sent_s, command in self._sent:
+            if end <= stamp_s:
+                break
+            begin = sent_s + self._delay_s
+            stale = begin + self._dead_man_s
+            for value, low, high in ((0 * command, stale, end), (command, begin, min(end, stale))):
+                time_s = high - max(low, stamp_s)
+                if time_s > 0:
+                    commands.append(value)
+                    durations.append(time_s)
+            end = min(end, begin)
+        return commands, tuple(durations)

@@ -1,0 +1,171 @@
+"""Which processes a fleet needs, and what they say on which topic; pure, so all starters agree.
+
+`testudo up`, the launch file and the tests start what `plan` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testudo_deploy.fleet import Fleet
+from testudo_hardware.errors import TestudoError
+
+PACKAGE = "testudo_nodes"
+SUPERVISOR_VARIABLE = "TESTUDO_SUPERVISOR"
+"""Environment variable that holds the process id of the supervisor that started a node."""
+BACKENDS = ("sim", "hw")
+LEVELS = ("debug", "info", "warn", "error")
+DEFAULT_DURATION_S = 60.0
+
+ParameterValue = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class ProcessPlan:
+    """One process: a node of a ROS 2 package that is also a Python module."""
+
+    name: str
+    """Of the node, and unique in the plan together with the namespace."""
+    package: str
+    executable: str
+    module: str
+    namespace: str
+    """Without a leading slash; empty for the root."""
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    """Further words after `--ros-args`."""
+
+    @property
+    def label(self) -> str:
+        """Return what to call the process: `r0/policy`, `plant`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """One topic of a fleet."""
+
+    name: str
+    """Absolute."""
+    type: str
+    """For example `nav_msgs/msg/Odometry`."""
+    robot: str
+    """Whose it is; empty for the whole fleet."""
+
+
+ROBOT_TOPICS: Mapping[str, str] = {
+    "odom": "nav_msgs/msg/Odometry",
+    "cmd_vel": "geometry_msgs/msg/TwistStamped",
+    "applied_cmd_vel": "geometry_msgs/msg/TwistStamped",
+    "peer_state": "std_msgs/msg/UInt8MultiArray",
+    "tick": "std_msgs/msg/UInt8MultiArray",
+    "truth": "nav_msgs/msg/Odometry",
+}
+"""Topics in the namespace of each robot; `truth` is for evaluation, no policy may hear it."""
+
+EVENTS_TOPIC = "/plant/events"
+
+
+def plan(
+    fleet: Fleet,
+    *,
+    run_folder: Path | None,
+    backend: str = "sim",
+    seed: int = 0,
+    duration_s: float = DEFAULT_DURATION_S,
+    log_level: str = "warn",
+) -> tuple[ProcessPlan, ...]:
+    """Return the processes of a fleet: recorder and plant, then one policy node for each robot.
+
+    Args:
+        fleet: the robots and their policy.
+        run_folder: where the recorder writes; None records nothing.
+        backend: ``sim`` starts the plant for the robots, ``hw`` leaves them to their drivers.
+        seed: of the plant.
+        duration_s: how long the plant lets the robots drive before it declares the time over.
+        log_level: of every node.
+
+    Raises:
+        TestudoError: unknown backend or log level, or a duration that is not positive.
+    """
+    if backend not in BACKENDS:
+        raise TestudoError(f"backend: found {backend!r}, expected one of {', '.join(BACKENDS)}")
+    if log_level not in LEVELS:
+        raise TestudoError(f"log_level: found {log_level!r}, expected one of {', '.join(LEVELS)}")
+    if not 0 < duration_s < float("inf"):
+        raise TestudoError(f"duration_s: found {duration_s}, expected a positive number of seconds")
+    file, level = str(fleet.file.absolute()), ("--log-level", log_level)
+    processes = []
+    if run_folder is not None:
+        processes.append(
+            _process(
+                "recorder",
+                "",
+                {
+                    "fleet": file,
+                    "policy": str(fleet.policy),
+                    "run_folder": str(run_folder.absolute()),
+                    "seed": seed,
+                    "backend": backend,
+                },
+                level,
+            )
+        )
+    if backend == "sim":
+        processes.append(
+            _process(
+                "plant",
+                "",
+                {
+                    "fleet": file,
+                    "policy": str(fleet.policy),
+                    "seed": seed,
+                    "duration_s": float(duration_s),
+                },
+                level,
+            )
+        )
+    processes += [
+        _process("policy", name, {"fleet": file, "policy": str(fleet.policy), "robot": name}, level)
+        for name in fleet.names
+    ]
+    return tuple(processes)
+
+
+def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
+    """Return every topic of a fleet, all of which the recorder takes."""
+    own = [
+        TopicPlan(f"/{robot}/{name}", kind, robot)
+        for robot in fleet.names
+        for name, kind in ROBOT_TOPICS.items()
+    ]
+    return (*own, TopicPlan(EVENTS_TOPIC, "std_msgs/msg/String", ""))
+
+
+def ros_arguments(process: ProcessPlan) -> list[str]:
+    """Return the words after the program that give a node its name, namespace and parameters."""
+    words = ["--ros-args", "-r", f"__node:={process.name}", "-r", f"__ns:=/{process.namespace}"]
+    for key, value in process.parameters.items():
+        words += ["-p", f"{key}:={_yaml_value(value)}"]
+    return [*words, *process.arguments]
+
+
+def _process(
+    kind: str, namespace: str, parameters: Mapping[str, ParameterValue], arguments: tuple[str, ...]
+) -> ProcessPlan:
+    executable = f"{kind}_node"
+    return ProcessPlan(
+        kind, PACKAGE, executable, f"{PACKAGE}.{executable}", namespace, parameters, arguments
+    )
+
+
+def _yaml_value(value: ParameterValue) -> str:
+    """Return the value so that ROS reads back the same type, also of a text like `1`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        quoted = value.replace("'", "''")
+        return f"'{quoted}'"
+    return repr(value)

@@ -1,0 +1,148 @@
+"""The margins of layer 1: each term named, with unit and source, and what they add up to.
+
+Formulas: shield.md, "Margins" and "Pair rule". With these the rate condition holds for the true gap
+during the whole hold, for ticks that are not synchronous: n . q' >= -gap_share * gap / (2 * hold).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+SHIELD_VERSION = 1
+GAP_SHARE = 1.0
+
+
+@dataclass(frozen=True)
+class MarginTerm:
+    """One part of the separation that is enforced."""
+
+    name: str
+    value_m: float
+    source: str
+
+
+@dataclass(frozen=True)
+class ShieldParameters:
+    """What layer 1 needs beyond the motion model; lengths m, times s. Part of the contract."""
+
+    version: int
+    gap_share: float
+    """Share of the gap that a pair may use per hold (gamma)."""
+    hold_s: float
+    """Longest time that one command can act (T_hold)."""
+    direction_factor: float
+    """What a position error costs, the uncertain direction included (kappa)."""
+    separation_m: float
+    """Distance of control points that is kept from a peer at rest and of age zero: the sum of `terms`."""
+    wall_m: float
+    """Distance of the control point that is kept from a wall."""
+    peer_speed_m_s: float
+    """Highest speed of a peer's control point."""
+    peer_acceleration_m_s2: float
+    """Highest acceleration of a peer."""
+    peer_lag_s: float
+    """Velocity lag of a peer."""
+    neighbour_rows: int
+    """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
+    terms: tuple[MarginTerm, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self) | {"terms": [asdict(term) for term in self.terms]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ShieldParameters:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            TestudoError: keys are missing or unknown, or the shield version is another.
+        """
+        try:
+            terms = tuple(MarginTerm(**term) for term in values["terms"])
+            parameters = cls(**{**values, "terms": terms})
+        except (KeyError, TypeError) as error:
+            raise TestudoError(f"contract: shield: {error}") from error
+        if parameters.version != SHIELD_VERSION:
+            raise TestudoError(f"contract: shield.version: found {parameters.version}, "
+                               f"this software has {SHIELD_VERSION}; export the policy again")
+        return parameters
+
+
+def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_share: float = GAP_SHARE,
+                      neighbour_rows: int = 8) -> ShieldParameters:
+    """Return the parameters of a robot among peers of one kind (its own by default)."""
+    peer = peer or own
+    hold = max(own.hold_s, peer.hold_s)
+    bodies = own.body_radius_m + peer.body_radius_m
+    ahead = _look_ahead(own) + _look_ahead(peer)
+    lag = _lag_margin(own, peer, bodies + ahead)
+    arc = 2 * hold / gap_share * _held_arc(own)
+    located = _localisation(own) + _localisation(peer)
+    model = _model_error(own) + _model_error(peer)
+    kappa = _direction_factor(bodies + ahead + lag + arc, located + model,
+                              2 * hold * own.control_point_speed_m_s / gap_share)
+    located, model = kappa * located, kappa * model
+    terms = (
+        MarginTerm("bodies", bodies, "sum of the body radii"),
+        MarginTerm("look-ahead", ahead, "control points ahead of the axles"),
+        MarginTerm("lag", lag, "the body trails its stopping point while the pair turns"),
+        MarginTerm("localisation", located, "kappa * (position error + look-ahead * yaw error), both robots"),
+        MarginTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
+        MarginTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
+    )
+    wall = (own.body_radius_m + _look_ahead(own) + _localisation(own) + _model_error(own)
+            + hold / gap_share * _held_arc(own))
+    return ShieldParameters(
+        SHIELD_VERSION, gap_share, hold, kappa, sum(term.value_m for term in terms), wall,
+        peer.control_point_speed_m_s, peer.acceleration_limit_m_s2, peer.velocity_lag_s,
+        neighbour_rows, terms)
+
+
+def _direction_factor(certain_m: float, uncertain_m: float, use_m: float) -> float:
+    """Return kappa = 1 + use / D, where D = certain + kappa * uncertain is the separation itself."""
+    half = (certain_m + uncertain_m) / 2
+    separation = half + math.sqrt(half**2 + uncertain_m * use_m)
+    return 1 + use_m / separation
+
+
+def _look_ahead(spec: RobotSpec) -> float:
+    return spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
+
+
+def _lag_margin(own: RobotSpec, peer: RobotSpec, apart: float) -> float:
+    """Return D' - apart for D' / (1 + (omega * lag)²) = apart, omega = closing speed / D'."""
+    speed = own.control_point_speed_m_s + peer.control_point_speed_m_s
+    lag = max(own.quantities["dynamics.velocity_lag"].high, peer.quantities["dynamics.velocity_lag"].high)
+    separation = apart
+    for _ in range(50):  # a contraction: separation = apart * (1 + (speed * lag / separation)²)
+        separation = apart * (1 + (speed * lag / separation) ** 2)
+    delay = speed * abs(own.command_delay_s - peer.command_delay_s)
+    return separation - apart + delay
+
+
+def _localisation(spec: RobotSpec) -> float:
+    return spec.position_error_m + _look_ahead(spec) * spec.yaw_error_rad
+
+
+def _model_error(spec: RobotSpec) -> float:
+    """Return how far the stopping point is off at full speed, at the ends of the intervals."""
+    def half_width(key: str) -> float:
+        quantity = spec.quantities[key]
+        return max(quantity.high - quantity.value, quantity.value - quantity.low)
+    ahead_s = spec.velocity_lag_s + spec.command_delay_s
+    return spec.speed_limit_m_s * (half_width("dynamics.velocity_lag") + half_width("dynamics.command_delay")
+                                   + half_width("dynamics.speed_scale") * ahead_s)
+
+
+def _held_arc(spec: RobotSpec) -> float:
+    """Return how much the direction of a held command costs in speed [m/s]."""
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        return 0.0
+    return spec.control_point_speed_m_s * spec.turn_rate_limit_rad_s * spec.control_period_s / 2
