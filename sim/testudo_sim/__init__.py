@@ -1,0 +1,1 @@
+"""Worlds on CPU and GPU: dynamics, scenarios, communication, replay."""

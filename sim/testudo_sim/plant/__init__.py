@@ -1,0 +1,20 @@
+"""The plant: a C MuJoCo world with drivers, sensors and contact watch, in place of robots."""
+
+from testudo_sim.plant.contacts import ContactEvent, ContactWatch, Separation
+from testudo_sim.plant.driver import AppliedCommand, CommandVerdict, Driver, DriverReason
+from testudo_sim.plant.odometry import OdometryModel, OdometrySample
+from testudo_sim.plant.plant import Plant, PlantRobot
+
+__all__ = [
+    "AppliedCommand",
+    "CommandVerdict",
+    "ContactEvent",
+    "ContactWatch",
+    "Driver",
+    "DriverReason",
+    "OdometryModel",
+    "OdometrySample",
+    "Plant",
+    "PlantRobot",
+    "Separation",
+]

@@ -1,0 +1,118 @@
+"""The driver of one robot: what its actuators do with the commands that arrive, and without them.
+
+It brakes by itself when commands stop for the dead-man time or are not finite; it never acts on an
+old command, so that a sender that froze and wakes up moves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from testudo_hardware.motion import motion_model
+from testudo_hardware.spec import RobotSpec
+
+_CLIP_TOLERANCE = 1e-9
+
+
+class DriverReason(StrEnum):
+    """Why the driver applies what it applies; all but the first two are zero commands."""
+
+    COMMAND = "command"
+    CLIPPED = "clipped"
+    START = "start"
+    DEAD_MAN = "dead_man"
+    NON_FINITE = "non_finite"
+
+
+class CommandVerdict(StrEnum):
+    """What became of one command that arrived."""
+
+    ACCEPTED = "accepted"
+    CLIPPED = "clipped"
+    BRAKED_NON_FINITE = "braked_non_finite"
+    DROPPED_OLD = "dropped_old"
+    DROPPED_NOT_NEWER = "dropped_not_newer"
+
+
+@dataclass(frozen=True)
+class AppliedCommand:
+    """The command that acts, in the robot's own channels, and why."""
+
+    values: tuple[float, ...]
+    """(D,): (forward [m/s], turn rate [rad/s]), or (x, y, z) [m/s] in the world."""
+    reason: DriverReason
+    since_s: float
+    """Time since which this holds."""
+    sentence: str
+    """The reason in words."""
+
+
+class Driver:
+    """Delay, limits and dead-man time of one robot; every time is passed in."""
+
+    def __init__(self, spec: RobotSpec, command_delay_s: float, start_s: float) -> None:
+        self._model = motion_model(spec)
+        self._spec = spec
+        self._delay_s = command_delay_s
+        self._queue: deque[tuple[float, AppliedCommand]] = deque()
+        self._last_stamp_s = -math.inf
+        self._last_received_s: float | None = None
+        self.applied = self._zero(DriverReason.START, start_s, "no command yet: the robot stands")
+        self.verdicts: Counter[CommandVerdict] = Counter()
+
+    def receive(self, values: Sequence[float], stamp_s: float, received_s: float) -> CommandVerdict:
+        """Take a command (D,) sent at ``stamp_s`` that arrives at ``received_s`` [s]."""
+        verdict = self._judge(values, stamp_s, received_s)
+        self.verdicts[verdict] += 1
+        return verdict
+
+    def advance(self, now_s: float) -> AppliedCommand:
+        """Return the command that acts at ``now_s`` [s], which never goes back."""
+        while self._queue and self._queue[0][0] <= now_s:
+            self.applied = self._queue.popleft()[1]
+        self._watch_silence(now_s)
+        return self.applied
+
+    def _judge(self, values: Sequence[float], stamp_s: float, received_s: float) -> CommandVerdict:
+        size = self._spec.dimension
+        if len(values) != size or not all(math.isfinite(value) for value in values):
+            self._queue.clear()
+            self.applied = self._zero(
+                DriverReason.NON_FINITE,
+                received_s,
+                f"the command is not {size} finite numbers but {[*map(float, values)]}: braking",
+            )
+            return CommandVerdict.BRAKED_NON_FINITE
+        if not abs(received_s - stamp_s) <= self._spec.dead_man_s:  # also true for NaN
+            return CommandVerdict.DROPPED_OLD
+        if stamp_s <= self._last_stamp_s:
+            return CommandVerdict.DROPPED_NOT_NEWER
+        self._watch_silence(received_s)
+        limited = self._model.limit_command(np.array(values, dtype=float)).tolist()
+        clipped = max(abs(a - b) for a, b in zip(limited, values, strict=True)) > _CLIP_TOLERANCE
+        reason = DriverReason.CLIPPED if clipped else DriverReason.COMMAND
+        sentence = "the command, clipped to the limits" if clipped else "the command"
+        due_s = received_s + self._delay_s
+        self._queue.append((due_s, AppliedCommand(tuple(limited), reason, due_s, sentence)))
+        self._last_stamp_s, self._last_received_s = stamp_s, received_s
+        return CommandVerdict.CLIPPED if clipped else CommandVerdict.ACCEPTED
+
+    def _watch_silence(self, now_s: float) -> None:
+        if self._last_received_s is None or now_s - self._last_received_s <= self._spec.dead_man_s:
+            return
+        if self.applied.reason is not DriverReason.DEAD_MAN or self._queue:
+            self._queue.clear()
+            self.applied = self._zero(
+                DriverReason.DEAD_MAN,
+                now_s,
+                f"no command within the dead-man time of {self._spec.dead_man_s:g} s: braking",
+            )
+
+    def _zero(self, reason: DriverReason, since_s: float, sentence: str) -> AppliedCommand:
+        return AppliedCommand((0.0,) * self._spec.dimension, reason, since_s, sentence)

@@ -1,0 +1,186 @@
+"""Drivers, physics and sensors of a team on one injected clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from testudo_deploy.shield.layer1 import Arena
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.plant.contacts import ContactEvent, ContactWatch
+from testudo_sim.plant.driver import AppliedCommand, CommandVerdict, Driver
+from testudo_sim.plant.odometry import Odometer, OdometryModel, OdometrySample
+from testudo_sim.worlds import MujocoWorld, PlantParameters, RobotPose, WorldRobot
+
+_PARAMETER_STREAM, _SENSOR_STREAM = 0, 1
+
+
+@dataclass(frozen=True)
+class PlantRobot:
+    """A robot and where it starts, at rest."""
+
+    name: str
+    spec: RobotSpec
+    initial_position_world: tuple[float, ...]
+    """(D,) [m]."""
+    initial_yaw: float
+    """[rad]."""
+
+
+class Plant:
+    """The robots of a team in one world, on the caller's clock [s], from ``start_s`` on.
+
+    The same seed and the same calls give the same numbers. ``parameters`` says, by robot, how lag,
+    delay and scale differ from the description; ``watch`` holds contacts and separations.
+
+    Raises:
+        TestudoError: a robot that starts in another or in a wall, or a position of the wrong size.
+    """
+
+    def __init__(
+        self,
+        robots: Sequence[PlantRobot],
+        arena: Arena | None,
+        seed: int,
+        spread: float = 0.2,
+        start_s: float = 0.0,
+        odometry: OdometryModel | None = None,
+    ) -> None:
+        self.robots = tuple(robots)
+        _check_numbers(self.robots)
+        self.parameters: Mapping[str, PlantParameters] = {
+            robot.name: PlantParameters.sample(
+                robot.spec, _stream(seed, i, _PARAMETER_STREAM), spread
+            )
+            for i, robot in enumerate(self.robots)
+        }
+        self._world = MujocoWorld(
+            [
+                WorldRobot(robot.name, robot.spec, self.parameters[robot.name])
+                for robot in self.robots
+            ],
+            arena,
+        )
+        for i, robot in enumerate(self.robots):
+            self._world.place(i, robot.initial_position_world, robot.initial_yaw)
+        _check_room(self._world)
+        self._index = {robot.name: i for i, robot in enumerate(self.robots)}
+        self._drivers = [
+            Driver(robot.spec, self.parameters[robot.name].command_delay_s, start_s)
+            for robot in self.robots
+        ]
+        self._odometers = [
+            Odometer(
+                robot.spec, odometry or OdometryModel(), _stream(seed, i, _SENSOR_STREAM), start_s
+            )
+            for i, robot in enumerate(self.robots)
+        ]
+        self.watch = ContactWatch(combinations([robot.name for robot in self.robots], 2))
+        self._commands = np.zeros((len(self.robots), 3))
+        self._start_s, self._now_s, self._steps = start_s, start_s, 0
+
+    @property
+    def step_s(self) -> float:
+        """Return the time step of the physics [s]."""
+        return self._world.step_s
+
+    @property
+    def time_s(self) -> float:
+        """Return the time [s] to which the plant was stepped last."""
+        return self._now_s
+
+    @property
+    def contacts(self) -> tuple[ContactEvent, ...]:
+        """Return every contact so far, in the order in which they began."""
+        return self.watch.events
+
+    def step_to(self, now_s: float) -> int:
+        """Move on to ``now_s`` [s] in whole steps and return their number; never back.
+
+        Raises:
+            TestudoError: the time is not finite.
+        """
+        if not math.isfinite(now_s):
+            raise TestudoError(f"plant: now_s: found {now_s}, expected a finite time in seconds")
+        steps = max(0, math.floor((now_s - self._start_s) / self.step_s + 1e-6) - self._steps)
+        for _ in range(steps):
+            self._step()
+        self._now_s = max(self._now_s, now_s)
+        return steps
+
+    def command(
+        self, name: str, values: Sequence[float], stamp_s: float, received_s: float
+    ) -> CommandVerdict:
+        """Give robot ``name`` a command (D,) sent at ``stamp_s``, arrived at ``received_s`` [s].
+
+        The command is (forward [m/s], turn rate [rad/s]) or (x, y, z) [m/s] in the world.
+        """
+        return self._drivers[self._find(name)].receive(values, stamp_s, received_s)
+
+    def applied(self, name: str) -> AppliedCommand:
+        """Return what the driver of robot ``name`` applies now, before the actuators' own scale."""
+        return self._drivers[self._find(name)].applied
+
+    def odometry(self, name: str) -> tuple[OdometrySample, ...]:
+        """Return the samples of robot ``name`` that arrived since the last call, oldest first."""
+        return self._odometers[self._find(name)].take(self._now_s)
+
+    def truth(self, name: str) -> RobotPose:
+        """Return the true pose of robot ``name`` after the last step."""
+        return self._world.pose(self._find(name))
+
+    def verdicts(self, name: str) -> Mapping[CommandVerdict, int]:
+        """Return how many commands of robot ``name`` met which verdict."""
+        return dict(self._drivers[self._find(name)].verdicts)
+
+    def _step(self) -> None:
+        time_s = self._start_s + self._steps * self.step_s
+        self._world.look()
+        self.watch.look(time_s, self._world.contacts(), self._world.distances())
+        for i, odometer in enumerate(self._odometers):
+            if odometer.wants(time_s):
+                odometer.measure(time_s, self._world.pose(i))
+        # a command due within half a step acts from this step on: the delay is right on average
+        for i, driver in enumerate(self._drivers):
+            applied = driver.advance(time_s + self.step_s / 2)
+            self._commands[i, : len(applied.values)] = applied.values
+        self._world.advance(self._commands)
+        self._steps += 1
+
+    def _find(self, name: str) -> int:
+        if name not in self._index:
+            raise TestudoError(
+                f"plant: robot {name!r} is not known; known are {', '.join(self._index)}"
+            )
+        return self._index[name]
+
+
+def _stream(seed: int, robot: int, purpose: int) -> np.random.Generator:
+    """Return the random numbers of one robot for one purpose, whatever the rest of the team."""
+    return np.random.default_rng([seed, robot, purpose])
+
+
+def _check_numbers(robots: tuple[PlantRobot, ...]) -> None:
+    for robot in robots:
+        place, size = robot.initial_position_world, robot.spec.dimension
+        if len(place) != size or not all(math.isfinite(x) for x in (*place, robot.initial_yaw)):
+            raise TestudoError(
+                f"plant: {robot.name}: found initial position {place} and yaw {robot.initial_yaw}, "
+                f"expected {size} finite coordinates and a finite angle"
+            )
+
+
+def _check_room(world: MujocoWorld) -> None:
+    world.look()
+    contacts = world.contacts()
+    if contacts:
+        one = contacts[0]
+        raise TestudoError(
+            f"plant: {one.first} and {one.second} overlap by {one.depth_m:.3g} m at the start; "
+            f"give {one.first} another initial position"
+        )

@@ -1,0 +1,183 @@
+"""What a run looks like: arena, robots with a heading mark, goals, and the camera."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import mujoco
+import numpy as np
+
+from testudo_deploy.shield.layer1 import Arena
+from testudo_hardware.spec import RobotSpec
+
+PALETTE = (
+    (0.12, 0.47, 0.71),
+    (0.90, 0.33, 0.05),
+    (0.17, 0.63, 0.17),
+    (0.84, 0.15, 0.16),
+    (0.58, 0.40, 0.74),
+    (0.95, 0.72, 0.08),
+    (0.09, 0.75, 0.81),
+    (0.89, 0.47, 0.76),
+    (0.55, 0.34, 0.29),
+    (0.45, 0.45, 0.45),
+)
+"""Colours of robots, red, green and blue; the eleventh robot begins again."""
+
+View = Literal["oblique", "top"]
+
+_FOV_DEG = 40.0
+_WALL_HEIGHT_M = 0.06
+_WALL_WIDTH_M = 0.03
+_MARGIN = 1.06
+_LIFT_M = 0.002  # discs lie above the floor and do not flicker
+
+
+def scene_model(
+    specs: tuple[RobotSpec, ...],
+    arena: Arena,
+    goals_world: np.ndarray | None,
+    size: tuple[int, int],
+) -> mujoco.MjModel:
+    """Return what is drawn: a mocap body for each robot, in order, and what stands still."""
+    scene = mujoco.MjSpec()
+    scene.visual.global_.offwidth, scene.visual.global_.offheight = size
+    scene.visual.global_.fovy = _FOV_DEG
+    scene.visual.quality.shadowsize = 1024
+    scene.visual.quality.offsamples = 4
+    scene.visual.headlight.ambient = (0.35, 0.35, 0.35)
+    scene.visual.headlight.diffuse = (0.15, 0.15, 0.15)
+    scene.visual.headlight.specular = (0, 0, 0)
+    scene.stat.extent = max(_sides(arena))
+    scene.visual.map.shadowclip = 0.7  # the shadows' map covers the arena and not more
+    scene.stat.center = [*_middle(arena), 0]
+    _add_surroundings(scene, arena)
+    for i, spec in enumerate(specs):
+        colour = PALETTE[i % len(PALETTE)]
+        if goals_world is not None:
+            _add_goal(scene, np.asarray(goals_world)[i], spec, colour)
+        _add_robot(scene, spec, colour)
+    return scene.compile()
+
+
+def _add_surroundings(scene: mujoco.MjSpec, arena: Arena) -> None:
+    (x, y), (wide, deep) = _middle(arena), _sides(arena)
+    scene.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_FLAT,
+        rgb1=[0.97, 0.97, 0.98],
+        rgb2=[0.97, 0.97, 0.98],
+        width=16,
+        height=16,
+    )
+    scene.add_texture(
+        name="tiles",
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=[0.90, 0.91, 0.93],
+        rgb2=[0.86, 0.87, 0.90],
+        width=256,
+        height=256,
+    )
+    tiles = scene.add_material(name="tiles", texrepeat=[2, 2], texuniform=True)
+    tiles.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "tiles"
+    world = scene.worldbody
+    world.add_light(  # from above: a slanted light speckles the floor with shadows of itself
+        pos=[x, y, 1.5 * wide],
+        dir=[0, 0, -1],
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        diffuse=[0.5, 0.5, 0.5],
+        specular=[0.1, 0.1, 0.1],
+    )
+    box = mujoco.mjtGeom.mjGEOM_BOX
+    half_x, half_y, wall = wide / 2, deep / 2, _WALL_WIDTH_M
+    world.add_geom(  # a plane casts no shadow on itself
+        type=mujoco.mjtGeom.mjGEOM_PLANE, pos=[x, y, 0], size=[half_x, half_y, 1], material="tiles"
+    )
+    for side in (-1, 1):
+        for place, size in (
+            ([x + side * (half_x + wall / 2), y], [wall / 2, half_y + wall]),
+            ([x, y + side * (half_y + wall / 2)], [half_x, wall / 2]),
+        ):
+            world.add_geom(
+                type=box,
+                pos=[*place, _WALL_HEIGHT_M / 2],
+                size=[*size, _WALL_HEIGHT_M / 2],
+                rgba=[0.45, 0.48, 0.55, 1],
+            )
+
+
+def _add_goal(
+    scene: mujoco.MjSpec, goal: np.ndarray, spec: RobotSpec, colour: tuple[float, ...]
+) -> None:
+    radius, ground = spec.body_radius_m, spec.dimension == 2
+    kind = mujoco.mjtGeom.mjGEOM_CYLINDER if ground else mujoco.mjtGeom.mjGEOM_SPHERE
+    x, y, z = in_space(goal, _LIFT_M / 2)
+    for share, alpha in ((1.0, 0.35), (0.45, 0.8)):
+        scene.worldbody.add_geom(
+            type=kind,
+            pos=[x, y, z + (1 - share) * _LIFT_M],
+            size=[share * radius, _LIFT_M / 2, 0],
+            rgba=[*colour, alpha],
+        )
+
+
+def _add_robot(scene: mujoco.MjSpec, spec: RobotSpec, colour: tuple[float, ...]) -> None:
+    radius, half = spec.body_radius_m, spec.body_height_m / 2
+    body = scene.worldbody.add_body(mocap=True)
+    cylinder, box = mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_BOX
+    body.add_geom(type=cylinder, size=[radius, half, 0], rgba=[*colour, 1])
+    dark = [0.55 * part for part in colour]
+    top = half + 0.02 * radius
+    body.add_geom(type=cylinder, size=[0.8 * radius, top, 0], rgba=[*dark, 1])
+    # an arrow on the top: shaft and head, both in white
+    top += 0.02 * radius
+    white = [1, 1, 1, 1]
+    body.add_geom(
+        type=box, pos=[-0.1 * radius, 0, 0], size=[0.45 * radius, 0.1 * radius, top], rgba=white
+    )
+    for side in (-1, 1):
+        body.add_geom(
+            type=box,
+            pos=[0.4 * radius, side * 0.2 * radius, 0],
+            quat=[math.cos(side * math.pi / 8), 0, 0, -math.sin(side * math.pi / 8)],
+            size=[0.35 * radius, 0.1 * radius, top],
+            rgba=white,
+        )
+
+
+def arena_camera(arena: Arena, aspect: float, view: View) -> mujoco.MjvCamera:
+    """Return a camera that sees the whole arena, with equal margins above and below."""
+    (x, y), (wide, deep) = _middle(arena), _sides(arena)
+    tilt = math.radians(89.9 if view == "top" else 58)
+    sine, cosine, half_fov = math.sin(tilt), math.cos(tilt), math.tan(math.radians(_FOV_DEG / 2))
+    half = deep / 2 + _WALL_WIDTH_M
+    distance, nearer = 2 * (wide + deep), 0.0
+    for _ in range(20):  # converges in a few rounds
+        nearer = (half**2 - nearer**2) * cosine / distance
+        near = half - nearer
+        across = (wide / 2 + _WALL_WIDTH_M) / (half_fov * aspect) + near * cosine
+        distance = _MARGIN * max(across, near * (sine / half_fov + cosine))
+    height = arena.high_world[2] if len(arena.high_world) == 3 else 0.0
+    camera = mujoco.MjvCamera()
+    camera.lookat[:] = (x, y - nearer, height / 2)
+    camera.azimuth, camera.elevation = 90, -math.degrees(tilt)
+    camera.distance = distance + height / 2
+    return camera
+
+
+def _middle(arena: Arena) -> tuple[float, float]:
+    (left, bottom), (right, top) = arena.low_world[:2], arena.high_world[:2]
+    return ((left + right) / 2, (bottom + top) / 2)
+
+
+def _sides(arena: Arena) -> tuple[float, float]:
+    (left, bottom), (right, top) = arena.low_world[:2], arena.high_world[:2]
+    return (right - left, top - bottom)
+
+
+def in_space(place: np.ndarray, height_m: float) -> np.ndarray:
+    """Return ``place`` (D,) as (3,), at this height at least."""
+    return np.array([place[0], place[1], max(height_m, place[2] if len(place) == 3 else 0.0)])

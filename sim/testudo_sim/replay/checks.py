@@ -1,0 +1,177 @@
+"""What re-inference found: the largest deviation of every field, by robot, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+TOLERANCE = 1e-5
+"""Largest deviation of an honest record, in the unit of the field (m, rad, m/s, rad/s or s)."""
+
+COMMAND_FIELDS = ("nominal", "hidden", "shielded", "sent")
+"""What the control loop computed: without these compared, nothing is proven."""
+
+
+@dataclass(frozen=True)
+class FieldCheck:
+    """One quantity, recomputed and compared with the record."""
+
+    name: str
+    what: str
+    """How it was recomputed."""
+    compared: int
+    """Ticks in which it was."""
+    error: float
+    """Largest absolute deviation; infinite where it cannot be computed."""
+    sequence: int | None
+    """Tick of the largest deviation; None without any."""
+
+
+@dataclass(frozen=True)
+class RobotCheck:
+    """One robot's ticks."""
+
+    robot: str
+    ticks: int
+    lost: int
+    """Ticks that are missing in the record, by its sequence numbers."""
+    decisions: int
+    """Ticks in which the policy was run again."""
+    reinferred: int
+    """Ticks whose sent command came again out of policy and shield."""
+    skipped: Mapping[str, int]
+    """Ticks without a command to infer, by reason: how the robot was braked, or what was lost."""
+    unverified: int
+    """Inputs whose origin the record does not hold."""
+    fields: tuple[FieldCheck, ...]
+
+    @property
+    def error(self) -> float:
+        """Return the largest deviation of all fields."""
+        return max((check.error for check in self.fields), default=math.inf)
+
+
+@dataclass(frozen=True)
+class Reinference:
+    """The verdict on a run."""
+
+    tolerance: float
+    policy_sha256: str
+    """Of the artefact that was used."""
+    robots: tuple[RobotCheck, ...]
+
+    @property
+    def error(self) -> float:
+        """Return the largest deviation of all robots and fields."""
+        return max((robot.error for robot in self.robots), default=math.inf)
+
+    @property
+    def reinferred(self) -> int:
+        """Return the number of commands that were inferred again."""
+        return sum(robot.reinferred for robot in self.robots)
+
+    @property
+    def ticks(self) -> int:
+        """Return the number of recorded ticks."""
+        return sum(robot.ticks for robot in self.robots)
+
+    @property
+    def passed(self) -> bool:
+        """Return whether every robot had commands to infer and none deviates."""
+        return bool(self.robots) and all(
+            robot.reinferred > 0 and robot.error <= self.tolerance for robot in self.robots
+        )
+
+    @property
+    def fields(self) -> tuple[FieldCheck, ...]:
+        """Return every field over all robots."""
+        merged: dict[str, FieldCheck] = {}
+        for robot in self.robots:
+            for check in robot.fields:
+                merged[check.name] = _worse(merged.get(check.name), check)
+        return tuple(merged.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; an infinite error is null."""
+        return {
+            "passed": self.passed,
+            "error": _finite(self.error),
+            "tolerance": self.tolerance,
+            "ticks": self.ticks,
+            "reinferred": self.reinferred,
+            "policy_sha256": self.policy_sha256,
+            "fields": {check.name: _field_values(check) for check in self.fields},
+            "robots": {
+                robot.robot: {
+                    "ticks": robot.ticks,
+                    "lost": robot.lost,
+                    "decisions": robot.decisions,
+                    "reinferred": robot.reinferred,
+                    "skipped": dict(robot.skipped),
+                    "unverified": robot.unverified,
+                    "error": _finite(robot.error),
+                    "fields": {check.name: _field_values(check) for check in robot.fields},
+                }
+                for robot in self.robots
+            },
+        }
+
+
+@dataclass
+class FieldErrors:
+    """Collects the deviations of one robot's fields."""
+
+    what: Mapping[str, str]
+    """Every field by name, and how it is recomputed."""
+    _compared: dict[str, int] = field(default_factory=dict)
+    _worst: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def add(self, name: str, sequence: int, found: Any, recorded: Any) -> None:
+        """Compare two vectors or numbers; None or another shape on one side is infinitely wrong."""
+        error = _deviation(found, recorded)
+        self._compared[name] = self._compared.get(name, 0) + 1
+        if name not in self._worst or error > self._worst[name][0]:
+            self._worst[name] = (error, sequence)
+
+    def checks(self) -> tuple[FieldCheck, ...]:
+        """Return what was collected, in the order of ``what``."""
+        return tuple(
+            FieldCheck(name, what, self._compared.get(name, 0), *self._worst.get(name, (0.0, None)))
+            for name, what in self.what.items()
+        )
+
+
+def _deviation(found: Any, recorded: Any) -> float:
+    if found is None or recorded is None:
+        return 0.0 if found is recorded else math.inf
+    first, second = np.asarray(found, float), np.asarray(recorded, float)
+    if first.shape != second.shape:
+        return math.inf
+    error = float(np.max(np.abs(first - second), initial=0.0))
+    return error if math.isfinite(error) else math.inf
+
+
+def _worse(known: FieldCheck | None, new: FieldCheck) -> FieldCheck:
+    if known is None:
+        return new
+    worst = new if new.error > known.error else known
+    return FieldCheck(
+        new.name, new.what, known.compared + new.compared, worst.error, worst.sequence
+    )
+
+
+def _field_values(check: FieldCheck) -> dict[str, Any]:
+    return {
+        "compared": check.compared,
+        "error": _finite(check.error),
+        "sequence": check.sequence,
+        "what": check.what,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

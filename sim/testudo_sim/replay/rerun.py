@@ -1,0 +1,242 @@
+"""One robot's record, tick by tick through the same policy, estimate and shield as on the robot.
+
+Every tick is teacher-forced: it starts from the recorded inputs, so that deviations do not add up.
+What only the order of the ticks tells is checked too: the memory that is handed on, the decision
+period, the held command, and the commands that had yet to act.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.control_loop import estimate_state, slots_first
+from testudo_deploy.messages import TickRecord
+from testudo_deploy.neighbours import NeighbourTable
+from testudo_deploy.onnx_header import ArtefactError
+from testudo_deploy.pending import PendingCommands
+from testudo_deploy.shield.layer1 import ShieldResult, ShieldStatus, shield_layer1
+from testudo_deploy.signals import policy_signals
+from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.model import effective_command
+from testudo_sim.replay.checks import FieldErrors
+
+FIELDS = {
+    "pose": "the odometry sample of the same stamp",
+    "goal": "the fleet file of the run",
+    "pending": "the commands sent before, with their stamps",
+    "estimate": "measured pose rolled through the pending commands",
+    "control point": "stopping point of the recorded estimate",
+    "neighbours": "a recorded announcement of the peer",
+    "schedule": "decision period: 0 as expected, 1 otherwise",
+    "memory": "hidden state that the tick before left",
+    "nominal": "policy on the recorded inputs, held between decisions",
+    "hidden": "policy on the recorded inputs",
+    "shielded": "shield on the recorded inputs and the nominal just inferred",
+    "sent": "actuator command of that shield; zero when braked",
+}
+"""What is compared, and with what."""
+
+AFTER_A_LOSS = "held command after a lost tick"
+_BRAKED_BY_SHIELD = "shield_braked"
+
+
+@dataclass
+class Rerun:
+    """Takes the ticks of one robot in order and compares what they should have computed."""
+
+    artefact: Artefact
+    model: MotionModel
+    errors: FieldErrors = field(default_factory=lambda: FieldErrors(FIELDS))
+    skipped: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    decisions: int = 0
+    reinferred: int = 0
+    _last: TickRecord | None = None
+    _nominal: np.ndarray | None = None
+    _since_decision: int = 0
+    _sent: PendingCommands | None = None
+    _sent_from_s: float = -np.inf
+    """Commands are known from this stamp on; -inf: from the first one."""
+    _estimate: MotionState | None = None
+    """As recorded in the tick at hand."""
+    _stop: StoppingPoint | None = None
+
+    def take(self, record: TickRecord) -> None:
+        """Compare the next tick."""
+        self._check_order(record)
+        try:
+            self._compare(record)
+        except (ValueError, TypeError, IndexError):
+            # numbers are missing or do not fit together: such a tick cannot have been computed
+            self.errors.add("sent", record.sequence, None, record.sent_command)
+            self._forget(record.stamp_s)
+        self._last = record
+
+    def _compare(self, record: TickRecord) -> None:
+        self._check_estimate(record)
+        code = record.reason.split(":")[0]
+        if not code:
+            self._infer(record)
+        else:
+            self.skipped[code] += 1
+            self.errors.add(
+                "sent", record.sequence, 0 * np.array(record.sent_command), record.sent_command
+            )
+            if code == _BRAKED_BY_SHIELD:
+                self._infer_braked(record)
+            self._nominal = None
+        self._sent.push(
+            record.stamp_s, effective_command(self.model, np.array(record.sent_command))
+        )
+
+    def _check_order(self, record: TickRecord) -> None:
+        """Compare the memory with the tick before; forget what a lost tick makes unknown."""
+        last = self._last
+        size = self.artefact.contract.hidden_size
+        if record.sequence == 0 or (last is not None and record.sequence <= last.sequence):
+            self._forget(-np.inf)
+            if record.sequence == 0:
+                self.errors.add("memory", 0, np.zeros(size), record.hidden_before)
+        elif last is None or record.sequence > last.sequence + 1:
+            self.lost += record.sequence - (last.sequence + 1 if last else 0)
+            self._forget(record.stamp_s)
+        else:
+            self.errors.add("memory", record.sequence, last.hidden_after, record.hidden_before)
+
+    def _forget(self, sent_from_s: float) -> None:
+        spec = self.model.spec
+        self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
+        self._sent_from_s = sent_from_s
+        self._nominal, self._since_decision = None, 0
+
+    def _check_estimate(self, record: TickRecord) -> None:
+        unknown = record.pose_stamp_s is None or record.estimate_position_world is None
+        if unknown and record.reason:
+            return
+        self._estimate = MotionState(
+            np.array(record.estimate_position_world),
+            np.array(record.estimate_yaw),
+            np.array(record.estimate_velocity),
+        )
+        self._stop = self.model.stopping_point(self._estimate)
+        if record.pose_stamp_s - self.model.spec.command_delay_s >= self._sent_from_s:
+            pending, pending_s = self._sent.since(record.pose_stamp_s, record.stamp_s)
+            self.errors.add(
+                "pending",
+                record.sequence,
+                _flat(pending, pending_s),
+                _flat(record.pending_commands, record.pending_time_s),
+            )
+        measured = MotionState(
+            np.array(record.measured_position_world),
+            np.array(record.measured_yaw),
+            np.array(record.measured_velocity),
+        )
+        estimate = estimate_state(
+            self.model,
+            measured,
+            [np.array(command) for command in record.pending_commands],
+            record.pending_time_s,
+        )
+        self.errors.add(
+            "estimate",
+            record.sequence,
+            _flat(estimate.position_world, estimate.yaw, estimate.velocity),
+            _flat(record.estimate_position_world, record.estimate_yaw, record.estimate_velocity),
+        )
+        self.errors.add(
+            "control point",
+            record.sequence,
+            self._stop.position_world,
+            record.control_point_world,
+        )
+
+    def _infer(self, record: TickRecord) -> None:
+        """Run policy and shield for a tick that sent a command."""
+        if not self._decide(record):
+            self.skipped[AFTER_A_LOSS] += 1
+            return
+        add, sequence = self.errors.add, record.sequence
+        add("nominal", sequence, self._nominal, record.nominal_world)
+        result = self._shield(record)
+        braked = result is None or int(result.status) == ShieldStatus.BRAKED
+        add(
+            "shielded",
+            sequence,
+            None if braked else result.control_velocity_world,
+            record.shielded_world,
+        )
+        add("sent", sequence, None if braked else result.command, record.sent_command)
+        self.reinferred += 1
+
+    def _infer_braked(self, record: TickRecord) -> None:
+        """The shield must brake again; the record holds no nominal command to compare."""
+        if self._decide(record):
+            result = self._shield(record)
+            braked = result is not None and int(result.status) == ShieldStatus.BRAKED
+            self.errors.add("shielded", record.sequence, 0.0 if braked else np.inf, 0.0)
+
+    def _decide(self, record: TickRecord) -> bool:
+        """Bring the nominal command up to this tick; False if it is not known."""
+        period = self.artefact.contract.decision_ticks
+        if self._nominal is None and not record.decided:
+            return False
+        due = self._nominal is None or self._since_decision >= period
+        self.errors.add("schedule", record.sequence, float(due), float(record.decided))
+        if not record.decided:
+            self._since_decision += 1
+            self.errors.add("hidden", record.sequence, record.hidden_before, record.hidden_after)
+            return True
+        self._since_decision = 1
+        self.decisions += 1
+        signals = policy_signals(
+            self._estimate,
+            self._stop,
+            _table(record),
+            self.artefact.contract.shield.hold_s,
+            {"goal_world": np.array(record.goal_world)},
+        )
+        try:
+            nominal, hidden = self.artefact.step(
+                slots_first(signals), np.array(record.hidden_before, np.float32)
+            )
+        except ArtefactError:
+            nominal, hidden = np.full(self.model.spec.dimension, np.inf), None
+        self._nominal = np.asarray(nominal, float)
+        self.errors.add("hidden", record.sequence, hidden, record.hidden_after)
+        return True
+
+    def _shield(self, record: TickRecord) -> ShieldResult | None:
+        contract = self.artefact.contract
+        if not np.isfinite(self._nominal).all():
+            return None
+        return shield_layer1(
+            self.model,
+            contract.shield,
+            contract.arena,
+            self._stop,
+            _table(record),
+            self._nominal,
+        )
+
+
+def _table(record: TickRecord) -> NeighbourTable:
+    """Return the recorded neighbour table (D, K)."""
+    shape = (len(record.neighbour_names), len(record.goal_world))
+    return NeighbourTable(
+        np.array(record.neighbour_control_point_world, float).reshape(shape).T,
+        np.array(record.neighbour_control_velocity_world, float).reshape(shape).T,
+        np.array(record.neighbour_age_s, float).reshape(shape[:1]),
+        np.array(record.neighbour_valid, bool).reshape(shape[:1]),
+    )
+
+
+def _flat(*parts: object) -> np.ndarray | None:
+    """Return all numbers of the parts in a row; None if one is missing."""
+    if any(part is None for part in parts):
+        return None
+    return np.concatenate([np.ravel(np.asarray(part, float)) for part in parts])

@@ -1,0 +1,30 @@
+"""The report of a run: plots, one self-contained HTML page, and a summary in JSON."""
+
+from testudo_sim.report.data import (
+    EvaluationRow,
+    FleetSection,
+    ParitySection,
+    ReinferenceSection,
+    ReportData,
+    TrainingSection,
+    Verdict,
+)
+from testudo_sim.report.fleet import FleetSummary, RobotSummary, summarise_fleet
+from testudo_sim.report.html import write_html
+from testudo_sim.report.summary import verdicts, write_summary
+
+__all__ = [
+    "EvaluationRow",
+    "FleetSection",
+    "FleetSummary",
+    "ParitySection",
+    "ReinferenceSection",
+    "ReportData",
+    "RobotSummary",
+    "TrainingSection",
+    "Verdict",
+    "summarise_fleet",
+    "verdicts",
+    "write_html",
+    "write_summary",
+]

@@ -1,0 +1,266 @@
+"""Reads a run folder back into typed tracks."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rosbags.typesys import Stores, get_typestore
+
+from testudo_deploy.fleet import Fleet, load_fleet
+from testudo_deploy.messages import PeerMessage, TickRecord
+from testudo_deploy.plan import EVENTS_TOPIC, topics
+from testudo_deploy.run_folder import BAG_FILE, FLEET_FILE, INFO_FILE, POLICY_FILE, RUN_SCHEMA
+from testudo_deploy.wire import read_command, read_odometry
+from testudo_hardware.errors import TestudoError
+from testudo_sim.run_bag import read_messages
+
+_NANO = 1_000_000_000
+_SHOWN = 20
+
+
+class RunError(TestudoError):
+    """A run cannot be read: the text names the folder or file and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """Poses of one robot, by stamp; D axes."""
+
+    stamp_s: np.ndarray
+    """(T,) steady clock of the measurement."""
+    received_s: np.ndarray
+    """(T,) steady clock of the recorder."""
+    position_world: np.ndarray
+    """(T, D) [m]."""
+    yaw: np.ndarray
+    """(T,) [rad], unwrapped."""
+    velocity: np.ndarray
+    """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
+
+
+@dataclass(frozen=True)
+class CommandTrack:
+    """Commands of one robot, by stamp."""
+
+    stamp_s: np.ndarray
+    """(T,) steady clock: of sending, or from when on it was applied."""
+    received_s: np.ndarray
+    """(T,) steady clock of the recorder."""
+    command: np.ndarray
+    """(T, D): channels as in `Track.velocity`."""
+
+
+@dataclass(frozen=True)
+class PlantEvent:
+    """Something that the plant told."""
+
+    stamp_s: float
+    """Steady clock."""
+    kind: str
+    """started, state, contact, driver or finished."""
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, read. Mappings are by robot, in the order of the fleet."""
+
+    folder: Path
+    fleet: Fleet
+    info: Mapping[str, Any]
+    """`run.json`: versions, seed, clocks, hash of the policy."""
+    ticks: Mapping[str, tuple[TickRecord, ...]] = field(repr=False)
+    """Written by the control loops, by sequence."""
+    odometry: Mapping[str, Track] = field(repr=False)
+    """As the robots received it."""
+    truth: Mapping[str, Track] = field(repr=False)
+    """From the plant; empty for real robots."""
+    sent: Mapping[str, CommandTrack] = field(repr=False)
+    applied: Mapping[str, CommandTrack] = field(repr=False)
+    """What the drivers let act."""
+    announcements: Mapping[str, tuple[PeerMessage, ...]] = field(repr=False)
+    """What the robots told their peers, by sequence."""
+    events: tuple[PlantEvent, ...] = field(repr=False)
+    complete: bool
+    """The recording was closed and every message could be decoded."""
+    warnings: tuple[str, ...]
+    """What was damaged or lost, and messages that no robot could use."""
+
+    @property
+    def robots(self) -> tuple[str, ...]:
+        """Return the names of the robots."""
+        return self.fleet.names
+
+    @property
+    def policy_path(self) -> Path:
+        """Return the copy of the policy file in the folder."""
+        return self.folder / POLICY_FILE
+
+    @property
+    def policy_sha256(self) -> str:
+        """Return the hash of the policy that drove the robots."""
+        return self.fleet.policy_sha256
+
+
+def read_run(path: str | Path) -> Run:
+    """Read a run folder.
+
+    Damage in the recording does not refuse the run: the readable part is returned, with warnings.
+
+    Raises:
+        RunError: no such folder, no recording in it, nothing readable, or a topic of another type.
+        FleetError: its fleet file does not hold.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise RunError(f"{folder}: no such run folder")
+    for name in (FLEET_FILE, INFO_FILE, BAG_FILE):
+        if not (folder / name).is_file():
+            raise RunError(f"{folder}: {name} is missing: not a run folder, or one never begun")
+    reader = _Reader(folder)
+    fleet, specs = reader.fleet, {robot.name: robot.spec for robot in reader.fleet.robots}
+
+    def by_robot(make: Callable[[str], Any]) -> Mapping[str, Any]:
+        return {name: make(name) for name in fleet.names}
+
+    def track(topic: str) -> Mapping[str, Track]:
+        return by_robot(
+            lambda name: reader.track(
+                f"/{name}/{topic}",
+                lambda message: read_odometry(message, name, specs[name]),
+                specs[name].dimension,
+            )
+        )
+
+    def commands(topic: str) -> Mapping[str, CommandTrack]:
+        return by_robot(
+            lambda name: reader.commands(
+                f"/{name}/{topic}",
+                lambda message: read_command(message, name, specs[name]),
+                specs[name].dimension,
+            )
+        )
+
+    run = {
+        "ticks": by_robot(lambda name: reader.envelopes(f"/{name}/tick", TickRecord)),
+        "odometry": track("odom"),
+        "truth": track("truth"),
+        "sent": commands("cmd_vel"),
+        "applied": commands("applied_cmd_vel"),
+        "announcements": by_robot(
+            lambda name: reader.envelopes(f"/{name}/peer_state", PeerMessage)
+        ),
+        "events": reader.events(),
+    }
+    return Run(
+        folder,
+        fleet,
+        reader.info,
+        **run,
+        complete=not reader.damage,
+        warnings=(*_shortened(reader.damage), *_shortened(reader.warnings)),
+    )
+
+
+class _Reader:
+    """The decoded messages of a folder by topic, and what was wrong with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fleet, self.info = load_fleet(folder / FLEET_FILE), _read_info(folder / INFO_FILE)
+        self.damage: list[str] = []
+        self.warnings: list[str] = []
+        self._messages: dict[str, list[tuple[float, Any]]] = defaultdict(list)
+        expected = {topic.name: topic.type for topic in topics(self.fleet)}
+        store = get_typestore(Stores.ROS2_KILTED)
+        for raw in read_messages(folder, self.damage):
+            if raw.topic not in expected:
+                continue
+            if raw.type != expected[raw.topic]:
+                raise RunError(
+                    f"{folder / BAG_FILE}: {raw.topic}: found type {raw.type}, "
+                    f"expected {expected[raw.topic]}"
+                )
+            received_s = (raw.log_ns - self.info["start_wall_ns"]) / _NANO + self.info[
+                "start_steady_s"
+            ]
+            try:
+                message = store.deserialize_cdr(raw.data, raw.type)
+            except Exception as error:  # noqa: BLE001 -- whatever a broken message raises
+                self.damage.append(f"{raw.topic}: a message cannot be decoded ({error}); left out")
+                continue
+            self._messages[raw.topic].append((received_s, message))
+        if not self._messages:
+            raise RunError(
+                f"{folder / BAG_FILE}: holds no readable message"
+                + "".join(f"; {text}" for text in self.damage)
+            )
+
+    def track(self, topic: str, read: Callable[[Any], Any], dimension: int) -> Track:
+        rows = [
+            (reading.stamp_s, received_s, *reading.position_world, reading.yaw, *reading.velocity)
+            for received_s, reading in self._readings(topic, read)
+        ]
+        table = _by_stamp(rows, 3 + 2 * dimension)
+        end = 2 + dimension
+        return Track(
+            table[:, 0], table[:, 1], table[:, 2:end], np.unwrap(table[:, end]), table[:, end + 1 :]
+        )
+
+    def commands(self, topic: str, read: Callable[[Any], Any], dimension: int) -> CommandTrack:
+        rows = [
+            (reading.stamp_s, received_s, *reading.command)
+            for received_s, reading in self._readings(topic, read)
+        ]
+        table = _by_stamp(rows, 2 + dimension)
+        return CommandTrack(table[:, 0], table[:, 1], table[:, 2:])
+
+    def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
+        found = self._readings(topic, lambda message: kind.decode(message.data.tobytes()))
+        return tuple(sorted((value for _, value in found), key=lambda value: value.sequence))
+
+    def events(self) -> tuple[PlantEvent, ...]:
+        found = []
+        for _, message in self._messages[EVENTS_TOPIC]:
+            try:
+                values = json.loads(message.data)
+                found.append(
+                    PlantEvent(float(values.pop("stamp_s")), str(values.pop("event")), values)
+                )
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                self.warnings.append(f"{EVENTS_TOPIC}: cannot be read ({error!r}); left out")
+        return tuple(found)
+
+    def _readings(self, topic: str, read: Callable[[Any], Any]) -> Iterator[tuple[float, Any]]:
+        for received_s, message in self._messages[topic]:
+            try:
+                yield received_s, read(message)
+            except TestudoError as error:
+                self.warnings.append(f"{topic}: {error}; left out")
+
+
+def _by_stamp(rows: list[tuple[float, ...]], columns: int) -> np.ndarray:
+    """Return the rows (T, columns), ordered by their first column."""
+    table = np.array(rows, float).reshape(len(rows), columns)
+    return table[np.argsort(table[:, 0], kind="stable")]
+
+
+def _read_info(file: Path) -> Mapping[str, Any]:
+    try:
+        info = json.loads(file.read_text(encoding="utf-8"))
+        if info["schema"] != RUN_SCHEMA:
+            raise RunError(f"{file}: schema: found {info['schema']!r}, expected {RUN_SCHEMA!r}")
+        int(info["start_wall_ns"]), float(info["start_steady_s"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file}: cannot be read: {error!r}") from error
+    return info
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _SHOWN
+    return lines if more <= 0 else [*lines[:_SHOWN], f"and {more} more"]

@@ -1,0 +1,65 @@
+"""What a scenario is: start, task signals, reward, success. The physics and the robots are not its business."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+import jax
+
+from testudo_deploy.contract import Signal
+from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.margins import ShieldParameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionState
+from testudo_hardware.spec import RobotSpec
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class StartState:
+    """Where the robots of each world begin; (D, N, E) [m], (N, E) [rad], and the task's own state."""
+
+    position_world: jax.Array
+    yaw: jax.Array
+    task: Any
+
+
+class Scenario(Protocol):
+    """A task for a team; arrays are (component, robot, world)."""
+
+    name: str
+    arena: Arena
+    horizon_s: float
+    decision_ticks: int
+    task_signals: tuple[Signal, ...]
+    """The signals that the scenario adds to those that every robot has."""
+
+    def start(self, key: jax.Array, team_size: int) -> StartState:
+        """Draw the start of one world (no world axis); raises `TestudoError` if the team does not fit."""
+
+    def for_training(self) -> Scenario:
+        """Return the same task with the starts to learn from, which may be harder than those of the task."""
+
+    def signals(self, task: Any) -> Mapping[str, jax.Array]:
+        """Return the task signals (component, N, E) by name."""
+
+    def rewards(self, task: Any, before: MotionState, after: MotionState) -> Mapping[str, jax.Array]:
+        """Return the reward terms (N, E) of one decision, by name."""
+
+    def success(self, task: Any, motion: MotionState) -> jax.Array:
+        """Return (E,) bool: the task is done, which ends the episode."""
+
+
+def make_scenario(name: str, spec: RobotSpec, shield: ShieldParameters) -> Scenario:
+    """Build a registered scenario (entry points `testudo.scenarios`) for a kind of robot.
+
+    Raises:
+        TestudoError: no scenario has this name.
+    """
+    points = {point.name: point for point in entry_points(group="testudo.scenarios")}
+    if name not in points:
+        raise TestudoError(f"scenario {name!r} is not known; known are {', '.join(sorted(points))}")
+    return points[name].load().create(spec, shield)

@@ -1,0 +1,147 @@
+"""`navigation`: every robot reaches its own goal through the others, in the plane or in space.
+
+Arena and tolerance are those of the Robotarium suite (arXiv 2505.06771); starts and goals lie on a grid
+whose cells are at least the enforced separation and 0.1 m apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_deploy.contract import Signal
+from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.margins import ShieldParameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionState
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.scenarios.base import StartState
+
+_ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
+_SPAWN_EDGE_M = (0.35, 0.25)
+"""Starts and goals lie inside 2.5 m x 1.5 m of the Robotarium's arena."""
+_FIRST_GAP_M = 0.1
+"""Goals are at least the enforced separation and this apart, and at least `_GRID_M`."""
+_GRID_M = 0.45
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NavigationTask:
+    """The goals."""
+
+    goal_world: jax.Array
+    """(D, N, E) [m]."""
+
+
+@dataclass(frozen=True)
+class Navigation:
+    """Implements `Scenario`."""
+
+    arena: Arena
+    spawn_low_world: tuple[float, ...]
+    spawn_high_world: tuple[float, ...]
+    spacing_m: float
+    """Least distance of starts, and of goals."""
+    speed_m_s: float
+    """Speed that scales the reward for progress."""
+    decision_s: float
+    decision_ticks: int = 10
+    horizon_s: float = 40.0
+    tolerance_m: float = 0.1
+    crowding: float = 0.0
+    """Share of worlds whose starts and goals crowd into one part of the arena."""
+    name: str = "navigation"
+    task_signals: tuple[Signal, ...] = ()
+
+    @classmethod
+    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Navigation:
+        """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots."""
+        spacing = max(shield.separation_m + _FIRST_GAP_M, _GRID_M)
+        arena, edge = _arena(spec, spacing)
+        ticks = max(1, round(0.33 / spec.control_period_s))
+        signal = Signal("goal_world", (spec.dimension,), "m", "world", None)
+        low = tuple(x + e for x, e in zip(arena.low_world, edge, strict=True))
+        high = tuple(x - e for x, e in zip(arena.high_world, edge, strict=True))
+        return cls(arena, low, high, spacing, spec.control_point_speed_m_s, ticks * spec.control_period_s, ticks,
+                   task_signals=(signal,))
+
+    def start(self, key: jax.Array, team_size: int) -> StartState:
+        """See `Scenario.start`."""
+        cells, jitter = self._cells()
+        if team_size > len(cells):
+            raise TestudoError(f"navigation: {team_size} robots do not fit: {len(cells)} cells of "
+                               f"{self.spacing_m:.2f} m in the arena; use a smaller team or a larger arena")
+        crowd, first, second, noise, turn = jax.random.split(key, 5)
+        shape = (cells.shape[1], team_size)
+        offsets = jax.random.uniform(noise, (2, *shape), minval=-1.0, maxval=1.0) * jitter[:, None]
+        weights = self._crowd_weights(crowd, cells)
+        points = jnp.asarray(cells)
+        starts, goals = (points[jnp.argsort(weights + jax.random.gumbel(k, weights.shape))[:team_size]].T + shift
+                         for k, shift in zip((first, second), offsets, strict=True))
+        yaw = jax.random.uniform(turn, (team_size,), minval=-np.pi, maxval=np.pi)
+        return StartState(starts, yaw if shape[0] == 2 else 0 * yaw, NavigationTask(goals))
+
+    def signals(self, task: NavigationTask) -> Mapping[str, jax.Array]:
+        """See `Scenario.signals`."""
+        return {"goal_world": task.goal_world}
+
+    def rewards(self, task: NavigationTask, before: MotionState, after: MotionState
+                ) -> Mapping[str, jax.Array]:
+        """See `Scenario.rewards`: progress to the goal, a price on time, and a share in the success."""
+        distance = self.distance(task, after)
+        progress = (self.distance(task, before) - distance) / (self.speed_m_s * self.decision_s)
+        there = distance < self.tolerance_m
+        done = jnp.broadcast_to(jnp.all(there, axis=0), there.shape)
+        return {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05),
+                "success": jnp.where(done, 5.0, 0.0)}
+
+    def success(self, task: NavigationTask, motion: MotionState) -> jax.Array:
+        """See `Scenario.success`: all robots within the tolerance at once."""
+        return jnp.all(self.distance(task, motion) < self.tolerance_m, axis=0)
+
+    def distance(self, task: NavigationTask, motion: MotionState) -> jax.Array:
+        """Return the distance of every robot to its goal (N, E) [m]."""
+        return jnp.sqrt(jnp.sum((task.goal_world - motion.position_world) ** 2, axis=0))
+
+    def _crowd_weights(self, key: jax.Array, cells: np.ndarray) -> jax.Array:
+        """Return how late a cell is chosen (cells,): equal, or growing with the distance from one of them."""
+        chance, centre = jax.random.split(key)
+        middle = jnp.asarray(cells)[jax.random.randint(centre, (), 0, len(cells))]
+        distance = jnp.sqrt(jnp.sum((cells - middle) ** 2, axis=-1)) / self.spacing_m
+        return jnp.where(jax.random.uniform(chance) < self.crowding, 2.0, 0.0) * distance
+
+    def for_training(self) -> Navigation:
+        """See `Scenario.for_training`: half of the worlds are crowded, so that larger teams work as well."""
+        return replace(self, crowding=0.5)
+
+    def _cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the grid points (cells, D) and how far a point may be moved along each axis (D,)."""
+        axes, jitter = [], []
+        for low, high in zip(self.spawn_low_world, self.spawn_high_world, strict=True):
+            count = int((high - low) / self.spacing_m) + 1
+            axes.append(np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2]))
+            step = (high - low) / (count - 1) if count > 1 else np.inf
+            jitter.append(0.0 if count == 1 else (step - self.spacing_m) / 2)
+        points = np.array(list(itertools.product(*axes)), dtype=np.float32)
+        return points, np.array(jitter, dtype=np.float32)
+
+    def with_horizon(self, horizon_s: float) -> Navigation:
+        """Return the same scenario with another time limit [s]."""
+        return replace(self, horizon_s=horizon_s)
+
+
+def _arena(spec: RobotSpec, spacing_m: float) -> tuple[Arena, tuple[float, ...]]:
+    """Return the Robotarium's arena and spawn edge, scaled so that as many robots fit as GRITSBots."""
+    scale = max(1.0, spacing_m / 0.45)
+    if spec.dimension == 2:
+        arena, edge = _ROBOTARIUM, _SPAWN_EDGE_M
+    else:
+        arena, edge = Arena((-1.6, -1.6, 0.0), (1.6, 1.6, 2.0)), (0.4, 0.4, 0.4)
+    return (Arena(tuple(scale * x for x in arena.low_world), tuple(scale * x for x in arena.high_world)),
+            tuple(scale * x for x in edge))

@@ -1,0 +1,161 @@
+"""One control tick of a team in many worlds: perceive, shield, announce, move.
+
+What a robot does here is what it does on the ground: same estimate, same table, same shield.
+Arrays are (component, robot, world); neighbour slot k of robot i is robot i + 1 + k (modulo N).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.estimate import predict
+from testudo_deploy.neighbours import NeighbourTable, update
+from testudo_deploy.shield.layer1 import Arena, ShieldResult, shield_layer1
+from testudo_deploy.shield.margins import ShieldParameters
+from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.model import actuator_command, effective_command
+from testudo_sim.parameters import COMMAND_SLOTS, MESSAGE_SLOTS, STATE_SLOTS, Channels, WorldParameters
+from testudo_sim.physics import Physics
+
+
+@dataclass(frozen=True)
+class Team:
+    """What is fixed for a team of one kind of robot."""
+
+    model: MotionModel
+    shield: ShieldParameters
+    arena: Arena | None
+    physics: Physics
+    size: int
+    channels: Channels = Channels()
+    shielded: bool = True
+    """False is the negative control: nominal commands pass unchecked."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TeamState:
+    """Everything that changes from tick to tick."""
+
+    physics: Any
+    sent: jax.Array
+    """(H, D, N, E): effective commands, newest first."""
+    past: MotionState
+    """(M, D, N, E): true states, newest first; what the sensors will deliver late."""
+    announced: jax.Array
+    """(L, 2D, N, E): control points and velocities sent to the peers, newest first."""
+    table: NeighbourTable
+    """(D, N-1, N, E)."""
+    estimate: MotionState
+    """(D, N, E): what each robot believes, delay compensated."""
+    parameters: WorldParameters
+
+
+def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: WorldParameters) -> TeamState:
+    """Return the state of a team at rest whose robots have heard each other."""
+    physics = team.physics.reset(position_world, yaw)
+    motion = team.physics.motion(physics)
+    stop = team.model.stopping_point(motion)
+    announcement = jnp.concatenate([stop.position_world, jnp.zeros_like(stop.position_world)])
+    announced = jnp.broadcast_to(announcement, (MESSAGE_SLOTS, *announcement.shape))
+    heard = by_slot(announcement)
+    age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
+    dimension = position_world.shape[0]
+    table = NeighbourTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
+    return TeamState(
+        physics, jnp.zeros((COMMAND_SLOTS, *position_world.shape)),
+        jax.tree.map(lambda x: jnp.broadcast_to(x, (STATE_SLOTS, *x.shape)), motion),
+        announced, table, motion, parameters)
+
+
+def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
+         ) -> tuple[TeamState, ShieldResult]:
+    """Return the state one control period later and what the shield did.
+
+    Args:
+        team: the fixed part.
+        state: the state at the start of the tick.
+        nominal_world: wanted control-point velocities (D, N, E) [m/s].
+        key: randomness of noise and loss in this tick.
+    """
+    stop = team.model.stopping_point(state.estimate)
+    result = _shield(team, stop, state, nominal_world)
+    effective = effective_command(team.model, result.command)
+    sent = jnp.concatenate([effective[None], state.sent[:-1]])
+    announcement = jnp.concatenate([stop.position_world, result.control_velocity_world])
+    announced = jnp.concatenate([announcement[None], state.announced[:-1]])
+    physics = team.physics.advance(state.physics, sent, state.parameters)
+    motion = team.physics.motion(physics)
+    past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
+    noise_key, loss_key = jax.random.split(key)
+    measured = _measure(team, past, state.parameters, noise_key)
+    estimate = predict(team.model, measured, sent, _per_robot(state.parameters.pending))
+    table = update(state.table, _hear(team, announced, state.parameters, loss_key),
+                   team.model.spec.control_period_s)
+    return TeamState(physics, sent, past, announced, table, estimate, state.parameters), result
+
+
+def _shield(team: Team, stop: Any, state: TeamState, nominal_world: jax.Array) -> ShieldResult:
+    if team.shielded:
+        return shield_layer1(team.model, team.shield, team.arena, stop, state.table, nominal_world)
+    zero = jnp.zeros(nominal_world.shape[1:])
+    command = actuator_command(team.model, stop, nominal_world)
+    return ShieldResult(command, nominal_world, zero, zero.astype(jnp.int32))
+
+
+def _per_robot(response: Any) -> Any:
+    """Return a (H, E) response as (H, 1, E), to broadcast over robots."""
+    return jax.tree.map(lambda x: x[:, None, :], response)
+
+
+def _measure(team: Team, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
+    """Return the pose as the sensors deliver it: late, and with noise bounded by three sigma."""
+    weights = parameters.age_weights
+    state = jax.tree.map(lambda x: sum(weights[m] * x[m] for m in range(x.shape[0])), past)
+    spec, share = team.model.spec, team.channels.noise_share
+    size = state.position_world.shape[0]
+    noise = _bounded_noise(key, size + 1, state.yaw.shape) * share
+    return MotionState(state.position_world + noise[:size] * (spec.position_error_m / 3),
+                       state.yaw + noise[size] * (spec.yaw_error_rad / 3), state.velocity)
+
+
+def _bounded_noise(key: jax.Array, count: int, shape: tuple[int, ...]) -> jax.Array:
+    """Return (count, ...) of unit variance: the sum of three bytes' uniform, so bounded by 3 sigma."""
+    words = jax.random.bits(key, (count, *shape), jnp.uint32)
+    total = (words & 0xFF) + ((words >> 8) & 0xFF) + ((words >> 16) & 0xFF)
+    return (total.astype(jnp.float32) - 382.5) / 128.0
+
+
+def by_slot(values: jax.Array) -> jax.Array:
+    """Return (C, N-1, N, E): for each robot its peers' values (C, N, E)."""
+    size = values.shape[1]
+    return jnp.stack([jnp.roll(values, -(k + 1), axis=1) for k in range(size - 1)], axis=1)
+
+
+def true_table(stop: StoppingPoint, announced: jax.Array) -> NeighbourTable:
+    """Return the table (D, N-1, N, E) that perfect communication would give: age zero, all valid."""
+    points = by_slot(stop.position_world)
+    velocities = by_slot(announced[stop.position_world.shape[0]:])
+    age = jnp.zeros(points.shape[1:])
+    return NeighbourTable(points, velocities, age, jnp.ones(age.shape, bool))
+
+
+def _message_age(team: Team, parameters: WorldParameters) -> jax.Array:
+    """Return the age bound (E,) [s] by echo: both ways of the message (shield.md, "Age")."""
+    return 2 * parameters.message_ticks.astype(jnp.float32) * team.model.spec.control_period_s
+
+
+def _hear(team: Team, announced: jax.Array, parameters: WorldParameters, key: jax.Array) -> NeighbourTable:
+    """Return what arrives in this tick; ``valid`` marks the slots whose message was not lost."""
+    ticks = parameters.message_ticks
+    values = sum(jnp.where(ticks == k + 1, 1.0, 0.0) * announced[k] for k in range(announced.shape[0]))
+    heard = by_slot(values)
+    dimension = values.shape[0] // 2
+    chance = jax.random.bits(key, heard.shape[1:], jnp.uint8)
+    arrived = chance >= (parameters.message_loss * 256).astype(jnp.uint8)
+    age = jnp.broadcast_to(_message_age(team, parameters), arrived.shape)
+    return NeighbourTable(heard[:dimension], heard[dimension:], age, arrived)

@@ -1,0 +1,129 @@
+"""One MuJoCo model from robots of any registered type and an arena."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mujoco
+
+from testudo_deploy.shield.layer1 import Arena
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.worlds.bodies import FLOOR, LEVEL, WALL, add_differential_drive, add_velocity_point
+from testudo_sim.worlds.parameters import PlantParameters
+
+LONGEST_STEP_S = 0.003
+SHORTEST_STEP_S = 0.001
+FLOOR_NAME = "floor"
+
+_HALF = math.sqrt(0.5)
+_INWARD = {  # quaternions (w, x, y, z) that turn the normal of a plane, z, into the arena
+    ("x", "low"): (_HALF, 0, _HALF, 0),
+    ("x", "high"): (_HALF, 0, -_HALF, 0),
+    ("y", "low"): (_HALF, -_HALF, 0, 0),
+    ("y", "high"): (_HALF, _HALF, 0, 0),
+    ("z", "low"): (1, 0, 0, 0),
+    ("z", "high"): (0, 1, 0, 0),
+}
+
+
+@dataclass(frozen=True)
+class WorldRobot:
+    """A robot to be built into a world."""
+
+    name: str
+    spec: RobotSpec
+    parameters: PlantParameters
+
+
+def physics_step_s(control_periods_s: Sequence[float]) -> float:
+    """Return the longest step, 1 to 3 ms, of which every control period [s] is a whole number.
+
+    Where there is none, the shortest period is a whole number of steps.
+    """
+    shortest = min(control_periods_s)
+    fewest = max(1, math.ceil(shortest / LONGEST_STEP_S - 1e-9))
+    for count in range(fewest, max(fewest, int(shortest / SHORTEST_STEP_S + 1e-9)) + 1):
+        step = shortest / count
+        if all(abs(period / step - round(period / step)) < 1e-6 for period in control_periods_s):
+            return step
+    return shortest / fewest
+
+
+def build_world_spec(
+    robots: Sequence[WorldRobot], arena: Arena | None, step_s: float
+) -> mujoco.MjSpec:
+    """Return the world, ready to compile; more bodies can be added to it before.
+
+    Contact exists only between robot and robot, robot and wall, and wheel or caster and floor.
+
+    Raises:
+        TestudoError: no robot, two of one name, or sides of the arena out of order.
+    """
+    names = [robot.name for robot in robots]
+    if not names or len(set(names)) != len(names):
+        raise TestudoError(
+            f"world: robots: found the names {names}, expected at least one and each once"
+        )
+    world = mujoco.MjSpec()
+    world.modelname = "testudo"
+    world.option.timestep = step_s
+    world.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    world.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    world.option.impratio = 10
+    # a state that is not finite must show, not jump back to the start
+    world.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
+    _add_arena(world, arena)
+    for robot in robots:
+        if robot.spec.kind == DIFFERENTIAL_DRIVE:
+            add_differential_drive(
+                world, robot.name, robot.spec, robot.parameters.velocity_lag_s, step_s
+            )
+        else:
+            add_velocity_point(world, robot.name, robot.spec, step_s)
+    return world
+
+
+def _add_arena(world: mujoco.MjSpec, arena: Arena | None) -> None:
+    flat = arena is None or len(arena.low_world) == 2
+    # in a box with a lower side of its own, the floor only carries wheels
+    world.worldbody.add_geom(
+        name=FLOOR_NAME,
+        type=mujoco.mjtGeom.mjGEOM_PLANE,
+        size=[0, 0, 1],
+        contype=FLOOR | (LEVEL if flat else 0),
+        conaffinity=0,
+    )
+    if arena is None:
+        return
+    _check_arena(arena)
+    for axis, letter in enumerate("xyz"[: len(arena.low_world)]):
+        for side, bound in (("low", arena.low_world), ("high", arena.high_world)):
+            position = [0.0] * 3
+            position[axis] = bound[axis]
+            world.worldbody.add_geom(
+                name=f"wall_{letter}_{side}",
+                type=mujoco.mjtGeom.mjGEOM_PLANE,
+                pos=position,
+                quat=_INWARD[letter, side],
+                size=[0, 0, 1],
+                contype=WALL if axis < 2 else LEVEL,
+                conaffinity=0,
+            )
+
+
+def _check_arena(arena: Arena) -> None:
+    if len(arena.low_world) not in (2, 3) or len(arena.low_world) != len(arena.high_world):
+        raise TestudoError(
+            f"arena: found {len(arena.low_world)} low and {len(arena.high_world)} high sides, "
+            "expected 2 of each (ground) or 3 of each (space)"
+        )
+    for letter, low, high in zip("xyz", arena.low_world, arena.high_world, strict=False):
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise TestudoError(
+                f"arena: {letter}: found low {low} and high {high} m, "
+                "expected finite numbers with low below high"
+            )

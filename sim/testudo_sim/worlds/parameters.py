@@ -1,0 +1,59 @@
+"""How a single robot really moves: lag, delay and scale, which differ from its description."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+
+@dataclass(frozen=True)
+class PlantParameters:
+    """The dynamics of one robot in the plant."""
+
+    velocity_lag_s: float
+    """First-order lag of the realised behind the effective velocity."""
+    command_delay_s: float
+    """Time from the arrival of a command until it acts."""
+    speed_scale: float
+    """Realised over commanded speed."""
+    turn_scale: float
+    """Realised over commanded turn rate; NaN for a robot that has none."""
+
+    @classmethod
+    def nominal(cls, spec: RobotSpec) -> PlantParameters:
+        """Return the parameters of the description itself."""
+        return cls(spec.velocity_lag_s, spec.command_delay_s, spec.speed_scale, spec.turn_scale)
+
+    @classmethod
+    def sample(
+        cls, spec: RobotSpec, rng: np.random.Generator, spread: float = 0.2
+    ) -> PlantParameters:
+        """Return parameters that are those of the description times 1 ± ``spread``, uniform.
+
+        Raises:
+            TestudoError: the spread is not in [0, 1).
+        """
+        if not (math.isfinite(spread) and 0 <= spread < 1):
+            raise TestudoError(
+                f"plant: spread: found {spread}, expected a share from 0 to below 1, "
+                "such as 0.2 for ±20 %"
+            )
+        lag, delay, speed, turn = rng.uniform(1 - spread, 1 + spread, size=4).tolist()
+        return cls(
+            spec.velocity_lag_s * lag,
+            spec.command_delay_s * delay,
+            spec.speed_scale * speed,
+            spec.turn_scale * turn,
+        )
+
+    def channel_scale(self, spec: RobotSpec) -> tuple[float, ...]:
+        """Return the scale of each command channel of ``spec``."""
+        if spec.kind == DIFFERENTIAL_DRIVE:
+            return (self.speed_scale, self.turn_scale)
+        return (self.speed_scale,) * spec.dimension
