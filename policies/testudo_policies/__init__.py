@@ -1,0 +1,1 @@
+"""Learning: networks, algorithms, evaluation, export."""

@@ -1,0 +1,73 @@
+"""From a configuration to the things that learn and are evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from testudo_deploy.shield.margins import ShieldParameters, shield_parameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import motion_model
+from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_policies.agent import Agent
+from testudo_policies.config import TrainConfig
+from testudo_policies.ppo import PPO
+from testudo_sim.environment import Environment
+from testudo_sim.kinematic import KinematicPhysics
+from testudo_sim.scenarios import make_scenario
+from testudo_sim.team import Team
+
+_ALGORITHMS = ("mappo", "ippo")
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A run's parts, built once."""
+
+    config: TrainConfig
+    spec: RobotSpec
+    shield: ShieldParameters
+    environment: Environment
+    agent: Agent
+
+    @property
+    def ppo(self) -> PPO:
+        """Return the learner."""
+        return PPO(self.config, self.agent, self.environment)
+
+
+def build(config: TrainConfig) -> Workshop:
+    """Build a run's parts.
+
+    Raises:
+        TestudoError: the configuration does not hold; the text names the option.
+    """
+    _check(config)
+    spec = load_robot(config.robot)
+    shield = shield_parameters(spec)
+    environment = make_environment(config.scenario, spec, shield, config.team_size)
+    environment = replace(environment, scenario=environment.scenario.for_training(),
+                          change_price=config.change_price)
+    agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s)
+    return Workshop(config, spec, shield, environment, agent)
+
+
+def make_environment(scenario: str, spec: RobotSpec, shield: ShieldParameters, team_size: int, *,
+                     shielded: bool = True) -> Environment:
+    """Return a scenario for a team of one kind of robot on the kinematic tier."""
+    model = motion_model(spec)
+    task = make_scenario(scenario, spec, shield)
+    team = Team(model, shield, task.arena, KinematicPhysics(model), team_size, shielded=shielded)
+    return Environment(task, team)
+
+
+def _check(config: TrainConfig) -> None:
+    if config.algorithm not in _ALGORITHMS:
+        raise TestudoError(f"--algorithm: found {config.algorithm!r}, expected one of {', '.join(_ALGORITHMS)}")
+    if config.team_size < 2:
+        raise TestudoError(f"--team-size: found {config.team_size}, a team has at least 2 robots")
+    for name in ("decisions", "worlds", "rollout", "epochs", "minibatches", "width"):
+        if getattr(config, name) < 1:
+            raise TestudoError(f"--{name}: found {getattr(config, name)}, expected at least 1")
+    if config.worlds * config.team_size % config.minibatches:
+        raise TestudoError(f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds "
+                           f"x {config.team_size} robots")

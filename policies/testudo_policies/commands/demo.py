@@ -1,0 +1,81 @@
+"""`testudo demo`: the whole loop, from nothing to a report."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from testudo_policies.commands.evaluate import evaluation_table
+from testudo_policies.commands.export import export_table
+from testudo_policies.config import TrainConfig
+from testudo_policies.demo_report import report_data
+from testudo_policies.demo_steps import (
+    Demo,
+    drive_step,
+    evaluate_step,
+    export_step,
+    film_step,
+    replay_step,
+    train_step,
+)
+from testudo_sim.replay.tables import gap_tables
+from testudo_sim.report import verdicts, write_html, write_summary
+from testudo_sim.report.summary import all_passed
+
+
+def demo(*, run: Path | None = None, episodes: int = 1000, fleet_seed: int = 0,
+         config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig()) -> int:  # noqa: B008
+    """Run the whole loop: train, evaluate, export, drive over ROS 2, record, replay, report.
+
+    Exit status 0 means that every check of the report passed.
+
+    Example:
+        testudo demo
+        testudo demo --run runs/mine --fleet-seed 3
+
+    Args:
+        run: the folder to write; by default runs/ and the time.
+        episodes: held-out episodes.
+        fleet_seed: of the fleet: start, goals and the plant's dynamics.
+        config: how to train.
+    """
+    console = Console()
+    folder = run or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    state = Demo(folder, console, config)
+    console.print(f"run folder {folder}")
+    state.headline(1, "train, with the shield at every control tick")
+    workshop, trained = train_step(state)
+    state.headline(2, "evaluate on held-out episodes")
+    evaluation = evaluate_step(state, workshop, trained, episodes)
+    console.print(evaluation_table([evaluation], config.scenario))
+    state.headline(3, "export one artefact and prove it")
+    export, fleet = export_step(state, workshop, trained, evaluation, fleet_seed)
+    console.print(export_table(export))
+    state.headline(4, "drive the fleet over ROS 2, in real time, and record it")
+    drive, recording = drive_step(state, fleet, fleet_seed)
+    console.print(f"{drive.outcome} after {drive.time_s:.1f} s, {drive.contacts} contacts, "
+                  f"least separation {drive.separation_m:.3f} m")
+    state.headline(5, "replay what happened")
+    again, caught, gap = replay_step(state, workshop, export, recording)
+    for table in gap_tables(gap):
+        console.print(table)
+    state.headline(6, "report")
+    film = film_step(state, workshop, recording)
+    data = report_data(state, trained, evaluation, export, recording, again, caught, gap, film,
+                       time.perf_counter() - state.begin_s)
+    page = write_html(data, folder / "report.html")
+    write_summary(data, folder / "summary.json")
+    lines = verdicts(data)
+    table = Table("check", "found", "asked", "verdict")
+    for line in lines:
+        verdict = {True: "[green]passed", False: "[red]failed", None: ""}[line.passed]
+        table.add_row(line.name, line.value, line.bar, verdict)
+    console.print(table)
+    console.print("steps: " + ", ".join(f"{name} {value:.0f} s" for name, value in state.seconds.items()))
+    console.print(f"look at {page}; numbers in {folder / 'summary.json'}")
+    return 0 if all_passed(lines) else 1

@@ -1,0 +1,83 @@
+"""`testudo export`: one policy.onnx with its contract inside, proven before it is kept."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from testudo_deploy.contract import Contract
+from testudo_policies.build import build
+from testudo_policies.checkpoints import load_config
+from testudo_policies.evaluation import Evaluation
+from testudo_policies.export import ExportReport
+from testudo_policies.packaging import package_policy
+from testudo_policies.starting_fleet import write_fleet
+from testudo_policies.training import load_parameters
+
+
+def export(run: Annotated[Path, tyro.conf.Positional], *, out: Path | None = None,
+           fleet: Path | None = None, seed: int = 0, json: Path | None = None) -> None:
+    """Export a training run as one policy.onnx that carries its contract, and prove it.
+
+    The file is kept only if the graph equals the trained policy on more than 10,000 inputs and along
+    500-step closed loops. A fleet file that pins its hash is written beside it.
+
+    Example:
+        testudo export runs/mine
+        testudo export runs/mine --out policy.onnx --fleet fleet.yaml
+
+    Args:
+        run: folder of a training run.
+        out: the file; by default policy.onnx in the run folder.
+        fleet: the fleet file; by default fleet.yaml beside the policy.
+        seed: which start and goals the fleet file gets.
+        json: file for the numbers.
+    """
+    console = Console()
+    workshop = build(load_config(run))
+    target = out or run / "policy.onnx"
+    with console.status("converting and comparing with JAX"):
+        report = package_policy(workshop, load_parameters(workshop, run), target, saved_evaluations(run))
+        fleet_path = write_fleet(workshop, report, fleet or target.with_name("fleet.yaml"), seed)
+    console.print(export_table(report))
+    if json is not None:
+        json.write_text(json_format.dumps(export_numbers(report), indent=2) + "\n")
+    console.print(f"next: testudo inspect {target}   testudo up --policy {target} --fleet {fleet_path}")
+
+
+def saved_evaluations(run: Path) -> list[Evaluation]:
+    """Return the evaluations that `testudo evaluate --json` left in a run folder as evaluation.json."""
+    path = run / "evaluation.json"
+    if not path.is_file():
+        return []
+    return [Evaluation(**{name: float("nan") if value is None else value for name, value in item.items()})
+            for item in json_format.loads(path.read_text())]
+
+
+def export_numbers(report: ExportReport) -> dict[str, object]:
+    """Return the numbers of an export, JSON-ready."""
+    return {"path": str(report.path), "sha256": report.sha256, "opset": report.opset,
+            "nodes": report.nodes, "size_bytes": report.size_bytes, "parity": report.parity.to_dict()}
+
+
+def export_table(report: ExportReport) -> Table:
+    """Return what was written and how far it is from JAX."""
+    contract: Contract = report.contract
+    parity = report.parity
+    table = Table("artefact", "value", title=str(report.path))
+    rows = {
+        "sha256": report.sha256, "size": f"{report.size_bytes:,} bytes, {report.nodes} nodes, opset {report.opset}",
+        "for": f"{contract.scenario}, {contract.robot}, memory {contract.hidden_size}",
+        "inputs compared": f"{parity.inputs:,}, {parity.slots[0]} to {parity.slots[-1]} neighbours",
+        "largest deviation": f"{parity.max_error:.2e} (bound {parity.tolerance:.0e})",
+        "closed loops": f"{parity.loops} of {parity.loop_steps} steps: {parity.teacher_forced_error:.2e} "
+                        f"teacher-forced, {parity.free_running_drift:.2e} free-running",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table

@@ -1,0 +1,66 @@
+"""What a training run is made of; saved beside its checkpoints and in the artefact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from testudo_policies.networks import NetworkConfig
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that, with the seed, determines a training run."""
+
+    scenario: Annotated[str, tyro.conf.Suppress] = "navigation"
+    """Registered scenario."""
+    robot: str = "gritsbot_x"
+    """Registered robot, or the path of a TOML file."""
+    team_size: int = 4
+    """Robots in a world."""
+    algorithm: str = "mappo"
+    """`mappo` (central critic) or `ippo`."""
+    memory: int = 0
+    """Units of the GRU; 0 is feed-forward."""
+    width: int = 64
+    """Units of the hidden layers."""
+    seed: int = 0
+    """Seed of everything."""
+    decisions: int = 400_000
+    """Environment decisions to train for (worlds x decisions)."""
+    worlds: int = 256
+    """Worlds that run at once."""
+    rollout: int = 32
+    """Decisions of each world between updates."""
+    epochs: int = 2
+    """Passes over a rollout."""
+    minibatches: int = 4
+    """Parts of a rollout for one gradient step each."""
+    learning_rate: float = 1e-3
+    """First learning rate; it falls linearly to a tenth."""
+    discount: float = 0.99
+    """Per decision."""
+    trace: float = 0.95
+    """Lambda of the generalised advantage estimate."""
+    clip: float = 0.2
+    """Clip range of the policy ratio."""
+    entropy: float = 1e-3
+    """Weight of the entropy bonus."""
+    value_weight: float = 0.5
+    """Weight of the value loss."""
+    max_gradient: float = 0.5
+    """Largest norm of a gradient."""
+    change_price: float = 0.2
+    """Reward that a command costs when the shield changes it by the full speed."""
+
+    @property
+    def network(self) -> NetworkConfig:
+        """Return the networks' sizes."""
+        return NetworkConfig(self.width, self.memory, self.algorithm == "mappo")
+
+    @property
+    def updates(self) -> int:
+        """Return the number of updates in the run."""
+        return max(1, round(self.decisions / (self.worlds * self.rollout)))

@@ -1,0 +1,59 @@
+"""The demo's report and summary."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+
+from testudo_policies.demo_steps import Demo
+from testudo_policies.evaluation import Evaluation
+from testudo_policies.export import ExportReport
+from testudo_policies.training import TrainingResult
+from testudo_sim.replay import Alteration, Gap, Reinference
+from testudo_sim.report import (
+    EvaluationRow,
+    FleetSection,
+    ParitySection,
+    ReinferenceSection,
+    ReportData,
+    TrainingSection,
+)
+from testudo_sim.run_reader import Run
+
+_PACKAGES = ("testudo", "jax", "flax", "mujoco", "onnxruntime", "numpy")
+_SUCCESS_BAR = 0.98
+_WALL_BAR_S, _TRAINING_BAR_S = 300.0, 60.0
+
+
+def report_data(demo: Demo, trained: TrainingResult, evaluation: Evaluation, export: ExportReport, run: Run,
+                again: Reinference, caught: tuple[Alteration, ...], gap: Gap, film: Path | None,
+                wall_s: float) -> ReportData:
+    """Return everything that the demo's report shows."""
+    config, folder = demo.config, demo.folder
+    facts = {"algorithm": config.algorithm, "robots": str(config.team_size), "memory": str(config.memory),
+             "worlds": str(config.worlds), "decisions": f"{config.decisions:,}", "seed": str(config.seed)}
+    return ReportData(
+        title=f"Testudo: {config.scenario} with {config.team_size} {export.contract.robot}",
+        subtitle=f"{folder.name}: trained, exported, driven over ROS 2, replayed",
+        wall_s=wall_s, wall_bar_s=_WALL_BAR_S,
+        training=TrainingSection.read(folder / "training" / "metrics.jsonl", trained.compile_s, facts),
+        training_bar_s=_TRAINING_BAR_S,
+        evaluation=(EvaluationRow.from_values(evaluation.to_dict(), _SUCCESS_BAR),),
+        parity=ParitySection.from_values(export.parity.to_dict()),
+        fleet=FleetSection(run, export.contract, film), reinference=ReinferenceSection(again, caught),
+        gap=gap, contract=export.contract,
+        versions={name: version(name) for name in _PACKAGES} | {
+            "python": platform.python_version(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {jax.devices()[0].device_kind}"},
+        hashes={"policy.onnx": export.sha256, "contract": export.contract.contract_hash,
+                "robot": export.contract.robot_sha256},
+        next_steps=(
+            (f"testudo inspect {folder / 'policy.onnx'}", "what is inside the artefact"),
+            (f"testudo up --fleet {folder / 'fleet.yaml'} --seed 1", "drive again, with other robots"),
+            (f"testudo replay {folder / 'run'} --alter", "see re-inference fail on an altered input"),
+            (f"testudo evaluate {folder / 'policy.onnx'} --team-size 2 4 6 8", "other team sizes"),
+        ))

@@ -1,0 +1,120 @@
+"""The steps of the demo, each a function of what came before; nothing in it is canned."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+from rich.console import Console
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.drive import DriveState, drive
+from testudo_deploy.fleet import load_fleet
+from testudo_policies.build import Workshop, build, make_environment
+from testudo_policies.config import TrainConfig
+from testudo_policies.evaluation import Evaluation, evaluate_policy
+from testudo_policies.export import ExportReport
+from testudo_policies.packaging import package_policy
+from testudo_policies.progress import TrainingDisplay, counted
+from testudo_policies.starting_fleet import write_fleet
+from testudo_policies.training import TrainingResult, train_run
+from testudo_sim.film import film_run
+from testudo_sim.replay import Alteration, Gap, Reinference, alterations_caught, open_loop, reinfer
+from testudo_sim.run_reader import Run, read_run
+
+_CLOCK = time.perf_counter
+
+
+@dataclass
+class Demo:
+    """What the demo has come to so far."""
+
+    folder: Path
+    console: Console
+    config: TrainConfig
+    begin_s: float = field(default_factory=_CLOCK)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time of each step."""
+
+    def headline(self, number: int, text: str) -> None:
+        """Announce a step."""
+        self.console.rule(f"[bold]{number}. {text}", align="left")
+
+    def timed(self, name: str, since: float) -> None:
+        """Note how long a step took."""
+        self.seconds[name] = _CLOCK() - since
+
+
+def train_step(demo: Demo) -> tuple[Workshop, TrainingResult]:
+    """Train, with checkpoints in ``training/``."""
+    begin = _CLOCK()
+    workshop = build(demo.config)
+    with TrainingDisplay(demo.console) as display:
+        result = train_run(workshop, demo.folder / "training", display.show)
+    if not result.finished:
+        raise KeyboardInterrupt
+    demo.timed("training", begin)
+    return workshop, result
+
+
+def evaluate_step(demo: Demo, workshop: Workshop, trained: TrainingResult, episodes: int) -> Evaluation:
+    """Evaluate on held-out episodes."""
+    begin = _CLOCK()
+    config = demo.config
+    environment = make_environment(config.scenario, workshop.spec, workshop.shield, config.team_size)
+    policy = jax.jit(workshop.agent.policy(trained.parameters))
+    with counted(demo.console, "held-out episodes", episodes) as done:
+        result = evaluate_policy(environment, policy, config.memory, episodes, on_progress=done)
+    (demo.folder / "training" / "evaluation.json").write_text(json.dumps([result.to_dict()], indent=2) + "\n")
+    demo.timed("evaluation", begin)
+    return result
+
+
+def export_step(demo: Demo, workshop: Workshop, trained: TrainingResult, evaluation: Evaluation, seed: int
+                ) -> tuple[ExportReport, Path]:
+    """Export and prove the artefact; returns it and the fleet file."""
+    begin = _CLOCK()
+    with demo.console.status("converting, and comparing with JAX"):
+        report = package_policy(workshop, trained.parameters, demo.folder / "policy.onnx", [evaluation])
+        fleet = write_fleet(workshop, report, demo.folder / "fleet.yaml", seed)
+    demo.timed("export", begin)
+    return report, fleet
+
+
+def drive_step(demo: Demo, fleet: Path, seed: int) -> tuple[DriveState, Run]:
+    """Drive the fleet over ROS 2 in real time, and read the recording."""
+    begin = _CLOCK()
+    with demo.console.status("starting the nodes") as status:
+        def show(state: DriveState) -> None:
+            farthest = max(state.distance_m.values(), default=float("nan"))
+            status.update(f"driving: {state.time_s:.0f} s, farthest robot {farthest:.2f} m from its goal, "
+                          f"{state.contacts} contacts")
+        state = drive(load_fleet(fleet), run_folder=demo.folder / "run", seed=seed, show=show)
+    demo.timed("fleet", begin)
+    return state, read_run(demo.folder / "run")
+
+
+def replay_step(demo: Demo, workshop: Workshop, report: ExportReport, run: Run
+                ) -> tuple[Reinference, tuple[Alteration, ...], Gap]:
+    """Infer the run again, check that altered inputs are noticed, and measure the gap."""
+    begin = _CLOCK()
+    with demo.console.status("replaying"):
+        artefact = Artefact.load(report.path, sha256=report.sha256)
+        again = reinfer(run, artefact)
+        caught = alterations_caught(run, artefact)
+        gap = open_loop(run, workshop.spec)
+    demo.timed("replay", begin)
+    return again, tuple(caught), gap
+
+
+def film_step(demo: Demo, workshop: Workshop, run: Run) -> Path | None:
+    """Render a film of the run; without OpenGL there is none, and the report does without."""
+    begin = _CLOCK()
+    with demo.console.status("rendering"):
+        film = film_run(run, workshop.spec, workshop.environment.scenario.arena, demo.folder / "run.webp",
+                        demo.console.print)
+    demo.timed("film", begin)
+    return film

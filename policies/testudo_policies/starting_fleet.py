@@ -1,0 +1,41 @@
+"""A fleet file for a fresh policy: starts and goals of one held-out episode, with the policy's hash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from testudo_deploy.fleet import Fleet, FleetRobot, save_fleet
+from testudo_policies.build import Workshop, make_environment
+from testudo_policies.evaluation import HELD_OUT_SEED, crossing_paths
+from testudo_policies.export import ExportReport
+
+_TRIES = 100
+
+
+def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int) -> Path:
+    """Write the fleet file and return its path.
+
+    The start is the first held-out episode from ``seed`` on in which straight paths cross.
+    """
+    config, spec = workshop.config, workshop.spec
+    environment = make_environment(config.scenario, spec, workshop.shield, config.team_size)
+    keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
+    worlds = environment.reset(keys)
+    index = int(np.argmax(np.asarray(crossing_paths(environment, worlds))))
+    motion = environment.team.physics.motion(worlds.team.physics)
+    goals = environment.scenario.signals(worlds.task)["goal_world"]
+    kind = str(Path(config.robot).absolute()) if config.robot.endswith(".toml") else config.robot
+    robots = tuple(
+        FleetRobot(f"r{i}", kind, _rounded(motion.position_world[:, i, index]),
+                   round(float(motion.yaw[i, index]), 4), _rounded(goals[:, i, index]), spec)
+        for i in range(config.team_size))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_fleet(Fleet(path, report.path.absolute(), report.sha256, robots), path)
+    return path
+
+
+def _rounded(vector: jax.Array) -> tuple[float, ...]:
+    return tuple(round(float(x), 4) for x in vector)

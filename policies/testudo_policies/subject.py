@@ -1,0 +1,70 @@
+"""What is evaluated: an exported artefact or the newest checkpoint of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.contract_rules import HIDDEN, graph_inputs, graph_outputs
+from testudo_deploy.runtime import open_session
+from testudo_deploy.shield.margins import ShieldParameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import RobotSpec, parse_robot
+from testudo_policies.build import build, make_environment
+from testudo_policies.checkpoints import load_config
+from testudo_policies.evaluation import BatchPolicy
+from testudo_policies.training import load_parameters
+from testudo_sim.environment import Environment
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A policy with the team and scenario that it is for."""
+
+    policy: BatchPolicy
+    memory: int
+    scenario: str
+    spec: RobotSpec
+    shield: ShieldParameters
+    team_size: int
+
+    def environment(self, team_size: int, *, shielded: bool = True) -> Environment:
+        """Return its scenario with a team of another size."""
+        if team_size < 2:
+            raise TestudoError(f"--team-size: found {team_size}, a team has at least 2 robots")
+        return make_environment(self.scenario, self.spec, self.shield, team_size, shielded=shielded)
+
+
+def load_subject(path: Path) -> Subject:
+    """Read a policy file or a training run.
+
+    Raises:
+        TestudoError: neither of the two, or one that does not hold.
+    """
+    return _from_run(path) if path.is_dir() else _from_artefact(path)
+
+
+def _from_run(folder: Path) -> Subject:
+    workshop = build(load_config(folder))
+    policy = jax.jit(workshop.agent.policy(load_parameters(workshop, folder)))
+    return Subject(policy, workshop.config.memory, workshop.config.scenario, workshop.spec,
+                   workshop.shield, workshop.config.team_size)
+
+
+def _from_artefact(path: Path) -> Subject:
+    artefact = Artefact.load(path)  # refuses a file that does not hold
+    contract = artefact.contract
+    session = open_session(path.read_bytes(), artefact.header, str(path))
+    inputs, outputs = list(graph_inputs(contract)), list(graph_outputs(contract))
+
+    def policy(signals: dict[str, jax.Array], hidden: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+        values = {**signals, HIDDEN: hidden}
+        found = session.run(outputs, {name: np.asarray(values[name]) for name in inputs})
+        return found[0], found[1] if contract.hidden_size else np.asarray(hidden)
+
+    return Subject(policy, contract.hidden_size, contract.scenario,
+                   parse_robot(contract.robot_spec, str(path)), contract.shield, contract.team_size)
