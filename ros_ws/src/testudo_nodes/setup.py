@@ -1,0 +1,28 @@
+"""Builds the ROS 2 package with colcon; `pip install testudo` does not use this file."""
+
+from setuptools import setup
+
+NAME = "testudo_nodes"
+
+setup(
+    name=NAME,
+    version="0.1.0",
+    packages=[NAME],
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (f"share/{NAME}", ["package.xml"]),
+    ],
+    # No install_requires: `pip install testudo[robot]` brings the robot side, rosdep brings ROS.
+    zip_safe=True,
+    maintainer="The Testudo authors",
+    maintainer_email="testudo@example.org",
+    description="Thin ROS 2 nodes around the Testudo robot side",
+    license="Apache-2.0",
+    entry_points={
+        "console_scripts": [
+            f"policy_node = {NAME}.policy_node:main",
+            f"plant_node = {NAME}.plant_node:main",
+            f"recorder_node = {NAME}.recorder_node:main",
+        ]
+    },
+)

@@ -1,0 +1,1 @@
+"""Thin ROS 2 nodes around the robot side and the plant."""

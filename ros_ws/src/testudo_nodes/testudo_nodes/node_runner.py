@@ -1,0 +1,165 @@
+"""Runs one node as a process: refusal, executor, signals, and what the supervisor reads.
+
+Under `testudo up` a node prints one line of JSON for each event on its standard output, and ends
+when its supervisor does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import rclpy
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.exceptions import ParameterException
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from rclpy.signals import SignalHandlerOptions
+from rclpy.task import Future
+
+from testudo_deploy.plan import SUPERVISOR_VARIABLE
+from testudo_hardware.errors import TestudoError
+
+REFUSED, FAILED = 2, 1
+_WAKE_S = 0.2
+_SET_PARENT_DEATH_SIGNAL = 1
+_WARN_EVERY_S = 5.0
+
+
+class Closable(Protocol):
+    """A node that has something to do before it goes."""
+
+    failed: bool
+
+    def close(self) -> None:
+        """Do the last things; ROS still works."""
+
+
+def run(build: Callable[[Future], Any]) -> int:
+    """Run a node until a signal comes or it ends itself; returns the exit status.
+
+    Args:
+        build: makes the node (a `Closable`); ends it by setting the result of the future.
+    """
+    _die_with_supervisor()
+    # ROS's own signal handlers would end the context before the last command is sent
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    stop = Future()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.done() or stop.set_result(None))
+    try:
+        node = build(stop)
+    except (TestudoError, ParameterException) as error:
+        sys.stderr.write(f"refused: {error}\n")
+        rclpy.shutdown()
+        return REFUSED
+    gc.freeze()
+    try:
+        executor = _executor()
+        executor.add_node(node)
+        while not stop.done() and rclpy.ok():
+            # a wait without an end spins at full load in the wheels' EventsExecutor (overflow)
+            executor.spin_until_future_complete(stop, timeout_sec=_WAKE_S)
+    finally:
+        node.close()
+        node.destroy_node()
+        rclpy.shutdown()
+    return FAILED if node.failed else 0
+
+
+def tell(event: str, values: Mapping[str, Any]) -> None:
+    """Print an event for the supervisor; nothing without one."""
+    if SUPERVISOR_VARIABLE not in os.environ:
+        return
+    try:
+        sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # the supervisor is gone: its death ends this process too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def guarded(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
+    """Return ``callback`` so that what it raises is logged, and the node lives on."""
+
+    @functools.wraps(callback)  # rclpy looks at the signature
+    def call(*arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:  # noqa: BLE001 -- a bad message must not end a control loop
+            node.get_logger().warning(
+                f"{callback.__name__}: {type(error).__name__}: {error}",
+                throttle_duration_sec=_WARN_EVERY_S,
+            )
+
+    return call
+
+
+def text_parameter(node: Node, name: str, description: str) -> str:
+    """Declare a read-only text that must be given, and return it.
+
+    Raises:
+        TestudoError: it is not given.
+    """
+    descriptor = ParameterDescriptor(description=description, read_only=True)
+    value = node.declare_parameter(name, Parameter.Type.STRING, descriptor).value
+    if not value:
+        raise TestudoError(f"parameter {name}: missing; expected {description}")
+    return value
+
+
+def integer_parameter(
+    node: Node, name: str, default: int, bounds: tuple[int, int], description: str
+) -> int:
+    """Declare a read-only whole number within bounds and return it."""
+    span = IntegerRange(from_value=bounds[0], to_value=bounds[1], step=1)
+    descriptor = ParameterDescriptor(description=description, read_only=True, integer_range=[span])
+    return node.declare_parameter(name, default, descriptor).value
+
+
+def number_parameter(
+    node: Node, name: str, default: float, bounds: tuple[float, float], description: str
+) -> float:
+    """Declare a read-only number within bounds and return it."""
+    span = FloatingPointRange(from_value=bounds[0], to_value=bounds[1], step=0.0)
+    descriptor = ParameterDescriptor(
+        description=description, read_only=True, floating_point_range=[span]
+    )
+    return node.declare_parameter(name, default, descriptor).value
+
+
+class CpuMeter:
+    """Measures the share of one core that this process uses from now on."""
+
+    def __init__(self) -> None:
+        self._start_s, self._used_s = time.monotonic(), time.process_time()
+
+    def share(self) -> float:
+        """Return the share since the beginning."""
+        return (time.process_time() - self._used_s) / max(time.monotonic() - self._start_s, 1e-9)
+
+
+def _executor() -> Any:
+    try:
+        from rclpy.experimental.events_executor import EventsExecutor  # noqa: PLC0415 -- since Kilted
+    except ImportError:
+        from rclpy.executors import SingleThreadedExecutor  # noqa: PLC0415
+
+        return SingleThreadedExecutor()
+    return EventsExecutor()
+
+
+def _die_with_supervisor() -> None:
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE)
+    if supervisor is None or not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    if os.getppid() != int(supervisor):  # it died before the line above
+        raise SystemExit(FAILED)

@@ -1,0 +1,56 @@
+"""Quality of service of every topic, offered and requested, in one place.
+
+What a robot senses is offered reliable and requested best effort, so that any partner matches and
+an old sample never holds up a new one. Commands keep only the newest. What peers say may be lost:
+ages are checked.
+"""
+
+from __future__ import annotations
+
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+
+def _profile(depth: int, *, reliable: bool = True, latched: bool = False) -> QoSProfile:
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=depth,
+        reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
+    )
+
+
+OFFERED: dict[str, QoSProfile] = {
+    "odom": _profile(10),
+    "cmd_vel": _profile(1),
+    "applied_cmd_vel": _profile(10),
+    "peer_state": _profile(1, reliable=False),
+    "tick": _profile(100, latched=True),  # a recorder that comes late still gets the first ticks
+    "truth": _profile(10),
+    "events": _profile(50, latched=True),
+}
+"""By the last part of the topic's name."""
+
+REQUESTED: dict[str, QoSProfile] = {
+    "odom": _profile(5, reliable=False),
+    "cmd_vel": _profile(1),
+    "peer_state": _profile(1, reliable=False),
+    "events": _profile(50, latched=True),
+}
+"""What the nodes that act on a topic ask for."""
+
+_RECORDER_DEPTH = 200
+
+
+def offered(topic: str) -> QoSProfile:
+    """Return what is offered on a topic, given by its absolute name."""
+    return OFFERED[topic.rpartition("/")[2]]
+
+
+def recorded(topic: str) -> QoSProfile:
+    """Return what the recorder asks for: as good as what is offered, with room for a burst."""
+    profile = offered(topic)
+    return _profile(
+        _RECORDER_DEPTH,
+        reliable=profile.reliability == ReliabilityPolicy.RELIABLE,
+        latched=profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
+    )

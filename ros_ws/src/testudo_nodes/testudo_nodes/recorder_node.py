@@ -1,0 +1,104 @@
+"""Records every topic of a fleet into a run folder, as the messages come, without decoding them.
+
+Nothing waits for the recorder: when the disk refuses, it says so once and ends; control goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
+from rclpy.task import Future
+
+from testudo_deploy.fleet import load_fleet
+from testudo_deploy.plan import BACKENDS, TopicPlan, topics
+from testudo_deploy.run_folder import RecordedTopic, RunWriteError, RunWriter
+from testudo_nodes.message_definitions import message_class, message_definition, type_hash
+from testudo_nodes.node_runner import CpuMeter, integer_parameter, run, tell, text_parameter
+from testudo_nodes.qos import offered, recorded
+
+
+class RecorderNode(Node):
+    """The node that writes the run."""
+
+    def __init__(self, stop: Future) -> None:
+        """Open the run folder.
+
+        Raises:
+            TestudoError: the fleet is refused, or the folder cannot be written.
+        """
+        super().__init__("recorder")
+        self.failed = False
+        self._stop, self._cpu = stop, CpuMeter()
+        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
+        policy = Path(text_parameter(self, "policy", "the policy file, of which a copy is kept"))
+        folder = text_parameter(self, "run_folder", "the folder to write, which holds no run yet")
+        backend = text_parameter(self, "backend", f"what moves the robots: {' or '.join(BACKENDS)}")
+        seed = integer_parameter(
+            self, "seed", 0, (0, 2**31 - 1), "seed of the plant, for the record"
+        )
+        planned = topics(fleet)
+        self._writer = RunWriter(
+            folder,
+            [_recorded_topic(topic) for topic in planned],
+            replace(fleet, policy=policy.absolute()),
+            facts={"seed": seed, "backend": backend},
+        )
+        for topic in planned:
+            self.create_subscription(
+                message_class(topic.type),
+                topic.name,
+                partial(self._take, topic.name),
+                recorded(topic.name),
+                raw=True,
+            )
+        tell("recording", {"run_folder": folder})
+
+    def close(self) -> None:
+        """Complete the run."""
+        if not self.failed:
+            self._guarded(self._writer.close)
+        tell("recorded", {"messages": self._writer.message_count, "cpu_share": self._cpu.share()})
+
+    def _take(self, topic: str, data: bytes) -> None:
+        if not self.failed:
+            self._guarded(partial(self._writer.write, topic, data, time.monotonic()))
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        """Write; if the disk refuses, say so once and end."""
+        try:
+            write()
+        except RunWriteError as error:
+            self.failed = True
+            sys.stderr.write(f"recorder: {error}\n")
+            self._writer.abandon()
+            if not self._stop.done():
+                self._stop.set_result(None)
+
+
+def _recorded_topic(topic: TopicPlan) -> RecordedTopic:
+    profile = offered(topic.name)
+    return RecordedTopic(
+        topic.name,
+        topic.type,
+        message_definition(topic.type),
+        type_hash(topic.type),
+        reliable=profile.reliability == ReliabilityPolicy.RELIABLE,
+        transient_local=profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
+        depth=profile.depth,
+    )
+
+
+def main() -> None:
+    """Run the node until a signal comes."""
+    sys.exit(run(RecorderNode))
+
+
+if __name__ == "__main__":
+    main()
