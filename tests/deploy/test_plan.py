@@ -1,0 +1,85 @@
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.deploy.tiny_fleet import make_tiny_fleet
+
+from testudo_deploy.plan import ROBOT_TOPICS, ProcessPlan, plan, ros_arguments, topics
+from testudo_hardware.errors import TestudoError
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    return make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 3)
+
+
+def test_the_plan_is_recorder_plant_and_one_policy_for_each_robot(fleet, tmp_path):
+    processes = plan(fleet, run_folder=tmp_path / "run", seed=7, duration_s=30)
+    labels = [process.label for process in processes]
+    assert labels == ["recorder", "plant", "r0/policy", "r1/policy", "r2/policy"]
+    assert len(set(labels)) == len(labels)
+    recorder, plant, policy, *_ = processes
+    assert recorder.parameters["run_folder"] == str(tmp_path / "run")
+    assert (plant.parameters["seed"], plant.parameters["duration_s"]) == (7, 30.0)
+    assert policy.parameters == {
+        "fleet": str(fleet.file),
+        "policy": str(fleet.policy),
+        "robot": "r0",
+    }
+    for process in processes:
+        assert process.package == "testudo_nodes"
+        assert process.module == f"testudo_nodes.{process.executable}"
+
+
+def test_the_plan_of_one_fleet_is_always_the_same(fleet):
+    assert plan(fleet, run_folder=None) == plan(fleet, run_folder=None)
+
+
+def test_real_robots_need_no_plant_and_recording_can_be_left_out(fleet):
+    labels = [process.label for process in plan(fleet, run_folder=None, backend="hw")]
+    assert labels == ["r0/policy", "r1/policy", "r2/policy"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"backend": "gazebo"}, {"duration_s": 0}, {"duration_s": float("nan")}, {"log_level": "x"}]
+)
+def test_a_wrong_choice_is_refused(fleet, wrong):
+    with pytest.raises(TestudoError, match=rf"{next(iter(wrong))}: found"):
+        plan(fleet, run_folder=None, **wrong)
+
+
+def test_every_planned_module_exists(fleet, tmp_path):
+    # looked for as files: the modules import ROS
+    package = Path(importlib.util.find_spec("testudo_nodes").origin).parent
+    for process in plan(fleet, run_folder=tmp_path):
+        file = package / f"{process.executable}.py"
+        names = [node.name for node in ast.parse(file.read_text()).body if hasattr(node, "name")]
+        assert "main" in names
+
+
+def test_every_topic_is_recorded_once(fleet):
+    found = topics(fleet)
+    assert len({topic.name for topic in found}) == len(found) == 3 * len(ROBOT_TOPICS) + 1
+    assert {topic.robot for topic in found} == {"r0", "r1", "r2", ""}
+
+
+def test_parameters_keep_their_type_on_the_way_through_the_command_line():
+    values = {
+        "text": "it's 1: [a]",
+        "digits": "123",
+        "flag": True,
+        "whole": 3,
+        "number": 30.0,
+    }
+    process = ProcessPlan("n", "p", "e", "m", "r0", values, ("--log-level", "warn"))
+    words = ros_arguments(process)
+    assert words[:5] == ["--ros-args", "-r", "__node:=n", "-r", "__ns:=/r0"]
+    assert words[-2:] == ["--log-level", "warn"]
+    settings = [after for word, after in zip(words, words[1:], strict=False) if word == "-p"]
+    read = {}
+    for setting in settings:
+        key, _, value = setting.partition(":=")
+        read[key] = yaml.safe_load(value)
+    assert read == values

@@ -1,0 +1,29 @@
+"""A tiny policy and a recorded run that several tests read."""
+
+import pytest
+from tests.deploy.tiny_policy import make_tiny_policy
+from tests.sim.recorded_run import record_run
+
+from testudo_deploy.artefact import Artefact
+from testudo_hardware.spec import load_robot
+
+
+@pytest.fixture(scope="session")
+def make_artefact(tmp_path_factory):
+    """Return a function that makes a tiny policy for a robot, once for each robot."""
+    made = {}
+
+    def make(name, hidden_size=4):
+        if (name, hidden_size) not in made:
+            path = tmp_path_factory.mktemp("policy") / "policy.onnx"
+            make_tiny_policy(path, load_robot(name), hidden_size)
+            made[name, hidden_size] = Artefact.load(path)
+        return made[name, hidden_size]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def recorded(make_artefact):
+    """Return a run of three robots in the very model; one loses its odometry for a while."""
+    return record_run(make_artefact("gritsbot_x"), load_robot("gritsbot_x"), silent=((0, 60, 66),))
