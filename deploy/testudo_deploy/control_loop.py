@@ -72,7 +72,8 @@ class ControlLoop:
         self._shield, self._decision_ticks = contract.shield, contract.decision_ticks
         self._arena = contract.arena
         self._goal_world = goal_world
-        self._roster = Roster(robot, epoch, peers, contract.contract_hash, spec.dimension)
+        self._contract_hash = contract.contract_hash
+        self._roster = Roster(robot, epoch, peers, self._contract_hash, spec.dimension)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose: PoseSample | None = None
         self._hidden = np.zeros(contract.hidden_size, np.float32)
@@ -143,7 +144,7 @@ class ControlLoop:
             sample_age_s=now_s - tick.pose.stamp_s,
             control_point_world=_floats(tick.stop.position_world), control_velocity_world=_floats(velocity),
             position_world=_floats(tick.estimate.position_world), yaw=float(tick.estimate.yaw),
-            contract=self._artefact.contract.contract_hash, echoes=self._roster.echoes())
+            contract=self._contract_hash, echoes=self._roster.echoes())
 
     def _locate(self, tick: _Tick) -> None:
         """Predict the own state at which this tick's command will begin to act."""

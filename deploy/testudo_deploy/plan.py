@@ -123,6 +123,7 @@ def plan(
                     "policy": str(fleet.policy),
                     "seed": seed,
                     "duration_s": float(duration_s),
+                    "recorded": run_folder is not None,
                 },
                 level,
             )

@@ -180,6 +180,7 @@ class RunWriter:
                 schemas[topic.type],
                 {"offered_qos_profiles": qos, "topic_type_hash": topic.type_hash},
             )
+        self._stream.flush()
 
     def _save_sources(self, fleet: Fleet, facts: dict[str, str | int | float]) -> None:
         copy = self.folder / POLICY_FILE

@@ -1,5 +1,6 @@
 import ast
 import importlib.util
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,8 @@ def test_real_robots_need_no_plant_and_recording_can_be_left_out(fleet):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"backend": "gazebo"}, {"duration_s": 0}, {"duration_s": float("nan")}, {"log_level": "x"}]
+    "wrong",
+    [{"backend": "gazebo"}, {"duration_s": 0}, {"duration_s": float("nan")}, {"log_level": "x"}],
 )
 def test_a_wrong_choice_is_refused(fleet, wrong):
     with pytest.raises(TestudoError, match=rf"{next(iter(wrong))}: found"):
@@ -77,7 +79,7 @@ def test_parameters_keep_their_type_on_the_way_through_the_command_line():
     words = ros_arguments(process)
     assert words[:5] == ["--ros-args", "-r", "__node:=n", "-r", "__ns:=/r0"]
     assert words[-2:] == ["--log-level", "warn"]
-    settings = [after for word, after in zip(words, words[1:], strict=False) if word == "-p"]
+    settings = [after for word, after in pairwise(words) if word == "-p"]
     read = {}
     for setting in settings:
         key, _, value = setting.partition(":=")

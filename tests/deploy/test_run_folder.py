@@ -1,9 +1,9 @@
 import json
-import os
 import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import yaml
@@ -92,21 +92,47 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path, fleet, messages):
         RunWriter(tmp_path / "file" / "run", messages.topics, fleet)
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_full_disk_is_one_error(tmp_path, fleet, messages):
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_told_at_once(tmp_path, fleet, messages):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "run_0.mcap").symlink_to("/dev/full")
-    writer = RunWriter(folder, messages.topics, fleet)
-
-    def fill():
-        for k in range(400):
-            for topic, data in messages.at(writer._start_s + 0.033 * k, k):
-                writer.write(topic, data, writer._start_s + 0.033 * k)
-
     with pytest.raises(RunWriteError, match="No space left on device"):
-        fill()
-    writer.abandon()
+        RunWriter(folder, messages.topics, fleet)
+
+
+def test_a_disk_that_fills_is_one_error_and_what_is_written_stays(tmp_path, fleet, messages):
+    code = f"""
+        import resource
+        from tests.deploy.run_messages import RunMessages
+        from testudo_deploy.fleet import load_fleet
+        from testudo_deploy.run_folder import RunWriteError, RunWriter
+        fleet = load_fleet({str(fleet.file)!r})
+        messages = RunMessages(fleet)
+        writer = RunWriter({str(tmp_path / "run")!r}, messages.topics, fleet)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+        try:
+            for k in range(3000):
+                for topic, data in messages.at(writer._start_s + 0.033 * k, k):
+                    writer.write(topic, data, writer._start_s + 0.033 * k)
+        except RunWriteError as error:
+            print(error)
+        writer.abandon()
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        timeout=60,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "File too large; recording ends" in result.stdout
+
+    from testudo_sim.run_reader import read_run
+
+    run = read_run(tmp_path / "run")
+    assert not run.complete
+    assert len(run.ticks["r0"]) > 10
 
 
 def test_what_was_written_half_a_second_ago_survives_a_kill(tmp_path, fleet):
@@ -123,9 +149,7 @@ def test_what_was_written_half_a_second_ago_survives_a_kill(tmp_path, fleet):
                 writer.write(topic, data, writer._start_s + 0.033 * k)
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], timeout=60, check=False, cwd=os.getcwd()
-    )
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], timeout=60, check=False)
     assert result.returncode == -signal.SIGKILL
 
     from testudo_sim.run_reader import read_run

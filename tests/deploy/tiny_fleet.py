@@ -10,13 +10,14 @@ from testudo_hardware.spec import load_robot
 
 
 def make_tiny_fleet(
-    folder, count=2, robot="gritsbot_x", *, start_x=-0.6, goal_x=0.6, edit_model=None
+    folder, count=2, robot="gritsbot_x", *, start_x=-0.6, goal_x=0.6, walls=True, edit_model=None
 ):
     """Write policy.onnx and fleet.yaml into the folder and return the fleet."""
     folder = Path(folder)
     spec = load_robot(robot)
     policy = folder / "policy.onnx"
-    make_tiny_policy(policy, spec, edit_model=edit_model)
+    edit = None if walls else lambda values: values.update(arena=None)
+    make_tiny_policy(policy, spec, edit=edit, edit_model=edit_model)
     robots = tuple(
         FleetRobot(
             name=f"r{k}",

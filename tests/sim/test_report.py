@@ -30,7 +30,7 @@ from testudo_sim.report import (
     write_summary,
 )
 from testudo_sim.report.fleet import pair_distances
-from testudo_sim.report.html import page
+from testudo_sim.report.html import banner, page
 from testudo_sim.report.summary import all_passed, share
 from testudo_sim.run_reader import PlantEvent, Track
 
@@ -211,7 +211,7 @@ def test_what_fails_is_said_to_fail(data, tmp_path, name, spoil):
     assert len(failed) == 1
     assert failed[0].startswith(name)
     assert not all_passed(verdicts(spoilt))
-    assert "1 failed" in page(spoilt)
+    assert "1 failed" in banner(spoilt)
     assert json.loads(write_summary(spoilt, tmp_path / "s.json").read_text())["passed"] is False
 
 

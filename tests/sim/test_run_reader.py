@@ -62,8 +62,8 @@ def test_a_run_comes_back_as_it_was_written(folder):
     assert run.policy_sha256 == run.fleet.policy_sha256
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
-def test_a_bag_that_was_cut_short_keeps_its_beginning(copy, share):
+@pytest.mark.parametrize(("share", "most"), [(0.3, 100), (0.6, 160), (0.95, TICKS)])
+def test_a_bag_that_was_cut_short_keeps_its_beginning(copy, share, most):
     bag = copy / "run_0.mcap"
     data = bag.read_bytes()
     bag.write_bytes(data[: int(len(data) * share)])
@@ -71,7 +71,7 @@ def test_a_bag_that_was_cut_short_keeps_its_beginning(copy, share):
     count = len(run.ticks["r0"])
     assert not run.complete
     assert "run_0.mcap" in " ".join(run.warnings)
-    assert 0 < count < TICKS
+    assert 0 < count <= most
     assert [tick.sequence for tick in run.ticks["r0"]] == list(range(count))
 
 
@@ -103,7 +103,7 @@ def test_without_metadata_the_bag_is_read_all_the_same(copy):
         (lambda copy: (copy / "fleet.yaml").write_text("{}"), "missing"),
         (lambda copy: (copy / "run.json").write_text("{"), "run.json: cannot be read"),
         (lambda copy: (copy / "run.json").write_text("{}"), "run.json: cannot be read"),
-        (lambda copy: shutil.rmtree(copy), "no such run folder"),
+        (shutil.rmtree, "no such run folder"),
     ],
 )
 def test_what_is_no_run_is_refused_in_one_sentence(copy, spoil, said):
@@ -147,7 +147,9 @@ def test_a_topic_of_another_type_is_refused(folder, tmp_path):
         return changed, messages.at
 
     run = rewritten(folder, tmp_path / "run", swap)
-    with pytest.raises(RunError, match=r"/r0/odom: found type std_msgs/msg/String, expected nav_msgs"):
+    with pytest.raises(
+        RunError, match=r"/r0/odom: found type std_msgs/msg/String, expected nav_msgs"
+    ):
         read_run(run)
 
 
@@ -157,7 +159,10 @@ def test_messages_that_no_robot_could_use_are_left_out_and_told(folder, tmp_path
             yield from messages.at(stamp_s, sequence)
             yield "/r0/odom", serialised(empty_odometry())  # no frame
             if sequence == 3:
-                yield "/r0/tick", dict(messages.at(stamp_s, sequence))["/r0/tick"].replace(b"[", b"(")
+                yield (
+                    "/r0/tick",
+                    dict(messages.at(stamp_s, sequence))["/r0/tick"].replace(b"[", b"("),
+                )
                 yield "/r0/odom", b"\0\1\0\0short"
 
         return messages.topics, at
@@ -172,7 +177,7 @@ def test_messages_that_no_robot_could_use_are_left_out_and_told(folder, tmp_path
     assert not run.complete
 
 
-def test_a_bag_of_rosbags_itself_with_more_topics_is_read(copy):
+def test_metadata_that_list_too_few_topics_lose_nothing(copy):
     information = yaml.safe_load((copy / "metadata.yaml").read_text())
     information["rosbag2_bagfile_information"]["topics_with_message_count"].pop()
     (copy / "metadata.yaml").write_text(yaml.safe_dump(information))

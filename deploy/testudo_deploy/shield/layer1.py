@@ -70,10 +70,10 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
         nominal_world: wanted velocity of the control point (D, ...) [m/s].
     """
     xp = array_namespace(nominal_world)
-    table_rows, cap = _pair_rows(parameters, stop, neighbours)
+    table_rows, cap = pair_rows(parameters, stop, neighbours)
     retreat = -RETREAT_SHARE * model.spec.control_point_speed_m_s
     normals, bounds, firm = [], [], []
-    for rows in (table_rows, _wall_rows(parameters, arena, stop)):
+    for rows in (table_rows, wall_rows(parameters, arena, stop)):
         if rows is not None:
             normals.append(rows[0])
             bounds.append(xp.maximum(rows[1], retreat + 0 * rows[1]))
@@ -116,7 +116,7 @@ def gap_to_peers(parameters: ShieldParameters, stop: StoppingPoint, neighbours: 
     return gap, offset / (distance + _TINY)
 
 
-def _pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: NeighbourTable
+def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: NeighbourTable
                ) -> tuple[tuple[Array, Array], Array | None]:
     """Return rows of the nearest peers, and the speed cap (...) that covers the others (None if none)."""
     xp = array_namespace(neighbours.age_s)
@@ -136,23 +136,21 @@ def _pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Ne
     return (-away, rate * gap), cap
 
 
-def _wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint
+def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint
                ) -> tuple[Array, Array] | None:
     """Return two rows for each axis of the arena; walls take the whole share, since they do not move."""
     if arena is None:
         return None
     xp = array_namespace(stop.position_world)
+    q = stop.position_world
+    size, batch = q.shape[0], q.shape[1:]
     rate = parameters.gap_share / parameters.hold_s
-    size = stop.position_world.shape[0]
-    one = xp.ones_like(stop.position_world[0, ...])
-    normals, bounds = [], []
-    for axis in range(size):
-        q = stop.position_world[axis, ...]
-        for sign, gap in ((1.0, arena.high_world[axis] - parameters.wall_m - q),
-                          (-1.0, q - arena.low_world[axis] - parameters.wall_m)):
-            normals.append(xp.stack([(sign if d == axis else 0.0) * one for d in range(size)]))
-            bounds.append(rate * gap)
-    return xp.stack(normals, axis=1), xp.stack(bounds)
+    low, high = (xp.reshape(xp.asarray(edge, dtype=q.dtype), (size,) + (1,) * len(batch))
+                 for edge in (arena.low_world, arena.high_world))
+    gap = xp.concat([high - q, q - low], axis=0) - parameters.wall_m
+    unit = xp.eye(size, dtype=q.dtype)
+    outward = xp.reshape(xp.concat([unit, -unit], axis=1), (size, 2 * size) + (1,) * len(batch))
+    return xp.broadcast_to(outward, (size, 2 * size, *batch)), rate * xp.maximum(gap, 0 * gap)
 
 
 def _scaled_back(model: MotionModel, stop: StoppingPoint, velocity: Array, cap: Array | None) -> Array:

@@ -8,6 +8,8 @@ margin of the shield.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector
@@ -22,12 +24,12 @@ class DifferentialDrive:
 
     spec: RobotSpec
 
-    @property
+    @cached_property
     def scale(self) -> tuple[float, ...]:
         """See `MotionModel.scale`."""
         return (self.spec.speed_scale, self.spec.turn_scale)
 
-    @property
+    @cached_property
     def _saturates(self) -> bool:
         """Whether a change of command within the wheel limits can reach an acceleration limit."""
         spec, swing = self.spec, 2 * self.spec.wheel_limit_m_s
@@ -38,26 +40,29 @@ class DifferentialDrive:
     def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
         """See `MotionModel.step`; the arc at the mean turn rate, second order in the step."""
         xp = array_namespace(effective)
-        speed, turn = state.velocity[0, ...], state.velocity[1, ...]
-        speed_change = response.gain * (effective[0, ...] - speed)
-        turn_change = response.gain * (effective[1, ...] - turn)
+        change = response.gain * (effective - state.velocity)
         if self._saturates:
-            speed_change = _clip(speed_change, self.spec.acceleration_limit_m_s2 * response.duration_s)
-            turn_change = _clip(turn_change, self.spec.turn_acceleration_limit_rad_s2 * response.duration_s)
-        distance = response.duration_s * (speed + response.mean_share * speed_change)
-        half = 0.5 * response.duration_s * (turn + response.mean_share * turn_change)
-        chord, middle = distance * _sinc(half), state.yaw + half
+            limit = self._change_limits(xp, change) * response.duration_s
+            change = xp.minimum(xp.maximum(change, -limit), limit)
+        way = response.duration_s * (state.velocity + response.mean_share * change)
+        half = 0.5 * way[1, ...]
+        chord, middle = way[0, ...] * _sinc(half), state.yaw + half
         return MotionState(
-            state.position_world + xp.stack([chord * xp.cos(middle), chord * xp.sin(middle)]),
+            state.position_world + chord * xp.stack([xp.cos(middle), xp.sin(middle)]),
             middle + half,
-            xp.stack([speed + speed_change, turn + turn_change]))
+            state.velocity + change)
+
+    def _change_limits(self, xp: Any, like: Array) -> Array:
+        """Return the acceleration limits (2, 1, ...) of both channels."""
+        limits = (self.spec.acceleration_limit_m_s2, self.spec.turn_acceleration_limit_rad_s2)
+        return xp.reshape(xp.asarray(limits, dtype=like.dtype), (2,) + (1,) * (like.ndim - 1))
 
     def limit_command(self, command: Array) -> Array:
         """See `MotionModel.limit_command`: both channels shrink together, so that the curvature stays."""
         xp = array_namespace(command)
         one = xp.ones_like(command[0, ...])
         share = one
-        for functional, bound in self._limits():
+        for functional, bound in self._limits:
             share = xp.minimum(share, bound / xp.maximum(
                 xp.abs(functional[0] * command[0, ...] + functional[1] * command[1, ...]), _TINY * one))
         return command * share
@@ -72,7 +77,6 @@ class DifferentialDrive:
             angle, angle_slope, turn_brake = _stop(turn, lag, self.spec.turn_acceleration_limit_rad_s2)
         else:
             distance, angle, distance_slope, angle_slope = lag * speed, lag * turn, lag, lag
-            speed_brake, turn_brake = 0 * speed, 0 * turn
         half = 0.5 * angle
         sinc, middle, final = _sinc(half), state.yaw + half, state.yaw + angle
         cos_m, sin_m, cos_f, sin_f = xp.cos(middle), xp.sin(middle), xp.cos(final), xp.sin(final)
@@ -83,23 +87,24 @@ class DifferentialDrive:
         xw = angle_slope * (bend * cos_m - 0.5 * chord * sin_m - ahead * sin_f)
         yw = angle_slope * (bend * sin_m + 0.5 * chord * cos_m + ahead * cos_f)
         determinant = xv * yw - xw * yv
-        jacobian = xp.stack([xp.stack([xv, xw]), xp.stack([yv, yw])])
-        inverse = xp.stack([xp.stack([yw, -xw]), xp.stack([-yv, xv])]) / determinant
-        brake = xp.stack([speed_brake, turn_brake])
+        square = (2, 2, *xv.shape)
+        jacobian = xp.reshape(xp.stack([xv, xw, yv, yw]), square)
+        inverse = xp.reshape(xp.stack([yw, -xw, -yv, xv]) / determinant, square)
+        brake = xp.stack([speed_brake, turn_brake]) if self._saturates else 0 * state.velocity
         return StoppingPoint(position, final, jacobian, inverse, brake, (state.velocity - brake) / lag)
 
     def limit_rows(self, stop: StoppingPoint) -> tuple[Array, Array]:
         """See `MotionModel.limit_rows`: wheel (and turn-rate) limits, linear in the control velocity."""
         xp = array_namespace(stop.inverse)
-        lag, brake = self.spec.velocity_lag_s, stop.brake_command
-        normals, bounds = [], []
-        for functional, bound in self._limits():
-            f, g = functional[0] * self.scale[0] ** -1, functional[1] * self.scale[1] ** -1
-            row = [lag * (f * stop.inverse[0, k, ...] + g * stop.inverse[1, k, ...]) for k in (0, 1)]
-            offset = f * brake[0, ...] + g * brake[1, ...]
-            normals += [xp.stack(row), xp.stack([-row[0], -row[1]])]
-            bounds += [bound - offset, bound + offset]
-        return xp.stack(normals, axis=1), xp.stack(bounds)
+        functionals, limits = zip(*self._limits, strict=True)
+        shape = (len(limits),) + (1,) * (stop.yaw.ndim)
+        bound = xp.reshape(xp.asarray(limits, dtype=stop.yaw.dtype), shape)
+        f, g = (xp.reshape(xp.asarray([item[k] / self.scale[k] for item in functionals],
+                                      dtype=stop.yaw.dtype), shape) for k in (0, 1))
+        lag, inverse, brake = self.spec.velocity_lag_s, stop.inverse, stop.brake_command
+        rows = lag * (f * inverse[0, :, None, ...] + g * inverse[1, :, None, ...])
+        offset = f * brake[0, ...] + g * brake[1, ...]
+        return xp.concat([rows, -rows], axis=1), xp.concat([bound - offset, bound + offset], axis=0)
 
     def braking_share(self, stop: StoppingPoint, control_velocity_world: Array) -> Array | None:
         """See `MotionModel.braking_share`; each channel has its own limit."""
@@ -118,6 +123,7 @@ class DifferentialDrive:
         """See `MotionModel.firm_command`: as it is, since the margin `model` covers the difference."""
         return effective
 
+    @cached_property
     def _limits(self) -> list[tuple[tuple[float, float], float]]:
         """Return (f, bound) with |f . command| <= bound: wheels always, the rest where not implied."""
         spec = self.spec
@@ -138,11 +144,6 @@ def _stop(rate: Array, lag: float, limit: float) -> tuple[Array, Array, Array]:
     way = xp.where(fast, size**2 / (2 * limit) + limit * lag**2 / 2, lag * size)
     slope = xp.where(fast, size / limit, lag + 0 * size)
     return sign * way, slope, sign * xp.where(fast, size - limit * lag, 0 * size)
-
-
-def _clip(value: Array, limit: Array) -> Array:
-    xp = array_namespace(value)
-    return xp.minimum(xp.maximum(value, -limit + 0 * value), limit + 0 * value)
 
 
 def _sinc(x: Array) -> Array:

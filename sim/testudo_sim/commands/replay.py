@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -81,6 +82,9 @@ def _load(recording: Run, policy: Path | None) -> Artefact:
 def _reinfer(recording: Run, artefact: Artefact, altered: bool, console: Console) -> Reinference:
     if artefact.sha256 != recording.policy_sha256:
         console.print("[yellow]note:[/] this is not the policy that was recorded")
+    recorded, here = recording.info.get("versions", {}).get("testudo"), version("testudo")
+    if recorded not in (None, here):
+        console.print(f"[yellow]note:[/] recorded with testudo {recorded}, this is {here}")
     if altered:
         recording, robot, sequence = alter(recording)
         console.print(f"[yellow]altered:[/] the position estimate of {robot} at tick {sequence}")

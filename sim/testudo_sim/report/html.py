@@ -51,11 +51,12 @@ def page(data: ReportData) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(data.title)}</title><style>{style}</style></head><body>"
         f"<header><div><h1>{text(data.title)}</h1><p>{text(data.subtitle)}</p></div>"
-        f"{_banner(data)}</header><nav>{links}</nav><main>{body}</main></body></html>\n"
+        f"{banner(data)}</header><nav>{links}</nav><main>{body}</main></body></html>\n"
     )
 
 
-def _banner(data: ReportData) -> str:
+def banner(data: ReportData) -> str:
+    """Return the overall verdict; nothing if nothing is asked for."""
     lines = verdicts(data)
     asked = [line for line in lines if line.passed is not None and not line.is_timing]
     if not asked:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-ROBOT_COLOURS = (
-    "#2f6fb2",
-    "#d9822b",
-    "#2a9075",
-    "#b0447f",
-    "#7b61c4",
-    "#8a7a1e",
-    "#c2483d",
-    "#4d6a78",
-)
-"""By the robot's place in the fleet, repeated from the ninth on."""
+from testudo_sim.rendering import PALETTE
+
 INK, FAINT, LIGHT = "#1d2733", "#6b7785", "#e4e8ec"
 GOOD, WARN, BAD = "#2a9075", "#d9822b", "#c2483d"
 _DPI = 170
@@ -74,8 +66,8 @@ class Picture:
 
 
 def robot_colour(index: int) -> str:
-    """Return the colour of the robot at a place in the fleet."""
-    return ROBOT_COLOURS[index % len(ROBOT_COLOURS)]
+    """Return the colour of the robot at a place in the fleet: that which it has in films."""
+    return to_hex(PALETTE[index % len(PALETTE)])
 
 
 @contextmanager
@@ -107,8 +99,3 @@ def legend_above(axes: Axes, columns: int | None = None) -> None:
             handlelength=1.4,
             columnspacing=1.2,
         )
-
-
-def time_axis(axes: Sequence[Axes]) -> None:
-    """Label the lowest of stacked axes with time."""
-    axes[-1].set_xlabel("time [s]")

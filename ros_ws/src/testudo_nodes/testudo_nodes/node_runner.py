@@ -124,6 +124,12 @@ def integer_parameter(
     return node.declare_parameter(name, default, descriptor).value
 
 
+def flag_parameter(node: Node, name: str, default: bool, description: str) -> bool:
+    """Declare a read-only true or false and return it."""
+    descriptor = ParameterDescriptor(description=description, read_only=True)
+    return node.declare_parameter(name, default, descriptor).value
+
+
 def number_parameter(
     node: Node, name: str, default: float, bounds: tuple[float, float], description: str
 ) -> float:

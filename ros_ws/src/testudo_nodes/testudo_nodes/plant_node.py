@@ -1,7 +1,8 @@
 """The robots of a fleet as a MuJoCo world in real time: commands in, late and noisy odometry out.
 
 The plant stands in place of the drivers: it brakes a robot whose commands stop or make no sense,
-and says on `applied_cmd_vel` what it lets act. All robots rest until they are commanded.
+and says on `applied_cmd_vel` what it lets act. All robots rest until they are commanded, and they
+sense nothing, and so do not drive, before the recorder listens.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from testudo_deploy.wire import CommandReading, OdometryReading, WireError, read
 from testudo_nodes.conversions import command_message, event_message, odometry_message
 from testudo_nodes.node_runner import (
     CpuMeter,
+    flag_parameter,
     guarded,
     integer_parameter,
     number_parameter,
@@ -36,6 +38,7 @@ from testudo_sim.referee import Referee, Rules
 
 _STEP_S = 0.005
 _WARN_EVERY_S = 5.0
+_RECORDER_PATIENCE_S = 20.0
 
 
 class PlantNode(Node):
@@ -59,6 +62,9 @@ class PlantNode(Node):
             (0.1, 86400.0),
             "time [s] after which the run is declared over",
         )
+        self._recorded = flag_parameter(
+            self, "recorded", default=False, description="wait for a recorder before the start"
+        )
         arena = Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena
         robots = [
             PlantRobot(robot.name, robot.spec, robot.initial_position_world, robot.initial_yaw)
@@ -68,7 +74,9 @@ class PlantNode(Node):
         start_s = time.monotonic()
         self._plant = Plant(robots, arena, seed, start_s=start_s)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
-        self._referee = Referee(Rules(goals, duration_s), start_s)
+        self._rules = Rules(goals, duration_s)
+        self._referee: Referee | None = None
+        self._waits_until_s = start_s + _RECORDER_PATIENCE_S
         self._ports = [_Port(self, self._plant, robot) for robot in fleet.robots]
         self._worst_late_s, self._last_s = 0.0, time.monotonic()
         self._cpu = CpuMeter()
@@ -85,6 +93,10 @@ class PlantNode(Node):
         self._worst_late_s = max(self._worst_late_s, now_s - self._last_s - _STEP_S)
         self._last_s = now_s
         self._plant.step_to(now_s)
+        if self._referee is None:
+            if not self._may_begin(now_s):
+                return
+            self._referee = Referee(self._rules, now_s)
         for port in self._ports:
             port.publish(now_s)
         for event in self._referee.watch(self._plant, now_s):
@@ -93,6 +105,17 @@ class PlantNode(Node):
             tell(kind, event)
             if kind != "state":
                 self.get_logger().info(f"{kind}: {event}")
+
+    def _may_begin(self, now_s: float) -> bool:
+        """Return whether the recorder listens, or was waited for in vain; drops what is sensed."""
+        if not self._recorded or all(port.has_recorder() for port in self._ports):
+            return True
+        for port in self._ports:
+            port.drop()
+        if now_s < self._waits_until_s:
+            return False
+        self.get_logger().warning("no recorder came: the run begins without it")
+        return True
 
 
 class _Port:
@@ -116,6 +139,14 @@ class _Port:
         )
         self._next_truth_s = self._next_applied_s = 0.0
         self._applied_since_s = float("nan")
+
+    def has_recorder(self) -> bool:
+        """Return whether somebody listens to the truth."""
+        return self._truth.get_subscription_count() > 0
+
+    def drop(self) -> None:
+        """Forget what was sensed."""
+        self._plant.odometry(self._name)
 
     def publish(self, now_s: float) -> None:
         """Send what is due."""

@@ -1,0 +1,129 @@
+"""`testudo bench sim`: how fast shielded worlds step, beside the bare kernel in the same run."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.benchmarking import BenchResult
+from testudo_deploy.shield.layer1 import pair_rows, wall_rows
+from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.projection import project
+from testudo_hardware.motion import LagResponse, MotionState, motion_model
+from testudo_hardware.motion.model import actuator_command
+from testudo_hardware.spec import load_robot
+from testudo_sim.environment import Environment, WorldState
+from testudo_sim.kinematic import KinematicPhysics
+from testudo_sim.scenarios.navigation import Navigation
+from testudo_sim.team import Team, true_table
+
+_TICKS_A_STEP = 30
+_STEPS = 20
+
+
+def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 512, repeats: int = 7
+              ) -> BenchResult:
+    """Time `navigation` with the shield solved at every control tick, and the bare kernel alone.
+
+    The environment steps with delay, lag, stopping pose, noise, message loss, neighbour table, observation,
+    reward and automatic restart. The kernel is rows, projection and kinematics on the true state. Both run
+    in turn, and medians are reported.
+
+    Args:
+        robot: registered robot.
+        team_size: robots in a world.
+        worlds: worlds at once.
+        repeats: timed runs of each.
+    """
+    environment = _environment(robot, team_size)
+    keys = jax.random.split(jax.random.key(0), worlds)
+    state = jax.jit(environment.reset)(keys)
+    full, full_compile = _compiled(lambda s, k: _run_environment(environment, s, k), state, jax.random.key(1))
+    motion = environment.team.physics.motion(state.team.physics)
+    goal = environment.scenario.signals(state.task)["goal_world"]
+    kernel, kernel_compile = _compiled(lambda m, g: _run_kernel(environment, m, g), motion, goal)
+    times: dict[str, list[float]] = {"environment": [], "kernel": []}
+    for _ in range(repeats):
+        times["environment"].append(_seconds(full, state, jax.random.key(1)))
+        times["kernel"].append(_seconds(kernel, motion, goal))
+    rate = {name: worlds * _STEPS / statistics.median(values) for name, values in times.items()}
+    values = {
+        "environment_steps_per_s": rate["environment"], "kernel_steps_per_s": rate["kernel"],
+        "ratio": statistics.median(k / e for k, e in zip(times["kernel"], times["environment"], strict=True)),
+        "robot_ticks_per_s": rate["environment"] * _TICKS_A_STEP * team_size,
+        "robot": robot, "team_size": team_size, "worlds": worlds, "ticks_per_step": _TICKS_A_STEP,
+        "environment_compile_s": full_compile, "kernel_compile_s": kernel_compile, "repeats": repeats,
+        "device": str(jax.devices()[0].device_kind),
+    }
+    rows = [
+        ("environment steps of 30 ticks", f"{rate['environment']:,.0f} /s", "≥ 15,000 /s"),
+        ("bare kernel, same ticks", f"{rate['kernel']:,.0f} /s", ""),
+        ("environment over kernel", f"{values['ratio']:.2f}", "≥ 0.6"),
+        ("robot-ticks with shield", f"{values['robot_ticks_per_s'] / 1e6:.2f} million/s", ""),
+        ("compilation", f"{full_compile:.1f} s and {kernel_compile:.1f} s", ""),
+    ]
+    return BenchResult(f"navigation, {team_size} {robot}, {worlds} worlds", ("what", "median", "bar"), rows, values)
+
+
+def _environment(robot: str, team_size: int) -> Environment:
+    spec = load_robot(robot)
+    shield, model = shield_parameters(spec), motion_model(spec)
+    scenario = replace(Navigation.create(spec, shield), decision_ticks=_TICKS_A_STEP)
+    return Environment(scenario, Team(model, shield, scenario.arena, KinematicPhysics(model), team_size))
+
+
+def _run_environment(environment: Environment, state: WorldState, key: jax.Array) -> WorldState:
+    speed = environment.team.model.spec.control_point_speed_m_s
+
+    def step(current: WorldState, step_key: jax.Array) -> Any:
+        signals = environment.signals(current)
+        offset = signals["goal_world"] - signals["control_point_world"]
+        distance = jnp.sqrt(jnp.sum(offset**2, axis=-1, keepdims=True)) + 1e-6
+        current, result = environment.step(current, offset / distance * speed, step_key)
+        return current, (result.reward, result.terminated, result.metrics)
+
+    return jax.lax.scan(step, state, jax.random.split(key, _STEPS))
+
+
+def _run_kernel(environment: Environment, motion: MotionState, goal: jax.Array) -> MotionState:
+    """Rows, projection and kinematics on the true state, and nothing else."""
+    team, physics = environment.team, environment.team.model
+    period = physics.spec.control_period_s
+    response = _nominal_response(environment, period, motion.yaw.shape[-1])
+
+    def tick(current: MotionState, _: None) -> Any:
+        stop = physics.stopping_point(current)
+        table = true_table(stop, jnp.zeros((2 * goal.shape[0], *goal.shape[1:])))
+        rows = [pair_rows(team.shield, stop, table)[0], wall_rows(team.shield, team.arena, stop),
+                physics.limit_rows(stop)]
+        found = [row for row in rows if row is not None]
+        normals = jnp.concatenate([row[0] for row in found], axis=1)
+        bounds = jnp.concatenate([row[1] for row in found], axis=0)
+        velocity, _ = project(goal - stop.position_world, normals, bounds)
+        return physics.step(current, actuator_command(physics, stop, velocity), response), None
+
+    return jax.lax.scan(tick, motion, None, length=_STEPS * _TICKS_A_STEP)[0]
+
+
+def _nominal_response(environment: Environment, period: float, worlds: int) -> Any:
+    lag = environment.team.model.spec.velocity_lag_s
+    return LagResponse.create(jnp.full(worlds, period), jnp.float32(lag))
+
+
+def _compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], float]:
+    begin = time.perf_counter()
+    compiled = jax.jit(function).lower(*arguments).compile()
+    jax.block_until_ready(compiled(*arguments))
+    return compiled, time.perf_counter() - begin
+
+
+def _seconds(function: Callable[..., Any], *arguments: Any) -> float:
+    begin = time.perf_counter()
+    jax.block_until_ready(function(*arguments))
+    return time.perf_counter() - begin

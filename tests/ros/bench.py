@@ -1,0 +1,158 @@
+"""A robot under test over real DDS: its processes, and a node that listens and disturbs."""
+
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import rclpy
+from geometry_msgs.msg import TwistStamped
+from nav_msgs.msg import Odometry
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from tests.deploy.tiny_fleet import make_tiny_fleet
+
+from testudo_deploy.plan import plan
+from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.wire import read_command, read_odometry
+from testudo_nodes.qos import OFFERED, REQUESTED, recorded
+
+PATIENCE_S = 40.0
+MOVING_M_S = 0.02
+
+
+@dataclass
+class Heard:
+    """What was said about one robot, each with its arrival on the steady clock."""
+
+    sent: list = field(default_factory=list)
+    applied: list = field(default_factory=list)
+    truth: list = field(default_factory=list)
+
+
+class Observer:
+    """Listens to a robot and stands between its odometry and its policy."""
+
+    def __init__(self, domain_id, robot, environment):
+        self.robot, self.heard = robot, Heard()
+        self.change = lambda message: message
+        self.last_relayed_s = 0.0
+        self._context = rclpy.Context()
+        os.environ.update(environment)
+        rclpy.init(context=self._context, domain_id=domain_id)
+        self.node = rclpy.create_node("observer", context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        name = robot.name
+        self._relay = self.node.create_publisher(Odometry, f"/{name}/odom_relayed", OFFERED["odom"])
+        self._listen(Odometry, f"/{name}/odom", REQUESTED["odom"], self._pass_on)
+        self._listen(TwistStamped, f"/{name}/cmd_vel", OFFERED["applied_cmd_vel"], self._sent)
+        self._listen(TwistStamped, f"/{name}/applied_cmd_vel", recorded("cmd_vel"), self._applied)
+        self._listen(Odometry, f"/{name}/truth", recorded("truth"), self._truth)
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self._context.try_shutdown()
+        self._thread.join(5)
+
+    def speed(self):
+        """Return the newest true forward speed [m/s]."""
+        return self.heard.truth[-1][1].velocity[0] if self.heard.truth else 0.0
+
+    def wait(self, condition, what, patience_s=PATIENCE_S):
+        """Wait until ``condition()`` holds."""
+        end_s = time.monotonic() + patience_s
+        while not condition():
+            assert time.monotonic() < end_s, f"waited {patience_s} s in vain: {what}"
+            time.sleep(0.005)
+
+    def wait_until_driving(self):
+        self.wait(lambda: self.speed() > MOVING_M_S, "the robot never drove")
+        time.sleep(0.5)  # up to speed
+        assert self.speed() > MOVING_M_S
+
+    def wait_until_at_rest(self):
+        self.wait(lambda: abs(self.speed()) < 0.003, "the robot never came to rest", 5.0)
+
+    def braked_after(self, fault_s, series, patience_s=3.0):
+        """Return when the first zero command after ``fault_s`` arrived."""
+
+        def found():
+            return next(
+                (at for at, reading in series if at > fault_s and not any(reading.command)), None
+            )
+
+        self.wait(lambda: found() is not None, "no brake command", patience_s)
+        return found()
+
+    def way_since(self, time_s):
+        """Return how far the robot has come [m] since a time."""
+        passed = [reading for at, reading in self.heard.truth if at >= time_s]
+        first, last = passed[0].position_world, passed[-1].position_world
+        return sum((a - b) ** 2 for a, b in zip(first, last, strict=True)) ** 0.5
+
+    def _listen(self, kind, topic, profile, callback):
+        self.node.create_subscription(kind, topic, callback, profile)
+
+    def _pass_on(self, message):
+        changed = self.change(message)
+        if changed is not None:
+            self.last_relayed_s = time.monotonic()
+            self._relay.publish(changed)
+
+    def _sent(self, message):
+        reading = read_command(message, self.robot.name, self.robot.spec)
+        self.heard.sent.append((time.monotonic(), reading))
+
+    def _applied(self, message):
+        reading = read_command(message, self.robot.name, self.robot.spec)
+        self.heard.applied.append((time.monotonic(), reading))
+
+    def _truth(self, message):
+        reading = read_odometry(message, self.robot.name, self.robot.spec)
+        self.heard.truth.append((time.monotonic(), reading))
+
+    def _spin(self):
+        with suppress(ExternalShutdownException):
+            self._executor.spin()
+
+
+@dataclass
+class Bench:
+    """One robot with its policy and plant, observed."""
+
+    fleet: object
+    processes: FleetProcesses
+    observer: Observer
+    policy: object
+    """The plan of its policy node."""
+
+    def close(self):
+        """End the processes, then the observer."""
+        self.processes.stop()
+        self.observer.close()
+
+
+def start_bench(folder, *, module=None, edit_model=None, run_folder=None):
+    """Start one robot with a long way to go, in a ROS domain of its own.
+
+    Args:
+        folder: where fleet and policy are written.
+        module: to run in place of the policy node.
+        edit_model: changes the ONNX model in place.
+        run_folder: where to record.
+    """
+    fleet = make_tiny_fleet(folder, 1, start_x=0.0, goal_x=50.0, walls=False, edit_model=edit_model)
+    *others, policy = plan(fleet, run_folder=run_folder, duration_s=600.0)
+    policy = replace(
+        policy,
+        arguments=(*policy.arguments, "-r", "odom:=odom_relayed"),
+        module=module or policy.module,
+    )
+    processes = FleetProcesses([*others, policy])
+    environment = processes.environment()
+    dds = {name: environment[name] for name in environment if name.startswith(("ROS_A", "FASTDDS"))}
+    observer = Observer(processes.domain_id, fleet.robots[0], dds)
+    processes.__enter__()
+    return Bench(fleet, processes, observer, policy)

@@ -1,0 +1,19 @@
+"""A fixture that starts a robot over real DDS."""
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def make_bench(tmp_path_factory):
+    """Return `start_bench`; what it starts is ended with the module."""
+    from tests.ros.bench import start_bench  # needs ROS, which not every test here does
+
+    started = []
+
+    def make(**options):
+        started.append(start_bench(tmp_path_factory.mktemp("fleet"), **options))
+        return started[-1]
+
+    yield make
+    for bench in started:
+        bench.close()

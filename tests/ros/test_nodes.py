@@ -1,0 +1,261 @@
+"""The nodes as processes over real DDS: refusals, a whole run, its record, a recorder that dies."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from rosbags.highlevel import AnyReader
+from tests.deploy.tiny_fleet import make_tiny_fleet
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.drive import DriveError, drive
+from testudo_deploy.plan import plan, ros_arguments, topics
+from testudo_nodes.message_definitions import message_definition, type_hash
+from testudo_sim.run_reader import read_run
+
+pytestmark = [
+    pytest.mark.ros,
+    pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
+    pytest.mark.xdist_group("ros-nodes"),  # one worker, and so one start of the processes
+    pytest.mark.timeout(240),
+]
+
+NAN_BEYOND_M = 1.1
+"""Outside of the test vector, whose positions are within 1 m."""
+
+
+def run_node(process, *, environment=None):
+    return subprocess.run(
+        [sys.executable, "-m", process.module, *ros_arguments(process)],
+        env=os.environ | (environment or {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("label", ["r0/policy", "plant", "recorder"])
+def test_a_policy_of_another_hash_is_refused_in_one_line(tmp_path, label):
+    fleet = make_tiny_fleet(tmp_path, 1)
+    process = next(p for p in plan(fleet, run_folder=tmp_path / "run") if p.label == label)
+    if label == "recorder":
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "metadata.yaml").write_text("")
+    else:
+        fleet.file.write_text(fleet.file.read_text().replace(fleet.policy_sha256, "0" * 64))
+    result = run_node(process, environment={"FASTDDS_BUILTIN_TRANSPORTS": "UDPv4"})
+    assert result.returncode == 2
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("refused: ")
+    assert ("sha256" in lines[0]) or ("holds a run already" in lines[0])
+
+
+def test_definitions_are_those_that_bags_expect(tmp_path):
+    from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+    store = get_typestore(Stores.ROS2_KILTED)
+    for topic in topics(make_tiny_fleet(tmp_path, 1)):
+        assert type_hash(topic.type) == store.hash_rihs01(topic.type)
+        read = get_types_from_msg(message_definition(topic.type), topic.type)
+        names = [
+            line[5:] for line in message_definition(topic.type).splitlines() if line[:5] == "MSG: "
+        ]
+        assert len(read) == len(names) + 1
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory):
+    """Return the state of a short run of two robots and its folder."""
+    folder = tmp_path_factory.mktemp("driven")
+    fleet = make_tiny_fleet(folder, 2, start_x=0.0, goal_x=0.5)
+    return drive(fleet, run_folder=folder / "run", seed=1, duration_s=30.0)
+
+
+def test_a_fleet_starts_arrives_and_ends(driven):
+    assert driven.success, (driven.outcome, driven.lines)
+    assert driven.contacts == 0
+    assert driven.lines == []
+    assert 0.4 < driven.separation_m < 0.6
+    assert all(distance < 0.1 for distance in driven.distance_m.values())
+    assert set(driven.ticks) == {"r0", "r1"}
+    assert {"plant", "recorder", "r0/policy", "r1/policy"} == set(driven.cpu_share)
+
+
+def test_the_run_is_recorded_whole(driven):
+    run = read_run(driven.run_folder)
+    assert run.complete, run.warnings
+    with AnyReader([driven.run_folder]) as reader:
+        assert reader.message_count == driven.recorded_messages
+    for name in run.robots:
+        sequences = [tick.sequence for tick in run.ticks[name]]
+        assert sequences == list(range(sequences[0], driven.ticks[name]))
+        moving = [tick for tick in run.ticks[name] if tick.status != "braked"]
+        assert len(moving) > 30
+        # what the loop sent is what went over the wire, and what the driver let act
+        sent = {tuple(command) for command in run.sent[name].command}
+        assert {tick.sent_command for tick in moving} <= sent
+        assert np.abs(run.applied[name].command).max() > 0.05
+        assert run.truth[name].position_world[-1] == pytest.approx(
+            run.fleet.robot(name).goal_world, abs=0.1
+        )
+        samples = run.odometry[name]
+        assert 0.01 < np.median(samples.received_s - samples.stamp_s) < 0.15
+    assert {"started", "state", "finished"} <= {event.kind for event in run.events}
+    assert run.policy_sha256 == Artefact.load(run.policy_path).sha256
+    assert run.info["seed"] == 1
+
+
+def test_a_robot_brakes_before_it_knows_its_peers(driven):
+    run = read_run(driven.run_folder)
+    for name in run.robots:
+        for tick in run.ticks[name]:
+            if tick.status != "braked":
+                break
+            assert tick.reason.partition(":")[0] in ("no_pose", "peer_unheard", "stale_pose")
+        else:
+            pytest.fail("it never drove")
+
+
+def test_a_run_folder_that_is_taken_refuses_the_fleet_before_it_starts(driven):
+    with pytest.raises(DriveError, match="holds a run already"):
+        drive(read_run(driven.run_folder).fleet, run_folder=driven.run_folder)
+
+
+def add_nan(model):
+    """Let the command be NaN beyond some x: command + 0 * sqrt(limit - x)."""
+    graph = model.graph
+    for node in graph.node:
+        node.output[:] = ["plain" if name == "command" else name for name in node.output]
+    graph.initializer.extend(
+        [
+            helper.make_tensor("first", TensorProto.INT64, [1], [0]),
+            helper.make_tensor("beyond", TensorProto.FLOAT, [], [NAN_BEYOND_M]),
+            helper.make_tensor("nothing", TensorProto.FLOAT, [], [0.0]),
+        ]
+    )
+    graph.node.extend(
+        [
+            helper.make_node("Gather", ["control_point_world", "first"], ["x"], axis=1),
+            helper.make_node("Sub", ["beyond", "x"], ["room"]),
+            helper.make_node("Sqrt", ["room"], ["root"]),
+            helper.make_node("Mul", ["root", "nothing"], ["zero_or_nan"]),
+            helper.make_node("Add", ["plain", "zero_or_nan"], ["command"]),
+        ]
+    )
+    onnx.checker.check_model(model)
+
+
+def test_a_policy_that_gives_nan_brakes_and_a_dead_recorder_leaves_what_it_wrote(
+    make_bench, tmp_path
+):
+    bench = make_bench(edit_model=add_nan, run_folder=tmp_path / "run")
+    bench.observer.wait(lambda: recorded_bytes(tmp_path) > 10_000, "nothing was recorded")
+    bench.observer.wait_until_driving()
+    bench.processes.signal("recorder", signal.SIGKILL)
+    killed_s = time.monotonic()
+    bench.observer.wait(lambda: bench.processes.exit_status("recorder") is not None, "it lives")
+    assert bench.observer.speed() > 0.02, "control felt the recorder"
+    run = read_run(tmp_path / "run")
+    assert not run.complete
+    assert run.warnings
+    last_s = run.ticks["r0"][-1].stamp_s
+    assert killed_s - last_s < 2.0
+    assert any(tick.status != "braked" for tick in run.ticks["r0"])
+
+    bench.observer.wait(
+        lambda: bench.observer.heard.truth[-1][1].position_world[0] > NAN_BEYOND_M - 0.1, "no way"
+    )
+    bench.observer.wait_until_at_rest()
+    decision_way_m = 0.33 * 0.24  # the policy runs at every tenth tick; up to 20 % too fast
+    assert bench.observer.heard.truth[-1][1].position_world[0] < NAN_BEYOND_M + decision_way_m
+    assert all(np.isfinite(reading.command).all() for _, reading in bench.observer.heard.sent)
+    assert bench.processes.exit_status("r0/policy") is None
+
+
+def recorded_bytes(folder):
+    bag = folder / "run" / "run_0.mcap"
+    return bag.stat().st_size if bag.exists() else 0
+
+
+def test_a_full_disk_ends_the_recording_with_one_line_and_nothing_else(make_bench, tmp_path):
+    bench = make_bench(run_folder=tmp_path / "run")
+    bench.observer.wait(lambda: recorded_bytes(tmp_path) > 10_000, "nothing was recorded")
+    limit = recorded_bytes(tmp_path) + 10_000
+    resource.prlimit(bench.processes.process_id("recorder"), resource.RLIMIT_FSIZE, (limit, limit))
+    bench.observer.wait(
+        lambda: bench.processes.exit_status("recorder") is not None, "the recorder lives on"
+    )
+    assert bench.processes.exit_status("recorder") == 1
+    bench.observer.wait_until_driving()
+    lines = []
+    while (event := bench.processes.next_event(0.1)) is not None and event.kind != "ended":
+        if event.process == "recorder" and event.kind == "error_line":
+            lines.append(event.values["text"])
+    assert len(lines) == 1
+    assert "File too large; recording ends" in lines[0]
+    assert read_run(tmp_path / "run").ticks["r0"]
+
+
+def test_up_prints_the_table_and_writes_json(tmp_path):
+    make_tiny_fleet(tmp_path, 1, start_x=0.0, goal_x=0.2)
+    words = ["up", "--fleet", str(tmp_path / "fleet.yaml"), "--run", str(tmp_path / "run")]
+    result = subprocess.run(
+        [sys.executable, "-m", "testudo_deploy.cli", *words, "--json", str(tmp_path / "up.json")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "arrived" in result.stdout
+    values = json.loads((tmp_path / "up.json").read_text())
+    assert values["success"] is True
+    assert values["contacts"] == 0
+    assert read_run(tmp_path / "run").complete
+
+
+def test_ctrl_c_leaves_a_readable_run_and_no_process(tmp_path):
+    make_tiny_fleet(tmp_path, 1, start_x=0.0, goal_x=50.0, walls=False)
+    words = ["up", "--fleet", str(tmp_path / "fleet.yaml"), "--run", str(tmp_path / "run")]
+    # a marker in the environment finds the children again
+    marker = f"TESTUDO_TEST_MARK={tmp_path}"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "testudo_deploy.cli", *words],
+        env=os.environ | dict([marker.split("=", 1)]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    bag = tmp_path / "run" / "run_0.mcap"
+    end_s = time.monotonic() + 40
+    while (not bag.exists() or bag.stat().st_size < 20_000) and time.monotonic() < end_s:
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 130, out + err
+    assert "interrupted" in out
+    assert read_run(tmp_path / "run").complete
+    assert processes_with(marker) == []
+
+
+def processes_with(marker):
+    """Return the ids of processes that have a marker in their environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile
+            if marker.encode() in (entry / "environ").read_bytes():
+                found.append(entry.name)
+    return found
