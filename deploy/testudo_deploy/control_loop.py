@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from testudo_hardware.spec import RobotSpec
 
 _CLOCK_TOLERANCE_S = 0.002
 """A stamp this far in the future is a clock problem, not rounding."""
+_LARGEST = 1e12
+"""SI numbers beyond this are no measurement, and their squares may not be finite."""
 
 
 class Doubt(Exception):
@@ -59,6 +61,8 @@ class _Tick:
     decided: bool = False
     result: ShieldResult | None = None
     reason: str = ""
+    echoes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """As heard when the tick began: an echo heard later would make the announcement look younger."""
 
 
 class ControlLoop:
@@ -83,7 +87,7 @@ class ControlLoop:
         self._last_now_s = -math.inf
         self._last_tick: _Tick | None = None
         self.refused_poses = 0
-        """Pose samples that were not finite, out of order or from the future."""
+        """Pose samples that were not finite, absurdly large, out of order or from the future."""
 
     @property
     def refused_peer_messages(self) -> int:
@@ -96,7 +100,7 @@ class ControlLoop:
         numbers = (stamp_s, yaw, *position_world, *velocity)
         late = self._pose is not None and stamp_s <= self._pose.stamp_s
         size = self._spec.dimension
-        if (not all(map(math.isfinite, numbers)) or late or stamp_s > received_s + _CLOCK_TOLERANCE_S
+        if (not all(abs(number) < _LARGEST for number in numbers) or late or stamp_s > received_s + _CLOCK_TOLERANCE_S
                 or len(position_world) != size or len(velocity) != size):
             self.refused_poses += 1
             return False
@@ -111,7 +115,7 @@ class ControlLoop:
         """Run one control tick and return its record; ``record.sent_command`` is what to send."""
         begin = time.perf_counter()
         hidden_before = self._hidden
-        tick = _Tick(now_s, late_s)
+        tick = _Tick(now_s, late_s, echoes=self._roster.echoes())
         try:
             self._locate(tick)
             self._look_around(tick)
@@ -144,7 +148,7 @@ class ControlLoop:
             sample_age_s=now_s - tick.pose.stamp_s,
             control_point_world=_floats(tick.stop.position_world), control_velocity_world=_floats(velocity),
             position_world=_floats(tick.estimate.position_world), yaw=float(tick.estimate.yaw),
-            contract=self._contract_hash, echoes=self._roster.echoes())
+            contract=self._contract_hash, echoes=tick.echoes)
 
     def _locate(self, tick: _Tick) -> None:
         """Predict the own state at which this tick's command will begin to act."""

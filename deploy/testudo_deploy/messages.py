@@ -46,7 +46,7 @@ class _Envelope:
             if values.pop("schema") != cls.SCHEMA:
                 raise EnvelopeError(f"envelope: expected schema {cls.SCHEMA}")
             return cls(**{field.name: _frozen(values[field.name]) for field in fields(cls)})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise EnvelopeError(f"{cls.SCHEMA}: unreadable envelope: {error!r}") from error
 
 
@@ -76,6 +76,24 @@ class PeerMessage(_Envelope):
     """Hash of shield parameters and timing; peers with another one are not trusted."""
     echoes: dict[str, tuple[str, float]]
     """By peer: the epoch and stamp of the last message heard from it, on that peer's own clock."""
+
+    def __post_init__(self) -> None:
+        """Refuse values of a wrong type: they come from other machines.
+
+        Raises:
+            EnvelopeError: a text, number, vector or echo is something else.
+        """
+        texts = (self.robot, self.epoch, self.contract)
+        vectors = (self.control_point_world, self.control_velocity_world, self.position_world)
+        echoes = list(self.echoes.items()) if isinstance(self.echoes, dict) else [None]
+        sound = (all(isinstance(text, str) for text in texts)
+                 and isinstance(self.sequence, int) and not isinstance(self.sequence, bool)
+                 and all(isinstance(vector, tuple) for vector in vectors)
+                 and all(map(_is_number, (self.stamp_s, self.sample_age_s, self.yaw)))
+                 and all(_is_number(item) for vector in vectors for item in vector)
+                 and all(map(_is_echo, echoes)))
+        if not sound:
+            raise EnvelopeError(f"{self.SCHEMA}: a value is of a wrong type or not finite")
 
 
 @dataclass(frozen=True)
@@ -128,6 +146,18 @@ class TickRecord(_Envelope):
     """passed, projected or braked."""
     reason: str
     """Why the robot was braked: a stable code; empty otherwise."""
+
+
+def _is_number(value: Any) -> bool:
+    # an integer that no float can hold is no number here; NaN fails the comparison
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
+
+
+def _is_echo(item: Any) -> bool:
+    match item:
+        case (str(), (str(), stamp_s)):
+            return _is_number(stamp_s)
+    return False
 
 
 def _refuse_constant(name: str) -> Any:

@@ -96,43 +96,35 @@ def plan(
         raise TestudoError(f"log_level: found {log_level!r}, expected one of {', '.join(LEVELS)}")
     if not 0 < duration_s < float("inf"):
         raise TestudoError(f"duration_s: found {duration_s}, expected a positive number of seconds")
-    file, level = str(fleet.file.absolute()), ("--log-level", log_level)
-    processes = []
+    common: dict[str, ParameterValue] = {
+        "fleet": str(fleet.file.absolute()),
+        "policy": str(fleet.policy),
+    }
+    recorder = {
+        "run_folder": str(run_folder and run_folder.absolute()),
+        "seed": seed,
+        "backend": backend,
+    }
+    plant = {"seed": seed, "duration_s": float(duration_s), "recorded": run_folder is not None}
+    nodes: list[tuple[str, str, dict[str, ParameterValue]]] = []
     if run_folder is not None:
-        processes.append(
-            _process(
-                "recorder",
-                "",
-                {
-                    "fleet": file,
-                    "policy": str(fleet.policy),
-                    "run_folder": str(run_folder.absolute()),
-                    "seed": seed,
-                    "backend": backend,
-                },
-                level,
-            )
-        )
+        nodes.append(("recorder", "", recorder))
     if backend == "sim":
-        processes.append(
-            _process(
-                "plant",
-                "",
-                {
-                    "fleet": file,
-                    "policy": str(fleet.policy),
-                    "seed": seed,
-                    "duration_s": float(duration_s),
-                    "recorded": run_folder is not None,
-                },
-                level,
-            )
+        nodes.append(("plant", "", plant))
+    nodes += [("policy", name, {"robot": name}) for name in fleet.names]
+    arguments = ("--log-level", log_level)
+    return tuple(
+        ProcessPlan(
+            kind,
+            PACKAGE,
+            f"{kind}_node",
+            f"{PACKAGE}.{kind}_node",
+            namespace,
+            common | own,
+            arguments,
         )
-    processes += [
-        _process("policy", name, {"fleet": file, "policy": str(fleet.policy), "robot": name}, level)
-        for name in fleet.names
-    ]
-    return tuple(processes)
+        for kind, namespace, own in nodes
+    )
 
 
 def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
@@ -151,15 +143,6 @@ def ros_arguments(process: ProcessPlan) -> list[str]:
     for key, value in process.parameters.items():
         words += ["-p", f"{key}:={_yaml_value(value)}"]
     return [*words, *process.arguments]
-
-
-def _process(
-    kind: str, namespace: str, parameters: Mapping[str, ParameterValue], arguments: tuple[str, ...]
-) -> ProcessPlan:
-    executable = f"{kind}_node"
-    return ProcessPlan(
-        kind, PACKAGE, executable, f"{PACKAGE}.{executable}", namespace, parameters, arguments
-    )
 
 
 def _yaml_value(value: ParameterValue) -> str:

@@ -215,7 +215,8 @@ def _quantity(entry: Any, rule: Any, where: str) -> Quantity:
 
 
 def _number(item: Any, where: str) -> float:
-    if isinstance(item, bool) or not isinstance(item, int | float) or not math.isfinite(item):
+    # the comparison is false for NaN, and for an integer that no float can hold
+    if isinstance(item, bool) or not isinstance(item, int | float) or not abs(item) < 1e300:
         raise SpecError(f"{where}: found {item!r}, expected a finite number")
     return float(item)
 

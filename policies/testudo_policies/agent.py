@@ -8,9 +8,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from brax.training.acme import running_statistics, specs
-from brax.training.distribution import NormalTanhDistribution
 
+from testudo_policies.brax_parts import NormalTanhDistribution, running_statistics, specs
 from testudo_policies.encoding import Features, encode, out_of_goal_frame
 from testudo_policies.networks import Actor, Critic, NetworkConfig
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+
+import jax
 
 from testudo_deploy.shield.margins import ShieldParameters, shield_parameters
 from testudo_hardware.errors import TestudoError
@@ -17,6 +20,15 @@ from testudo_sim.scenarios import make_scenario
 from testudo_sim.team import Team
 
 _ALGORITHMS = ("mappo", "ippo")
+_BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
+    (("decisions", "worlds", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
+    (("memory",), 0, math.inf),
+    (("seed",), 0, 2**31 - 1),
+    (("discount", "trace"), 0, 1),
+    (("learning_rate", "clip", "max_gradient"), 1e-9, 1e9),
+    (("entropy", "value_weight", "change_price"), 0, 1e9),
+)
+"""Options, and the least and largest value of each."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +65,36 @@ def build(config: TrainConfig) -> Workshop:
 
 def make_environment(scenario: str, spec: RobotSpec, shield: ShieldParameters, team_size: int, *,
                      shielded: bool = True) -> Environment:
-    """Return a scenario for a team of one kind of robot on the kinematic tier."""
+    """Return a scenario for a team of one kind of robot on the kinematic tier.
+
+    Raises:
+        TestudoError: there is no such scenario, or the team does not fit into it.
+    """
     model = motion_model(spec)
     task = make_scenario(scenario, spec, shield)
+    # without running it: says now, and not when all is compiled, that the team does not fit
+    jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
     team = Team(model, shield, task.arena, KinematicPhysics(model), team_size, shielded=shielded)
     return Environment(task, team)
 
 
 def _check(config: TrainConfig) -> None:
     if config.algorithm not in _ALGORITHMS:
-        raise TestudoError(f"--algorithm: found {config.algorithm!r}, expected one of {', '.join(_ALGORITHMS)}")
+        raise TestudoError(
+            f"--algorithm: found {config.algorithm!r}, expected one of {', '.join(_ALGORITHMS)}"
+        )
     if config.team_size < 2:
         raise TestudoError(f"--team-size: found {config.team_size}, a team has at least 2 robots")
-    for name in ("decisions", "worlds", "rollout", "epochs", "minibatches", "width"):
-        if getattr(config, name) < 1:
-            raise TestudoError(f"--{name}: found {getattr(config, name)}, expected at least 1")
+    for names, low, high in _BOUNDS:
+        for name in names:
+            value = getattr(config, name)
+            if not low <= value <= high:  # also true for NaN
+                expected = f"at least {low}" if high == math.inf else f"{low} to {high}"
+                raise TestudoError(
+                    f"--{name.replace('_', '-')}: found {value}, expected {expected}"
+                )
     if config.worlds * config.team_size % config.minibatches:
-        raise TestudoError(f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds "
-                           f"x {config.team_size} robots")
+        raise TestudoError(
+            f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds "
+            f"x {config.team_size} robots"
+        )

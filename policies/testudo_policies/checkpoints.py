@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import orbax.checkpoint as ocp
 
+from testudo_deploy.strict import read_as
 from testudo_hardware.errors import TestudoError
 from testudo_policies.config import TrainConfig
 
 _FORMAT = "testudo/training/1"
+_CONFIG = "config.json"
 
 
 class CheckpointError(TestudoError):
@@ -21,15 +23,20 @@ class CheckpointError(TestudoError):
 
 
 class Checkpoints:
-    """The checkpoints of one run folder."""
+    """The checkpoints of one run folder; to read, nothing is made there."""
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
+    def __init__(self, folder: Path, *, reading: bool = False, keep: int = 2) -> None:
         self._folder = folder
-        options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True,
-                                               enable_async_checkpointing=False)
-        self._manager = ocp.CheckpointManager((folder / "checkpoints").resolve(), options=options)
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=keep, create=not reading, enable_async_checkpointing=False
+        )
+        self._manager = ocp.CheckpointManager(
+            (folder / "checkpoints").resolve(),
+            options=options,
+            item_handlers=ocp.StandardCheckpointHandler(),
+        )
 
-    def __enter__(self) -> Checkpoints:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -37,7 +44,7 @@ class Checkpoints:
         self._manager.close()
 
     def save(self, update: int, state: Any) -> None:
-        """Save a state after its ``update``-th update; a second save of the same update is ignored."""
+        """Save a state after its ``update``-th update; a second save of the same is ignored."""
         if self._manager.latest_step() == update:
             return
         self._manager.save(update, args=ocp.args.StandardSave(_leaves(state)))
@@ -46,46 +53,92 @@ class Checkpoints:
         """Return the newest state, shaped like ``like``, or None if there is none yet.
 
         Raises:
-            CheckpointError: the checkpoint has other shapes, so it is of another configuration.
+            CheckpointError: the checkpoint is of another configuration, or damaged.
         """
         step = self._manager.latest_step()
         if step is None:
             return None
         plain = _leaves(like)
+        self._check_fit(step, plain)
         target = jax.tree.map(ocp.utils.to_shape_dtype_struct, plain)
         try:
             restored = self._manager.restore(step, args=ocp.args.StandardRestore(target))
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{self._folder}: checkpoint {step} does not fit this configuration: "
-                                  f"{str(error)[:200]}") from error
+        except Exception as error:
+            raise self._damaged(step, error) from error
         return _rebuilt(like, restored)
+
+    def _check_fit(self, step: int, plain: dict[str, jax.Array]) -> None:
+        """Compare names, shapes and types first: Orbax would cast, or fail with pages of text."""
+        try:
+            stored = self._manager.item_metadata(step).tree
+        except Exception as error:
+            raise self._damaged(step, error) from error
+        found = {name: _outline(item) for name, item in stored.items()}
+        wanted = {name: _outline(item) for name, item in plain.items()}
+        for name in sorted(set(found) | set(wanted)):
+            if found.get(name) != wanted.get(name):
+                raise CheckpointError(
+                    f"{self._folder}: checkpoint {step} is of another configuration: {name}: found "
+                    f"{found.get(name, 'nothing')}, expected {wanted.get(name, 'nothing')}"
+                )
+
+    def _damaged(self, step: int, error: Exception) -> CheckpointError:
+        reason = str(error).strip().partition("\n")[0][:120]
+        return CheckpointError(
+            f"{self._folder}: checkpoint {step} is damaged ({type(error).__name__}: {reason}); "
+            f"remove {self._folder / 'checkpoints' / str(step)} to go on from the one before"
+        )
 
 
 def save_config(folder: Path, config: TrainConfig) -> None:
-    """Write the configuration into a run folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the configuration into a run folder; one that is there must be the same.
+
+    Raises:
+        CheckpointError: the folder holds a run with another configuration, or cannot be written.
+    """
+    path = folder / _CONFIG
+    if path.exists():
+        found, wanted = asdict(load_config(folder)), asdict(config)
+        other = [name for name, value in wanted.items() if found[name] != value]
+        if other:
+            raise CheckpointError(
+                f"{folder}: holds a run with another configuration ({other[0]} is "
+                f"{found[other[0]]!r}, not {wanted[other[0]]!r}); give another folder, or go on "
+                f"with `testudo train --run {folder}`"
+            )
+        return
     text = json.dumps({"format": _FORMAT, **asdict(config)}, indent=2)
-    (folder / "config.json").write_text(text + "\n")
+    partial = path.with_name(_CONFIG + ".partial")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise CheckpointError(f"{folder}: cannot be written: {error.strerror}") from error
 
 
 def load_config(folder: Path) -> TrainConfig:
     """Read the configuration of a run folder.
 
     Raises:
-        CheckpointError: the folder is no training run.
+        CheckpointError: the folder is no training run, or its configuration does not hold.
     """
-    path = folder / "config.json"
+    path = folder / _CONFIG
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CheckpointError(f"{folder}: no training run: config.json is missing; "
-                              "give a folder that `testudo train` wrote") from error
+        raise CheckpointError(
+            f"{folder}: no training run: {_CONFIG} is missing; give a folder that `testudo train` wrote"
+        ) from error
     except ValueError as error:
         raise CheckpointError(f"{path}: not JSON: {error}") from error
-    known = {field.name for field in fields(TrainConfig)}
-    if values.pop("format", None) != _FORMAT or set(values) != known:
-        raise CheckpointError(f"{path}: not a configuration of this version ({_FORMAT}); train again")
-    return TrainConfig(**values)
+    version = values.pop("format", None) if isinstance(values, dict) else None
+    if version != _FORMAT:
+        raise CheckpointError(
+            f"{path}: format: found {version!r}, expected {_FORMAT!r}; train again with this version"
+        )
+    config: TrainConfig = read_as(TrainConfig, values, str(path), CheckpointError)
+    return config
 
 
 def _leaves(state: Any) -> dict[str, jax.Array]:
@@ -104,3 +157,8 @@ def _rebuilt(like: Any, leaves: dict[str, jax.Array]) -> Any:
 
 def _is_key(value: Any) -> bool:
     return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def _outline(array: Any) -> str:
+    """Return type and shape as text, for arrays and for what Orbax knows of them."""
+    return f"{array.dtype}{list(array.shape)}"

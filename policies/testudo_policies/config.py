@@ -22,13 +22,13 @@ class TrainConfig:
     """Robots in a world."""
     algorithm: str = "mappo"
     """`mappo` (central critic) or `ippo`."""
-    memory: int = 0
+    memory: int = 32
     """Units of the GRU; 0 is feed-forward."""
     width: int = 64
     """Units of the hidden layers."""
     seed: int = 0
     """Seed of everything."""
-    decisions: int = 400_000
+    decisions: int = 450_000
     """Environment decisions to train for (worlds x decisions)."""
     worlds: int = 256
     """Worlds that run at once."""
@@ -36,7 +36,7 @@ class TrainConfig:
     """Decisions of each world between updates."""
     epochs: int = 2
     """Passes over a rollout."""
-    minibatches: int = 4
+    minibatches: int = 8
     """Parts of a rollout for one gradient step each."""
     learning_rate: float = 1e-3
     """First learning rate; it falls linearly to a tenth."""
@@ -46,7 +46,7 @@ class TrainConfig:
     """Lambda of the generalised advantage estimate."""
     clip: float = 0.2
     """Clip range of the policy ratio."""
-    entropy: float = 1e-3
+    entropy: float = 0.0
     """Weight of the entropy bonus."""
     value_weight: float = 0.5
     """Weight of the value loss."""

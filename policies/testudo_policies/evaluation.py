@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import binomtest
 
+from testudo_hardware.errors import TestudoError
 from testudo_sim.environment import Environment, StepMetrics, WorldState
 
 HELD_OUT_SEED = 1_000_000
 """Evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these."""
+LAST_SEED = 2**31 - 1
 _BATCH = 1000
 _DEADLOCK_S = 5.0
 
@@ -71,6 +73,17 @@ class _Batch:
     crossing: np.ndarray
 
 
+@dataclass(frozen=True)
+class _Programs:
+    """The compiled parts of an environment, the same for all batches."""
+
+    reset: Callable[..., Any]
+    signals: Callable[..., Any]
+    """Robots of all worlds in one batch axis."""
+    success: Callable[..., Any]
+    run_ticks: Callable[..., Any]
+
+
 def evaluate_policy(environment: Environment, policy: BatchPolicy, memory: int, episodes: int,
                     first_seed: int = HELD_OUT_SEED,
                     on_progress: Callable[[int], None] | None = None) -> Evaluation:
@@ -83,28 +96,44 @@ def evaluate_policy(environment: Environment, policy: BatchPolicy, memory: int, 
         episodes: how many.
         first_seed: seed of the first episode.
         on_progress: told the number of finished episodes.
+
+    Raises:
+        TestudoError: no episodes are asked for, or their seeds run out of range.
     """
-    step = jax.jit(environment.run_ticks)
+    if episodes < 1:
+        raise TestudoError(f"--episodes: found {episodes}, expected at least 1")
+    if not 0 <= first_seed <= LAST_SEED - episodes:
+        raise TestudoError(f"--seed: found {first_seed}, expected 0 to {LAST_SEED - episodes}")
+    programs = _programs(environment)
     batches: list[_Batch] = []
     done = 0
     while done < episodes:
         count = min(_BATCH, episodes - done)
-        batches.append(_run_batch(environment, step, policy, memory, first_seed + done, count))
+        batches.append(_run_batch(environment, programs, policy, memory, first_seed + done, count))
         done += count
         if on_progress:
             on_progress(done)
     return _summarise(environment, batches, first_seed)
 
 
-def _run_batch(environment: Environment, step: Callable[..., Any], policy: BatchPolicy, memory: int,
+def _programs(environment: Environment) -> _Programs:
+    def signals(state: WorldState) -> dict[str, jax.Array]:
+        named = environment.signals(state)
+        return {name: value.reshape(-1, *value.shape[2:]) for name, value in named.items()}
+
+    def success(state: WorldState) -> jax.Array:
+        motion = environment.team.physics.motion(state.team.physics)
+        return environment.scenario.success(state.task, motion)
+
+    return _Programs(jax.jit(environment.reset), jax.jit(signals), jax.jit(success),
+                     jax.jit(environment.run_ticks))
+
+
+def _run_batch(environment: Environment, programs: _Programs, policy: BatchPolicy, memory: int,
                seed: int, count: int) -> _Batch:
     keys = jax.vmap(jax.random.key)(jnp.arange(seed, seed + count))
-    world = jax.jit(environment.reset)(keys)
+    world = programs.reset(keys)
     crossing = np.asarray(crossing_paths(environment, world))
-    signals_of = jax.jit(lambda state: {name: value.reshape(-1, *value.shape[2:])
-                                        for name, value in environment.signals(state).items()})
-    success_of = jax.jit(lambda state: environment.scenario.success(
-        state.task, environment.team.physics.motion(state.team.physics)))
     decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
     size = environment.team.size
     hidden = jnp.zeros((count * size, memory))
@@ -113,15 +142,15 @@ def _run_batch(environment: Environment, step: Callable[..., Any], policy: Batch
     totals.separation_m[:] = np.inf
     still = np.zeros(count)
     for index in range(environment.horizon):
-        velocity, hidden = policy(signals_of(world), hidden)
+        velocity, hidden = policy(programs.signals(world), hidden)
         nominal = jnp.transpose(jnp.asarray(velocity).reshape(count, size, -1), (2, 1, 0))
         key = jax.random.fold_in(jax.random.key(seed), index)
-        team, metrics = step(world.team, nominal, key)
+        team, metrics = programs.run_ticks(world.team, nominal, key)
         world = WorldState(team, world.task, world.elapsed + 1)
         _add(totals, jax.tree.map(np.asarray, metrics), open_)
         still = np.where(np.asarray(metrics.idle), still + decision_s, 0.0)
         totals.duration_s[open_] += decision_s
-        reached = np.asarray(success_of(world)) & open_
+        reached = np.asarray(programs.success(world)) & open_
         totals.success[reached] = 1
         open_ = open_ & ~reached
         if not open_.any():

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 
 from testudo_deploy.fleet import Fleet, FleetRobot, save_fleet
+from testudo_hardware.errors import TestudoError
 from testudo_policies.build import Workshop, make_environment
-from testudo_policies.evaluation import HELD_OUT_SEED, crossing_paths
+from testudo_policies.evaluation import HELD_OUT_SEED, LAST_SEED, crossing_paths
 from testudo_policies.export import ExportReport
 
 _TRIES = 100
@@ -19,7 +20,13 @@ def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int)
     """Write the fleet file and return its path.
 
     The start is the first held-out episode from ``seed`` on in which straight paths cross.
+
+    Raises:
+        TestudoError: no episode has this seed.
     """
+    highest = LAST_SEED - HELD_OUT_SEED - _TRIES
+    if not 0 <= seed <= highest:
+        raise TestudoError(f"--seed: found {seed}, expected 0 to {highest}")
     config, spec = workshop.config, workshop.spec
     environment = make_environment(config.scenario, spec, workshop.shield, config.team_size)
     keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from testudo_policies.agent import AgentParameters
 from testudo_policies.build import Workshop
-from testudo_policies.checkpoints import Checkpoints, CheckpointError, save_config
+from testudo_policies.checkpoints import CheckpointError, Checkpoints, save_config
+from testudo_policies.metrics import MetricsLog
+from testudo_policies.ppo import TrainState
 
 _CHECKPOINT_EVERY_S = 15.0
 
@@ -46,40 +48,47 @@ def train_run(workshop: Workshop, folder: Path, on_progress: Callable[[Progress]
               ) -> TrainingResult:
     """Train in a run folder, from its newest checkpoint if it has one.
 
-    Ctrl-C saves a checkpoint and returns what was reached; the same call goes on from there.
+    Ctrl-C saves a checkpoint and returns what was reached; the same call goes on from there. While
+    the update is compiled there is nothing to save yet, and `KeyboardInterrupt` goes on to the caller.
+
+    Raises:
+        CheckpointError: the folder holds another run, or a checkpoint that does not fit.
     """
     config, ppo = workshop.config, workshop.ppo
     save_config(folder, config)
     begin = time.perf_counter()
     state = jax.jit(ppo.init)(jax.random.key(config.seed))
-    with Checkpoints(folder) as checkpoints, (folder / "metrics.jsonl").open("a") as log:
+    with Checkpoints(folder) as checkpoints:
         restored = checkpoints.restore(state)
         state = state if restored is None else restored
         first = done = int(state.updates)
-        update = jax.jit(ppo.update).lower(state).compile()
+        update = _compiled(ppo.update, state) if done < config.updates else ppo.update
         compile_s = time.perf_counter() - begin
         begin = saved = time.perf_counter()
         interrupted = False
-        try:
-            while done < config.updates:
-                state, metrics = update(state)
-                values = {name: float(value) for name, value in metrics.items()}
-                done += 1
-                progress = _progress(workshop, first, done, begin, values)
-                log.write(json.dumps({"update": done, "decisions": progress.decisions,
-                                      "seconds": progress.seconds, **values}) + "\n")
-                log.flush()
-                if on_progress:
-                    on_progress(progress)
-                if time.perf_counter() - saved > _CHECKPOINT_EVERY_S:
-                    checkpoints.save(done, state)
-                    saved = time.perf_counter()
-        except KeyboardInterrupt:
-            interrupted = True
-            done = int(state.updates)
+        with MetricsLog(folder, first) as log:
+            try:
+                while done < config.updates:
+                    state, metrics = update(state)
+                    values = {name: float(value) for name, value in metrics.items()}
+                    done += 1
+                    progress = _progress(workshop, first, done, begin, values)
+                    log.write(done, progress.decisions, progress.seconds, values)
+                    if on_progress:
+                        on_progress(progress)
+                    if time.perf_counter() - saved > _CHECKPOINT_EVERY_S:
+                        checkpoints.save(done, state)
+                        saved = time.perf_counter()
+            except KeyboardInterrupt:
+                interrupted = True
+                done = int(state.updates)
         seconds = time.perf_counter() - begin
         checkpoints.save(done, state)
     return TrainingResult(state.parameters, done, not interrupted, compile_s, seconds)
+
+
+def _compiled(update: Callable[..., Any], state: TrainState) -> Callable[..., Any]:
+    return jax.jit(update).lower(state).compile()
 
 
 def load_parameters(workshop: Workshop, folder: Path) -> AgentParameters:
@@ -90,7 +99,7 @@ def load_parameters(workshop: Workshop, folder: Path) -> AgentParameters:
     """
     like = jax.eval_shape(workshop.ppo.init, jax.random.key(workshop.config.seed))
     blank = jax.tree.map(_blank, like)
-    with Checkpoints(folder) as checkpoints:
+    with Checkpoints(folder, reading=True) as checkpoints:
         state = checkpoints.restore(blank)
     if state is None:
         raise CheckpointError(f"{folder}: no checkpoint yet; run `testudo train --run {folder}` first")

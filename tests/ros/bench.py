@@ -152,7 +152,7 @@ def start_bench(folder, *, module=None, edit_model=None, run_folder=None):
     )
     processes = FleetProcesses([*others, policy])
     environment = processes.environment()
-    dds = {name: environment[name] for name in environment if name.startswith(("ROS_A", "FASTDDS"))}
+    dds = {name: environment[name] for name in environment if name.startswith(("ROS_A", "FAST"))}
     observer = Observer(processes.domain_id, fleet.robots[0], dds)
     processes.__enter__()
     return Bench(fleet, processes, observer, policy)

@@ -83,7 +83,8 @@ def _show_result(console: Console, state: DriveState, json: Path | None) -> None
             Text(
                 f"recorded {state.recorded_messages} messages in {state.run_folder}; read them "
                 f"with `testudo replay {state.run_folder}`"
-            )
+            ),
+            soft_wrap=True,
         )
 
 
@@ -173,7 +174,7 @@ def _headline(state: DriveState) -> Text:
 def _live_view(state: DriveState) -> Group:
     view = Table(box=None, pad_edge=False)
     for column in ("robot", "to the goal [m]", ""):
-        view.add_column(column, justify="right" if "[m]" in column else "left")
+        view.add_column(Text(column), justify="right" if "[m]" in column else "left")
     for name in state.robots:
         distance = state.distance_m.get(name)
         view.add_row(

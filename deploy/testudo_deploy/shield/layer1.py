@@ -21,6 +21,7 @@ from testudo_hardware.motion.state import sum_terms
 _TINY = 1e-9
 _TOUCHED_M_S = 1e-4
 _VIOLATION_M_S = 1e-4
+_FAR_M = 1e3
 RETREAT_SHARE = 0.3
 """Fastest retreat as a share of the control-point speed; above what errors of direction can creep."""
 
@@ -70,7 +71,7 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
         nominal_world: wanted velocity of the control point (D, ...) [m/s].
     """
     xp = array_namespace(nominal_world)
-    table_rows, cap = pair_rows(parameters, stop, neighbours)
+    table_rows, cap, doubt = pair_rows(parameters, stop, neighbours)
     retreat = -RETREAT_SHARE * model.spec.control_point_speed_m_s
     normals, bounds, firm = [], [], []
     for rows in (table_rows, wall_rows(parameters, arena, stop)):
@@ -86,6 +87,7 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
     all_normals, all_bounds = xp.concat(normals, axis=1), xp.concat(bounds, axis=0)
     target = _within_speed(nominal_world, model.spec.control_point_speed_m_s)
     velocity, _ = project(target, all_normals, all_bounds)  # zero if the retreats contradict each other
+    velocity = _within_doubt(velocity, table_rows[0], doubt)
     velocity = _scaled_back(model, stop, velocity, cap)
     values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
     kept = xp.all(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
@@ -101,39 +103,58 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
     return ShieldResult(command, velocity, xp.where(sound, change, xp.zeros_like(change)), status)
 
 
-def gap_to_peers(parameters: ShieldParameters, stop: StoppingPoint, neighbours: NeighbourTable
-                 ) -> tuple[Array, Array]:
-    """Return the gap h (K, ...) [m] that is left to each peer, and the unit vector from it (D, K, ...)."""
-    xp = array_namespace(neighbours.age_s)
-    offset = stop.position_world[:, None, ...] - extrapolated(neighbours, parameters.hold_s)
-    distance = _length(offset)
-    time_s = neighbours.age_s
-    announced = _length(neighbours.control_velocity_world)
-    by_acceleration = parameters.peer_acceleration_m_s2 * time_s * (0.5 * time_s + parameters.peer_lag_s)
-    by_speed = (parameters.peer_speed_m_s + announced) * time_s
-    reach = parameters.direction_factor * xp.minimum(by_acceleration, by_speed)
-    gap = distance - parameters.separation_m - reach
-    return gap, offset / (distance + _TINY)
+@dataclass(frozen=True)
+class PeerDoubt:
+    """How little is known of where each peer is, once its message is old; arrays (K, ...)."""
+
+    sine: Array
+    """[1]: share of the distance by which the peer can be elsewhere: the sine of its bearing's error."""
+    allowed_m_s: Array
+    """Highest speed towards the nearest place where it can be, zero or above."""
 
 
 def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: NeighbourTable
-               ) -> tuple[tuple[Array, Array], Array | None]:
-    """Return rows of the nearest peers, and the speed cap (...) that covers the others (None if none)."""
+              ) -> tuple[tuple[Array, Array], Array | None, PeerDoubt]:
+    """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
+
+    A bound is negative, asking for a retreat, where the margins are used up by what is known of the peer
+    within the hold; nobody flees from a peer that has fallen silent.
+    """
     xp = array_namespace(neighbours.age_s)
-    gap, away = gap_to_peers(parameters, stop, neighbours)
-    rate = parameters.gap_share / (2 * parameters.hold_s)
-    gap = xp.where(neighbours.valid, gap, xp.full_like(gap, 1e3))
-    cap = None
-    if gap.shape[0] > parameters.neighbour_rows:
-        order = xp.argsort(gap, axis=0)
-        nearest = order[:parameters.neighbour_rows, ...]
-        left_out = xp.take_along_axis(gap, order[parameters.neighbour_rows:parameters.neighbour_rows + 1, ...],
-                                      axis=0)[0, ...]
-        known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
-        cap = xp.where(known, rate * xp.maximum(left_out, 0 * left_out), xp.nan + 0 * left_out)
-        gap = xp.take_along_axis(gap, nearest, axis=0)
-        away = xp.stack([xp.take_along_axis(away[d, ...], nearest, axis=0) for d in range(away.shape[0])])
-    return (-away, rate * gap), cap
+    hold, kappa = parameters.hold_s, parameters.direction_factor
+    rate = parameters.gap_share / (2 * hold)
+    offset = stop.position_world[:, None, ...] - extrapolated(neighbours, hold)
+    distance = _length(offset)
+    away = offset / (distance + _TINY)
+    age = neighbours.age_s
+    reach = _reach(parameters, neighbours, age)
+    recent = _reach(parameters, neighbours, xp.minimum(age, hold + 0 * age))
+    beyond = distance - parameters.separation_m
+    gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
+    gap = xp.where(neighbours.valid, gap, xp.full_like(gap, _FAR_M))
+    bounds = rate * xp.maximum(gap, xp.minimum(retreat_gap, 0 * gap))
+    sine = xp.where(neighbours.valid, reach / (distance + _TINY), 0 * reach)
+    allowed = rate * xp.maximum(beyond - reach, 0 * gap)
+    rows = parameters.neighbour_rows
+    if gap.shape[0] <= rows:
+        return (-away, bounds), None, PeerDoubt(sine, allowed)
+    order = xp.argsort(gap, axis=0)
+
+    def nearest(values: Array) -> Array:
+        return xp.take_along_axis(values, order[:rows, ...], axis=0)
+    left_out = xp.take_along_axis(gap, order[rows:rows + 1, ...], axis=0)[0, ...]
+    known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
+    cap = xp.where(known, rate * xp.maximum(left_out, 0 * left_out), xp.nan + 0 * left_out)
+    away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
+    return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
+
+
+def _reach(parameters: ShieldParameters, neighbours: NeighbourTable, time_s: Array) -> Array:
+    """Return how far each peer can be from where it is extrapolated to (K, ...) [m]."""
+    xp = array_namespace(time_s)
+    announced = _length(neighbours.control_velocity_world)
+    by_acceleration = parameters.peer_acceleration_m_s2 * time_s * (0.5 * time_s + parameters.peer_lag_s)
+    return xp.minimum(by_acceleration, (parameters.peer_speed_m_s + announced) * time_s)
 
 
 def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint
@@ -150,7 +171,23 @@ def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingP
     gap = xp.concat([high - q, q - low], axis=0) - parameters.wall_m
     unit = xp.eye(size, dtype=q.dtype)
     outward = xp.reshape(xp.concat([unit, -unit], axis=1), (size, 2 * size) + (1,) * len(batch))
-    return xp.broadcast_to(outward, (size, 2 * size, *batch)), rate * xp.maximum(gap, 0 * gap)
+    return xp.broadcast_to(outward, (size, 2 * size, *batch)), rate * gap
+
+
+def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Array:
+    """Shorten ``velocity`` until it is slow enough towards every place where a peer can be.
+
+    With fresh messages the rows see to that; an old one says little of where its peer is, and in the end
+    only standing still is safe.
+    """
+    if doubt.sine.shape[0] == 0:
+        return velocity
+    xp = array_namespace(velocity)
+    towards = sum_terms([towards_peer[d, ...] * velocity[d, None, ...] for d in range(velocity.shape[0])])
+    fastest = towards + doubt.sine * _length(velocity)[None, ...]
+    over = fastest > doubt.allowed_m_s
+    share = xp.where(over, doubt.allowed_m_s / xp.where(over, fastest, xp.ones_like(fastest)), 1.0)
+    return velocity * xp.min(share, axis=0)
 
 
 def _scaled_back(model: MotionModel, stop: StoppingPoint, velocity: Array, cap: Array | None) -> Array:

@@ -14,6 +14,7 @@ from testudo_hardware.motion.state import sum_terms
 
 _HUGE = 1e6
 _PARALLEL = 1e-7
+_ROUNDINGS = 8
 _SLACK = 1e-6
 """Tolerance of feasibility [same unit as b]; corners at which several rows meet need it in float32."""
 
@@ -43,7 +44,9 @@ def _nearest_in_plane(target: Array, normals: Array, bounds: Array) -> tuple[Arr
     foot_x, foot_y = target[0, ...] - scale * ax, target[1, ...] - scale * ay
     # row j (first axis) cuts line k (second axis), which runs through its foot along (-ay, ax)
     slope = ay[:, None, ...] * ax[None, ...] - ax[:, None, ...] * ay[None, ...]
-    room = bounds[:, None, ...] - ax[:, None, ...] * foot_x[None, ...] - ay[:, None, ...] * foot_y[None, ...]
+    # a row that repeats row k leaves room and slope of rounding size, either sign: it must not clip the foot
+    loose = bounds + _ROUNDINGS * float(xp.finfo(bounds.dtype).eps)
+    room = loose[:, None, ...] - ax[:, None, ...] * foot_x[None, ...] - ay[:, None, ...] * foot_y[None, ...]
     parallel = xp.abs(slope) < _PARALLEL
     along = room / xp.where(parallel, xp.ones_like(slope), slope)
     high = xp.min(xp.where(slope >= _PARALLEL, along, _HUGE + 0 * along), axis=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from testudo_policies.commands.output import check_output, write_output
 from testudo_policies.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
 from testudo_policies.progress import counted
 from testudo_policies.subject import load_subject
@@ -33,6 +33,7 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
         json: file for the numbers.
     """
     console = Console()
+    check_output(json)
     subject = load_subject(policy)
     results = []
     for size in team_size or (subject.team_size,):
@@ -40,9 +41,7 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
         with counted(console, f"{size} robots", episodes) as done:
             results.append(evaluate_policy(environment, subject.policy, subject.memory, episodes, seed, done))
     console.print(evaluation_table(results, environment.scenario.name))
-    if json is not None:
-        json.write_text(json_format.dumps([result.to_dict() for result in results], indent=2) + "\n")
-        console.print(f"written to {json}")
+    write_output(json, [result.to_dict() for result in results], console)
 
 
 def evaluation_table(results: list[Evaluation], title: str) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from testudo_deploy.contract import Contract
+from testudo_hardware.errors import TestudoError
 from testudo_policies.build import build
 from testudo_policies.checkpoints import load_config
+from testudo_policies.commands.output import check_output, write_output
 from testudo_policies.evaluation import Evaluation
 from testudo_policies.export import ExportReport
 from testudo_policies.packaging import package_policy
@@ -39,24 +42,35 @@ def export(run: Annotated[Path, tyro.conf.Positional], *, out: Path | None = Non
         json: file for the numbers.
     """
     console = Console()
+    check_output(json)
     workshop = build(load_config(run))
     target = out or run / "policy.onnx"
     with console.status("converting and comparing with JAX"):
         report = package_policy(workshop, load_parameters(workshop, run), target, saved_evaluations(run))
         fleet_path = write_fleet(workshop, report, fleet or target.with_name("fleet.yaml"), seed)
     console.print(export_table(report))
-    if json is not None:
-        json.write_text(json_format.dumps(export_numbers(report), indent=2) + "\n")
+    write_output(json, export_numbers(report), console)
     console.print(f"next: testudo inspect {target}   testudo up --policy {target} --fleet {fleet_path}")
 
 
 def saved_evaluations(run: Path) -> list[Evaluation]:
-    """Return the evaluations that `testudo evaluate --json` left in a run folder as evaluation.json."""
+    """Return the evaluations that `testudo evaluate --json` left as evaluation.json in a run folder.
+
+    Raises:
+        TestudoError: the file is there and holds something else.
+    """
     path = run / "evaluation.json"
     if not path.is_file():
         return []
-    return [Evaluation(**{name: float("nan") if value is None else value for name, value in item.items()})
-            for item in json_format.loads(path.read_text())]
+    try:
+        return [
+            Evaluation(**{name: math.nan if value is None else value for name, value in item.items()})
+            for item in json_format.loads(path.read_text(encoding="utf-8"))
+        ]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TestudoError(
+            f"{path}: is not what `testudo evaluate --json` writes: {error}; evaluate again"
+        ) from error
 
 
 def export_numbers(report: ExportReport) -> dict[str, object]:

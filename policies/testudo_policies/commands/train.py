@@ -17,10 +17,14 @@ from testudo_policies.config import TrainConfig
 from testudo_policies.progress import TrainingDisplay
 from testudo_policies.training import train_run
 
+_STOPPED = 130  # as for every other verb that Ctrl-C ends
+
 
 def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run: Path | None = None,
-          config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig()) -> None:  # noqa: B008
+          config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig()) -> int:  # noqa: B008
     """Train a coordination policy for a team, with the shield at every control tick.
+
+    Ctrl-C saves a checkpoint; the same --run goes on from there.
 
     Example:
         testudo train navigation --robot gritsbot_x --team-size 4
@@ -47,3 +51,4 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
     console.print(f"{end}: {result.updates} of {chosen.updates} updates, {result.seconds:.1f} s "
                   f"and {result.compile_s:.1f} s of compilation")
     console.print(f"next: testudo evaluate {folder}   testudo export {folder}")
+    return 0 if result.finished else _STOPPED

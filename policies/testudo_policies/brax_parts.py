@@ -1,0 +1,13 @@
+"""The parts of brax that learning uses, imported without what MuJoCo prints on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+# brax imports mujoco.mjx, which prints that warp is missing; nothing here needs it
+with contextlib.redirect_stdout(io.StringIO()):
+    from brax.training.acme import running_statistics, specs
+    from brax.training.distribution import NormalTanhDistribution
+
+__all__ = ["NormalTanhDistribution", "running_statistics", "specs"]

@@ -1,0 +1,39 @@
+"""Numbers of a verb as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from testudo_hardware.errors import TestudoError
+
+
+def check_output(path: Path | None, option: str = "--json") -> None:
+    """Refuse a file that cannot be written, before the long work begins.
+
+    Raises:
+        TestudoError: it is a folder, or in one that is not there.
+    """
+    if path is not None and path.is_dir():
+        raise TestudoError(f"{option} {path}: is a folder, expected a file")
+    if path is not None and not path.parent.is_dir():
+        raise TestudoError(f"{option} {path}: there is no folder {path.parent}")
+
+
+def write_output(path: Path | None, values: Any, console: Console) -> None:
+    """Write values to the file that `--json` names, if it names one.
+
+    Raises:
+        TestudoError: the file cannot be written.
+    """
+    if path is None:
+        return
+    try:
+        path.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise TestudoError(f"--json {path}: cannot be written: {error.strerror}") from error
+    console.print(Text(f"wrote {path}"))

@@ -1,0 +1,48 @@
+"""Array libraries that one body must run on, and states of a robot's own motion."""
+
+import array_api_strict
+import jax
+import numpy as np
+import pytest
+
+from testudo_hardware.motion import MotionState
+
+
+@pytest.fixture
+def x64():
+    """Let JAX compute in double precision for one test."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(params=["numpy", "jax", "strict"])
+def asarray(request, x64):
+    """Return a function that makes a double-precision array of one library."""
+    makers = {
+        "numpy": lambda values: np.asarray(values, float),
+        "jax": lambda values: jax.numpy.asarray(values, float),
+        "strict": lambda values: array_api_strict.asarray(np.asarray(values, float)),
+    }
+    return makers[request.param]
+
+
+@pytest.fixture
+def make_states():
+    """Return a function that draws states (D, count) of a robot within its limits, as NumPy."""
+
+    def make(spec, count, seed=0, speed_share=1.0):
+        rng = np.random.default_rng(seed)
+        position = rng.uniform(-2, 2, (spec.dimension, count))
+        yaw = rng.uniform(-4, 4, count)
+        if spec.dimension == 3:
+            direction = rng.standard_normal((3, count))
+            direction /= np.linalg.norm(direction, axis=0)
+            speed = spec.speed_limit_m_s * speed_share * rng.uniform(0, 1, count) ** (1 / 3)
+            return MotionState(position, yaw, direction * speed)
+        wheels = rng.uniform(-1, 1, (2, count)) * spec.wheel_limit_m_s * speed_share
+        forward, turn = wheels.mean(axis=0), (wheels[1] - wheels[0]) / spec.wheel_base_m
+        turn = np.clip(turn, -spec.turn_rate_limit_rad_s, spec.turn_rate_limit_rad_s)
+        forward = np.clip(forward, -spec.speed_limit_m_s, spec.speed_limit_m_s)
+        return MotionState(position, yaw, np.stack([forward, turn]))
+
+    return make

@@ -1,0 +1,39 @@
+"""A tiny trained run and its artefact, which several tests read."""
+
+import pytest
+from tests.policies.quick import TINY, quick_compilation
+
+from testudo_policies.build import build
+from testudo_policies.packaging import package_policy
+from testudo_policies.training import load_parameters, train_run
+
+
+@pytest.fixture(scope="session")
+def compilation_cache(tmp_path_factory):
+    """Return a folder for compiled programs, one for each worker."""
+    return tmp_path_factory.getbasetemp() / "programs"
+
+
+@pytest.fixture(scope="module")
+def quick(compilation_cache):
+    """Compile quickly in this module."""
+    with quick_compilation(compilation_cache):
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory, compilation_cache):
+    """Return the folder of a finished tiny run."""
+    folder = tmp_path_factory.mktemp("tiny") / "run"
+    with quick_compilation(compilation_cache):
+        assert train_run(build(TINY), folder).finished
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_export(tiny_run, compilation_cache):
+    """Return the report of that run's export."""
+    workshop = build(TINY)
+    with quick_compilation(compilation_cache):
+        parameters = load_parameters(workshop, tiny_run)
+        return package_policy(workshop, parameters, tiny_run.parent / "policy.onnx", [])

@@ -1,0 +1,73 @@
+"""Runs that are tiny, and compilation that is quick: for tests of the learning side."""
+
+from contextlib import contextmanager
+
+import jax
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
+
+from testudo_policies.config import TrainConfig
+
+TINY = TrainConfig(
+    team_size=2,
+    worlds=4,
+    rollout=4,
+    epochs=1,
+    minibatches=2,
+    width=8,
+    memory=0,
+    decisions=64,  # four updates
+)
+"""A run of four updates that learns nothing worth keeping."""
+TINY_OPTIONS = tuple(
+    f"--{name.replace('_', '-')}={getattr(TINY, name)}"
+    for name in (
+        "team_size",
+        "worlds",
+        "rollout",
+        "epochs",
+        "minibatches",
+        "width",
+        "memory",
+        "decisions",
+    )
+)
+"""The same run as options of `testudo train`."""
+
+
+@contextmanager
+def quick_compilation(cache):
+    """Compile without optimisation, and every program only once while ``cache`` lasts."""
+    settings = {
+        "jax_disable_most_optimizations": True,
+        "jax_compilation_cache_dir": str(cache),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    _configure(settings)
+    try:
+        yield
+    finally:
+        _configure(before)
+
+
+def _configure(settings):
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    reset_cache()
+
+
+def assert_equal_trees(first, second):
+    """Fail unless two trees have the same leaves, bit for bit."""
+    leaves = jax.tree.map(_same_bits, first, second)
+    different = [
+        jax.tree_util.keystr(path)
+        for path, same in jax.tree_util.tree_leaves_with_path(leaves)
+        if not same
+    ]
+    assert not different, different
+
+
+def _same_bits(first, second):
+    if jax.dtypes.issubdtype(first.dtype, jax.dtypes.prng_key):
+        first, second = jax.random.key_data(first), jax.random.key_data(second)
+    return first.dtype == second.dtype and bool((first == second).all())
