@@ -42,7 +42,7 @@ def quick_compilation(cache):
         "jax_compilation_cache_dir": str(cache),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
     }
-    before = {name: getattr(jax.config, name) for name in settings}
+    before = {name: jax.config.values[name] for name in settings}
     _configure(settings)
     try:
         yield

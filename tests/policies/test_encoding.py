@@ -1,15 +1,19 @@
 """What a network reads: the goal's frame, hand numbers, and what a turn of the world changes."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.policies.team_signals import bound_to_the_world, random_signals, rotated, with_slots
 
 from testudo_hardware.spec import load_robot
-from testudo_policies.encoding import encode, out_of_goal_frame
+from testudo_policies import encoding
+from testudo_policies.encoding import out_of_goal_frame
 
+encode = jax.jit(encoding.encode)
 ROBOTS = ["gritsbot_x", "crazyflie_2x"]
 ANGLE = 2.1
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(params=ROBOTS)

@@ -15,10 +15,12 @@ from tests.policies.team_signals import (
 )
 
 from testudo_hardware.spec import load_robot
+from testudo_policies import encoding
 from testudo_policies.agent import Agent
-from testudo_policies.encoding import encode
 from testudo_policies.networks import NetworkConfig
 
+pytestmark = pytest.mark.usefixtures("quick")
+encode = jax.jit(encoding.encode)
 CASES = [("gritsbot_x", 0), ("gritsbot_x", 6), ("crazyflie_2x", 6)]
 SIZE = 6
 STEPS = 5
@@ -33,23 +35,22 @@ class Setup:
         self.agent = Agent(config, self.spec.dimension, self.spec.control_point_speed_m_s)
         self.signals = random_signals(self.spec, SIZE)
         features = encode(self.signals)
-        fresh = self.agent.init(jax.random.key(0), features, features)
-        keys = iter(jax.random.split(jax.random.key(1), 100))
-        self.parameters = replace(
-            fresh,
-            actor=jax.tree.map(
-                lambda x: x + 0.3 * jax.random.normal(next(keys), x.shape), fresh.actor
-            ),
+        fresh = jax.jit(self.agent.init)(jax.random.key(0), features, features)
+        self.policy = jax.jit(lambda parameters, *seen: self.agent.policy(parameters)(*seen))
+        rng = np.random.default_rng(1)
+        actor = jax.tree.map(
+            lambda x: x + rng.normal(0, 0.3, x.shape).astype(np.float32), fresh.actor
         )
-        self.hidden = 0.5 * jax.random.normal(jax.random.key(2), (SIZE, memory))
+        self.parameters = replace(fresh, actor=actor)
+        self.hidden = jnp.asarray(rng.normal(0, 0.5, (SIZE, memory)), jnp.float32)
 
     def command(self, signals, parameters=None):
         """Return velocity and memory for signals."""
-        return self.agent.policy(parameters or self.parameters)(signals, self.hidden)
+        return self.policy(parameters or self.parameters, signals, self.hidden)
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
-def setup(request):
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def setup(request, quick):
     return Setup(*request.param)
 
 
@@ -122,11 +123,10 @@ def test_memory_over_time_is_the_step_repeated(robot):
     scenes = [random_signals(setup.spec, SIZE, seed=seed) for seed in range(STEPS)]
     features = jax.tree.map(lambda *x: jnp.stack(x), *map(encode, scenes))
     never = jnp.zeros((STEPS, SIZE), bool)
-    logits, last = setup.agent.act(setup.parameters, features, setup.hidden, never)
-    step = setup.agent.policy(setup.parameters)
+    logits, last = jax.jit(setup.agent.act)(setup.parameters, features, setup.hidden, never)
     hidden = setup.hidden
     for scene, now in zip(scenes, logits, strict=True):
-        velocity, hidden = step(scene, hidden)
+        velocity, hidden = setup.policy(setup.parameters, scene, hidden)
         action = setup.agent.distribution.mode(now)
         expected = setup.agent.velocity_world(encode(scene), action)
         np.testing.assert_allclose(velocity, expected, atol=1e-6)
@@ -139,9 +139,11 @@ def test_memory_is_cleared_where_an_episode_is_fresh_and_nowhere_else():
     features = jax.tree.map(lambda *x: jnp.stack(x), *scenes)
     fresh = jnp.zeros((STEPS, SIZE), bool).at[2, 1].set(True)
 
+    run = jax.jit(setup.agent.act)
+
     def act(part, hidden, marks):
         chosen = jax.tree.map(lambda x: x[part], features)
-        return setup.agent.act(setup.parameters, chosen, hidden, marks[part])
+        return run(setup.parameters, chosen, hidden, marks[part])
 
     marked, _ = act(slice(None), setup.hidden, fresh)
     plain, _ = act(slice(None), setup.hidden, jnp.zeros_like(fresh))
@@ -160,7 +162,7 @@ def test_the_first_policy_drives_straight_to_the_goal():
     agent = Agent(NetworkConfig(), 3, spec.control_point_speed_m_s)
     signals = random_signals(spec)
     features = encode(signals)
-    parameters = agent.init(jax.random.key(0), features, features)
+    parameters = jax.jit(agent.init)(jax.random.key(0), features, features)
     velocity, _ = agent.policy(parameters)(signals, agent.blank_memory(SIZE))
     offset = signals["goal_world"] - signals["control_point_world"]
     cosine = jnp.sum(velocity * offset, -1) / (

@@ -21,6 +21,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.drive import DriveError, drive
 from testudo_deploy.plan import plan, ros_arguments, topics
+from testudo_deploy.processes import FleetProcesses
 from testudo_nodes.message_definitions import message_definition, type_hash
 from testudo_sim.run_reader import read_run
 
@@ -35,10 +36,10 @@ NAN_BEYOND_M = 1.1
 """Outside of the test vector, whose positions are within 1 m."""
 
 
-def run_node(process, *, environment=None):
+def run_node(process):
     return subprocess.run(
         [sys.executable, "-m", process.module, *ros_arguments(process)],
-        env=os.environ | (environment or {}),
+        env=FleetProcesses([process]).environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -55,7 +56,7 @@ def test_a_policy_of_another_hash_is_refused_in_one_line(tmp_path, label):
         (tmp_path / "run" / "metadata.yaml").write_text("")
     else:
         fleet.file.write_text(fleet.file.read_text().replace(fleet.policy_sha256, "0" * 64))
-    result = run_node(process, environment={"FASTDDS_BUILTIN_TRANSPORTS": "UDPv4"})
+    result = run_node(process)
     assert result.returncode == 2
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1

@@ -98,8 +98,8 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
     velocity = xp.where(sound, velocity, xp.zeros_like(velocity))
     command = xp.where(sound, command, xp.zeros_like(command))
     change = _length(velocity - nominal_world)
-    status = xp.where(sound, xp.where(change > _TOUCHED_M_S, int(ShieldStatus.PROJECTED),
-                                      int(ShieldStatus.PASSED)), int(ShieldStatus.BRAKED))
+    status = xp.astype(change > _TOUCHED_M_S, xp.int32)  # PASSED or PROJECTED
+    status = xp.where(sound, status, xp.full_like(status, int(ShieldStatus.BRAKED)))
     return ShieldResult(command, velocity, xp.where(sound, change, xp.zeros_like(change)), status)
 
 
@@ -131,10 +131,11 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     recent = _reach(parameters, neighbours, xp.minimum(age, hold + 0 * age))
     beyond = distance - parameters.separation_m
     gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
-    gap = xp.where(neighbours.valid, gap, xp.full_like(gap, _FAR_M))
+    far = xp.full_like(gap, _FAR_M)
+    gap = xp.where(neighbours.valid, gap, far)
     bounds = rate * xp.maximum(gap, xp.minimum(retreat_gap, 0 * gap))
     sine = xp.where(neighbours.valid, reach / (distance + _TINY), 0 * reach)
-    allowed = rate * xp.maximum(beyond - reach, 0 * gap)
+    allowed = rate * xp.where(neighbours.valid, xp.maximum(beyond - reach, 0 * gap), far)
     rows = parameters.neighbour_rows
     if gap.shape[0] <= rows:
         return (-away, bounds), None, PeerDoubt(sine, allowed)
