@@ -92,12 +92,11 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
     values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
     kept = xp.all(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
     command = actuator_command(model, stop, velocity)
+    change = _length(velocity - nominal_world)
     # a comparison with NaN is false, so that anything not finite ends in `sound` being false
-    sound = kept & xp.all(xp.abs(command) < xp.inf, axis=0) & xp.all(
-        xp.abs(nominal_world) < xp.inf, axis=0)
+    sound = kept & xp.all(xp.abs(command) < xp.inf, axis=0) & (change < xp.inf)
     velocity = xp.where(sound, velocity, xp.zeros_like(velocity))
     command = xp.where(sound, command, xp.zeros_like(command))
-    change = _length(velocity - nominal_world)
     status = xp.astype(change > _TOUCHED_M_S, xp.int32)  # PASSED or PROJECTED
     status = xp.where(sound, status, xp.full_like(status, int(ShieldStatus.BRAKED)))
     return ShieldResult(command, velocity, xp.where(sound, change, xp.zeros_like(change)), status)
