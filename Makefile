@@ -13,7 +13,7 @@ help:
 	@echo "make demo      train, evaluate, export, drive over ROS 2, replay, report"
 	@echo "make test      the tests but the slow ones"
 	@echo "make test-all  all tests"
-	@echo "make bench     speed of simulation and of the robot side"
+	@echo "make bench     speed of simulation; `testudo bench robot --policy FILE` times the robot side"
 	@echo "make lint      ruff and the import contracts;  make format  lets ruff mend what it can"
 	@echo "make lock      newest versions into requirements.lock"
 	@echo "make clean     removes what was made, runs/ excepted"
@@ -32,7 +32,6 @@ test-all: setup
 
 bench: setup
 	$(BIN)/testudo bench sim $(ARGS)
-	$(BIN)/testudo bench robot $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

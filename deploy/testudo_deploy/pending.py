@@ -25,7 +25,7 @@ class PendingCommands:
         """Return what acts between ``stamp_s`` and ``now_s + delay``, newest first, with durations [s].
 
         A command acts from its sending plus the delay until the next one does, or until the driver's
-        dead-man time is over and zero acts. Time before the first command counts as zero.
+        dead-man time is over and zero acts. Before the first command zero acts.
         """
         commands: list[np.ndarray] = []
         durations: list[float] = []
@@ -41,4 +41,7 @@ class PendingCommands:
                     commands.append(value)
                     durations.append(time_s)
             end = min(end, begin)
+        if self._sent and end > stamp_s:
+            commands.append(0 * self._sent[0][1])
+            durations.append(end - stamp_s)
         return commands, tuple(durations)

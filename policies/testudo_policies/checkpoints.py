@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -44,10 +48,14 @@ class Checkpoints:
         self._manager.close()
 
     def save(self, update: int, state: Any) -> None:
-        """Save a state after its ``update``-th update; a second save of the same is ignored."""
+        """Save a state after its ``update``-th update; a second save of the same is ignored.
+
+        A Ctrl-C meanwhile is heard when all is written.
+        """
         if self._manager.latest_step() == update:
             return
-        self._manager.save(update, args=ocp.args.StandardSave(_leaves(state)))
+        with _ctrl_c_waits():
+            self._manager.save(update, args=ocp.args.StandardSave(_leaves(state)))
 
     def restore(self, like: Any) -> Any | None:
         """Return the newest state, shaped like ``like``, or None if there is none yet.
@@ -139,6 +147,23 @@ def load_config(folder: Path) -> TrainConfig:
         )
     config: TrainConfig = read_as(TrainConfig, values, str(path), CheckpointError)
     return config
+
+
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """Hold a Ctrl-C back: Orbax writes in threads, which would go on below the next save."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    arrived: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *received: arrived.append(received))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if arrived:
+        before(*arrived[0])
 
 
 def _leaves(state: Any) -> dict[str, jax.Array]:

@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.benchmarking import BenchResult
+from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.layer1 import pair_rows, wall_rows
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_deploy.shield.projection import project
-from testudo_hardware.motion import LagResponse, MotionState, motion_model
+from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.model import actuator_command
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment import Environment, WorldState
@@ -46,12 +47,11 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 51
     state = jax.jit(environment.reset)(keys)
     full, full_compile = _compiled(lambda s, k: _run_environment(environment, s, k), state, jax.random.key(1))
     motion = environment.team.physics.motion(state.team.physics)
-    goal = environment.scenario.signals(state.task)["goal_world"]
-    kernel, kernel_compile = _compiled(lambda m, g: _run_kernel(environment, m, g), motion, goal)
+    kernel, kernel_compile = _compiled(lambda m: _run_kernel(environment, m), motion)
     times: dict[str, list[float]] = {"environment": [], "kernel": []}
     for _ in range(repeats):
         times["environment"].append(_seconds(full, state, jax.random.key(1)))
-        times["kernel"].append(_seconds(kernel, motion, goal))
+        times["kernel"].append(_seconds(kernel, motion))
     rate = {name: worlds * _STEPS / statistics.median(values) for name, values in times.items()}
     values = {
         "environment_steps_per_s": rate["environment"], "kernel_steps_per_s": rate["kernel"],
@@ -91,24 +91,35 @@ def _run_environment(environment: Environment, state: WorldState, key: jax.Array
     return jax.lax.scan(step, state, jax.random.split(key, _STEPS))
 
 
-def _run_kernel(environment: Environment, motion: MotionState, goal: jax.Array) -> MotionState:
-    """Rows, projection and kinematics on the true state, and nothing else."""
+def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:
+    """Rows, projection and kinematics on the true state, and nothing else.
+
+    The wanted velocity turns: robots at rest would decay to denormal numbers, which are slow.
+    """
     team, physics = environment.team, environment.team.model
     period = physics.spec.control_period_s
     response = _nominal_response(environment, period, motion.yaw.shape[-1])
 
-    def tick(current: MotionState, _: None) -> Any:
+    def look(current: MotionState) -> tuple[MotionState, StoppingPoint, NeighbourTable]:
         stop = physics.stopping_point(current)
-        table = true_table(stop, jnp.zeros((2 * goal.shape[0], *goal.shape[1:])))
+        silent = jnp.zeros((2 * physics.spec.dimension, *current.yaw.shape))
+        return current, stop, true_table(stop, silent)
+
+    def tick(carry: tuple[MotionState, StoppingPoint, NeighbourTable], wanted: jax.Array) -> Any:
+        current, stop, table = carry
         rows = [pair_rows(team.shield, stop, table)[0], wall_rows(team.shield, team.arena, stop),
                 physics.limit_rows(stop)]
         found = [row for row in rows if row is not None]
         normals = jnp.concatenate([row[0] for row in found], axis=1)
         bounds = jnp.concatenate([row[1] for row in found], axis=0)
-        velocity, _ = project(goal - stop.position_world, normals, bounds)
-        return physics.step(current, actuator_command(physics, stop, velocity), response), None
+        target = wanted[:, None, None] + 0 * stop.position_world
+        velocity, _ = project(target, normals, bounds)
+        return look(physics.step(current, actuator_command(physics, stop, velocity), response)), None
 
-    return jax.lax.scan(tick, motion, None, length=_STEPS * _TICKS_A_STEP)[0]
+    angle = 0.03 * jnp.arange(_STEPS * _TICKS_A_STEP)
+    turning = physics.spec.control_point_speed_m_s * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
+    extra = jnp.zeros((len(angle), physics.spec.dimension - 2))
+    return jax.lax.scan(tick, look(motion), jnp.concatenate([turning, extra], axis=1))[0]
 
 
 def _nominal_response(environment: Environment, period: float, worlds: int) -> Any:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.estimate import pending_time_s
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse
 from testudo_hardware.spec import RobotSpec
 from testudo_sim import pytrees  # noqa: F401  (registers the types)
@@ -55,7 +56,12 @@ MESSAGE_SLOTS = 3
 
 def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread: float = 1.0
                     ) -> WorldParameters:
-    """Draw the parameters of one world for each key (E,); ``spread`` scales the intervals (0: nominal)."""
+    """Draw the parameters of one world for each key (E,); ``spread`` scales the intervals (0: nominal).
+
+    Raises:
+        TestudoError: a delay or age is longer than the history that the simulation keeps.
+    """
+    _check_histories(spec, channels)
     units = iter(jax.vmap(lambda key: jax.random.uniform(key, (8,)))(keys).T)
     lag = _draw(next(units), spec, "dynamics.velocity_lag", spread)
     delay = _draw(next(units), spec, "dynamics.command_delay", spread)
@@ -73,6 +79,22 @@ def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread
         _interpolation(age / period, STATE_SLOTS),
         LagResponse.create(pending_time_s(spec, age, COMMAND_SLOTS), jnp.float32(spec.velocity_lag_s)),
         message_ticks, _between(next(units), channels.message_loss))
+
+
+def _check_histories(spec: RobotSpec, channels: Channels) -> None:
+    period, age = spec.control_period_s, max(channels.pose_age_s)
+    longest = spec.quantities["dynamics.command_delay"].high
+    for what, time_s, most in (
+            ("dynamics.command_delay", longest, COMMAND_SLOTS - 1),
+            ("pose age", age, STATE_SLOTS - 1),
+            ("pose age plus dynamics.command_delay", age + spec.command_delay_s, COMMAND_SLOTS)):
+        if time_s > (most + 1e-6) * period:
+            raise TestudoError(f"{spec.name}: {what}: found {time_s:g} s, expected at most {most} times "
+                               f"timing.control_period ({period:g} s), which is what the simulation keeps")
+    first, last = channels.message_ticks
+    if not 1 <= first <= last <= MESSAGE_SLOTS:
+        raise TestudoError(f"channels: message_ticks: found {channels.message_ticks}, "
+                           f"expected a range within 1 to {MESSAGE_SLOTS}")
 
 
 def _draw(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:

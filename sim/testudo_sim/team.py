@@ -156,6 +156,7 @@ def _hear(team: Team, announced: jax.Array, parameters: WorldParameters, key: ja
     heard = by_slot(values)
     dimension = values.shape[0] // 2
     chance = jax.random.bits(key, heard.shape[1:], jnp.uint8)
-    arrived = chance >= (parameters.message_loss * 256).astype(jnp.uint8)
+    # not as bytes, in which a loss of 1 would read as 255: one message in 256 would arrive
+    arrived = chance.astype(jnp.int32) >= (parameters.message_loss * 256).astype(jnp.int32)
     age = jnp.broadcast_to(_message_age(team, parameters), arrived.shape)
     return NeighbourTable(heard[:dimension], heard[dimension:], age, arrived)

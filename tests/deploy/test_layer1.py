@@ -328,7 +328,7 @@ def test_margins_computed_by_hand():
     kappa = 1 + 2 * hold * speed / shield_parameters(spec).separation_m
     assert shield_parameters(spec).direction_factor == pytest.approx(kappa, rel=1e-3)
     assert named["localisation"] == pytest.approx(2 * kappa * (0.015 + 0.035 * 0.0262), rel=1e-3)
-    error = speed * (0.016 + 0.01 + 0.2 * 0.13)
+    error = speed * (0.016 + 0.01 + 0.2 * 0.13) + 0.035 * 0.2 * 3.81 * 0.13
     assert named["model"] == pytest.approx(2 * kappa * error, rel=1e-3)
     wall = 0.0675 + 0.035 + 0.015 + 0.035 * 0.0262 + error + hold * arc
     assert shield_parameters(spec).wall_m == pytest.approx(wall)

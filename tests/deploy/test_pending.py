@@ -39,11 +39,16 @@ def test_at_irregular_ticks_each_acts_until_the_next_does():
 
 def test_after_the_dead_man_time_zero_acts():
     """The only command acts from 0.05 to 0.15; then the driver stops."""
-    assert acting(sent(0.0), 0.02, 0.25) == [(0, 0.15), (1, 0.1)]
+    assert acting(sent(0.0), 0.06, 0.25) == [(0, 0.15), (1, 0.09)]
 
 
 def test_a_gap_between_commands_is_bridged_with_zero():
     assert acting(sent(0.0, 0.2), 0.1, 0.22) == [(2, 0.02), (0, 0.1), (1, 0.05)]
+
+
+def test_before_the_first_command_zero_acts():
+    """Regression: that time was left out, so that a robot which moved already was taken to stand."""
+    assert acting(sent(0.0, 0.03), 0.01, 0.05) == [(2, 0.02), (1, 0.03), (0, 0.04)]
 
 
 def test_nothing_was_sent_yet():
@@ -63,8 +68,7 @@ def test_the_times_add_up_to_the_time_that_is_to_be_bridged(gaps, age_s, wait_s)
     now_s = times[-1] + wait_s
     stamp_s = now_s - age_s
     commands, durations = sent(*times).since(stamp_s, now_s)
-    begin = max(stamp_s, times[0] + DELAY_S)
-    assert sum(durations) == pytest.approx(max(0.0, now_s + DELAY_S - begin), abs=1e-9)
+    assert sum(durations) == pytest.approx(age_s + DELAY_S, abs=1e-9)
     assert all(time_s > 0 for time_s in durations)
     numbers = [command[0] for command in commands if command[0] > 0]
     assert numbers == sorted(numbers, reverse=True)

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import signal
 from dataclasses import asdict, replace
 
 import jax
+import orbax.checkpoint as ocp
 import pytest
 from tests.policies.quick import TINY, assert_equal_trees
 
@@ -157,6 +159,27 @@ def test_a_second_ctrl_c_while_saving_falls_back_to_the_checkpoint_before(
     assert logged_updates(tmp_path) == [1, 2, 3]
     finished_like(tiny_run, workshop, tmp_path)
     assert logged_updates(tmp_path) == [1, 2, 3, 4]  # the third was done again, and stands once
+
+
+def test_ctrl_c_while_orbax_writes_waits_until_the_checkpoint_is_whole(
+    tiny_run, workshop, compiled_once, tmp_path, monkeypatch
+):
+    # Orbax writes in threads that an exception does not stop: the save after it met their files
+    written = []
+    save = ocp.CheckpointManager.save
+
+    def interrupted_save(manager, step, **options):
+        signal.raise_signal(signal.SIGINT)
+        save(manager, step, **options)
+        written.append(step)
+
+    monkeypatch.setattr(training, "_CHECKPOINT_EVERY_S", -1.0)
+    monkeypatch.setattr(ocp.CheckpointManager, "save", interrupted_save)
+    stopped = train_run(workshop, tmp_path)
+    assert (stopped.finished, stopped.updates, written) == (False, 1, [1])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    monkeypatch.setattr(ocp.CheckpointManager, "save", save)
+    finished_like(tiny_run, workshop, tmp_path)
 
 
 def test_a_process_that_is_killed_while_it_saves_leaves_the_checkpoint_before(

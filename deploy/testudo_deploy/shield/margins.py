@@ -1,7 +1,8 @@
 """The margins of layer 1: each term named, with unit and source, and what they add up to.
 
-Formulas: shield.md, "Margins" and "Pair rule". With these the rate condition holds for the true gap
-during the whole hold, for ticks that are not synchronous: n . q' >= -gap_share * gap / (2 * hold).
+The pair rule is n . q' >= -gap_share * gap / (2 * hold), where the gap is what the distance leaves beyond
+these margins and the reach of the peer since its message. What a peer does within the hold that follows is
+not part of the reach: that is the work of the layers above, and of the room between these margins and contact.
 """
 
 from __future__ import annotations
@@ -137,8 +138,13 @@ def _model_error(spec: RobotSpec) -> float:
         quantity = spec.quantities[key]
         return max(quantity.high - quantity.value, quantity.value - quantity.low)
     ahead_s = spec.velocity_lag_s + spec.command_delay_s
-    return spec.speed_limit_m_s * (half_width("dynamics.velocity_lag") + half_width("dynamics.command_delay")
-                                   + half_width("dynamics.speed_scale") * ahead_s)
+    speed = spec.control_point_speed_m_s
+    along = speed * (half_width("dynamics.velocity_lag") + half_width("dynamics.command_delay")
+                     + half_width("dynamics.speed_scale") * ahead_s)
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        return along
+    turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
+    return along + spec.look_ahead_m * turned
 
 
 def _held_arc(spec: RobotSpec) -> float:

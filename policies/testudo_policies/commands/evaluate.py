@@ -16,7 +16,7 @@ from testudo_policies.subject import load_subject
 
 
 def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1000,
-             team_size: tuple[int, ...] = (), seed: int = HELD_OUT_SEED, no_shield: bool = False,
+             team_size: tuple[int, ...] = (), seed: int = HELD_OUT_SEED, shield: bool = True,
              json: Path | None = None) -> None:
     """Evaluate a policy on held-out episodes: success, contacts, separation, interventions, deadlocks.
 
@@ -29,7 +29,7 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
         episodes: episodes for each team size.
         team_size: team sizes; by default that of the training.
         seed: seed of the first episode; the following ones count on.
-        no_shield: negative control: nominal commands pass unchecked.
+        shield: `--no-shield` is the negative control: nominal commands pass unchecked.
         json: file for the numbers.
     """
     console = Console()
@@ -37,7 +37,7 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
     subject = load_subject(policy)
     results = []
     for size in team_size or (subject.team_size,):
-        environment = subject.environment(size, shielded=not no_shield)
+        environment = subject.environment(size, shielded=shield)
         with counted(console, f"{size} robots", episodes) as done:
             results.append(evaluate_policy(environment, subject.policy, subject.memory, episodes, seed, done))
     console.print(evaluation_table(results, environment.scenario.name))
@@ -45,14 +45,20 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
 
 
 def evaluation_table(results: list[Evaluation], title: str) -> Table:
-    """Return the table of evaluations."""
-    table = Table("robots", "episodes", "success (95 %)", "contacts", "least separation", "shield acts",
-                  "deadlocks", "time", "crossing paths", title=title)
-    for result in results:
-        table.add_row(
-            str(result.team_size), f"{result.episodes:,}",
-            f"{result.success:.4f} ({result.success_low:.4f} to {result.success_high:.4f})",
-            f"{result.contacts} (in {result.episodes_with_contact} episodes)",
-            f"{result.minimum_separation_m:.3f} m", f"{result.intervention_rate:.2f}",
-            str(result.deadlocks), f"{result.time_to_success_s:.1f} s", f"{result.crossing_share:.2f}")
+    """Return the table of evaluations, a column for each team size."""
+    table = Table(title, *(f"{result.team_size} robots" for result in results))
+    rows = {
+        "episodes": lambda r: f"{r.episodes:,}",
+        "success": lambda r: f"{r.success:.4f}",
+        "  95 % interval": lambda r: f"{r.success_low:.4f} to {r.success_high:.4f}",
+        "contacts": lambda r: f"{r.contacts}",
+        "episodes with a contact": lambda r: f"{r.episodes_with_contact}",
+        "least separation [m]": lambda r: f"{r.minimum_separation_m:.3f}",
+        "share of ticks the shield acts": lambda r: f"{r.intervention_rate:.2f}",
+        "deadlocks": lambda r: f"{r.deadlocks}",
+        "median time to success [s]": lambda r: f"{r.time_to_success_s:.1f}",
+        "episodes with crossing paths": lambda r: f"{r.crossing_share:.2f}",
+    }
+    for name, cell in rows.items():
+        table.add_row(name, *(cell(result) for result in results))
     return table

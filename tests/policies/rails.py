@@ -1,0 +1,79 @@
+"""Worlds whose robots run on rails: where each is at each tick is known beforehand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.margins import shield_parameters
+from testudo_hardware.motion import MotionState, motion_model
+from testudo_hardware.spec import load_robot
+from testudo_sim.environment import Environment
+from testudo_sim.scenarios import StartState
+from testudo_sim.team import Team
+
+ARENA = Arena((-3.0, -2.0), (3.0, 2.0))
+LAST_TICK = 100
+"""From then on all robots stand."""
+
+
+@dataclass(frozen=True)
+class RailPhysics:
+    """Robots move along x by what their yaw says, in metres for each tick, whatever is commanded."""
+
+    name: str = "rails"
+
+    def reset(self, position_world, yaw):
+        return position_world, yaw, jnp.zeros(yaw.shape[-1])
+
+    def advance(self, state, sent, parameters):
+        return state[0], state[1], state[2] + 1
+
+    def motion(self, state):
+        start, speed, ticks = state
+        way = speed * jnp.minimum(ticks, LAST_TICK)
+        position = start + jnp.concatenate([way[None], jnp.zeros((len(start) - 1, *way.shape))])
+        return MotionState(position, speed, jnp.zeros_like(position))
+
+
+@dataclass(frozen=True)
+class Rails:
+    """World ``seed - first_seed`` of a table; done when all robots are within 0.12 m of their goals."""
+
+    starts: tuple
+    """By world, robot, axis [m]."""
+    goals: tuple
+    speeds: tuple
+    """By world and robot [m a tick]."""
+    first_seed: int = 0
+    horizon_s: float = 8.0
+    decision_ticks: int = 5
+    arena: Arena = ARENA
+    task_signals: tuple = ()
+    name: str = "rails"
+
+    def start(self, key, team_size):
+        world = (jax.random.key_data(key)[-1] - self.first_seed) % len(self.starts)
+        starts, goals, speeds = map(jnp.array, (self.starts, self.goals, self.speeds))
+        return StartState(starts[world].T, speeds[world], goals[world].T)
+
+    def signals(self, task) -> Mapping[str, jax.Array]:
+        return {"goal_world": task}
+
+    def success(self, task, motion):
+        distance = jnp.sqrt(jnp.sum((task - motion.position_world) ** 2, axis=0))
+        return jnp.all(distance < 0.12, axis=0)
+
+    def with_horizon(self, horizon_s):
+        return replace(self, horizon_s=horizon_s)
+
+
+def rail_environment(scenario, robot="gritsbot_x"):
+    """Return the environment, without a shield and without walls beyond ``ARENA``."""
+    spec = load_robot(robot)
+    model, shield = motion_model(spec), shield_parameters(spec)
+    size = len(scenario.starts[0])
+    team = Team(model, shield, scenario.arena, RailPhysics(), size, shielded=False)
+    return Environment(scenario, team)

@@ -1,0 +1,444 @@
+"""A team under layer 1, tick by tick: the robot's own pipeline, and no contact whatever is commanded.
+
+Worlds differ in what is commanded (`COMMANDS`), in loss and latency of messages and, each at an end of
+its interval, in lag, delay and scale.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from testudo_deploy.control_loop import ControlLoop
+from testudo_deploy.estimate import pending_time_s
+from testudo_deploy.messages import PeerMessage
+from testudo_deploy.shield.layer1 import Arena, ShieldStatus
+from testudo_deploy.shield.margins import shield_parameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
+from testudo_hardware.motion.velocity_point import VelocityPoint
+from testudo_hardware.spec import load_robot
+from testudo_sim import team as team_module
+from testudo_sim.contacts import count_contacts, least_separation
+from testudo_sim.kinematic import KinematicPhysics
+from testudo_sim.parameters import (
+    COMMAND_SLOTS,
+    STATE_SLOTS,
+    Channels,
+    WorldParameters,
+    _interpolation,
+    draw_parameters,
+)
+from testudo_sim.team import Team, start, tick
+
+COMMANDS = ("swap", "random", "chase", "wall", "feint", "crowd", "zigzag")
+LOSSES = (0.0, 0.5, 0.9)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What happened in each world (E,)."""
+
+    contacts: np.ndarray
+    separation_m: np.ndarray
+    braked: np.ndarray
+    travelled: np.ndarray
+    """Share of the way that full speed would have given."""
+    left_m: np.ndarray
+    """Largest distance of a robot to the far side."""
+    command: np.ndarray
+
+
+def corners(spec, worlds, seed=0, nominal=False, losses=LOSSES):
+    """Return parameters with each of lag, delay and scale at an end of its interval."""
+    rng = np.random.default_rng(seed)
+
+    def pick(key):
+        quantity = spec.quantities[key]
+        return rng.choice([quantity.value] if nominal else [quantity.low, quantity.high], worlds)
+
+    def single(values):
+        return jnp.asarray(values, jnp.float32)
+
+    period = spec.control_period_s
+    scale = np.stack([pick("dynamics.speed_scale")] * spec.dimension)
+    if spec.dimension == 2:
+        scale[1] = pick("dynamics.turn_scale")
+    age = single(rng.choice([0.02, 0.06], worlds))
+    # every command meets every loss, and with it both latencies
+    loss = np.array(losses)[np.arange(worlds) // len(COMMANDS) % len(losses)]
+    return WorldParameters(
+        LagResponse.create(jnp.full(worlds, period), single(pick("dynamics.velocity_lag"))),
+        _interpolation(single(pick("dynamics.command_delay")) / period, COMMAND_SLOTS), single(scale),
+        _interpolation(age / period, STATE_SLOTS),
+        LagResponse.create(pending_time_s(spec, age, COMMAND_SLOTS), single(spec.velocity_lag_s)),
+        jnp.asarray(rng.integers(1, 3, worlds)), single(loss))
+
+
+def commanded(team, motion, stop, goal, random, index, ticks):
+    """Return the wanted velocities (D, N, E): full speed, each world by its own rule."""
+    position, size = motion.position_world, goal.shape[0]
+
+    def full_speed(vector):
+        length = jnp.sqrt(jnp.sum(vector**2, axis=0))
+        return team.model.spec.control_point_speed_m_s * vector / (length + 1e-6)
+
+    offset = position[:, None] - position[:, :, None]
+    distance = jnp.sqrt(jnp.sum(offset**2, axis=0)) + 1e3 * jnp.eye(position.shape[1])[..., None]
+    nearest = jnp.argmin(distance, axis=1)
+    chase = full_speed(jnp.stack([
+        jnp.take_along_axis(offset[d], nearest[:, None], axis=1)[:, 0] for d in range(size)]))
+    middle = jnp.asarray(np.mean([team.arena.low_world, team.arena.high_world], axis=0), jnp.float32)
+    outward = position - middle[:, None, None]
+    swing = jnp.where(ticks // (3 + index % 40) % 2 == 0, 1.0, -1.0)
+    across = jnp.concatenate([jnp.stack([-chase[1], chase[0]]), chase[2:]])
+    angle = 0.4 + 0.15 * (index % 8)
+    return jnp.select(
+        [index % len(COMMANDS) == k for k in range(len(COMMANDS))],
+        [
+            full_speed(goal - stop.position_world), full_speed(random), chase,
+            full_speed(jnp.sign(outward) + 0.1 * random), jnp.where(ticks // 3 % 2 == 0, chase, -chase),
+            full_speed(-outward), full_speed(jnp.cos(angle) * chase + swing * jnp.sin(angle) * across),
+        ],
+    )
+
+
+def run(team, ticks, parameters, *, command=commanded, clearance_m=None, seed=1):
+    """Drive a team from a circle to its far side, with the rules of `COMMANDS`, and count."""
+    spec, worlds = team.model.spec, parameters.message_loss.shape[0]
+    radius = clearance_m or ring_radius(team)
+    angle = 2 * np.pi * np.arange(team.size) / team.size
+    middle = np.mean([team.arena.low_world, team.arena.high_world], axis=0)
+    place = np.tile(middle[:, None, None], (1, team.size, worlds))
+    place[0] += radius * np.cos(angle)[:, None]
+    place[1] += radius * np.sin(angle)[:, None]
+    goal = 2 * middle[:, None, None] - place
+    yaw = np.tile((angle + np.pi)[:, None], (1, worlds))
+    yaw[:, worlds // 2:] += np.random.default_rng(seed).uniform(-3, 3, (team.size, worlds - worlds // 2))
+    index = jnp.arange(worlds)
+
+    def body(carry, key):
+        state, random, ticks, total = carry
+        random_key, tick_key = jax.random.split(key)
+        fresh = jax.random.normal(random_key, random.shape)
+        random = jnp.where(ticks % 20 == 0, fresh, random)
+        before = team.physics.motion(state.physics)
+        stop = team.model.stopping_point(state.estimate)
+        wanted = command(team, before, stop, jnp.asarray(goal, jnp.float32), random, index, ticks)
+        state, result = tick(team, state, wanted, tick_key)
+        position = team.physics.motion(state.physics).position_world
+        step = jnp.sqrt(jnp.sum((position - before.position_world) ** 2, axis=0))
+        total = (
+            total[0] + count_contacts(position, spec.body_radius_m, team.arena),
+            jnp.minimum(total[1], least_separation(position)),
+            total[2] + jnp.mean(result.status == int(ShieldStatus.BRAKED), axis=0),
+            total[3] + jnp.mean(step, axis=0),
+        )
+        return (state, random, ticks + 1, total), None
+
+    @jax.jit
+    def everything(key):
+        first = start(team, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), parameters)
+        zero = jnp.zeros(worlds)
+        total = (jnp.zeros(worlds, jnp.int32), jnp.full(worlds, jnp.inf), zero, zero)
+        carry = (first, jnp.zeros(place.shape), 0, total)
+        (state, _, _, total), _ = jax.lax.scan(body, carry, jax.random.split(key, ticks))
+        offset = team.physics.motion(state.physics).position_world - jnp.asarray(goal)
+        return total, jnp.max(jnp.sqrt(jnp.sum(offset**2, axis=0)), axis=0)
+
+    total, left = everything(jax.random.key(seed))
+    contacts, separation, braked, travelled = map(np.asarray, total)
+    way = ticks * spec.control_period_s * spec.control_point_speed_m_s
+    names = np.array(COMMANDS)[np.arange(worlds) % len(COMMANDS)]
+    return Outcome(contacts, separation, braked / ticks, travelled / way, np.asarray(left), names)
+
+
+def ring_radius(team):
+    around = team.size * team.shield.separation_m * 1.15 / (2 * np.pi)
+    return max(team.shield.separation_m * 1.3, around, 1.2 if team.model.spec.dimension == 3 else 0)
+
+
+def team_of(name, size, *, model=None, shielded=True, noise_share=1.0, room_m=0.3, rows=8):
+    spec = load_robot(name)
+    model = model or motion_model(spec)
+    shield = shield_parameters(spec, neighbour_rows=rows)
+    open_team = Team(model, shield, None, KinematicPhysics(motion_model(spec)), size,
+                     Channels(noise_share=noise_share), shielded)
+    half = ring_radius(open_team) + shield.wall_m + room_m
+    low, high = ((-half, -half), (half, half)) if spec.dimension == 2 else (
+        (-half, -half, 0.0), (half, half, 2 * half))
+    return dataclasses.replace(open_team, arena=Arena(low, high))
+
+
+def untouched(outcome):
+    """Assert that nothing touched, and that not standing still was the reason."""
+    touched = {name: int(outcome.contacts[outcome.command == name].sum()) for name in COMMANDS}
+    assert not any(touched.values()), (touched, outcome.separation_m.min())
+    assert outcome.travelled[outcome.command == "random"].mean() > 0.1
+    assert outcome.braked.mean() < 0.01
+
+
+SAFE = [
+    ("gritsbot_x", 2), ("gritsbot_x", 4), ("gritsbot_x", 8), ("turtlebot4", 4),
+    ("crazyflie_2x", 2), ("crazyflie_2x", 4),
+    pytest.param("turtlebot4", 8, marks=pytest.mark.slow),
+    pytest.param("crazyflie_2x", 8, marks=pytest.mark.slow),
+    pytest.param("turtlebot3_burger", 4, marks=pytest.mark.slow),
+    pytest.param("irobot_create", 4, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "size"), SAFE)
+def test_nothing_touches_whatever_is_commanded(name, size):
+    """Noise, delay, latency, loss up to 90 %, all parameters at the ends of their intervals."""
+    team = team_of(name, size)
+    untouched(run(team, 700, corners(team.model.spec, 2 * len(COMMANDS) * len(LOSSES))))
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "crazyflie_2x"])
+def test_nothing_touches_in_exact_symmetry_without_noise(name):
+    """Head-on on one line, in mirror image: no noise breaks the tie, and nobody gives way."""
+    team = team_of(name, 2, noise_share=0.0)
+    parameters = corners(team.model.spec, 4 * len(COMMANDS), nominal=True, losses=(0.0,))
+    outcome = run(team, 500, parameters)
+    untouched(outcome)
+    head_on = outcome.command[: 2 * len(COMMANDS)] == "swap"
+    assert (outcome.separation_m[: 2 * len(COMMANDS)][head_on] < 1.5 * team.shield.separation_m).all()
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "crazyflie_2x"])
+def test_nothing_touches_when_every_measurement_errs_by_its_bound_to_the_worst_side(name, monkeypatch):
+    """Each robot believes to be farther from its nearest peer, or wall, than it is, by three sigma."""
+
+    def biased(team, past, parameters, key):
+        true = jax.tree.map(
+            lambda x: sum(parameters.age_weights[m] * x[m] for m in range(x.shape[0])), past)
+        position, spec = true.position_world, team.model.spec
+        offset = position[:, None] - position[:, :, None]
+        distance = jnp.sqrt(jnp.sum(offset**2, axis=0)) + 1e3 * jnp.eye(position.shape[1])[..., None]
+        nearest = jnp.argmin(distance, axis=1)
+        to_peer = jnp.stack([jnp.take_along_axis(offset[d], nearest[:, None], axis=1)[:, 0]
+                             for d in range(position.shape[0])])
+        away = -to_peer / jnp.min(distance, axis=1)
+        middle = jnp.asarray(np.mean([team.arena.low_world, team.arena.high_world], axis=0))
+        outward = position - middle[:, None, None]
+        axis = jnp.argmax(jnp.abs(outward), axis=0)
+        inward = jnp.stack([jnp.where(axis == d, -jnp.sign(outward[d]), 0.0)
+                            for d in range(position.shape[0])])
+        index = jnp.arange(position.shape[-1])
+        error = jnp.where(index // len(COMMANDS) % 2 == 0, away, inward)
+        side = jnp.where(index // 2 % 2 == 0, 1.0, -1.0)
+        return MotionState(position + spec.position_error_m * error,
+                           true.yaw + spec.yaw_error_rad * side, true.velocity)
+
+    monkeypatch.setattr(team_module, "_measure", biased)
+    team = team_of(name, 3)
+    untouched(run(team, 900, corners(team.model.spec, 4 * len(COMMANDS) * len(LOSSES), seed=5)))
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4"])
+@pytest.mark.parametrize("target", ["peer", "wall"])
+def test_no_creeping_along_a_peer_or_a_wall(name, target):
+    """Regression: nominal parameters, no noise, no loss, and yet robots slid through each other.
+
+    The direction swings to and fro, 45 to 85 degrees off the straight way in: while the gap was not
+    positive, rows only forbade the approach, and the bend of each held command went inwards.
+    """
+    team = team_of(name, 2, noise_share=0.0)
+    worlds = 120
+
+    def swinging(team, motion, stop, goal, random, index, ticks):
+        point = stop.position_world
+        towards = jnp.roll(point, 1, axis=1) - point
+        if target == "wall":
+            towards = jnp.stack([jnp.sign(point[0]), 0 * point[0]])
+        towards = towards / (jnp.sqrt(jnp.sum(towards**2, axis=0)) + 1e-6)
+        across = jnp.stack([-towards[1], towards[0]])
+        swing = jnp.where(ticks // (4 + index % 60) % 2 == 0, 1.0, -1.0)
+        angle = jnp.where(ticks < 100, 0.0, 0.2 + 0.0121 * index)
+        speed = team.model.spec.control_point_speed_m_s
+        return speed * (jnp.cos(angle) * towards + swing * jnp.sin(angle) * across)
+
+    parameters = corners(team.model.spec, worlds, nominal=True, losses=(0.0,))
+    outcome = run(team, 2500, parameters, command=swinging)
+    assert outcome.contacts.sum() == 0
+    bodies = 2 * team.model.spec.body_radius_m
+    assert outcome.separation_m.min() > bodies
+    assert outcome.travelled.mean() > 0.1
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "crazyflie_2x"])
+def test_a_blackout_ends_in_standing_and_not_in_contact(name):
+    """All messages are lost from the start on, and all robots want to the far side."""
+    team = team_of(name, 4)
+    worlds = 3 * len(COMMANDS)
+    outcome = run(team, 700, corners(team.model.spec, worlds, losses=(1.0,)))
+    assert outcome.contacts.sum() == 0
+    later = run(team, 1400, corners(team.model.spec, worlds, losses=(1.0,)))
+    gained = later.travelled * 1400 - outcome.travelled * 700
+    assert (gained / 700 < 0.02).all()
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "crazyflie_2x"])
+def test_negative_control_without_the_shield_robots_touch(name):
+    team = team_of(name, 4, shielded=False)
+    outcome = run(team, 400, corners(team.model.spec, 2 * len(COMMANDS), nominal=True))
+    for command in ("swap", "chase", "wall", "crowd"):
+        assert (outcome.contacts[outcome.command == command] > 0).all(), command
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainRule(VelocityPoint):
+    """A single integrator at the position itself: no stopping point, no limit of acceleration."""
+
+    def stopping_point(self, state):
+        lag, size = self.spec.velocity_lag_s, self.spec.dimension
+        unit = jnp.eye(size).reshape((size, size) + (1,) * state.yaw.ndim)
+        unit = jnp.broadcast_to(unit, (size, size, *state.yaw.shape))
+        return StoppingPoint(state.position_world, state.yaw, lag * unit, unit / lag,
+                             0 * state.velocity, state.velocity / lag)
+
+    def braking_share(self, stop, control_velocity_world):
+        return None
+
+    def firm_command(self, stop, effective):
+        return effective
+
+
+def test_negative_control_without_the_stopping_point_fast_drones_touch():
+    """The very same margins and rows, about where the drone is instead of where it stops."""
+    spec = load_robot("crazyflie_2x")
+    team = team_of("crazyflie_2x", 4, model=PlainRule(spec))
+    outcome = run(team, 500, corners(spec, 3 * len(COMMANDS), nominal=True, losses=(0.0,)))
+    assert (outcome.separation_m < 2 * spec.body_radius_m).mean() > 0.2
+    assert (outcome.contacts[outcome.command == "crowd"] > 0).all()
+
+
+def test_a_cap_instead_of_rows_keeps_a_crowd_apart():
+    """Two rows for seven peers; the others are covered by the cap on the speed."""
+    team = team_of("gritsbot_x", 8, rows=2)
+    outcome = run(team, 500, corners(team.model.spec, 2 * len(COMMANDS)))
+    assert outcome.contacts.sum() == 0
+    assert outcome.travelled[outcome.command == "random"].mean() > 0.05
+
+
+def test_lost_messages_are_as_many_as_the_loss_says():
+    """Regression: a loss of 1 read as 255/256."""
+    team = team_of("gritsbot_x", 2)
+    for loss in (0.0, 0.25, 1.0):
+        parameters = dataclasses.replace(
+            corners(team.model.spec, 4000), message_loss=jnp.full(4000, loss, jnp.float32))
+        announced = jnp.zeros((3, 4, 2, 4000))
+        heard = team_module._hear(team, announced, parameters, jax.random.key(0))
+        assert float(jnp.mean(heard.valid)) == pytest.approx(1 - loss, abs=0.02 if 0 < loss < 1 else 0)
+
+
+def test_a_history_that_is_too_short_is_refused():
+    """Else a robot with a fast tick would be simulated with a shorter delay than it has, unseen."""
+    spec, keys = load_robot("gritsbot_x"), jax.random.split(jax.random.key(0), 3)
+    fast = dataclasses.replace(spec, control_period_s=0.01)
+    with pytest.raises(TestudoError, match=r"gritsbot_x: dynamics\.command_delay: found 0\.06 s"):
+        draw_parameters(keys, fast, Channels())
+    with pytest.raises(TestudoError, match=r"pose age: found 0\.2 s"):
+        draw_parameters(keys, spec, Channels(pose_age_s=(0.0, 0.2)))
+    for ticks in ((0, 1), (1, 4), (2, 1)):
+        with pytest.raises(TestudoError, match="message_ticks"):
+            draw_parameters(keys, spec, Channels(message_ticks=ticks))
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "irobot_create", "crazyflie_2x"])
+def test_drawn_parameters_are_within_their_intervals_and_belong_to_their_key(name):
+    spec, channels = load_robot(name), Channels()
+    keys = jax.random.split(jax.random.key(2), 2000)
+    drawn = draw_parameters(keys, spec, channels)
+    period = spec.control_period_s
+    ticks = np.asarray((np.arange(COMMAND_SLOTS)[:, None] * drawn.delay_weights).sum(axis=0))
+    delay, scale = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.speed_scale"]
+    assert delay.low - 1e-5 <= ticks.min() * period < delay.value < ticks.max() * period
+    assert ticks.max() * period <= delay.high + 1e-5
+    assert np.asarray(drawn.delay_weights).sum(axis=0) == pytest.approx(np.ones(2000), abs=1e-5)
+    assert np.asarray(drawn.age_weights).sum(axis=0) == pytest.approx(np.ones(2000), abs=1e-5)
+    assert scale.low <= drawn.scale[0].min() < drawn.scale[0].max() <= scale.high + 1e-6
+    assert set(np.asarray(drawn.message_ticks).tolist()) == {1, 2}
+    assert 0 <= drawn.message_loss.min() < drawn.message_loss.max() <= 0.1
+    alone = draw_parameters(keys[7:8], spec, channels)
+    for many, one in zip(jax.tree.leaves(drawn), jax.tree.leaves(alone), strict=True):
+        assert (many[..., 7:8] == one).all()
+    exact = draw_parameters(keys, spec, channels, spread=0.0)
+    assert np.asarray(exact.scale) == pytest.approx(np.ones(exact.scale.shape))
+
+
+class Driven:
+    """What a `ControlLoop` uses of an artefact; the wanted velocity is set from outside."""
+
+    def __init__(self, contract):
+        self.contract, self.wanted = contract, None
+
+    def step(self, signals, hidden):
+        return self.wanted, hidden
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "crazyflie_2x"])
+def test_a_robot_does_what_the_simulation_did(name, make_artefact):
+    """Two control loops with real messages, fed with the simulation's measurements: the same at each tick.
+
+    Estimate, stopping point, neighbour table, shielded velocity and command, with lag, delay and scale
+    at the ends of their intervals (which the robots do not know).
+    """
+    spec = load_robot(name)
+    team = dataclasses.replace(team_of(name, 2, noise_share=0.0), channels=Channels(noise_share=0.0))
+    contract = make_artefact(name, 0).contract.replace(
+        arena=team.arena, shield=team.shield, decision_ticks=1)
+    parameters = dataclasses.replace(corners(spec, 1, losses=(0.0,)), message_ticks=jnp.asarray([1]))
+    age_s = float((jnp.arange(STATE_SLOTS) @ parameters.age_weights)[0]) * spec.control_period_s
+    radius, size = 0.6 * team.shield.separation_m, spec.dimension
+    middle = np.mean([team.arena.low_world, team.arena.high_world], axis=0)
+    place = np.tile(middle[:, None, None], (1, 2, 1))
+    place[0, :, 0] += radius * np.array([1, -1])
+    yaw = np.array([[2.5], [0.4]]) if size == 2 else np.zeros((2, 1))
+    state = start(team, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), parameters)
+    advance = jax.jit(lambda state, wanted: tick(team, state, wanted, jax.random.key(0)))
+    stops = jax.jit(lambda state: team.model.stopping_point(state.estimate))
+
+    policies = [Driven(contract) for _ in range(2)]
+    loops = [ControlLoop(policies[i], spec, robot=f"r{i}", peers=(f"r{1 - i}",), goal_world=(0.0,) * size,
+                         epoch=f"e{i}") for i in range(2)]
+    period, now_s, told = spec.control_period_s, 100.0, []
+    for i in range(2):  # each has said where it stands, and heard the other
+        point = tuple(np.asarray(stops(state).position_world)[:, i, 0].astype(float))
+        told.append(PeerMessage(f"r{i}", f"e{i}", 0, now_s - period, 0.0, point, (0.0,) * size, point, 0.0,
+                                contract.contract_hash,
+                                {f"r{1 - i}": (f"e{1 - i}", now_s - 2 * period)}))
+    measured = MotionState(jnp.asarray(place), jnp.asarray(yaw), jnp.zeros(place.shape))
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        wanted = np.stack([np.append([-1.0, 0.3], np.zeros(size - 2)), np.append([1.0, 0.2], np.zeros(size - 2))], axis=1)
+        wanted = (wanted + 0.3 * rng.standard_normal((size, 2))) * spec.control_point_speed_m_s
+        stop, table, estimate = stops(state), state.table, state.estimate
+        state, result = advance(state, jnp.asarray(wanted[..., None], jnp.float32))
+        records = []
+        for i in range(2):
+            policies[i].wanted = wanted[:, i]
+            loops[i].on_peer(told[1 - i], now_s)
+            sample = [np.asarray(x, float)[..., i, 0] for x in vars(measured).values()]
+            loops[i].on_odometry(now_s - age_s, now_s, tuple(sample[0]), float(sample[1]), tuple(sample[2]))
+            records.append(loops[i].tick(now_s))
+        told = [loop.announcement(now_s) for loop in loops]
+        for i, record in enumerate(records):
+            assert record.reason == ""
+            for ours, theirs in (
+                (estimate.position_world, record.estimate_position_world),
+                (estimate.velocity, record.estimate_velocity),
+                (stop.position_world, record.control_point_world),
+                (table.control_point_world[:, 0], record.neighbour_control_point_world[0]),
+                (table.control_velocity_world[:, 0], record.neighbour_control_velocity_world[0]),
+                (result.control_velocity_world, record.shielded_world),
+                (result.command, record.sent_command),
+            ):
+                assert theirs == pytest.approx(np.asarray(ours)[:, i, 0], abs=2e-3 if name == "x" else 2e-4)
+            assert record.neighbour_age_s[0] == pytest.approx(float(table.age_s[0, i, 0]), abs=1e-5)
+            assert record.estimate_yaw == pytest.approx(float(estimate.yaw[i, 0]), abs=1e-4)
+        measured = team_module._measure(team, state.past, parameters, jax.random.key(0))
+        now_s += period

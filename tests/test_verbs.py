@@ -1,0 +1,199 @@
+"""The verbs of learning through the program itself: the short path, and what is refused."""
+
+import json
+import os
+
+import pytest
+from tests.policies.quick import TINY, TINY_OPTIONS, quick_compilation
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.cli import main
+from testudo_deploy.fleet import load_fleet
+from testudo_policies.checkpoints import load_config, save_config
+from testudo_policies.commands import train as train_module
+
+pytestmark = pytest.mark.xdist_group("artefact")
+
+
+@pytest.fixture(scope="module")
+def _quick(tmp_path_factory):
+    with quick_compilation(tmp_path_factory.getbasetemp() / "programs"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def _all_cores():
+    """Give back the cores that a benchmark leaves."""
+    cores = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+def succeed(capsys, *words):
+    """Run the program and return what it printed."""
+    status = main([str(word) for word in words])
+    shown = capsys.readouterr()
+    assert status == 0, shown.err
+    return shown.out
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, _quick, _all_cores):
+    """Return the folder of a tiny run that `testudo train` wrote."""
+    folder = tmp_path_factory.mktemp("verbs") / "run"
+    assert main(["train", "navigation", "--run", str(folder), *TINY_OPTIONS]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def policy(run):
+    """Return the file that `testudo export` made of it, after an evaluation."""
+    numbers = run / "evaluation.json"
+    assert main(["evaluate", str(run), "--episodes", "4", "--json", str(numbers)]) == 0
+    assert main(["export", str(run), "--json", str(run / "export.json")]) == 0
+    return run / "policy.onnx"
+
+
+def test_train_tells_where_it_is_and_what_comes_next(run, capsys):
+    shown = succeed(capsys, "train", "--run", run)  # it is finished: nothing is left to do
+    assert f"going on in {run} with its own configuration" in " ".join(shown.split())
+    assert "finished: 4 of 4 updates" in shown
+    assert "next: testudo evaluate" in shown
+    assert load_config(run) == TINY
+
+
+def test_evaluate_writes_its_numbers(policy, run):
+    (values,) = json.loads((run / "evaluation.json").read_text())
+    assert values["episodes"] == 4
+    assert values["team_size"] == TINY.team_size
+    assert {"success", "success_low", "contacts", "minimum_separation_m", "deadlocks"} <= set(values)
+
+
+def test_evaluate_takes_the_file_and_other_team_sizes(policy, capsys, tmp_path):
+    numbers = tmp_path / "numbers.json"
+    shown = succeed(
+        capsys, "evaluate", policy, "--episodes", "2", "--team-size", "2", "3", "--json", numbers
+    )
+    assert "navigation" in shown
+    assert f"wrote {numbers}" in shown.replace("\n", "")
+    assert [item["team_size"] for item in json.loads(numbers.read_text())] == [2, 3]
+
+
+def test_export_writes_a_proven_file_and_a_fleet_that_pins_it(policy, run):
+    values = json.loads((run / "export.json").read_text())
+    artefact = Artefact.load(policy, sha256=values["sha256"])
+    assert values["parity"]["max_error"] <= 1e-5
+    assert artefact.contract.evaluation[str(TINY.team_size)]["episodes"] == 4
+    assert load_fleet(run / "fleet.yaml").policy_sha256 == artefact.sha256
+
+
+def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
+    shown = succeed(capsys, "inspect", policy, "--json", tmp_path / "policy.json")
+    assert "neighbour_position_world" in shown
+    values = json.loads((tmp_path / "policy.json").read_text())
+    assert values["file"]["sha256"] == Artefact.load(policy).sha256
+    assert values["contract"]["robot"] == "gritsbot_x"
+
+
+def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("testudo_deploy.benchmarks._TICKS", 50)
+    numbers = tmp_path / "robot.json"
+    options = ("--team-size", "3", "--repeats", "1", "--json", numbers)
+    shown = succeed(capsys, "bench", "robot", "--policy", policy, *options)
+    assert "tick with decision" in shown
+    values = json.loads(numbers.read_text())
+    assert values["neighbours"] == 2
+    assert values["decision_tick_p50_us"] > 0
+    assert values["hold_tick_p99_us"] >= values["hold_tick_p50_us"]
+    assert values["machine"]["cores"] >= 1
+
+
+def test_train_that_ctrl_c_stops_says_so_in_its_exit_status(_quick, tmp_path, capsys, monkeypatch):
+    class Display:
+        def __init__(self, console):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *unused):
+            pass
+
+        def show(self, progress):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_module, "TrainingDisplay", Display)
+    assert main(["train", "--run", str(tmp_path), *TINY_OPTIONS]) == 130
+    assert "stopped; the same command with --run goes on: 1 of 4" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert "finished: 4 of 4 updates" in succeed(capsys, "train", "--run", tmp_path)
+
+
+REFUSED = {
+    "train: unknown scenario": (["train", "chess"], "scenario 'chess' is not known"),
+    "train: unknown robot": (["train", "--robot", "r2d2"], "robot 'r2d2' is not known; known are"),
+    "train: no such robot file": (["train", "--robot", "own.toml"], "own.toml: no such robot file"),
+    "train: unknown algorithm": (["train", "--algorithm", "dqn"], "expected one of mappo, ippo"),
+    "train: team of one": (["train", "--team-size", "1"], "--team-size: found 1, a team has at"),
+    "train: crowd": (["train", "--team-size", "500"], "500 robots do not fit"),
+    "train: broken run": (["train", "--run", "broken"], "config.json: not JSON"),
+    "train: run is a file": (["train", "--run", "file"], "file: cannot be written"),
+    "evaluate: no file": (["evaluate", "no.onnx"], "no.onnx: no such file; make one with"),
+    "evaluate: no run": (["evaluate", "empty"], "no training run: config.json is missing"),
+    "evaluate: untrained": (["evaluate", "untrained"], "no checkpoint yet; run `testudo train"),
+    "evaluate: broken run": (["evaluate", "broken"], "config.json: not JSON"),
+    "evaluate: no policy": (["evaluate", "file"], "file: is not"),
+    "evaluate: nowhere": (["evaluate", "empty", "--json", "no/x.json"], "there is no folder no"),
+    "export: no run": (["export", "empty"], "no training run: config.json is missing"),
+    "export: a file": (["export", "file"], "file: no training run"),
+    "export: untrained": (["export", "untrained"], "no checkpoint yet"),
+    "export: nowhere": (["export", "untrained", "--json", "empty"], "empty: is a folder"),
+    "inspect: no file": (["inspect", "no.onnx"], "no.onnx: no such file"),
+    "inspect: a folder": (["inspect", "empty"], "empty: is a folder; give the policy.onnx"),
+    "bench: unknown": (["bench", "chess"], "benchmark 'chess' is not known; known are robot, sim"),
+    "bench: policy missing": (["bench", "robot"], "--policy is missing"),
+    "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
+    "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),
+    "bench: unknown robot": (["bench", "sim", "--robot", "r2d2"], "robot 'r2d2' is not known"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED.values(), ids=REFUSED)
+def test_bad_input_is_one_sentence_and_status_2(
+    words, message, tmp_path, monkeypatch, capsys, _all_cores
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("empty", "broken"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    (tmp_path / "file").write_text("no policy at all")
+    save_config(tmp_path / "untrained", TINY)
+    before = sorted(tmp_path.rglob("*"))
+    assert main(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("testudo: ")
+    assert shown.count("\n") == 1
+    assert message in shown
+    assert sorted(tmp_path.rglob("*")) == before  # nothing is left behind
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--episodes", "0"], "--episodes: found 0, expected at least 1"),
+        (["--team-size", "1"], "--team-size: found 1, a team has at least 2 robots"),
+        (["--team-size", "2", "500"], "500 robots do not fit"),
+        (["--seed", "-5"], "--seed: found -5"),
+    ],
+)
+def test_evaluate_refuses_what_it_cannot_run(words, message, run, capsys):
+    assert main(["evaluate", str(run), *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["train", "--volume", "3"], ["train", "--worlds", "many"]])
+def test_an_option_that_is_none_ends_with_status_2(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    assert words[1] in capsys.readouterr().err
