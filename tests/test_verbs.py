@@ -142,7 +142,7 @@ REFUSED = {
     "evaluate: no run": (["evaluate", "empty"], "no training run: config.json is missing"),
     "evaluate: untrained": (["evaluate", "untrained"], "no checkpoint yet; run `testudo train"),
     "evaluate: broken run": (["evaluate", "broken"], "config.json: not JSON"),
-    "evaluate: no policy": (["evaluate", "file"], "file: is not"),
+    "evaluate: no policy": (["evaluate", "file"], "file: truncated or not an ONNX file"),
     "evaluate: nowhere": (["evaluate", "empty", "--json", "no/x.json"], "there is no folder no"),
     "export: no run": (["export", "empty"], "no training run: config.json is missing"),
     "export: a file": (["export", "file"], "file: no training run"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from testudo_deploy.strict import read_as
@@ -175,7 +176,12 @@ def _leaves(state: Any) -> dict[str, jax.Array]:
 
 def _rebuilt(like: Any, leaves: dict[str, jax.Array]) -> Any:
     def leaf(path: Any, old: jax.Array) -> jax.Array:
-        new = leaves.get(jax.tree_util.keystr(path), old)
+        name = jax.tree_util.keystr(path)
+        if name not in leaves:
+            return old
+        # by way of NumPy: what Orbax returns is bound to its device, and JAX would compile another
+        # program for it than for a fresh state
+        new = jax.numpy.asarray(np.asarray(leaves[name]))
         return jax.random.wrap_key_data(new) if _is_key(old) else new
     return jax.tree_util.tree_map_with_path(leaf, like)
 

@@ -18,7 +18,7 @@ from testudo_deploy.shield.layer1 import Arena, ShieldResult, shield_layer1
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
-from testudo_sim.parameters import COMMAND_SLOTS, MESSAGE_SLOTS, STATE_SLOTS, Channels, WorldParameters
+from testudo_sim.parameters import Channels, Slots, WorldParameters
 from testudo_sim.physics import Physics
 
 
@@ -57,18 +57,19 @@ class TeamState:
 
 def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: WorldParameters) -> TeamState:
     """Return the state of a team at rest whose robots have heard each other."""
+    slots = Slots.create(team.model.spec, team.channels)
     physics = team.physics.reset(position_world, yaw)
     motion = team.physics.motion(physics)
     stop = team.model.stopping_point(motion)
     announcement = jnp.concatenate([stop.position_world, jnp.zeros_like(stop.position_world)])
-    announced = jnp.broadcast_to(announcement, (MESSAGE_SLOTS, *announcement.shape))
+    announced = jnp.broadcast_to(announcement, (slots.messages, *announcement.shape))
     heard = by_slot(announcement)
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
     dimension = position_world.shape[0]
     table = NeighbourTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
     return TeamState(
-        physics, jnp.zeros((COMMAND_SLOTS, *position_world.shape)),
-        jax.tree.map(lambda x: jnp.broadcast_to(x, (STATE_SLOTS, *x.shape)), motion),
+        physics, jnp.zeros((slots.commands, *position_world.shape)),
+        jax.tree.map(lambda x: jnp.broadcast_to(x, (slots.states, *x.shape)), motion),
         announced, table, motion, parameters)
 
 

@@ -24,9 +24,8 @@ from testudo_sim import team as team_module
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.parameters import (
-    COMMAND_SLOTS,
-    STATE_SLOTS,
     Channels,
+    Slots,
     WorldParameters,
     _interpolation,
     draw_parameters,
@@ -62,7 +61,7 @@ def corners(spec, worlds, seed=0, nominal=False, losses=LOSSES):
     def single(values):
         return jnp.asarray(values, jnp.float32)
 
-    period = spec.control_period_s
+    period, slots = spec.control_period_s, Slots.create(spec, Channels())
     scale = np.stack([pick("dynamics.speed_scale")] * spec.dimension)
     if spec.dimension == 2:
         scale[1] = pick("dynamics.turn_scale")
@@ -71,9 +70,9 @@ def corners(spec, worlds, seed=0, nominal=False, losses=LOSSES):
     loss = np.array(losses)[np.arange(worlds) // len(COMMANDS) % len(losses)]
     return WorldParameters(
         LagResponse.create(jnp.full(worlds, period), single(pick("dynamics.velocity_lag"))),
-        _interpolation(single(pick("dynamics.command_delay")) / period, COMMAND_SLOTS), single(scale),
-        _interpolation(age / period, STATE_SLOTS),
-        LagResponse.create(pending_time_s(spec, age, COMMAND_SLOTS), single(spec.velocity_lag_s)),
+        _interpolation(single(pick("dynamics.command_delay")) / period, slots.commands), single(scale),
+        _interpolation(age / period, slots.states),
+        LagResponse.create(pending_time_s(spec, age, slots.commands), single(spec.velocity_lag_s)),
         jnp.asarray(rng.integers(1, 3, worlds)), single(loss))
 
 
@@ -330,20 +329,25 @@ def test_lost_messages_are_as_many_as_the_loss_says():
     for loss in (0.0, 0.25, 1.0):
         parameters = dataclasses.replace(
             corners(team.model.spec, 4000), message_loss=jnp.full(4000, loss, jnp.float32))
-        announced = jnp.zeros((3, 4, 2, 4000))
+        announced = jnp.zeros((2, 4, 2, 4000))
         heard = team_module._hear(team, announced, parameters, jax.random.key(0))
         assert float(jnp.mean(heard.valid)) == pytest.approx(1 - loss, abs=0.02 if 0 < loss < 1 else 0)
 
 
-def test_a_history_that_is_too_short_is_refused():
+def test_histories_are_as_long_as_delays_and_ages_ask_for():
     """Else a robot with a fast tick would be simulated with a shorter delay than it has, unseen."""
+    spec = load_robot("gritsbot_x")
+    assert Slots.create(spec, Channels()) == Slots(commands=4, states=3, messages=2)
+    fast = dataclasses.replace(spec, control_period_s=0.01)  # 0.06 s of age and 0.05 s (up to 0.06 s) of delay
+    assert Slots.create(fast, Channels(message_ticks=(1, 4))) == Slots(commands=11, states=7, messages=4)
+
+
+def test_channels_out_of_order_are_refused():
     spec, keys = load_robot("gritsbot_x"), jax.random.split(jax.random.key(0), 3)
-    fast = dataclasses.replace(spec, control_period_s=0.01)
-    with pytest.raises(TestudoError, match=r"gritsbot_x: dynamics\.command_delay: found 0\.06 s"):
-        draw_parameters(keys, fast, Channels())
-    with pytest.raises(TestudoError, match=r"pose age: found 0\.2 s"):
-        draw_parameters(keys, spec, Channels(pose_age_s=(0.0, 0.2)))
-    for ticks in ((0, 1), (1, 4), (2, 1)):
+    for ages in ((0.0, 0.2), (0.05, 0.02), (-0.01, 0.02)):
+        with pytest.raises(TestudoError, match="pose_age_s"):
+            draw_parameters(keys, spec, Channels(pose_age_s=ages))
+    for ticks in ((0, 1), (2, 1)):
         with pytest.raises(TestudoError, match="message_ticks"):
             draw_parameters(keys, spec, Channels(message_ticks=ticks))
 
@@ -354,7 +358,7 @@ def test_drawn_parameters_are_within_their_intervals_and_belong_to_their_key(nam
     keys = jax.random.split(jax.random.key(2), 2000)
     drawn = draw_parameters(keys, spec, channels)
     period = spec.control_period_s
-    ticks = np.asarray((np.arange(COMMAND_SLOTS)[:, None] * drawn.delay_weights).sum(axis=0))
+    ticks = np.asarray((np.arange(len(drawn.delay_weights))[:, None] * drawn.delay_weights).sum(axis=0))
     delay, scale = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.speed_scale"]
     assert delay.low - 1e-5 <= ticks.min() * period < delay.value < ticks.max() * period
     assert ticks.max() * period <= delay.high + 1e-5
@@ -392,7 +396,7 @@ def test_a_robot_does_what_the_simulation_did(name, make_artefact):
     contract = make_artefact(name, 0).contract.replace(
         arena=team.arena, shield=team.shield, decision_ticks=1)
     parameters = dataclasses.replace(corners(spec, 1, losses=(0.0,)), message_ticks=jnp.asarray([1]))
-    age_s = float((jnp.arange(STATE_SLOTS) @ parameters.age_weights)[0]) * spec.control_period_s
+    age_s = float((jnp.arange(len(parameters.age_weights)) @ parameters.age_weights)[0]) * spec.control_period_s
     radius, size = 0.6 * team.shield.separation_m, spec.dimension
     middle = np.mean([team.arena.low_world, team.arena.high_world], axis=0)
     place = np.tile(middle[:, None, None], (1, 2, 1))

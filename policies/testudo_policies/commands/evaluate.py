@@ -35,9 +35,11 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
     console = Console()
     check_output(json)
     subject = load_subject(policy)
+    sizes = team_size or (subject.team_size,)
+    # all of them before the first runs: a size that does not fit is told at once
+    environments = {size: subject.environment(size, shielded=shield) for size in sizes}
     results = []
-    for size in team_size or (subject.team_size,):
-        environment = subject.environment(size, shielded=shield)
+    for size, environment in environments.items():
         with counted(console, f"{size} robots", episodes) as done:
             results.append(evaluate_policy(environment, subject.policy, subject.memory, episodes, seed, done))
     console.print(evaluation_table(results, environment.scenario.name))
