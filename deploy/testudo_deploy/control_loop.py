@@ -209,11 +209,11 @@ class ControlLoop:
             estimate_velocity=estimate and _floats(estimate.velocity),
             control_point_world=tick.stop and _floats(tick.stop.position_world),
             goal_world=tuple(self._goal_world), neighbour_names=self._roster.peers,
-            neighbour_control_point_world=tuple(map(_floats, table.control_point_world.T)) if table else (),
+            neighbour_control_point_world=_rows(table.control_point_world) if table else (),
             neighbour_control_velocity_world=(
-                tuple(map(_floats, table.control_velocity_world.T)) if table else ()),
+                _rows(table.control_velocity_world) if table else ()),
             neighbour_age_s=_floats(table.age_s) if table else (),
-            neighbour_valid=tuple(map(bool, table.valid)) if table else (),
+            neighbour_valid=tuple(table.valid.tolist()) if table else (),
             decided=tick.decided, hidden_before=_floats(hidden_before), hidden_after=_floats(self._hidden),
             nominal_world=None if nominal is None else _floats(nominal),
             shielded_world=None if result is None else _floats(result.control_velocity_world),
@@ -237,4 +237,9 @@ def slots_first(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _floats(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(map(float, values))
+    return tuple(np.asarray(values, float).tolist())
+
+
+def _rows(values: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    """Return (D, K) by slot, then axis."""
+    return tuple(map(tuple, values.T.tolist()))

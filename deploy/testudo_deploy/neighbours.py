@@ -42,5 +42,5 @@ def extrapolated(table: NeighbourTable, limit_s: float) -> Array:
     A silent peer brakes when its dead-man time is over, so that the motion ends after ``limit_s``.
     """
     xp = array_namespace(table.age_s)
-    time_s = xp.minimum(table.age_s, limit_s + 0 * table.age_s)
+    time_s = xp.minimum(table.age_s, limit_s)
     return table.control_point_world + table.control_velocity_world * time_s[None, ...]

@@ -53,7 +53,9 @@ class PPO:
             central = flat(encode(self.environment.central_signals(rollout.worlds)))
         parameters = self.agent.init(network_key, features, central)
         learned = (parameters.actor, parameters.critic)
-        return TrainState(parameters, self._optimiser.init(learned), rollout, key, jnp.zeros((), jnp.int32))
+        optimiser = self._optimiser.init(learned)
+        state = TrainState(parameters, optimiser, rollout, key, jnp.zeros((), jnp.int32))
+        return jax.tree.map(_typed, state)
 
     def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Run one rollout and learn from it."""
@@ -116,3 +118,11 @@ class PPO:
         steps = config.updates * config.epochs * config.minibatches
         schedule = optax.linear_schedule(config.learning_rate, config.learning_rate / 10, steps)
         return optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(schedule, eps=1e-5))
+
+
+def _typed(value: Any) -> jax.Array:
+    """Return a value of firm type, as a checkpoint gives it back: else a resume is another program."""
+    value = jnp.asarray(value)
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value
+    return jnp.asarray(value, value.dtype)

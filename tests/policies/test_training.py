@@ -100,7 +100,9 @@ def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, workshop, tmp_p
 
 
 def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(tiny_run, workshop):
-    fresh = workshop.ppo.init(jax.random.key(0))
+    # the type of a number that JAX counts as weak, and the device that a restored array is bound to,
+    # are part of a program; the resume must not compile another one
+    fresh = jax.jit(workshop.ppo.init)(jax.random.key(0))
     with Checkpoints(tiny_run, reading=True) as checkpoints:
         restored = checkpoints.restore(fresh)
     assert jax.tree.structure(restored) == jax.tree.structure(fresh)
@@ -108,8 +110,7 @@ def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(
         jax.tree_util.tree_leaves(restored), jax.tree_util.tree_leaves(fresh), strict=True
     ):
         assert jax.typeof(new) == jax.typeof(old)
-        assert new.weak_type == old.weak_type
-        assert not new.committed
+        assert new.committed == old.committed
 
 
 def test_a_finished_run_is_left_as_it_is(tiny_run, workshop, tmp_path, monkeypatch):

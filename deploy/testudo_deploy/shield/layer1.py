@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
+
 from testudo_deploy.neighbours import NeighbourTable, extrapolated
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.projection import project
@@ -24,6 +26,10 @@ _VIOLATION_M_S = 1e-4
 _FAR_M = 1e3
 RETREAT_SHARE = 0.3
 """Fastest retreat as a share of the control-point speed; above what errors of direction can creep."""
+
+
+_OUTWARD = {size: np.concatenate([np.eye(size), -np.eye(size)], axis=1) for size in (2, 3)}
+"""Outward normals (D, 2 D) of a box: upper walls, then lower ones."""
 
 
 class ShieldStatus(IntEnum):
@@ -77,8 +83,8 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
     for rows in (table_rows, wall_rows(parameters, arena, stop)):
         if rows is not None:
             normals.append(rows[0])
-            bounds.append(xp.maximum(rows[1], retreat + 0 * rows[1]))
-            firm.append(xp.maximum(rows[1], 0 * rows[1]))
+            bounds.append(xp.maximum(rows[1], retreat))
+            firm.append(xp.maximum(rows[1], 0.0))
     limits = model.limit_rows(stop)
     if limits is not None:
         normals.append(limits[0])
@@ -95,11 +101,11 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
     change = _length(velocity - nominal_world)
     # a comparison with NaN is false, so that anything not finite ends in `sound` being false
     sound = kept & xp.all(xp.abs(command) < xp.inf, axis=0) & (change < xp.inf)
-    velocity = xp.where(sound, velocity, xp.zeros_like(velocity))
-    command = xp.where(sound, command, xp.zeros_like(command))
+    velocity = xp.where(sound, velocity, 0.0)
+    command = xp.where(sound, command, 0.0)
     status = xp.astype(change > _TOUCHED_M_S, xp.int32)  # PASSED or PROJECTED
-    status = xp.where(sound, status, xp.full_like(status, int(ShieldStatus.BRAKED)))
-    return ShieldResult(command, velocity, xp.where(sound, change, xp.zeros_like(change)), status)
+    status = xp.where(sound, status, int(ShieldStatus.BRAKED))
+    return ShieldResult(command, velocity, xp.where(sound, change, 0.0), status)
 
 
 @dataclass(frozen=True)
@@ -127,14 +133,13 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     away = offset / (distance + _TINY)
     age = neighbours.age_s
     reach = _reach(parameters, neighbours, age)
-    recent = _reach(parameters, neighbours, xp.minimum(age, hold + 0 * age))
+    recent = _reach(parameters, neighbours, xp.minimum(age, hold))
     beyond = distance - parameters.separation_m
     gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
-    far = xp.full_like(gap, _FAR_M)
-    gap = xp.where(neighbours.valid, gap, far)
-    bounds = rate * xp.maximum(gap, xp.minimum(retreat_gap, 0 * gap))
-    sine = xp.where(neighbours.valid, reach / (distance + _TINY), 0 * reach)
-    allowed = rate * xp.where(neighbours.valid, xp.maximum(beyond - reach, 0 * gap), far)
+    gap = xp.where(neighbours.valid, gap, _FAR_M)
+    bounds = rate * xp.maximum(gap, xp.minimum(retreat_gap, 0.0))
+    sine = xp.where(neighbours.valid, reach / (distance + _TINY), 0.0)
+    allowed = rate * xp.where(neighbours.valid, xp.maximum(beyond - reach, 0.0), _FAR_M)
     rows = parameters.neighbour_rows
     if gap.shape[0] <= rows:
         return (-away, bounds), None, PeerDoubt(sine, allowed)
@@ -144,7 +149,7 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
         return xp.take_along_axis(values, order[:rows, ...], axis=0)
     left_out = xp.take_along_axis(gap, order[rows:rows + 1, ...], axis=0)[0, ...]
     known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
-    cap = xp.where(known, rate * xp.maximum(left_out, 0 * left_out), xp.nan + 0 * left_out)
+    cap = xp.where(known, rate * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
     return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
 
@@ -166,11 +171,10 @@ def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingP
     q = stop.position_world
     size, batch = q.shape[0], q.shape[1:]
     rate = parameters.gap_share / parameters.hold_s
-    low, high = (xp.reshape(xp.asarray(edge, dtype=q.dtype), (size,) + (1,) * len(batch))
-                 for edge in (arena.low_world, arena.high_world))
-    gap = xp.concat([high - q, q - low], axis=0) - parameters.wall_m
-    unit = xp.eye(size, dtype=q.dtype)
-    outward = xp.reshape(xp.concat([unit, -unit], axis=1), (size, 2 * size) + (1,) * len(batch))
+    column = (2 * size,) + (1,) * len(batch)
+    limits = xp.reshape(xp.asarray((*arena.high_world, *(-x for x in arena.low_world)), dtype=q.dtype), column)
+    gap = limits - parameters.wall_m - xp.concat([q, -q], axis=0)
+    outward = xp.reshape(xp.asarray(_OUTWARD[size], dtype=q.dtype), (size, *column))
     return xp.broadcast_to(outward, (size, 2 * size, *batch)), rate * gap
 
 
@@ -186,7 +190,7 @@ def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Arr
     towards = sum_terms([towards_peer[d, ...] * velocity[d, None, ...] for d in range(velocity.shape[0])])
     fastest = towards + doubt.sine * _length(velocity)[None, ...]
     over = fastest > doubt.allowed_m_s
-    share = xp.where(over, doubt.allowed_m_s / xp.where(over, fastest, xp.ones_like(fastest)), 1.0)
+    share = xp.where(over, doubt.allowed_m_s / xp.where(over, fastest, 1.0), 1.0)
     return velocity * xp.min(share, axis=0)
 
 
@@ -195,7 +199,7 @@ def _scaled_back(model: MotionModel, stop: StoppingPoint, velocity: Array, cap: 
     xp = array_namespace(velocity)
     if cap is not None:
         length = _length(velocity)
-        velocity = velocity * xp.minimum(xp.ones_like(length), cap / (length + _TINY))
+        velocity = velocity * xp.minimum(cap / (length + _TINY), 1.0)
     share = model.braking_share(stop, velocity)
     return velocity if share is None else velocity * share
 
@@ -203,7 +207,7 @@ def _scaled_back(model: MotionModel, stop: StoppingPoint, velocity: Array, cap: 
 def _within_speed(vector: Array, limit: float) -> Array:
     xp = array_namespace(vector)
     length = _length(vector)
-    return vector * xp.minimum(xp.ones_like(length), limit / (length + _TINY))
+    return vector * xp.minimum(limit / (length + _TINY), 1.0)
 
 
 def _length(vector: Array) -> Array:

@@ -40,9 +40,10 @@ def _nearest_in_plane(target: Array, normals: Array, bounds: Array) -> tuple[Arr
     excess = ax * target[0, ...] + ay * target[1, ...] - bounds
     square = ax * ax + ay * ay
     void = square < _PARALLEL**2
-    scale = xp.where(void, 0 * square, excess / xp.where(void, 1 + square, square))
+    scale = xp.where(void, 0.0, excess / xp.where(void, 1.0, square))
     foot_x, foot_y = target[0, ...] - scale * ax, target[1, ...] - scale * ay
-    low, high = -_HUGE + 0 * foot_x, _HUGE + 0 * foot_x
+    high = xp.full_like(foot_x, _HUGE)
+    low = -high
     blocked = void
     # a row that repeats row k leaves room and slope of rounding size, either sign: it must not clip the foot
     loose = bounds + _ROUNDINGS * float(xp.finfo(bounds.dtype).eps)
@@ -52,14 +53,14 @@ def _nearest_in_plane(target: Array, normals: Array, bounds: Array) -> tuple[Arr
         slope = by * ax[None, ...] - bx * ay[None, ...]
         room = bound - bx * foot_x[None, ...] - by * foot_y[None, ...]
         parallel = xp.abs(slope) < _PARALLEL
-        along = room / xp.where(parallel, xp.ones_like(slope), slope)
-        cuts_high = xp.min(xp.where(slope >= _PARALLEL, along, _HUGE + 0 * along), axis=0)
-        cuts_low = xp.max(xp.where(slope <= -_PARALLEL, along, -_HUGE + 0 * along), axis=0)
+        along = room / xp.where(parallel, 1.0, slope)
+        cuts_high = xp.min(xp.where(slope >= _PARALLEL, along, _HUGE), axis=0)
+        cuts_low = xp.max(xp.where(slope <= -_PARALLEL, along, -_HUGE), axis=0)
         high, low = xp.minimum(high, cuts_high), xp.maximum(low, cuts_low)
         blocked = blocked | xp.any(parallel & (room < -_SLACK), axis=0)
     inside = xp.all(excess <= _SLACK, axis=0)
     feasible = (low <= high + _SLACK) & ~blocked
-    shift = xp.minimum(xp.maximum(low, 0 * low), high)
+    shift = xp.minimum(xp.maximum(low, xp.zeros_like(low)), high)
     candidates = xp.stack([foot_x - shift * ay, foot_y + shift * ax])
     return _choose(target, candidates, feasible, inside, xp)
 
@@ -79,9 +80,9 @@ def _nearest_in_space(target: Array, normals: Array, bounds: Array) -> tuple[Arr
     excess = sum_terms([normals[d, ...] * target[d, None, ...] for d in range(3)]) - bounds
     square = sum_terms([normals[d, ...] ** 2 for d in range(3)])
     void = square < _PARALLEL**2
-    length = xp.sqrt(xp.where(void, 1 + square, square))
+    length = xp.sqrt(xp.where(void, 1.0, square))
     unit = normals / length[None, ...]
-    foot = target[:, None, ...] - (xp.where(void, 0 * excess, excess) / length)[None, ...] * unit
+    foot = target[:, None, ...] - (xp.where(void, 0.0, excess) / length)[None, ...] * unit
     first, second = _plane_basis(unit)
     # every row j (axis 1) seen in plane k (axis 2), with coordinates centred on the foot
     def in_plane(vector: Array) -> Array:
@@ -90,7 +91,7 @@ def _nearest_in_space(target: Array, normals: Array, bounds: Array) -> tuple[Arr
     room = bounds[:, None, ...] - in_plane(foot)
     own = xp.eye(bounds.shape[0], dtype=bounds.dtype)
     own = xp.reshape(own, own.shape + (1,) * (bounds.ndim - 1)) > 0
-    planar, room = xp.where(own[None, ...], 0 * planar, planar), xp.where(own, 0 * room, room)
+    planar, room = xp.where(own[None, ...], 0.0, planar), xp.where(own, 0.0, room)
     point, found = _nearest_in_plane(0 * planar[:, 0, ...], planar, room)
     candidates = foot + point[0, None, ...] * first + point[1, None, ...] * second
     return _choose(target, candidates, found & ~void, xp.all(excess <= _SLACK, axis=0), xp)
@@ -111,8 +112,8 @@ def _choose(target: Array, candidates: Array, feasible: Array, inside: Array, xp
             ) -> tuple[Array, Array]:
     """Return the target where it is inside, else the nearest feasible candidate (D, K, ...), else 0."""
     cost = sum_terms([(candidates[d, ...] - target[d, None, ...]) ** 2 for d in range(target.shape[0])])
-    cost = xp.where(feasible, cost, _HUGE + 0 * cost)
-    best, chosen = _HUGE + 0 * cost[0, ...], 0 * target
+    cost = xp.where(feasible, cost, _HUGE)
+    best, chosen = xp.full_like(cost[0, ...], _HUGE), xp.zeros_like(target)
     for rows in _parts(candidates):
         part_cost, part = cost[rows, ...], candidates[:, rows, ...]
         if part.shape[1] == 1:
@@ -121,9 +122,9 @@ def _choose(target: Array, candidates: Array, feasible: Array, inside: Array, xp
             # the first of the least cost: a sum over the one-hot choice works for any batch
             least, index = xp.min(part_cost, axis=0), xp.argmin(part_cost, axis=0)
             place = xp.reshape(xp.arange(part.shape[1]), (part.shape[1],) + (1,) * index.ndim)
-            point = xp.sum(xp.where((place == index)[None, ...], part, 0 * part), axis=1)
+            point = xp.sum(xp.where((place == index)[None, ...], part, 0.0), axis=1)
         better = least < best
         best, chosen = xp.where(better, least, best), xp.where(better[None, ...], point, chosen)
     found = inside | (best < _HUGE)
     point = xp.where(inside[None, ...], target, chosen)
-    return xp.where(found[None, ...], point, 0 * point), found
+    return xp.where(found[None, ...], point, 0.0), found

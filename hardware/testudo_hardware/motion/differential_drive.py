@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector
 from testudo_hardware.spec import RobotSpec
@@ -96,11 +98,9 @@ class DifferentialDrive:
     def limit_rows(self, stop: StoppingPoint) -> tuple[Array, Array]:
         """See `MotionModel.limit_rows`: wheel (and turn-rate) limits, linear in the control velocity."""
         xp = array_namespace(stop.inverse)
-        functionals, limits = zip(*self._limits, strict=True)
-        shape = (len(limits),) + (1,) * (stop.yaw.ndim)
-        bound = xp.reshape(xp.asarray(limits, dtype=stop.yaw.dtype), shape)
-        f, g = (xp.reshape(xp.asarray([item[k] / self.scale[k] for item in functionals],
-                                      dtype=stop.yaw.dtype), shape) for k in (0, 1))
+        shape = (-1,) + (1,) * stop.yaw.ndim
+        f, g, bound = (xp.reshape(xp.asarray(values, dtype=stop.yaw.dtype), shape)
+                       for values in self._limit_columns)
         lag, inverse, brake = self.spec.velocity_lag_s, stop.inverse, stop.brake_command
         rows = lag * (f * inverse[0, :, None, ...] + g * inverse[1, :, None, ...])
         offset = f * brake[0, ...] + g * brake[1, ...]
@@ -122,6 +122,12 @@ class DifferentialDrive:
     def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
         """See `MotionModel.firm_command`: as it is, since the margin `model` covers the difference."""
         return effective
+
+    @cached_property
+    def _limit_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return both factors of every limit, for effective commands, and its bound; each (M,)."""
+        factors, bounds = zip(*self._limits, strict=True)
+        return *(np.array(factors).T / np.array(self.scale)[:, None]), np.array(bounds)
 
     @cached_property
     def _limits(self) -> list[tuple[tuple[float, float], float]]:

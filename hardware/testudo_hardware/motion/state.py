@@ -44,8 +44,9 @@ class LagResponse:
         ratio = duration_s / velocity_lag_s
         gain = -xp.expm1(-ratio)
         # below 1e-2 the series avoids the difference of two large numbers
-        large = xp.where(ratio > 1e-2, ratio, xp.ones_like(ratio))
-        mean_share = xp.where(ratio > 1e-2, -1 / xp.expm1(-large) - 1 / large, 0.5 + ratio / 12)
+        large = ratio > 1e-2
+        mean_share = xp.where(large, 1 / xp.where(large, gain, 1.0) - 1 / xp.where(large, ratio, 1.0),
+                              0.5 + ratio / 12)
         return cls(duration_s, gain, mean_share)
 
 
