@@ -1,4 +1,4 @@
-"""The robot side by itself: an artefact drives robots where nothing of the training side is there."""
+"""The robot side by itself: an artefact drives robots with nothing of the training side there."""
 
 import json
 

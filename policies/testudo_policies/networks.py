@@ -14,7 +14,6 @@ from flax import linen as nn
 
 from testudo_policies.encoding import Features
 
-
 _FIRST_SCALE = -1.0
 """Raw scale of the first actions: noise small enough that the shield seldom hides its effect."""
 

@@ -16,7 +16,7 @@ from testudo_policies.agent import Agent, AgentParameters
 from testudo_policies.config import TrainConfig
 from testudo_policies.encoding import encode
 from testudo_policies.losses import Batch, advantages, ppo_loss
-from testudo_policies.rollout import RolloutState, begin, critic_features, flat, roll_out
+from testudo_policies.rollout import RolloutState, begin, flat, roll_out
 from testudo_sim.environment import Environment
 
 Metrics = dict[str, jax.Array]

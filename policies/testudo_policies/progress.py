@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -25,7 +25,7 @@ class TrainingDisplay:
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
         self._printed = 0.0
 
-    def __enter__(self) -> TrainingDisplay:
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start()
         self._console.print("compiling the training step (once, about 15 s)")

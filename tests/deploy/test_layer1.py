@@ -111,7 +111,7 @@ def test_the_velocity_of_the_control_point_is_never_above_its_limit(name, make_s
     assert length(scene.shield().control_velocity_world).max() <= limit * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "crazyflie_2x"])
 def test_every_array_library_gives_the_same(name, make_scene):
     scene = make_scene(name, peers=6, rows=3)
     expected = scene.shield()
@@ -124,7 +124,7 @@ def test_every_array_library_gives_the_same(name, make_scene):
             assert theirs == pytest.approx(ours, abs=1e-9), field.name
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "crazyflie_2x"])
 def test_single_precision_differs_by_little_and_never_breaks_a_row(name, make_scene):
     scene = make_scene(name, peers=6, count=1000)
     expected = scene.shield()

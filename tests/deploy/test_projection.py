@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from testudo_deploy.shield.projection import project
 
-CASES = [(2, 1), (2, 3), (2, 8), (2, 16), (3, 1), (3, 4), (3, 8), (3, 14)]
+CASES = [(2, 1), (2, 4), (2, 9), (2, 16), (3, 1), (3, 5), (3, 14)]
 COUNT = 600
 
 

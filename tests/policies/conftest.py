@@ -8,32 +8,26 @@ from testudo_policies.packaging import package_policy
 from testudo_policies.training import load_parameters, train_run
 
 
-@pytest.fixture(scope="session")
-def compilation_cache(tmp_path_factory):
-    """Return a folder for compiled programs, one for each worker."""
-    return tmp_path_factory.getbasetemp() / "programs"
-
-
 @pytest.fixture(scope="module")
-def quick(compilation_cache):
+def quick(tmp_path_factory):
     """Compile quickly in this module."""
-    with quick_compilation(compilation_cache):
+    with quick_compilation(tmp_path_factory):
         yield
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory, compilation_cache):
+def tiny_run(tmp_path_factory):
     """Return the folder of a finished tiny run."""
     folder = tmp_path_factory.mktemp("tiny") / "run"
-    with quick_compilation(compilation_cache):
+    with quick_compilation(tmp_path_factory):
         assert train_run(build(TINY), folder).finished
     return folder
 
 
 @pytest.fixture(scope="session")
-def tiny_export(tiny_run, compilation_cache):
+def tiny_export(tiny_run, tmp_path_factory):
     """Return the report of that run's export."""
     workshop = build(TINY)
-    with quick_compilation(compilation_cache):
+    with quick_compilation(tmp_path_factory):
         parameters = load_parameters(workshop, tiny_run)
         return package_policy(workshop, parameters, tiny_run.parent / "policy.onnx", [])

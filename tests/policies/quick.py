@@ -1,5 +1,6 @@
 """Runs that are tiny, and compilation that is quick: for tests of the learning side."""
 
+import os
 from contextlib import contextmanager
 
 import jax
@@ -35,11 +36,13 @@ TINY_OPTIONS = tuple(
 
 
 @contextmanager
-def quick_compilation(cache):
-    """Compile without optimisation, and every program only once while ``cache`` lasts."""
+def quick_compilation(tmp_path_factory):
+    """Compile without optimisation, and every program only once for all tests of a session."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     settings = {
         "jax_disable_most_optimizations": True,
-        "jax_compilation_cache_dir": str(cache),
+        "jax_compilation_cache_dir": str(shared / "programs"),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
     }
     before = {name: jax.config.values[name] for name in settings}

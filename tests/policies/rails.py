@@ -21,14 +21,14 @@ LAST_TICK = 100
 
 @dataclass(frozen=True)
 class RailPhysics:
-    """Robots move along x by what their yaw says, in metres for each tick, whatever is commanded."""
+    """Robots move along x by what their yaw says [m a tick], whatever is commanded."""
 
     name: str = "rails"
 
     def reset(self, position_world, yaw):
         return position_world, yaw, jnp.zeros(yaw.shape[-1])
 
-    def advance(self, state, sent, parameters):
+    def advance(self, state, _sent, _parameters):
         return state[0], state[1], state[2] + 1
 
     def motion(self, state):
@@ -40,7 +40,7 @@ class RailPhysics:
 
 @dataclass(frozen=True)
 class Rails:
-    """World ``seed - first_seed`` of a table; done when all robots are within 0.12 m of their goals."""
+    """World ``seed - first_seed`` of a table; done when all are within 0.12 m of their goals."""
 
     starts: tuple
     """By world, robot, axis [m]."""
@@ -54,7 +54,7 @@ class Rails:
     task_signals: tuple = ()
     name: str = "rails"
 
-    def start(self, key, team_size):
+    def start(self, key, _team_size):
         world = (jax.random.key_data(key)[-1] - self.first_seed) % len(self.starts)
         starts, goals, speeds = map(jnp.array, (self.starts, self.goals, self.speeds))
         return StartState(starts[world].T, speeds[world], goals[world].T)

@@ -21,7 +21,9 @@ def random_signals(spec, batch=6, slots=4, seed=0):
         "velocity": 0.2 * normal(batch, size),
         "control_point_world": point,
         "goal_world": point + 0.5 + rng.uniform(0, 1, (batch, size)),
-        "neighbour_position_world": point[:, None] + 0.3 + rng.uniform(0, 0.5, (batch, slots, size)),
+        "neighbour_position_world": point[:, None]
+        + 0.3
+        + rng.uniform(0, 0.5, (batch, slots, size)),
         "neighbour_velocity_world": 0.2 * normal(batch, slots, size),
         "neighbour_age": rng.uniform(0, 0.3, (batch, slots)),
         "neighbour_valid": np.ones((batch, slots)),
@@ -30,7 +32,7 @@ def random_signals(spec, batch=6, slots=4, seed=0):
 
 
 def rotated(signals, spec, angle):
-    """Return the signals of the same scene turned by ``angle`` about the origin (about z in space)."""
+    """Return the signals of the scene turned by ``angle`` about the origin (about z in space)."""
     turned = {
         name: rotate(value, angle) if name.endswith("_world") else value
         for name, value in signals.items()
@@ -45,7 +47,9 @@ def rotate(vectors, angle):
     """Return vectors (..., D) turned about the last axis of space."""
     cosine, sine = np.cos(angle), np.sin(angle)
     x, y = vectors[..., 0:1], vectors[..., 1:2]
-    return jnp.concatenate([cosine * x - sine * y, sine * x + cosine * y, vectors[..., 2:]], axis=-1)
+    return jnp.concatenate(
+        [cosine * x - sine * y, sine * x + cosine * y, vectors[..., 2:]], axis=-1
+    )
 
 
 def with_slots(signals, order):
@@ -59,8 +63,8 @@ def with_slots(signals, order):
 def bound_to_the_world(spec):
     """Return the indices of own features that change when the world is turned.
 
-    They are the place in the arena and the direction to the goal in it, since walls are seen by them
-    alone, and the velocity of a robot whose channels are axes of the world. Order of the features:
+    They are the place in the arena and the direction to the goal in it, which alone tell of walls,
+    and the velocity of a robot whose channels are axes of the world. Order of the features:
     distance, near distance, height to the goal, place, direction to the goal, heading, velocity.
     """
     size = spec.dimension

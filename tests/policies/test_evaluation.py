@@ -14,7 +14,7 @@ from testudo_policies import evaluation
 from testudo_policies.evaluation import HELD_OUT_SEED, crossing_paths, evaluate_policy
 from testudo_policies.subject import load_subject
 
-pytestmark = [pytest.mark.usefixtures("quick"), pytest.mark.xdist_group("artefact")]
+pytestmark = pytest.mark.usefixtures("quick")
 
 RADIUS = load_robot("gritsbot_x").body_radius_m
 DECISION_S = 5 * 0.033
@@ -76,8 +76,8 @@ def test_success_contacts_and_separation_of_hand_made_worlds(rails):
 
 @pytest.mark.parametrize(("horizon_s", "deadlocks"), [(4.9, 0), (8.0, 1), (10.0, 3)])
 def test_a_deadlock_is_five_seconds_of_rest_without_success(horizon_s, deadlocks):
-    # at 4.9 s no robot can have rested for 5 s; at 8 s world 0 has, and the others, which stand from
-    # tick 100 (3.3 s) on, have rested for 4.6 s; at 10 s those have as well, but for the success
+    # at 4.9 s no robot can have rested for 5 s; at 8 s world 0 has, and the others, which stand
+    # from tick 100 (3.3 s) on, have rested for 4.6 s; at 10 s all have but the one with success
     environment = rail_environment(RAILS.with_horizon(horizon_s))
     assert evaluate_policy(environment, stand, 0, 4, 100).deadlocks == deadlocks
 

@@ -25,7 +25,7 @@ def test_advantages_with_a_time_out_and_a_termination_in_the_middle():
     # next      1     6         2    100         8
     # 1's next state is the last one of its episode (6), not the first of the next (value 2);
     # 3's has no future, whatever the critic says (100)
-    # delta = reward + 0.5 * next - value
+    # delta is reward + 0.5 * next - value:
     #   0: 1 + 0.5 - 1 = 0.5    1: 2 + 3 - 1 = 4    2: 3 + 1 - 2 = 2    3: 4 + 0 - 2 = 2
     #   4: 5 + 4 - 4 = 5
     # advantage, from behind: 4: 5    3: 2 (cut)    2: 2 + 0.25 * 2 = 2.5    1: 4 (cut)
@@ -66,10 +66,10 @@ class HandMadeAgent:
         entropy=lambda logits, _: jnp.full(logits.shape, 0.7),
     )
 
-    def act(self, parameters, features, hidden, fresh):
+    def act(self, parameters, _features, hidden, _fresh):
         return parameters[0], hidden
 
-    def value(self, parameters, central):
+    def value(self, parameters, _central):
         return parameters[1]
 
 

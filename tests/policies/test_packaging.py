@@ -1,4 +1,4 @@
-"""The artefact of a run: a complete contract, closed loops of 500 steps, the file that a robot loads."""
+"""The artefact of a run: a complete contract, loops of 500 steps, the file that a robot loads."""
 
 import json
 from dataclasses import asdict, replace
@@ -22,7 +22,7 @@ from testudo_policies.packaging import closed_loops, make_contract
 from testudo_policies.parity import call_step
 from testudo_policies.training import load_parameters
 
-pytestmark = [pytest.mark.usefixtures("quick"), pytest.mark.xdist_group("artefact")]
+pytestmark = pytest.mark.usefixtures("quick")
 
 EVALUATION = Evaluation(
     team_size=4, episodes=10, first_seed=0, horizon_s=40.0, crossing_share=0.5, success=0.0,
@@ -42,7 +42,11 @@ def test_the_contract_says_all_that_a_robot_and_a_reader_ask(tiny_export, worksh
     spec = load_robot("gritsbot_x")
     assert contract == tiny_export.contract
     assert (contract.version, contract.hold_rule) == (VERSION, HOLD_RULE)
-    assert (contract.scenario, contract.robot, contract.dimension) == ("navigation", "gritsbot_x", 2)
+    assert (contract.scenario, contract.robot, contract.dimension) == (
+        "navigation",
+        "gritsbot_x",
+        2,
+    )
     assert contract.robot_spec == spec.to_dict()
     assert contract.robot_sha256 == spec.sha256
     assert (contract.control_period_s, contract.dead_man_s) == (spec.control_period_s, 0.1)

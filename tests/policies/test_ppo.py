@@ -1,4 +1,4 @@
-"""One update: what it changes, that it can be repeated, that it can be vectorised, that it learns."""
+"""One update: what it changes, that it repeats, that it vectorises, that it learns."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tests.policies.quick import TINY, assert_equal_trees
 
 from testudo_policies.build import build
 
-pytestmark = [pytest.mark.usefixtures("quick"), pytest.mark.xdist_group("learning")]
+pytestmark = pytest.mark.usefixtures("quick")
 
 # every pair of factors, and the rest with the slow tests
 CASES = [
@@ -81,7 +81,9 @@ def test_the_central_critic_reads_the_peers_goals_and_the_other_does_not():
         learner = Learner(algorithm=algorithm)
         shapes = jax.eval_shape(learner.workshop.ppo.init, jax.random.key(0)).parameters
         encoder = {
-            name: part["params"] for name, part in vars(shapes).items() if name in ("actor", "critic")
+            name: part["params"]
+            for name, part in vars(shapes).items()
+            if name in ("actor", "critic")
         }
         actor = encoder["actor"]["encoder"]["neighbour_1"]["kernel"].shape[0]
         critic = encoder["critic"]["TeamEncoder_0"]["neighbour_1"]["kernel"].shape[0]
@@ -121,7 +123,9 @@ def test_one_jitted_update_of_two_seeds_equals_two_single_updates(tiny):
         np.testing.assert_allclose(
             position, single.rollout.worlds.team.physics.position_world, atol=1e-4
         )
-        np.testing.assert_allclose(metrics["train/reward"][index], values["train/reward"], atol=1e-4)
+        np.testing.assert_allclose(
+            metrics["train/reward"][index], values["train/reward"], atol=1e-4
+        )
 
 
 def test_the_rollout_goes_on_where_the_last_one_ended(tiny):

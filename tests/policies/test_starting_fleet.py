@@ -16,7 +16,7 @@ from testudo_policies.build import build
 from testudo_policies.evaluation import HELD_OUT_SEED
 from testudo_policies.starting_fleet import write_fleet
 
-pytestmark = [pytest.mark.usefixtures("quick"), pytest.mark.xdist_group("artefact")]
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A run stops at any moment, goes on to the very same bits, and refuses a folder that does not fit."""
+"""A run stops at any moment, goes on to the same bits, and refuses what does not fit."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from testudo_policies.checkpoints import CheckpointError, Checkpoints, load_conf
 from testudo_policies.metrics import MetricsLog
 from testudo_policies.training import load_parameters, train_run
 
-pytestmark = [pytest.mark.usefixtures("quick"), pytest.mark.xdist_group("learning")]
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,7 @@ def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, workshop, tmp_p
 
 
 def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(tiny_run, workshop):
-    # the type of a number that JAX counts as weak, and the device that a restored array is bound to,
-    # are part of a program; the resume must not compile another one
+    # weak types, and the device that a restored array is bound to, are part of what JAX compiles
     fresh = jax.jit(workshop.ppo.init)(jax.random.key(0))
     with Checkpoints(tiny_run, reading=True) as checkpoints:
         restored = checkpoints.restore(fresh)
