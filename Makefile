@@ -1,8 +1,8 @@
 # `make demo` and `make test` set themselves up; ARGS="..." goes to the program.
 BIN := .venv/bin
 ARGS ?=
-# two cores; tests of one xdist_group (those that share a ROS domain) stay in one worker
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+# two cores; the tests of one file share fixtures and, for ROS, a domain: they stay in one worker
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 # A sourced system ROS would be mixed with the one in .venv.
 unexport PYTHONPATH PYTHONHOME AMENT_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_PATH RMW_IMPLEMENTATION
@@ -13,7 +13,7 @@ help:
 	@echo "make demo      train, evaluate, export, drive over ROS 2, replay, report"
 	@echo "make test      the tests but the slow ones"
 	@echo "make test-all  all tests"
-	@echo "make bench     speed of simulation; `testudo bench robot --policy FILE` times the robot side"
+	@echo "make bench     speed of simulation (testudo bench robot --policy FILE times the robot side)"
 	@echo "make lint      ruff and the import contracts;  make format  lets ruff mend what it can"
 	@echo "make lock      newest versions into requirements.lock"
 	@echo "make clean     removes what was made, runs/ excepted"
