@@ -31,7 +31,7 @@ _LARGEST = 1e12
 """SI numbers beyond this are no measurement, and their squares may not be finite."""
 
 
-class Doubt(Exception):
+class Doubt(Exception):  # noqa: N818 -- not an error: a reason to brake
     """Why this tick must brake; the text is a stable code."""
 
 

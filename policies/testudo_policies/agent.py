@@ -76,7 +76,8 @@ class Agent:
         """Return the parameters with statistics that have seen these features (T, B, ...)."""
         return replace(
             parameters,
-            own_statistics=running_statistics.update(parameters.own_statistics, features.own, std_min_value=_LEAST_SPREAD),
+            own_statistics=running_statistics.update(
+                parameters.own_statistics, features.own, std_min_value=_LEAST_SPREAD),
             neighbour_statistics=running_statistics.update(
                 parameters.neighbour_statistics, features.neighbours, std_min_value=_LEAST_SPREAD))
 

@@ -31,7 +31,7 @@ class Team:
     arena: Arena | None
     physics: Physics
     size: int
-    channels: Channels = Channels()
+    channels: Channels = Channels()  # noqa: RUF009 -- frozen
     shielded: bool = True
     """False is the negative control: nominal commands pass unchecked."""
 

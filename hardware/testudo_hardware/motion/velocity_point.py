@@ -54,7 +54,7 @@ class VelocityPoint:
 
     def limit_rows(self, stop: StoppingPoint) -> None:
         """See `MotionModel.limit_rows`: none, since a projection onto a set that holds 0 never lengthens."""
-        return None
+        return
 
     def braking_share(self, stop: StoppingPoint, control_velocity_world: Array) -> Array:
         """See `MotionModel.braking_share`: the largest s with |s * rate - deceleration| <= limit."""
