@@ -31,14 +31,16 @@ class Scene:
     def but(self, **changes):
         return replace(self, **changes)
 
-    def shield(self, asarray=np.asarray):
+    def shield(self, asarray=np.asarray, compiled=lambda function: function):
         """Return the shield's result on the arrays of one library."""
+
+        def run(state, table, nominal):
+            stop = self.model.stopping_point(state)
+            return shield_layer1(self.model, self.parameters, self.arena, stop, table, nominal)
+
         state = MotionState(*map(asarray, vars(self.state).values()))
         table = NeighbourTable(*map(asarray, vars(self.table).values()))
-        stop = self.model.stopping_point(state)
-        return shield_layer1(
-            self.model, self.parameters, self.arena, stop, table, asarray(self.nominal)
-        )
+        return compiled(run)(state, table, asarray(self.nominal))
 
     def rows(self):
         """Return all normals (D, R, ...) and what must hold for certain (R, ...)."""
@@ -79,8 +81,10 @@ def make_scene():
         away = crowd * parameters.separation_m * rng.uniform(0.5, 4, (peers, count))
         announced = rng.uniform(-0.5, 0.5, (size, peers, count)) * spec.speed_limit_m_s
         table = NeighbourTable(
-            position[:, None] + away * direction, announced,
-            rng.uniform(0, 0.1, (peers, count)), np.ones((peers, count), bool),
+            position[:, None] + away * direction,
+            announced,
+            rng.uniform(0, 0.1, (peers, count)),
+            np.ones((peers, count), bool),
         )
         nominal = rng.uniform(-1.5, 1.5, (size, count)) * spec.control_point_speed_m_s
         box = Arena((-half,) * size, (half,) * size) if arena else None
@@ -93,9 +97,17 @@ def make_scene():
 def message():
     """A sound announcement of r1 that echoes r0."""
     return PeerMessage(
-        robot="r1", epoch="b", sequence=1, stamp_s=5.0, sample_age_s=0.02,
-        control_point_world=(1.0, 0.0), control_velocity_world=(0.1, 0.0), position_world=(0.9, 0.0),
-        yaw=0.1, contract="h", echoes={"r0": ("a", 100.0)},
+        robot="r1",
+        epoch="b",
+        sequence=1,
+        stamp_s=5.0,
+        sample_age_s=0.02,
+        control_point_world=(1.0, 0.0),
+        control_velocity_world=(0.1, 0.0),
+        position_world=(0.9, 0.0),
+        yaw=0.1,
+        contract="h",
+        echoes={"r0": ("a", 100.0)},
     )
 
 
@@ -133,12 +145,22 @@ def make_loop():
         def hear(peer="r1", point=None, velocity=None, echo_s=None, received_s=None):
             rig.sequence += 1
             echo_s = rig.now_s - 0.05 if echo_s is None else echo_s
-            return loop.on_peer(PeerMessage(
-                robot=peer, epoch="b", sequence=rig.sequence, stamp_s=5.0 + rig.sequence,
-                sample_age_s=0.02, control_point_world=point or (2.0,) * size,
-                control_velocity_world=velocity or (0.0,) * size, position_world=(2.0,) * size,
-                yaw=0.0, contract=policy.contract.contract_hash, echoes={"r0": ("a", echo_s)},
-            ), rig.now_s if received_s is None else received_s)
+            return loop.on_peer(
+                PeerMessage(
+                    robot=peer,
+                    epoch="b",
+                    sequence=rig.sequence,
+                    stamp_s=5.0 + rig.sequence,
+                    sample_age_s=0.02,
+                    control_point_world=point or (2.0,) * size,
+                    control_velocity_world=velocity or (0.0,) * size,
+                    position_world=(2.0,) * size,
+                    yaw=0.0,
+                    contract=policy.contract.contract_hash,
+                    echoes={"r0": ("a", echo_s)},
+                ),
+                rig.now_s if received_s is None else received_s,
+            )
 
         def tick(period_s=spec.control_period_s, *, sees=True, hears=True):
             rig.now_s += period_s

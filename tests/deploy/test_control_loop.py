@@ -62,10 +62,10 @@ def test_the_record_says_what_was_used_so_that_the_estimate_can_be_redone(make_l
     for period_s in (0.033, 0.04, 0.02, 0.06, 0.033):
         record = rig.tick(period_s)
     model = motion_model(rig.spec)
-    measured = MotionState(*map(np.array, (
-        record.measured_position_world, record.measured_yaw, record.measured_velocity)))
-    again = estimate_state(
-        model, measured, [np.array(c) for c in record.pending_commands], record.pending_time_s)
+    measured = MotionState(
+        *map(np.array, (record.measured_position_world, record.measured_yaw, record.measured_velocity))
+    )
+    again = estimate_state(model, measured, [np.array(c) for c in record.pending_commands], record.pending_time_s)
     assert tuple(again.position_world) == record.estimate_position_world
     assert float(again.yaw) == record.estimate_yaw
     assert tuple(again.velocity) == record.estimate_velocity
@@ -211,8 +211,7 @@ def test_a_pose_that_is_no_measurement_is_refused(name, bad, where, make_loop):
     size = rig.spec.dimension
     values = {"stamp": rig.now_s, "position": (0.0,) * size, "yaw": 0.0, "velocity": (0.0,) * size}
     values[where] = (0.0,) * (size - 1) + (bad,) if where in ("position", "velocity") else bad
-    taken = rig.loop.on_odometry(
-        values["stamp"], rig.now_s, values["position"], values["yaw"], values["velocity"])
+    taken = rig.loop.on_odometry(values["stamp"], rig.now_s, values["position"], values["yaw"], values["velocity"])
     if where == "stamp" and bad == -1e200:
         return
     assert not taken
@@ -263,9 +262,7 @@ def test_a_policy_that_answers_no_number_never_gets_through(make_loop, bad):
         braked(rig.tick(), "shield_braked")
 
 
-@pytest.mark.parametrize(
-    "answer", [None, 3, np.zeros(3), np.zeros((2, 2)), "text", np.array([None, 1.0])]
-)
+@pytest.mark.parametrize("answer", [None, 3, np.zeros(3), np.zeros((2, 2)), "text", np.array([None, 1.0])])
 def test_a_policy_that_answers_nonsense_brakes(make_loop, answer):
     rig = make_loop()
     rig.policy.answer = lambda signals, hidden: (answer, hidden)
@@ -334,8 +331,7 @@ def test_the_command_is_what_the_shield_let_through(make_loop):
     record = rig.tick()
     assert record.status == "projected"
     assert record.shielded_world[0] < 0.2
-    assert record.change_m_s == pytest.approx(
-        math.dist(record.nominal_world, record.shielded_world))
+    assert record.change_m_s == pytest.approx(math.dist(record.nominal_world, record.shielded_world))
 
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
@@ -350,8 +346,12 @@ def test_whatever_arrives_a_tick_never_raises_and_never_sends_what_is_not_finite
         rig.now_s += data.draw(st.sampled_from([0.033, 0.0, -0.5, 0.2, 1e-9]))
         if data.draw(st.booleans()):
             rig.loop.on_odometry(
-                data.draw(st.one_of(st.just(rig.now_s - 0.01), FLOATS)), rig.now_s,
-                (data.draw(FLOATS), 0.0), data.draw(FLOATS), (data.draw(FLOATS), data.draw(FLOATS)))
+                data.draw(st.one_of(st.just(rig.now_s - 0.01), FLOATS)),
+                rig.now_s,
+                (data.draw(FLOATS), 0.0),
+                data.draw(FLOATS),
+                (data.draw(FLOATS), data.draw(FLOATS)),
+            )
         else:
             rig.see(velocity=(data.draw(st.floats(-1, 1)), data.draw(st.floats(-9, 9))))
         rig.hear(point=(data.draw(st.floats(-1e307, 1e307)), 0.0), echo_s=rig.now_s - 0.01)

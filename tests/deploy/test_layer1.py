@@ -15,6 +15,7 @@ from testudo_deploy.shield.margins import ShieldParameters, shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot, robot_files
+from testudo_sim import pytrees  # noqa: F401  (lets JAX compile the robot side's types)
 
 ROBOTS = sorted(robot_files())
 REUSED_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
@@ -34,12 +35,16 @@ def peers_at(scene, offset, velocity=0.0, age_s=0.0):
     point = scene.model.stopping_point(scene.state).position_world[:, None]
     shape = scene.table.control_point_world.shape
     column = (slice(None),) + (None,) * (len(shape) - 1)
-    return scene.but(table=dataclasses.replace(
-        scene.table,
-        control_point_world=np.broadcast_to(point + np.asarray(offset, float)[column], shape).copy(),
-        control_velocity_world=np.broadcast_to(np.asarray(velocity, float)[column] if np.ndim(velocity)
-                                               else np.array(float(velocity)), shape).copy(),
-        age_s=np.full(shape[1:], age_s)))
+    return scene.but(
+        table=dataclasses.replace(
+            scene.table,
+            control_point_world=np.broadcast_to(point + np.asarray(offset, float)[column], shape).copy(),
+            control_velocity_world=np.broadcast_to(
+                np.asarray(velocity, float)[column] if np.ndim(velocity) else np.array(float(velocity)), shape
+            ).copy(),
+            age_s=np.full(shape[1:], age_s),
+        )
+    )
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -117,7 +122,7 @@ def test_every_array_library_gives_the_same(name, make_scene):
     expected = scene.shield()
     strict = scene.shield(lambda x: array_api_strict.asarray(np.asarray(x)))
     with jax.enable_x64(True):
-        double = scene.shield(jnp.asarray)
+        double = scene.shield(jnp.asarray, jax.jit)
     for got in (strict, double):
         for field in dataclasses.fields(expected):
             ours, theirs = (np.asarray(getattr(x, field.name)) for x in (expected, got))
@@ -128,7 +133,7 @@ def test_every_array_library_gives_the_same(name, make_scene):
 def test_single_precision_differs_by_little_and_never_breaks_a_row(name, make_scene):
     scene = make_scene(name, peers=6, count=1000)
     expected = scene.shield()
-    got = scene.shield(lambda x: jnp.asarray(x, bool if np.asarray(x).dtype == bool else jnp.float32))
+    got = scene.shield(lambda x: jnp.asarray(x, bool if np.asarray(x).dtype == bool else jnp.float32), jax.jit)
     velocity = np.asarray(got.control_velocity_world, float)
     normals, bounds = scene.rows()
     values = (normals * velocity[:, None]).sum(axis=0)
@@ -145,15 +150,17 @@ def with_bad_value(scene, where, index, bad):
     """Return the scene with one number of one input replaced."""
     sources = {
         "nominal": scene.nominal,
-        "position": scene.state.position_world, "yaw": scene.state.yaw, "velocity": scene.state.velocity,
+        "position": scene.state.position_world,
+        "yaw": scene.state.yaw,
+        "velocity": scene.state.velocity,
         "peer_point": scene.table.control_point_world,
-        "peer_velocity": scene.table.control_velocity_world, "peer_age": scene.table.age_s,
+        "peer_velocity": scene.table.control_velocity_world,
+        "peer_age": scene.table.age_s,
     }
     values = sources[where].copy()
     values.flat[index % values.size] = bad
     state = {"position": "position_world", "yaw": "yaw", "velocity": "velocity"}
-    table = {"peer_point": "control_point_world", "peer_velocity": "control_velocity_world",
-             "peer_age": "age_s"}
+    table = {"peer_point": "control_point_world", "peer_velocity": "control_velocity_world", "peer_age": "age_s"}
     if where in state:
         return scene.but(state=dataclasses.replace(scene.state, **{state[where]: values}))
     if where in table:
@@ -164,15 +171,17 @@ def with_bad_value(scene, where, index, bad):
 @pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "crazyflie_2x"])
 @REUSED_FIXTURE
 @given(
-    where=st.sampled_from(INPUTS), index=st.integers(0, 99), seed=st.integers(0, 9),
-    bad=st.sampled_from([np.nan, np.inf, -np.inf]), peers=st.sampled_from([1, 3, 7]),
+    where=st.sampled_from(INPUTS),
+    index=st.integers(0, 99),
+    seed=st.integers(0, 9),
+    bad=st.sampled_from([np.nan, np.inf, -np.inf]),
+    peers=st.sampled_from([1, 3, 7]),
 )
 def test_a_number_that_is_not_finite_ends_in_the_brake(name, make_scene, where, index, seed, bad, peers):
     """In any input, also of a peer that is beyond the nearest which get a row."""
     if where == "yaw" and name == "crazyflie_2x":
         return  # a drone's yaw does not enter
-    scene = with_bad_value(
-        make_scene(name, peers=peers, rows=3, count=1, seed=seed, crowd=3), where, index, bad)
+    scene = with_bad_value(make_scene(name, peers=peers, rows=3, count=1, seed=seed, crowd=3), where, index, bad)
     with np.errstate(all="ignore"):
         result = scene.shield()
     assert np.isfinite(result.command).all()
@@ -235,8 +244,9 @@ def test_contradicting_retreats_end_in_standing(make_scene):
     offset = np.array([[0.1], [0.0]])
     scene.table.control_point_world[:, 0] = point + offset
     scene.table.control_point_world[:, 1] = point - offset
-    scene = scene.but(table=dataclasses.replace(
-        scene.table, control_velocity_world=0 * scene.table.control_velocity_world))
+    scene = scene.but(
+        table=dataclasses.replace(scene.table, control_velocity_world=0 * scene.table.control_velocity_world)
+    )
     result = scene.shield()
     assert (result.control_velocity_world == 0).all()
     assert (result.status == PROJECTED).all()

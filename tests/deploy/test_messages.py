@@ -21,9 +21,17 @@ JSON = st.recursive(
 
 @given(
     st.builds(
-        PeerMessage, robot=st.text(), epoch=st.text(), sequence=st.integers(0, 2**53), stamp_s=NUMBERS,
-        sample_age_s=NUMBERS, control_point_world=VECTORS, control_velocity_world=VECTORS,
-        position_world=VECTORS, yaw=NUMBERS, contract=st.text(),
+        PeerMessage,
+        robot=st.text(),
+        epoch=st.text(),
+        sequence=st.integers(0, 2**53),
+        stamp_s=NUMBERS,
+        sample_age_s=NUMBERS,
+        control_point_world=VECTORS,
+        control_velocity_world=VECTORS,
+        position_world=VECTORS,
+        yaw=NUMBERS,
+        contract=st.text(),
         echoes=st.dictionaries(st.text(), st.tuples(st.text(), NUMBERS), max_size=3),
     )
 )

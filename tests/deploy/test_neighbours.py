@@ -31,8 +31,7 @@ def test_a_heard_slot_is_taken_and_the_others_age(known, heard):
 
 
 def test_a_peer_that_falls_silent_is_never_dropped(known, heard):
-    silent = NeighbourTable(heard.control_point_world, heard.control_velocity_world, heard.age_s,
-                            np.zeros(2, bool))
+    silent = NeighbourTable(heard.control_point_world, heard.control_velocity_world, heard.age_s, np.zeros(2, bool))
     table = known
     for _ in range(1000):
         table = update(table, silent, 0.01)

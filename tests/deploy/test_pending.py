@@ -24,8 +24,7 @@ def sent(*times):
 
 def acting(pending, stamp_s, now_s):
     commands, durations = pending.since(stamp_s, now_s)
-    return [(float(command[0]), pytest.approx(time_s)) for command, time_s in
-            zip(commands, durations, strict=True)]
+    return [(float(command[0]), pytest.approx(time_s)) for command, time_s in zip(commands, durations, strict=True)]
 
 
 def test_at_regular_ticks_the_newest_command_comes_first():
@@ -61,7 +60,8 @@ def test_what_acted_before_the_pose_does_not_count():
 
 @given(
     gaps=st.lists(st.floats(1e-4, 0.4), min_size=1, max_size=20),
-    age_s=st.floats(0, 0.5), wait_s=st.floats(0, 0.3),
+    age_s=st.floats(0, 0.5),
+    wait_s=st.floats(0, 0.3),
 )
 def test_the_times_add_up_to_the_time_that_is_to_be_bridged(gaps, age_s, wait_s):
     times = np.cumsum(gaps)
@@ -92,8 +92,7 @@ def test_at_regular_ticks_simulation_and_robot_predict_the_same(name, age_s):
     pending = PendingCommands(spec.command_delay_s, spec.dead_man_s)
     for k in reversed(range(5)):
         pending.push(1.0 - (k + 1) * period, commands[k])
-    state = MotionState(rng.uniform(-1, 1, spec.dimension), np.array(0.4),
-                        rng.uniform(-0.1, 0.1, spec.dimension))
+    state = MotionState(rng.uniform(-1, 1, spec.dimension), np.array(0.4), rng.uniform(-0.1, 0.1, spec.dimension))
     robot = estimate_state(model, state, *pending.since(1.0 - age_s, 1.0))
     times = pending_time_s(spec, np.array(age_s), 5)
     simulated = predict(model, state, commands, LagResponse.create(times, np.array(spec.velocity_lag_s)))

@@ -44,9 +44,7 @@ def reference(target, normals, bounds):
     for apart in (0.0, 1e-11, 1e-10, 1e-9):
         moved = bounds[used] + apart * np.arange(used.sum())
         try:
-            return quadprog.solve_qp(
-                np.eye(len(target)), target.copy(), -normals[:, used].copy(), -moved
-            )[0]
+            return quadprog.solve_qp(np.eye(len(target)), target.copy(), -normals[:, used].copy(), -moved)[0]
         except ValueError:
             continue
     raise AssertionError("quadprog fails")
@@ -54,9 +52,7 @@ def reference(target, normals, bounds):
 
 def references(problem):
     target, normals, bounds = problem
-    return np.stack([
-        reference(target[:, n], normals[:, :, n], bounds[:, n]) for n in range(target.shape[1])
-    ], axis=1)
+    return np.stack([reference(target[:, n], normals[:, :, n], bounds[:, n]) for n in range(target.shape[1])], axis=1)
 
 
 def excess(problem, point):
@@ -112,7 +108,7 @@ def test_every_array_library_gives_the_same(problem):
     strict = tuple(array_api_strict.asarray(values) for values in problem)
     with jax.enable_x64(True):
         double = tuple(jnp.asarray(values) for values in problem)
-        for point, found in (project(*strict), project(*double)):
+        for point, found in (project(*strict), jax.jit(project)(*double)):
             assert np.asarray(found).all()
             assert np.asarray(point) == pytest.approx(expected, abs=1e-9)
 
@@ -177,14 +173,17 @@ def test_found_says_whether_there_is_a_solution(dimension, rows):
     target, normals, bounds = random_rows(rng, dimension, rows, count)
     bounds -= rng.uniform(0, 1, bounds.shape)
     point, found = project(target, normals, bounds)
-    depth = np.array([
-        linprog(
-            [*np.zeros(dimension), -1],
-            A_ub=np.column_stack([normals[:, :, n].T, np.ones(rows)]), b_ub=bounds[:, n],
-            bounds=[(None, None)] * dimension + [(None, 1)],
-        ).x[-1]
-        for n in range(count)
-    ])
+    depth = np.array(
+        [
+            linprog(
+                [*np.zeros(dimension), -1],
+                A_ub=np.column_stack([normals[:, :, n].T, np.ones(rows)]),
+                b_ub=bounds[:, n],
+                bounds=[(None, None)] * dimension + [(None, 1)],
+            ).x[-1]
+            for n in range(count)
+        ]
+    )
     clear = np.abs(depth) > 1e-5
     assert (found == (depth > 0))[clear].all()
     assert 0.05 < found.mean() < 0.95

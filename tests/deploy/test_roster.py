@@ -38,8 +38,11 @@ def test_the_age_is_no_time_since_arrival(roster, message):
 @pytest.mark.parametrize(
     "change",
     [
-        {"robot": "r9"}, {"robot": "r0"}, {"contract": "other"},
-        {"control_point_world": (1.0, 0.0, 0.0)}, {"control_velocity_world": (0.1,)},
+        {"robot": "r9"},
+        {"robot": "r0"},
+        {"contract": "other"},
+        {"control_point_world": (1.0, 0.0, 0.0)},
+        {"control_velocity_world": (0.1,)},
     ],
 )
 def test_a_foreign_message_is_refused_and_counted(roster, message, change):
@@ -122,9 +125,17 @@ def exchange(rng, offsets, loss, latency_s, ticks=80, period_s=0.033):
                 if rosters[i].hear(sent, arrival + offsets[i]) and name in sent.echoes:
                     arrivals[i][sent.robot] = arrival
             told = PeerMessage(
-                robot=name, epoch="e" + name, sequence=tick + 1, stamp_s=now + offsets[i],
-                sample_age_s=0.0, control_point_world=(now, 0.0), control_velocity_world=(0.0, 0.0),
-                position_world=(0.0, 0.0), yaw=0.0, contract="h", echoes=rosters[i].echoes(),
+                robot=name,
+                epoch="e" + name,
+                sequence=tick + 1,
+                stamp_s=now + offsets[i],
+                sample_age_s=0.0,
+                control_point_world=(now, 0.0),
+                control_velocity_world=(0.0, 0.0),
+                position_world=(0.0, 0.0),
+                yaw=0.0,
+                contract="h",
+                echoes=rosters[i].echoes(),
             )
             for j in range(len(names)):
                 if j != i and rng.uniform() >= loss:
@@ -136,8 +147,11 @@ def exchange(rng, offsets, loss, latency_s, ticks=80, period_s=0.033):
 
 
 @given(
-    seed=st.integers(0, 10**6), robots=st.integers(2, 4), loss=st.sampled_from([0.0, 0.3, 0.9]),
-    slow=st.floats(0.001, 0.4), spread=st.sampled_from([0.0, 1.0, 1e5]),
+    seed=st.integers(0, 10**6),
+    robots=st.integers(2, 4),
+    loss=st.sampled_from([0.0, 0.3, 0.9]),
+    slow=st.floats(0.001, 0.4),
+    spread=st.sampled_from([0.0, 1.0, 1e5]),
 )
 def test_the_age_is_never_below_the_truth_whatever_the_clocks(seed, robots, loss, slow, spread):
     rng = np.random.default_rng(seed)

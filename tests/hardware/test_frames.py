@@ -77,9 +77,7 @@ def test_roll_does_not_count_as_yaw():
     assert yaw_from_quaternion_xyzw(half, 0, 0, half) == pytest.approx(0)
 
 
-@pytest.mark.parametrize(
-    "quaternion", [(0, 0, 0, 0), (0, 0, 0, 1.01), (math.nan, 0, 0, 1), (0, math.inf, 0, 1)]
-)
+@pytest.mark.parametrize("quaternion", [(0, 0, 0, 0), (0, 0, 0, 1.01), (math.nan, 0, 0, 1), (0, math.inf, 0, 1)])
 def test_what_is_no_rotation_is_refused(quaternion):
     with pytest.raises(ValueError, match="norm"):
         yaw_from_quaternion_xyzw(*quaternion)

@@ -25,9 +25,7 @@ COUNT = 200
 def pure_lag(name):
     """Return the robot with an acceleration limit that it never reaches."""
     spec = load_robot(name)
-    return dataclasses.replace(
-        spec, acceleration_limit_m_s2=1e3, turn_acceleration_limit_rad_s2=1e4
-    )
+    return dataclasses.replace(spec, acceleration_limit_m_s2=1e3, turn_acceleration_limit_rad_s2=1e4)
 
 
 def library_state(state, asarray):
@@ -68,8 +66,13 @@ def test_one_body_on_every_array_library(name, asarray, make_states):
         moved = model.step(here, effective_command(model, command), response)
         share = model.braking_share(stop, make(wanted))
         return [
-            *vars(stop).values(), *vars(moved).values(), *vars(response).values(), command,
-            *(rows or ()), *([] if share is None else [share]), model.limit_command(make(wanted)),
+            *vars(stop).values(),
+            *vars(moved).values(),
+            *vars(response).values(),
+            command,
+            *(rows or ()),
+            *([] if share is None else [share]),
+            model.limit_command(make(wanted)),
             control_velocity(model, stop, command),
         ]
 
@@ -156,7 +159,8 @@ def test_turning_the_world_turns_the_motion(name, make_states):
 
     body = spec.dimension == 2
     turned = MotionState(
-        quarter(state.position_world), state.yaw + math.pi / 2,
+        quarter(state.position_world),
+        state.yaw + math.pi / 2,
         state.velocity if body else quarter(state.velocity),
     )
     stop, stop_turned = model.stopping_point(state), model.stopping_point(turned)
@@ -197,10 +201,9 @@ def test_the_control_point_moves_as_commanded_for_the_pure_lag(name, make_states
     model, state = motion_model(spec), make_states(spec, COUNT)
     wanted = np.random.default_rng(4).uniform(-1, 1, (spec.dimension, COUNT)) * 0.3 * spec.speed_limit_m_s
     stop = model.stopping_point(state)
-    command = np.stack([
-        channel * scale
-        for channel, scale in zip(actuator_command(model, stop, wanted), model.scale, strict=True)
-    ])
+    command = np.stack(
+        [channel * scale for channel, scale in zip(actuator_command(model, stop, wanted), model.scale, strict=True)]
+    )
     step_s = 1e-6
     response = LagResponse.create(np.array(step_s), np.array(spec.velocity_lag_s))
     after = model.stopping_point(model.step(state, command, response))
@@ -252,11 +255,17 @@ def test_limit_rows_are_the_limits_of_the_actuators(name, make_states):
     command = actuator_command(model, stop, wanted)
     forward, turn = command
     wheels = np.stack([forward - turn * spec.wheel_base_m / 2, forward + turn * spec.wheel_base_m / 2])
-    excess = np.max([
-        np.abs(wheels).max(axis=0) / spec.wheel_limit_m_s,
-        np.abs(forward) / spec.speed_limit_m_s,
-        np.abs(turn) / spec.turn_rate_limit_rad_s,
-    ], axis=0) - 1
+    excess = (
+        np.max(
+            [
+                np.abs(wheels).max(axis=0) / spec.wheel_limit_m_s,
+                np.abs(forward) / spec.speed_limit_m_s,
+                np.abs(turn) / spec.turn_rate_limit_rad_s,
+            ],
+            axis=0,
+        )
+        - 1
+    )
     clear = np.abs(excess) > 2e-3  # speed and turn rate have no row where the wheels imply them
     kept = (room >= 0).all(axis=0)
     assert (kept == (excess <= 0))[clear].all()

@@ -159,9 +159,7 @@ def test_an_unknown_key_of_a_quantity_is_refused(tables):
     refused(tables, "geometry.body_radius.tolerance", "unknown key")
 
 
-@pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), -float("inf"), True, "1", None, [1.0], 10**400]
-)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), True, "1", None, [1.0], 10**400])
 def test_what_is_not_a_finite_number_is_refused(tables, value):
     tables["limits"]["speed"]["value"] = value
     refused(tables, "limits.speed.value", "finite number")

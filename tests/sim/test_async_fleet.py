@@ -60,9 +60,14 @@ class Fleet:
         contract = contract.replace(arena=Arena(tuple(self.low), tuple(self.high)), decision_ticks=3)
         names = [f"r{i}" for i in range(size)]
         self.loops = [
-            ControlLoop(Wanting(contract, lambda i=i: self.wanted(i)), spec, robot=name,
-                        peers=tuple(n for n in names if n != name),
-                        goal_world=(0.0,) * spec.dimension, epoch="e" + name)
+            ControlLoop(
+                Wanting(contract, lambda i=i: self.wanted(i)),
+                spec,
+                robot=name,
+                peers=tuple(n for n in names if n != name),
+                goal_world=(0.0,) * spec.dimension,
+                epoch="e" + name,
+            )
             for i, name in enumerate(names)
         ]
         self.events, self.order = [], itertools.count()
@@ -93,7 +98,9 @@ class Fleet:
         if self.command == "random" and self.asked[i] % 7 == 0:
             self.random[:, i] = self.rng.standard_normal(self.spec.dimension)
         direction = {
-            "chase": chase, "zigzag": 0.5 * chase + swing * across, "random": self.random[:, i],
+            "chase": chase,
+            "zigzag": 0.5 * chase + swing * across,
+            "random": self.random[:, i],
         }[self.command]
         return self.spec.control_point_speed_m_s * direction / np.linalg.norm(direction)
 
@@ -151,10 +158,17 @@ class Fleet:
 
 
 @pytest.mark.parametrize("command", ["chase", "zigzag", "random"])
-@pytest.mark.parametrize(("name", "size", "loss", "late"), [
-    ("gritsbot_x", 2, 0.0, 0.0), ("gritsbot_x", 3, 0.5, 0.1), ("gritsbot_x", 4, 0.9, 0.2),
-    ("turtlebot4", 3, 0.3, 0.1), ("crazyflie_2x", 2, 0.3, 0.1), ("crazyflie_2x", 4, 0.5, 0.2),
-])
+@pytest.mark.parametrize(
+    ("name", "size", "loss", "late"),
+    [
+        ("gritsbot_x", 2, 0.0, 0.0),
+        ("gritsbot_x", 3, 0.5, 0.1),
+        ("gritsbot_x", 4, 0.9, 0.2),
+        ("turtlebot4", 3, 0.3, 0.1),
+        ("crazyflie_2x", 2, 0.3, 0.1),
+        ("crazyflie_2x", 4, 0.5, 0.2),
+    ],
+)
 def test_robots_that_share_no_clock_do_not_touch(name, size, loss, late, command, make_artefact):
     spec, contract = load_robot(name), make_artefact(name, 0).contract
     fleet = Fleet(spec, contract, size, command, loss=loss, late=late, seed=3)

@@ -42,5 +42,4 @@ def test_robots_that_overlap_a_wall_are_counted_once_each():
 
 def test_floor_and_ceiling_count_in_space():
     arena = Arena((-1.0, -1.0, 0.0), (1.0, 1.0, 2.0))
-    assert count_contacts(team([(0, 0, 0.05), (0, 0, 1.0)], [(0, 0, 1.95), (0, 0, 1)]), 0.1, arena).tolist() \
-        == [1, 1]
+    assert count_contacts(team([(0, 0, 0.05), (0, 0, 1.0)], [(0, 0, 1.95), (0, 0, 1)]), 0.1, arena).tolist() == [1, 1]

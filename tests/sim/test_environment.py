@@ -42,8 +42,7 @@ class Line:
         return {"mark": task[None]}
 
     def rewards(self, task, before, after):
-        return {"way": after.position_world[0] - before.position_world[0],
-                "tax": jnp.full(after.yaw.shape, -0.25)}
+        return {"way": after.position_world[0] - before.position_world[0], "tax": jnp.full(after.yaw.shape, -0.25)}
 
     def success(self, task, motion):
         return motion.position_world[0, 0] > jnp.asarray(self.success_m)
@@ -70,8 +69,7 @@ def forward(environment, worlds=WORLDS, share=1.0):
 
 
 def equal(one, two):
-    return all(bool((a == b).all()) for a, b in
-               zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True))
+    return all(bool((a == b).all()) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +152,8 @@ def test_the_same_keys_give_the_same_again(navigation):
 def test_a_world_begins_as_its_key_says_whatever_the_others_are(navigation):
     environment, _, state = navigation
     for world in (0, 4):
-        alone = jax.jit(environment.reset)(keys_of()[world:world + 1])
-        assert equal(jax.tree.map(lambda x, w=world: x[..., w:w + 1], state), alone)
+        alone = jax.jit(environment.reset)(keys_of()[world : world + 1])
+        assert equal(jax.tree.map(lambda x, w=world: x[..., w : w + 1], state), alone)
 
 
 def test_nothing_is_lost_when_no_world_has_ended(navigation):
@@ -194,8 +192,7 @@ def test_signals_come_from_the_robots_own_code(navigation):
     table, estimate = own(state.team.table), own(state.team.estimate)
     table = dataclasses.replace(table, valid=table.valid > 0)
     stop = team.model.stopping_point(estimate)
-    expected = policy_signals(estimate, stop, table, team.shield.hold_s,
-                              {"goal_world": own(state.task).goal_world})
+    expected = policy_signals(estimate, stop, table, team.shield.hold_s, {"goal_world": own(state.task).goal_world})
     signals = environment.signals(state)
     assert set(signals) == set(expected)
     for name, value in expected.items():
@@ -258,8 +255,7 @@ def test_what_is_not_finite_stops_a_simulated_robot_too(navigation):
     assert result.metrics.braked[1] == 1
     assert result.metrics.braked[2] == pytest.approx(1 / 3)
     assert (np.asarray(result.metrics.braked)[[0, 3, 4, 5]] == 0).all()
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after)
-               if jnp.issubdtype(leaf.dtype, jnp.floating))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after) if jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
 def test_random_navigation_with_straight_commands_has_no_contact():
@@ -276,6 +272,7 @@ def test_random_navigation_with_straight_commands_has_no_contact():
             wanted = offset / distance * jnp.minimum(0.2, distance)
             current, result = environment.step(current, wanted, step_key)
             return current, (result.metrics.contacts, result.terminated, result.metrics.separation_m)
+
         return jax.lax.scan(decide, state, jax.random.split(key, 60))[1]
 
     contacts, terminated, separation = episode(state, jax.random.key(1))

@@ -129,6 +129,5 @@ def test_the_goal_is_the_only_signal_that_the_scenario_adds():
     for name in ("gritsbot_x", "crazyflie_2x"):
         scenario = scenario_of(name)
         (signal,) = scenario.task_signals
-        assert (signal.name, signal.shape, signal.unit) == (
-            "goal_world", (load_robot(name).dimension,), "m")
+        assert (signal.name, signal.shape, signal.unit) == ("goal_world", (load_robot(name).dimension,), "m")
         assert set(scenario.signals(NavigationTask(jnp.zeros((2, 1, 1))))) == {"goal_world"}

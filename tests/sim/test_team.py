@@ -1,4 +1,4 @@
-"""A team under layer 1, tick by tick: no contact whatever is commanded, and the robot's own pipeline.
+"""A team under layer 1, tick by tick: no contact whatever is commanded.
 
 Worlds differ in what is commanded (`COMMANDS`), in what is lost (`LOSSES`), in how measurements err
 (`ERRORS`) and, each at an end of its interval, in lag, delay and scale.
@@ -11,12 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.estimate import pending_time_s
-from testudo_deploy.messages import PeerMessage
 from testudo_deploy.shield.layer1 import Arena, ShieldStatus
 from testudo_deploy.shield.margins import shield_parameters
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.velocity_point import VelocityPoint
 from testudo_hardware.spec import load_robot
@@ -28,7 +25,6 @@ from testudo_sim.parameters import (
     Slots,
     WorldParameters,
     _interpolation,
-    draw_parameters,
 )
 from testudo_sim.team import Team, start, tick
 
@@ -84,9 +80,12 @@ def corners(spec, worlds, *, nominal=False, losses=LOSSES):
     return WorldParameters(
         LagResponse.create(jnp.full(worlds, period), single(pick("dynamics.velocity_lag"))),
         _interpolation(single(pick("dynamics.command_delay")) / period, slots.commands),
-        single(scale), _interpolation(age / period, slots.states),
+        single(scale),
+        _interpolation(age / period, slots.states),
         LagResponse.create(pending_time_s(spec, age, slots.commands), single(spec.velocity_lag_s)),
-        jnp.asarray(rng.choice(Channels().message_ticks, worlds)), single(loss))
+        jnp.asarray(rng.choice(Channels().message_ticks, worlds)),
+        single(loss),
+    )
 
 
 def unit(vector):
@@ -112,8 +111,7 @@ def erring(team, past, parameters, key, measure=team_module._measure):
     noisy, true = measure(team, past, parameters, key), measure(exact, past, parameters, key)
     outward = from_middle(team, true.position_world)
     axis = jnp.argmax(jnp.abs(outward), axis=0)
-    inward = jnp.stack([
-        jnp.where(axis == d, -jnp.sign(outward[d]), 0.0) for d in range(outward.shape[0])])
+    inward = jnp.stack([jnp.where(axis == d, -jnp.sign(outward[d]), 0.0) for d in range(outward.shape[0])])
     index = jnp.arange(outward.shape[-1])
     kind, spec = by_error(index), team.model.spec
     away = jnp.where(kind == 2, -unit(to_nearest(true.position_world)), inward) * (kind >= 2)
@@ -121,7 +119,9 @@ def erring(team, past, parameters, key, measure=team_module._measure):
     position = true.position_world + spec.position_error_m * away
     return MotionState(
         jnp.where(kind == 1, noisy.position_world, position),
-        jnp.where(kind == 1, noisy.yaw, true.yaw + spec.yaw_error_rad * side), true.velocity)
+        jnp.where(kind == 1, noisy.yaw, true.yaw + spec.yaw_error_rad * side),
+        true.velocity,
+    )
 
 
 def commanded(team, motion, stop, goal, random, index, ticks):
@@ -134,10 +134,13 @@ def commanded(team, motion, stop, goal, random, index, ticks):
     wanted = jnp.select(
         [by_command(index) == k for k in range(len(COMMANDS))],
         [
-            unit(goal - stop.position_world), unit(random), chase,
+            unit(goal - stop.position_world),
+            unit(random),
+            chase,
             unit(jnp.sign(outward) + 0.1 * random),
             jnp.where(ticks // 3 % 2 == 0, chase, -chase),
-            unit(-outward), unit(jnp.cos(angle) * chase + swing * jnp.sin(angle) * across),
+            unit(-outward),
+            unit(jnp.cos(angle) * chase + swing * jnp.sin(angle) * across),
         ],
     )
     return team.model.spec.control_point_speed_m_s * wanted
@@ -174,7 +177,8 @@ def run(team, ticks, parameters, *, command=commanded, seed=1):
             total[0] + count_contacts(position, spec.body_radius_m, team.arena),
             jnp.minimum(total[1], least_separation(position)),
             total[2] + jnp.mean(result.status == int(ShieldStatus.BRAKED), axis=0),
-            total[3] + step, total[4] + step * (number > ticks * 2 // 3),
+            total[3] + step,
+            total[4] + step * (number > ticks * 2 // 3),
         )
         return (state, random, number + 1, total), None
 
@@ -189,8 +193,15 @@ def run(team, ticks, parameters, *, command=commanded, seed=1):
     contacts, separation, braked, travelled, late = totals
     way = ticks * spec.control_period_s * spec.control_point_speed_m_s
     names = np.array(COMMANDS)[by_command(np.arange(worlds))]
-    return Outcome(contacts, separation, braked / ticks, travelled / way, 3 * late / way, names,
-                   np.asarray(parameters.message_loss))
+    return Outcome(
+        contacts,
+        separation,
+        braked / ticks,
+        travelled / way,
+        3 * late / way,
+        names,
+        np.asarray(parameters.message_loss),
+    )
 
 
 def ring_radius(team):
@@ -202,18 +213,29 @@ def team_of(name, size, *, model=None, shielded=True, noise_share=1.0, rows=8):
     spec = load_robot(name)
     shield = shield_parameters(spec, neighbour_rows=rows)
     physics = KinematicPhysics(motion_model(spec))
-    team = Team(model or motion_model(spec), shield, None, physics, size,
-                Channels(noise_share=noise_share), shielded)
+    team = Team(model or motion_model(spec), shield, None, physics, size, Channels(noise_share=noise_share), shielded)
     half = ring_radius(team) + shield.wall_m + 0.3
     low = (-half, -half) if spec.dimension == 2 else (-half, -half, 0.0)
     return dataclasses.replace(team, arena=Arena(low, tuple(x + 2 * half for x in low)))
 
 
 SAFE = [
-    ("gritsbot_x", 2), ("gritsbot_x", 8), ("turtlebot4", 4), ("crazyflie_2x", 2), ("crazyflie_2x", 4),
-    *(pytest.param(name, size, marks=pytest.mark.slow) for name, size in (
-        ("gritsbot_x", 4), ("turtlebot4", 2), ("turtlebot4", 8), ("crazyflie_2x", 8),
-        ("turtlebot3_burger", 4), ("irobot_create", 4))),
+    ("gritsbot_x", 2),
+    ("gritsbot_x", 8),
+    ("turtlebot4", 4),
+    ("crazyflie_2x", 2),
+    ("crazyflie_2x", 4),
+    *(
+        pytest.param(name, size, marks=pytest.mark.slow)
+        for name, size in (
+            ("gritsbot_x", 4),
+            ("turtlebot4", 2),
+            ("turtlebot4", 8),
+            ("crazyflie_2x", 8),
+            ("turtlebot3_burger", 4),
+            ("irobot_create", 4),
+        )
+    ),
 ]
 
 
@@ -226,8 +248,7 @@ def test_nothing_touches_whatever_is_commanded(name, size, monkeypatch):
     monkeypatch.setattr(team_module, "_measure", erring)
     team = team_of(name, size)
     outcome = run(team, 600, corners(team.model.spec, WORLDS))
-    touched = {
-        command: int(outcome.contacts[outcome.command == command].sum()) for command in COMMANDS}
+    touched = {command: int(outcome.contacts[outcome.command == command].sum()) for command in COMMANDS}
     assert not any(touched.values()), (touched, outcome.separation_m.min())
     # not because nothing moved, and not because the brake did the work of the rows
     heard = outcome.loss < 0.6
@@ -254,8 +275,7 @@ def test_no_creeping_along_a_peer_or_a_wall(name):
         across = jnp.stack([-towards[1], towards[0]])
         swing = jnp.where(ticks // (4 + index // 2 % 60) % 2 == 0, 1.0, -1.0)
         angle = jnp.where(ticks < 100, 0.0, 0.2 + 1.45 * (index * 7 % 200) / 200)
-        return team.model.spec.control_point_speed_m_s * (
-            jnp.cos(angle) * towards + swing * jnp.sin(angle) * across)
+        return team.model.spec.control_point_speed_m_s * (jnp.cos(angle) * towards + swing * jnp.sin(angle) * across)
 
     parameters = corners(team.model.spec, 400, nominal=True, losses=(0.0,))
     outcome = run(team, 2000, parameters, command=swinging)
@@ -279,8 +299,9 @@ class PlainRule(VelocityPoint):
         lag, size = self.spec.velocity_lag_s, self.spec.dimension
         unit = jnp.eye(size).reshape((size, size) + (1,) * state.yaw.ndim)
         unit = jnp.broadcast_to(unit, (size, size, *state.yaw.shape))
-        return StoppingPoint(state.position_world, state.yaw, lag * unit, unit / lag,
-                             0 * state.velocity, state.velocity / lag)
+        return StoppingPoint(
+            state.position_world, state.yaw, lag * unit, unit / lag, 0 * state.velocity, state.velocity / lag
+        )
 
     def braking_share(self, stop, control_velocity_world):
         return None
@@ -305,130 +326,3 @@ def test_a_cap_instead_of_rows_keeps_a_crowd_apart():
     outcome = run(team, 400, corners(team.model.spec, 2 * len(COMMANDS), losses=(0.0,)))
     assert outcome.contacts.sum() == 0
     assert outcome.travelled[outcome.command == "random"].mean() > 0.05
-
-
-def test_lost_messages_are_as_many_as_the_loss_says():
-    """Regression: a loss of 1 read as 255/256."""
-    team = team_of("gritsbot_x", 2)
-    for loss in (0.0, 0.25, 1.0):
-        parameters = dataclasses.replace(
-            corners(team.model.spec, 4000), message_loss=jnp.full(4000, loss, jnp.float32))
-        announced = jnp.zeros((2, 4, 2, 4000))
-        heard = team_module._hear(team, announced, parameters, jax.random.key(0))
-        assert float(jnp.mean(heard.valid)) == pytest.approx(1 - loss, abs=0.02 if 0 < loss < 1 else 0)
-
-
-def test_histories_are_as_long_as_delays_and_ages_ask_for():
-    """Else a robot with a fast tick would be simulated with a shorter delay than it has, unseen."""
-    spec = load_robot("gritsbot_x")
-    assert Slots.create(spec, Channels()) == Slots(commands=4, states=3, messages=2)
-    fast = dataclasses.replace(spec, control_period_s=0.01)  # 0.06 s of age and 0.05 s (up to 0.06 s) of delay
-    assert Slots.create(fast, Channels(message_ticks=(1, 4))) == Slots(commands=11, states=7, messages=4)
-
-
-def test_channels_out_of_order_are_refused():
-    spec, keys = load_robot("gritsbot_x"), jax.random.split(jax.random.key(0), 3)
-    for ages in ((0.0, 0.2), (0.05, 0.02), (-0.01, 0.02)):
-        with pytest.raises(TestudoError, match="pose_age_s"):
-            draw_parameters(keys, spec, Channels(pose_age_s=ages))
-    for ticks in ((0, 1), (2, 1)):
-        with pytest.raises(TestudoError, match="message_ticks"):
-            draw_parameters(keys, spec, Channels(message_ticks=ticks))
-
-
-@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "irobot_create", "crazyflie_2x"])
-def test_drawn_parameters_are_within_their_intervals_and_belong_to_their_key(name):
-    spec, channels = load_robot(name), Channels()
-    keys = jax.random.split(jax.random.key(2), 2000)
-    drawn = draw_parameters(keys, spec, channels)
-    period = spec.control_period_s
-    ticks = np.asarray((np.arange(len(drawn.delay_weights))[:, None] * drawn.delay_weights).sum(axis=0))
-    delay, scale = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.speed_scale"]
-    assert delay.low - 1e-5 <= ticks.min() * period < delay.value < ticks.max() * period
-    assert ticks.max() * period <= delay.high + 1e-5
-    assert np.asarray(drawn.delay_weights).sum(axis=0) == pytest.approx(np.ones(2000), abs=1e-5)
-    assert np.asarray(drawn.age_weights).sum(axis=0) == pytest.approx(np.ones(2000), abs=1e-5)
-    assert scale.low <= drawn.scale[0].min() < drawn.scale[0].max() <= scale.high + 1e-6
-    assert set(np.asarray(drawn.message_ticks).tolist()) == {1, 2}
-    assert 0 <= drawn.message_loss.min() < drawn.message_loss.max() <= 0.1
-    alone = draw_parameters(keys[7:8], spec, channels)
-    for many, one in zip(jax.tree.leaves(drawn), jax.tree.leaves(alone), strict=True):
-        assert (many[..., 7:8] == one).all()
-    exact = draw_parameters(keys, spec, channels, spread=0.0)
-    assert np.asarray(exact.scale) == pytest.approx(np.ones(exact.scale.shape))
-
-
-class Driven:
-    """What a `ControlLoop` uses of an artefact; the wanted velocity is set from outside."""
-
-    def __init__(self, contract):
-        self.contract, self.wanted = contract, None
-
-    def step(self, signals, hidden):
-        return self.wanted, hidden
-
-
-@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
-def test_a_robot_does_what_the_simulation_did(name, make_artefact):
-    """Two control loops with real messages, fed with the simulation's measurements: the same at each tick.
-
-    Estimate, stopping point, neighbour table, shielded velocity and command, with lag, delay and scale
-    at the ends of their intervals (which the robots do not know).
-    """
-    spec = load_robot(name)
-    team = team_of(name, 2, noise_share=0.0)
-    contract = make_artefact(name, 0).contract.replace(
-        arena=team.arena, shield=team.shield, decision_ticks=1)
-    parameters = dataclasses.replace(corners(spec, 1, losses=(0.0,)), message_ticks=jnp.asarray([1]))
-    ages = jnp.arange(len(parameters.age_weights)) @ parameters.age_weights
-    age_s = float(ages[0]) * spec.control_period_s
-    radius, size = 0.6 * team.shield.separation_m, spec.dimension
-    middle = np.mean([team.arena.low_world, team.arena.high_world], axis=0)
-    place = np.tile(middle[:, None, None], (1, 2, 1))
-    place[0, :, 0] += radius * np.array([1, -1])
-    yaw = np.array([[2.5], [0.4]]) if size == 2 else np.zeros((2, 1))
-    state = start(team, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), parameters)
-    advance = jax.jit(lambda state, wanted: tick(team, state, wanted, jax.random.key(0)))
-    stops = jax.jit(lambda state: team.model.stopping_point(state.estimate))
-
-    policies = [Driven(contract) for _ in range(2)]
-    loops = [ControlLoop(policies[i], spec, robot=f"r{i}", peers=(f"r{1 - i}",), goal_world=(0.0,) * size,
-                         epoch=f"e{i}") for i in range(2)]
-    period, now_s, told = spec.control_period_s, 100.0, []
-    for i in range(2):  # each has said where it stands, and heard the other
-        point = tuple(np.asarray(stops(state).position_world)[:, i, 0].astype(float))
-        told.append(PeerMessage(f"r{i}", f"e{i}", 0, now_s - period, 0.0, point, (0.0,) * size, point, 0.0,
-                                contract.contract_hash,
-                                {f"r{1 - i}": (f"e{1 - i}", now_s - 2 * period)}))
-    measured = MotionState(jnp.asarray(place), jnp.asarray(yaw), jnp.zeros(place.shape))
-    rng = np.random.default_rng(1)
-    for _ in range(40):
-        wanted = 0.3 * rng.standard_normal((size, 2))
-        wanted[:2] += [[-1.0, 1.0], [0.3, 0.2]]
-        wanted *= spec.control_point_speed_m_s
-        stop, table, estimate = stops(state), state.table, state.estimate
-        state, result = advance(state, jnp.asarray(wanted[..., None], jnp.float32))
-        records = []
-        for i in range(2):
-            policies[i].wanted = wanted[:, i]
-            loops[i].on_peer(told[1 - i], now_s)
-            sample = [np.asarray(x, float)[..., i, 0] for x in vars(measured).values()]
-            loops[i].on_odometry(now_s - age_s, now_s, tuple(sample[0]), float(sample[1]), tuple(sample[2]))
-            records.append(loops[i].tick(now_s))
-        told = [loop.announcement(now_s) for loop in loops]
-        for i, record in enumerate(records):
-            assert record.reason == ""
-            for ours, theirs in (
-                (estimate.position_world, record.estimate_position_world),
-                (estimate.velocity, record.estimate_velocity),
-                (stop.position_world, record.control_point_world),
-                (table.control_point_world[:, 0], record.neighbour_control_point_world[0]),
-                (table.control_velocity_world[:, 0], record.neighbour_control_velocity_world[0]),
-                (result.control_velocity_world, record.shielded_world),
-                (result.command, record.sent_command),
-            ):
-                assert theirs == pytest.approx(np.asarray(ours)[:, i, 0], abs=1e-4)
-            assert record.neighbour_age_s[0] == pytest.approx(float(table.age_s[0, i, 0]), abs=1e-5)
-            assert record.estimate_yaw == pytest.approx(float(estimate.yaw[i, 0]), abs=1e-4)
-        measured = team_module._measure(team, state.past, parameters, jax.random.key(0))
-        now_s += period
