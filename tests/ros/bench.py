@@ -19,6 +19,7 @@ from testudo_nodes.qos import OFFERED, REQUESTED, recorded
 
 PATIENCE_S = 40.0
 MOVING_M_S = 0.02
+UP_TO_SPEED_S = 0.5
 
 
 @dataclass
@@ -67,13 +68,30 @@ class Observer:
             assert time.monotonic() < end_s, f"waited {patience_s} s in vain: {what}"
             time.sleep(0.005)
 
-    def wait_until_driving(self):
-        self.wait(lambda: self.speed() > MOVING_M_S, "the robot never drove")
-        time.sleep(0.5)  # up to speed
-        assert self.speed() > MOVING_M_S
+    def was_driving(self, begin_s, end_s):
+        """Whether the robot was heard, and moved whenever it was, between two times."""
+        speeds = [r.velocity[0] for at, r in self.heard.truth if begin_s <= at <= end_s]
+        return bool(speeds) and min(speeds) > MOVING_M_S
 
-    def wait_until_at_rest(self):
-        self.wait(lambda: abs(self.speed()) < 0.003, "the robot never came to rest", 5.0)
+    def wait_until_driving(self):
+        """Wait until the robot has driven for a while, and so is up to speed."""
+
+        def driving():
+            now_s = time.monotonic()
+            heard = self.heard.truth
+            old = bool(heard) and heard[0][0] < now_s - UP_TO_SPEED_S
+            return old and self.was_driving(now_s - UP_TO_SPEED_S, now_s)
+
+        self.wait(driving, "the robot never drove")
+
+    def wait_until_at_rest(self, since_s=0.0):
+        """Wait until truth from after ``since_s`` says that the robot stands."""
+
+        def at_rest():
+            heard = self.heard.truth
+            return bool(heard) and heard[-1][0] > since_s and abs(self.speed()) < 0.003
+
+        self.wait(at_rest, "the robot never came to rest", 5.0)
 
     def braked_after(self, fault_s, series, patience_s=3.0):
         """Return when the first zero command after ``fault_s`` arrived."""

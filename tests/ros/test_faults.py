@@ -8,6 +8,7 @@ every repetition must brake and stop.
 import math
 import signal
 import time
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 import pytest
@@ -37,28 +38,52 @@ def drive_again(bench):
     bench.observer.wait_until_driving()
 
 
-def check(bench, inject, *, own_brake=False):
-    """Inject a fault some times and check brake and stop; ``inject`` returns when it was."""
+@dataclass(frozen=True)
+class Braked:
+    """One repetition of a fault, in which the robot came to rest."""
+
+    delay_s: float
+    """From the fault to the brake command."""
+    way_m: float
+    """Driven from the brake on."""
+    allowed_m: float
+
+
+def inject_once(bench, inject, series):
+    """Inject one fault; return what came of it, or None if the robot did not drive just then.
+
+    A machine that stalls can brake the robot before its fault: that repetition tells nothing.
+    """
     spec = bench.observer.robot.spec
-    delays = []
-    for _ in range(REPETITIONS):
-        drive_again(bench)
-        fault_s = inject()
-        heard = bench.observer.heard
-        series = heard.applied if own_brake else heard.sent
-        brake_s = bench.observer.braked_after(fault_s, series)
-        delays.append(brake_s - fault_s)
-        acting_s = bench.observer.braked_after(fault_s, heard.applied)
-        bench.observer.wait_until_at_rest()
-        speed = max(abs(r.velocity[0]) for at, r in heard.truth if at >= fault_s)
-        stopping_m = speed * WORST_ACTUATORS * spec.velocity_lag_s
-        # truth comes once per tick, so that the first one may be that much older
-        slack_m = speed * spec.control_period_s + 0.002
-        assert bench.observer.way_since(acting_s) <= stopping_m + slack_m
-        if min(delays) <= BRAKE_S:
+    drive_again(bench)
+    fault_s = inject()
+    heard = bench.observer.heard
+    brake_s = bench.observer.braked_after(fault_s, getattr(heard, series))
+    acting_s = bench.observer.braked_after(fault_s, heard.applied)
+    bench.observer.wait_until_at_rest(acting_s)
+    if not bench.observer.was_driving(fault_s - 0.2, fault_s):
+        return None
+    speed = max(abs(r.velocity[0]) for at, r in heard.truth if at >= fault_s - 0.2)
+    # truth comes once per tick, so that the first one may be that much older
+    slack_m = speed * spec.control_period_s + 0.002
+    stopping_m = speed * WORST_ACTUATORS * spec.velocity_lag_s
+    return Braked(brake_s - fault_s, bench.observer.way_since(acting_s), stopping_m + slack_m)
+
+
+def check(bench, inject, *, series="sent", recover=lambda: None):
+    """Inject a fault some times and check brake and stop; ``inject`` returns when it was."""
+    found = []
+    for _ in range(2 * REPETITIONS):
+        braked = inject_once(bench, inject, series)
+        recover()
+        if braked is not None:
+            found.append(braked)
+            assert braked.way_m <= braked.allowed_m
+            assert braked.delay_s <= 1.0
+        if len(found) == REPETITIONS or (found and found[-1].delay_s <= BRAKE_S):
             break
-    assert min(delays) <= BRAKE_S, delays
-    assert max(delays) <= 1.0
+    assert found, "the machine stalled at every repetition"
+    assert min(braked.delay_s for braked in found) <= BRAKE_S, found
 
 
 def nan_position(message):
@@ -131,15 +156,20 @@ def test_a_policy_that_hangs_is_braked_by_the_driver(bench):
         bench.processes.signal("r0/policy", signal.SIGUSR2)
         return fault_time(bench)
 
-    check(bench, inject, own_brake=True)
+    check(bench, inject, series="applied")
 
 
 def check_pulse(bench, inject):
     """Check a fault that lasts one tick: the robot brakes, and then drives on."""
-    drive_again(bench)
-    fault_s = inject()
-    brake_s = bench.observer.braked_after(fault_s, bench.observer.heard.sent)
-    assert brake_s - fault_s <= BRAKE_S
+    delays = []
+    for _ in range(REPETITIONS):
+        drive_again(bench)
+        fault_s = inject()
+        brake_s = bench.observer.braked_after(fault_s, bench.observer.heard.sent)
+        delays.append(brake_s - fault_s)
+        if delays[-1] <= BRAKE_S:
+            break
+    assert min(delays) <= BRAKE_S, delays
     drive_again(bench)
 
 
@@ -149,16 +179,7 @@ def test_a_killed_policy_is_braked_by_the_driver_and_may_come_back(bench):
         bench.processes.signal("r0/policy", signal.SIGKILL)
         return now_s
 
-    drive_again(bench)
-    spec = bench.observer.robot.spec
-    fault_s = inject()
-    brake_s = bench.observer.braked_after(fault_s, bench.observer.heard.applied)
-    assert brake_s - fault_s <= BRAKE_S
-    bench.observer.wait_until_at_rest()
-    speed = max(abs(r.velocity[0]) for at, r in bench.observer.heard.truth if at >= fault_s)
-    way_m = bench.observer.way_since(brake_s)
-    assert way_m <= speed * (WORST_ACTUATORS * spec.velocity_lag_s + spec.control_period_s) + 0.002
-    bench.processes.start(bench.policy)
+    check(bench, inject, series="applied", recover=lambda: bench.processes.start(bench.policy))
     bench.observer.wait_until_driving()
 
 
