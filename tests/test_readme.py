@@ -219,7 +219,7 @@ def test_the_scenario_of_the_readme_runs(own_package):
     shield = shield_parameters(spec)
     environment = make_environment(own_package.name, spec, shield, SCENARIO_SIZE)
     world = environment.reset(jax.random.split(jax.random.key(0), WORLDS))
-    places = environment.team.physics.motion(world.team.physics).position_world
+    places = environment.scene(world).robots.position_world
     apart = abs(places[:, 0] - places[:, 1]).max()
     assert apart > shield.separation_m / 2
     assert environment.signals(world)["goal_world"].shape == (WORLDS, SCENARIO_SIZE, 2)

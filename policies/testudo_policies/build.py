@@ -74,7 +74,7 @@ def make_environment(scenario: str, spec: RobotSpec, shield: ShieldParameters, t
     task = make_scenario(scenario, spec, shield)
     # without running it: says now, and not when all is compiled, that the team does not fit
     jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
-    team = Team(model, shield, task.arena, KinematicPhysics(model), team_size, shielded=shielded)
+    team = Team(model, shield, task.arena, KinematicPhysics(model, task.arena), team_size, shielded=shielded)
     return Environment(task, team)
 
 

@@ -122,8 +122,7 @@ def _programs(environment: Environment) -> _Programs:
         return {name: value.reshape(-1, *value.shape[2:]) for name, value in named.items()}
 
     def success(state: WorldState) -> jax.Array:
-        motion = environment.team.physics.motion(state.team.physics)
-        return environment.scenario.success(state.task, motion)
+        return environment.scenario.success(state.task, environment.scene(state))
 
     return _Programs(jax.jit(environment.reset), jax.jit(signals), jax.jit(success),
                      jax.jit(environment.run_ticks))
@@ -187,8 +186,9 @@ def _summarise(environment: Environment, batches: list[_Batch], first_seed: int)
 
 def crossing_paths(environment: Environment, world: WorldState) -> jax.Array:
     """Return (E,) bool: the straight paths of at least two robots cross, seen from above."""
-    begin = environment.team.physics.motion(world.team.physics).position_world[:2]
-    signals = environment.scenario.signals(world.task)
+    scene = environment.scene(world)
+    begin = scene.robots.position_world[:2]
+    signals = environment.scenario.signals(world.task, scene)
     if "goal_world" not in signals:
         return jnp.zeros(begin.shape[-1], bool)
     end = signals["goal_world"][:2]

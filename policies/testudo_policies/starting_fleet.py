@@ -32,8 +32,9 @@ def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int)
     keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
     worlds = environment.reset(keys)
     index = int(np.argmax(np.asarray(crossing_paths(environment, worlds))))
-    motion = environment.team.physics.motion(worlds.team.physics)
-    goals = environment.scenario.signals(worlds.task)["goal_world"]
+    scene = environment.scene(worlds)
+    motion = scene.robots
+    goals = environment.scenario.signals(worlds.task, scene)["goal_world"]
     kind = str(Path(config.robot).absolute()) if config.robot.endswith(".toml") else config.robot
     robots = tuple(
         FleetRobot(f"r{i}", kind, _rounded(motion.position_world[:, i, index]),

@@ -46,7 +46,7 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
     keys = jax.random.split(jax.random.key(0), worlds)
     state = jax.jit(environment.reset)(keys)
     full, full_compile = _compiled(lambda s, k: _run_environment(environment, s, k), state, jax.random.key(1))
-    motion = environment.team.physics.motion(state.team.physics)
+    motion = environment.scene(state).robots
     kernel, kernel_compile = _compiled(lambda m: _run_kernel(environment, m), motion)
     times: dict[str, list[float]] = {"environment": [], "kernel": []}
     for _ in range(repeats):
@@ -75,7 +75,8 @@ def _environment(robot: str, team_size: int) -> Environment:
     spec = load_robot(robot)
     shield, model = shield_parameters(spec), motion_model(spec)
     scenario = replace(Navigation.create(spec, shield), decision_ticks=_TICKS_A_STEP)
-    return Environment(scenario, Team(model, shield, scenario.arena, KinematicPhysics(model), team_size))
+    physics = KinematicPhysics(model, scenario.arena)
+    return Environment(scenario, Team(model, shield, scenario.arena, physics, team_size))
 
 
 def _run_environment(environment: Environment, state: WorldState, key: jax.Array) -> WorldState:

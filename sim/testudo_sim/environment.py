@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.signals import policy_signals
 from testudo_hardware.motion import MotionState
-from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.parameters import draw_parameters
 from testudo_sim.scenarios import Scenario
+from testudo_sim.scene import Scene
 from testudo_sim.team import Team, TeamState, by_slot, start, tick, true_table
 
 
@@ -35,10 +35,10 @@ class WorldState:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class StepMetrics:
-    """What happened within one decision, counted at every control tick."""
+    """What happened within one decision, counted at every physics step."""
 
     contacts: jax.Array
-    """(E,) int: ticks times touching pairs, robots and walls."""
+    """(E,) int: physics steps times touching pairs, robots and walls."""
     separation_m: jax.Array
     """(E,) least distance between the centres of two robots."""
     interventions: jax.Array
@@ -89,14 +89,14 @@ class Environment:
         begin = jax.vmap(lambda key: self.scenario.start(key, self.team.size), out_axes=-1)(keys)
         parameters = draw_parameters(jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys),
                                      self.team.model.spec, self.team.channels, self.spread)
-        state = start(self.team, begin.position_world, begin.yaw, parameters)
+        state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies)
         return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
 
     def signals(self, state: WorldState) -> dict[str, jax.Array]:
         """Return what each robot's policy reads, batch first: (E, N, ...), neighbours (E, N, K, ...)."""
         stop = self.team.model.stopping_point(state.team.estimate)
         named = policy_signals(state.team.estimate, stop, state.team.table, self.team.shield.hold_s,
-                               self.scenario.signals(state.task))
+                               self.scenario.signals(state.task, self.scene(state)))
         return {name: to_batch(value) for name, value in named.items()}
 
     def central_signals(self, state: WorldState) -> dict[str, jax.Array]:
@@ -104,20 +104,25 @@ class Environment:
 
         Those are named ``neighbour_<task signal>``, (E, N, K, C).
         """
-        motion = self.team.physics.motion(state.team.physics)
+        scene = self.scene(state)
+        motion = scene.robots
         stop = self.team.model.stopping_point(motion)
         table = true_table(stop, state.team.announced[0])
-        task = self.scenario.signals(state.task)
+        task = self.scenario.signals(state.task, scene)
         named = policy_signals(motion, stop, table, self.team.shield.hold_s, task)
         named |= {f"neighbour_{name}": by_slot(value) for name, value in task.items()}
         return {name: to_batch(value) for name, value in named.items()}
+
+    def scene(self, state: WorldState) -> Scene:
+        """Return the truth of each world."""
+        return self.team.physics.scene(state.team.physics)
 
     def step(self, state: WorldState, nominal_world: jax.Array, key: jax.Array
              ) -> tuple[WorldState, StepResult]:
         """Hold the nominal velocities (E, N, D) [m/s] for one decision; finished worlds restart."""
         tick_key, reset_key = jax.random.split(key)
         team_state, metrics = self.run_ticks(state.team, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
-        before, after = (self.team.physics.motion(s.physics) for s in (state.team, team_state))
+        before, after = (self.team.physics.scene(s.physics) for s in (state.team, team_state))
         price = self.change_price * metrics.change_m_s / self.team.model.spec.control_point_speed_m_s
         reward = sum(self.scenario.rewards(state.task, before, after).values()) - price
         elapsed = state.elapsed + 1
@@ -132,16 +137,15 @@ class Environment:
     def run_ticks(self, state: TeamState, nominal_world: jax.Array, key: jax.Array
                   ) -> tuple[TeamState, StepMetrics]:
         """Run the ticks of one decision for nominal velocities (D, N, E) [m/s]."""
-        spec, team = self.team.model.spec, self.team
+        team = self.team
 
         def body(carry: tuple[TeamState, StepMetrics], tick_key: jax.Array) -> tuple[Any, None]:
             current, total = carry
             current, result = tick(team, current, nominal_world, tick_key)
-            motion = team.physics.motion(current.physics)
+            watch = team.physics.watch(current.physics)
             touched = jnp.mean(result.status == int(ShieldStatus.PROJECTED), axis=0)
             return (current, StepMetrics(
-                total.contacts + count_contacts(motion.position_world, spec.body_radius_m, team.arena),
-                jnp.minimum(total.separation_m, least_separation(motion.position_world)),
+                total.contacts + watch.contacts, jnp.minimum(total.separation_m, watch.separation_m),
                 total.interventions + touched,
                 total.braked + jnp.mean(result.status == int(ShieldStatus.BRAKED), axis=0),
                 total.change_m_s + result.change_m_s, total.idle)), None
@@ -152,7 +156,7 @@ class Environment:
                             jnp.zeros(nominal_world.shape[1:]), jnp.zeros(worlds, bool))
         ticks = self.scenario.decision_ticks
         (after, total), _ = jax.lax.scan(body, (state, empty), jax.random.split(key, ticks))
-        idle = _idle(team.physics.motion(state.physics), team.physics.motion(after.physics))
+        idle = _idle(*(team.physics.scene(s.physics).robots for s in (state, after)))
         return after, replace(total, interventions=total.interventions / ticks, braked=total.braked / ticks,
                               change_m_s=total.change_m_s / ticks, idle=idle)
 

@@ -6,16 +6,16 @@ from typing import Any, Protocol
 
 import jax
 
-from testudo_hardware.motion import MotionState
 from testudo_sim.parameters import WorldParameters
+from testudo_sim.scene import BodyState, Scene, Watch
 
 
 class Physics(Protocol):
-    """A tier of fidelity; its state is an opaque pytree, arrays are (component, robot, world)."""
+    """A tier of fidelity; its state is a pytree whose arrays have the worlds E as their last axis."""
 
     name: str
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array) -> Any:
+    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None) -> Any:
         """Return the state of robots at rest at position (D, N, E) [m] and yaw (N, E) [rad]."""
 
     def advance(self, state: Any, sent: jax.Array, parameters: WorldParameters) -> Any:
@@ -24,5 +24,8 @@ class Physics(Protocol):
         ``sent`` (H, D, N, E) holds the nominal effective commands of past ticks, this tick's first.
         """
 
-    def motion(self, state: Any) -> MotionState:
-        """Return the true motion (D, N, E)."""
+    def scene(self, state: Any) -> Scene:
+        """Return the truth."""
+
+    def watch(self, state: Any) -> Watch:
+        """Return contacts and least separation in the tick that led to this state."""

@@ -20,6 +20,7 @@ from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_sim.parameters import Channels, Slots, WorldParameters
 from testudo_sim.physics import Physics
+from testudo_sim.scene import BodyState
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,12 @@ class TeamState:
     parameters: WorldParameters
 
 
-def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: WorldParameters) -> TeamState:
+def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: WorldParameters,
+          bodies: BodyState | None = None) -> TeamState:
     """Return the state of a team at rest whose robots have heard each other."""
     slots = Slots.create(team.model.spec, team.channels)
-    physics = team.physics.reset(position_world, yaw)
-    motion = team.physics.motion(physics)
+    physics = team.physics.reset(position_world, yaw, bodies)
+    motion = team.physics.scene(physics).robots
     stop = team.model.stopping_point(motion)
     announcement = jnp.concatenate([stop.position_world, jnp.zeros_like(stop.position_world)])
     announced = jnp.broadcast_to(announcement, (slots.messages, *announcement.shape))
@@ -90,7 +92,7 @@ def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
     announcement = jnp.concatenate([stop.position_world, result.control_velocity_world])
     announced = jnp.concatenate([announcement[None], state.announced[:-1]])
     physics = team.physics.advance(state.physics, sent, state.parameters)
-    motion = team.physics.motion(physics)
+    motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     noise_key, loss_key = jax.random.split(key)
     measured = _measure(team, past, state.parameters, noise_key)

@@ -10,8 +10,10 @@ from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
+from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.environment import Environment
 from testudo_sim.scenarios import StartState
+from testudo_sim.scene import Scene, Watch
 from testudo_sim.team import Team
 
 ARENA = Arena((-3.0, -2.0), (3.0, 2.0))
@@ -23,19 +25,24 @@ LAST_TICK = 100
 class RailPhysics:
     """Robots move along x by what their yaw says [m a tick], whatever is commanded."""
 
+    radius_m: float
     name: str = "rails"
 
-    def reset(self, position_world, yaw):
+    def reset(self, position_world, yaw, bodies=None):
         return position_world, yaw, jnp.zeros(yaw.shape[-1])
 
     def advance(self, state, _sent, _parameters):
         return state[0], state[1], state[2] + 1
 
-    def motion(self, state):
+    def scene(self, state):
         start, speed, ticks = state
         way = speed * jnp.minimum(ticks, LAST_TICK)
         position = start + jnp.concatenate([way[None], jnp.zeros((len(start) - 1, *way.shape))])
-        return MotionState(position, speed, jnp.zeros_like(position))
+        return Scene(MotionState(position, speed, jnp.zeros_like(position)))
+
+    def watch(self, state):
+        place = self.scene(state).robots.position_world
+        return Watch(count_contacts(place, self.radius_m, ARENA), least_separation(place))
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Rails:
     decision_ticks: int = 5
     arena: Arena = ARENA
     task_signals: tuple = ()
+    boxes: tuple = ()
     name: str = "rails"
 
     def start(self, key, _team_size):
@@ -59,11 +67,11 @@ class Rails:
         starts, goals, speeds = map(jnp.array, (self.starts, self.goals, self.speeds))
         return StartState(starts[world].T, speeds[world], goals[world].T)
 
-    def signals(self, task) -> Mapping[str, jax.Array]:
+    def signals(self, task, scene) -> Mapping[str, jax.Array]:
         return {"goal_world": task}
 
-    def success(self, task, motion):
-        distance = jnp.sqrt(jnp.sum((task - motion.position_world) ** 2, axis=0))
+    def success(self, task, scene):
+        distance = jnp.sqrt(jnp.sum((task - scene.robots.position_world) ** 2, axis=0))
         return jnp.all(distance < 0.12, axis=0)
 
     def with_horizon(self, horizon_s):
@@ -75,5 +83,5 @@ def rail_environment(scenario, robot="gritsbot_x"):
     spec = load_robot(robot)
     model, shield = motion_model(spec), shield_parameters(spec)
     size = len(scenario.starts[0])
-    team = Team(model, shield, scenario.arena, RailPhysics(), size, shielded=False)
+    team = Team(model, shield, scenario.arena, RailPhysics(spec.body_radius_m), size, shielded=False)
     return Environment(scenario, team)

@@ -33,19 +33,21 @@ class Line:
     decision_ticks: int = 10
     name: str = "line"
     task_signals: tuple = ()
+    boxes: tuple = ()
 
     def start(self, key, team_size):
         place = jnp.stack([jnp.zeros(team_size), jnp.arange(team_size) * 1.0])
         return StartState(place, jnp.zeros(team_size), jax.random.uniform(key, (team_size,)))
 
-    def signals(self, task):
+    def signals(self, task, scene):
         return {"mark": task[None]}
 
     def rewards(self, task, before, after):
-        return {"way": after.position_world[0] - before.position_world[0], "tax": jnp.full(after.yaw.shape, -0.25)}
+        way = after.robots.position_world[0] - before.robots.position_world[0]
+        return {"way": way, "tax": jnp.full(way.shape, -0.25)}
 
-    def success(self, task, motion):
-        return motion.position_world[0, 0] > jnp.asarray(self.success_m)
+    def success(self, task, scene):
+        return scene.robots.position_world[0, 0] > jnp.asarray(self.success_m)
 
 
 def environment_of(name="gritsbot_x", scenario=None, size=SIZE, **options):
@@ -53,7 +55,7 @@ def environment_of(name="gritsbot_x", scenario=None, size=SIZE, **options):
     shield = shield_parameters(spec)
     scenario = scenario or make_scenario("navigation", spec, shield)
     model = motion_model(spec)
-    team = Team(model, shield, scenario.arena, KinematicPhysics(model), size, Channels())
+    team = Team(model, shield, scenario.arena, KinematicPhysics(model, scenario.arena), size, Channels())
     return Environment(scenario, team, **options)
 
 
@@ -113,8 +115,8 @@ def test_a_finished_world_starts_again_and_the_others_go_on(line):
     state, _ = step(state, forward(environment), jax.random.key(0))
     state, result = step(state, forward(environment), jax.random.key(1))
     assert result.terminated.tolist() == [True] + [False] * 5
-    place = np.asarray(environment.team.physics.motion(state.team.physics).position_world)
-    last = np.asarray(environment.team.physics.motion(result.last.team.physics).position_world)
+    place = np.asarray(environment.scene(state).robots.position_world)
+    last = np.asarray(environment.scene(result.last).robots.position_world)
     assert (place[0, :, 0] == 0).all()
     assert (last[0, :, 0] > 0.05).all()  # what the critic sees before the restart
     assert (place[..., 1:] == last[..., 1:]).all()
@@ -130,9 +132,9 @@ def test_rewards_are_terms_less_the_price_of_changes_before_the_restart(line, sh
     environment, step = line
     state = environment.reset(keys_of())
     state, _ = step(state, forward(environment), jax.random.key(0))
-    before = environment.team.physics.motion(state.team.physics).position_world[0]
+    before = environment.scene(state).robots.position_world[0]
     _, result = step(state, forward(environment, share=share), jax.random.key(1))
-    after = environment.team.physics.motion(result.last.team.physics).position_world[0]
+    after = environment.scene(result.last).robots.position_world[0]
     assert result.terminated[0]
     change = np.asarray(result.metrics.change_m_s)
     assert (np.abs(change - 0.2 * (share - 1)) < 0.1).all()
@@ -204,7 +206,7 @@ def test_central_signals_are_the_truth(navigation):
     state, _ = step(state, forward(environment), jax.random.key(0))
     central, local = environment.central_signals(state), environment.signals(state)
     assert set(central) == set(local) | {"neighbour_goal_world"}
-    true = to_batch(environment.team.physics.motion(state.team.physics).position_world)
+    true = to_batch(environment.scene(state).robots.position_world)
     assert (central["position_world"] == true).all()
     assert (central["neighbour_age"] == 0).all()
     assert not (local["position_world"] == true).all()
@@ -228,7 +230,7 @@ def test_metrics_count_every_tick_and_not_only_the_last():
     wanted = jnp.zeros((2, 2, WORLDS)).at[1, 0].set(0.18).at[1, 1].set(-0.19)
     state = environment.reset(keys_of()).team
     after, metrics = jax.jit(environment.run_ticks)(state, wanted, jax.random.key(0))
-    place = environment.team.physics.motion(after.physics).position_world
+    place = environment.team.physics.scene(after.physics).robots.position_world
     apart = np.linalg.norm(np.asarray(place[:, 0] - place[:, 1]), axis=0)
     touching = 2 * team.model.spec.body_radius_m
     assert (apart > touching).all()

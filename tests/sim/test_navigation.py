@@ -11,6 +11,7 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.navigation import NavigationTask
+from testudo_sim.scene import Scene
 
 ROBOTS = sorted(robot_files())
 WORLDS = 300
@@ -91,9 +92,9 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones():
 
 
 def standing(positions):
-    """Return the motion of robots at rest at (N, D), one world."""
+    """Return the scene of robots at rest at (N, D), one world."""
     position = jnp.asarray(np.array(positions, float).T[..., None])
-    return MotionState(position, jnp.zeros(position.shape[1:]), jnp.zeros_like(position))
+    return Scene(MotionState(position, jnp.zeros(position.shape[1:]), jnp.zeros_like(position)))
 
 
 def test_rewards_computed_by_hand():
@@ -130,4 +131,4 @@ def test_the_goal_is_the_only_signal_that_the_scenario_adds():
         scenario = scenario_of(name)
         (signal,) = scenario.task_signals
         assert (signal.name, signal.shape, signal.unit) == ("goal_world", (load_robot(name).dimension,), "m")
-        assert set(scenario.signals(NavigationTask(jnp.zeros((2, 1, 1))))) == {"goal_world"}
+        assert set(scenario.signals(NavigationTask(jnp.zeros((2, 1, 1))), None)) == {"goal_world"}

@@ -21,7 +21,7 @@ def test_lost_messages_are_as_many_as_the_loss_says():
     """Regression: a loss of 1 read as 255/256."""
     spec = load_robot("gritsbot_x")
     model = motion_model(spec)
-    team = Team(model, shield_parameters(spec), None, KinematicPhysics(model), 2)
+    team = Team(model, shield_parameters(spec), None, KinematicPhysics(model, None), 2)
     drawn = draw_parameters(jax.random.split(jax.random.key(1), 4000), spec, Channels())
     for loss in (0.0, 0.25, 1.0):
         parameters = dataclasses.replace(drawn, message_loss=jnp.full(4000, loss, jnp.float32))

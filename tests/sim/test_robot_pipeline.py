@@ -38,7 +38,7 @@ def pair_of(name):
     place = np.zeros((size, 2, 1))
     place[0, :, 0] = 0.6 * shield.separation_m * np.array([1, -1])
     yaw = np.array([[2.5], [0.4]]) * (size == 2)
-    return Team(model, shield, arena, KinematicPhysics(model), 2, CHANNELS), place, yaw
+    return Team(model, shield, arena, KinematicPhysics(model, arena), 2, CHANNELS), place, yaw
 
 
 def first_messages(stop, contract, now_s):

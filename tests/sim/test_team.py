@@ -167,11 +167,11 @@ def run(team, ticks, parameters, *, command=commanded, seed=1):
         state, random, number, total = carry
         random_key, tick_key = jax.random.split(key)
         random = jnp.where(number % 20 == 0, jax.random.normal(random_key, random.shape), random)
-        before = team.physics.motion(state.physics)
+        before = team.physics.scene(state.physics).robots
         stop = team.model.stopping_point(state.estimate)
         wanted = command(team, before, stop, goal, random, index, number)
         state, result = tick(team, state, wanted, tick_key)
-        position = team.physics.motion(state.physics).position_world
+        position = team.physics.scene(state.physics).robots.position_world
         step = jnp.sqrt(jnp.sum((position - before.position_world) ** 2, axis=0)).mean(axis=0)
         total = (
             total[0] + count_contacts(position, spec.body_radius_m, team.arena),
@@ -212,7 +212,7 @@ def ring_radius(team):
 def team_of(name, size, *, model=None, shielded=True, noise_share=1.0, rows=8):
     spec = load_robot(name)
     shield = shield_parameters(spec, neighbour_rows=rows)
-    physics = KinematicPhysics(motion_model(spec))
+    physics = KinematicPhysics(motion_model(spec), None)
     team = Team(model or motion_model(spec), shield, None, physics, size, Channels(noise_share=noise_share), shielded)
     half = ring_radius(team) + shield.wall_m + 0.3
     low = (-half, -half) if spec.dimension == 2 else (-half, -half, 0.0)

@@ -13,18 +13,19 @@ from testudo_deploy.contract import Signal
 from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.scene import BodyState, Box, Scene
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class StartState:
-    """Where the robots of each world begin; (D, N, E) [m], (N, E) [rad], and the task's own state."""
+    """Where the robots of each world begin; (D, N, E) [m], (N, E) [rad], the task's own state, and the boxes."""
 
     position_world: jax.Array
     yaw: jax.Array
     task: Any
+    bodies: BodyState | None = None
 
 
 class Scenario(Protocol):
@@ -34,6 +35,8 @@ class Scenario(Protocol):
     arena: Arena
     horizon_s: float
     decision_ticks: int
+    boxes: tuple[Box, ...]
+    """Bodies beside the robots."""
     task_signals: tuple[Signal, ...]
     """The signals that the scenario adds to those that every robot has."""
 
@@ -43,13 +46,13 @@ class Scenario(Protocol):
     def for_training(self) -> Scenario:
         """Return the same task with the starts to learn from, which may be harder than those of the task."""
 
-    def signals(self, task: Any) -> Mapping[str, jax.Array]:
+    def signals(self, task: Any, scene: Scene) -> Mapping[str, jax.Array]:
         """Return the task signals (component, N, E) by name."""
 
-    def rewards(self, task: Any, before: MotionState, after: MotionState) -> Mapping[str, jax.Array]:
+    def rewards(self, task: Any, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
         """Return the reward terms (N, E) of one decision, by name."""
 
-    def success(self, task: Any, motion: MotionState) -> jax.Array:
+    def success(self, task: Any, scene: Scene) -> jax.Array:
         """Return (E,) bool: the task is done, which ends the episode."""
 
 

@@ -21,6 +21,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
+from testudo_sim.scene import Box, Scene
 
 _ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
 _SPAWN_EDGE_M = (0.35, 0.25)
@@ -57,6 +58,7 @@ class Navigation:
     crowding: float = 0.0
     """Share of worlds whose starts and goals crowd into one part of the arena."""
     name: str = "navigation"
+    boxes: tuple[Box, ...] = ()
     task_signals: tuple[Signal, ...] = ()
 
     @classmethod
@@ -87,23 +89,23 @@ class Navigation:
         yaw = jax.random.uniform(turn, (team_size,), minval=-np.pi, maxval=np.pi)
         return StartState(starts, yaw if shape[0] == 2 else 0 * yaw, NavigationTask(goals))
 
-    def signals(self, task: NavigationTask) -> Mapping[str, jax.Array]:
+    def signals(self, task: NavigationTask, scene: Scene) -> Mapping[str, jax.Array]:
         """See `Scenario.signals`."""
         return {"goal_world": task.goal_world}
 
-    def rewards(self, task: NavigationTask, before: MotionState, after: MotionState
+    def rewards(self, task: NavigationTask, before: Scene, after: Scene
                 ) -> Mapping[str, jax.Array]:
         """See `Scenario.rewards`: progress to the goal, a price on time, and a share in the success."""
-        distance = self.distance(task, after)
-        progress = (self.distance(task, before) - distance) / (self.speed_m_s * self.decision_s)
+        distance = self.distance(task, after.robots)
+        progress = (self.distance(task, before.robots) - distance) / (self.speed_m_s * self.decision_s)
         there = distance < self.tolerance_m
         done = jnp.broadcast_to(jnp.all(there, axis=0), there.shape)
         return {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05),
                 "success": jnp.where(done, 5.0, 0.0)}
 
-    def success(self, task: NavigationTask, motion: MotionState) -> jax.Array:
+    def success(self, task: NavigationTask, scene: Scene) -> jax.Array:
         """See `Scenario.success`: all robots within the tolerance at once."""
-        return jnp.all(self.distance(task, motion) < self.tolerance_m, axis=0)
+        return jnp.all(self.distance(task, scene.robots) < self.tolerance_m, axis=0)
 
     def distance(self, task: NavigationTask, motion: MotionState) -> jax.Array:
         """Return the distance of every robot to its goal (N, E) [m]."""
