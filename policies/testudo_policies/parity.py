@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -129,9 +129,18 @@ def random_inputs(
     inputs = {}
     for name, shape in graph_inputs(contract).items():
         full = (batch, *(slots if isinstance(axis, str) else axis for axis in shape))
-        value = values[name] if name in values else rng.uniform(-1, 1, full)  # a task's own signal
+        value = values[name] if name in values else _task_values(name, full, low, high, rng)
         inputs[name] = value.astype(np.float32)
     return inputs
+
+
+def _task_values(
+    name: str, shape: tuple[int, ...], low: Sequence[float], high: Sequence[float], rng: np.random.Generator
+) -> np.ndarray:
+    """Return random values of a signal that a task adds: places in the arena, angles, or numbers."""
+    if name.endswith("_position_world"):
+        return rng.uniform(low, high, shape)
+    return rng.uniform(-2 * np.pi, 2 * np.pi, shape) if name.endswith("_yaw") else rng.uniform(-1, 1, shape)
 
 
 class _Pair:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.policies.team_signals import bound_to_the_world, random_signals, rotated, with_slots
 
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies import encoding
 from testudo_policies.encoding import out_of_goal_frame
@@ -117,3 +118,103 @@ def test_the_peers_goals_are_seen_from_the_own_control_point(spec):
     np.testing.assert_allclose(
         with_goals[..., -spec.dimension :], with_goals[..., : spec.dimension], atol=1e-6
     )
+
+
+# sums of the features and of their absolute values, before tasks could add signals of their own
+OF_NAVIGATION = {
+    "gritsbot_x": {
+        "own": (26.4392, 38.9401),
+        "neighbours": (57.1648, 69.9065),
+        "nearness": (11.0967, 11.0967),
+        "pull": (9.9651, 9.9651),
+        "goal_frame": (8.3207, 8.3207),
+    },
+    "crazyflie_2x": {
+        "own": (25.1429, 52.0380),
+        "neighbours": (81.7980, 104.0067),
+        "nearness": (7.5795, 7.5795),
+        "pull": (13.8584, 13.8584),
+        "goal_frame": (8.1884, 8.1884),
+    },
+}
+
+
+def test_a_task_with_a_goal_only_reads_what_it_always_read(spec):
+    signals = random_signals(spec)
+    there = signals["neighbour_position_world"]
+    found = encode({**signals, "neighbour_goal_world": 0.7 * there - 0.2})
+    for name, (total, absolute) in OF_NAVIGATION[spec.name].items():
+        value = np.asarray(getattr(found, name), float)
+        assert value.sum() == pytest.approx(total, abs=2e-4)
+        assert np.abs(value).sum() == pytest.approx(absolute, abs=2e-4)
+
+
+def box_signals(spec, yaw=0.3):
+    """Return signals of a task with a box, and with a number that is no place and no angle."""
+    signals = random_signals(spec)
+    point = signals["control_point_world"]
+    return signals | {
+        "box_position_world": point + jnp.linspace(0.1, 0.9, spec.dimension),
+        "box_quarter_yaw": jnp.full((6, 1), yaw),
+        "box_yaw": jnp.full((6, 1), yaw),
+        "charge": jnp.full((6, 2), 0.25),
+    }
+
+
+def test_a_box_in_the_plane_by_hand():
+    # goal 2 m north: x of its frame is north, y is west; the box stands 0.5 m east, turned by 30 degrees
+    signals = {name: value[:1] for name, value in random_signals(load_robot("gritsbot_x")).items()} | {
+        "control_point_world": jnp.array([[1.0, 1.0]]),
+        "goal_world": jnp.array([[1.0, 3.0]]),
+        "box_position_world": jnp.array([[1.5, 1.0]]),
+        "box_quarter_yaw": jnp.array([[np.pi / 6]]),
+        "box_yaw": jnp.array([[np.pi / 6]]),
+        "charge": jnp.array([[0.7]]),
+    }
+    found = encode(signals)
+    # offset, distance; four times (30 - 90) degrees is 120; 30 - 90 degrees; the number
+    expected = [0, -0.5, 0.5, -0.5, np.sqrt(0.75), 0.5, -np.sqrt(0.75), 0.7]
+    np.testing.assert_allclose(found.own[0, 10:], expected, atol=1e-5)
+    # drawn to the box, to the right, at 2 x 0.5 / (0.5 + 0.3)
+    np.testing.assert_allclose(found.pull[0], [0, -1.25], atol=1e-4)
+
+
+def test_a_square_box_looks_the_same_after_a_quarter_turn(spec):
+    first, second = box_signals(spec), box_signals(spec, 0.3 + np.pi / 2)
+    del first["box_yaw"], second["box_yaw"]
+    np.testing.assert_allclose(encode(first).own, encode(second).own, atol=1e-5)
+
+
+def test_what_a_task_adds_turns_with_the_world_and_does_not_depend_on_the_order_of_names(spec):
+    signals = box_signals(spec)
+    turned = rotated(signals, spec, ANGLE)
+    for name in ("box_quarter_yaw", "box_yaw"):
+        turned[name] = signals[name] + ANGLE
+    before, after = encode(signals), encode(turned)
+    plain = encode(random_signals(spec)).own.shape[-1]
+    assert before.own.shape[-1] == plain + spec.dimension + 1 + 2 + 2 + 2
+    np.testing.assert_allclose(after.own[:, plain:], before.own[:, plain:], atol=1e-5)
+    np.testing.assert_allclose(after.pull, before.pull, atol=1e-5)
+    backwards = encoding.encode(dict(reversed(list(signals.items()))))
+    np.testing.assert_allclose(backwards.own, before.own, atol=1e-5)
+
+
+def test_the_critic_sees_what_the_task_tells_the_peers_like_its_own(spec):
+    signals = box_signals(spec)
+    task = ("box_position_world", "box_quarter_yaw", "box_yaw", "charge")
+    slots = {f"neighbour_{name}": jnp.repeat(signals[name][:, None], 4, axis=1) for name in task}
+    plain, own = encode(random_signals(spec)), encode(signals).own
+    found = encode(signals | slots)
+    size = plain.own.shape[-1]
+    for slot in range(4):
+        np.testing.assert_allclose(
+            found.neighbours[:, slot, plain.neighbours.shape[-1] :], own[:, size:], atol=1e-5
+        )
+    np.testing.assert_array_equal(found.own, own)
+
+
+def test_a_task_without_a_goal_is_refused():
+    signals = box_signals(load_robot("gritsbot_x"))
+    del signals["goal_world"]
+    with pytest.raises(TestudoError, match="goal_world is missing, found box_position_world, box_q"):
+        encode(signals)
