@@ -22,6 +22,8 @@ class TrainConfig:
     """Robots in a world."""
     algorithm: str = "mappo"
     """`mappo` (central critic) or `ippo`."""
+    trainer: str = "testudo"
+    """`testudo`, or `brax-ppo` and `brax-sac` of brax, which train the same network without memory."""
     memory: int = 32
     """Units of the GRU; 0 is feed-forward."""
     width: int = 64
