@@ -47,8 +47,9 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# without the extra `gpu`, whose CUDA libraries are gigabytes: docs/accelerators.md says how to add it
 lock: setup
-	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --all-extras --universal --python-version 3.12 \
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --extra train --extra ros --extra dev --universal --python-version 3.12 \
 		--no-annotate --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" --output-file requirements.lock
 	@tools/setup.sh
