@@ -20,6 +20,7 @@ from testudo_sim.scenarios import make_scenario
 from testudo_sim.team import Team
 
 _ALGORITHMS = ("mappo", "ippo")
+_PRECISIONS = ("highest", "high", "default")
 _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("decisions", "worlds", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
     (("memory",), 0, math.inf),
@@ -83,6 +84,8 @@ def _check(config: TrainConfig) -> None:
         raise TestudoError(
             f"--algorithm: found {config.algorithm!r}, expected one of {', '.join(_ALGORITHMS)}"
         )
+    if config.precision not in _PRECISIONS:
+        raise TestudoError(f"--precision: found {config.precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if config.team_size < 2:
         raise TestudoError(f"--team-size: found {config.team_size}, a team has at least 2 robots")
     for names, low, high in _BOUNDS:

@@ -33,7 +33,7 @@ class TrainConfig:
     decisions: int = 450_000
     """Environment decisions to train for (worlds x decisions)."""
     worlds: int = 256
-    """Worlds that run at once."""
+    """Worlds that run at once; 0 chooses as many as the devices' memory and the run's length allow."""
     rollout: int = 32
     """Decisions of each world between updates."""
     epochs: int = 2
@@ -56,6 +56,9 @@ class TrainConfig:
     """Largest norm of a gradient."""
     change_price: float = 0.2
     """Reward that a command costs when the shield changes it by the full speed."""
+    precision: str = "highest"
+    """Matrix products of the networks in training: `highest` is float32 everywhere; `high` and `default` are
+    coarser and faster on accelerators. Export and robot always use float32."""
 
     @property
     def network(self) -> NetworkConfig:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.signals import policy_signals
 from testudo_hardware.motion import MotionState
+from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.parameters import draw_parameters
 from testudo_sim.scenarios import Scenario
 from testudo_sim.scene import Scene
