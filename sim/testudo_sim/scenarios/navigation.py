@@ -6,7 +6,6 @@ whose cells are at least the enforced separation and 0.1 m apart.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -21,6 +20,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
+from testudo_sim.scenarios.grid import Grid
 from testudo_sim.scene import Box, Scene
 
 _ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
@@ -75,17 +75,16 @@ class Navigation:
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """See `Scenario.start`."""
-        cells, jitter = self._cells()
+        grid = self._grid()
+        cells = grid.points_world
         if team_size > len(cells):
             raise TestudoError(f"navigation: {team_size} robots do not fit: {len(cells)} cells of "
                                f"{self.spacing_m:.2f} m in the arena; use a smaller team or a larger arena")
         crowd, first, second, noise, turn = jax.random.split(key, 5)
         shape = (cells.shape[1], team_size)
-        offsets = jax.random.uniform(noise, (2, *shape), minval=-1.0, maxval=1.0) * jitter[:, None]
+        shifts = jax.random.uniform(noise, (2, *shape), minval=-1.0, maxval=1.0)
         weights = self._crowd_weights(crowd, cells)
-        points = jnp.asarray(cells)
-        starts, goals = (points[jnp.argsort(weights + jax.random.gumbel(k, weights.shape))[:team_size]].T + shift
-                         for k, shift in zip((first, second), offsets, strict=True))
+        starts, goals = (grid.draw(k, weights, shift) for k, shift in zip((first, second), shifts, strict=True))
         yaw = jax.random.uniform(turn, (team_size,), minval=-np.pi, maxval=np.pi)
         return StartState(starts, yaw if shape[0] == 2 else 0 * yaw, NavigationTask(goals))
 
@@ -122,16 +121,8 @@ class Navigation:
         """See `Scenario.for_training`: half of the worlds are crowded, so that larger teams work as well."""
         return replace(self, crowding=0.5)
 
-    def _cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the grid points (cells, D) and how far a point may be moved along each axis (D,)."""
-        axes, jitter = [], []
-        for low, high in zip(self.spawn_low_world, self.spawn_high_world, strict=True):
-            count = int((high - low) / self.spacing_m) + 1
-            axes.append(np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2]))
-            step = (high - low) / (count - 1) if count > 1 else np.inf
-            jitter.append(0.0 if count == 1 else (step - self.spacing_m) / 2)
-        points = np.array(list(itertools.product(*axes)), dtype=np.float32)
-        return points, np.array(jitter, dtype=np.float32)
+    def _grid(self) -> Grid:
+        return Grid.create(self.spawn_low_world, self.spawn_high_world, self.spacing_m)
 
     def with_horizon(self, horizon_s: float) -> Navigation:
         """Return the same scenario with another time limit [s]."""

@@ -1,0 +1,43 @@
+"""Places for robots that are far enough apart by construction: the cells of a grid, each moved a little."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid in a box of the world; two places are never nearer than its spacing."""
+
+    points_world: np.ndarray
+    """(cells, D) float32 [m]."""
+    jitter_m: np.ndarray
+    """(D,) float32: how far a place may be from its cell along each axis."""
+
+    @classmethod
+    def create(cls, low_world: tuple[float, ...], high_world: tuple[float, ...], spacing_m: float) -> Grid:
+        """Return the grid with as many cells as fit at the spacing."""
+        axes, jitter = [], []
+        for low, high in zip(low_world, high_world, strict=True):
+            count = int((high - low) / spacing_m) + 1
+            axes.append(np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2]))
+            step = (high - low) / (count - 1) if count > 1 else np.inf
+            jitter.append(0.0 if count == 1 else (step - spacing_m) / 2)
+        points = np.array(list(itertools.product(*axes)), dtype=np.float32)
+        return cls(points, np.array(jitter, dtype=np.float32))
+
+    def draw(self, key: jax.Array, weights: jax.Array, shifts: jax.Array) -> jax.Array:
+        """Draw places (D, N) [m] without repetition.
+
+        Args:
+            key: of the choice.
+            weights: how late each cell is chosen (cells,): the lower, the likelier.
+            shifts: (D, N) in -1 to 1: share of the jitter.
+        """
+        order = jnp.argsort(weights + jax.random.gumbel(key, weights.shape))
+        return jnp.asarray(self.points_world)[order[:shifts.shape[1]]].T + shifts * self.jitter_m[:, None]

@@ -1,0 +1,204 @@
+"""`push_box`: two to four robots push a box, which is heavier than one of them can move, to a goal.
+
+The box has contact and friction, so that this scenario needs a tier that has them (`mjx` or `mujoco`). The
+shield keeps robots apart and off the walls, as ever; the box is no obstacle to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.contract import Signal
+from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.margins import ShieldParameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.scenarios.base import StartState
+from testudo_sim.scenarios.grid import Grid
+from testudo_sim.scene import BodyState, Box, Scene
+
+TEAM_SIZES = (2, 4)
+_ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
+_SPAWN_EDGE_M = (0.35, 0.25)
+_SPACING_M = 0.45
+"""Of the Robotarium's grid of starts; the arena grows for robots that need more."""
+_HEAVY = 1.4
+"""The box's friction over the largest push of one robot: two of the weakest robots still move it."""
+_FRICTION, _GRAVITY_M_S2 = 0.3, 9.81
+_SIDE = 2.1
+"""Side of the box over the distance that the shield keeps: two robots fit beside each other, three just so."""
+_ROOM_M = 0.05
+_WAY_M = (0.3, 0.8)
+"""How far the box has to go, in the Robotarium's arena."""
+_HORIZON_S = 60.0
+_BESIDE_RAD = 0.7
+"""Robots that push beside each other stand this far from straight behind the box."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PushTask:
+    """Where the box shall go."""
+
+    goal_world: jax.Array
+    """(2, E) [m]: of the box's centre."""
+
+
+@dataclass(frozen=True)
+class PushBox:
+    """Implements `Scenario`."""
+
+    arena: Arena
+    grid: Grid
+    boxes: tuple[Box, ...]
+    task_signals: tuple[Signal, ...]
+    body_radius_m: float
+    start_room_m: float
+    """Least distance of the box's centre from the walls at the start: a robot fits between."""
+    way_m: tuple[float, float]
+    """Least and largest distance of the goal from the box."""
+    speed_m_s: float
+    """Speed that scales the rewards for progress."""
+    decision_s: float
+    decision_ticks: int
+    horizon_s: float
+    tolerance_m: float = 0.1
+    behind: float = 0.0
+    """Share of worlds in which the robots start at the free places nearest to where they push."""
+    name: str = "push_box"
+
+    @classmethod
+    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> PushBox:
+        """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots.
+
+        Raises:
+            TestudoError: the robot does not drive on the ground.
+        """
+        if spec.kind != DIFFERENTIAL_DRIVE:
+            raise TestudoError(f"push_box: {spec.name} flies; a box on the floor is pushed by ground robots, "
+                               "for example --robot gritsbot_x")
+        spacing = max(shield.separation_m + 0.1, _SPACING_M)
+        scale = spacing / _SPACING_M
+        low, high = (tuple(scale * x for x in side) for side in (_ROBOTARIUM.low_world, _ROBOTARIUM.high_world))
+        edge = [scale * x for x in _SPAWN_EDGE_M]
+        grid = Grid.create(tuple(x + e for x, e in zip(low, edge, strict=True)),
+                           tuple(x - e for x, e in zip(high, edge, strict=True)), spacing)
+        side = _SIDE * shield.separation_m
+        mass = _HEAVY * largest_push_n(spec) / (_FRICTION * _GRAVITY_M_S2)
+        box = Box("box", (side, side, 0.3 * side), mass, _FRICTION)
+        ticks = max(1, round(0.33 / spec.control_period_s))
+        room = side / math.sqrt(2) + spec.body_radius_m + shield.wall_m + _ROOM_M
+        age = spec.pose_max_age_s
+        signals = (Signal("goal_world", (2,), "m", "world", None),
+                   Signal("box_position_world", (2,), "m", "world", age),
+                   Signal("box_quarter_yaw", (1,), "rad", "world", age))
+        speed = spec.control_point_speed_m_s
+        return cls(Arena(low, high), grid, (box,), signals, spec.body_radius_m, room,
+                   tuple(scale * x for x in _WAY_M), speed, ticks * spec.control_period_s, ticks,
+                   _HORIZON_S * scale * 0.2 / speed)
+
+    @property
+    def contact_m(self) -> float:
+        """Return the distance of the centres of the box and of a robot in the middle of its side."""
+        return self.boxes[0].size_m[0] / 2 + self.body_radius_m
+
+    def start(self, key: jax.Array, team_size: int) -> StartState:
+        """See `Scenario.start`: the robots' places are those of a grid that the box leaves free."""
+        least, most = TEAM_SIZES
+        if not least <= team_size <= most:
+            raise TestudoError(f"push_box: found {team_size} robots, expected {least} to {most}; one alone cannot "
+                               "move the box, and more do not fit around it")
+        place_key, turn_key, goal_key, easy_key, choice, noise, yaw_key = jax.random.split(key, 7)
+        limit = jnp.asarray([high - self.start_room_m for high in self.arena.high_world])
+        box = jax.random.uniform(place_key, (2,), minval=-limit, maxval=limit)
+        box_yaw, *yaw = jax.random.uniform(turn_key, (1 + team_size,), minval=-jnp.pi, maxval=jnp.pi)
+        goal = self._draw_goal(goal_key, box)
+        offset = jnp.asarray(self.grid.points_world).T - box[:, None]
+        ways = jnp.where(jax.random.uniform(easy_key) < self.behind, 8.0, 0.0) * self._way_behind(offset, box - goal)
+        blocked = jnp.sqrt(jnp.sum(offset**2, axis=0)) < self._free_m
+        shifts = jax.random.uniform(noise, (2, team_size), minval=-1.0, maxval=1.0)
+        places = self.grid.draw(choice, jnp.where(blocked, jnp.inf, ways), shifts)
+        return StartState(places, jnp.stack(yaw), PushTask(goal), BodyState(box[:, None], box_yaw[None]))
+
+    def for_training(self) -> PushBox:
+        """See `Scenario.for_training`: in half of the worlds the robots start behind the box."""
+        return replace(self, behind=0.5)
+
+    def signals(self, task: PushTask, scene: Scene) -> Mapping[str, jax.Array]:
+        """See `Scenario.signals`: every robot is told where the box is, how it is turned, where it shall go."""
+        robots = scene.robots.yaw.shape
+        return {"goal_world": jnp.broadcast_to(task.goal_world[:, None], (2, *robots)),
+                "box_position_world": jnp.broadcast_to(scene.bodies.position_world, (2, *robots)),
+                "box_quarter_yaw": jnp.broadcast_to(scene.bodies.yaw, robots)[None]}
+
+    def rewards(self, task: PushTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
+        """See `Scenario.rewards`: progress of the box, the way to behind it, a price on time, the success.
+
+        All but the way behind the box are the team's: each robot gets the same.
+        """
+        step = self.speed_m_s * self.decision_s
+        robots = after.robots.yaw.shape
+        pushed = self.distance(task, before) - self.distance(task, after)
+        done = self.success(task, after)
+        return {"push": jnp.broadcast_to(3.0 * pushed / step, robots),
+                "approach": 0.5 * (self.way_behind(task, before) - self.way_behind(task, after)) / step,
+                "waiting": jnp.full(robots, -0.05),
+                "success": jnp.broadcast_to(jnp.where(done, 10.0, 0.0), robots)}
+
+    def success(self, task: PushTask, scene: Scene) -> jax.Array:
+        """See `Scenario.success`: the box's centre is within the tolerance."""
+        return self.distance(task, scene) < self.tolerance_m
+
+    def distance(self, task: PushTask, scene: Scene) -> jax.Array:
+        """Return the distance of the box to its goal (E,) [m]."""
+        return _length(scene.bodies.position_world[:, 0] - task.goal_world)
+
+    def way_behind(self, task: PushTask, scene: Scene) -> jax.Array:
+        """Return how far each robot has to go, round the box, to where it pushes (N, E) [m]."""
+        box = scene.bodies.position_world
+        return self._way_behind(scene.robots.position_world - box, box - task.goal_world[:, None])
+
+    @property
+    def _free_m(self) -> float:
+        """Least distance of a robot's cell from the box's centre: whatever its yaw, they do not touch."""
+        corner = self.boxes[0].size_m[0] / math.sqrt(2)
+        return corner + self.body_radius_m + _ROOM_M / 2 + math.hypot(*self.grid.jitter_m)
+
+    def _way_behind(self, offset: jax.Array, behind: jax.Array) -> jax.Array:
+        """Return ways (N, ...) [m] for offsets (2, N, ...) from the box and the direction (2, ...) of its back."""
+        cross = offset[0] * behind[1] - offset[1] * behind[0]
+        angle = jnp.arctan2(jnp.abs(cross), offset[0] * behind[0] + offset[1] * behind[1])
+        around = (self.contact_m + self.body_radius_m) * jnp.maximum(angle - _BESIDE_RAD, 0.0)
+        return around + jnp.maximum(_length(offset) - self.contact_m, 0.0)
+
+    def _draw_goal(self, key: jax.Array, box: jax.Array) -> jax.Array:
+        """Draw a goal (2,) in any direction of the box (2,), as far as a box there stays off the walls."""
+        angle_key, way_key = jax.random.split(key)
+        angle = jax.random.uniform(angle_key, minval=-jnp.pi, maxval=jnp.pi)
+        towards = jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+        corner = self.boxes[0].size_m[0] / math.sqrt(2) + _ROOM_M
+        limit = jnp.asarray([high - corner for high in self.arena.high_world])
+        least, most = self.way_m
+        # a step of at most `limit` along an axis stays inside one way or the other, from any place inside
+        longest = jnp.minimum(most, jnp.min(limit / (jnp.abs(towards) + 1e-6)))
+        step = towards * jax.random.uniform(way_key, minval=least, maxval=longest)
+        return box + jnp.where(jnp.abs(box + step) > limit, -step, step)
+
+
+def largest_push_n(spec: RobotSpec) -> float:
+    """Return the force [N] with which a robot of the described kind pushes at full command against a wall.
+
+    Its motors strive for the commanded speed within the lag, up to the limit of acceleration.
+    """
+    return spec.mass_kg * min(spec.acceleration_limit_m_s2, spec.speed_limit_m_s / spec.velocity_lag_s)
+
+
+def _length(vector: jax.Array) -> jax.Array:
+    """Return the length (...) of vectors (2, ...)."""
+    return jnp.sqrt(jnp.sum(vector**2, axis=0) + 1e-12)
