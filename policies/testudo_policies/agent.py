@@ -14,7 +14,7 @@ from testudo_policies.encoding import Features, encode, out_of_goal_frame
 from testudo_policies.networks import Actor, Critic, NetworkConfig
 
 Params = Any
-_LEAST_SPREAD = 1e-2
+LEAST_SPREAD = 1e-2
 """A feature that hardly varies in training must not be blown up."""
 
 
@@ -77,9 +77,9 @@ class Agent:
         return replace(
             parameters,
             own_statistics=running_statistics.update(
-                parameters.own_statistics, features.own, std_min_value=_LEAST_SPREAD),
+                parameters.own_statistics, features.own, std_min_value=LEAST_SPREAD),
             neighbour_statistics=running_statistics.update(
-                parameters.neighbour_statistics, features.neighbours, std_min_value=_LEAST_SPREAD))
+                parameters.neighbour_statistics, features.neighbours, std_min_value=LEAST_SPREAD))
 
     def velocity_world(self, features: Features, action: jax.Array) -> jax.Array:
         """Return the control-point velocity (..., D) [m/s] of an action (..., D) of the goal frame."""

@@ -1,0 +1,132 @@
+"""A team as a `brax.envs.Env`: each robot of each world is one environment of brax's batch.
+
+A batch restarts by itself and keeps its own time limit, so brax's trainers take it as it is, with
+``wrap_env=False``; none of brax's pipelines is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_hardware.errors import TestudoError
+from testudo_policies.adapters.team_view import TeamView, typed_key
+from testudo_policies.brax_parts import Env, State
+from testudo_sim.environment import Environment, StepResult, WorldState
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class BraxWorlds:
+    """The worlds below a batch."""
+
+    worlds: WorldState
+    key: jax.Array
+    """(2,) uint32: of the next step; brax's trainers cannot carry keys of the typed kind."""
+
+
+class BraxEnvironment(Env):
+    """The shared-policy view of a scenario: B = E worlds x N robots, robots of one world side by side.
+
+    ``state.info`` holds what brax's own wrappers would put there: ``steps``, ``truncation`` (1 where
+    time is up; ``done`` is then 1 as well, so a termination is ``done`` without ``truncation``),
+    ``episode_done`` and ``episode_metrics``. ``state.metrics`` of a robot: its world's ``success``,
+    its share of the world's ``contacts``, and the world's ``interventions_per_step`` and
+    ``brakes_per_step``.
+    """
+
+    def __init__(self, environment: Environment, *, central: bool = False) -> None:
+        """Adapt an environment; with ``central`` observations end with what a central critic reads."""
+        self.view = TeamView(environment, central)
+        self._observation_size = self.view.observation_size
+
+    def reset(self, rng: jax.Array) -> State:
+        """Return fresh worlds for keys (B, 2), or one world for a single key (2,).
+
+        Of the robots of one world only the first one's key counts.
+
+        Raises:
+            TestudoError: the robots do not fill whole worlds.
+        """
+        keys = jnp.atleast_1d(typed_key(rng))
+        size = self.view.team_size
+        robots = size if keys.shape[0] == 1 else keys.shape[0]
+        if robots % size:
+            raise TestudoError(f"a batch of {robots} robots does not fill whole worlds of {size}; "
+                               f"give brax a multiple of {size} environments")
+        worlds = self.view.environment.reset(keys[::size])
+        state_key = jax.random.key_data(jax.random.fold_in(keys[0], 1))
+        metrics = {name: jnp.zeros(robots) for name in _METRICS}
+        totals = {name: jnp.zeros(robots) for name in ("sum_reward", "length", *_METRICS)}
+        info = {"steps": jnp.zeros(robots), "truncation": jnp.zeros(robots), "episode_done": jnp.zeros(robots),
+                "episode_metrics": totals}
+        return State(BraxWorlds(worlds, state_key), self._observed(worlds), jnp.zeros(robots),
+                     jnp.zeros(robots), metrics, info)
+
+    def step(self, state: State, action: jax.Array) -> State:
+        """Return the state one decision later for actions (B, D); a world that is done starts anew.
+
+        Reward, ``done``, metrics and info are of the decision, the observation is already that of the
+        new start.
+        """
+        before: BraxWorlds = state.pipeline_state
+        step_key, next_key = jax.random.split(typed_key(before.key))
+        size = self.view.team_size
+        actions = action.reshape(-1, size, action.shape[-1])
+        velocity = self.view.velocity_world(before.worlds, actions)
+        worlds, result = self.view.environment.step(before.worlds, velocity, step_key)
+        reward = result.reward.T.reshape(-1)
+        done = _each(result.terminated | result.truncated, size)
+        metrics = _metrics(result, size)
+        info = {**state.info, **_info(state.info, reward, done, metrics),
+                "truncation": _each(result.truncated, size)}
+        return State(BraxWorlds(worlds, jax.random.key_data(next_key)), self._observed(worlds), reward, done,
+                     metrics, info)
+
+    @property
+    def observation_size(self) -> int:
+        """Return the length of an observation."""
+        return self._observation_size
+
+    @property
+    def action_size(self) -> int:
+        """Return the space dimensions D."""
+        return self.view.action_size
+
+    @property
+    def backend(self) -> str:
+        """Return the name of the physics tier."""
+        return self.view.environment.team.physics.name
+
+    def _observed(self, worlds: WorldState) -> jax.Array:
+        observation = self.view.observe(worlds)
+        return observation.reshape(-1, observation.shape[-1])
+
+
+_METRICS = ("success", "contacts", "interventions_per_step", "brakes_per_step")
+
+
+def _metrics(result: StepResult, size: int) -> dict[str, jax.Array]:
+    return {
+        "success": _each(result.terminated, size),
+        "contacts": _each(result.metrics.contacts, size) / size,
+        "interventions_per_step": _each(result.metrics.interventions, size),
+        "brakes_per_step": _each(result.metrics.braked, size),
+    }
+
+
+def _info(before: dict[str, Any], reward: jax.Array, done: jax.Array, metrics: dict[str, jax.Array]
+          ) -> dict[str, Any]:
+    """Return the running count and sums of the episodes; those of an ended one stay for one step."""
+    going_on = 1 - before["episode_done"]
+    news = {"sum_reward": reward, "length": jnp.ones_like(reward), **metrics}
+    totals = {name: before["episode_metrics"][name] * going_on + value for name, value in news.items()}
+    return {"steps": before["steps"] * going_on + 1, "episode_done": done, "episode_metrics": totals}
+
+
+def _each(of_world: jax.Array, size: int) -> jax.Array:
+    """Return a value of each world (E,) for each of its robots (E * N,)."""
+    return jnp.repeat(of_world.astype(jnp.float32), size)

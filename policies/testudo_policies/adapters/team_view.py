@@ -1,0 +1,102 @@
+"""What other libraries' learners see of a team: a flat observation and a bounded action for each robot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_policies.agent import Agent
+from testudo_policies.encoding import Features, encode
+from testudo_policies.networks import NetworkConfig
+from testudo_sim.environment import Environment, WorldState
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of one robot's features lie in a flat vector."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    """Shape of each field of `Features` for one robot."""
+
+    @classmethod
+    def of(cls, features: Features, batch_axes: int) -> Layout:
+        """Return the layout of features that have so many batch axes."""
+        return cls(tuple(getattr(features, field.name).shape[batch_axes:] for field in fields(Features)))
+
+    @property
+    def size(self) -> int:
+        """Return the length of the vector."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def flat(self, features: Features) -> jax.Array:
+        """Return features (..., *shape) as vectors (..., size)."""
+        parts = [getattr(features, field.name) for field in fields(Features)]
+        batch = features.own.shape[:-1]
+        return jnp.concatenate([part.reshape(*batch, -1) for part in parts], axis=-1)
+
+    def features(self, vectors: jax.Array) -> Features:
+        """Return vectors (..., size) as features (..., *shape)."""
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])
+        parts = jnp.split(vectors, ends[:-1], axis=-1)
+        return Features(*(part.reshape(*vectors.shape[:-1], *shape)
+                          for part, shape in zip(parts, self.shapes, strict=True)))
+
+
+@dataclass(frozen=True)
+class TeamView:
+    """A scenario as each of its robots sees it: the same for all, as a shared policy needs it.
+
+    The observation is what our own actor reads, before normalisation; with ``central`` what our
+    central critic reads follows in the same vector. An action is a velocity in the frame that looks
+    to the goal, each axis in (-1, 1); lengths above 1 are shortened to full speed.
+    """
+
+    environment: Environment
+    central: bool = False
+
+    @property
+    def team_size(self) -> int:
+        """Return the robots in a world."""
+        return self.environment.team.size
+
+    @property
+    def action_size(self) -> int:
+        """Return the space dimensions."""
+        return self.environment.team.model.spec.dimension
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Return the layouts of the actor's part and, with ``central``, of the critic's."""
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
+        parts = jax.eval_shape(lambda given: self._parts(self.environment.reset(given)), keys)
+        return tuple(Layout.of(part, 2) for part in parts)
+
+    @property
+    def observation_size(self) -> int:
+        """Return the length of an observation."""
+        return sum(layout.size for layout in self.layouts)
+
+    def observe(self, worlds: WorldState) -> jax.Array:
+        """Return the observations (E, N, size)."""
+        parts = self._parts(worlds)
+        return jnp.concatenate([Layout.of(part, 2).flat(part) for part in parts], axis=-1)
+
+    def velocity_world(self, worlds: WorldState, action: jax.Array) -> jax.Array:
+        """Return what the actions (E, N, D) command, control-point velocities (E, N, D) [m/s]."""
+        spec = self.environment.team.model.spec
+        agent = Agent(NetworkConfig(), spec.dimension, spec.control_point_speed_m_s)
+        return agent.velocity_world(encode(self.environment.signals(worlds)), action)
+
+    def _parts(self, worlds: WorldState) -> Sequence[Features]:
+        own = encode(self.environment.signals(worlds))
+        return (own, encode(self.environment.central_signals(worlds))) if self.central else (own,)
+
+
+def typed_key(key: jax.Array) -> jax.Array:
+    """Return a key, or keys, of the typed kind; other libraries pass them as integers (..., 2)."""
+    return key if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
