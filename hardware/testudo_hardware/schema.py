@@ -39,6 +39,7 @@ QUANTITIES: dict[str, QuantityRule] = {
     "dynamics.command_delay": QuantityRule("command_delay_s", "s", 0, 1),
     "dynamics.speed_scale": QuantityRule("speed_scale", "1", 0.3, 3),
     "dynamics.turn_scale": QuantityRule("turn_scale", "1", 0.3, 3, _WHEELED),
+    "contact.wheel_friction": QuantityRule("wheel_friction", "1", 0.05, 3, _WHEELED),
     "timing.control_period": QuantityRule("control_period_s", "s", 0.001, 0.5),
     "timing.dead_man": QuantityRule("dead_man_s", "s", 0.005, 2),
     "sensing.position_error": QuantityRule("position_error_m", "m", 0, 1),

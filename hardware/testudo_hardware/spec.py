@@ -59,6 +59,7 @@ class RobotSpec:
     command_delay_s: float
     speed_scale: float
     turn_scale: float
+    wheel_friction: float
     control_period_s: float
     dead_man_s: float
     position_error_m: float

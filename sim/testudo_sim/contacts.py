@@ -25,13 +25,16 @@ def least_separation(position_world: jax.Array) -> jax.Array:
 
 
 def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | None) -> jax.Array:
-    """Return how many pairs of robots overlap plus how many robots overlap a wall (E,)."""
+    """Return how many pairs of robots overlap plus how many robots overlap a wall (E,).
+
+    A position that is not a number counts as a contact.
+    """
     count = jnp.zeros(position_world.shape[-1], jnp.int32)
     if position_world.shape[1] > 1:
-        count = count + jnp.sum(pair_distances(position_world) < 2 * radius_m, axis=0)
+        count = count + jnp.sum(~(pair_distances(position_world) >= 2 * radius_m), axis=0)
     if arena is not None:
         shape = (len(arena.low_world), 1, 1)
         low, high = (jnp.reshape(jnp.array(x), shape) for x in (arena.low_world, arena.high_world))
-        outside = (position_world < low + radius_m) | (position_world > high - radius_m)
-        count = count + jnp.sum(jnp.any(outside, axis=0), axis=0)
+        inside = (position_world >= low + radius_m) & (position_world <= high - radius_m)
+        count = count + jnp.sum(~jnp.all(inside, axis=0), axis=0)
     return count

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.shield.layer1 import Arena
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.parameters import WorldParameters
@@ -20,17 +19,14 @@ from testudo_sim.scene import BodyState, Scene, Watch
 
 @dataclass(frozen=True)
 class KinematicPhysics:
-    """Physics tier ``kinematic``; implements `Physics`. Bodies other than robots do not exist in it."""
+    """Physics tier ``kinematic``; implements `Physics`. It has no bodies beside the robots."""
 
     model: MotionModel
     arena: Arena | None
     name: str = "kinematic"
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None = None) -> MotionState:
+    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None) -> MotionState:
         """See `Physics.reset`."""
-        if bodies is not None:
-            raise TestudoError("--physics kinematic: this scenario has bodies that robots push, which only "
-                               "MuJoCo moves; use --physics mjx or --physics mujoco")
         return MotionState(position_world, yaw, jnp.zeros_like(position_world))
 
     def advance(self, state: MotionState, sent: jax.Array, parameters: WorldParameters) -> MotionState:

@@ -44,6 +44,14 @@ class WorldParameters:
     """(M, E): share of each past state, newest first, in the measured one."""
     pending: LagResponse
     """(H, E): the robot's own model of the commands that have yet to act."""
+    velocity_lag_s: jax.Array
+    """(E,)."""
+    friction_scale: jax.Array
+    """(E,): friction of everything on the floor, over the description's (MuJoCo tiers)."""
+    mass_scale: jax.Array
+    """(E,): masses over the description's (MuJoCo tiers)."""
+    grip: jax.Array
+    """(E,): friction of the wheels on the floor (planar form of the MuJoCo tiers)."""
     message_ticks: jax.Array
     """(E,) int."""
     message_loss: jax.Array
@@ -86,13 +94,24 @@ def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread
     age = _between(next(units), channels.pose_age_s)
     first, last = channels.message_ticks
     message_ticks = first + jnp.floor(next(units) * (last - first + 1)).astype(jnp.int32)
+    friction, mass = _draw_contact(keys, spec, spread)
     period, slots = spec.control_period_s, Slots.create(spec, channels)
     return WorldParameters(
         LagResponse.create(jnp.full(lag.shape, period), lag),
         _interpolation(delay / period, slots.commands), jnp.stack(scales),
         _interpolation(age / period, slots.states),
         LagResponse.create(pending_time_s(spec, age, slots.commands), jnp.float32(spec.velocity_lag_s)),
+        lag, friction, mass, friction * (spec.wheel_friction if spec.dimension == 2 else 1.0),
         message_ticks, _between(next(units), channels.message_loss))
+
+
+def _draw_contact(keys: jax.Array, spec: RobotSpec, spread: float) -> tuple[jax.Array, jax.Array]:
+    """Return the scale of friction and of mass (E,)."""
+    # numbers of their own, so that what else a seed draws stays
+    units = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 1), (2,)))(keys).T
+    names = ("contact.wheel_friction", "geometry.mass")
+    return tuple(_draw(unit, spec, name, spread) / spec.quantities[name].value if name in spec.quantities
+                 else jnp.ones_like(unit) for name, unit in zip(names, units, strict=True))
 
 
 def _check_channels(spec: RobotSpec, channels: Channels) -> None:

@@ -12,13 +12,12 @@ from testudo_sim import pytrees  # noqa: F401  (registers MotionState)
 
 @dataclass(frozen=True)
 class Box:
-    """A box of a scenario: a free body that stands on the floor and can be pushed, or a fixed obstacle."""
+    """A free body of a scenario: it stands on the floor and can be pushed."""
 
     name: str
     size_m: tuple[float, float, float]
     """Length, width and height."""
     mass_kg: float
-    """0 is an obstacle that does not move."""
     friction: float = 0.3
     """Sliding friction on the floor [1]."""
 

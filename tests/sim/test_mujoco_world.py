@@ -103,6 +103,7 @@ def test_contact_is_possible_only_where_it_matters():
         frozenset(pair)
         for pair in (
             ("hull", "hull"),
+            ("hull", "body"),
             ("hull", "wall"),
             ("floor", "left_wheel_rim"),
             ("floor", "right_wheel_rim"),
@@ -269,7 +270,7 @@ def test_parameters_are_drawn_within_the_spread():
 def test_what_cannot_be_built_is_refused():
     spec = load_robot("gritsbot_x")
     robot = WorldRobot("r0", spec, PlantParameters.nominal(spec))
-    with pytest.raises(TestudoError, match="each once"):
+    with pytest.raises(TestudoError, match="each name once"):
         build_world_spec([robot, robot], None, 0.003)
     with pytest.raises(TestudoError, match="arena: y: found low 1"):
         build_world_spec([robot], Arena((0.0, 1.0), (1.0, 0.0)), 0.003)

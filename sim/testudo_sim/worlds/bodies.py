@@ -1,43 +1,43 @@
-"""Robots as MuJoCo bodies: masses, joints, actuators and contact bits from a `RobotSpec`."""
+"""Robots as MuJoCo bodies: masses, joints, motors and contact bits from a `RobotSpec`.
+
+All forces come from `drive.py`; a body has one motor for each force, and its control is that force.
+"""
 
 from __future__ import annotations
-
-import math
 
 import mujoco
 
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.worlds.contact_bits import AIR, BOX, FLOOR, LEVEL, ROBOT, WALL
 
-FLOOR = 1
-"""Contact bit of the floor: wheels and casters stand on it."""
-ROBOT = 2
-"""Contact bit of robot bodies among themselves."""
-WALL = 4
-"""Contact bit of the walls, which only robot bodies touch."""
-LEVEL = 8
-"""Contact bit of floor and ceiling for robots that fly."""
+HULL_HEIGHT_M = 0.05
+"""Hulls of all ground robots are spheres at this height, so that they touch just as discs in the plane do."""
 
 _WHEEL_MASS_SHARE = 0.05  # of the robot, each wheel
 _ROTOR_MASS_SHARE = 0.1  # reflected inertia of each geared motor, as mass at its rim; tames slip
 _CASTER_REACH = 0.8  # of the body radius, ahead and behind
 _STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: wheels sink by micrometres, so the radius holds
-_BODY_FRICTION = (0.3, 0.005, 0.0001)
 
 
-def discrete_gain(velocity_lag_s: float, step_s: float) -> float:
-    """Return the rate [1/s] at which an explicit step follows a first-order lag exactly."""
-    return -math.expm1(-step_s / velocity_lag_s) / step_s
+def wheel_inertia(spec: RobotSpec) -> tuple[float, float]:
+    """Return what the motors for speed [kg] and turn rate [kg m^2] move, spinning parts as mass at the rim."""
+    wheel_mass, half_base = _WHEEL_MASS_SHARE * spec.mass_kg, spec.wheel_base_m / 2
+    rolling = wheel_mass + 2 * _ROTOR_MASS_SHARE * spec.mass_kg
+    body = _cylinder_inertia(spec.mass_kg - 2 * wheel_mass, spec)[2]
+    turning = body + 2 * wheel_mass * (spec.wheel_radius_m**2 / 4 + half_base**2)
+    return spec.mass_kg + rolling, turning + rolling * half_base**2
 
 
-def add_differential_drive(
-    world: mujoco.MjSpec, name: str, spec: RobotSpec, velocity_lag_s: float, step_s: float
-) -> None:
-    """Add a free body on two wheels and two casters, with a velocity loop for v and one for omega.
+def disc_inertia(spec: RobotSpec) -> float:
+    """Return the inertia [kg m^2] about the vertical of a robot that is one body."""
+    return _cylinder_inertia(spec.mass_kg, spec)[2]
 
-    The body frame sits on the middle of the axle, x ahead. Each loop acts on both wheels through a
-    tendon that measures v [m/s] or omega [rad/s], so that lag and acceleration limits of the
-    description hold for each channel, whatever the inertia. Controls: ``name/speed`` and
-    ``name/turn``.
+
+def add_wheeled(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s: float) -> None:
+    """Add a free body on two wheels and two casters, with a motor for its speed and one for its turn rate.
+
+    The body frame sits on the middle of the axle, x ahead. Each motor acts on both wheels through a tendon that
+    measures v [m/s] or omega [rad/s]. Controls: ``name/speed`` [N] and ``name/turn`` [N m].
     """
     radius, half_base = spec.wheel_radius_m, spec.wheel_base_m / 2
     wheel_mass = _WHEEL_MASS_SHARE * spec.mass_kg
@@ -45,15 +45,7 @@ def add_differential_drive(
     body.add_freejoint(name=f"{name}/free")
     body_mass = spec.mass_kg - 2 * wheel_mass
     _set_inertia(body, body_mass, _cylinder_inertia(body_mass, spec))
-    body.add_geom(
-        name=f"{name}/hull",
-        type=mujoco.mjtGeom.mjGEOM_CYLINDER,
-        pos=[0, 0, spec.body_height_m / 2 - radius],
-        size=[spec.body_radius_m, spec.body_height_m / 2, 0],
-        contype=ROBOT,
-        conaffinity=ROBOT | WALL,
-        friction=_BODY_FRICTION,
-    )
+    _add_ground_hull(body, name, spec, HULL_HEIGHT_M - radius, spec.body_height_m / 2 - radius)
     for side, y in (("left", half_base), ("right", -half_base)):
         _add_wheel(body.add_body(name=f"{name}/{side}_wheel", pos=[0, y, 0]), spec, step_s)
     for end, x in (("front", 1), ("rear", -1)):
@@ -68,27 +60,22 @@ def add_differential_drive(
             priority=1,
             solref=[4 * step_s, 1.0],
         )
-    # what both loops move: the robot, and its spinning parts as mass at the rim
-    rolling = wheel_mass + 2 * _ROTOR_MASS_SHARE * spec.mass_kg
-    inertia = body.inertia[2] + 2 * wheel_mass * (radius**2 / 4 + half_base**2)
-    gain = discrete_gain(velocity_lag_s, step_s)
-    _add_loop(
-        world,
-        f"{name}/speed",
-        {f"{name}/left_wheel": radius / 2, f"{name}/right_wheel": radius / 2},
-        spec.mass_kg + rolling,
-        gain,
-        spec.acceleration_limit_m_s2,
-    )
-    turn = radius / spec.wheel_base_m
-    _add_loop(
-        world,
-        f"{name}/turn",
-        {f"{name}/left_wheel": -turn, f"{name}/right_wheel": turn},
-        inertia + rolling * half_base**2,
-        gain,
-        spec.turn_acceleration_limit_rad_s2,
-    )
+    half, turn = radius / 2, radius / spec.wheel_base_m
+    _add_motor(world, f"{name}/speed", {f"{name}/left_wheel": half, f"{name}/right_wheel": half})
+    _add_motor(world, f"{name}/turn", {f"{name}/left_wheel": -turn, f"{name}/right_wheel": turn})
+
+
+def add_planar(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
+    """Add a disc that slides along x and y and turns about z, with a motor for each.
+
+    Controls: ``name/x``, ``name/y`` [N], ``name/yaw`` [N m]. Walls are those of the contact, as for all robots.
+    """
+    body = world.worldbody.add_body(name=name)
+    _set_inertia(body, spec.mass_kg, _cylinder_inertia(spec.mass_kg, spec))
+    for axis, direction in (("x", [1, 0, 0]), ("y", [0, 1, 0])):
+        _add_joint_motor(world, body, f"{name}/{axis}", mujoco.mjtJoint.mjJNT_SLIDE, direction)
+    _add_joint_motor(world, body, f"{name}/yaw", mujoco.mjtJoint.mjJNT_HINGE, [0, 0, 1])
+    _add_ground_hull(body, name, spec, HULL_HEIGHT_M, spec.body_height_m / 2)
 
 
 def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s: float) -> None:
@@ -101,11 +88,7 @@ def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s:
     inertia = _cylinder_inertia(spec.mass_kg, spec)
     _set_inertia(body, spec.mass_kg, inertia)
     for axis, direction in (("x", [1, 0, 0]), ("y", [0, 1, 0]), ("z", [0, 0, 1])):
-        body.add_joint(name=f"{name}/{axis}", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=direction)
-        motor = world.add_actuator(
-            name=f"{name}/{axis}", trntype=mujoco.mjtTrn.mjTRN_JOINT, target=f"{name}/{axis}"
-        )
-        motor.set_to_motor()
+        _add_joint_motor(world, body, f"{name}/{axis}", mujoco.mjtJoint.mjJNT_SLIDE, direction)
     body.add_joint(
         name=f"{name}/yaw",
         type=mujoco.mjtJoint.mjJNT_HINGE,
@@ -116,9 +99,31 @@ def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s:
         name=f"{name}/hull",
         type=mujoco.mjtGeom.mjGEOM_SPHERE,
         size=[spec.body_radius_m, 0, 0],
+        contype=AIR,
+        conaffinity=AIR | WALL | LEVEL | BOX,
+        condim=1,
+    )
+
+
+def _add_ground_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec, hull_z: float, body_z: float) -> None:
+    """Add what other ground robots, walls and boxes touch, and the cylinder that robots in the air touch."""
+    body.add_geom(
+        name=f"{name}/hull",
+        type=mujoco.mjtGeom.mjGEOM_SPHERE,
+        pos=[0, 0, hull_z],
+        size=[spec.body_radius_m, 0, 0],
         contype=ROBOT,
-        conaffinity=ROBOT | WALL | LEVEL,
-        friction=_BODY_FRICTION,
+        conaffinity=ROBOT | WALL | BOX,
+        condim=1,
+    )
+    body.add_geom(
+        name=f"{name}/body",
+        type=mujoco.mjtGeom.mjGEOM_CYLINDER,
+        pos=[0, 0, body_z],
+        size=[spec.body_radius_m, spec.body_height_m / 2, 0],
+        contype=0,
+        conaffinity=AIR,
+        condim=1,
     )
 
 
@@ -141,7 +146,7 @@ def _add_wheel(wheel: mujoco.MjsBody, spec: RobotSpec, step_s: float) -> None:
         conaffinity=FLOOR,
         condim=3,
         priority=1,
-        friction=[1.0, 0.0, 0.0],
+        friction=[spec.wheel_friction, 0.0, 0.0],
         solref=[2 * step_s, 1.0],
         solimp=_STIFF,
     )
@@ -158,24 +163,14 @@ def _set_inertia(body: mujoco.MjsBody, mass_kg: float, inertia: tuple[float, flo
     body.explicitinertial, body.mass, body.inertia, body.ipos = True, mass_kg, inertia, (0, 0, 0)
 
 
-def _add_loop(
-    world: mujoco.MjSpec,
-    name: str,
-    share_by_joint: dict[str, float],
-    inertia: float,
-    gain: float,
-    acceleration_limit: float,
-) -> None:
-    """Add force = inertia * gain * (control - rate), limited to inertia * acceleration_limit."""
+def _add_motor(world: mujoco.MjSpec, name: str, share_by_joint: dict[str, float]) -> None:
     tendon = world.add_tendon(name=name)
     for joint, share in share_by_joint.items():
         tendon.wrap_joint(joint, share)
-    limit = inertia * acceleration_limit
-    loop = world.add_actuator(
-        name=name,
-        trntype=mujoco.mjtTrn.mjTRN_TENDON,
-        target=name,
-        forcelimited=True,
-        forcerange=[-limit, limit],
-    )
-    loop.set_to_velocity(kv=inertia * gain)
+    world.add_actuator(name=name, trntype=mujoco.mjtTrn.mjTRN_TENDON, target=name).set_to_motor()
+
+
+def _add_joint_motor(world: mujoco.MjSpec, body: mujoco.MjsBody, name: str, kind: mujoco.mjtJoint,
+                     axis: list[float]) -> None:
+    body.add_joint(name=name, type=kind, axis=axis)
+    world.add_actuator(name=name, trntype=mujoco.mjtTrn.mjTRN_JOINT, target=name).set_to_motor()

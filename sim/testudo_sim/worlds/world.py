@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,8 +10,14 @@ import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_sim.worlds.bodies import discrete_gain
+from testudo_sim.scene import Box
+from testudo_sim.worlds.boxes import Obstacle
 from testudo_sim.worlds.build import WorldRobot, build_world_spec, physics_step_s
+from testudo_sim.worlds.drive import discrete_gain
+from testudo_sim.worlds.groups import Group, make_group
+from testudo_sim.worlds.parameters import PlantParameters
+
+_HULLS = ("hull", "body")
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class RobotPose:
 
 @dataclass(frozen=True)
 class Contact:
-    """Two things that overlap: robot and robot, or robot and wall, floor or ceiling."""
+    """Two things that overlap: robot and robot, or robot and wall, obstacle, floor or ceiling."""
 
     first: str
     second: str
@@ -39,29 +44,39 @@ class Contact:
 class MujocoWorld:
     """Robots in one MuJoCo model; a step is `look` (at the state), then `advance` (to the next)."""
 
-    def __init__(self, robots: Sequence[WorldRobot], arena: Arena | None) -> None:
+    def __init__(self, robots: Sequence[WorldRobot], arena: Arena | None, boxes: Sequence[Box] = (),
+                 obstacles: Sequence[Obstacle] = ()) -> None:
         self.robots = tuple(robots)
         self.step_s = physics_step_s([robot.spec.control_period_s for robot in robots])
-        self.model = build_world_spec(self.robots, arena, self.step_s).compile()
+        spec = build_world_spec(self.robots, arena, self.step_s, boxes=boxes, obstacles=obstacles)
+        self.model = spec.compile()
         self.data = mujoco.MjData(self.model)
-        self._wheeled = [robot.spec.kind == DIFFERENTIAL_DRIVE for robot in self.robots]
+        wheeled = np.array([robot.spec.kind == DIFFERENTIAL_DRIVE for robot in self.robots])
+        self._members = tuple(part for part in (np.flatnonzero(wheeled), np.flatnonzero(~wheeled)) if len(part))
+        self._groups = tuple(
+            make_group(self.model, [self.robots[i].name for i in part], [self.robots[i].spec for i in part], "wheels")
+            for part in self._members
+        )
+        parameters = [robot.parameters or PlantParameters.nominal(robot.spec) for robot in self.robots]
+        lags = np.array([one.velocity_lag_s for one in parameters])
+        self._gain = discrete_gain(lags, self.step_s)
         self._scale = np.zeros((len(self.robots), 3))
-        for row, robot in zip(self._scale, self.robots, strict=True):
-            scale = robot.parameters.channel_scale(robot.spec)
+        for row, one, robot in zip(self._scale, parameters, self.robots, strict=True):
+            scale = one.channel_scale(robot.spec)
             row[: len(scale)] = scale
-        self._find_addresses()
+        self._find_pairs(wheeled)
 
     def place(self, index: int, position_world: Sequence[float], yaw: float) -> None:
         """Put robot ``index`` at rest at ``position_world`` (D,) [m] and ``yaw`` [rad]."""
-        at, speed = self._qpos[index], self._qvel[index]
-        if self._wheeled[index]:
-            height = self.robots[index].spec.wheel_radius_m
-            pose = [*position_world, height, math.cos(yaw / 2), 0, 0, math.sin(yaw / 2)]
-            self.data.qvel[speed : speed + 8] = 0
-        else:
-            pose = [*position_world, yaw]
-            self.data.qvel[speed : speed + 4] = 0
-        self.data.qpos[at : at + len(pose)] = pose
+        group, place = self._find(index)
+        count = group.start_ids.shape[1]  # as if all of the group were placed there
+        places = np.repeat(np.array(position_world, dtype=float)[:, None], count, axis=1)
+        self.data.qpos[group.start_ids[:, place]] = group.start(places, np.full(count, float(yaw)))[:, place]
+        body = self._bodies[index]
+        for joint in np.flatnonzero(self.model.body_rootid[self.model.jnt_bodyid] == body):
+            first = self.model.jnt_dofadr[joint]
+            count = 6 if self.model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE else 1
+            self.data.qvel[first : first + count] = 0
 
     def look(self) -> None:
         """Compute contacts and velocities of the current state."""
@@ -72,32 +87,31 @@ class MujocoWorld:
 
         The channels are (forward [m/s], turn rate [rad/s]) or (x, y, z) [m/s] in the world.
         """
-        targets = commands * self._scale
-        self.data.ctrl[self._drive_controls] = targets[self._drives, :2]
-        if len(self._points):
-            change = self._point_gain * (targets[self._points] - self.data.qvel[self._point_dofs])
-            length = np.linalg.norm(change, axis=1, keepdims=True)
-            change *= np.minimum(1.0, self._point_limit / np.maximum(length, 1e-12))
-            self.data.ctrl[self._point_controls] = self._point_mass * change
+        targets = (commands * self._scale).T
+        for group, part in zip(self._groups, self._members, strict=True):
+            size = self.robots[part[0]].spec.dimension
+            self.data.ctrl[group.controls] = group.forces(
+                targets[:size, part], self.data.qpos, self.data.qvel, self._gain[part], 1.0
+            )
         mujoco.mj_step2(self.model, self.data)
 
     def pose(self, index: int) -> RobotPose:
         """Return the true pose of robot ``index`` in the current state."""
-        at, speed = self._qpos[index], self._qvel[index]
-        if not self._wheeled[index]:
-            x, y, z, yaw = self.data.qpos[at : at + 4].tolist()
-            return RobotPose((x, y, z), yaw, tuple(self.data.qvel[speed : speed + 3].tolist()))
-        x, y, _, w, i, j, k = self.data.qpos[at : at + 7].tolist()
-        yaw = math.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
-        vx, vy, _, _, _, turn_rate = self.data.qvel[speed : speed + 6].tolist()
-        return RobotPose((x, y), yaw, (math.cos(yaw) * vx + math.sin(yaw) * vy, turn_rate))
+        group, place = self._find(index)
+        motion = group.motion(self.data.qpos, self.data.qvel)
+        return RobotPose(
+            tuple(motion.position_world[:, place].tolist()),
+            float(motion.yaw[place]),
+            tuple(motion.velocity[:, place].tolist()),
+        )
 
     def contacts(self) -> tuple[Contact, ...]:
         """Return what overlapped at the last `look`, each pair once with its greatest depth."""
         count = self.data.ncon
         if not count:
             return ()
-        hits = np.flatnonzero(self._is_hull[self.data.contact.geom[:count]].any(axis=1))
+        geoms = self.data.contact.geom[:count]
+        hits = np.flatnonzero(self._is_hull[geoms].any(axis=1) & ~self._is_box[geoms].any(axis=1))
         deepest: dict[tuple[str, str], float] = {}
         for hit in hits:
             first, second = (self._owner[geom] for geom in self.data.contact.geom[hit])
@@ -115,40 +129,28 @@ class MujocoWorld:
         apart[self._flat_pairs, 2] = 0
         return np.sqrt(np.einsum("pk,pk->p", apart, apart))
 
-    def _find_addresses(self) -> None:
-        model, count = self.model, len(self.robots)
+    def _find(self, index: int) -> tuple[Group, int]:
+        """Return the group of a robot and its place in it."""
+        for group, part in zip(self._groups, self._members, strict=True):
+            place = np.flatnonzero(part == index)
+            if len(place):
+                return group, int(place[0])
+        raise IndexError(index)
+
+    def _find_pairs(self, wheeled: np.ndarray) -> None:
+        model = self.model
         self._bodies = np.array([model.body(robot.name).id for robot in self.robots])
-        first_joint = [model.body_jntadr[body] for body in self._bodies]
-        self._qpos = [int(model.jnt_qposadr[joint]) for joint in first_joint]
-        self._qvel = [int(model.jnt_dofadr[joint]) for joint in first_joint]
-        self._drives = np.flatnonzero(self._wheeled)
-        self._points = np.flatnonzero(np.logical_not(self._wheeled))
-        self._drive_controls = self._control_ids(self._drives, ("speed", "turn"))
-        self._point_controls = self._control_ids(self._points, ("x", "y", "z"))
-        self._point_dofs = np.array(
-            [[self._qvel[i] + axis for axis in range(3)] for i in self._points], dtype=int
-        ).reshape(-1, 3)
-        points = [self.robots[i] for i in self._points]
-        self._point_gain = np.array(
-            [[discrete_gain(robot.parameters.velocity_lag_s, self.step_s)] for robot in points]
-        )
-        self._point_limit = np.array([[robot.spec.acceleration_limit_m_s2] for robot in points])
-        self._point_mass = np.array([[robot.spec.mass_kg] for robot in points])
-        self.pairs = np.triu_indices(count, 1)
-        wheeled = np.array(self._wheeled)
+        self.pairs = np.triu_indices(len(self.robots), 1)
         self._flat_pairs = np.flatnonzero(wheeled[self.pairs[0]] & wheeled[self.pairs[1]])
         names = [model.geom(geom).name for geom in range(model.ngeom)]
         self._owner = [name.partition("/")[0] for name in names]
-        self._is_hull = np.array([name.endswith("/hull") for name in names])
+        robots = {robot.name for robot in self.robots}
+        parts = [name.partition("/")[2] for name in names]
+        self._is_hull = np.array(
+            [owner in robots and part in _HULLS for owner, part in zip(self._owner, parts, strict=True)]
+        )
+        # what robots are meant to touch is no collision
+        self._is_box = np.array([part == "box" for part in parts])
         self._order = {name: i for i, name in enumerate([robot.name for robot in self.robots])}
         for owner in self._owner:
             self._order.setdefault(owner, len(self._order))
-
-    def _control_ids(self, indices: np.ndarray, channels: tuple[str, ...]) -> np.ndarray:
-        return np.array(
-            [
-                [self.model.actuator(f"{self.robots[i].name}/{channel}").id for channel in channels]
-                for i in indices
-            ],
-            dtype=int,
-        ).reshape(-1, len(channels))

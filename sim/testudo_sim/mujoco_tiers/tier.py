@@ -1,0 +1,170 @@
+"""The MuJoCo tiers: the same worlds, forces and bookkeeping, stepped by MJX or by C MuJoCo.
+
+All arrays have the worlds E as their last axis. A control tick is a whole number of physics steps; forces follow
+the state at each of them, and contacts are counted at each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from testudo_deploy.shield.layer1 import Arena
+from testudo_hardware.motion import MotionModel, MotionState
+from testudo_sim.contacts import count_contacts, least_separation
+from testudo_sim.kinematic import acting_command
+from testudo_sim.mujoco_tiers.boxes import BoxGroup
+from testudo_sim.parameters import WorldParameters
+from testudo_sim.scene import BodyState, Box, Scene, Watch
+from testudo_sim.worlds import Form, WorldRobot, build_world_spec, world_sha256
+from testudo_sim.worlds.drive import discrete_gain
+from testudo_sim.worlds.groups import Group, make_group
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RawState:
+    """What MuJoCo integrates."""
+
+    qpos: jax.Array
+    """(nq, E)."""
+    qvel: jax.Array
+    """(nv, E)."""
+    warmstart: jax.Array
+    """(nv, E): where the solver of the next step begins."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class MujocoState:
+    """A state and what was seen in the last control tick."""
+
+    raw: RawState
+    yaw: jax.Array
+    """(N, E) [rad], not wrapped."""
+    watch: Watch
+
+
+class Stepper(Protocol):
+    """One step of the physics for many worlds."""
+
+    def step(self, raw: RawState, forces: jax.Array, parameters: WorldParameters) -> RawState:
+        """Return the state one step later under the controls ``forces`` (nu, E)."""
+
+
+@dataclass(frozen=True)
+class TierModel:
+    """What both tiers share: the world of a team of one kind of robot."""
+
+    model: MotionModel
+    arena: Arena | None
+    size: int
+    form: Form
+    steps: int
+    """Steps of the physics in a control tick."""
+    boxes: tuple[Box, ...] = ()
+
+    @property
+    def step_s(self) -> float:
+        """Return the step of the physics [s]."""
+        return self.model.spec.control_period_s / self.steps
+
+    @cached_property
+    def world(self) -> mujoco.MjSpec:
+        """Return the world."""
+        robots = [WorldRobot(name, self.model.spec) for name in self.names]
+        world = build_world_spec(robots, self.arena, self.step_s, form=self.form, boxes=self.boxes)
+        if self.size > _ALL_PAIRS:
+            # MJX: only the nearest candidates of each kind are looked at; a disc touches at most six others
+            world.add_numeric(name="max_geom_pairs", data=[4.0 * self.size])
+        return world
+
+    @cached_property
+    def compiled(self) -> mujoco.MjModel:
+        """Return the compiled model."""
+        return self.world.copy().compile()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the robots."""
+        return [f"r{i}" for i in range(self.size)]
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash of the world's XML."""
+        return world_sha256(self.world)
+
+
+_ALL_PAIRS = 9
+"""Up to so many robots all their pairs are fewer than four for each."""
+
+
+@dataclass(frozen=True)
+class MujocoTier:
+    """Physics tier ``mjx`` or ``mujoco``; implements `Physics`."""
+
+    tier: TierModel
+    stepper: Stepper
+    name: str
+
+    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None) -> MujocoState:
+        """See `Physics.reset`."""
+        compiled, worlds = self.tier.compiled, yaw.shape[-1]
+        qpos = jnp.broadcast_to(jnp.asarray(compiled.qpos0, jnp.float32)[:, None], (compiled.nq, worlds))
+        qpos = qpos.at[self._group.start_ids].set(self._group.start(position_world, yaw))
+        if bodies is not None:
+            qpos = qpos.at[self._boxes.start_ids].set(self._boxes.start(bodies))
+        rest = jnp.zeros((compiled.nv, worlds))
+        raw = RawState(qpos, rest, rest)
+        return MujocoState(raw, yaw, self._look(position_world))
+
+    def advance(self, state: MujocoState, sent: jax.Array, parameters: WorldParameters) -> MujocoState:
+        """See `Physics.advance`."""
+        target = acting_command(sent, parameters)
+        gain = discrete_gain(parameters.velocity_lag_s, self.tier.step_s)
+        empty = Watch(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
+
+        def step(carry: tuple[RawState, Watch], _: None) -> tuple[tuple[RawState, Watch], None]:
+            raw, watch = carry
+            forces = jnp.zeros((self.tier.compiled.nu, target.shape[-1]))
+            forces = forces.at[self._group.controls].set(
+                self._group.forces(target, raw.qpos, raw.qvel, gain, parameters.grip))
+            raw = self.stepper.step(raw, forces, parameters)
+            seen = self._look(self._group.motion(raw.qpos, raw.qvel).position_world)
+            return (raw, Watch(watch.contacts + seen.contacts,
+                               jnp.minimum(watch.separation_m, seen.separation_m))), None
+
+        (raw, watch), _ = jax.lax.scan(step, (state.raw, empty), None, length=self.tier.steps)
+        turned = self._group.motion(raw.qpos, raw.qvel).yaw - state.yaw
+        # a free body knows its heading within one turn only; a robot turns by less than half in a tick
+        return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch)
+
+    def scene(self, state: MujocoState) -> Scene:
+        """See `Physics.scene`."""
+        motion = self._group.motion(state.raw.qpos, state.raw.qvel)
+        robots = MotionState(motion.position_world, state.yaw, motion.velocity)
+        return Scene(robots, self._boxes.read(state.raw.qpos) if self.tier.boxes else None)
+
+    def watch(self, state: MujocoState) -> Watch:
+        """See `Physics.watch`."""
+        return state.watch
+
+    def _look(self, position_world: jax.Array) -> Watch:
+        radius = self.tier.model.spec.body_radius_m
+        return Watch(count_contacts(position_world, radius, self.tier.arena), least_separation(position_world))
+
+    @cached_property
+    def _group(self) -> Group:
+        specs = [self.tier.model.spec] * self.tier.size
+        return make_group(self.tier.compiled, self.tier.names, specs, self.tier.form)
+
+    @cached_property
+    def _boxes(self) -> Any:
+        return BoxGroup(self.tier.compiled, self.tier.boxes)

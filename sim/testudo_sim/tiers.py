@@ -1,0 +1,57 @@
+"""The choice of the physics below a scenario."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from testudo_deploy.shield.layer1 import Arena
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionModel
+from testudo_sim.kinematic import KinematicPhysics
+from testudo_sim.mujoco_tiers.c_stepper import CStepper
+from testudo_sim.mujoco_tiers.mjx_stepper import Impl, MjxStepper, choose_impl
+from testudo_sim.mujoco_tiers.tier import MujocoTier, TierModel
+from testudo_sim.physics import Physics
+from testudo_sim.scene import Box
+from testudo_sim.worlds import Form, physics_step_s
+
+Tier = Literal["kinematic", "mjx", "mujoco"]
+_PLANAR_STEP_S = 0.0125
+
+
+@dataclass(frozen=True)
+class PhysicsChoice:
+    """Which physics, and in which form."""
+
+    physics: Tier = "kinematic"
+    """`kinematic` is fast and has no contact; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
+    form: Form = "wheels"
+    """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, about ten times as fast."""
+    impl: Impl = "auto"
+    """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` takes what is there."""
+
+
+def make_physics(choice: PhysicsChoice, model: MotionModel, arena: Arena | None, size: int,
+                 boxes: tuple[Box, ...] = ()) -> Physics:
+    """Return the physics for a team of one kind of robot.
+
+    Raises:
+        TestudoError: there is no such tier, it has no such bodies, or its implementation cannot run here.
+    """
+    for name, kind in (("physics", Tier), ("form", Form), ("impl", Impl)):
+        if getattr(choice, name) not in get_args(kind):
+            raise TestudoError(f"--{name}: found {getattr(choice, name)!r}, expected one of "
+                               f"{', '.join(get_args(kind))}")
+    if choice.physics == "kinematic":
+        if boxes:
+            raise TestudoError("--physics kinematic: this scenario has boxes that robots push, which only MuJoCo "
+                               "moves; use --physics mjx or --physics mujoco")
+        return KinematicPhysics(model, arena)
+    period = model.spec.control_period_s
+    longest = _PLANAR_STEP_S if choice.form == "planar" else physics_step_s([period])
+    tier = TierModel(model, arena, size, choice.form, math.ceil(period / longest - 1e-9), boxes)
+    if choice.physics == "mujoco":
+        return MujocoTier(tier, CStepper(tier.compiled), "mujoco")
+    return MujocoTier(tier, MjxStepper(tier.compiled, choose_impl(choice.impl)), "mjx")

@@ -1,0 +1,161 @@
+"""Robots of one kind within a MuJoCo model: where their state stands, and the forces that drive them.
+
+One body for NumPy (the plant: (component, robot)) and JAX (the tiers: (component, robot, world)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import mujoco
+import numpy as np
+
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.worlds.bodies import disc_inertia, wheel_inertia
+from testudo_sim.worlds.drive import PlanarBody, planar_forces, point_forces, wheel_forces
+
+
+class Group(Protocol):
+    """Robots of one kind in a model; arrays have the component first, then the robots n of the group."""
+
+    controls: np.ndarray
+    """(F, n): indices into the model's controls."""
+    start_ids: np.ndarray
+    """(Q, n): indices into qpos of what `start` gives."""
+
+    def start(self, position_world: Array, yaw: Array) -> Array:
+        """Return qpos (Q, n, ...) of robots at position (D, n, ...) [m] and yaw (n, ...) [rad]."""
+
+    def motion(self, qpos: Array, qvel: Array) -> MotionState:
+        """Return the motion (D, n, ...) in a state (nq, ...), (nv, ...); yaw in (-pi, pi] for wheels."""
+
+    def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
+        """Return the controls (F, n, ...) that follow the velocities ``target`` (D, n, ...); see `drive.py`.
+
+        ``grip`` (...) is the friction of the wheels on the floor, used where no wheel touches it.
+        """
+
+
+class WheelGroup:
+    """Free bodies on wheels; implements `Group`."""
+
+    def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
+        first = np.array([model.jnt_qposadr[model.joint(f"{name}/free").id] for name in names])
+        self._twist = _range(np.array([model.jnt_dofadr[model.joint(f"{name}/free").id] for name in names]), 6)
+        sides = [[model.jnt_dofadr[model.joint(f"{name}/{side}_wheel").id] for name in names]
+                 for side in ("left", "right")]
+        self._wheels = np.array(sides)
+        self.start_ids = _range(first, 7)
+        self.controls = _controls(model, names, ("speed", "turn"))
+        self._height = np.array([spec.wheel_radius_m for spec in specs])
+        self._radius = self._height
+        self._base = np.array([spec.wheel_base_m for spec in specs])
+        self._inertia = np.array([wheel_inertia(spec) for spec in specs]).T
+        self._limit = np.array([(s.acceleration_limit_m_s2, s.turn_acceleration_limit_rad_s2) for s in specs]).T
+
+    def start(self, position_world: Array, yaw: Array) -> Array:
+        """See `Group.start`."""
+        xp = array_namespace(yaw)
+        nothing, height = 0 * yaw, 0 * yaw + _like(self._height, yaw, xp)
+        half = yaw / 2
+        return xp.stack([position_world[0, ...], position_world[1, ...], height, xp.cos(half), nothing, nothing,
+                         xp.sin(half)])
+
+    def motion(self, qpos: Array, qvel: Array) -> MotionState:
+        """See `Group.motion`."""
+        xp = array_namespace(qpos)
+        x, y, _, w, i, j, k = (qpos[row] for row in self.start_ids)
+        vx, vy, _, _, _, turn = (qvel[row] for row in self._twist)
+        yaw = xp.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
+        return MotionState(xp.stack([x, y]), yaw, xp.stack([xp.cos(yaw) * vx + xp.sin(yaw) * vy, turn]))
+
+    def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
+        """See `Group.forces`."""
+        xp = array_namespace(qvel)
+        left, right = (qvel[row] for row in self._wheels)
+        radius, base = _like(self._radius, left, xp), _like(self._base, left, xp)
+        rate = xp.stack([radius * (left + right) / 2, radius * (right - left) / base])
+        return wheel_forces(target, rate, gain, _like(self._inertia, rate, xp), _like(self._limit, rate, xp))
+
+
+class PlanarGroup:
+    """Discs that move like wheeled robots; implements `Group`."""
+
+    def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
+        joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in ("x", "y", "yaw")]
+        self.start_ids, self._twist = model.jnt_qposadr[np.array(joints)], model.jnt_dofadr[np.array(joints)]
+        self.controls = _controls(model, names, ("x", "y", "yaw"))
+        self._step_s = model.opt.timestep
+        self._mass = np.array([spec.mass_kg for spec in specs])
+        self._inertia = np.array([disc_inertia(spec) for spec in specs])
+        self._limit = np.array([spec.acceleration_limit_m_s2 for spec in specs])
+        self._turn_limit = np.array([spec.turn_acceleration_limit_rad_s2 for spec in specs])
+
+    def start(self, position_world: Array, yaw: Array) -> Array:
+        """See `Group.start`."""
+        return array_namespace(yaw).stack([position_world[0, ...], position_world[1, ...], yaw])
+
+    def motion(self, qpos: Array, qvel: Array) -> MotionState:
+        """See `Group.motion`."""
+        xp = array_namespace(qpos)
+        x, y, yaw = (qpos[row] for row in self.start_ids)
+        vx, vy, turn = (qvel[row] for row in self._twist)
+        return MotionState(xp.stack([x, y]), yaw, xp.stack([xp.cos(yaw) * vx + xp.sin(yaw) * vy, turn]))
+
+    def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
+        """See `Group.forces`."""
+        xp = array_namespace(qvel)
+        yaw = qpos[self.start_ids[2]]
+        body = PlanarBody(*(_like(x, yaw, xp) for x in (self._mass, self._inertia, self._limit, self._turn_limit)),
+                          self._step_s)
+        return planar_forces(target, yaw, qvel[self._twist], gain, body, grip)
+
+
+class PointGroup:
+    """Robots that follow velocity commands in space; implements `Group`."""
+
+    def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
+        joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in ("x", "y", "z", "yaw")]
+        self.start_ids, self._twist = model.jnt_qposadr[np.array(joints)], model.jnt_dofadr[np.array(joints)]
+        self.controls = _controls(model, names, ("x", "y", "z"))
+        self._mass = np.array([spec.mass_kg for spec in specs])
+        self._limit = np.array([spec.acceleration_limit_m_s2 for spec in specs])
+
+    def start(self, position_world: Array, yaw: Array) -> Array:
+        """See `Group.start`."""
+        return array_namespace(yaw).stack([*(position_world[axis, ...] for axis in range(3)), yaw])
+
+    def motion(self, qpos: Array, qvel: Array) -> MotionState:
+        """See `Group.motion`."""
+        return MotionState(qpos[self.start_ids[:3]], qpos[self.start_ids[3]], qvel[self._twist[:3]])
+
+    def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
+        """See `Group.forces`."""
+        xp, velocity = array_namespace(qvel), qvel[self._twist[:3]]
+        like = velocity[0, ...]
+        return point_forces(target, velocity, gain, _like(self._mass, like, xp), _like(self._limit, like, xp))
+
+
+def make_group(model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec], form: str) -> Group:
+    """Return the group of robots of one kind: all wheeled, or none."""
+    if specs[0].kind != DIFFERENTIAL_DRIVE:
+        return PointGroup(model, names, specs)
+    return WheelGroup(model, names, specs) if form == "wheels" else PlanarGroup(model, names, specs)
+
+
+def _range(first: np.ndarray, count: int) -> np.ndarray:
+    return first[None, :] + np.arange(count)[:, None]
+
+
+def _controls(model: mujoco.MjModel, names: Sequence[str], channels: Sequence[str]) -> np.ndarray:
+    return np.array([[model.actuator(f"{name}/{channel}").id for name in names] for channel in channels])
+
+
+def _like(constant: np.ndarray, array: Array, xp: Any) -> Array:
+    """Return a constant (..., n) with the trailing batch axes and the type of an array (..., n, ...batch)."""
+    shape = constant.shape + (1,) * (array.ndim - constant.ndim)
+    return xp.asarray(constant.reshape(shape), dtype=array.dtype)
