@@ -119,7 +119,8 @@ def pooled(statistics: Any, layout: Layout) -> tuple[Any, Any]:
 
     A slot counts as much as another, so mean and variance over all slots follow from those of each.
     """
-    mean, spread = layout.features(statistics.mean), layout.features(statistics.std)
+    # what a central critic reads comes after, and is not normalised
+    mean, spread = (layout.features(x[..., :layout.size]) for x in (statistics.mean, statistics.std))
     middle = jnp.mean(mean.neighbours, axis=-2)
     variance = jnp.mean(spread.neighbours**2 + (mean.neighbours - middle) ** 2, axis=-2)
     own = _statistics(statistics, mean.own, spread.own)

@@ -11,6 +11,7 @@ import jax
 import tyro
 from rich.console import Console
 
+from testudo_policies.brax_trainers import prepared, train_run_with_brax
 from testudo_policies.build import build
 from testudo_policies.checkpoints import load_config
 from testudo_policies.config import TrainConfig
@@ -30,6 +31,7 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
         testudo train navigation --robot gritsbot_x --team-size 4
         testudo train navigation --run runs/mine --algorithm ippo --memory 64
         testudo train --run runs/mine      (goes on where it stopped)
+        testudo train navigation --trainer brax-ppo --run runs/brax
 
     Args:
         scenario: registered scenario.
@@ -41,13 +43,17 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
         chosen = load_config(run)
         console.print(f"going on in {run} with its own configuration")
     else:
-        chosen = replace(config, scenario=scenario)
+        chosen, note = prepared(replace(config, scenario=scenario))
+        if note:
+            console.print(note)
     folder = run or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{chosen.scenario}"
     console.print(f"device {jax.devices()[0].device_kind} ({jax.default_backend()}), run folder {folder}")
     workshop = build(chosen)
     with TrainingDisplay(console) as display:
-        result = train_run(workshop, folder, display.show)
-    end = "finished" if result.finished else "stopped; the same command with --run goes on"
+        learn = train_run if chosen.trainer == "testudo" else train_run_with_brax
+        result = learn(workshop, folder, display.show)
+    goes_on = "the same command with --run goes on" if chosen.trainer == "testudo" else "it cannot go on"
+    end = "finished" if result.finished else f"stopped; {goes_on}"
     console.print(f"{end}: {result.updates} of {chosen.updates} updates, {result.seconds:.1f} s "
                   f"and {result.compile_s:.1f} s of compilation")
     console.print(f"next: testudo evaluate {folder}   testudo export {folder}")
