@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from testudo_deploy.artefact import Artefact
-from testudo_sim.rendering import RenderOptions, Trajectory, render_run
+from testudo_sim.rendering import RenderOptions, Scenery, Show, Trajectory, arena_around, render_run
 from testudo_sim.report import FleetSection
 from testudo_sim.report.run_plots import trajectory_plot
 from testudo_sim.run_reader import Run, read_run
@@ -56,15 +56,13 @@ def scene_at(run: Run, section: FleetSection, time_s: float, size: tuple[int, in
     ).transpose(2, 0, 1)
     yaw = np.stack([np.interp(times, track.stamp_s, track.yaw) for track in tracks], axis=1)
     robots = [run.fleet.robot(name) for name in run.robots]
+    trajectory = Trajectory(times, position, yaw)
+    goals = np.array([robot.goal_world for robot in robots])
+    arena = section.contract.arena or arena_around(trajectory, goals)
+    show = Show(Scenery(tuple(robot.spec for robot in robots), arena, goals), trajectory)
     with tempfile.TemporaryDirectory() as folder:
-        file = render_run(
-            [robot.spec for robot in robots],
-            Trajectory(times, position, yaw),
-            section.contract.arena,
-            Path(folder) / "scene.png",
-            np.array([robot.goal_world for robot in robots]),
-            RenderOptions(width=size[0], height=size[1]),
-        )
+        options = RenderOptions(width=size[0], height=size[1])
+        file = render_run(show, Path(folder) / "scene.png", options)
         return Image.open(file).convert("RGB")
 
 

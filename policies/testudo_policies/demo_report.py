@@ -30,9 +30,9 @@ _WALL_BAR_S, _TRAINING_BAR_S = 300.0, 60.0
 
 
 def report_data(demo: Demo, trained: TrainingResult, evaluation: Evaluation, export: ExportReport, run: Run,
-                again: Reinference, caught: tuple[Alteration, ...], gap: Gap, film: Path | None,
+                again: Reinference, caught: tuple[Alteration, ...], gap: Gap, looks: tuple[Path | None, Path],
                 wall_s: float) -> ReportData:
-    """Return everything that the demo's report shows."""
+    """Return everything that the demo's report shows; ``looks`` are the film of the run and its page."""
     config, folder = demo.config, demo.folder
     facts = {"algorithm": config.algorithm, "robots": str(config.team_size), "memory": str(config.memory),
              "worlds": str(config.worlds), "decisions": f"{config.decisions:,}", "seed": str(config.seed)}
@@ -44,7 +44,7 @@ def report_data(demo: Demo, trained: TrainingResult, evaluation: Evaluation, exp
         training_bar_s=_TRAINING_BAR_S,
         evaluation=(EvaluationRow.from_values(evaluation.to_dict(), _SUCCESS_BAR),),
         parity=ParitySection.from_values(export.parity.to_dict()),
-        fleet=FleetSection(run, export.contract, film), reinference=ReinferenceSection(again, caught),
+        fleet=FleetSection(run, export.contract, *looks), reinference=ReinferenceSection(again, caught),
         gap=gap, contract=export.contract,
         versions={name: version(name) for name in _PACKAGES} | {
             "python": platform.python_version(),
@@ -54,6 +54,7 @@ def report_data(demo: Demo, trained: TrainingResult, evaluation: Evaluation, exp
         next_steps=(
             (f"testudo inspect {folder / 'policy.onnx'}", "what is inside the artefact"),
             (f"testudo up --fleet {folder / 'fleet.yaml'} --seed 1", "drive again, with other robots"),
+            (f"testudo view {folder / 'run'}", "look at the run: in a window, or as a film where there is no screen"),
             (f"testudo replay {folder / 'run'} --alter", "see re-inference fail on an altered input"),
             (f"testudo evaluate {folder / 'policy.onnx'} --team-size 2 4 6 8", "other team sizes"),
         ))

@@ -21,7 +21,8 @@ from testudo_policies.packaging import package_policy
 from testudo_policies.progress import TrainingDisplay, counted
 from testudo_policies.starting_fleet import write_fleet
 from testudo_policies.training import TrainingResult, train_run
-from testudo_sim.film import film_run
+from testudo_sim.film import film_run, recorded_show
+from testudo_sim.rendering.page import write_page
 from testudo_sim.replay import Alteration, Gap, Reinference, alterations_caught, open_loop, reinfer
 from testudo_sim.run_reader import Run, read_run
 
@@ -110,11 +111,17 @@ def replay_step(demo: Demo, workshop: Workshop, report: ExportReport, run: Run
     return again, tuple(caught), gap
 
 
-def film_step(demo: Demo, workshop: Workshop, run: Run) -> Path | None:
-    """Render a film of the run; without OpenGL there is none, and the report does without."""
+def show_step(demo: Demo, workshop: Workshop, run: Run) -> tuple[Path | None, Path]:
+    """Render a film of the run and write a page to look around in it.
+
+    Without OpenGL there is no film, and the report does without; the page is drawn by the browser.
+    """
     begin = _CLOCK()
+    config = demo.config
     with demo.console.status("rendering"):
-        film = film_run(run, workshop.spec, workshop.environment.scenario.arena, demo.folder / "run.webp",
-                        demo.console.print)
+        title = f"{config.scenario}: {config.team_size} {workshop.spec.name} over ROS 2"
+        show = recorded_show(run, workshop.environment.scenario.arena, title)
+        film = film_run(show, demo.folder / "run.webp", demo.console.print)
+        page = write_page(show, demo.folder / "view.html")
     demo.timed("film", begin)
-    return film
+    return film, page

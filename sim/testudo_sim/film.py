@@ -1,4 +1,4 @@
-"""A film of a recorded run."""
+"""A recorded run as a show, its film and its page."""
 
 from __future__ import annotations
 
@@ -9,29 +9,46 @@ import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import RobotSpec
-from testudo_sim.rendering import Trajectory, render_run
-from testudo_sim.run_reader import Run
+from testudo_sim.rendering import Scenery, Show, Trajectory, arena_around, render_run
+from testudo_sim.run_reader import Run, RunError
 
-_FRAMES_PER_S = 15.0
+_SAMPLES_PER_S = 30.0
 
 
-def film_run(run: Run, spec: RobotSpec, arena: Arena | None, out_path: Path,
-             tell: Callable[[str], None]) -> Path | None:
-    """Render the true motion of a run; where OpenGL is missing, say so and return None."""
-    tracks = [run.truth[name] for name in run.robots]
-    begin = max(track.stamp_s[0] for track in tracks)
-    end = min(track.stamp_s[-1] for track in tracks)
-    times = np.arange(begin, end, 1 / _FRAMES_PER_S)
+def recorded_show(run: Run, arena: Arena | None, title: str | None = None) -> Show:
+    """Return the true motion of a run; where only odometry was recorded, as on real robots, that.
+
+    Args:
+        run: the recording.
+        arena: the walls; if there are none, some are drawn around the ways.
+        title: its name; that of the folder if not given.
+
+    Raises:
+        RunError: no time at which all robots were seen.
+    """
+    tracks = [run.truth[name] if len(run.truth[name].stamp_s) else run.odometry[name] for name in run.robots]
+    begin = max((track.stamp_s[0] for track in tracks if len(track.stamp_s)), default=0.0)
+    end = min(track.stamp_s[-1] if len(track.stamp_s) else begin for track in tracks)
+    if begin >= end:
+        raise RunError(f"{run.folder}: there is no time at which the poses of all robots were recorded")
+    times = np.arange(begin, end, 1 / _SAMPLES_PER_S)
     position = np.stack([_at(times, track.stamp_s, track.position_world) for track in tracks], axis=1)
     yaw = np.stack([np.interp(times, track.stamp_s, np.unwrap(track.yaw)) for track in tracks], axis=1)
-    goals = np.array([run.ticks[name][-1].goal_world for name in run.robots])
+    robots = [run.fleet.robot(name) for name in run.robots]
+    goals = np.array([robot.goal_world for robot in robots])
+    trajectory = Trajectory(times - begin, position, yaw)
+    specs = tuple(robot.spec for robot in robots)
+    scenery = Scenery(specs, arena or arena_around(trajectory, goals), goals)
+    return Show(scenery, trajectory, title or run.folder.resolve().name)
+
+
+def film_run(show: Show, out_path: Path, tell: Callable[[str], None]) -> Path | None:
+    """Render a film; where OpenGL is missing, say so and return None."""
     try:
-        render_run([spec] * len(tracks), Trajectory(times - begin, position, yaw), arena, out_path, goals)
+        return render_run(show, out_path)
     except TestudoError as error:
         tell(f"no film: {error}")
         return None
-    return out_path
 
 
 def _at(times: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -7,13 +7,18 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.rendering import (
     PALETTE,
+    Moment,
     RenderOptions,
     SceneRenderer,
+    Scenery,
+    Show,
     Trajectory,
+    arena_around,
     offscreen,
     render_run,
     working_backend,
 )
+from testudo_sim.scene import Box
 
 SPEC = load_robot("gritsbot_x")
 ARENA = Arena((-1.6, -1.0), (1.6, 1.0))
@@ -34,8 +39,8 @@ def _gl():
 
 
 def test_a_robot_is_drawn_in_its_colour_where_it_is():
-    with SceneRenderer([SPEC, SPEC], ARENA, size=(320, 200), view="top") as renderer:
-        picture = renderer.render(np.array([[-0.8, 0.0], [0.8, 0.5]]), np.zeros(2))
+    with SceneRenderer(Scenery((SPEC, SPEC), ARENA), size=(320, 200), view="top") as renderer:
+        picture = renderer.render(Moment(np.array([[-0.8, 0.0], [0.8, 0.5]]), np.zeros(2)))
     assert picture.shape == (200, 320, 3)
     assert picture.dtype == np.uint8
     for colour, left, above in ((PALETTE[0], True, None), (PALETTE[1], False, True)):
@@ -48,8 +53,10 @@ def test_a_robot_is_drawn_in_its_colour_where_it_is():
 
 
 def test_the_heading_is_seen():
-    with SceneRenderer([SPEC], ARENA, size=(320, 200), view="top") as renderer:
-        east, north = (renderer.render(np.zeros((1, 2)), np.array([yaw])) for yaw in (0.0, 1.6))
+    with SceneRenderer(Scenery((SPEC,), ARENA), size=(320, 200), view="top") as renderer:
+        east, north = (
+            renderer.render(Moment(np.zeros((1, 2)), np.array([yaw]))) for yaw in (0.0, 1.6)
+        )
     assert np.abs(east.astype(int) - north.astype(int)).max() > 100
 
 
@@ -57,20 +64,54 @@ def test_the_heading_is_seen():
 def test_a_run_becomes_a_file(tmp_path, ending):
     out = tmp_path / "new" / f"run{ending}"
     goals = np.array([[1.0, 0.5], [-1.0, -0.5]])
-    assert render_run([SPEC] * 2, RUN, ARENA, out, goals, SMALL) == out
+    assert render_run(Show(Scenery((SPEC, SPEC), ARENA, goals), RUN), out, SMALL) == out
     with Image.open(out) as image:
         assert image.size == (160, 112)
         assert getattr(image, "n_frames", 1) == (1 if ending == ".png" else 6)
 
 
-def test_a_wrong_ending_and_an_empty_run_are_refused(tmp_path):
-    with pytest.raises(TestudoError, match=r"found the ending '.avi'"):
-        render_run([SPEC], RUN, ARENA, tmp_path / "run.avi")
+def test_a_box_is_drawn_where_it_is_pushed():
+    scenery = Scenery((SPEC,), ARENA, boxes=(Box("box", (0.4, 0.4, 0.2), 2.0),))
+    with SceneRenderer(scenery, size=(320, 200), view="top") as renderer:
+        left, right = (
+            renderer.render(
+                Moment(np.zeros((1, 2)), np.zeros(1), np.array([[x, 0.0]]), np.array([0.3]))
+            )
+            for x in (-1.0, 1.0)
+        )
+    changed = np.nonzero(np.abs(left.astype(int) - right).max(axis=2).max(axis=0) > 60)[0]
+    assert changed.min() < 90
+    assert changed.max() > 230
+    assert not np.any((changed > 130) & (changed < 190))
+
+
+def test_resampling_turns_the_short_way_and_keeps_the_last_moment():
+    turning = Trajectory(
+        np.array([0.0, 1.0]), np.zeros((2, 1, 2)), np.array([[3.1], [-3.1]]),
+        np.zeros((2, 1, 2)), np.array([[0.0], [1.0]]),
+    )  # fmt: skip
+    fine = turning.resampled(0.4)
+    assert fine.time_s == pytest.approx([0.0, 0.4, 0.8, 1.0])
+    assert np.all(np.cos(fine.yaw) < -0.99)
+    assert fine.boxes_yaw[:, 0] == pytest.approx(fine.time_s)
+
+
+def test_walls_are_drawn_around_a_run_that_has_none():
+    arena = arena_around(RUN, np.array([[2.0, 0.0], [0.0, -3.0]]))
+    assert arena.low_world == pytest.approx((-1.3, -3.3))
+    assert arena.high_world == pytest.approx((2.3, 0.8))
+
+
+def test_a_wrong_ending_and_a_show_that_does_not_fit_are_refused(tmp_path):
+    with pytest.raises(TestudoError, match=r"found the ending '.avi', expected one of .mp4, .gif"):
+        render_run(Show(Scenery((SPEC, SPEC), ARENA), RUN), tmp_path / "run.avi")
     empty = Trajectory(np.zeros(0), np.zeros((0, 2, 2)), np.zeros((0, 2)))
     with pytest.raises(TestudoError, match="no moment"):
-        render_run([SPEC] * 2, empty, ARENA, tmp_path / "run.png")
+        Show(Scenery((SPEC, SPEC), ARENA), empty)
     with pytest.raises(TestudoError, match="expected one for each of 3 robots"):
-        render_run([SPEC] * 3, RUN, ARENA, tmp_path / "run.png", options=SMALL)
+        Show(Scenery((SPEC,) * 3, ARENA), RUN)
+    with pytest.raises(TestudoError, match="poses of 0 boxes, expected one for each of 1 boxes"):
+        Show(Scenery((SPEC, SPEC), ARENA, boxes=(Box("box", (1, 1, 1), 1.0),)), RUN)
 
 
 def test_without_opengl_the_error_says_what_to_install(monkeypatch):

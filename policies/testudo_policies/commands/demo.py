@@ -19,8 +19,8 @@ from testudo_policies.demo_steps import (
     drive_step,
     evaluate_step,
     export_step,
-    film_step,
     replay_step,
+    show_step,
     train_step,
 )
 from testudo_sim.replay.tables import gap_tables
@@ -65,8 +65,8 @@ def demo(*, run: Path | None = None, episodes: int = 1000, fleet_seed: int = 0,
     for table in gap_tables(gap):
         console.print(table)
     state.headline(6, "report")
-    film = film_step(state, workshop, recording)
-    data = report_data(state, trained, evaluation, export, recording, again, caught, gap, film,
+    film, view = show_step(state, workshop, recording)
+    data = report_data(state, trained, evaluation, export, recording, again, caught, gap, (film, view),
                        time.perf_counter() - state.begin_s)
     page = write_html(data, folder / "report.html")
     write_summary(data, folder / "summary.json")

@@ -1,15 +1,21 @@
-"""Pictures and animations of runs, drawn off-screen: no display is needed."""
+"""Runs to look at: pictures and films drawn off-screen, a window, and a page for a browser."""
 
 from testudo_sim.rendering.model import PALETTE
 from testudo_sim.rendering.offscreen import working_backend
-from testudo_sim.rendering.run import RenderOptions, Trajectory, render_run
+from testudo_sim.rendering.run import RenderOptions, check_film, render_run
 from testudo_sim.rendering.scene import SceneRenderer
+from testudo_sim.rendering.show import Moment, Scenery, Show, Trajectory, arena_around
 
 __all__ = [
     "PALETTE",
+    "Moment",
     "RenderOptions",
     "SceneRenderer",
+    "Scenery",
+    "Show",
     "Trajectory",
+    "arena_around",
+    "check_film",
     "render_run",
     "working_backend",
 ]

@@ -10,6 +10,8 @@ import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.rendering.show import Moment, Scenery
+from testudo_sim.scene import Box
 
 PALETTE = (
     (0.12, 0.47, 0.71),
@@ -26,6 +28,12 @@ PALETTE = (
 """Colours of robots, red, green and blue; the eleventh robot begins again."""
 
 View = Literal["oblique", "top"]
+FLOOR_NAME = "floor"
+FLOOR_RGB = (0.88, 0.89, 0.915)
+"""Mean colour of the floor."""
+
+_CARTON = (0.72, 0.53, 0.34)
+_STONE = (0.45, 0.48, 0.55)
 
 _FOV_DEG = 40.0
 _WALL_HEIGHT_M = 0.06
@@ -34,14 +42,15 @@ _MARGIN = 1.06
 _LIFT_M = 0.002  # discs lie above the floor and do not flicker
 
 
-def scene_model(
-    specs: tuple[RobotSpec, ...],
-    arena: Arena,
-    goals_world: np.ndarray | None,
-    size: tuple[int, int],
-) -> mujoco.MjModel:
-    """Return what is drawn: a mocap body for each robot, in order, and what stands still."""
-    scene = mujoco.MjSpec()
+def scene_spec(scenery: Scenery, size: tuple[int, int] = (640, 448), *, free: bool = False) -> mujoco.MjSpec:
+    """Return what is drawn: a body for each robot, then for each box, in order, and what stands still.
+
+    Args:
+        scenery: who takes part.
+        size: of pictures, width and height in pixels.
+        free: bodies have free joints; else they are mocap bodies.
+    """
+    scene, arena = mujoco.MjSpec(), scenery.arena
     scene.visual.global_.offwidth, scene.visual.global_.offheight = size
     scene.visual.global_.fovy = _FOV_DEG
     scene.visual.quality.shadowsize = 1024
@@ -53,12 +62,37 @@ def scene_model(
     scene.visual.map.shadowclip = 0.7  # the shadows' map covers the arena and not more
     scene.stat.center = [*_middle(arena), 0]
     _add_surroundings(scene, arena)
-    for i, spec in enumerate(specs):
-        colour = PALETTE[i % len(PALETTE)]
-        if goals_world is not None:
-            _add_goal(scene, np.asarray(goals_world)[i], spec, colour)
-        _add_robot(scene, spec, colour)
-    return scene.compile()
+    if scenery.goals_world is not None:
+        _add_goals(scene, scenery, np.asarray(scenery.goals_world))
+    for i, spec in enumerate(scenery.specs):
+        _add_robot(_add_body(scene, f"r{i}", free), spec, PALETTE[i % len(PALETTE)])
+    for i, box in enumerate(scenery.boxes):
+        _add_box(_add_body(scene, f"box{i}", free), box)
+    for geom in scene.geoms:  # nothing touches anything: poses are given
+        geom.contype = geom.conaffinity = 0
+    return scene
+
+
+def scene_model(scenery: Scenery, size: tuple[int, int] = (640, 448)) -> mujoco.MjModel:
+    """Return the compiled `scene_spec` with a mocap body for each robot and box."""
+    return scene_spec(scenery, size).compile()
+
+
+def body_poses(scenery: Scenery, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centres (N + B, 3) [m] and quaternions (N + B, 4), w first, of the bodies."""
+    heights = [spec.body_height_m / 2 for spec in scenery.specs] + [box.size_m[2] / 2 for box in scenery.boxes]
+    places, yaws = list(moment.position_world), list(moment.yaw)
+    if moment.boxes_world is not None:
+        places, yaws = [*places, *moment.boxes_world], [*yaws, *moment.boxes_yaw]
+    half = np.asarray(yaws, dtype=float) / 2
+    zero = np.zeros_like(half)
+    centres = [in_space(place, height) for place, height in zip(places, heights, strict=True)]
+    return np.array(centres), np.stack([np.cos(half), zero, zero, np.sin(half)], axis=-1)
+
+
+def place_bodies(data: mujoco.MjData, scenery: Scenery, moment: Moment) -> None:
+    """Move the mocap bodies of a `scene_model`."""
+    data.mocap_pos[:], data.mocap_quat[:] = body_poses(scenery, moment)
 
 
 def _add_surroundings(scene: mujoco.MjSpec, arena: Arena) -> None:
@@ -94,7 +128,7 @@ def _add_surroundings(scene: mujoco.MjSpec, arena: Arena) -> None:
     box = mujoco.mjtGeom.mjGEOM_BOX
     half_x, half_y, wall = wide / 2, deep / 2, _WALL_WIDTH_M
     world.add_geom(  # a plane casts no shadow on itself
-        type=mujoco.mjtGeom.mjGEOM_PLANE, pos=[x, y, 0], size=[half_x, half_y, 1], material="tiles"
+        name=FLOOR_NAME, type=mujoco.mjtGeom.mjGEOM_PLANE, pos=[x, y, 0], size=[half_x, half_y, 1], material="tiles"
     )
     for side in (-1, 1):
         for place, size in (
@@ -105,8 +139,23 @@ def _add_surroundings(scene: mujoco.MjSpec, arena: Arena) -> None:
                 type=box,
                 pos=[*place, _WALL_HEIGHT_M / 2],
                 size=[*size, _WALL_HEIGHT_M / 2],
-                rgba=[0.45, 0.48, 0.55, 1],
+                rgba=[*_STONE, 1],
             )
+
+
+def _add_goals(scene: mujoco.MjSpec, scenery: Scenery, goals: np.ndarray) -> None:
+    """Mark the goal of each robot, or the one that all have for the first box."""
+    if scenery.boxes and np.all(goals == goals[0]):
+        length, width, _ = scenery.boxes[0].size_m
+        scene.worldbody.add_geom(
+            type=mujoco.mjtGeom.mjGEOM_BOX,
+            pos=in_space(goals[0], _LIFT_M / 2),
+            size=[length / 2, width / 2, _LIFT_M / 2],
+            rgba=[*_CARTON, 0.4],
+        )
+        return
+    for i, (spec, goal) in enumerate(zip(scenery.specs, goals, strict=True)):
+        _add_goal(scene, goal, spec, PALETTE[i % len(PALETTE)])
 
 
 def _add_goal(
@@ -124,9 +173,27 @@ def _add_goal(
         )
 
 
-def _add_robot(scene: mujoco.MjSpec, spec: RobotSpec, colour: tuple[float, ...]) -> None:
+def _add_body(scene: mujoco.MjSpec, name: str, free: bool) -> mujoco.MjsBody:
+    body = scene.worldbody.add_body(name=name, mocap=not free)
+    if free:
+        body.add_freejoint()
+    return body
+
+
+def _add_box(body: mujoco.MjsBody, box: Box) -> None:
+    half = [side / 2 for side in box.size_m]
+    body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=half, rgba=[*_CARTON, 1])
+    # a mark on the top shows how it is turned
+    body.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        pos=[0.35 * half[0], 0, half[2]],
+        size=[0.5 * half[0], 0.08 * half[1], _LIFT_M],
+        rgba=[*(0.6 * part for part in _CARTON), 1],
+    )
+
+
+def _add_robot(body: mujoco.MjsBody, spec: RobotSpec, colour: tuple[float, ...]) -> None:
     radius, half = spec.body_radius_m, spec.body_height_m / 2
-    body = scene.worldbody.add_body(mocap=True)
     cylinder, box = mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_BOX
     body.add_geom(type=cylinder, size=[radius, half, 0], rgba=[*colour, 1])
     dark = [0.55 * part for part in colour]

@@ -1,34 +1,23 @@
-"""A run as an animation or a picture."""
+"""A run as a film, an animation or a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import RobotSpec
 from testudo_sim.rendering.model import View
 from testudo_sim.rendering.scene import SceneRenderer
+from testudo_sim.rendering.show import Show
+from testudo_sim.rendering.video import write_video
 
 ANIMATIONS = (".gif", ".webp")
 PICTURES = (".png",)
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """Where the robots were. Times increase; robots of one run share the dimension."""
-
-    time_s: np.ndarray
-    """(K,) [s]."""
-    position_world: np.ndarray
-    """(K, N, D) [m]."""
-    yaw: np.ndarray
-    """(K, N) [rad], wrapped or not."""
+VIDEOS = (".mp4",)
 
 
 @dataclass(frozen=True)
@@ -48,81 +37,70 @@ class RenderOptions:
     """Length of the trail in an animation; a picture shows the whole of it."""
 
 
-def render_run(
-    specs: Sequence[RobotSpec],
-    trajectory: Trajectory,
-    arena: Arena,
-    out_path: Path,
-    goals_world: np.ndarray | None = None,
-    options: RenderOptions | None = None,
-) -> Path:
-    """Draw a run into ``out_path``: .gif or .webp for an animation, .png for its last moment.
+def check_film(path: Path, option: str = "rendering:") -> None:
+    """Refuse a file of an unknown kind, before the long work begins.
+
+    Raises:
+        TestudoError: another ending than those that can be written.
+    """
+    kind, known = path.suffix.lower(), VIDEOS + ANIMATIONS + PICTURES
+    if kind not in known:
+        raise TestudoError(f"{option} {path}: found the ending {kind!r}, expected one of {', '.join(known)}")
+
+
+def render_run(show: Show, out_path: Path, options: RenderOptions | None = None) -> Path:
+    """Draw a run into ``out_path``: .mp4, .gif or .webp for a film, .png for its last moment.
 
     Args:
-        specs: one for each of the N robots.
-        trajectory: where they were.
-        arena: the walls.
+        show: who was where.
         out_path: the file to write.
-        goals_world: (N, D) [m].
         options: size, view and speed.
 
     Returns:
         ``out_path``.
 
     Raises:
-        TestudoError: another ending, no moment in the trajectory, or no OpenGL.
+        TestudoError: another ending, no OpenGL, no encoder, or the file cannot be written.
     """
     options = options or RenderOptions()
+    check_film(out_path)
     kind = out_path.suffix.lower()
-    if kind not in ANIMATIONS + PICTURES:
-        raise TestudoError(
-            f"rendering: {out_path}: found the ending {kind!r}, "
-            f"expected one of {', '.join(ANIMATIONS + PICTURES)}"
-        )
-    if len(trajectory.time_s) == 0:
-        raise TestudoError("rendering: the trajectory holds no moment; record at least one")
-    frame_s = options.speed / options.frames_per_s
-    moments = _resample(trajectory, frame_s)
-    out_path.parent.mkdir(parents=True, exist_ok=True)
-    with SceneRenderer(
-        specs, arena, goals_world, (options.width, options.height), options.view
-    ) as renderer:
+    try:
+        out_path.parent.mkdir(parents=True, exist_ok=True)
         if kind in PICTURES:
-            picture = renderer.render(
-                moments.position_world[-1], moments.yaw[-1], moments.position_world
-            )
-            Image.fromarray(picture).save(out_path)
-            return out_path
-        reach = max(1, round(options.trail_s / frame_s))
-        frames = [
-            Image.fromarray(
-                renderer.render(
-                    moments.position_world[k],
-                    moments.yaw[k],
-                    moments.position_world[max(0, k - reach) : k + 1],
-                )
-            )
-            for k in range(len(moments.time_s))
-        ]
-    _save_animation(frames, out_path, round(1000 / options.frames_per_s))
+            Image.fromarray(_picture(show, options)).save(out_path)
+        elif kind in VIDEOS:
+            write_video(_frames(show, options), out_path, (options.width, options.height), options.frames_per_s)
+        else:
+            _save_animation(_frames(show, options), out_path, round(1000 / options.frames_per_s))
+    except OSError as error:
+        raise TestudoError(f"rendering: {out_path}: cannot be written: {error.strerror or error}") from error
     return out_path
 
 
-def _resample(trajectory: Trajectory, period_s: float) -> Trajectory:
-    """Return the trajectory at a fixed period, its last moment included."""
-    times = np.asarray(trajectory.time_s, dtype=float)
-    wanted = np.append(np.arange(times[0], times[-1], period_s), times[-1])
-    positions = np.asarray(trajectory.position_world, dtype=float)
-    yaw = np.unwrap(np.asarray(trajectory.yaw, dtype=float), axis=0)
-    columns = positions.reshape(len(times), -1)
-    moved = np.stack([np.interp(wanted, times, column) for column in columns.T], axis=1)
-    turned = np.stack([np.interp(wanted, times, column) for column in yaw.T], axis=1)
-    return Trajectory(wanted, moved.reshape(len(wanted), *positions.shape[1:]), turned)
+def _picture(show: Show, options: RenderOptions) -> np.ndarray:
+    with SceneRenderer(show.scenery, (options.width, options.height), options.view) as renderer:
+        moments = show.trajectory.resampled(options.speed / options.frames_per_s)
+        return renderer.render(moments.moment(-1), moments.position_world)
 
 
-def _save_animation(frames: list[Image.Image], out_path: Path, frame_ms: int) -> None:
+def _frames(show: Show, options: RenderOptions) -> Iterator[np.ndarray]:
+    """Yield the pictures (height, width, 3) uint8 of a film."""
+    frame_s = options.speed / options.frames_per_s
+    moments = show.trajectory.resampled(frame_s)
+    reach = max(1, round(options.trail_s / frame_s))
+    # a trail needs no more corners than the eye sees, however smooth the film is
+    corner = max(1, reach // 40)
+    with SceneRenderer(show.scenery, (options.width, options.height), options.view) as renderer:
+        for k in range(len(moments.time_s)):
+            kept = [j for j in range(max(0, k - reach), k) if j % corner == 0]
+            yield renderer.render(moments.moment(k), moments.position_world[[*kept, k]])
+
+
+def _save_animation(frames: Iterator[np.ndarray], out_path: Path, frame_ms: int) -> None:
+    images = [Image.fromarray(frame) for frame in frames]
     if out_path.suffix.lower() == ".gif":
         # one palette for all frames: no flicker, and the frames differ only where robots move
-        palette = frames[-1].quantize(colors=128)
-        frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    frames[0].save(out_path, save_all=True, append_images=frames[1:], duration=frame_ms, loop=0)
+        palette = images[-1].quantize(colors=128)
+        images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    images[0].save(out_path, save_all=True, append_images=images[1:], duration=frame_ms, loop=0)

@@ -109,6 +109,8 @@ class FleetSection:
     contract: Contract
     film: Path | None = None
     """A .gif, .webp or .png of it."""
+    view: Path | None = None
+    """A page of it, in the folder of the report: `rendering.page`."""
     tolerance_m: float = 0.1
     """Distance to the goal that counts as arrived."""
 

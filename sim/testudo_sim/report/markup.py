@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from testudo_hardware.errors import TestudoError
 from testudo_sim.report.style import Picture
@@ -88,6 +89,11 @@ def film(path: Path, caption: str) -> str:
         raise TestudoError(f"{path}: film: cannot be read: {error.strerror}") from error
     image = f'<img class="film" alt="film of the run" src="data:{kind};base64,{data}">'
     return f"<figure>{image}<figcaption>{text(caption)}</figcaption></figure>"
+
+
+def link(address: str, words: str, about: str) -> str:
+    """Return a link to a file in the folder of the page, with what it is."""
+    return f'<p><a href="{escape(quote(address), quote=True)}">{text(words)}</a>: {text(about)}.</p>'
 
 
 def details(summary: str, content: str) -> str:

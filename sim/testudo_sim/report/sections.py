@@ -14,6 +14,7 @@ from testudo_sim.report.markup import (
     facts,
     figure,
     film,
+    link,
     paragraph,
     pill,
     table,
@@ -88,6 +89,9 @@ def fleet(data: ReportData) -> str:
     parts = [facts(_fleet_facts(summary))]
     if data.fleet.film is not None:
         parts.append(film(data.fleet.film, "The run, as the plant moved the robots."))
+    if data.fleet.view is not None:
+        parts.append(link(data.fleet.view.name, "Look around in the run in 3-D",
+                          "a page of its own, beside this one; it can be passed on by itself"))
     parts.append(
         figure(
             run_plots.trajectory_plot(data.fleet),

@@ -1,0 +1,117 @@
+"""`testudo view`: look at a recorded run, or at an episode that a policy drives."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.run_folder import INFO_FILE
+from testudo_hardware.errors import TestudoError
+from testudo_policies.commands.output import check_output
+from testudo_policies.episode import play_episode
+from testudo_policies.evaluation import HELD_OUT_SEED
+from testudo_policies.subject import load_subject
+from testudo_sim.film import recorded_show
+from testudo_sim.rendering import RenderOptions, Show, check_film, render_run
+from testudo_sim.rendering.model import View
+from testudo_sim.rendering.page import write_page
+from testudo_sim.rendering.window import has_display, play
+from testudo_sim.run_reader import read_run
+
+_CONFIG = "config.json"  # of a training run
+_SIZE_PX = (960, 672)
+_FRAMES_PER_S = {".mp4": 25.0}
+_OTHER_FRAMES_PER_S = 12.5  # each frame of a .gif weighs
+
+
+def view(source: Annotated[Path, tyro.conf.Positional], *, film: Path | None = None, html: Path | None = None,
+         seed: int | None = None, team_size: int | None = None, speed: float = 1.0,
+         camera: View = "oblique") -> None:
+    """Look at a run: in a window, as a film, or as a page for a browser.
+
+    Without --film and --html a window opens, where there is a screen; else a film is written beside
+    SOURCE. For a policy, one held-out episode is simulated.
+
+    Example:
+        testudo view runs/mine/run
+        testudo view policy.onnx --seed 7 --film episode.mp4
+        testudo view runs/mine --team-size 6 --html episode.html
+
+    Args:
+        source: a recorded run, an exported policy.onnx, or the folder of a training run.
+        film: file to write: .mp4, .gif, .webp, or .png for the last moment with the ways.
+        html: file for a page that needs nothing else, not even a network.
+        seed: of the episode; by default the first that `testudo evaluate` runs.
+        team_size: robots of the episode; by default as in training.
+        speed: times real time, of window and film.
+        camera: where it looks from, at first.
+    """
+    console = Console()
+    check_output(film, "--film")
+    check_output(html, "--html")
+    if film is not None:
+        check_film(film, "--film")
+    if not (math.isfinite(speed) and speed > 0):
+        raise TestudoError(f"--speed: found {speed}, expected a number above 0, such as 2 for twice real time")
+    show = _load(source, seed, team_size, console)
+    if film is None and html is None:
+        if has_display():
+            console.print("the run plays until its window is closed")
+            play(show, speed, camera)
+            return
+        whole = source.resolve()
+        film = whole.parent / f"{whole.stem if whole.is_file() else whole.name}.mp4"
+        console.print(Text(f"no screen here (neither DISPLAY nor WAYLAND_DISPLAY is set): writing {film}"))
+    if film is not None:
+        rate = _FRAMES_PER_S.get(film.suffix.lower(), _OTHER_FRAMES_PER_S)
+        with console.status("drawing"):
+            render_run(show, film, RenderOptions(*_SIZE_PX, camera, rate, speed))
+        console.print(Text(f"wrote {film}"))
+    if html is not None:
+        console.print(Text(f"wrote {write_page(show, html)}"))
+
+
+def _load(source: Path, seed: int | None, team_size: int | None, console: Console) -> Show:
+    """Return what SOURCE shows.
+
+    Raises:
+        TestudoError: there is nothing to show, or it does not hold.
+    """
+    if not source.exists():
+        raise TestudoError(f"{source}: no such file or folder; give a recorded run, a policy.onnx or a training run")
+    if source.is_dir() and not (source / _CONFIG).is_file():
+        for option, value in (("--seed", seed), ("--team-size", team_size)):
+            if value is not None:
+                raise TestudoError(f"{option} {value}: {source} is no policy; a recorded run has its own")
+        return _recorded(source, console)
+    subject = load_subject(source)
+    environment = subject.environment(subject.team_size if team_size is None else team_size)
+    with console.status("simulating"):
+        episode = play_episode(environment, subject.policy, subject.memory, HELD_OUT_SEED if seed is None else seed)
+    end = "done" if episode.success else "not done"
+    console.print(f"{episode.show.title}: {end} after {episode.time_s:.1f} s", highlight=False)
+    return episode.show
+
+
+def _recorded(folder: Path, console: Console) -> Show:
+    inside = folder / "run"
+    found = inside if not (folder / INFO_FILE).is_file() and (inside / INFO_FILE).is_file() else folder
+    if not (found / INFO_FILE).is_file():
+        raise TestudoError(f"{folder}: neither a recorded run ({INFO_FILE} is missing) nor a training run "
+                           f"({_CONFIG} is missing)")
+    run = read_run(found)
+    for warning in run.warnings:
+        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+    try:
+        contract = Artefact.load(run.policy_path).contract
+        arena, title = contract.arena, f"{contract.scenario}, {len(run.robots)} robots"
+    except TestudoError as error:  # what happened can be seen without it
+        console.print(Text(f"walls are guessed, the run's policy cannot be read: {error}"))
+        arena, title = None, f"{len(run.robots)} robots"
+    return recorded_show(run, arena, f"{title}, recorded in {folder.resolve().name}")
