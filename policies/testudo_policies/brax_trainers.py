@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.adapters.brax_env import BraxEnvironment
+from testudo_policies.adapters.brax_env import BraxEnvironment, as_it_is
 from testudo_policies.brax_learners import load_sac, train_ppo, train_sac
 from testudo_policies.brax_networks import BraxNetworks
 from testudo_policies.brax_replicate import replication_for_brax
@@ -110,7 +110,7 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
             session.report(step // (robots * config.rollout), metrics)
 
     train_ppo(
-        environment, config.updates * robots * config.rollout, wrap_env=False, num_envs=robots,
+        environment, config.updates * robots * config.rollout, wrap_env_fn=as_it_is, num_envs=robots,
         episode_length=environment.view.environment.horizon, learning_rate=config.learning_rate,
         entropy_cost=config.entropy, discounting=config.discount, unroll_length=config.rollout,
         batch_size=robots // config.minibatches, num_minibatches=config.minibatches,
@@ -144,7 +144,7 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
                 session.report(min(step // (robots * config.rollout), config.updates), metrics)
 
         train_sac(
-            environment, steps, horizon, wrap_env=False, num_envs=robots,
+            environment, steps, horizon, wrap_env_fn=as_it_is, num_envs=robots,
             num_eval_envs=_SAC_WORLDS * config.team_size, learning_rate=config.learning_rate,
             discounting=config.discount, seed=config.seed, batch_size=robots // config.minibatches,
             num_evals=min(_SAC_REPORTS, config.updates) + 1, normalize_observations=True,

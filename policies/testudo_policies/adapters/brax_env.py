@@ -1,7 +1,7 @@
 """A team as a `brax.envs.Env`: each robot of each world is one environment of brax's batch.
 
-A batch restarts by itself and keeps its own time limit, so brax's trainers take it as it is, with
-``wrap_env=False``; none of brax's pipelines is used.
+A batch restarts by itself and keeps its own time limit, so brax's trainers must not wrap it: give
+them ``wrap_env_fn=as_it_is``. None of brax's pipelines is used.
 """
 
 from __future__ import annotations
@@ -104,6 +104,20 @@ class BraxEnvironment(Env):
     def _observed(self, worlds: WorldState) -> jax.Array:
         observation = self.view.observe(worlds)
         return observation.reshape(-1, observation.shape[-1])
+
+
+def as_it_is(env: Env, episode_length: int = 0, action_repeat: int = 1, randomization_fn: Any = None) -> Env:
+    """Return the environment itself; for the argument ``wrap_env_fn`` of brax's trainers.
+
+    Not ``wrap_env=False``, with which brax 0.14's SAC fails.
+
+    Raises:
+        TestudoError: the trainer is told to repeat actions or to randomise; both are the scenario's business.
+    """
+    if action_repeat != 1 or randomization_fn is not None:
+        raise TestudoError(f"brax trainer: found action_repeat {action_repeat} and randomization_fn "
+                           f"{randomization_fn}, expected 1 and None: the scenario decides both")
+    return env
 
 
 _METRICS = ("success", "contacts", "interventions_per_step", "brakes_per_step")

@@ -1,0 +1,134 @@
+"""A team as JaxMARL's `MultiAgentEnv`: one world, one entry for each robot in dicts of arrays, inside jit.
+
+JaxMARL need not be installed; where it is, the class is one of its environments and its spaces are
+used. Its interface has no time-outs: `infos` tells them apart from terminations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_policies.adapters.team_view import TeamView, typed_key
+from testudo_sim.environment import Environment, StepResult, WorldState
+
+
+@dataclass(frozen=True)
+class PlainBox:
+    """A bounded space of arrays, where JaxMARL's own is not there."""
+
+    low: float
+    high: float
+    shape: tuple[int, ...]
+    dtype: Any = jnp.float32
+
+    def sample(self, rng: jax.Array) -> jax.Array:
+        """Return a uniform draw."""
+        return jax.random.uniform(rng, self.shape, self.dtype, self.low, self.high)
+
+    def contains(self, x: jax.Array) -> jax.Array:
+        """Return () bool: all entries are within the bounds."""
+        return jnp.all((x >= self.low) & (x <= self.high))
+
+
+try:
+    with contextlib.redirect_stdout(io.StringIO()):  # it tells which of its environments are there
+        from jaxmarl.environments.multi_agent_env import MultiAgentEnv
+        from jaxmarl.environments.spaces import Box
+except ImportError:
+    MultiAgentEnv, Box = object, PlainBox
+
+HAS_JAXMARL = MultiAgentEnv is not object
+
+ByAgent = dict[str, jax.Array]
+
+
+class MultiAgentTeam(MultiAgentEnv):
+    """One world of a scenario; vmap `reset` and `step` for more.
+
+    Observations and actions are those of `TeamView`. `infos` holds arrays (N,): ``terminated``,
+    ``truncated``, and of the world ``contacts`` and ``interventions``.
+    """
+
+    def __init__(self, environment: Environment, *, central: bool = False) -> None:
+        """Adapt an environment; with ``central`` observations end with what a central critic reads."""
+        self.view = TeamView(environment, central)
+        self.num_agents = self.view.team_size
+        self.agents = [f"agent_{index}" for index in range(self.num_agents)]
+        seen, acted = (self.view.observation_size,), (self.view.action_size,)
+        self.observation_spaces = {agent: Box(-jnp.inf, jnp.inf, seen) for agent in self.agents}
+        self.action_spaces = {agent: Box(-1.0, 1.0, acted) for agent in self.agents}
+
+    @property
+    def name(self) -> str:
+        """Return the name of the scenario."""
+        return self.view.environment.scenario.name
+
+    @property
+    def agent_classes(self) -> dict[str, list[str]]:
+        """Return all robots as one class: they share a policy."""
+        return {"robot": list(self.agents)}
+
+    def observation_space(self, agent: str) -> Any:
+        """Return the space of an agent's observations."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Any:
+        """Return the space of an agent's actions."""
+        return self.action_spaces[agent]
+
+    @partial(jax.jit, static_argnums=0)
+    def reset(self, key: jax.Array) -> tuple[ByAgent, WorldState]:
+        """Return observations (size,) by agent and the state of a fresh world."""
+        state = self.view.environment.reset(typed_key(key)[None])
+        return self.get_obs(state), state
+
+    @partial(jax.jit, static_argnums=0)
+    def step(self, key: jax.Array, state: WorldState, actions: Mapping[str, jax.Array],
+             reset_state: WorldState | None = None) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
+        """Return observations, state, rewards, dones and infos one decision later.
+
+        A world that is done starts anew, or in ``reset_state``: observations and state are then those
+        of the new start, rewards, dones (with ``__all__``) and infos those of the decision.
+        """
+        step_key, reset_key = jax.random.split(typed_key(key))
+        observations, after, rewards, dones, infos = self.step_env(step_key, state, actions)
+        fresh = self.reset(reset_key) if reset_state is None else (self.get_obs(reset_state), reset_state)
+        observations, after = jax.tree.map(lambda new, old: jnp.where(dones["__all__"], new, old), fresh,
+                                           (observations, after))
+        return observations, after, rewards, dones, infos
+
+    def step_env(self, key: jax.Array, state: WorldState, actions: Mapping[str, jax.Array]
+                 ) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
+        """Return the same as `step`, for a world that does not start anew."""
+        action = jnp.stack([actions[agent] for agent in self.agents])[None]
+        velocity = self.view.velocity_world(state, action)
+        _, result = self.view.environment.step(state, velocity, typed_key(key))
+        done = (result.terminated | result.truncated)[0]
+        dones = dict.fromkeys((*self.agents, "__all__"), done)
+        return (self.get_obs(result.last), result.last, self._by_agent(result.reward[:, 0]), dones,
+                self._infos(result))
+
+    def get_obs(self, state: WorldState) -> ByAgent:
+        """Return the observations (size,) by agent."""
+        return self._by_agent(self.view.observe(state)[0])
+
+    def get_avail_actions(self, state: WorldState) -> ByAgent:
+        """Return (D,) bool by agent: every action is possible, the shield sees to the rest."""
+        return {agent: jnp.ones(self.view.action_size, bool) for agent in self.agents}
+
+    def _by_agent(self, values: jax.Array) -> ByAgent:
+        return dict(zip(self.agents, values, strict=True))
+
+    def _infos(self, result: StepResult) -> dict[str, Any]:
+        metrics = result.metrics
+        of_world = {"terminated": result.terminated, "truncated": result.truncated, "contacts": metrics.contacts,
+                    "interventions": metrics.interventions}
+        return {name: jnp.broadcast_to(value[0], (self.num_agents,)) for name, value in of_world.items()}
