@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from testudo_hardware.errors import TestudoError
 
@@ -15,7 +15,7 @@ def read_as(kind: Any, value: Any, where: str, error: type[TestudoError]) -> Any
     """Return a JSON ``value`` as ``kind``; lists become tuples, numbers must be finite.
 
     Args:
-        kind: a dataclass, float, int, str, bool, Any, or tuple, dict or union of such.
+        kind: a dataclass, float, int, str, bool, Any, literal texts, or tuple, dict or union of such.
         value: what `json.loads` gave.
         where: names file and field in errors.
         error: what to raise.
@@ -26,6 +26,8 @@ def read_as(kind: Any, value: Any, where: str, error: type[TestudoError]) -> Any
     if is_dataclass(kind):
         return _read_fields(kind, value, where, error)
     origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal and type(value) is str and value in inner:
+        return value
     if origin in (Union, UnionType):
         return _read_union(inner, value, where, error)
     if origin is tuple and isinstance(value, list):
@@ -96,6 +98,8 @@ def _kind_name(kind: Any) -> str:
         return names[kind]
     if get_origin(kind) is tuple:
         return f"a list, each item {_kind_name(get_args(kind)[0])}"
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
     if get_origin(kind) in (Union, UnionType):
         return " or ".join(_kind_name(item) for item in get_args(kind))
     return "null" if kind is type(None) else "an object"

@@ -15,9 +15,9 @@ from testudo_policies.agent import Agent
 from testudo_policies.config import TrainConfig
 from testudo_policies.ppo import PPO
 from testudo_sim.environment import Environment
-from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.team import Team
+from testudo_sim.tiers import PhysicsChoice, make_physics
 
 _ALGORITHMS = ("mappo", "ippo")
 _PRECISIONS = ("highest", "high", "default")
@@ -57,7 +57,7 @@ def build(config: TrainConfig) -> Workshop:
     _check(config)
     spec = load_robot(config.robot)
     shield = shield_parameters(spec)
-    environment = make_environment(config.scenario, spec, shield, config.team_size)
+    environment = make_environment(config.scenario, spec, shield, config.team_size, physics=config.physics_choice)
     environment = replace(environment, scenario=environment.scenario.for_training(),
                           change_price=config.change_price)
     agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s)
@@ -65,17 +65,19 @@ def build(config: TrainConfig) -> Workshop:
 
 
 def make_environment(scenario: str, spec: RobotSpec, shield: ShieldParameters, team_size: int, *,
-                     shielded: bool = True) -> Environment:
-    """Return a scenario for a team of one kind of robot on the kinematic tier.
+                     shielded: bool = True, physics: PhysicsChoice = PhysicsChoice()  # noqa: B008 -- frozen
+                     ) -> Environment:
+    """Return a scenario for a team of one kind of robot.
 
     Raises:
-        TestudoError: there is no such scenario, or the team does not fit into it.
+        TestudoError: there is no such scenario, the team does not fit into it, or the physics cannot run it.
     """
     model = motion_model(spec)
     task = make_scenario(scenario, spec, shield)
     # without running it: says now, and not when all is compiled, that the team does not fit
     jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
-    team = Team(model, shield, task.arena, KinematicPhysics(model, task.arena), team_size, shielded=shielded)
+    below = make_physics(physics, model, task.arena, team_size, task.boxes)
+    team = Team(model, shield, task.arena, below, team_size, shielded=shielded)
     return Environment(task, team)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from testudo_policies.networks import NetworkConfig
+from testudo_sim.tiers import Form, Impl, PhysicsChoice, Tier
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,12 @@ class TrainConfig:
     """Robots in a world."""
     algorithm: str = "mappo"
     """`mappo` (central critic) or `ippo`."""
+    physics: Tier = "kinematic"
+    """`kinematic` is fast and has no contact; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
+    form: Form = "wheels"
+    """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, many times as fast."""
+    impl: Impl = "auto"
+    """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` takes what is there."""
     trainer: str = "testudo"
     """`testudo`, or `brax-ppo` and `brax-sac` of brax, which train the same network without memory."""
     memory: int = 32
@@ -64,6 +71,11 @@ class TrainConfig:
     def network(self) -> NetworkConfig:
         """Return the networks' sizes."""
         return NetworkConfig(self.width, self.memory, self.algorithm == "mappo")
+
+    @property
+    def physics_choice(self) -> PhysicsChoice:
+        """Return the physics below the scenario."""
+        return PhysicsChoice(self.physics, self.form, self.impl)
 
     @property
     def updates(self) -> int:

@@ -20,6 +20,7 @@ from testudo_policies.agent import AgentParameters
 from testudo_policies.build import Workshop
 from testudo_policies.evaluation import HELD_OUT_SEED, Evaluation
 from testudo_policies.export import ExportReport, export_policy
+from testudo_sim.tiers import make_tier
 
 _LOOP_STEPS = 500
 _LOOP_WORLDS = 4
@@ -77,8 +78,15 @@ def closed_loops(workshop: Workshop, step: Any, steps: int, worlds: int) -> Mapp
 
 def _provenance(workshop: Workshop) -> dict[str, Any]:
     return {"config": asdict(workshop.config), "updates": workshop.config.updates,
-            "git": _git_commit(), "python": platform.python_version(),
+            "world_sha256": world_sha256(workshop), "git": _git_commit(), "python": platform.python_version(),
             "versions": {name: version(name) for name in _PACKAGES}}
+
+
+def world_sha256(workshop: Workshop) -> str:
+    """Return the hash of the MuJoCo world of the run's team, with all masses, frictions and contact bits."""
+    scenario = workshop.environment.scenario
+    team = workshop.environment.team
+    return make_tier(workshop.config.form, team.model, scenario.arena, team.size, scenario.boxes).sha256
 
 
 def _git_commit() -> str:

@@ -19,6 +19,7 @@ from testudo_policies.checkpoints import load_config
 from testudo_policies.evaluation import BatchPolicy
 from testudo_policies.training import load_parameters
 from testudo_sim.environment import Environment
+from testudo_sim.tiers import PhysicsChoice
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,13 @@ class Subject:
     shield: ShieldParameters
     team_size: int
 
-    def environment(self, team_size: int, *, shielded: bool = True) -> Environment:
-        """Return its scenario with a team of another size."""
+    def environment(self, team_size: int, *, shielded: bool = True, physics: PhysicsChoice | None = None
+                    ) -> Environment:
+        """Return its scenario with a team of another size, on other physics than the kinematic tier."""
         if team_size < 2:
             raise TestudoError(f"--team-size: found {team_size}, a team has at least 2 robots")
-        return make_environment(self.scenario, self.spec, self.shield, team_size, shielded=shielded)
+        return make_environment(self.scenario, self.spec, self.shield, team_size, shielded=shielded,
+                                physics=physics or PhysicsChoice())
 
 
 def load_subject(path: Path) -> Subject:

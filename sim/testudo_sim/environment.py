@@ -5,6 +5,7 @@ Worlds are vectorised (last axis) and restart by themselves; terminated and trun
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,7 +63,7 @@ class StepResult:
     terminated: jax.Array
     """(E,) bool: success."""
     truncated: jax.Array
-    """(E,) bool: time is up."""
+    """(E,) bool: time is up, or the physics diverged (which also counts as contact)."""
     metrics: StepMetrics
     last: WorldState
     """State at the end of the decision, before any restart."""
@@ -125,10 +126,11 @@ class Environment:
         team_state, metrics = self.run_ticks(state.team, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
         before, after = (self.team.physics.scene(s.physics) for s in (state.team, team_state))
         price = self.change_price * metrics.change_m_s / self.team.model.spec.control_point_speed_m_s
-        reward = sum(self.scenario.rewards(state.task, before, after).values()) - price
+        broken = _not_finite(after)
+        reward = jnp.where(broken, 0.0, sum(self.scenario.rewards(state.task, before, after).values()) - price)
         elapsed = state.elapsed + 1
         terminated = self.scenario.success(state.task, after)
-        truncated = (elapsed >= self.horizon) & ~terminated
+        truncated = ((elapsed >= self.horizon) | broken) & ~terminated
         ended = replace(state, team=team_state, elapsed=elapsed)
         fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]))
         done = terminated | truncated
@@ -165,6 +167,12 @@ class Environment:
 def to_batch(value: jax.Array) -> jax.Array:
     """Return (C, N, E) as (E, N, C), (K, N, E) as (E, N, K), and (C, K, N, E) as (E, N, K, C)."""
     return jnp.transpose(value, tuple(reversed(range(value.ndim))))
+
+
+def _not_finite(scene: Scene) -> jax.Array:
+    """Return (E,) bool: the physics has come to something that is no number."""
+    leaves = (jnp.all(jnp.isfinite(x), axis=tuple(range(x.ndim - 1))) for x in jax.tree.leaves(scene))
+    return ~functools.reduce(jnp.logical_and, leaves)
 
 
 def _idle(before: MotionState, after: MotionState) -> jax.Array:

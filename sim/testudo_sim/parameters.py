@@ -110,8 +110,16 @@ def _draw_contact(keys: jax.Array, spec: RobotSpec, spread: float) -> tuple[jax.
     # numbers of their own, so that what else a seed draws stays
     units = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 1), (2,)))(keys).T
     names = ("contact.wheel_friction", "geometry.mass")
-    return tuple(_draw(unit, spec, name, spread) / spec.quantities[name].value if name in spec.quantities
-                 else jnp.ones_like(unit) for name, unit in zip(names, units, strict=True))
+    return tuple(_draw_scale(unit, spec, name, spread) for name, unit in zip(names, units, strict=True))
+
+
+def _draw_scale(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
+    """Return drawn over described; 1 for what the robot does not have."""
+    quantity = spec.quantities.get(name)
+    if quantity is None:
+        return jnp.ones_like(unit)
+    low, width = quantity.low - quantity.value, quantity.high - quantity.low
+    return 1 + spread * (low + unit * width) / quantity.value
 
 
 def _check_channels(spec: RobotSpec, channels: Channels) -> None:

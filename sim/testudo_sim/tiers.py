@@ -49,9 +49,15 @@ def make_physics(choice: PhysicsChoice, model: MotionModel, arena: Arena | None,
             raise TestudoError("--physics kinematic: this scenario has boxes that robots push, which only MuJoCo "
                                "moves; use --physics mjx or --physics mujoco")
         return KinematicPhysics(model, arena)
-    period = model.spec.control_period_s
-    longest = _PLANAR_STEP_S if choice.form == "planar" else physics_step_s([period])
-    tier = TierModel(model, arena, size, choice.form, math.ceil(period / longest - 1e-9), boxes)
+    tier = make_tier(choice.form, model, arena, size, boxes)
     if choice.physics == "mujoco":
         return MujocoTier(tier, CStepper(tier.compiled), "mujoco")
     return MujocoTier(tier, MjxStepper(tier.compiled, choose_impl(choice.impl)), "mjx")
+
+
+def make_tier(form: Form, model: MotionModel, arena: Arena | None, size: int, boxes: tuple[Box, ...] = ()
+              ) -> TierModel:
+    """Return the MuJoCo world of a team of one kind of robot, with as few steps in a control tick as its form needs."""
+    period = model.spec.control_period_s
+    longest = _PLANAR_STEP_S if form == "planar" else physics_step_s([period])
+    return TierModel(model, arena, size, form, math.ceil(period / longest - 1e-9), boxes)

@@ -13,16 +13,19 @@ from testudo_policies.commands.output import check_output, write_output
 from testudo_policies.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
 from testudo_policies.progress import counted
 from testudo_policies.subject import load_subject
+from testudo_sim.tiers import PhysicsChoice
 
 
 def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1000,
              team_size: tuple[int, ...] = (), seed: int = HELD_OUT_SEED, shield: bool = True,
+             physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
              json: Path | None = None) -> None:
     """Evaluate a policy on held-out episodes: success, contacts, separation, interventions, deadlocks.
 
     Example:
         testudo evaluate policy.onnx --episodes 10000
         testudo evaluate runs/mine --team-size 2 4 6 8 --json evaluation.json
+        testudo evaluate policy.onnx --physics mjx --episodes 200
 
     Args:
         policy: an exported policy.onnx, or the folder of a training run.
@@ -30,6 +33,7 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
         team_size: team sizes; by default that of the training.
         seed: seed of the first episode; the following ones count on.
         shield: `--no-shield` is the negative control: nominal commands pass unchecked.
+        physics: what moves the robots.
         json: file for the numbers.
     """
     console = Console()
@@ -37,12 +41,12 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
     subject = load_subject(policy)
     sizes = team_size or (subject.team_size,)
     # all of them before the first runs: a size that does not fit is told at once
-    environments = {size: subject.environment(size, shielded=shield) for size in sizes}
+    environments = {size: subject.environment(size, shielded=shield, physics=physics) for size in sizes}
     results = []
     for size, environment in environments.items():
         with counted(console, f"{size} robots", episodes) as done:
             results.append(evaluate_policy(environment, subject.policy, subject.memory, episodes, seed, done))
-    console.print(evaluation_table(results, environment.scenario.name))
+    console.print(evaluation_table(results, f"{environment.scenario.name} on {environment.team.physics.name}"))
     write_output(json, [result.to_dict() for result in results], console)
 
 
@@ -55,10 +59,10 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
         "  95 % interval": lambda r: f"{r.success_low:.4f} to {r.success_high:.4f}",
         "contacts": lambda r: f"{r.contacts}",
         "episodes with a contact": lambda r: f"{r.episodes_with_contact}",
-        "least separation [m]": lambda r: f"{r.minimum_separation_m:.3f}",
+        r"least separation \[m]": lambda r: f"{r.minimum_separation_m:.3f}",
         "share of ticks the shield acts": lambda r: f"{r.intervention_rate:.2f}",
         "deadlocks": lambda r: f"{r.deadlocks}",
-        "median time to success [s]": lambda r: f"{r.time_to_success_s:.1f}",
+        r"median time to success \[s]": lambda r: f"{r.time_to_success_s:.1f}",
         "episodes with crossing paths": lambda r: f"{r.crossing_share:.2f}",
     }
     for name, cell in rows.items():
