@@ -106,17 +106,20 @@ class BraxEnvironment(Env):
         return observation.reshape(-1, observation.shape[-1])
 
 
-def as_it_is(env: Env, episode_length: int = 0, action_repeat: int = 1, randomization_fn: Any = None) -> Env:
+def as_it_is(env: BraxEnvironment, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None
+             ) -> BraxEnvironment:
     """Return the environment itself; for the argument ``wrap_env_fn`` of brax's trainers.
 
     Not ``wrap_env=False``, with which brax 0.14's SAC fails.
 
     Raises:
-        TestudoError: the trainer is told to repeat actions or to randomise; both are the scenario's business.
+        TestudoError: the trainer is told something else than the scenario decides.
     """
-    if action_repeat != 1 or randomization_fn is not None:
-        raise TestudoError(f"brax trainer: found action_repeat {action_repeat} and randomization_fn "
-                           f"{randomization_fn}, expected 1 and None: the scenario decides both")
+    expected = env.view.environment.horizon
+    if (episode_length, action_repeat, randomization_fn) != (expected, 1, None):
+        raise TestudoError(
+            f"brax trainer: found episode_length {episode_length}, action_repeat {action_repeat}, randomization_fn "
+            f"{randomization_fn}; the scenario decides them, expected {expected}, 1 and None")
     return env
 
 
