@@ -118,7 +118,7 @@ def test_train_that_ctrl_c_stops_says_so_in_its_exit_status(tmp_path, capsys, mo
 
     monkeypatch.setattr(train_module, "TrainingDisplay", Display)
     assert main(["train", "--run", str(tmp_path), *TINY_OPTIONS]) == 130
-    assert "stopped; the same command with --run goes on: 1 of 4" in capsys.readouterr().out
+    assert "stopped; the same command with --run goes on: 2 of 4" in capsys.readouterr().out
     monkeypatch.undo()
     assert "finished: 4 of 4 updates" in succeed(capsys, "train", "--run", tmp_path)
 

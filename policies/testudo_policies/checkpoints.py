@@ -18,9 +18,12 @@ import orbax.checkpoint as ocp
 from testudo_deploy.strict import read_as
 from testudo_hardware.errors import TestudoError
 from testudo_policies.config import TrainConfig
+from testudo_policies.ppo import PPO, TrainState
 
 _FORMAT = "testudo/training/1"
 _CONFIG = "config.json"
+_ALONE = ocp.options.MultiprocessingOptions(active_processes={0}, barrier_sync_key_prefix="testudo")
+"""Of several processes only the first touches files."""
 
 
 class CheckpointError(TestudoError):
@@ -32,9 +35,13 @@ class Checkpoints:
 
     def __init__(self, folder: Path, *, reading: bool = False, keep: int = 2) -> None:
         self._folder = folder
+        several = jax.process_count() > 1
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep, create=not reading, enable_async_checkpointing=False
+            max_to_keep=keep, create=not reading and not several, enable_async_checkpointing=False,
+            multiprocessing_options=_ALONE if several else ocp.options.MultiprocessingOptions(),
         )
+        if several and not reading:  # Orbax makes folders only with all processes
+            (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(
             (folder / "checkpoints").resolve(),
             options=options,
@@ -45,6 +52,10 @@ class Checkpoints:
         return self
 
     def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait until all is written."""
         self._manager.wait_until_finished()
         self._manager.close()
 
@@ -55,7 +66,7 @@ class Checkpoints:
         """
         if self._manager.latest_step() == update:
             return
-        with _ctrl_c_waits():
+        with ctrl_c_waits():
             self._manager.save(update, args=ocp.args.StandardSave(_leaves(state)))
 
     def restore(self, like: Any) -> Any | None:
@@ -151,8 +162,11 @@ def load_config(folder: Path) -> TrainConfig:
 
 
 @contextmanager
-def _ctrl_c_waits() -> Iterator[None]:
-    """Hold a Ctrl-C back: Orbax writes in threads, which would go on below the next save."""
+def ctrl_c_waits() -> Iterator[None]:
+    """Hold a Ctrl-C back until what must not be torn apart is done.
+
+    Orbax writes in threads, which would go on below the next save; an update and its metrics belong together.
+    """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -167,10 +181,22 @@ def _ctrl_c_waits() -> Iterator[None]:
         before(*arrived[0])
 
 
+def blank_state(ppo: PPO) -> TrainState:
+    """Return zeros of the shapes and types of a run's state, to restore into."""
+    like = jax.eval_shape(ppo.init, jax.random.key(ppo.config.seed))
+    return jax.tree.map(_blank, like)
+
+
+def _blank(leaf: jax.ShapeDtypeStruct) -> jax.Array:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.key(0)
+    return jax.numpy.zeros(leaf.shape, leaf.dtype)
+
+
 def _leaves(state: Any) -> dict[str, jax.Array]:
     """Return the leaves by path: random keys as integers, empty arrays (no storage takes them) left out."""
     named = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
-    return {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf
+    return {name: jax.random.key_data(leaf) if is_key(leaf) else leaf
             for name, leaf in named.items() if leaf.size}
 
 
@@ -182,11 +208,12 @@ def _rebuilt(like: Any, leaves: dict[str, jax.Array]) -> Any:
         # by way of NumPy: what Orbax returns is bound to its device, and JAX would compile another
         # program for it than for a fresh state
         new = jax.numpy.asarray(np.asarray(leaves[name]))
-        return jax.random.wrap_key_data(new) if _is_key(old) else new
+        return jax.random.wrap_key_data(new) if is_key(old) else new
     return jax.tree_util.tree_map_with_path(leaf, like)
 
 
-def _is_key(value: Any) -> bool:
+def is_key(value: Any) -> bool:
+    """Return whether a value is an array of random keys."""
     return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 

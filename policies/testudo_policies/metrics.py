@@ -23,6 +23,7 @@ class MetricsLog:
             partial = path.with_name(NAME + ".partial")
             partial.write_text(kept, encoding="utf-8")
             partial.replace(path)
+        self._last = _update_of(lines[-1]) if lines else 0
         self._earlier_s = float(json.loads(lines[-1]).get("seconds", 0.0)) if lines else 0.0
         self._file = path.open("a", encoding="utf-8")
 
@@ -33,10 +34,13 @@ class MetricsLog:
         self._file.close()
 
     def write(self, update: int, decisions: int, seconds: float, values: Mapping[str, Any]) -> None:
-        """Append an update; ``seconds`` count from this session's start, those of the log add up."""
+        """Append an update, unless it is there; ``seconds`` count from this session's start and add up."""
+        if update <= self._last:
+            return
         row = {"update": update, "decisions": decisions, "seconds": self._earlier_s + seconds}
         self._file.write(json.dumps({**row, **values}) + "\n")
         self._file.flush()
+        self._last = update
 
 
 def _update_of(line: str) -> float:

@@ -11,12 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 
 from testudo_policies.agent import Agent, AgentParameters
 from testudo_policies.config import TrainConfig
 from testudo_policies.encoding import encode
 from testudo_policies.losses import Batch, advantages, ppo_loss
 from testudo_policies.rollout import RolloutState, begin, flat, roll_out
+from testudo_policies.sharding import split
 from testudo_sim.environment import Environment
 
 Metrics = dict[str, jax.Array]
@@ -42,6 +44,8 @@ class PPO:
     config: TrainConfig
     agent: Agent
     environment: Environment
+    mesh: Mesh | None = None
+    """Devices that share the worlds; None is one device."""
 
     def init(self, key: jax.Array) -> TrainState:
         """Return the state before the first update."""
@@ -90,12 +94,13 @@ class PPO:
         def gradient_step(carry: Any, index: tuple[jax.Array, jax.Array]) -> Any:
             current, optimiser = carry
             chosen, step_key = index
-            part = jax.tree.map(lambda x: x[:, chosen], batch)
+            # the shuffle is over all worlds, as on one device; what it gathers is shared out again
+            part, after = split(jax.tree.map(lambda x: x[:, chosen], (batch, advantage)), self.mesh, axis=1)
+            memory = split(hidden[chosen], self.mesh, axis=0)
 
             def loss(learned: tuple[Any, Any]) -> Any:
                 trial = replace(current, actor=learned[0], critic=learned[1])
-                return ppo_loss(trial, self.agent, self.config, part, hidden[chosen],
-                                advantage[:, chosen], step_key)
+                return ppo_loss(trial, self.agent, self.config, part, memory, after, step_key)
 
             learned = (current.actor, current.critic)
             (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(learned)

@@ -85,15 +85,15 @@ def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, workshop, tmp_p
     # nothing is patched here but the Ctrl-C: both sessions compile for themselves
     seen = []
 
-    def stop_after_two(progress):
+    def stop_at_once(progress):
         seen.append(progress)
-        if progress.update == 2:
-            raise KeyboardInterrupt
+        raise KeyboardInterrupt
 
-    first = train_run(workshop, tmp_path, stop_after_two)
-    assert (first.finished, first.updates) == (False, 2)
-    assert [item.update for item in seen] == [1, 2]
-    assert seen[-1].decisions == 2 * TINY.worlds * TINY.rollout
+    first = train_run(workshop, tmp_path, stop_at_once)
+    assert (first.finished, first.updates) == (False, 2)  # the second was under way
+    assert [item.update for item in seen] == [1]
+    assert seen[-1].decisions == TINY.worlds * TINY.rollout
+    assert logged_updates(tmp_path) == [1, 2]
     assert_equal_trees(first.parameters, load_parameters(workshop, tmp_path))
     finished_like(tiny_run, workshop, tmp_path)
     assert logged_updates(tmp_path) == [1, 2, 3, 4]
@@ -141,12 +141,13 @@ def test_ctrl_c_while_compiling_ends_at_once_and_the_folder_starts_from_nothing(
 def test_ctrl_c_at_any_moment_of_an_update_leaves_a_folder_that_goes_on(
     moment, after, tiny_run, workshop, update, compiled_once, tmp_path, monkeypatch
 ):
-    # the third update is hit: before its work, or after it and before the result is noted
+    # the third update is hit: before its work, or after it and before the result is noted; the log is
+    # one update behind
     if moment == "update":
         broken = raising_at(3, update, after=after)
         monkeypatch.setattr(training, "_compiled", lambda *_: broken)
     elif moment == "log":
-        monkeypatch.setattr(MetricsLog, "write", raising_at(3, MetricsLog.write, after=after))
+        monkeypatch.setattr(MetricsLog, "write", raising_at(2, MetricsLog.write, after=after))
     else:
         monkeypatch.setattr(training, "_CHECKPOINT_EVERY_S", -1.0)
         monkeypatch.setattr(Checkpoints, "save", raising_at(3, Checkpoints.save, after=after))
@@ -154,9 +155,25 @@ def test_ctrl_c_at_any_moment_of_an_update_leaves_a_folder_that_goes_on(
     assert not stopped.finished
     assert stopped.updates == (2 if moment == "update" else 3)
     assert_equal_trees(stopped.parameters, load_parameters(workshop, tmp_path))
+    assert logged_updates(tmp_path) == [*range(1, stopped.updates + 1)]
     monkeypatch.undo()
     monkeypatch.setattr(training, "_compiled", lambda *_: update)
     finished_like(tiny_run, workshop, tmp_path)
+    assert logged_updates(tmp_path) == [1, 2, 3, 4]
+
+
+def test_the_next_update_is_sent_off_before_the_metrics_of_the_last_are_read(
+    workshop, update, tmp_path, monkeypatch
+):
+    order = []
+
+    def noted(state):
+        order.append("update")
+        return update(state)
+
+    monkeypatch.setattr(training, "_compiled", lambda *_: noted)
+    train_run(workshop, tmp_path, lambda progress: order.append(progress.update))
+    assert order == ["update", "update", 1, "update", 2, "update", 3, 4]
 
 
 def test_a_second_ctrl_c_while_saving_falls_back_to_the_checkpoint_before(
