@@ -132,6 +132,13 @@ def test_the_page_holds_everything_and_fetches_nothing(data, tmp_path):
     assert base64.b64encode(film.read_bytes()).decode() in text
 
 
+def test_a_view_of_the_run_is_a_link_to_the_file_beside_the_page(data, tmp_path):
+    whole = replace(data, fleet=replace(data.fleet, view=tmp_path / "a view.html"))
+    found = Page(page(whole))
+    assert "a%20view.html" in found.addresses
+    assert "a" in found.tags
+
+
 def test_the_page_says_what_the_data_say(data):
     text = page(data)
     for words in (

@@ -14,13 +14,9 @@ from testudo_deploy.artefact import Artefact
 from testudo_deploy.run_folder import INFO_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.output import check_output
-from testudo_policies.episode import play_episode
-from testudo_policies.evaluation import HELD_OUT_SEED
-from testudo_policies.subject import load_subject
 from testudo_sim.film import recorded_show
 from testudo_sim.rendering import RenderOptions, Show, check_film, render_run
 from testudo_sim.rendering.model import View
-from testudo_sim.rendering.page import write_page
 from testudo_sim.rendering.window import has_display, play
 from testudo_sim.run_reader import read_run
 
@@ -74,6 +70,8 @@ def view(source: Annotated[Path, tyro.conf.Positional], *, film: Path | None = N
             render_run(show, film, RenderOptions(*_SIZE_PX, camera, rate, speed))
         console.print(Text(f"wrote {film}"))
     if html is not None:
+        from testudo_sim.rendering.page import write_page  # noqa: PLC0415 -- brax is slow to import
+
         console.print(Text(f"wrote {write_page(show, html)}"))
 
 
@@ -90,7 +88,16 @@ def _load(source: Path, seed: int | None, team_size: int | None, console: Consol
             if value is not None:
                 raise TestudoError(f"{option} {value}: {source} is no policy; a recorded run has its own")
         return _recorded(source, console)
-    subject = load_subject(source)
+    return _simulated(source, seed, team_size, console)
+
+
+def _simulated(policy: Path, seed: int | None, team_size: int | None, console: Console) -> Show:
+    # slow to import, and a recorded run needs none of it
+    from testudo_policies.episode import play_episode  # noqa: PLC0415
+    from testudo_policies.evaluation import HELD_OUT_SEED  # noqa: PLC0415
+    from testudo_policies.subject import load_subject  # noqa: PLC0415
+
+    subject = load_subject(policy)
     environment = subject.environment(subject.team_size if team_size is None else team_size)
     with console.status("simulating"):
         episode = play_episode(environment, subject.policy, subject.memory, HELD_OUT_SEED if seed is None else seed)

@@ -51,6 +51,7 @@ def scene_spec(scenery: Scenery, size: tuple[int, int] = (640, 448), *, free: bo
         free: bodies have free joints; else they are mocap bodies.
     """
     scene, arena = mujoco.MjSpec(), scenery.arena
+    scene.modelname = "Testudo"  # the title of the window
     scene.visual.global_.offwidth, scene.visual.global_.offheight = size
     scene.visual.global_.fovy = _FOV_DEG
     scene.visual.quality.shadowsize = 1024
