@@ -62,7 +62,7 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
     trajectory = _trajectory(scenes, environment.team.model.spec.control_period_s)
     scenery = Scenery((environment.team.model.spec,) * size, scenario.arena or arena_around(trajectory, goals),
                       goals, tuple(scenario.boxes))
-    title = f"{scenario.name}, {size} {environment.team.model.spec.name}, seed {seed}"
+    title = f"{scenario.name}, {size} {environment.team.model.spec.name}, seed {seed}, {environment.team.physics.name}"
     return Episode(Show(scenery, trajectory, title), success, trajectory.duration_s)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from testudo_sim.rendering import RenderOptions, Show, check_film, render_run
 from testudo_sim.rendering.model import View
 from testudo_sim.rendering.window import has_display, play
 from testudo_sim.run_reader import read_run
+from testudo_sim.tiers import PhysicsChoice
 
 _CONFIG = "config.json"  # of a training run
 _SIZE_PX = (960, 672)
@@ -26,9 +28,20 @@ _FRAMES_PER_S = {".mp4": 25.0}
 _OTHER_FRAMES_PER_S = 12.5  # each frame of a .gif weighs
 
 
+@dataclass(frozen=True)
+class _Wish:
+    """What the episode of a policy shall be like."""
+
+    seed: int | None
+    team_size: int | None
+    shield: bool
+    physics: PhysicsChoice
+
+
 def view(source: Annotated[Path, tyro.conf.Positional], *, film: Path | None = None, html: Path | None = None,
-         seed: int | None = None, team_size: int | None = None, speed: float = 1.0,
-         camera: View = "oblique") -> None:
+         seed: int | None = None, team_size: int | None = None, shield: bool = True,
+         physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
+         speed: float = 1.0, camera: View = "oblique") -> None:
     """Look at a run: in a window, as a film, or as a page for a browser.
 
     Without --film and --html a window opens, where there is a screen; else a film is written beside
@@ -45,6 +58,8 @@ def view(source: Annotated[Path, tyro.conf.Positional], *, film: Path | None = N
         html: file for a page that needs nothing else, not even a network.
         seed: of the episode; by default the first that `testudo evaluate` runs.
         team_size: robots of the episode; by default as in training.
+        shield: `--no-shield` lets the episode's nominal commands pass unchecked.
+        physics: what moves the robots of the episode.
         speed: times real time, of window and film.
         camera: where it looks from, at first.
     """
@@ -55,7 +70,13 @@ def view(source: Annotated[Path, tyro.conf.Positional], *, film: Path | None = N
         check_film(film, "--film")
     if not (math.isfinite(speed) and speed > 0):
         raise TestudoError(f"--speed: found {speed}, expected a number above 0, such as 2 for twice real time")
-    show = _load(source, seed, team_size, console)
+    if _is_recorded(source):
+        for option, value in (("--seed", seed), ("--team-size", team_size)):
+            if value is not None:
+                raise TestudoError(f"{option} {value}: {source} is no policy; a recorded run has its own")
+        show = _recorded(source, console)
+    else:
+        show = _simulated(source, _Wish(seed, team_size, shield, physics), console)
     if film is None and html is None:
         if has_display():
             console.print("the run plays until its window is closed")
@@ -75,32 +96,29 @@ def view(source: Annotated[Path, tyro.conf.Positional], *, film: Path | None = N
         console.print(Text(f"wrote {write_page(show, html)}"))
 
 
-def _load(source: Path, seed: int | None, team_size: int | None, console: Console) -> Show:
-    """Return what SOURCE shows.
+def _is_recorded(source: Path) -> bool:
+    """Return whether SOURCE is a folder with a recorded run, and no policy.
 
     Raises:
-        TestudoError: there is nothing to show, or it does not hold.
+        TestudoError: it is not there.
     """
     if not source.exists():
         raise TestudoError(f"{source}: no such file or folder; give a recorded run, a policy.onnx or a training run")
-    if source.is_dir() and not (source / _CONFIG).is_file():
-        for option, value in (("--seed", seed), ("--team-size", team_size)):
-            if value is not None:
-                raise TestudoError(f"{option} {value}: {source} is no policy; a recorded run has its own")
-        return _recorded(source, console)
-    return _simulated(source, seed, team_size, console)
+    return source.is_dir() and not (source / _CONFIG).is_file()
 
 
-def _simulated(policy: Path, seed: int | None, team_size: int | None, console: Console) -> Show:
+def _simulated(policy: Path, wish: _Wish, console: Console) -> Show:
     # slow to import, and a recorded run needs none of it
     from testudo_policies.episode import play_episode  # noqa: PLC0415
     from testudo_policies.evaluation import HELD_OUT_SEED  # noqa: PLC0415
     from testudo_policies.subject import load_subject  # noqa: PLC0415
 
     subject = load_subject(policy)
-    environment = subject.environment(subject.team_size if team_size is None else team_size)
+    size = subject.team_size if wish.team_size is None else wish.team_size
+    environment = subject.environment(size, shielded=wish.shield, physics=wish.physics)
+    seed = HELD_OUT_SEED if wish.seed is None else wish.seed
     with console.status("simulating"):
-        episode = play_episode(environment, subject.policy, subject.memory, HELD_OUT_SEED if seed is None else seed)
+        episode = play_episode(environment, subject.policy, subject.memory, seed)
     end = "done" if episode.success else "not done"
     console.print(f"{episode.show.title}: {end} after {episode.time_s:.1f} s", highlight=False)
     return episode.show
