@@ -22,14 +22,15 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
 from testudo_sim.scenarios.grid import Grid
 from testudo_sim.scene import BodyState, Box, Scene
+from testudo_sim.worlds.bodies import wheel_inertia
 
 TEAM_SIZES = (2, 4)
 _ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
 _SPAWN_EDGE_M = (0.35, 0.25)
 _SPACING_M = 0.45
 """Of the Robotarium's grid of starts; the arena grows for robots that need more."""
-_HEAVY = 1.4
-"""The box's friction over the largest push of one robot: two of the weakest robots still move it."""
+_HEAVY = 1.25
+"""The box's friction over the largest push of a robot as described: two of the weakest in its intervals move it."""
 _FRICTION, _GRAVITY_M_S2 = 0.3, 9.81
 _SIDE = 2.1
 """Side of the box over the distance that the shield keeps: two robots fit beside each other, three just so."""
@@ -194,9 +195,10 @@ class PushBox:
 def largest_push_n(spec: RobotSpec) -> float:
     """Return the force [N] with which a robot of the described kind pushes at full command against a wall.
 
-    Its motors strive for the commanded speed within the lag, up to the limit of acceleration.
+    Its motors strive for the commanded speed within the lag, up to the limit of acceleration, for the mass with
+    the spinning parts.
     """
-    return spec.mass_kg * min(spec.acceleration_limit_m_s2, spec.speed_limit_m_s / spec.velocity_lag_s)
+    return wheel_inertia(spec)[0] * min(spec.acceleration_limit_m_s2, spec.speed_limit_m_s / spec.velocity_lag_s)
 
 
 def _length(vector: jax.Array) -> jax.Array:

@@ -71,7 +71,8 @@ def add_planar(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
     Controls: ``name/x``, ``name/y`` [N], ``name/yaw`` [N m]. Walls are those of the contact, as for all robots.
     """
     body = world.worldbody.add_body(name=name)
-    _set_inertia(body, spec.mass_kg, _cylinder_inertia(spec.mass_kg, spec))
+    # with the wheels' spinning parts, so that it pushes as hard as a robot on wheels
+    _set_inertia(body, wheel_inertia(spec)[0], _cylinder_inertia(spec.mass_kg, spec))
     for axis, direction in (("x", [1, 0, 0]), ("y", [0, 1, 0])):
         _add_joint_motor(world, body, f"{name}/{axis}", mujoco.mjtJoint.mjJNT_SLIDE, direction)
     _add_joint_motor(world, body, f"{name}/yaw", mujoco.mjtJoint.mjJNT_HINGE, [0, 0, 1])

@@ -82,7 +82,7 @@ def build_world_spec(
         arena: its walls; None is an open plane.
         step_s: of the physics.
         form: `wheels` is faithful: wheels in contact with the floor; `planar` is cheap: discs that slide and turn.
-        boxes: free bodies.
+        boxes: bodies that can be pushed.
         obstacles: fixed ones.
 
     Raises:

@@ -90,7 +90,7 @@ class PlanarGroup:
         self.start_ids, self._twist = model.jnt_qposadr[np.array(joints)], model.jnt_dofadr[np.array(joints)]
         self.controls = _controls(model, names, ("x", "y", "yaw"))
         self._step_s = model.opt.timestep
-        self._mass = np.array([spec.mass_kg for spec in specs])
+        self._mass = np.array([wheel_inertia(spec)[0] for spec in specs])
         self._inertia = np.array([disc_inertia(spec) for spec in specs])
         self._limit = np.array([spec.acceleration_limit_m_s2 for spec in specs])
         self._turn_limit = np.array([spec.turn_acceleration_limit_rad_s2 for spec in specs])
