@@ -194,10 +194,13 @@ def _blank(leaf: jax.ShapeDtypeStruct) -> jax.Array:
 
 
 def _leaves(state: Any) -> dict[str, jax.Array]:
-    """Return the leaves by path: random keys as integers, empty arrays (no storage takes them) left out."""
+    """Return the leaves by path: random keys as integers, empty arrays (no storage takes them) left out.
+
+    Where there are several processes they are NumPy's: Orbax would take JAX's for a part of a larger array.
+    """
     named = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
-    return {name: jax.random.key_data(leaf) if is_key(leaf) else leaf
-            for name, leaf in named.items() if leaf.size}
+    plain = {name: jax.random.key_data(leaf) if is_key(leaf) else leaf for name, leaf in named.items() if leaf.size}
+    return plain if jax.process_count() == 1 else {name: np.asarray(leaf) for name, leaf in plain.items()}
 
 
 def _rebuilt(like: Any, leaves: dict[str, jax.Array]) -> Any:
