@@ -85,10 +85,13 @@ def _page_model(show: Show) -> mujoco.MjModel:
     """Return the scene as brax's viewer shows it right."""
     scene = scene_spec(show.scenery, free=True)
     scene.option.timestep = 1 / FRAMES_PER_S  # the viewer's time from state to state
-    for geom in scene.geoms:
+    for geom in list(scene.geoms):
         if geom.name == FLOOR_NAME:
             # the viewer takes half sides for whole ones, and knows no textures
             geom.material, geom.size, geom.rgba = "", [2 * geom.size[0], 2 * geom.size[1], 1], [*FLOOR_RGB, 1]
+        if geom.type == mujoco.mjtGeom.mjGEOM_SPHERE and geom.rgba[3] < 0.5:
+            scene.delete(geom)  # the glass around a goal in space would hide the robot that is there
+            continue
         alpha = geom.rgba[3]  # which the viewer does not know: mixed with the floor
         geom.rgba = [*(alpha * part + (1 - alpha) * floor
                        for part, floor in zip(geom.rgba[:3], FLOOR_RGB, strict=True)), 1]
