@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +19,7 @@ from testudo_deploy.strict import read_as
 from testudo_hardware.errors import TestudoError
 from testudo_policies.config import TrainConfig
 from testudo_policies.ppo import PPO, TrainState
+from testudo_policies.processes import together
 
 _FORMAT = "testudo/training/1"
 _CONFIG = "config.json"
@@ -127,7 +128,7 @@ def save_config(folder: Path, config: TrainConfig) -> None:
                 f"with `testudo train --run {folder}`"
             )
         return
-    text = json.dumps({"format": _FORMAT, **asdict(config)}, indent=2)
+    text = _text(config)
     partial = path.with_name(_CONFIG + ".partial")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -152,12 +153,31 @@ def load_config(folder: Path) -> TrainConfig:
         ) from error
     except ValueError as error:
         raise CheckpointError(f"{path}: not JSON: {error}") from error
+    return _read(values, str(path))
+
+
+def shared_config(choose: Callable[[], TrainConfig]) -> TrainConfig:
+    """Return the configuration that process 0 chooses, in all processes; the folder may be its alone.
+
+    Raises:
+        TestudoError: what ``choose`` raises.
+    """
+    if jax.process_count() == 1:
+        return choose()
+    return _read(json.loads(together(lambda: _text(choose()).encode())), "process 0")
+
+
+def _text(config: TrainConfig) -> str:
+    return json.dumps({"format": _FORMAT, **asdict(config)}, indent=2)
+
+
+def _read(values: Any, where: str) -> TrainConfig:
     version = values.pop("format", None) if isinstance(values, dict) else None
     if version != _FORMAT:
         raise CheckpointError(
-            f"{path}: format: found {version!r}, expected {_FORMAT!r}; train again with this version"
+            f"{where}: format: found {version!r}, expected {_FORMAT!r}; train again with this version"
         )
-    config: TrainConfig = read_as(TrainConfig, values, str(path), CheckpointError)
+    config: TrainConfig = read_as(TrainConfig, values, where, CheckpointError)
     return config
 
 

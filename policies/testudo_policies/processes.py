@@ -35,11 +35,13 @@ def join(coordinator: str | None, processes: int | None, process_id: int | None)
         return
     if coordinator != AUTO:
         _check(coordinator, processes, process_id)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # for tests without an accelerator
     try:
         jax.distributed.initialize(None if coordinator == AUTO else coordinator, processes, process_id)
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise TestudoError(f"--coordinator {coordinator}: the processes did not meet: {reason}") from error
+    _connect()
 
 
 def first() -> bool:
@@ -97,6 +99,14 @@ class Ballot:
         own = np.full(jax.local_device_count(), wish, np.int32)
         self._sent = self._largest(jax.make_array_from_process_local_data(self._place, own))
         return CONTINUE if before is None else int(before)
+
+
+def _connect() -> None:
+    """Let all devices add something up: later, when some compile for longer, they wait for half a minute only."""
+    mesh = Mesh(np.array(jax.devices()), ("all",))
+    ones = np.ones(jax.local_device_count(), np.int32)
+    shared = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("all")), ones)
+    jax.jit(lambda x: x.sum(), out_shardings=NamedSharding(mesh, PartitionSpec()))(shared).block_until_ready()
 
 
 def _check(coordinator: str, processes: int | None, process_id: int | None) -> None:

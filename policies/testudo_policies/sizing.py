@@ -78,8 +78,9 @@ def largest_that_fits(config: TrainConfig, found: Devices, world_bytes: int) -> 
             f"{reason}; give fewer --minibatches, a shorter --rollout or --worlds itself"
         )
     gib = each * world_bytes / 2**30
-    return Sizing(each * found.count, f"{each * found.count} worlds: on each device {gib:.2f} of "
-                                      f"{found.memory_bytes / 2**30:.1f} GiB; {reason}")
+    where = f" on each of {found.count} devices" if found.count > 1 else ""
+    return Sizing(each * found.count, f"--worlds {each * found.count}: {gib:.2f} of {found.memory_bytes / 2**30:.1f} "
+                                      f"GiB{where}; {reason}")
 
 
 @contextmanager

@@ -7,21 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import jax
 import tyro
 from rich.console import Console
 
 from testudo_policies.brax_trainers import prepared, train_run_with_brax
 from testudo_policies.build import build
-from testudo_policies.checkpoints import load_config
+from testudo_policies.checkpoints import load_config, shared_config
 from testudo_policies.config import TrainConfig
+from testudo_policies.processes import first, join
 from testudo_policies.progress import TrainingDisplay
+from testudo_policies.sizing import choose_worlds
 from testudo_policies.training import train_run
+from testudo_sim.devices import devices
 
 _STOPPED = 130  # as for every other verb that Ctrl-C ends
 
 
 def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run: Path | None = None,
+          coordinator: str | None = None, processes: int | None = None, process_id: int | None = None,
           config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig()) -> int:  # noqa: B008
     """Train a coordination policy for a team, with the shield at every control tick.
 
@@ -32,22 +35,24 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
         testudo train navigation --run runs/mine --algorithm ippo --memory 64
         testudo train --run runs/mine      (goes on where it stopped)
         testudo train navigation --trainer brax-ppo --run runs/brax
+        testudo train --run runs/large --worlds 0 --decisions 50000000     (as many worlds as fit)
+        testudo train --run runs/two --coordinator 10.0.0.1:7007 --processes 2 --process-id 0
 
     Args:
         scenario: registered scenario.
         run: run folder; one that exists is resumed with its own configuration.
+        coordinator: HOST:PORT of process 0 where several processes train together, or `auto` in a cluster
+            that says who is who (Slurm, Open MPI, Kubernetes); start the same command once for each.
+        processes: how many processes there are.
+        process_id: which of them this is, from 0; 0 alone writes and prints.
         config: the configuration of a new run.
     """
-    console = Console()
-    if run is not None and (run / "config.json").exists():
-        chosen = load_config(run)
-        console.print(f"going on in {run} with its own configuration")
-    else:
-        chosen, note = prepared(replace(config, scenario=scenario))
-        if note:
-            console.print(note)
+    join(coordinator, processes, process_id)
+    console = Console(quiet=not first())
+    console.print(devices().text)
+    chosen = _configuration(run, replace(config, scenario=scenario), console)
     folder = run or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{chosen.scenario}"
-    console.print(f"device {jax.devices()[0].device_kind} ({jax.default_backend()}), run folder {folder}")
+    console.print(f"run folder {folder}")
     workshop = build(chosen)
     with TrainingDisplay(console) as display:
         learn = train_run if chosen.trainer == "testudo" else train_run_with_brax
@@ -58,3 +63,22 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
                   f"and {result.compile_s:.1f} s of compilation")
     console.print(f"next: testudo evaluate {folder}   testudo export {folder}")
     return 0 if result.finished else _STOPPED
+
+
+def _configuration(run: Path | None, asked: TrainConfig, console: Console) -> TrainConfig:
+    """Return what to train: the run's own configuration where it has one; else what is asked for, completed."""
+    def choose() -> TrainConfig:
+        if run is not None and (run / "config.json").exists():
+            console.print(f"going on in {run} with its own configuration")
+            return load_config(run)
+        chosen, note = prepared(asked)
+        if note:
+            console.print(note)
+        return chosen
+
+    chosen = shared_config(choose)
+    if chosen.worlds:
+        return chosen
+    sizing = choose_worlds(chosen)  # in every process, so that none waits for another for long
+    console.print(sizing.reason)
+    return shared_config(lambda: replace(chosen, worlds=sizing.worlds))
