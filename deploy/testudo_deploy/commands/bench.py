@@ -3,53 +3,70 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from rich.console import Console
 
 from testudo_deploy.benchmarking import machine
+from testudo_deploy.cli import missing_requirements
 from testudo_deploy.commands.report import Report, facts, table
 from testudo_hardware.errors import TestudoError
 
 
 def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = None,
           robot: str | None = None, team_size: int | None = None, worlds: int | None = None,
-          repeats: int | None = None, json: Path | None = None) -> None:
+          repeats: int | None = None, minutes: float | None = None, json: Path | None = None) -> None:
     """Run a benchmark, print its table and say on what machine.
 
-    `robot` times one control tick of a policy, `sim` the stepping of shielded worlds. Compilation is
-    timed apart, and medians of several runs are given.
+    `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and
+    training from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics
+    drift apart. Compilation is timed apart, and medians of several runs are given.
 
     Example:
         testudo bench sim
         testudo bench robot --policy policy.onnx --json robot.json
         testudo bench sim --worlds 1024 --team-size 8
+        testudo bench tiers --policy policy.onnx
+        testudo bench gpu --minutes 10 --json gpu.json
 
     Args:
         name: the benchmark.
-        policy: policy file (robot).
-        robot: registered robot (sim).
+        policy: policy file (robot, tiers).
+        robot: registered robot (sim, gpu, tiers).
         team_size: robots in a world (sim), robots of the fleet (robot).
         worlds: worlds at once (sim).
         repeats: timed runs.
+        minutes: time that may be spent (gpu).
         json: file for the numbers.
     """
     points = {point.name: point for point in entry_points(group="testudo.benchmarks")}
     if name not in points:
         raise TestudoError(f"benchmark {name!r} is not known; known are {', '.join(sorted(points))}")
-    given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "repeats": repeats}
-    result = _call(name, points[name].load(), {key: value for key, value in given.items() if value is not None})
+    missing = missing_requirements(points[name])
+    if missing:
+        raise TestudoError(f"testudo bench {name}: needs {', '.join(missing)}, which is not installed; "
+                           f"run pip install 'testudo[{','.join(sorted(points[name].extras))}]'")
+    given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "repeats": repeats,
+             "minutes": minutes}
+    with Console(stderr=True).status("measuring") as status:
+        result = _call(name, points[name].load(), {key: value for key, value in given.items() if value is not None},
+                       status.update)
     here = machine()
     report = Report({**result.values, "machine": here},
                     (table(result.title, result.columns, list(result.rows)), facts("Machine", here)))
     report.show(json)
 
 
-def _call(name: str, function: Any, options: dict[str, Any]) -> Any:
-    """Call a benchmark with the options that it has."""
-    known = inspect.signature(function).parameters
+def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None]) -> Any:
+    """Call a benchmark with the options that it has; one with a parameter ``say`` tells what it is at."""
+    known = dict(inspect.signature(function).parameters)
+    if known.pop("say", None) is not None:
+        function = partial(function, say=say)
     for key in options:
         if key not in known:
             flags = ", ".join("--" + item.replace("_", "-") for item in known)
