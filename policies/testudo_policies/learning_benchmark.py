@@ -1,0 +1,56 @@
+"""How long training takes until it succeeds, compilation apart."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import jax
+
+from testudo_policies.build import build
+from testudo_policies.config import TrainConfig
+
+_SUCCESS = 0.95
+_WINDOW = 3
+_CPU_WORLDS, _WORLDS = 256, 2048
+
+
+@dataclass(frozen=True)
+class Learning:
+    """One training of `navigation`, stopped once its episodes succeed."""
+
+    team_size: int
+    worlds: int
+    success: float
+    """Share of the training's own episodes, over some updates, at which it counts as solved."""
+    reached: bool
+    seconds: float
+    """Until then, or until there was no time left; without compilation."""
+    updates: int
+    decisions: int
+    decisions_per_s: float
+    compile_s: float
+
+
+def learn_until_success(robot: str, end: float) -> Learning:
+    """Train four robots until they succeed, or until ``end`` on the clock `time.perf_counter`."""
+    worlds = _CPU_WORLDS if jax.default_backend() == "cpu" else _WORLDS
+    config = TrainConfig(robot=robot, worlds=worlds, decisions=worlds * 32 * 400)
+    workshop = build(config)
+    with jax.default_matmul_precision(config.precision):
+        begin = time.perf_counter()
+        state = jax.jit(workshop.ppo.init)(jax.random.key(0))
+        update = jax.jit(workshop.ppo.update).lower(state).compile()
+        compile_s = time.perf_counter() - begin
+        begin, recent = time.perf_counter(), deque(maxlen=_WINDOW)
+        reached, updates = False, 0
+        while not reached and time.perf_counter() < end and updates < config.updates:
+            state, metrics = update(state)
+            recent.append(float(metrics["train/success"]))
+            updates += 1
+            reached = len(recent) == _WINDOW and sum(recent) / _WINDOW >= _SUCCESS
+        seconds = time.perf_counter() - begin
+    decisions = updates * worlds * config.rollout
+    return Learning(config.team_size, worlds, _SUCCESS, reached, seconds, updates, decisions,
+                    decisions / max(seconds, 1e-9), compile_s)
