@@ -33,6 +33,7 @@ FLOOR_RGB = (0.88, 0.89, 0.915)
 """Mean colour of the floor."""
 
 _CARTON = (0.72, 0.53, 0.34)
+_CARTON_GOAL = (0.84, 0.77, 0.71)  # no glass, whose own shadow would lie below it
 _STONE = (0.45, 0.48, 0.55)
 
 _FOV_DEG = 40.0
@@ -152,7 +153,7 @@ def _add_goals(scene: mujoco.MjSpec, scenery: Scenery, goals: np.ndarray) -> Non
             type=mujoco.mjtGeom.mjGEOM_BOX,
             pos=in_space(goals[0], _LIFT_M / 2),
             size=[length / 2, width / 2, _LIFT_M / 2],
-            rgba=[*_CARTON, 0.4],
+            rgba=[*_CARTON_GOAL, 1],
         )
         return
     for i, (spec, goal) in enumerate(zip(scenery.specs, goals, strict=True)):
