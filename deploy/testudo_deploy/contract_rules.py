@@ -115,8 +115,8 @@ def check_robot(
         if signal.name not in known:
             raise ContractError(
                 f"{where}.signals[{index}].name: found {signal.name!r}, which is not there on this "
-                f"robot; known are {', '.join(known)}; update this software, or export the policy "
-                "without that signal"
+                f"robot; known are {', '.join(known)}; nothing measures it here, and the policy of "
+                f"{contract.scenario!r} cannot act without it: it runs in simulation only"
             )
 
 

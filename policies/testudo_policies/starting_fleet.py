@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from testudo_deploy.contract_rules import TASK_SIGNALS
 from testudo_deploy.fleet import Fleet, FleetRobot, save_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_policies.build import Workshop, make_environment
@@ -16,14 +17,24 @@ from testudo_policies.export import ExportReport
 _TRIES = 100
 
 
+def not_in_a_fleet(workshop: Workshop) -> tuple[str, ...]:
+    """Return the task signals that no fleet file can give; with any, the policy runs in simulation only."""
+    return tuple(signal.name for signal in workshop.environment.scenario.task_signals
+                 if signal.name not in TASK_SIGNALS)
+
+
 def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int) -> Path:
     """Write the fleet file and return its path.
 
     The start is the first held-out episode from ``seed`` on in which straight paths cross.
 
     Raises:
-        TestudoError: no episode has this seed.
+        TestudoError: no episode has this seed, or the task needs more than goals.
     """
+    missing = not_in_a_fleet(workshop)
+    if missing:
+        raise TestudoError(f"{path}: a fleet file gives each robot its goal; the policy of "
+                           f"{workshop.config.scenario!r} also reads {', '.join(missing)}")
     highest = LAST_SEED - HELD_OUT_SEED - _TRIES
     if not 0 <= seed <= highest:
         raise TestudoError(f"--seed: found {seed}, expected 0 to {highest}")

@@ -7,6 +7,7 @@ import pytest
 from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vector
 
 from testudo_deploy.contract import Contract, ContractError
+from testudo_deploy.contract_parts import Signal
 from testudo_deploy.contract_rules import check_robot, graph_inputs, robot_signals
 from testudo_hardware.spec import load_robot, parse_robot
 
@@ -211,6 +212,13 @@ def test_another_kind_of_robot_is_refused_by_name(contract):
 def test_a_signal_that_nobody_gives_is_refused(contract):
     with pytest.raises(ContractError, match=r"signals\[8\].name: found 'goal_world', which is not"):
         check_robot(contract, load_robot("gritsbot_x"), "contract", task_signals=())
+
+
+def test_a_policy_that_must_see_a_box_is_refused_on_a_robot_that_sees_none(contract):
+    box = Signal("box_position_world", (2,), "m", "world", None)
+    pushing = contract.replace(scenario="push_box", signals=(*contract.signals, box))
+    with pytest.raises(ContractError, match=r"found 'box_position_world', .* policy of 'push_box' cannot act without"):
+        check_robot(pushing, load_robot("gritsbot_x"), "contract")
 
 
 def _changed(shield, **changes):

@@ -19,7 +19,7 @@ from testudo_policies.commands.output import check_output, write_output
 from testudo_policies.evaluation import Evaluation
 from testudo_policies.export import ExportReport
 from testudo_policies.packaging import package_policy
-from testudo_policies.starting_fleet import write_fleet
+from testudo_policies.starting_fleet import not_in_a_fleet, write_fleet
 from testudo_policies.training import load_parameters
 
 
@@ -28,7 +28,8 @@ def export(run: Annotated[Path, tyro.conf.Positional], *, out: Path | None = Non
     """Export a training run as one policy.onnx that carries its contract, and prove it.
 
     The file is kept only if the graph equals the trained policy on more than 10,000 inputs and along
-    500-step closed loops. A fleet file that pins its hash is written beside it.
+    500-step closed loops. A fleet file that pins its hash is written beside it, if goals are all that the
+    task tells its robots.
 
     Example:
         testudo export runs/mine
@@ -47,10 +48,17 @@ def export(run: Annotated[Path, tyro.conf.Positional], *, out: Path | None = Non
     target = out or run / "policy.onnx"
     with console.status("converting and comparing with JAX"):
         report = package_policy(workshop, load_parameters(workshop, run), target, saved_evaluations(run))
-        fleet_path = write_fleet(workshop, report, fleet or target.with_name("fleet.yaml"), seed)
+        missing = not_in_a_fleet(workshop)
+        fleet_path = None
+        if not missing:
+            fleet_path = write_fleet(workshop, report, fleet or target.with_name("fleet.yaml"), seed)
     console.print(export_table(report))
     write_output(json, export_numbers(report), console)
-    console.print(f"next: testudo inspect {target}   testudo up --policy {target} --fleet {fleet_path}")
+    if fleet_path is None:
+        console.print(f"no fleet file: on ROS 2 nothing gives a robot {' and '.join(missing)}, which this policy reads")
+        console.print(f"next: testudo inspect {target}   testudo evaluate {target}")
+    else:
+        console.print(f"next: testudo inspect {target}   testudo up --policy {target} --fleet {fleet_path}")
 
 
 def saved_evaluations(run: Path) -> list[Evaluation]:

@@ -115,7 +115,7 @@ class PushBox:
         if not least <= team_size <= most:
             raise TestudoError(f"push_box: found {team_size} robots, expected {least} to {most}; one alone cannot "
                                "move the box, and more do not fit around it")
-        place_key, turn_key, goal_key, easy_key, choice, noise, yaw_key = jax.random.split(key, 7)
+        place_key, turn_key, goal_key, easy_key, choice, noise = jax.random.split(key, 6)
         limit = jnp.asarray([high - self.start_room_m for high in self.arena.high_world])
         box = jax.random.uniform(place_key, (2,), minval=-limit, maxval=limit)
         box_yaw, *yaw = jax.random.uniform(turn_key, (1 + team_size,), minval=-jnp.pi, maxval=jnp.pi)
