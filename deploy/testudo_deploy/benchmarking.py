@@ -18,7 +18,7 @@ class BenchResult:
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     values: dict[str, Any]
-    """JSON-ready, the keys that `docs/benchmarks.md` names."""
+    """JSON-ready, the keys that `docs/results.md` names."""
 
 
 def machine() -> dict[str, Any]:
