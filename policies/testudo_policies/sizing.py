@@ -20,9 +20,10 @@ _SHARE = 0.8
 """Of a device's memory; the rest is for what the compiler does not tell."""
 _LEAST_UPDATES = 50
 """Fewer, and there is nothing left to learn with."""
-_MOST = {"cpu": 1024}
-"""Worlds on one device beyond which a step only takes longer."""
+_MOST = {"cpu": 256}
+"""Worlds on one device beyond which a step only takes longer (measured on two cores)."""
 _MOST_ELSEWHERE = 65_536
+"""The most that `testudo bench gpu` steps."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def largest_that_fits(config: TrainConfig, found: Devices, world_bytes: int) -> 
         "more would not fit into its memory": int(_SHARE * found.memory_bytes) // world_bytes,
         f"more would leave fewer than {_LEAST_UPDATES} updates of --decisions {config.decisions}":
             max(1, config.decisions // (per_update * _LEAST_UPDATES)),
-        f"more than {most} only take longer": most,
+        "more on a device only take longer": most,
     }
     reason = min(bounds, key=bounds.__getitem__)
     each = 1 << max(0, bounds[reason].bit_length() - 1)
