@@ -18,9 +18,8 @@ from testudo_deploy.shield.projection import project
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.model import actuator_command
-from testudo_hardware.motion.state import sum_terms
+from testudo_hardware.motion.state import TINY, length, shorten, sum_terms
 
-_TINY = 1e-9
 _TOUCHED_M_S = 1e-4
 _VIOLATION_M_S = 1e-4
 _FAR_M = 1e3
@@ -91,14 +90,14 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
         bounds.append(limits[1])
         firm.append(limits[1])
     all_normals, all_bounds = xp.concat(normals, axis=1), xp.concat(bounds, axis=0)
-    target = _within_speed(nominal_world, model.spec.control_point_speed_m_s)
+    target = shorten(nominal_world, model.spec.control_point_speed_m_s)
     velocity, _ = project(target, all_normals, all_bounds)  # zero if the retreats contradict each other
     velocity = _within_doubt(velocity, table_rows[0], doubt)
     velocity = _scaled_back(model, stop, velocity, cap)
     values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
     kept = xp.all(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
     command = actuator_command(model, stop, velocity)
-    change = _length(velocity - nominal_world)
+    change = length(velocity - nominal_world)
     # a comparison with NaN is false, so that anything not finite ends in `sound` being false
     sound = kept & xp.all(xp.abs(command) < xp.inf, axis=0) & (change < xp.inf)
     velocity = xp.where(sound, velocity, 0.0)
@@ -129,8 +128,8 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     hold, kappa = parameters.hold_s, parameters.direction_factor
     rate = parameters.gap_share / (2 * hold)
     offset = stop.position_world[:, None, ...] - extrapolated(neighbours, hold)
-    distance = _length(offset)
-    away = offset / (distance + _TINY)
+    distance = length(offset)
+    away = offset / (distance + TINY)
     age = neighbours.age_s
     reach = _reach(parameters, neighbours, age)
     recent = _reach(parameters, neighbours, xp.minimum(age, hold))
@@ -138,7 +137,7 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
     gap = xp.where(neighbours.valid, gap, _FAR_M)
     bounds = rate * xp.maximum(gap, xp.minimum(retreat_gap, 0.0))
-    sine = xp.where(neighbours.valid, reach / (distance + _TINY), 0.0)
+    sine = xp.where(neighbours.valid, reach / (distance + TINY), 0.0)
     allowed = rate * xp.where(neighbours.valid, xp.maximum(beyond - reach, 0.0), _FAR_M)
     rows = parameters.neighbour_rows
     if gap.shape[0] <= rows:
@@ -157,7 +156,7 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
 def _reach(parameters: ShieldParameters, neighbours: NeighbourTable, time_s: Array) -> Array:
     """Return how far each peer can be from where it is extrapolated to (K, ...) [m]."""
     xp = array_namespace(time_s)
-    announced = _length(neighbours.control_velocity_world)
+    announced = length(neighbours.control_velocity_world)
     by_acceleration = parameters.peer_acceleration_m_s2 * time_s * (0.5 * time_s + parameters.peer_lag_s)
     return xp.minimum(by_acceleration, (parameters.peer_speed_m_s + announced) * time_s)
 
@@ -188,7 +187,7 @@ def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Arr
         return velocity
     xp = array_namespace(velocity)
     towards = sum_terms([towards_peer[d, ...] * velocity[d, None, ...] for d in range(velocity.shape[0])])
-    fastest = towards + doubt.sine * _length(velocity)[None, ...]
+    fastest = towards + doubt.sine * length(velocity)[None, ...]
     over = fastest > doubt.allowed_m_s
     share = xp.where(over, doubt.allowed_m_s / xp.where(over, fastest, 1.0), 1.0)
     return velocity * xp.min(share, axis=0)
@@ -196,20 +195,7 @@ def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Arr
 
 def _scaled_back(model: MotionModel, stop: StoppingPoint, velocity: Array, cap: Array | None) -> Array:
     """Shorten ``velocity`` to the cap and to what the acceleration allows; shorter keeps every row."""
-    xp = array_namespace(velocity)
     if cap is not None:
-        length = _length(velocity)
-        velocity = velocity * xp.minimum(cap / (length + _TINY), 1.0)
+        velocity = shorten(velocity, cap)
     share = model.braking_share(stop, velocity)
     return velocity if share is None else velocity * share
-
-
-def _within_speed(vector: Array, limit: float) -> Array:
-    xp = array_namespace(vector)
-    length = _length(vector)
-    return vector * xp.minimum(limit / (length + _TINY), 1.0)
-
-
-def _length(vector: Array) -> Array:
-    xp = array_namespace(vector)
-    return xp.sqrt(sum_terms([vector[d, ...] ** 2 for d in range(vector.shape[0])]))

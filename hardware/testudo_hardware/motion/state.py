@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace
 
+TINY = 1e-9
+"""Added to lengths before a division."""
+
 
 @dataclass(frozen=True)
 class MotionState:
@@ -87,3 +90,16 @@ def sum_terms(terms: list[Array]) -> Array:
     for term in terms[1:]:
         total = total + term
     return total
+
+
+def length(vector: Array) -> Array:
+    """Return the length (...) of vectors (D, ...)."""
+    xp = array_namespace(vector)
+    return xp.sqrt(sum_terms([vector[d, ...] ** 2 for d in range(vector.shape[0])]))
+
+
+def shorten(vector: Array, limit: Array | float) -> Array:
+    """Return vectors (D, ...) that keep their direction and are no longer than the limit (...), zero or above."""
+    xp = array_namespace(vector)
+    # never longer than the limit by rounding: the denominator is a little too large
+    return vector * xp.minimum(limit / (length(vector) + TINY), 1.0)

@@ -8,10 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace
-from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector, sum_terms
+from testudo_hardware.motion.state import (
+    TINY,
+    LagResponse,
+    MotionState,
+    StoppingPoint,
+    length,
+    matrix_vector,
+    shorten,
+    sum_terms,
+)
 from testudo_hardware.spec import RobotSpec
-
-_TINY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -28,25 +35,25 @@ class VelocityPoint:
     def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
         """See `MotionModel.step`; the acceleration limit bounds the length of the change of velocity."""
         change = response.gain * (effective - state.velocity)
-        change = _shorten(change, self.spec.acceleration_limit_m_s2 * response.duration_s)
+        change = shorten(change, self.spec.acceleration_limit_m_s2 * response.duration_s)
         mean = state.velocity + response.mean_share * change
         return MotionState(state.position_world + response.duration_s * mean, state.yaw,
                            state.velocity + change)
 
     def limit_command(self, command: Array) -> Array:
         """See `MotionModel.limit_command`: the length is cut to the speed limit."""
-        return _shorten(command, self.spec.speed_limit_m_s)
+        return shorten(command, self.spec.speed_limit_m_s)
 
     def stopping_point(self, state: MotionState) -> StoppingPoint:
         """See `MotionModel.stopping_point`; distance lag*v, or v²/2a + a*lag²/2 above a*lag."""
         xp = array_namespace(state.velocity)
         lag, limit = self.spec.velocity_lag_s, self.spec.acceleration_limit_m_s2
-        speed = _length(state.velocity)
-        direction = state.velocity / (speed + _TINY)
+        speed = length(state.velocity)
+        direction = state.velocity / (speed + TINY)
         fast = speed > limit * lag
         distance = xp.where(fast, speed**2 / (2 * limit) + limit * lag**2 / 2, lag * speed)
         along = xp.where(fast, speed / limit, lag + 0 * speed)
-        across = xp.where(fast, distance / (speed + _TINY), lag + 0 * speed)
+        across = xp.where(fast, distance / (speed + TINY), lag + 0 * speed)
         brake = direction * xp.where(fast, speed - limit * lag, 0 * speed)
         return StoppingPoint(state.position_world + distance * direction, state.yaw,
                              _symmetric(direction, along, across), _symmetric(direction, 1 / along, 1 / across),
@@ -60,7 +67,7 @@ class VelocityPoint:
         """See `MotionModel.braking_share`: the largest s with |s * rate - deceleration| <= limit."""
         xp = array_namespace(control_velocity_world)
         rate = matrix_vector(stop.inverse, control_velocity_world)
-        square = sum_terms([rate[k, ...] ** 2 for k in range(rate.shape[0])]) + _TINY
+        square = sum_terms([rate[k, ...] ** 2 for k in range(rate.shape[0])]) + TINY
         half = sum_terms([rate[k, ...] * stop.deceleration[k, ...] for k in range(rate.shape[0])])
         rest = sum_terms([stop.deceleration[k, ...] ** 2 for k in range(rate.shape[0])])
         slack = xp.maximum(self.spec.acceleration_limit_m_s2**2 - rest, 0 * rest)
@@ -75,8 +82,8 @@ class VelocityPoint:
         xp = array_namespace(effective)
         lag, limit = self.spec.velocity_lag_s, self.spec.acceleration_limit_m_s2
         velocity = stop.brake_command + lag * stop.deceleration
-        speed = _length(velocity)
-        direction = velocity / (speed + _TINY)
+        speed = length(velocity)
+        direction = velocity / (speed + TINY)
         braking = sum_terms([(velocity[k, ...] - effective[k, ...]) * direction[k, ...]
                              for k in range(effective.shape[0])])
         forward = sum_terms([effective[k, ...] * direction[k, ...] for k in range(effective.shape[0])])
@@ -94,14 +101,3 @@ def _symmetric(direction: Array, along: Array, across: Array) -> Array:
         xp.stack([(along - across) * direction[i, ...] * direction[j, ...]
                   + (across if i == j else 0 * across) for j in range(size)])
         for i in range(size)])
-
-
-def _length(vector: Array) -> Array:
-    xp = array_namespace(vector)
-    return xp.sqrt(sum_terms([vector[k, ...] ** 2 for k in range(vector.shape[0])]))
-
-
-def _shorten(vector: Array, limit: Array) -> Array:
-    xp = array_namespace(vector)
-    length = _length(vector)
-    return vector * xp.minimum(xp.ones_like(length), limit / (length + _TINY))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.state import shorten
 
 _GRAVITY_M_S2 = 9.81
 
@@ -74,11 +75,7 @@ def point_forces(target: Array, velocity: Array, gain: Array, mass: Array, limit
         mass: (n, 1...) [kg].
         limit: largest acceleration (n, 1...) [m/s^2], in any direction.
     """
-    xp = array_namespace(target)
-    change = gain * (target - velocity)
-    length = xp.sqrt(xp.sum(change**2, axis=0))
-    share = xp.minimum(xp.ones_like(length), limit / xp.maximum(length, 1e-9 * xp.ones_like(length)))
-    return mass * share * change
+    return mass * shorten(gain * (target - velocity), limit)
 
 
 @dataclass(frozen=True)
