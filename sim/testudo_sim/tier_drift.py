@@ -47,13 +47,13 @@ def profiles(spec: RobotSpec, duration_s: float) -> Mapping[str, np.ndarray]:
         found = {
             "steps": steps * scale,
             "chirp": np.stack([0.6 + 0.4 * np.sin(phase), np.cos(phase)], axis=1) * scale * 0.7,
-            "figure-eight": np.stack([0.6 * speed + 0 * time, eight_turn * np.cos(turn)], axis=1),
+            "eight": np.stack([0.6 * speed + 0 * time, eight_turn * np.cos(turn)], axis=1),
         }
     else:
         found = {
             "steps": steps * speed / np.sqrt(3),
             "chirp": np.stack([np.sin(phase), np.cos(phase), 0.3 * np.sin(2 * phase)], axis=1) * 0.6 * speed,
-            "figure-eight": np.stack([np.cos(turn), np.cos(2 * turn), 0.2 * np.sin(turn)], axis=1) * 0.6 * speed,
+            "eight": np.stack([np.cos(turn), np.cos(2 * turn), 0.2 * np.sin(turn)], axis=1) * 0.6 * speed,
         }
     return {name: values.astype(np.float32) for name, values in found.items()}
 

@@ -57,7 +57,7 @@ def test_c_mujoco_drives_as_the_motion_model_within_the_bound_of_each_robot(name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signal", ["steps", "chirp", "figure-eight"])
+@pytest.mark.parametrize("signal", ["steps", "chirp", "eight"])
 @pytest.mark.parametrize("tier", ["mjx", "mujoco"])
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_every_tier_of_every_robot_stays_within_its_bound(name, form, tier, signal):
