@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -44,6 +44,19 @@ def choose_worlds(config: TrainConfig) -> Sizing:
     """
     found = devices()
     return largest_that_fits(config, found, bytes_per_world(config))
+
+
+def sized(config: TrainConfig, say: Callable[[str], None]) -> TrainConfig:
+    """Return a configuration whose number of worlds is chosen, and say why, where it was left open.
+
+    Raises:
+        TestudoError: see `choose_worlds`.
+    """
+    if config.worlds:
+        return config
+    sizing = choose_worlds(config)
+    say(sizing.reason)
+    return replace(config, worlds=sizing.worlds)
 
 
 def bytes_per_world(config: TrainConfig) -> int:

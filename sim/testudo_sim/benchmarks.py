@@ -19,6 +19,7 @@ from testudo_deploy.shield.projection import project
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.model import actuator_command
 from testudo_hardware.spec import load_robot
+from testudo_sim.devices import devices
 from testudo_sim.environment import Environment, WorldState
 from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.scenarios.navigation import Navigation
@@ -59,7 +60,7 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
         "robot_ticks_per_s": rate["environment"] * _TICKS_A_STEP * team_size,
         "robot": robot, "team_size": team_size, "worlds": worlds, "ticks_per_step": _TICKS_A_STEP,
         "environment_compile_s": full_compile, "kernel_compile_s": kernel_compile, "repeats": repeats,
-        "device": str(jax.devices()[0].device_kind),
+        "device": devices().to_dict(),
     }
     rows = [
         ("environment steps of 30 ticks", f"{rate['environment']:,.0f} /s", "≥ 15,000 /s"),
@@ -68,7 +69,8 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
         ("robot-ticks with shield", f"{values['robot_ticks_per_s'] / 1e6:.2f} million/s", ""),
         ("compilation", f"{full_compile:.1f} s and {kernel_compile:.1f} s", ""),
     ]
-    return BenchResult(f"navigation, {team_size} {robot}, {worlds} worlds", ("what", "median", "bar"), rows, values)
+    title = f"navigation, {team_size} {robot}, {worlds} worlds; {devices().text}"
+    return BenchResult(title, ("what", "median", "bar"), rows, values)
 
 
 def _environment(robot: str, team_size: int) -> Environment:

@@ -23,6 +23,8 @@ from testudo_policies.demo_steps import (
     show_step,
     train_step,
 )
+from testudo_policies.sizing import sized
+from testudo_sim.devices import devices
 from testudo_sim.replay.tables import gap_tables
 from testudo_sim.report import verdicts, write_html, write_summary
 from testudo_sim.report.summary import all_passed
@@ -46,6 +48,8 @@ def demo(*, run: Path | None = None, episodes: int = 1000, fleet_seed: int = 0,
     """
     console = Console()
     folder = run or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    console.print(devices().text)
+    config = sized(config, console.print)
     state = Demo(folder, console, config)
     console.print(f"run folder {folder}")
     state.headline(1, "train, with the shield at every control tick")

@@ -13,6 +13,7 @@ from testudo_policies.commands.output import check_output, write_output
 from testudo_policies.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
 from testudo_policies.progress import counted
 from testudo_policies.subject import load_subject
+from testudo_sim.devices import devices
 from testudo_sim.tiers import PhysicsChoice
 
 
@@ -38,6 +39,7 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
     """
     console = Console()
     check_output(json)
+    console.print(devices().text)
     subject = load_subject(policy)
     sizes = team_size or (subject.team_size,)
     # all of them before the first runs: a size that does not fit is told at once

@@ -21,6 +21,7 @@ from testudo_policies.export import ExportReport
 from testudo_policies.packaging import package_policy
 from testudo_policies.starting_fleet import not_in_a_fleet, write_fleet
 from testudo_policies.training import load_parameters
+from testudo_sim.devices import devices
 
 
 def export(run: Annotated[Path, tyro.conf.Positional], *, out: Path | None = None,
@@ -44,6 +45,7 @@ def export(run: Annotated[Path, tyro.conf.Positional], *, out: Path | None = Non
     """
     console = Console()
     check_output(json)
+    console.print(devices().text)
     workshop = build(load_config(run))
     target = out or run / "policy.onnx"
     with console.status("converting and comparing with JAX"):

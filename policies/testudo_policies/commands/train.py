@@ -16,7 +16,7 @@ from testudo_policies.checkpoints import load_config, shared_config
 from testudo_policies.config import TrainConfig
 from testudo_policies.processes import first, join
 from testudo_policies.progress import TrainingDisplay
-from testudo_policies.sizing import choose_worlds
+from testudo_policies.sizing import sized
 from testudo_policies.training import train_run
 from testudo_sim.devices import devices
 
@@ -76,9 +76,6 @@ def _configuration(run: Path | None, asked: TrainConfig, console: Console) -> Tr
             console.print(note)
         return chosen
 
-    chosen = shared_config(choose)
-    if chosen.worlds:
-        return chosen
-    sizing = choose_worlds(chosen)  # in every process, so that none waits for another for long
-    console.print(sizing.reason)
-    return shared_config(lambda: replace(chosen, worlds=sizing.worlds))
+    # every process measures, so that none waits for another for long; what the first has found holds
+    complete = sized(shared_config(choose), console.print)
+    return shared_config(lambda: complete)

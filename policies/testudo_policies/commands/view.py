@@ -112,7 +112,9 @@ def _simulated(policy: Path, wish: _Wish, console: Console) -> Show:
     from testudo_policies.episode import play_episode  # noqa: PLC0415
     from testudo_policies.evaluation import HELD_OUT_SEED  # noqa: PLC0415
     from testudo_policies.subject import load_subject  # noqa: PLC0415
+    from testudo_sim.devices import devices  # noqa: PLC0415
 
+    console.print(devices().text)
     subject = load_subject(policy)
     size = subject.team_size if wish.team_size is None else wish.team_size
     environment = subject.environment(size, shielded=wish.shield, physics=wish.physics)
