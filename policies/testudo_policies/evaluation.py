@@ -173,7 +173,8 @@ def _keep(world: WorldState, chosen: np.ndarray) -> WorldState:
 
 def _keep_robots(hidden: jax.Array, chosen: np.ndarray, size: int) -> jax.Array:
     """Return the memory of the robots of some worlds."""
-    return jnp.asarray(hidden).reshape(-1, size, hidden.shape[-1])[chosen].reshape(len(chosen) * size, -1)
+    robots = (chosen[:, None] * size + np.arange(size)).reshape(-1)
+    return jnp.asarray(hidden)[robots]
 
 
 def _add(totals: _Batch, metrics: StepMetrics, rows: np.ndarray, open_: np.ndarray) -> None:
