@@ -10,13 +10,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from testudo_policies.agent import AgentParameters, Params
 from testudo_policies.brax_networks import BraxNetworks
 from testudo_policies.build import Workshop
-from testudo_policies.checkpoints import Checkpoints
+from testudo_policies.checkpoints import blank_state
 from testudo_policies.metrics import MetricsLog
-from testudo_policies.ppo import TrainState
+from testudo_policies.run_files import RunFiles
 from testudo_policies.training import Progress, TrainingResult
 
 _CHECKPOINT_EVERY_S = 15.0
@@ -33,13 +34,13 @@ _NO_LOSS = ("sps", "walltime")
 class BraxSession:
     """Takes brax's reports: writes metrics and checkpoints, and shows progress."""
 
-    def __init__(self, workshop: Workshop, networks: BraxNetworks, checkpoints: Checkpoints, log: MetricsLog,
+    def __init__(self, workshop: Workshop, networks: BraxNetworks, files: RunFiles, log: MetricsLog,
                  on_progress: Callable[[Progress], None] | None) -> None:
         """Begin a session; brax starts to compile now."""
         self.updates = 0
         self._config, self._networks = workshop.config, networks
-        self._checkpoints, self._log, self._on_progress = checkpoints, log, on_progress
-        self._state = blank_state(workshop)
+        self._files, self._log, self._on_progress = files, log, on_progress
+        self._state = blank_state(workshop.ppo)
         self._newest = self._reported = self.blank
         self._episodes: dict[str, float] = {}
         self._first = 0
@@ -54,8 +55,8 @@ class BraxSession:
     def learned(self, statistics: Any, actor: Params, critic: Params) -> None:
         """Take brax's newest parameters."""
         parameters = self._networks.parameters(statistics, actor, critic)
-        # as a checkpoint of ours has them
-        self._newest = jax.tree.map(lambda like, x: jnp.asarray(x, like.dtype), self.blank, parameters)
+        # as a checkpoint of ours has them, and not bound to a device: brax keeps theirs on each
+        self._newest = jax.tree.map(lambda like, x: jnp.asarray(np.asarray(x), like.dtype), self.blank, parameters)
 
     def see_episodes(self, metrics: Mapping[str, Any], prefix: str) -> None:
         """Take what brax counted in finished episodes, under names that begin with the prefix."""
@@ -99,17 +100,5 @@ class BraxSession:
     def _save(self) -> None:
         # a whole state, because that is what a checkpoint is; only the parameters mean something
         state = replace(self._state, parameters=self._reported, updates=jnp.int32(self.updates))
-        self._checkpoints.save(self.updates, state)
+        self._files.save(self.updates, state)
         self._saved = time.perf_counter()
-
-
-def blank_state(workshop: Workshop) -> TrainState:
-    """Return a run's state with all numbers zero."""
-    state: TrainState = jax.tree.map(_blank, jax.eval_shape(workshop.ppo.init, jax.random.key(0)))
-    return state
-
-
-def _blank(leaf: jax.ShapeDtypeStruct) -> jax.Array:
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.random.key(0)
-    return jnp.zeros(leaf.shape, leaf.dtype)

@@ -19,11 +19,13 @@ from testudo_policies.adapters.brax_env import BraxEnvironment, as_it_is
 from testudo_policies.brax_learners import load_sac, train_ppo, train_sac
 from testudo_policies.brax_networks import BraxNetworks
 from testudo_policies.brax_replicate import replication_for_brax
-from testudo_policies.brax_session import BraxSession, blank_state
+from testudo_policies.brax_session import BraxSession
 from testudo_policies.build import Workshop
-from testudo_policies.checkpoints import CheckpointError, Checkpoints, save_config
+from testudo_policies.checkpoints import CheckpointError, blank_state
 from testudo_policies.config import TrainConfig
-from testudo_policies.metrics import MetricsLog
+from testudo_policies.run_files import RunFiles
+from testudo_policies.sharding import Placement
+from testudo_policies.sizing import memory_told
 from testudo_policies.training import Progress, TrainingResult
 
 TRAINERS = ("testudo", "brax-ppo", "brax-sac")
@@ -58,43 +60,40 @@ def train_run_with_brax(workshop: Workshop, folder: Path,
 
     Raises:
         CheckpointError: the folder holds another run, or one that was stopped.
-        TestudoError: the worlds do not go evenly onto the devices, or the policy has a memory.
+        TestudoError: the policy has a memory, several processes train, or the device's memory does not suffice.
     """
     config = workshop.config
     _check(config)
-    save_config(folder, config)
-    with Checkpoints(folder) as checkpoints:
-        before = checkpoints.restore(blank_state(workshop))
-        done = 0 if before is None else int(before.updates)
-        if before and done == config.updates:
-            return TrainingResult(before.parameters, done, finished=True, compile_s=0.0, seconds=0.0)
-        if before:
+    placement = Placement.create(config)
+    with (RunFiles(folder, workshop.ppo, placement) as files, memory_told(config),
+          jax.default_matmul_precision(config.precision)):
+        before = files.restore(blank_state(workshop.ppo))
+        done = int(before.updates)
+        if done == config.updates:
+            return TrainingResult(placement.gather(before.parameters), done, finished=True, compile_s=0.0, seconds=0.0)
+        if done:
             raise CheckpointError(
                 f"{folder}: {config.trainer} stopped at update {done} of {config.updates} and cannot go on: brax "
                 "keeps no state of its learner; evaluate or export what is there, or train into another folder")
         environment = BraxEnvironment(workshop.environment, central=config.network.central_critic)
         networks = BraxNetworks.of(workshop.agent, environment.view)
         learn = _ppo if config.trainer == "brax-ppo" else _sac
-        with MetricsLog(folder, 0) as log:
-            session = BraxSession(workshop, networks, checkpoints, log, on_progress)
-            finished = True
+        with files.log(0) as log, replication_for_brax():
+            session = BraxSession(workshop, networks, files, log, on_progress)
             try:
-                with replication_for_brax():
-                    learn(config, environment, networks, session)
+                learn(config, environment, networks, session)
             except KeyboardInterrupt:
                 if not session.updates:
                     raise
-                finished = False
-        return session.result(finished=finished)
+                return session.result(finished=False)
+            return session.result(finished=True)
 
 
 def _check(config: TrainConfig) -> None:
-    devices = jax.local_device_count()
     if config.memory:
         raise TestudoError(f"--memory: found {config.memory}, {config.trainer} trains policies without memory: give 0")
-    if config.worlds % devices:
-        raise TestudoError(f"--worlds: found {config.worlds}, {config.trainer} shares them evenly among the "
-                           f"{devices} devices")
+    if jax.process_count() > 1:
+        raise TestudoError(f"--processes: found {jax.process_count()}, {config.trainer} trains in one")
 
 
 def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetworks, session: BraxSession) -> None:
@@ -119,7 +118,8 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
         # brax halves it
         vf_loss_coefficient=2 * config.value_weight,
         network_factory=networks.for_ppo, seed=config.seed, num_evals=config.updates + 1, run_evals=False,
-        num_eval_envs=config.team_size, log_training_metrics=True, progress_fn=report,
+        num_eval_envs=config.team_size, max_devices_per_host=Placement.create(config).count,
+        log_training_metrics=True, progress_fn=report,
         policy_params_fn=lambda _, __, learned: session.learned(*learned))
 
 
@@ -145,7 +145,8 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
 
         train_sac(
             environment, steps, horizon, wrap_env_fn=as_it_is, num_envs=robots,
-            num_eval_envs=_SAC_WORLDS * config.team_size, learning_rate=config.learning_rate,
+            num_eval_envs=_SAC_WORLDS * config.team_size,
+            max_devices_per_host=Placement.create(config).count, learning_rate=config.learning_rate,
             discounting=config.discount, seed=config.seed, batch_size=robots // config.minibatches,
             num_evals=min(_SAC_REPORTS, config.updates) + 1, normalize_observations=True,
             min_replay_size=first, max_replay_size=min(steps, max(_SAC_MEMORY, robots)),

@@ -277,9 +277,9 @@ def test_another_trainer_is_refused_in_one_sentence(capsys):
     assert "--trainer: found 'dreamer', expected one of testudo, brax-ppo, brax-sac" in said
 
 
-def test_worlds_are_not_torn_between_devices(monkeypatch):
-    monkeypatch.setattr(jax, "local_device_count", lambda: 5)
-    with pytest.raises(TestudoError, match="--worlds: found 32, brax-ppo shares them evenly"):
+def test_brax_trains_in_one_process(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(TestudoError, match="--processes: found 2, brax-ppo trains in one"):
         train_run_with_brax(build(PPO), None)
 
 
