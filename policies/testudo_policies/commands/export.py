@@ -58,7 +58,7 @@ def export(run: Annotated[Path, tyro.conf.Positional], *, out: Path | None = Non
     write_output(json, export_numbers(report), console)
     if fleet_path is None:
         console.print(f"no fleet file: on ROS 2 nothing gives a robot {' and '.join(missing)}, which this policy reads")
-        console.print(f"next: testudo inspect {target}   testudo evaluate {target}")
+        console.print(f"next: testudo inspect {target}   testudo evaluate {target} --physics mjx")
     else:
         console.print(f"next: testudo inspect {target}   testudo up --policy {target} --fleet {fleet_path}")
 
