@@ -44,10 +44,13 @@ class Cell:
     worlds: int
     on_cpu: bool = False
     """On the host's CPU, where the default device is another."""
+    alone: bool = False
+    """The physics by itself, under commands that turn: no sensing, no shield, no restart."""
 
 
 CELLS: tuple[Cell, ...] = (
-    Cell(_KINEMATIC, 4, 4096), Cell(_KINEMATIC, 4, 1024, on_cpu=True), Cell(_PLANAR, 4, 4096), Cell(_WHEELS, 4, 1024),
+    Cell(_KINEMATIC, 4, 4096), Cell(_KINEMATIC, 4, 1024, on_cpu=True), Cell(_PLANAR, 4, 1024, alone=True),
+    Cell(_PLANAR, 4, 4096), Cell(_WHEELS, 4, 1024, alone=True), Cell(_WHEELS, 4, 1024),
     Cell(_KINEMATIC, 4, 65536), Cell(_KINEMATIC, 16, 4096), Cell(_PLANAR, 4, 16384), Cell(_KINEMATIC, 64, 1024),
     Cell(_KINEMATIC, 2, 65536), Cell(_KINEMATIC, 8, 16384), Cell(_KINEMATIC, 4, 1024), Cell(_KINEMATIC, 4, 16384),
     Cell(_PLANAR, 16, 1024), Cell(_WHEELS, 4, 8192), Cell(_KINEMATIC, 32, 4096), Cell(_PLANAR, 2, 65536),
@@ -130,6 +133,7 @@ def _step_all(robot: str, repeats: int, end: float, say: Callable[[str], None]) 
     for cell in CELLS:
         tier = cell.choice.physics + ("" if cell.choice.physics == "kinematic" else f" {cell.choice.form}")
         device = jax.local_devices(backend="cpu")[0] if cell.on_cpu else jax.local_devices()[0]
+        tier += ", physics alone" if cell.alone else ""
         blank = Stepping(tier, cell.team_size, cell.worlds, device.platform)
         if cell.on_cpu and jax.default_backend() == "cpu":
             continue
@@ -146,7 +150,8 @@ def _step_one(robot: str, cell: Cell, blank: Stepping, repeats: int, end: float)
     begin = time.perf_counter()
     try:
         state = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), cell.worlds))
-        program = jax.jit(lambda s, k: run_decisions(environment, s, k)).lower(state, jax.random.key(1)).compile()
+        run = run_physics if cell.alone else run_decisions
+        program = jax.jit(lambda s, k: run(environment, s, k)).lower(state, jax.random.key(1)).compile()
         state = jax.block_until_ready(program(state, jax.random.key(1)))
         compile_s = time.perf_counter() - begin
         times = []
@@ -199,3 +204,17 @@ def run_decisions(environment: Environment, state: WorldState, key: jax.Array) -
         return environment.step(current, offset / distance * speed, step_key)[0], None
 
     return jax.lax.scan(step, state, jax.random.split(key, _DECISIONS))[0]
+
+
+def run_physics(environment: Environment, state: WorldState, _: jax.Array) -> WorldState:
+    """Return the worlds as many ticks later, the robots driving in circles."""
+    team = environment.team
+    rate = jnp.asarray((0.1, 0.5, 0.0)[: team.model.spec.dimension])[:, None, None]
+    sent = jnp.broadcast_to(rate, state.team.sent.shape)
+
+    def tick(physics: Any, _: None) -> tuple[Any, None]:
+        return team.physics.advance(physics, sent, state.team.parameters), None
+
+    ticks = _DECISIONS * environment.scenario.decision_ticks
+    physics = jax.lax.scan(tick, state.team.physics, None, length=ticks)[0]
+    return replace(state, team=replace(state.team, physics=physics))

@@ -3,6 +3,7 @@
 Oracles: C MuJoCo for MJX, the motion model for both, and the plant, which has its own bookkeeping.
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -15,9 +16,11 @@ from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot, robot_files
+from testudo_sim.environment import Environment
 from testudo_sim.mujoco_tiers.mjx_stepper import choose_impl
 from testudo_sim.parameters import Channels, draw_parameters
 from testudo_sim.scenarios import make_scenario
+from testudo_sim.team import Team
 from testudo_sim.tier_drift import compare, drawn_worlds, drive, profiles, sent_commands, single_start
 from testudo_sim.tiers import PhysicsChoice, make_physics, make_tier
 from testudo_sim.worlds import MujocoWorld, WorldRobot
@@ -213,6 +216,33 @@ def test_candidates_of_contact_grow_with_the_robots_and_not_with_their_square():
 
     assert candidates(4) == 6 + 4 * 4 + 4 * 4  # pairs, walls, two wheels and two casters each
     assert candidates(32) == 2 * candidates(16)
+
+
+def test_a_scenario_on_mjx_restarts_by_itself_under_jit_and_scan():
+    """Two decisions of one tick; the world whose time is up starts at rest, with other friction, at another place."""
+    spec = load_robot("gritsbot_x")
+    shield, model = shield_parameters(spec), motion_model(spec)
+    scenario = dataclasses.replace(make_scenario("navigation", spec, shield), decision_ticks=1, horizon_s=0.07)
+    physics = make_physics(PhysicsChoice("mjx", "planar", "jax"), model, scenario.arena, 2)
+    environment = Environment(scenario, Team(model, shield, scenario.arena, physics, 2))
+    assert environment.horizon == 2
+    first = environment.reset(jax.random.split(jax.random.key(0), 3))
+    nominal = jnp.full((3, 2, 2), 0.1)
+
+    def step(world, key):
+        world, result = environment.step(world, nominal, key)
+        return world, (result.truncated, result.metrics.contacts, environment.scene(world).robots.position_world,
+                       world.team.parameters.friction_scale)
+
+    _, (truncated, contacts, place, friction) = jax.jit(
+        lambda world: jax.lax.scan(step, world, jax.random.split(jax.random.key(1), 3)))(first)
+    assert np.asarray(truncated).all(axis=1).tolist() == [False, True, False]
+    assert not np.asarray(contacts).any()
+    begin = np.asarray(environment.scene(first).robots.position_world)
+    assert np.abs(np.asarray(place[0]) - begin).max() < 0.02
+    assert np.abs(np.asarray(place[1]) - begin).max() > 0.1
+    assert (np.asarray(friction[0]) == np.asarray(first.team.parameters.friction_scale)).all()
+    assert (np.asarray(friction[1]) != np.asarray(friction[0])).all()
 
 
 def test_what_cannot_be_chosen_is_refused():
