@@ -1,6 +1,7 @@
 """The brax view of a scenario: the same worlds, robot by robot, with brax's way to tell ends apart."""
 
 from dataclasses import replace
+from importlib.metadata import entry_points
 
 import jax
 import jax.numpy as jnp
@@ -208,6 +209,17 @@ def test_a_layout_puts_together_what_it_took_apart():
     again = layout.features(layout.flat(features))
     for name, value in vars(features).items():
         np.testing.assert_allclose(getattr(again, name), value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scenario", [p.name for p in entry_points(group="testudo.scenarios")])
+def test_every_scenario_has_a_state_that_brax_can_carry(scenario):
+    # shapes and types alone, on the tier that moves everything a scenario may hold
+    config = replace(TINY, scenario=scenario, physics="mjx", team_size=TEAM)
+    environment = BraxEnvironment(build(config).environment, central=True)
+    keys = jax.random.split(jax.random.PRNGKey(0), WORLDS * TEAM)
+    before = jax.eval_shape(environment.reset, keys)
+    assert before.obs.shape == (WORLDS * TEAM, environment.observation_size)
+    assert jax.eval_shape(environment.step, before, actions(0)) == before
 
 
 @pytest.mark.parametrize(
