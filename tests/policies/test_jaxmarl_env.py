@@ -1,8 +1,6 @@
 """The JaxMARL view of a scenario: dicts by agent, and JaxMARL's own way to train on them."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -253,13 +251,3 @@ def test_ippo_runs_updates_through_jaxmarls_own_wrapper(team):
     check_learning(before, after, moments)
     lengths = moments.info["returned_episode_lengths"]
     np.testing.assert_array_equal(lengths[moments.info["returned_episode"]], 2)
-
-
-def test_the_example_of_the_documentation_runs():
-    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
-    made = {}
-    exec(code, made)  # noqa: S102 -- our own page
-    assert {name: value.shape for name, value in made["rewards"].items()} == {
-        f"agent_{index}": (8,) for index in range(3)
-    }
