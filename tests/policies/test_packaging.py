@@ -70,7 +70,7 @@ def test_the_provenance_says_how_to_do_it_again(tiny_export):
     assert provenance["config"] == asdict(TINY)
     assert provenance["updates"] == 4
     assert set(provenance["versions"]) == {"testudo", "jax", "flax", "onnx", "jax2onnx"}
-    assert set(provenance) == {"config", "updates", "git", "python", "versions"}
+    assert set(provenance) == {"config", "updates", "world_sha256", "git", "python", "versions"}
 
 
 def test_parity_covers_ten_thousand_inputs_and_loops_of_500_steps(tiny_export):

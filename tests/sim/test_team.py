@@ -77,12 +77,17 @@ def corners(spec, worlds, *, nominal=False, losses=LOSSES):
     age = single(rng.choice(Channels().pose_age_s, worlds))
     # every command meets every loss
     loss = np.array(losses)[np.arange(worlds) // len(COMMANDS) % len(losses)]
+    lag, ones = single(pick("dynamics.velocity_lag")), jnp.ones(worlds)
     return WorldParameters(
-        LagResponse.create(jnp.full(worlds, period), single(pick("dynamics.velocity_lag"))),
+        LagResponse.create(jnp.full(worlds, period), lag),
         _interpolation(single(pick("dynamics.command_delay")) / period, slots.commands),
         single(scale),
         _interpolation(age / period, slots.states),
         LagResponse.create(pending_time_s(spec, age, slots.commands), single(spec.velocity_lag_s)),
+        lag,
+        ones,
+        ones,
+        ones,
         jnp.asarray(rng.choice(Channels().message_ticks, worlds)),
         single(loss),
     )
