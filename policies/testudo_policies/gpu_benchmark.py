@@ -22,6 +22,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_policies.learning_benchmark import Learning, learn_until_success
+from testudo_sim.benchmarks import drive_to_goals
 from testudo_sim.devices import devices
 from testudo_sim.environment import Environment, WorldState
 from testudo_sim.scenarios.navigation import Navigation
@@ -194,16 +195,8 @@ def make_benchmark_environment(robot: str, choice: PhysicsChoice, team_size: int
 
 
 def run_decisions(environment: Environment, state: WorldState, key: jax.Array) -> WorldState:
-    """Return the worlds some decisions later; every robot wants to drive straight to its goal."""
-    speed = environment.team.model.spec.control_point_speed_m_s
-
-    def step(current: WorldState, step_key: jax.Array) -> tuple[WorldState, None]:
-        signals = environment.signals(current)
-        offset = signals["goal_world"] - signals["control_point_world"]
-        distance = jnp.sqrt(jnp.sum(offset**2, axis=-1, keepdims=True)) + 1e-6
-        return environment.step(current, offset / distance * speed, step_key)[0], None
-
-    return jax.lax.scan(step, state, jax.random.split(key, _DECISIONS))[0]
+    """Return the worlds some decisions later."""
+    return drive_to_goals(environment, state, key, _DECISIONS)[0]
 
 
 def run_physics(environment: Environment, state: WorldState, _: jax.Array) -> WorldState:

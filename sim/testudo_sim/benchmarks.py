@@ -46,7 +46,7 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
     environment = _environment(robot, team_size)
     keys = jax.random.split(jax.random.key(0), worlds)
     state = jax.jit(environment.reset)(keys)
-    full, full_compile = _compiled(lambda s, k: _run_environment(environment, s, k), state, jax.random.key(1))
+    full, full_compile = _compiled(lambda s, k: drive_to_goals(environment, s, k, _STEPS), state, jax.random.key(1))
     motion = environment.scene(state).robots
     kernel, kernel_compile = _compiled(lambda m: _run_kernel(environment, m), motion)
     times: dict[str, list[float]] = {"environment": [], "kernel": []}
@@ -81,7 +81,9 @@ def _environment(robot: str, team_size: int) -> Environment:
     return Environment(scenario, Team(model, shield, scenario.arena, physics, team_size))
 
 
-def _run_environment(environment: Environment, state: WorldState, key: jax.Array) -> WorldState:
+def drive_to_goals(environment: Environment, state: WorldState, key: jax.Array, decisions: int
+                   ) -> tuple[WorldState, Any]:
+    """Return worlds in which every robot wanted to drive straight to its goal, and what each decision gave."""
     speed = environment.team.model.spec.control_point_speed_m_s
 
     def step(current: WorldState, step_key: jax.Array) -> Any:
@@ -91,7 +93,7 @@ def _run_environment(environment: Environment, state: WorldState, key: jax.Array
         current, result = environment.step(current, offset / distance * speed, step_key)
         return current, (result.reward, result.terminated, result.metrics)
 
-    return jax.lax.scan(step, state, jax.random.split(key, _STEPS))
+    return jax.lax.scan(step, state, jax.random.split(key, decisions))
 
 
 def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:

@@ -195,9 +195,7 @@ def test_worlds_with_little_friction_slip():
     spec = load_robot("gritsbot_x")
     parameters = draw_parameters(jax.random.split(jax.random.key(0), 2), spec, Channels(), 0.0)
     scale = jnp.asarray([1.0, 0.01])
-    parameters = jax.tree.map(lambda x: x, parameters)
-    object.__setattr__(parameters, "friction_scale", scale)
-    object.__setattr__(parameters, "grip", scale)
+    parameters = dataclasses.replace(parameters, friction_scale=scale, grip=scale)
     commands = sent_commands(motion_model(spec), np.tile(np.float32([0.2, 0.0]), (15, 1)))
     for form in ("planar", "wheels"):
         physics = make_physics(PhysicsChoice("mujoco", form), motion_model(spec), None, 1)
