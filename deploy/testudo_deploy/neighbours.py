@@ -23,6 +23,11 @@ class NeighbourTable:
     """(K, ...) [s]: upper bound of the announcement's age."""
     valid: Array
     """(K, ...) bool: the slot holds a peer that has been heard."""
+    untrusted: Array | None = None
+    """(K, ...) bool: a body that keeps to no contract; its point is where its middle was seen, its velocity zero.
+
+    None: all are trusted.
+    """
 
 
 def update(table: NeighbourTable, heard: NeighbourTable, period_s: float) -> NeighbourTable:
@@ -33,7 +38,7 @@ def update(table: NeighbourTable, heard: NeighbourTable, period_s: float) -> Nei
         xp.where(new[None, ...], heard.control_point_world, table.control_point_world),
         xp.where(new[None, ...], heard.control_velocity_world, table.control_velocity_world),
         xp.where(new, heard.age_s, table.age_s + period_s),
-        table.valid | new)
+        table.valid | new, table.untrusted)
 
 
 def extrapolated(table: NeighbourTable, limit_s: float) -> Array:

@@ -95,6 +95,18 @@ class DifferentialDrive:
         brake = xp.stack([speed_brake, turn_brake]) if self._saturates else 0 * state.velocity
         return StoppingPoint(position, final, jacobian, inverse, brake, (state.velocity - brake) / lag)
 
+    def rest_position(self, state: MotionState) -> Array:
+        """See `MotionModel.rest_position`: the end of the arc of `stopping_point`."""
+        xp = array_namespace(state.velocity)
+        lag, speed, turn = self.spec.velocity_lag_s, state.velocity[0, ...], state.velocity[1, ...]
+        if self._saturates:
+            distance = _stop(speed, lag, self.spec.acceleration_limit_m_s2)[0]
+            angle = _stop(turn, lag, self.spec.turn_acceleration_limit_rad_s2)[0]
+        else:
+            distance, angle = lag * speed, lag * turn
+        chord, middle = distance * _sinc(0.5 * angle), state.yaw + 0.5 * angle
+        return state.position_world + chord * xp.stack([xp.cos(middle), xp.sin(middle)])
+
     def limit_rows(self, stop: StoppingPoint) -> tuple[Array, Array]:
         """See `MotionModel.limit_rows`: wheel (and turn-rate) limits, linear in the control velocity."""
         xp = array_namespace(stop.inverse)

@@ -33,6 +33,9 @@ class MotionModel(Protocol):
     def stopping_point(self, state: MotionState) -> StoppingPoint:
         """Return where the control point rests if zero is commanded from now on."""
 
+    def rest_position(self, state: MotionState) -> Array:
+        """Return where the body (D, ...) [m] rests if zero is commanded from now on."""
+
     def limit_rows(self, stop: StoppingPoint) -> tuple[Array, Array] | None:
         """Return rows (D, R, ...), bounds (R, ...) on the control-point velocity; None if none is needed."""
 

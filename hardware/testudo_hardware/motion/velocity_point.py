@@ -59,6 +59,14 @@ class VelocityPoint:
                              _symmetric(direction, along, across), _symmetric(direction, 1 / along, 1 / across),
                              brake, (state.velocity - brake) / lag)
 
+    def rest_position(self, state: MotionState) -> Array:
+        """See `MotionModel.rest_position`."""
+        xp = array_namespace(state.velocity)
+        lag, limit = self.spec.velocity_lag_s, self.spec.acceleration_limit_m_s2
+        speed = length(state.velocity)
+        time_s = xp.where(speed > limit * lag, (speed / (2 * limit) + limit * lag**2 / (2 * (speed + TINY))), lag)
+        return state.position_world + time_s * state.velocity
+
     def limit_rows(self, stop: StoppingPoint) -> None:
         """See `MotionModel.limit_rows`: none, since a projection onto a set that holds 0 never lengthens."""
         return
