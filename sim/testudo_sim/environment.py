@@ -17,9 +17,10 @@ from testudo_deploy.signals import policy_signals
 from testudo_hardware.motion import MotionState
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.parameters import draw_parameters
+from testudo_sim.radio import by_slot
 from testudo_sim.scenarios import Scenario
 from testudo_sim.scene import Scene
-from testudo_sim.team import Team, TeamState, by_slot, start, tick, true_table
+from testudo_sim.team import Team, TeamState, start, tick, true_table
 
 
 @jax.tree_util.register_dataclass

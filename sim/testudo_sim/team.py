@@ -20,6 +20,7 @@ from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_sim.parameters import Channels, Slots, WorldParameters
 from testudo_sim.physics import Physics
+from testudo_sim.radio import by_slot
 from testudo_sim.scene import BodyState
 
 
@@ -95,8 +96,8 @@ def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     noise_key, loss_key = jax.random.split(key)
-    measured = _measure(team, past, state.parameters, noise_key)
-    estimate = predict(team.model, measured, sent, _per_robot(state.parameters.pending))
+    measured = measure(team, past, state.parameters, noise_key)
+    estimate = predict(team.model, measured, sent, per_robot(state.parameters.pending))
     table = update(state.table, _hear(team, announced, state.parameters, loss_key),
                    team.model.spec.control_period_s)
     return TeamState(physics, sent, past, announced, table, estimate, state.parameters), result
@@ -110,12 +111,12 @@ def _shield(team: Team, stop: Any, state: TeamState, nominal_world: jax.Array) -
     return ShieldResult(command, nominal_world, zero, zero.astype(jnp.int32))
 
 
-def _per_robot(response: Any) -> Any:
+def per_robot(response: Any) -> Any:
     """Return a (H, E) response as (H, 1, E), to broadcast over robots."""
     return jax.tree.map(lambda x: x[:, None, :], response)
 
 
-def _measure(team: Team, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
+def measure(team: Team, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
     """Return the pose as the sensors deliver it: late, and with noise bounded by three sigma."""
     weights = parameters.age_weights
     state = jax.tree.map(lambda x: sum(weights[m] * x[m] for m in range(x.shape[0])), past)
@@ -131,12 +132,6 @@ def _bounded_noise(key: jax.Array, count: int, shape: tuple[int, ...]) -> jax.Ar
     words = jax.random.bits(key, (count, *shape), jnp.uint32)
     total = (words & 0xFF) + ((words >> 8) & 0xFF) + ((words >> 16) & 0xFF)
     return (total.astype(jnp.float32) - 382.5) / 128.0
-
-
-def by_slot(values: jax.Array) -> jax.Array:
-    """Return (C, N-1, N, E): for each robot its peers' values (C, N, E)."""
-    size = values.shape[1]
-    return jnp.stack([jnp.roll(values, -(k + 1), axis=1) for k in range(size - 1)], axis=1)
 
 
 def true_table(stop: StoppingPoint, announced: jax.Array) -> NeighbourTable:

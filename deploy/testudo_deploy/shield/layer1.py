@@ -37,6 +37,10 @@ class ShieldStatus(IntEnum):
     PASSED = 0
     PROJECTED = 1
     BRAKED = 2
+    GATED = 3
+    """Shortened by the stop-tube gate."""
+    WAITING = 4
+    """Stands until its peers have acknowledged the space that it needs."""
 
 
 @dataclass(frozen=True)

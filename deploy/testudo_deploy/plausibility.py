@@ -1,0 +1,57 @@
+"""Whether what a robot is told can be true: a pose that jumps, and a peer that is not where it says it is."""
+
+from __future__ import annotations
+
+import math
+
+from testudo_deploy.shield.segments import point_distance
+from testudo_deploy.shield.space import PeerSpaces
+from testudo_deploy.shield.space_margins import SpaceParameters
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.state import length
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+_WAY_M, _TURN_RAD = 0.01, 0.05
+"""What the mean of two velocities leaves of the way and the turn in one tick."""
+
+
+def follow_pose(spec: RobotSpec, anchor: MotionState, measured: MotionState, elapsed_s: Array | float
+                ) -> tuple[Array, MotionState]:
+    """Return whether the measured pose (...) follows from the one before, and the pose to compare the next one with.
+
+    Wheel or inertial odometry moves the anchor on while the pose is not believed. What two poses may differ by
+    beyond the odometry is twice the error bound of the robot's localisation.
+    """
+    xp = array_namespace(measured.position_world)
+    mean = 0.5 * (anchor.velocity + measured.velocity)
+    turned = mean[1, ...] * elapsed_s if spec.kind == DIFFERENTIAL_DRIVE else 0 * anchor.yaw
+    yaw = anchor.yaw + turned
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        middle = anchor.yaw + 0.5 * turned
+        mean = mean[0, ...] * xp.stack([xp.cos(middle), xp.sin(middle)])
+    position = anchor.position_world + elapsed_s * mean
+    turn = xp.abs(measured.yaw - yaw)
+    turn = xp.abs(turn - 2 * math.pi * xp.round(turn / (2 * math.pi)))
+    follows = ((length(measured.position_world - position) <= 2 * spec.position_error_m + _WAY_M)
+               & (turn <= 2 * spec.yaw_error_rad + _TURN_RAD))
+    return follows, MotionState(xp.where(follows, measured.position_world, position),
+                                xp.where(follows, measured.yaw, yaw), measured.velocity)
+
+
+def left_its_lanes(space: SpaceParameters, peers: PeerSpaces, seen_world: Array, age_s: Array, speed_m_s: float
+                   ) -> Array:
+    """Return which peers (K, ...) were seen (D, K, ...) where they said they would not be.
+
+    Args:
+        space: margins.
+        peers: what each said last.
+        seen_world: where its body was seen.
+        age_s: of the older of both (K, ...).
+        speed_m_s: the peer's highest speed, with which it may have left the lanes of an old message.
+    """
+    xp = array_namespace(seen_world)
+    distance = xp.minimum(*(point_distance(seen_world, lane[0, ...], lane[1, ...])
+                            for lane in (peers.owned_world, peers.announced_world)))
+    return ~(distance <= space.lane_m + space.tube_error_m + space.noise_m + speed_m_s * age_s)

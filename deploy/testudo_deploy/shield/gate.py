@@ -1,0 +1,107 @@
+"""The stop-tube gate (shield.md, layer 2): of a command and shorter ones the first whose tube is clear, else a brake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from testudo_deploy.neighbours import NeighbourTable
+from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.segments import point_distance
+from testudo_deploy.shield.space_margins import SpaceParameters
+from testudo_deploy.shield.tube import stop_tube
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.model import actuator_command, effective_command
+from testudo_hardware.motion.state import length
+
+FACTORS = (1.0, 0.6, 0.3, 0.1, 0.0)
+"""Shares of the velocity that are tried in this order; the last is the brake."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The commands that are tried; C is the number of `FACTORS`."""
+
+    velocity_world: Array
+    """(D, C, ...) [m/s]: of the control point."""
+    command: Array
+    """(D, C, ...): for the actuators."""
+    tube_world: Array
+    """(D, P, C, ...) [m]: see `stop_tube`."""
+
+
+def candidates(model: MotionModel, space: SpaceParameters, measured_position_world: Array, estimate: MotionState,
+               stop: StoppingPoint, velocity_world: Array) -> Candidates:
+    """Return the velocity (D, ...) and its shorter versions with their commands and tubes."""
+    xp = array_namespace(velocity_world)
+    factors = xp.reshape(xp.asarray(np.array(FACTORS), dtype=velocity_world.dtype),
+                         (1, len(FACTORS)) + (1,) * (velocity_world.ndim - 1))
+    velocity = factors * velocity_world[:, None, ...]
+    command = actuator_command(model, _with_candidates(stop), velocity)
+    tube = stop_tube(model, measured_position_world[:, None, ...], _with_candidates(estimate),
+                     effective_command(model, command), space.hold_ticks)
+    return Candidates(velocity, command, tube)
+
+
+def _with_candidates(values: Any) -> Any:
+    """Return a state or stopping point with an axis for the candidates before the batch."""
+    return replace(values, **{
+        name: value[(slice(None),) * _COMPONENTS.get(name, 1) + (None,)] for name, value in vars(values).items()})
+
+
+_COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}
+"""Component axes of a field; one if it is not here."""
+
+
+def within_lane(tube_world: Array, lane_world: Array, lane_m: float) -> Array:
+    """Return whether tubes (D, P, C, ...) lie within a lane with ends (2, D, ...), half-width [m]: (C, ...)."""
+    xp = array_namespace(tube_world)
+    ends = lane_world[:, :, None, None, ...]
+    return xp.all(point_distance(tube_world, ends[0, ...], ends[1, ...]) <= lane_m, axis=0)
+
+
+def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array:
+    """Return whether tubes (D, P, C, ...) keep their distance from the walls: (C, ...)."""
+    xp = array_namespace(tube_world)
+    inside = xp.all(tube_world[0, ...] < xp.inf, axis=0)
+    if arena is None:
+        return inside
+    for d, (low, high) in enumerate(zip(arena.low_world, arena.high_world, strict=True)):
+        axis = tube_world[d, ...]
+        inside = inside & xp.all((axis >= low + wall_m) & (axis <= high - wall_m), axis=0)
+    return inside
+
+
+def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: Array, velocity_world: Array,
+                       table: NeighbourTable) -> Array:
+    """Return whether the robot rests before an untrusted neighbour can be on its tube (rule R5): (C, ...).
+
+    Args:
+        model: the robot's motion model.
+        space: margins.
+        tube_world: (D, P, C, ...).
+        velocity_world: velocities of the control point (D, C, ...) [m/s].
+        table: slots (K, ...); where `untrusted`, the point is where the body was seen.
+    """
+    xp = array_namespace(tube_world)
+    if table.untrusted is None:
+        return xp.all(tube_world[0, ...] < xp.inf, axis=0)
+    spec = model.spec
+    brake_s = _brake_time_s(spec, velocity_world)
+    reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + spec.command_delay_s + spec.hold_s + brake_s)
+    offset = tube_world[:, None, ...] - table.control_point_world[:, :, None, None, ...]
+    near = ~(xp.min(length(offset), axis=1) >= space.untrusted_m + reach)
+    return ~xp.any(near & table.untrusted[:, None, ...], axis=0)
+
+
+def _brake_time_s(spec: Any, velocity_world: Array) -> Array:
+    """Return how long the robot needs to come to rest, below 1 cm/s, after a hold: (1, C, ...) [s]."""
+    xp = array_namespace(velocity_world)
+    speed = length(velocity_world)
+    lag = spec.quantities["dynamics.velocity_lag"].high
+    # the lag's tail: ln(v / 1 cm/s) time constants; and the part at the limit of deceleration
+    tail = lag * xp.log(xp.maximum(speed / 0.01, xp.ones_like(speed)))
+    return (tail + speed / spec.acceleration_limit_m_s2)[None, ...]

@@ -1,0 +1,180 @@
+"""One tick of gate and reservations: take what was granted, choose a command, let go of space, ask for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testudo_deploy.neighbours import NeighbourTable
+from testudo_deploy.shield.gate import (
+    FACTORS,
+    Candidates,
+    candidates,
+    clear_of_untrusted,
+    within_lane,
+    within_walls,
+)
+from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.segments import point_distance, share_along
+from testudo_deploy.shield.space import OwnSpace, PeerSpaces, conflicts, judge
+from testudo_deploy.shield.space_margins import SpaceParameters
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.state import TINY, length
+
+_SHARES = (1.0, 0.6, 0.3, 0.12)
+"""Lengths of the wanted lane that are tried."""
+_LONGEST_TRIP_S = 0.6
+"""Older messages do not make lanes longer."""
+_TICKS_MORE = 2
+"""Ticks for which a lane must reach further than the round trip."""
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What passes the gate; batch (...)."""
+
+    velocity_world: Array
+    """(D, ...) [m/s]: of the control point."""
+    command: Array
+    """(D, ...): for the actuators."""
+    factor: Array
+    """(...) share of the wanted velocity that passed; 0 is the brake."""
+    clear: Array
+    """(...) bool: full speed was held back by reservations at most, not by walls or untrusted neighbours."""
+    space: OwnSpace
+    """What the robot owns and asks for from now on."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a robot knows at a tick; arrays (D, ...), slots (K, ...)."""
+
+    measured_position_world: Array
+    estimate: MotionState
+    stop: StoppingPoint
+    table: NeighbourTable
+    peers: PeerSpaces
+
+
+def pass_gate(model: MotionModel, space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace,
+              velocity_world: Array, number: Array) -> GateResult:
+    """Return the command that may be sent.
+
+    Args:
+        model: the robot's motion model.
+        space: margins and times.
+        arena: walls and obstacles.
+        sight: state and neighbours.
+        own: the robot's space so far.
+        velocity_world: wanted velocity of the control point, as layer 1 lets it through (D, ...) [m/s].
+        number: of the message that will be sent after this tick (...).
+    """
+    xp = array_namespace(velocity_world)
+    tried = candidates(model, space, sight.measured_position_world, sight.estimate, sight.stop, velocity_world)
+    clear = (within_walls(tried.tube_world, arena, space.wall_m)
+             & clear_of_untrusted(model, space, tried.tube_world, tried.velocity_world, sight.table))
+    owned = within_lane(tried.tube_world, own.owned_world, space.lane_m)
+    asked = within_lane(tried.tube_world, own.announced_world, space.lane_m)
+    verdict = judge(own, sight.peers, space.clearance_m)
+    better = xp.argmax(xp.astype(asked, xp.int8), axis=0) <= xp.argmax(xp.astype(owned, xp.int8), axis=0)
+    takes = verdict.granted & asked[-1, ...] & better
+    drops = verdict.lost | (verdict.granted & ~takes) | (own.pending & ~asked[-1, ...])
+    held = OwnSpace(xp.where(takes, own.announced_world, own.owned_world), own.announced_world,
+                    own.pending & ~takes & ~drops, own.since)
+    inside = xp.where(takes, asked, owned)
+    chosen = _first(clear & inside, tried)
+    ends = _wanted_ends(model, sight, tried, velocity_world)
+    trimmed = _let_go(space, held, chosen, ends[1])
+    after = _ask(space, arena, sight, trimmed, ends, number)
+    return GateResult(chosen.velocity_world, chosen.command, chosen.factor, clear[0, ...], after)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The candidate that passes; the tube (D, P, ...)."""
+
+    velocity_world: Array
+    command: Array
+    tube_world: Array
+    factor: Array
+    fits: Array
+    """(...) bool: its tube is clear and owned; False for a brake that may leave the lane by noise."""
+
+
+def _first(passes: Array, tried: Candidates) -> _Chosen:
+    """Return the first candidate that passes (C, ...), or the brake."""
+    xp = array_namespace(passes)
+    last = len(FACTORS) - 1
+    velocity, command = tried.velocity_world[:, last, ...], tried.command[:, last, ...]
+    tube, factor = tried.tube_world[:, :, last, ...], 0 * velocity[0, ...]
+    for k in reversed(range(last)):
+        this = passes[k, ...]
+        velocity = xp.where(this, tried.velocity_world[:, k, ...], velocity)
+        command = xp.where(this, tried.command[:, k, ...], command)
+        tube = xp.where(this, tried.tube_world[:, :, k, ...], tube)
+        factor = xp.where(this, FACTORS[k], factor)
+    return _Chosen(velocity, command, tube, factor, xp.any(passes, axis=0))
+
+
+def _wanted_ends(model: MotionModel, sight: Sight, tried: Candidates, velocity_world: Array) -> tuple[Array, Array]:
+    """Return how far a lane must reach now, and how far one that is asked for should; (D, ...) each.
+
+    A new lane takes a round trip to every peer, which is what the ages by echo tell; the lane that is asked for
+    reaches further than the next need, so that it is not asked for at every tick.
+    """
+    xp = array_namespace(velocity_world)
+    age = sight.table.age_s
+    period = model.spec.control_period_s
+    trip = xp.clip(xp.max(age, axis=0), 0.0, _LONGEST_TRIP_S) if age.shape[0] else 0 * velocity_world[0, ...]
+    need = trip + _TICKS_MORE * period
+    end = tried.tube_world[:, -1, 0, ...]
+    return end + need * velocity_world, end + (2 * need) * velocity_world
+
+
+def _let_go(space: SpaceParameters, own: OwnSpace, chosen: _Chosen, wanted_world: Array) -> OwnSpace:
+    """Return the space without what lies behind the robot and beyond what it could want (rule R3)."""
+    xp = array_namespace(wanted_world)
+    start, end = own.owned_world[0, ...], own.owned_world[1, ...]
+    along = end - start
+    slack = space.noise_m / (length(along) + TINY)
+    used = share_along(chosen.tube_world - start[:, None, ...], along[:, None, ...])
+    front = xp.maximum(xp.max(used, axis=0), share_along(wanted_world - start, along))
+    low = xp.where(chosen.fits, xp.clip(xp.min(used, axis=0) - slack, 0.0, 1.0), 0.0)
+    high = xp.where(chosen.fits, xp.clip(front + slack, 0.0, 1.0), 1.0)
+    return OwnSpace(xp.stack([start + low * along, start + high * along]), own.announced_world, own.pending, own.since)
+
+
+def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, ends: tuple[Array, Array],
+         number: Array) -> OwnSpace:
+    """Return the space with a new announcement where one is needed and a free one is found (rule R2)."""
+    xp = array_namespace(own.owned_world)
+    first, last = own.owned_world[0, ...], own.owned_world[1, ...]
+    near, far = (_between_walls(end, arena, space.wall_m) for end in ends)
+    along = last - first
+    start = first + share_along(sight.measured_position_world - first, along) * along
+    shares = xp.reshape(xp.asarray(_SHARES, dtype=start.dtype), (1, len(_SHARES)) + (1,) * (start.ndim - 1))
+    tips = start[:, None, ...] + shares * (far - start)[:, None, ...]
+    starts = xp.broadcast_to(start[:, None, ...], tips.shape)
+    hits_owned, hits_announced = conflicts(xp.stack([starts, tips]), sight.peers, space.clearance_m)
+    reserves = sight.peers.reserves[:, None, ...]
+    free = ~xp.any((hits_owned | hits_announced) & reserves, axis=0)
+    for obstacle in getattr(arena, "obstacles", ()):
+        free = free & (segment_clearance(obstacle, starts, tips) >= space.obstacle_m)
+    tip = tips[:, -1, ...]
+    for k in reversed(range(len(_SHARES) - 1)):
+        tip = xp.where(free[k, ...], tips[:, k, ...], tip)
+    lane = space.lane_m / 2
+    needed = (point_distance(near, first, last) > lane) & (point_distance(tip, first, last) > lane)
+    asks = needed & xp.any(free, axis=0) & ~own.pending
+    announced = xp.stack([xp.where(asks, start, xp.where(own.pending, own.announced_world[0, ...], first)),
+                          xp.where(asks, tip, xp.where(own.pending, own.announced_world[1, ...], first))])
+    return OwnSpace(own.owned_world, announced, own.pending | asks, xp.where(asks, number, own.since))
+
+
+def _between_walls(point_world: Array, arena: Arena | None, wall_m: float) -> Array:
+    """Return the points (D, ...) moved to where a tube may be."""
+    if arena is None:
+        return point_world
+    xp = array_namespace(point_world)
+    return xp.stack([xp.clip(point_world[d, ...], low + wall_m, high - wall_m)
+                     for d, (low, high) in enumerate(zip(arena.low_world, arena.high_world, strict=True))])

@@ -1,0 +1,87 @@
+"""Owned space: what a robot holds, what it asks for, and when it may take it (shield.md, layer 3).
+
+A robot owns one lane: all places within `lane_m` of a segment. It announces one lane at a time, and takes it in
+place of its own once every peer has acknowledged the announcement by a message whose own lanes are clear of it.
+Why two robots never own lanes that are too close is argued, and checked by machine, in docs/shield.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testudo_deploy.shield.segments import segment_distance
+from testudo_hardware.arrays import Array, array_namespace
+
+
+@dataclass(frozen=True)
+class OwnSpace:
+    """What a robot owns and asks for; batch (...)."""
+
+    owned_world: Array
+    """(2, D, ...) [m]: both ends of the lane that it owns (E)."""
+    announced_world: Array
+    """(2, D, ...) [m]: both ends of the lane that it asks for (P); a point of its own lane if there is none."""
+    pending: Array
+    """(...) bool: there is an announcement."""
+    since: Array
+    """(...) number of the first message that carried the announcement."""
+
+
+@dataclass(frozen=True)
+class PeerSpaces:
+    """What the newest message of each peer said; slots (K, ...)."""
+
+    owned_world: Array
+    """(2, D, K, ...) [m]."""
+    announced_world: Array
+    """(2, D, K, ...) [m]."""
+    acknowledged: Array
+    """(K, ...) number of the newest own message that the peer had heard when it sent this; -1 for none."""
+    silent: Array
+    """(K, ...) bool: nothing was heard for `SpaceParameters.silence_s`."""
+    first: Array
+    """(K, ...) bool: of the two the own robot goes first: its place in the fleet's list is before the peer's."""
+    reserves: Array
+    """(K, ...) bool: the peer takes part; False for an untrusted one, which the gate keeps clear of."""
+
+
+def at_rest(position_world: Array) -> OwnSpace:
+    """Return the space of robots at rest at (D, ...): a lane of no length; starts must be a clearance apart."""
+    xp = array_namespace(position_world)
+    ends = xp.stack([position_world, position_world])
+    number = 0 * position_world[0, ...]
+    return OwnSpace(ends, ends, number > 0, number)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the peers' messages say of the own announcement; batch (...)."""
+
+    granted: Array
+    """bool: it may be taken."""
+    lost: Array
+    """bool: it must be dropped."""
+
+
+def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float) -> Verdict:
+    """Return whether the announcement may be taken (rules R2 and R4) or has lost against a peer's."""
+    xp = array_namespace(own.owned_world)
+    hits_owned, hits_announced = (
+        hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m))
+    heard = (peers.acknowledged >= own.since[None, ...]) | (peers.silent & peers.first)
+    granted = (heard & ~hits_owned & ~hits_announced) | ~peers.reserves
+    lost = (hits_owned | (hits_announced & ~peers.first)) & peers.reserves
+    return Verdict(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
+
+
+def conflicts(lanes_world: Array, peers: PeerSpaces, clearance_m: float) -> tuple[Array, Array]:
+    """Return whether lanes (2, D, S, ...) are too close to what each peer owns and announces, (K, S, ...) each.
+
+    What is not a number is a conflict.
+    """
+    xp = array_namespace(lanes_world)
+    theirs = xp.stack([peers.owned_world, peers.announced_world], axis=2)[:, :, :, :, None, ...]
+    ours = lanes_world[:, :, None, None, ...]
+    distance = segment_distance(ours[0, ...], ours[1, ...], theirs[0, ...], theirs[1, ...])
+    hits = ~(distance >= clearance_m)
+    return hits[0, ...], hits[1, ...]

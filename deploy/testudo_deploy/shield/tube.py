@@ -1,0 +1,48 @@
+"""The stop tube: where the body can be from now until rest, if a command acts for up to T_hold and zero follows.
+
+The driver brakes after its dead-man time at the latest, but a newer command may stop this one after any tick:
+the tube is the union over all of these (shield.md, layer 2). It is given as points whose convex hull holds the
+path: where the body was measured, where it is after each tick of the command, and where it rests from each of them.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion import LagResponse, MotionModel, MotionState
+
+
+def stop_tube(model: MotionModel, measured_position_world: Array, estimate: MotionState, effective: Array,
+              ticks: int) -> Array:
+    """Return the points of the tube (D, 2 ticks + 3, ...) [m].
+
+    Args:
+        model: the robot's motion model.
+        measured_position_world: last measured place (D, ...); the way from there to the estimate is driven anyhow.
+        estimate: the state when the command begins to act; arrays (D, ...).
+        effective: the effective command (D, ...).
+        ticks: for so many control ticks the command can act.
+    """
+    xp = array_namespace(effective)
+    response = _tick_response(model.spec.control_period_s, model.spec.velocity_lag_s)
+    states = [estimate]
+    for _ in range(ticks):
+        states.append(model.step(states[-1], effective, response))
+    states[0] = MotionState(*xp.broadcast_arrays(states[0].position_world, states[1].position_world)[:1],
+                            xp.broadcast_arrays(states[0].yaw, states[1].yaw)[0],
+                            xp.broadcast_arrays(states[0].velocity, states[1].velocity)[0])
+    held = MotionState(xp.stack([state.position_world for state in states], axis=1),
+                       xp.stack([state.yaw for state in states], axis=0),
+                       xp.stack([state.velocity for state in states], axis=1))
+    first = held.position_world[:, :1, ...]
+    measured = xp.broadcast_to(measured_position_world[:, None, ...], first.shape)
+    return xp.concat([measured, held.position_world, model.rest_position(held)], axis=1)
+
+
+@functools.cache
+def _tick_response(period_s: float, lag_s: float) -> LagResponse:
+    """Return how the lag follows a command over one control tick."""
+    return LagResponse.create(np.array(period_s), lag_s)
