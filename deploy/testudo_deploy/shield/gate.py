@@ -1,4 +1,4 @@
-"""The stop-tube gate (shield.md, layer 2): of a command and shorter ones the first whose tube is clear, else a brake."""
+"""The stop-tube gate (shield.md, layer 2): the first of a command and shorter ones whose tube is clear, or a brake."""
 
 from __future__ import annotations
 
