@@ -10,6 +10,8 @@ from pathlib import Path
 
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.fleet import Fleet
+from testudo_deploy.obligation_rules import check_fleet
+from testudo_deploy.obligations import fleet_obligations, save_obligations
 from testudo_deploy.plan import DEFAULT_DURATION_S, plan
 from testudo_deploy.processes import FleetProcesses, ProcessEvent
 from testudo_hardware.errors import TestudoError
@@ -120,11 +122,14 @@ def drive(
         show: is called with the state some times a second.
 
     Raises:
-        TestudoError: the policy does not fit, or a node refused to start or died before the start.
+        TestudoError: the policy does not fit, what the robots assume of each other is not what they guarantee
+            (`check_fleet`), or a node refused to start or died before the start.
         DriveInterruptedError: Ctrl-C; holds the state at the end.
     """
     for robot in fleet.robots:  # a refusal here is clearer than one of many processes
-        Artefact.load(fleet.policy, robot=robot.spec, sha256=fleet.policy_sha256)
+        artefact = Artefact.load(fleet.policy, robot=robot.spec, sha256=fleet.policy_sha256)
+    obligations = fleet_obligations(fleet, artefact.contract)
+    check_fleet(obligations)
     show = show or _show_nothing
     processes = FleetProcesses(
         plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s), domain_id=domain_id
@@ -137,6 +142,9 @@ def drive(
         state.outcome = "interrupted"
         _take_rest(processes, state)
         raise DriveInterruptedError(state) from error
+    finally:
+        if run_folder is not None and state.started:  # the recorder has the folder, and it held no run before
+            save_obligations(run_folder, obligations)
     _take_rest(processes, state)
     show(state)
     return state

@@ -10,6 +10,8 @@ from rich.table import Table
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.commands.report import Report, cell, facts, table
 from testudo_deploy.contract import Contract
+from testudo_deploy.obligations import Obligation, obligation
+from testudo_hardware.spec import parse_robot
 
 
 def artefact_report(path: Path) -> Report:
@@ -23,6 +25,7 @@ def artefact_report(path: Path) -> Report:
     contract = artefact.contract
     opset = artefact.header.opsets.get("", 0)
     values = json.loads(contract.to_json())
+    promised = obligation("each robot", parse_robot(contract.robot_spec, f"{path}: contract.robot_spec"), contract)
     rows = len(next(iter(values.pop("test_vector")["inputs"].values())))
     file = {
         "path": str(path),
@@ -40,12 +43,13 @@ def artefact_report(path: Path) -> Report:
         facts("Timing", _timing(contract)),
         _robot(contract),
         _shield(contract),
+        _obligation(promised),
         facts("Provenance", contract.provenance),
         facts("Evaluation", contract.evaluation),
         facts("Parity of the graph with JAX", contract.parity),
     )
     decision = {"decision_period_s": contract.decision_period_s}
-    return Report({"file": file, "contract": values | decision}, tables)
+    return Report({"file": file, "contract": values | decision, "obligation": promised.to_dict()}, tables)
 
 
 def _contract_facts(contract: Contract) -> dict[str, object]:
@@ -120,4 +124,12 @@ def _shield(contract: Contract) -> Table:
         f"gap share {shield.gap_share:.6g} in each hold of {shield.hold_s:.6g} s; "
         f"kappa {shield.direction_factor:.6g}; rows for {shield.neighbour_rows} neighbours"
     )
+    return made
+
+
+def _obligation(promised: Obligation) -> Table:
+    assumed = {entry.name: (entry.relation, entry.value) for entry in promised.assumes}
+    rows = [(name, value, *assumed.get(name, ("", ""))) for name, value in vars(promised.guarantees).items()]
+    made = table("Obligation", ("quantity", "guarantees", "", "assumes of each peer"), rows)
+    made.caption = f"a fleet in which an assumption does not follow is refused; layers: {', '.join(promised.layers)}"
     return made
