@@ -100,4 +100,5 @@ def _turned(vector: Array, angle_rad: Array) -> Array:
     xp = array_namespace(vector)
     cosine, sine = xp.cos(angle_rad), xp.sin(angle_rad)
     x, y = vector[0, ...], vector[1, ...]
-    return xp.stack([cosine * x + sine * y, cosine * y - sine * x, *(vector[d, ...] for d in range(2, vector.shape[0]))])
+    rest = (vector[d, ...] for d in range(2, vector.shape[0]))
+    return xp.stack([cosine * x + sine * y, cosine * y - sine * x, *rest])
