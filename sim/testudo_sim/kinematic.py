@@ -12,6 +12,8 @@ import jax.numpy as jnp
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.motion import MotionModel, MotionState
+from testudo_hardware.motion.state import TINY, length
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.parameters import WorldParameters
 from testudo_sim.scene import BodyState, Scene, Watch
@@ -31,7 +33,12 @@ class KinematicPhysics:
 
     def advance(self, state: MotionState, sent: jax.Array, parameters: WorldParameters) -> MotionState:
         """See `Physics.advance`."""
-        return self.model.step(state, acting_command(sent, parameters), parameters.response)
+        effective = acting_command(sent, parameters)
+        after = self.model.step(state, effective, parameters.response)
+        if parameters.brake_share is None:
+            return after
+        change = _weaker_braking(self.model, state.velocity, after.velocity - state.velocity, parameters.brake_share)
+        return self.model.step(state, state.velocity + change / parameters.response.gain, parameters.response)
 
     def scene(self, state: MotionState) -> Scene:
         """See `Physics.scene`."""
@@ -41,6 +48,16 @@ class KinematicPhysics:
         """See `Physics.watch`."""
         place = state.position_world
         return Watch(count_contacts(place, self.model.spec.body_radius_m, self.arena), least_separation(place))
+
+
+def _weaker_braking(model: MotionModel, velocity: jax.Array, change: jax.Array, share: jax.Array) -> jax.Array:
+    """Return the change (D, N, E) of the velocity in a tick with what slows the body down times ``share`` (E,)."""
+    if model.spec.kind == DIFFERENTIAL_DRIVE:
+        slows = change[0] * velocity[0] < 0
+        return jnp.stack([jnp.where(slows, share, 1.0) * change[0], *change[1:]])
+    direction = velocity / (length(velocity) + TINY)
+    along = jnp.sum(change * direction, axis=0)
+    return change + (share - 1) * jnp.minimum(along, 0.0) * direction
 
 
 def acting_command(sent: jax.Array, parameters: WorldParameters) -> jax.Array:

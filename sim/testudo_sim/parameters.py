@@ -56,6 +56,8 @@ class WorldParameters:
     """(E,) int."""
     message_loss: jax.Array
     """(E,) probability."""
+    brake_share: jax.Array | None = None
+    """(E,) deceleration over the identified one (kinematic tier); None is as identified."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The shield's test protocol: cells, worlds, episodes, table, and what the shield is compared with."""

@@ -1,0 +1,119 @@
+"""Worlds of a batch: starts, goals and faults of single episodes, side by side as arrays."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_sim.faults import LIAR, NEVER, Faults
+from testudo_sim.protocol.cells import Cell, Claim
+from testudo_sim.protocol.settings import Stage, ticks
+from testudo_sim.protocol.starts import draw_start
+
+_LINGER_S = 1.0
+"""An episode goes on for so long after the arrival."""
+_LIE_M = 0.7
+_LATE_PERIODS = (2, 6)
+_JUMP_S = 1.0
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode of a cell."""
+
+    cell: Cell
+    number: int
+
+    def random(self) -> np.random.Generator:
+        """Return its source of randomness, whatever batch it is in."""
+        return np.random.default_rng([zlib.crc32(self.pair.encode()), self.number])
+
+    @property
+    def pair(self) -> str:
+        """Return the name that a control shares with its twin, so that both meet the same worlds."""
+        return self.cell.twin or self.cell.name
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Batch:
+    """What the worlds E begin with."""
+
+    position_world: jax.Array
+    """(D, N, E) [m]."""
+    goal_world: jax.Array
+    """(D, N, E) [m]."""
+    yaw: jax.Array
+    """(N, E) [rad]."""
+    seed: jax.Array
+    """(E,) uint32: draws the dynamics."""
+    loss: jax.Array
+    """(E,) probability."""
+    brake_share: jax.Array
+    """(E,)."""
+    resolves: jax.Array
+    """(E,) bool."""
+    horizon: jax.Array
+    """(E,) int: ticks."""
+    linger: jax.Array
+    """(E,) int: ticks after the arrival."""
+    hostile: jax.Array
+    """(N, E) bool."""
+    gone: jax.Array
+    """(N, E) bool: never comes back, so that it cannot arrive."""
+    faults: Faults
+
+
+def draw_batch(stage: Stage, episodes: Sequence[Episode]) -> Batch:
+    """Return the worlds of the episodes."""
+    worlds = [_draw_world(stage, episode) for episode in episodes]
+    return jax.tree.map(lambda *parts: jnp.asarray(np.stack(parts, axis=-1)), *worlds)
+
+
+def _draw_world(stage: Stage, episode: Episode) -> Batch:
+    """Return one world; the same arrays without their last axis."""
+    cell, random, spec = episode.cell, episode.random(), stage.spec
+    start = draw_start(stage, cell.formation, random)
+    size = cell.size
+    last, first = np.arange(size) == size - 1, np.arange(size) == 0
+    hostile = last & (cell.conditions.stranger > 0)
+    linger = cell.horizon_s if cell.claim is Claim.HOSTILE or cell.killed else _LINGER_S
+    return Batch(
+        np.float32(start.position_world), np.float32(start.goal_world), np.float32(start.yaw),
+        np.uint32(random.integers(1 << 32)), np.float32(cell.conditions.loss), np.float32(cell.conditions.brake_share),
+        np.bool_(cell.resolves), np.int32(ticks(cell.horizon_s, spec)), np.int32(ticks(linger, spec)), hostile,
+        first & cell.killed, _draw_faults(stage, cell, random, start.position_world))
+
+
+def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position_world: np.ndarray) -> Faults:
+    wrong, spec, size = cell.conditions, stage.spec, cell.size
+    # what goes wrong at a moment goes wrong while the robots meet, half of the way at full speed
+    way = np.linalg.norm(position_world[:, 0]) / spec.control_point_speed_m_s
+    begin = ticks(random.uniform(0.3, 1.5) * way, spec)
+    blackout = np.array([begin, begin + ticks(wrong.blackout_s, spec)]) if wrong.blackout_s else np.full(2, NEVER)
+    jump = wrong.jump_m > 0 or wrong.jump_rad > 0
+    heading = random.normal(size=spec.dimension)
+    heading = heading / np.linalg.norm(heading)
+    dead, back = np.full(size, NEVER), np.full(size, NEVER)
+    if wrong.dead_s:
+        dead[0] = begin
+        back[0] = NEVER if cell.killed else begin + ticks(wrong.dead_s, spec)
+    delay = max(1, ticks(wrong.message_s, spec))
+    lag = delay if wrong.message_s else 1
+    peers = (np.arange(size) + 1 + np.arange(size - 1)[:, None]) % size
+    driver = stage.dead_man_ticks if wrong.driver_s is None else ticks(wrong.driver_s, spec)
+    return Faults(
+        phase=np.int32(random.integers(0, wrong.stride, size)), late_chance=np.float32(wrong.late_chance),
+        late_ticks=np.int32(_LATE_PERIODS) * wrong.stride, dead_from=np.int32(dead), dead_until=np.int32(back),
+        driver_ticks=np.int32(driver), link_loss=np.float32(wrong.one_way_loss * (peers == size - 1)),
+        message_ticks=np.int32([min(lag, max(1, delay - 2)), delay]), blackout=np.int32(blackout),
+        jump=np.int32([begin, begin + ticks(_JUMP_S, spec)] if jump else [NEVER, NEVER]),
+        jump_world=np.float32(wrong.jump_m * heading),
+        jump_yaw=np.float32(wrong.jump_rad * random.choice([-1, 1])), stranger=np.int32(wrong.stranger),
+        lie_world=np.float32((_LIE_M if wrong.stranger == LIAR else 0.0) * heading),
+        blind_age=np.bool_(wrong.blind_age), blind_take=np.bool_(wrong.blind_take))

@@ -1,0 +1,108 @@
+"""What a cell of the test protocol is: who drives where under which layers, and what goes wrong."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+ALL_LAYERS = "1+2+3"
+GATE_ONLY = "2+3"
+PROJECTION_ONLY = "1"
+NO_LAYERS = "none"
+
+
+class Formation(Enum):
+    """Where robots start and where they want to go."""
+
+    HEAD_ON = "head-on"
+    SYMMETRIC = "symmetric"
+    """On a circle without any jitter, each to the opposite place."""
+    SWAP = "swap"
+    """The same with jitter."""
+    CROSSING_THIN = "crossing 25 %"
+    CROSSING_DENSE = "crossing 40 %"
+    """In a box of which that share is covered by discs of the enforced separation, each to another's place."""
+    CORRIDOR = "corridor"
+
+
+class Claim(Enum):
+    """What a cell must show."""
+
+    COVERED = "covered"
+    """Its assumptions hold, layers as deployed: no contact."""
+    HOSTILE = "hostile"
+    """A neighbour keeps to no contract: no contact at own speed."""
+    REPORTED = "reported"
+    """Nothing is claimed: layer 1 alone, or an assumption is broken."""
+    CONTROL = "control"
+    """Something is taken out of the shield: contacts must be seen."""
+
+
+class Rule(Enum):
+    """Which layer 1 runs: the real one, or a negative control."""
+
+    OURS = "ours"
+    PLAIN = "plain"
+    """The place of the body is taken for its stopping point."""
+    ONE_TICK = "one tick"
+    """A command is taken to act for T, not for T_hold."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What goes wrong; the defaults are a good day."""
+
+    message_s: float = 0.0
+    """Time that a message takes; 0 is there at the next tick."""
+    loss: float = 0.0
+    """Probability that a message is lost."""
+    one_way_loss: float = 0.0
+    """The same, for the messages from the last robot only."""
+    blackout_s: float = 0.0
+    """For so long no message arrives, from a random moment on."""
+    stride: int = 1
+    """Ticks of the simulation in a control period; above 1 robots tick at different moments."""
+    late_chance: float = 0.0
+    """Probability that a tick is followed by a pause of 2 to 6 periods."""
+    dead_s: float = 0.0
+    """The process of robot 0 is gone for so long, from a random moment on; infinite: it is killed."""
+    jump_m: float = 0.0
+    """For 1 s robot 0 is located elsewhere by so much."""
+    jump_rad: float = 0.0
+    brake_share: float = 1.0
+    """Deceleration over the identified one."""
+    stranger: int = 0
+    """What the last robot is: a kind of `testudo_sim.faults`."""
+    driver_s: float | None = None
+    """Dead-man time of the driver where it is another than the robot's."""
+    blind_age: bool = False
+    """Ages are counted from the arrival of a message."""
+    blind_take: bool = False
+    """Announced space is taken without acknowledgement."""
+    rule: Rule = Rule.OURS
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of the table."""
+
+    name: str
+    robot: str
+    size: int
+    formation: Formation
+    layers: str
+    claim: Claim
+    horizon_s: float
+    episodes: int
+    """In the whole protocol; the quick one has fewer."""
+    conditions: Conditions = Conditions()
+    resolves: bool = True
+    """Whether the rule against deadlocks turns wishes."""
+    twin: str | None = None
+    """Of a control: the cell that differs from it in nothing but what was taken out."""
+
+    @property
+    def killed(self) -> bool:
+        """Return whether robot 0 never comes back."""
+        return math.isinf(self.conditions.dead_s)

@@ -1,0 +1,170 @@
+"""Episodes of a batch: drive to the goals under the shield, and keep count.
+
+Everything is counted until an episode is over: at its horizon, or a while after all have arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.liveness import Patience, patient, resolve
+from testudo_deploy.shield.layer1 import ShieldStatus
+from testudo_hardware.motion.state import length
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_sim.deployed import DeployedState, start_deployed, tick_deployed
+from testudo_sim.parameters import draw_parameters
+from testudo_sim.protocol.batch import Batch
+from testudo_sim.protocol.settings import Stage
+
+jax.tree_util.register_dataclass(Patience)
+
+ARRIVED_M = 0.1
+SLOW_M_S = 0.01
+"""Own speed at a contact that a hostile neighbour causes."""
+STILL_M, STILL_S = 0.01, 5.0
+"""Robots of which none moved further in this time, short of their goals, are deadlocked."""
+_GAIN_PER_S = 1.5
+"""How fast go-to-goal commands close in on the goal."""
+_TOUCH_M = 0.002
+"""MuJoCo keeps bodies that touch apart: so close counts as touching when the own speed is looked at."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Tally:
+    """What was counted, for each world (E,) unless said."""
+
+    contacts: jax.Array
+    """int: physics steps with touching pairs."""
+    fast_contacts: jax.Array
+    """int: robot-ticks in which a robot touched something at an own speed above 1 cm/s."""
+    separation_m: jax.Array
+    arrived_tick: jax.Array
+    """int: when all were at their goals at once; -1 before."""
+    changed: jax.Array
+    """Robot-ticks whose command the shield changed."""
+    change_m_s: jax.Array
+    """Sum of the sizes of these changes."""
+    robot_ticks: jax.Array
+    anchor_world: jax.Array
+    """(D, N, E): where each robot was when it last had moved."""
+    still: jax.Array
+    """(N, E) int: ticks since."""
+    speed_m_s: jax.Array
+    """(N, E): at the tick before."""
+    touching: jax.Array
+    """(N, E) bool: at the tick before."""
+    over: jax.Array
+    """bool."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Course:
+    """A batch on its way."""
+
+    world: DeployedState
+    patience: Patience
+    moved_world: jax.Array
+    """(D, N, E) [m/s]: what the shield let through."""
+    tally: Tally
+    batch: Batch
+    key: jax.Array
+
+
+def begin(stage: Stage, batch: Batch, seed: jax.Array) -> Course:
+    """Return the batch at its start; ``seed`` draws what happens on the way."""
+    keys = jax.vmap(jax.random.key)(batch.seed)
+    parameters = replace(draw_parameters(keys, stage.spec, stage.team.channels), message_loss=batch.loss,
+                         brake_share=batch.brake_share)
+    world = start_deployed(stage.team, stage.deployment, batch.position_world, batch.yaw, parameters, batch.faults)
+    size, worlds = batch.yaw.shape
+    none, still = jnp.zeros(worlds), jnp.zeros((size, worlds))
+    count = none.astype(jnp.int32)
+    tally = Tally(count, count, none + jnp.inf, count - 1, none, none, none, batch.position_world,
+                  still.astype(jnp.int32), still, still > 0, count > 0)
+    return Course(world, patient(still), jnp.zeros_like(batch.position_world), tally, batch, jax.random.key(seed))
+
+
+def go_on(stage: Stage, course: Course, ticks: int) -> Course:
+    """Return the course so many ticks later."""
+    def step(current: Course, _: None) -> tuple[Course, None]:
+        return _tick(stage, current), None
+
+    return jax.lax.scan(step, course, None, length=ticks)[0]
+
+
+def go_to_goals(stage: Stage, position_world: jax.Array, goal_world: jax.Array) -> jax.Array:
+    """Return the velocities (D, N, E) [m/s] straight to the goals, slower near them."""
+    offset = goal_world - position_world
+    distance = length(offset)
+    speed = jnp.minimum(stage.spec.control_point_speed_m_s, _GAIN_PER_S * distance)
+    return offset * (speed / (distance + 1e-6))
+
+
+def _tick(stage: Stage, course: Course) -> Course:
+    key, tick_key = jax.random.split(course.key)
+    world, team = course.world, stage.team
+    nominal = go_to_goals(stage, world.estimate.position_world, course.batch.goal_world)
+    place = team.model.stopping_point(world.estimate).position_world
+    turned, patience = resolve(team.shield, course.patience, place, world.table, nominal, course.moved_world,
+                               stage.spec.control_period_s)
+    nominal = jnp.where(course.batch.resolves, turned, nominal)
+    after, result = tick_deployed(team, stage.deployment, world, nominal, tick_key)
+    tally = _count(stage, course, after, result)
+    return Course(after, patience, result.control_velocity_world, tally, course.batch, key)
+
+
+def _count(stage: Stage, course: Course, world: DeployedState, result: Any) -> Tally:
+    tally, batch, spec = course.tally, course.batch, stage.spec
+    watch = stage.team.physics.watch(world.physics)
+    truth = stage.team.physics.scene(world.physics).robots
+    place = truth.position_world
+    speed = jnp.abs(truth.velocity[0]) if spec.kind == DIFFERENTIAL_DRIVE else length(truth.velocity)
+    ours = ~batch.hostile
+    touching = _touching(stage, place) & (watch.contacts > 0)
+    if _bodies_pass(stage):
+        own_speed, counted = speed, touching
+    else:
+        # who is pushed has a speed that is not its own: what counts is the one before the first touch
+        own_speed, counted = tally.speed_m_s, touching & ~tally.touching
+    fast = counted & ours & (own_speed > SLOW_M_S)
+    live = ours & ~batch.gone
+    there = (length(batch.goal_world - place) < max(ARRIVED_M, spec.body_radius_m)) | ~live
+    moved = length(place - tally.anchor_world) > STILL_M
+    counts = ~tally.over
+    arrived = jnp.where((tally.arrived_tick < 0) & jnp.all(there, axis=0) & counts, world.number, tally.arrived_tick)
+    changed = (result.status != int(ShieldStatus.PASSED)) & ours & counts
+    over = (world.number >= batch.horizon) | ((arrived >= 0) & (world.number >= arrived + batch.linger))
+    return Tally(
+        tally.contacts + jnp.where(counts, watch.contacts, 0),
+        tally.fast_contacts + jnp.where(counts, jnp.sum(fast, axis=0), 0),
+        jnp.where(counts, jnp.minimum(tally.separation_m, watch.separation_m), tally.separation_m),
+        arrived, tally.changed + jnp.sum(changed, axis=0),
+        tally.change_m_s + jnp.sum(jnp.where(changed, result.change_m_s, 0.0), axis=0),
+        tally.robot_ticks + jnp.where(counts, jnp.sum(ours, axis=0), 0),
+        jnp.where(moved & counts, place, tally.anchor_world),
+        jnp.where(counts, jnp.where(moved, 0, tally.still + 1), tally.still), speed, touching,
+        tally.over | over)
+
+
+def _bodies_pass(stage: Stage) -> bool:
+    """Return whether bodies pass through each other."""
+    return stage.setting.choice.physics == "kinematic"
+
+
+def _touching(stage: Stage, place: jax.Array) -> jax.Array:
+    """Return which robots (N, E) touch another or a wall."""
+    radius, size = stage.spec.body_radius_m, place.shape[1]
+    slack = 0.0 if _bodies_pass(stage) else _TOUCH_M
+    distance = length(place[:, :, None] - place[:, None, :])
+    apart = jnp.where(jnp.eye(size, dtype=bool)[..., None], jnp.inf, distance)
+    robots = ~jnp.all(apart >= 2 * radius + slack, axis=0)
+    arena = stage.team.arena
+    low, high = (jnp.array(side).reshape(-1, 1, 1) for side in (arena.low_world, arena.high_world))
+    inside = (place >= low + radius + slack) & (place <= high - radius - slack)
+    return robots | ~jnp.all(inside, axis=0)

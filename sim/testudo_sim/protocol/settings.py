@@ -1,0 +1,167 @@
+"""What a program is compiled for: cells that share it run as worlds of one batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.margins import ShieldParameters, shield_parameters
+from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.shield.stack import Shield
+from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
+from testudo_hardware.motion.differential_drive import DifferentialDrive
+from testudo_hardware.motion.velocity_point import VelocityPoint
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_sim.deployed import Deployment
+from testudo_sim.parameters import Channels
+from testudo_sim.protocol.cells import ALL_LAYERS, GATE_ONLY, NO_LAYERS, PROJECTION_ONLY, Cell, Formation, Rule
+from testudo_sim.team import Team
+from testudo_sim.tiers import PhysicsChoice, make_physics
+
+_CROSSINGS = {Formation.CROSSING_THIN: 0.25, Formation.CROSSING_DENSE: 0.4}
+_SHORT_RADIO_S = 0.12
+_LONG_RADIO_S = 0.32
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All that is fixed while a batch runs; hashable."""
+
+    robot: str
+    size: int
+    layers: str
+    place: Formation
+    """The formation where it shapes the arena, else the swap."""
+    stride: int
+    strangers: bool
+    rule: Rule
+    radio_s: float
+    """How far back messages are kept."""
+    choice: PhysicsChoice
+
+    @classmethod
+    def of(cls, cell: Cell, choice: PhysicsChoice) -> Setting:
+        """Return the setting of a cell."""
+        conditions = cell.conditions
+        shaped = cell.formation in (*_CROSSINGS, Formation.CORRIDOR)
+        return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
+                   conditions.stride, conditions.stranger > 0, conditions.rule,
+                   _SHORT_RADIO_S if conditions.message_s < _SHORT_RADIO_S else _LONG_RADIO_S, choice)
+
+    def describe(self) -> str:
+        """Return a name for progress."""
+        return f"{self.size} {self.robot}, layers {self.layers}, {self.place.value}, {self.choice.physics}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A setting built: the team, its deployment, and the measures that formations need."""
+
+    setting: Setting
+    spec: RobotSpec
+    """With the period of the simulation."""
+    team: Team
+    deployment: Deployment
+    apart_m: float
+    """Distance that starts must have: what layer 1 enforces, and what lanes need."""
+    dead_man_ticks: int
+
+
+def build_stage(setting: Setting) -> Stage:
+    """Return the team and its deployment.
+
+    Raises:
+        TestudoError: there is no such robot.
+    """
+    real = load_robot(setting.robot)
+    parameters, space = shield_parameters(real), space_parameters(real)
+    if setting.rule is Rule.ONE_TICK:
+        parameters = replace(parameters, hold_s=real.control_period_s)
+    spec = replace(real, control_period_s=real.control_period_s / setting.stride)
+    space = replace(space, hold_ticks=math.ceil(real.hold_s / spec.control_period_s - 1e-9))
+    model = motion_model(spec)
+    apart = max(parameters.separation_m, space.clearance_m) + 0.02
+    arena = arena_of(setting, spec.dimension, apart, parameters)
+    physics = make_physics(setting.choice, model, arena, setting.size)
+    shield_model = _plain(model) if setting.rule is Rule.PLAIN else model
+    project = setting.layers in (ALL_LAYERS, PROJECTION_ONLY)
+    team = Team(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)),
+                shielded=setting.layers != NO_LAYERS)
+    deployment = Deployment(
+        Shield(shield_model, parameters, space, arena, project), gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
+        stride=setting.stride, longest_message_ticks=ticks(setting.radio_s, spec), strangers=setting.strangers)
+    return Stage(setting, spec, team, deployment, apart, ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
+
+
+def ticks(time_s: float, spec: RobotSpec, rounding: object = math.ceil) -> int:
+    """Return a time in ticks of the simulation, rounded up (or as said)."""
+    share = time_s / spec.control_period_s
+    return math.floor(share + 1e-6) if rounding is math.floor else math.ceil(share - 1e-6)
+
+
+def circle_m(size: int, separation_m: float) -> float:
+    """Return the radius of the circle of a swap: max(1 m, N D / 2.2)."""
+    return max(1.0, size * separation_m / 2.2)
+
+
+def arena_of(setting: Setting, dimension: int, apart_m: float, parameters: ShieldParameters) -> Arena:
+    """Return the walls around a formation; in space it is as high as it is deep."""
+    size, separation = setting.size, parameters.separation_m
+    radius = circle_m(size, separation)
+    if setting.place in _CROSSINGS:
+        half = 0.5 * math.sqrt(size * math.pi * separation**2 / 4 / _CROSSINGS[setting.place])
+        sides = (half, half)
+    elif setting.place is Formation.CORRIDOR:
+        sides = (1.5 + 1.2 * apart_m * size / 2, corridor_half_m(apart_m, parameters.wall_m))
+    else:
+        sides = (radius + 1.0, radius + 1.0)
+    sides = (*sides, *(sides[1:] * (dimension - 2)))
+    return Arena(tuple(-side for side in sides), sides)
+
+
+def corridor_half_m(apart_m: float, wall_m: float) -> float:
+    """Return half the width of the corridor: two robots can just pass."""
+    return wall_m + 0.6 * apart_m
+
+
+def _plain(model: MotionModel) -> MotionModel:
+    """Return the model of a textbook barrier: the body is where it will stop."""
+    kind = _PlainDrive if model.spec.kind == DIFFERENTIAL_DRIVE else _PlainPoint
+    return kind(model.spec)
+
+
+def _without_motion(stop: StoppingPoint, position_world: jax.Array) -> StoppingPoint:
+    return replace(stop, position_world=position_world)
+
+
+class _PlainPoint(VelocityPoint):
+    """A velocity point whose body is taken for its stopping point, and its command for its velocity."""
+
+    def stopping_point(self, state: MotionState) -> StoppingPoint:
+        one, lag = jnp.ones_like(state.yaw), self.spec.velocity_lag_s
+        size = state.velocity.shape[0]
+        unit = jnp.stack([jnp.stack([one if i == j else 0 * one for j in range(size)]) for i in range(size)])
+        return StoppingPoint(state.position_world, state.yaw, unit * lag, unit / lag,
+                             jnp.zeros_like(state.velocity), jnp.zeros_like(state.velocity))
+
+    def braking_share(self, stop: StoppingPoint, control_velocity_world: jax.Array) -> None:
+        return None
+
+    def firm_command(self, stop: StoppingPoint, effective: jax.Array) -> jax.Array:
+        return effective
+
+
+class _PlainDrive(DifferentialDrive):
+    """A differential drive whose control point is ahead of the body as it is now."""
+
+    def stopping_point(self, state: MotionState) -> StoppingPoint:
+        at_rest = MotionState(state.position_world, state.yaw, jnp.zeros_like(state.velocity))
+        return _without_motion(super().stopping_point(at_rest), super().stopping_point(at_rest).position_world)
+
+    def braking_share(self, stop: StoppingPoint, control_velocity_world: jax.Array) -> None:
+        return None
