@@ -20,18 +20,21 @@ from testudo_hardware.errors import TestudoError
 
 def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = None,
           robot: str | None = None, team_size: int | None = None, worlds: int | None = None,
-          repeats: int | None = None, minutes: float | None = None, json: Path | None = None) -> None:
+          repeats: int | None = None, minutes: float | None = None, quick: bool = False,
+          json: Path | None = None) -> None:
     """Run a benchmark, print its table and say on what machine.
 
     `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and
     training from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics
-    drift apart. Compilation is timed apart, and medians of several runs are given.
+    drift apart; `shield` runs the test protocol of the shield with its negative controls. Compilation is
+    timed apart, and medians of several runs are given.
 
     Example:
         testudo bench sim
         testudo bench robot --policy policy.onnx --json robot.json
         testudo bench sim --worlds 1024 --team-size 8
         testudo bench tiers --policy policy.onnx
+        testudo bench shield --quick --json shield.json
         testudo bench gpu --minutes 10 --json gpu.json
 
     Args:
@@ -42,6 +45,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         worlds: worlds at once (sim).
         repeats: timed runs.
         minutes: time that may be spent (gpu).
+        quick: fewer episodes, in about three minutes (shield).
         json: file for the numbers.
     """
     points = {point.name: point for point in entry_points(group="testudo.benchmarks")}
@@ -52,7 +56,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         raise TestudoError(f"testudo bench {name}: needs {', '.join(missing)}, which is not installed; "
                            f"run pip install 'testudo[{','.join(sorted(points[name].extras))}]'")
     given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "repeats": repeats,
-             "minutes": minutes}
+             "minutes": minutes, "quick": quick or None}
     with Console(stderr=True).status("measuring") as status:
         result = _call(name, points[name].load(), {key: value for key, value in given.items() if value is not None},
                        status.update)

@@ -47,7 +47,7 @@ def _circle(stage: Stage, turn_rad: float) -> np.ndarray:
     return circle_m(size, stage.team.shield.separation_m) * np.stack([np.cos(angle), np.sin(angle)])
 
 
-def _symmetric(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _symmetric(stage: Stage, _: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     place = _circle(stage, 0.0)
     return place, -place
 
@@ -67,8 +67,8 @@ def _head_on(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.
 
 def _crossing(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return places of a grid in the box; everyone goes to another's place."""
-    arena, size, wall = stage.team.arena, stage.team.size, max(stage.team.shield.wall_m, stage.deployment.shield.space.wall_m)
-    half = arena.high_world[0] - wall - 0.01
+    size, wall = stage.team.size, max(stage.team.shield.wall_m, stage.deployment.shield.space.wall_m)
+    half = stage.team.arena.high_world[0] - wall - 0.01
     side = math.ceil(math.sqrt(size))
     pitch = 2 * half / (side - 1)
     across, up = np.meshgrid(np.linspace(-half, half, side), np.linspace(-half, half, side))

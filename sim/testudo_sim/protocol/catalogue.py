@@ -1,0 +1,141 @@
+"""The cells of the protocol (shield.md, "Test protocol")."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from testudo_hardware.spec import robot_files
+from testudo_sim.faults import CHASER, FREEZER, LIAR
+from testudo_sim.protocol.cells import (
+    ALL_LAYERS,
+    GATE_ONLY,
+    NO_LAYERS,
+    PROJECTION_ONLY,
+    Cell,
+    Claim,
+    Conditions,
+    Formation,
+    Rule,
+)
+
+SLOW = "gritsbot_x"
+DRONE = "crazyflie_2x"
+_FAST = ("robomaster_s1", DRONE)
+"""The first of these that is registered."""
+_HORIZON_S = {SLOW: 60.0}
+_FAST_HORIZON_S = 40.0
+_CIRCLE_HORIZON_S = 60.0
+_EPISODES = 1000
+_FEW = 200
+"""Episodes of a cell that must show contacts, and of its twin where that is layer 1 alone."""
+
+
+def fast_robot() -> str:
+    """Return the robot that stands for fast dynamics."""
+    return next(name for name in _FAST if name in robot_files())
+
+
+def protocol_cells() -> list[Cell]:
+    """Return every cell of the kinematic tier."""
+    cells = [cell for robot in (SLOW, fast_robot()) for cell in _of_robot(robot)]
+    return [*cells, *_in_space()]
+
+
+def _of_robot(robot: str) -> Iterator[Cell]:
+    """Yield all cells of a ground robot."""
+    for layers in (ALL_LAYERS, GATE_ONLY):
+        yield from _good_days(robot, layers)
+    for cell in _good_days(robot, PROJECTION_ONLY):
+        yield replace(cell, claim=Claim.REPORTED)
+    yield from _bad_days(robot)
+    yield from _hostile(robot)
+    yield from _controls(robot)
+
+
+def _make(robot: str, size: int, formation: Formation, what: str = "", *, layers: str = ALL_LAYERS,
+          claim: Claim = Claim.COVERED, episodes: int = _EPISODES, **wrong: object) -> Cell:
+    """Return a cell with a name that tells all of it."""
+    horizon = _CIRCLE_HORIZON_S if formation is Formation.SWAP else _HORIZON_S.get(robot, _FAST_HORIZON_S)
+    name = ", ".join(word for word in (robot, f"{formation.value} of {size}", what, f"layers {layers}") if word)
+    return Cell(name, robot, size, formation, layers, claim, horizon, episodes, Conditions(**wrong))  # type: ignore[arg-type]
+
+
+def _good_days(robot: str, layers: str) -> Iterator[Cell]:
+    full = layers == ALL_LAYERS
+    yield _make(robot, 2, Formation.HEAD_ON, layers=layers)
+    yield _make(robot, 2, Formation.SYMMETRIC, layers=layers)
+    yield _make(robot, 4, Formation.SYMMETRIC, layers=layers)
+    for size in (2, 4, 8, 16) if full else (2, 4):
+        yield _make(robot, size, Formation.SWAP, layers=layers)
+    if full:
+        yield _make(robot, 8, Formation.CROSSING_THIN)
+        yield _make(robot, 8, Formation.CROSSING_DENSE)
+        yield _make(robot, 4, Formation.CORRIDOR)
+
+
+def _bad_days(robot: str) -> Iterator[Cell]:
+    for size in (2, 4, 8):
+        usual = _make(robot, size, Formation.SWAP, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
+        yield usual
+        yield replace(usual, name=usual.name + ", no resolution", resolves=False)
+    for what, wrong in _WRONG.items():
+        for size in (2, 4):
+            yield _make(robot, size, Formation.SWAP, what, **wrong)
+    for what in ("300 ms", "50 % loss", "late ticks"):
+        yield _make(robot, 4, Formation.SWAP, what, layers=GATE_ONLY, **_WRONG[what])
+    yield _make(robot, 4, Formation.SWAP, "brakes 30 % weaker", claim=Claim.REPORTED, brake_share=0.7)
+
+
+_WRONG: dict[str, dict[str, object]] = {
+    "50 ms": {"message_s": 0.05}, "300 ms": {"message_s": 0.3},
+    "30 % loss": {"loss": 0.3}, "50 % loss": {"loss": 0.5}, "90 % loss": {"loss": 0.9},
+    "blackout of 2 s": {"blackout_s": 2.0}, "one way 90 % loss": {"one_way_loss": 0.9},
+    "asynchronous": {"stride": 2}, "late ticks": {"late_chance": 0.1},
+    "process killed": {"dead_s": math.inf}, "process frozen 2 s": {"dead_s": 2.0},
+    "jump of 5 cm": {"jump_m": 0.05}, "jump of 20 cm": {"jump_m": 0.2}, "jump of 100 cm": {"jump_m": 1.0},
+    "jump of 30°": {"jump_rad": math.radians(30)},
+    "300 ms, 50 % loss, late ticks": {"message_s": 0.3, "loss": 0.5, "late_chance": 0.1},
+}
+"""What the shield must bear, by name."""
+
+
+def _hostile(robot: str) -> Iterator[Cell]:
+    for what, kind in (("chaser", CHASER), ("liar", LIAR)):
+        yield _make(robot, 3, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
+    yield _make(robot, 3, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
+
+
+def _controls(robot: str) -> Iterator[Cell]:
+    """Yield what must fail, each after its intact twin unless that is among the cells already."""
+    swap = Formation.SWAP
+    alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED, "episodes": _FEW}
+    plain = _make(robot, 4, swap, layers=PROJECTION_ONLY)
+    yield _broken(plain, "plain barrier", rule=Rule.PLAIN)
+    yield replace(_broken(_make(robot, 4, swap), "no shield"), layers=NO_LAYERS)
+    for what, change, wrong in (
+            ("time since arrival", {"blind_age": True}, {"message_s": 0.3}),
+            ("T for T_hold", {"rule": Rule.ONE_TICK}, {"late_chance": 0.3})):
+        twin = _make(robot, 4, swap, f"against {what}", **alone, **wrong)
+        yield twin
+        yield _broken(twin, what, **change)
+    twin = _make(robot, 4, swap, "process killed")
+    yield _broken(twin, "driver holds for 0.5 s", driver_s=0.5)
+    twin = _make(robot, 4, swap, "300 ms", layers=GATE_ONLY)
+    yield _broken(twin, "space taken without acknowledgement", blind_take=True)
+
+
+def _broken(twin: Cell, what: str, **change: object) -> Cell:
+    return replace(twin, name=f"{twin.name}, CONTROL {what}", claim=Claim.CONTROL, episodes=_FEW, twin=twin.name,
+                   conditions=replace(twin.conditions, **change))  # type: ignore[arg-type]
+
+
+def _in_space() -> Iterator[Cell]:
+    """Yield cells of drones, which move in space; fewer and smaller, since they cost more."""
+    yield _make(DRONE, 2, Formation.HEAD_ON, "in space")
+    yield _make(DRONE, 2, Formation.SYMMETRIC, "in space")
+    for size in (2, 4):
+        yield _make(DRONE, size, Formation.SWAP, "in space, 100 ms, 10 % loss", message_s=0.1, loss=0.1)
+    yield _make(DRONE, 2, Formation.SWAP, "in space, 300 ms, 50 % loss", message_s=0.3, loss=0.5)
+    yield _make(DRONE, 2, Formation.SWAP, "in space, late ticks", late_chance=0.1)
