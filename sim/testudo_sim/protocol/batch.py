@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_sim.faults import LIAR, NEVER, Faults
-from testudo_sim.protocol.cells import Cell, Claim
+from testudo_sim.protocol.cells import Cell, Claim, Rule
 from testudo_sim.protocol.settings import Stage, ticks
 from testudo_sim.protocol.starts import draw_start
 
@@ -58,6 +58,8 @@ class Batch:
     """(E,)."""
     resolves: jax.Array
     """(E,) bool."""
+    hold_s: jax.Array
+    """(E,): how long layer 1 takes a command to act."""
     horizon: jax.Array
     """(E,) int: ticks."""
     linger: jax.Array
@@ -80,14 +82,17 @@ def _draw_world(stage: Stage, episode: Episode) -> Batch:
     cell, random, spec = episode.cell, episode.random(), stage.spec
     start = draw_start(stage, cell.formation, random)
     size = cell.size
-    last, first = np.arange(size) == size - 1, np.arange(size) == 0
+    last = np.arange(size) == size - 1
     hostile = last & (cell.conditions.stranger > 0)
+    hold = stage.team.shield.hold_s if cell.conditions.rule is not Rule.ONE_TICK else spec.control_period_s
+    faults = _draw_faults(stage, cell, random, start.position_world)
     linger = cell.horizon_s if cell.claim is Claim.HOSTILE or cell.killed else _LINGER_S
     return Batch(
         np.float32(start.position_world), np.float32(start.goal_world), np.float32(start.yaw),
         np.uint32(random.integers(1 << 32)), np.float32(cell.conditions.loss), np.float32(cell.conditions.brake_share),
-        np.bool_(cell.resolves), np.int32(ticks(cell.horizon_s, spec)), np.int32(ticks(linger, spec)), hostile,
-        first & cell.killed, _draw_faults(stage, cell, random, start.position_world))
+        np.bool_(cell.resolves), np.float32(hold), np.int32(ticks(cell.horizon_s, spec)),
+        np.int32(ticks(linger, spec)), hostile,
+        (faults.dead_from < NEVER) & (faults.dead_until == NEVER), faults)
 
 
 def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position_world: np.ndarray) -> Faults:
@@ -100,9 +105,10 @@ def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position
     heading = random.normal(size=spec.dimension)
     heading = heading / np.linalg.norm(heading)
     dead, back = np.full(size, NEVER), np.full(size, NEVER)
+    who = size - 1 if wrong.stranger else random.integers(size)
     if wrong.dead_s:
-        dead[0] = begin
-        back[0] = NEVER if cell.killed else begin + ticks(wrong.dead_s, spec)
+        dead[who] = begin
+        back[who] = NEVER if cell.killed else begin + ticks(wrong.dead_s, spec)
     delay = max(1, ticks(wrong.message_s, spec))
     lag = delay if wrong.message_s else 1
     peers = (np.arange(size) + 1 + np.arange(size - 1)[:, None]) % size

@@ -20,9 +20,8 @@ class Formation(Enum):
     """On a circle without any jitter, each to the opposite place."""
     SWAP = "swap"
     """The same with jitter."""
-    CROSSING_THIN = "crossing 25 %"
-    CROSSING_DENSE = "crossing 40 %"
-    """In a box of which that share is covered by discs of the enforced separation, each to another's place."""
+    CROSSING = "dense crossing"
+    """In a box of which 33 % is covered by discs of the enforced separation, each to another's place."""
     CORRIDOR = "corridor"
 
 
@@ -66,7 +65,7 @@ class Conditions:
     late_chance: float = 0.0
     """Probability that a tick is followed by a pause of 2 to 6 periods."""
     dead_s: float = 0.0
-    """The process of robot 0 is gone for so long, from a random moment on; infinite: it is killed."""
+    """The process of one robot is gone for so long, from a random moment on; infinite: it is killed."""
     jump_m: float = 0.0
     """For 1 s robot 0 is located elsewhere by so much."""
     jump_rad: float = 0.0
@@ -104,5 +103,5 @@ class Cell:
 
     @property
     def killed(self) -> bool:
-        """Return whether robot 0 never comes back."""
+        """Return whether that robot never comes back."""
         return math.isinf(self.conditions.dead_s)

@@ -92,6 +92,11 @@ def begin(stage: Stage, batch: Batch, seed: jax.Array) -> Course:
 
 def go_on(stage: Stage, course: Course, ticks: int) -> Course:
     """Return the course so many ticks later."""
+    deployment = stage.deployment
+    parameters = replace(stage.team.shield, hold_s=course.batch.hold_s)
+    stage = replace(stage, team=replace(stage.team, shield=parameters),
+                    deployment=replace(deployment, shield=replace(deployment.shield, parameters=parameters)))
+
     def step(current: Course, _: None) -> tuple[Course, None]:
         return _tick(stage, current), None
 

@@ -23,9 +23,10 @@ from testudo_sim.protocol.cells import ALL_LAYERS, GATE_ONLY, NO_LAYERS, PROJECT
 from testudo_sim.team import Team
 from testudo_sim.tiers import PhysicsChoice, make_physics
 
-_CROSSINGS = {Formation.CROSSING_THIN: 0.25, Formation.CROSSING_DENSE: 0.4}
-_SHORT_RADIO_S = 0.12
-_LONG_RADIO_S = 0.32
+_COVERED_SHARE = 0.33
+"""Of the floor in a crossing, by discs of the enforced separation."""
+_RADIO_S = 0.32
+"""How far back messages are kept: longer than any takes, the same for all, so that they share programs."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,17 @@ class Setting:
     """The formation where it shapes the arena, else the swap."""
     stride: int
     strangers: bool
-    rule: Rule
-    radio_s: float
-    """How far back messages are kept."""
+    plain: bool
+    """The negative control `Rule.PLAIN`."""
     choice: PhysicsChoice
 
     @classmethod
     def of(cls, cell: Cell, choice: PhysicsChoice) -> Setting:
         """Return the setting of a cell."""
         conditions = cell.conditions
-        shaped = cell.formation in (*_CROSSINGS, Formation.CORRIDOR)
+        shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR)
         return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
-                   conditions.stride, conditions.stranger > 0, conditions.rule,
-                   _SHORT_RADIO_S if conditions.message_s < _SHORT_RADIO_S else _LONG_RADIO_S, choice)
+                   conditions.stride, conditions.stranger > 0, conditions.rule is Rule.PLAIN, choice)
 
     def describe(self) -> str:
         """Return a name for progress."""
@@ -80,21 +79,19 @@ def build_stage(setting: Setting) -> Stage:
     """
     real = load_robot(setting.robot)
     parameters, space = shield_parameters(real), space_parameters(real)
-    if setting.rule is Rule.ONE_TICK:
-        parameters = replace(parameters, hold_s=real.control_period_s)
     spec = replace(real, control_period_s=real.control_period_s / setting.stride)
     space = replace(space, hold_ticks=math.ceil(real.hold_s / spec.control_period_s - 1e-9))
     model = motion_model(spec)
     apart = max(parameters.separation_m, space.clearance_m) + 0.02
     arena = arena_of(setting, spec.dimension, apart, parameters)
     physics = make_physics(setting.choice, model, arena, setting.size)
-    shield_model = _plain(model) if setting.rule is Rule.PLAIN else model
+    shield_model = _plain(model) if setting.plain else model
     project = setting.layers in (ALL_LAYERS, PROJECTION_ONLY)
     team = Team(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)),
                 shielded=setting.layers != NO_LAYERS)
     deployment = Deployment(
         Shield(shield_model, parameters, space, arena, project), gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
-        stride=setting.stride, longest_message_ticks=ticks(setting.radio_s, spec), strangers=setting.strangers)
+        stride=setting.stride, longest_message_ticks=ticks(_RADIO_S, spec), strangers=setting.strangers)
     return Stage(setting, spec, team, deployment, apart, ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
 
 
@@ -113,8 +110,8 @@ def arena_of(setting: Setting, dimension: int, apart_m: float, parameters: Shiel
     """Return the walls around a formation; in space it is as high as it is deep."""
     size, separation = setting.size, parameters.separation_m
     radius = circle_m(size, separation)
-    if setting.place in _CROSSINGS:
-        half = 0.5 * math.sqrt(size * math.pi * separation**2 / 4 / _CROSSINGS[setting.place])
+    if setting.place is Formation.CROSSING:
+        half = 0.5 * math.sqrt(size * math.pi * separation**2 / 4 / _COVERED_SHARE)
         sides = (half, half)
     elif setting.place is Formation.CORRIDOR:
         sides = (1.5 + 1.2 * apart_m * size / 2, corridor_half_m(apart_m, parameters.wall_m))

@@ -93,4 +93,4 @@ def _corridor(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np
 
 _PLACES = {
     Formation.HEAD_ON: _head_on, Formation.SYMMETRIC: _symmetric, Formation.SWAP: _swap,
-    Formation.CROSSING_THIN: _crossing, Formation.CROSSING_DENSE: _crossing, Formation.CORRIDOR: _corridor}
+    Formation.CROSSING: _crossing, Formation.CORRIDOR: _corridor}
