@@ -18,7 +18,7 @@ from testudo_sim.protocol.starts import draw_start
 _LINGER_S = 1.0
 """An episode goes on for so long after the arrival."""
 _LIE_M = 0.7
-_LATE_PERIODS = (2, 6)
+_SHORTEST_PAUSE = 2
 _JUMP_S = 1.0
 
 
@@ -115,7 +115,8 @@ def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position
     driver = stage.dead_man_ticks if wrong.driver_s is None else ticks(wrong.driver_s, spec)
     return Faults(
         phase=np.int32(random.integers(0, wrong.stride, size)), late_chance=np.float32(wrong.late_chance),
-        late_ticks=np.int32(_LATE_PERIODS) * wrong.stride, dead_from=np.int32(dead), dead_until=np.int32(back),
+        late_ticks=np.int32([_SHORTEST_PAUSE, wrong.late_periods]) * wrong.stride,
+        dead_from=np.int32(dead), dead_until=np.int32(back),
         driver_ticks=np.int32(driver), link_loss=np.float32(wrong.one_way_loss * (peers == size - 1)),
         message_ticks=np.int32([min(lag, max(1, delay - 2)), delay]), blackout=np.int32(blackout),
         jump=np.int32([begin, begin + ticks(_JUMP_S, spec)] if jump else [NEVER, NEVER]),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from testudo_deploy.benchmarking import BenchResult
 from testudo_sim.devices import devices
-from testudo_sim.protocol.catalogue import protocol_cells
-from testudo_sim.protocol.cells import Cell
-from testudo_sim.protocol.runner import Tables, run_cells
+from testudo_sim.protocol.catalogue import mujoco_cells, protocol_cells
+from testudo_sim.protocol.cells import Claim
+from testudo_sim.protocol.runner import Job, Tables, run_jobs
 from testudo_sim.protocol.table import COLUMNS, row, summary, totals
 from testudo_sim.tiers import PhysicsChoice
 
-_QUICK = 16
-"""Episodes of a cell with ``--quick``."""
+_QUICK, _QUICK_CONTROL = 16, 64
+"""Episodes of a cell with ``--quick``, and of one that must show contacts."""
+_ON_MUJOCO, _QUICK_ON_MUJOCO = 20, 2
 
 
 def bench_shield(*, quick: bool = False, say: Callable[[str], None] = lambda _: None) -> BenchResult:
@@ -28,15 +30,14 @@ def bench_shield(*, quick: bool = False, say: Callable[[str], None] = lambda _: 
         say: is told what has been done.
     """
     began = time.perf_counter()
-    cells, tables = protocol_cells(), Tables()
+    jobs, tables = protocol_jobs(quick), Tables()
     interrupted = False
     try:
-        run_cells(cells, lambda cell: _QUICK if quick else cell.episodes, PhysicsChoice(),
-                  lambda text: say(f"kinematic: {text}"), tables)
+        run_jobs(jobs, say, tables)
     except KeyboardInterrupt:
         interrupted = True
     seconds = time.perf_counter() - began
-    found = _figures(cells, tables)
+    found = _figures(jobs, tables)
     summed = totals(found)
     values = {"quick": quick, "interrupted": interrupted, "totals": summed, "cells": found,
               "seconds": seconds, "compile_s": tables.compile_s, "robot_ticks": tables.robot_ticks,
@@ -47,6 +48,20 @@ def bench_shield(*, quick: bool = False, say: Callable[[str], None] = lambda _: 
     return BenchResult(title, COLUMNS, [row(cell) for cell in found], values)
 
 
-def _figures(cells: Sequence[Cell], tables: Tables) -> list[dict[str, Any]]:
+def protocol_jobs(quick: bool) -> list[Job]:
+    """Return every cell with its tier and how many episodes of it are run."""
+    jobs = [Job(cell, cell.episodes) for cell in protocol_cells()]
+    jobs += [Job(cell, _ON_MUJOCO, PhysicsChoice("mujoco")) for cell in mujoco_cells()]
+    return [replace(job, episodes=_quick_share(job)) for job in jobs] if quick else jobs
+
+
+def _quick_share(job: Job) -> int:
+    if job.choice.physics == "mujoco":
+        return _QUICK_ON_MUJOCO
+    return _QUICK_CONTROL if job.cell.claim is Claim.CONTROL else _QUICK
+
+
+def _figures(jobs: Sequence[Job], tables: Tables) -> list[dict[str, Any]]:
     """Return the figures of the cells that have been run, in their order."""
-    return [summary(cell, tables.outcomes[cell]) for cell in cells if cell in tables.outcomes]
+    keys = [(job.choice.physics, job.cell) for job in jobs]
+    return [summary(*key, tables.outcomes[key]) for key in keys if key in tables.outcomes]

@@ -63,7 +63,7 @@ class Conditions:
     stride: int = 1
     """Ticks of the simulation in a control period; above 1 robots tick at different moments."""
     late_chance: float = 0.0
-    """Probability that a tick is followed by a pause of 2 to 6 periods."""
+    """Probability that a tick is followed by a pause of 2 periods or more."""
     dead_s: float = 0.0
     """The process of one robot is gone for so long, from a random moment on; infinite: it is killed."""
     jump_m: float = 0.0
@@ -73,8 +73,12 @@ class Conditions:
     """Deceleration over the identified one."""
     stranger: int = 0
     """What the last robot is: a kind of `testudo_sim.faults`."""
+    late_periods: int = 6
+    """The longest pause."""
+    dead_man_s: float | None = None
+    """Dead-man time of driver and shield, where it is another than the robot's."""
     driver_s: float | None = None
-    """Dead-man time of the driver where it is another than the robot's."""
+    """What the driver really waits, where it is another time than the shield knows."""
     blind_age: bool = False
     """Ages are counted from the arrival of a message."""
     blind_take: bool = False

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -53,33 +54,43 @@ class Outcome:
 class Tables:
     """What has been measured so far; filled by several threads."""
 
-    outcomes: dict[Cell, Outcome] = field(default_factory=dict)
+    outcomes: dict[tuple[str, Cell], Outcome] = field(default_factory=dict)
+    """By tier and cell."""
     compile_s: float = 0.0
     """Summed over all programs, which are compiled side by side."""
     robot_ticks: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    host: threading.Lock = field(default_factory=threading.Lock)
+    """C MuJoCo has one pool of threads, for one program at a time."""
 
-    def add(self, cell: Cell, outcome: Outcome) -> None:
+    def add(self, tier: str, cell: Cell, outcome: Outcome) -> None:
         """Put episodes of a cell to those before."""
         with self.lock:
-            self.outcomes[cell] = self.outcomes[cell] + outcome if cell in self.outcomes else outcome
+            before = self.outcomes.get((tier, cell))
+            self.outcomes[tier, cell] = before + outcome if before else outcome
 
 
-def run_cells(cells: Sequence[Cell], share: Callable[[Cell], int], choice: PhysicsChoice,
-              say: Callable[[str], None], tables: Tables) -> None:
-    """Run the episodes of the cells.
+@dataclass(frozen=True)
+class Job:
+    """A cell to run."""
+
+    cell: Cell
+    episodes: int
+    choice: PhysicsChoice = PhysicsChoice()  # noqa: RUF009 -- frozen
+
+
+def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) -> None:
+    """Run all episodes of the jobs.
 
     Args:
-        cells: what to run.
-        share: episodes of a cell.
-        choice: the physics.
+        jobs: what to run.
         say: is told what has been done.
         tables: filled on the way, so that nothing is lost at an interrupt.
     """
     groups: dict[Setting, list[Episode]] = defaultdict(list)
-    for cell in cells:
-        groups[Setting.of(cell, choice)] += [Episode(cell, number) for number in range(share(cell))]
+    for job in jobs:
+        groups[Setting.of(job.cell, job.choice)] += [Episode(job.cell, number) for number in range(job.episodes)]
     # the longest first, so that no core waits for the other at the end
     order = sorted(groups, key=lambda setting: -setting.size * len(groups[setting]))
     done, total = 0, sum(len(group) for group in groups.values())
@@ -114,8 +125,9 @@ def _run_group(setting: Setting, episodes: list[Episode], tables: Tables) -> Non
     with tables.lock:
         tables.compile_s += time.perf_counter() - began
     for number, chunk in enumerate(chunks):
-        if not _run_chunk(stage, chunk, starter, program, (worlds, number), tables):
-            return
+        with tables.host if setting.choice.physics == "mujoco" else nullcontext():
+            if not _run_chunk(stage, chunk, starter, program, (worlds, number), tables):
+                return
 
 
 def _run_chunk(stage: Stage, chunk: list[Episode], starter: Callable[..., Course], program: Callable[..., Course],
@@ -133,7 +145,7 @@ def _run_chunk(stage: Stage, chunk: list[Episode], starter: Callable[..., Course
     result = _outcome(stage, course)
     for cell in dict.fromkeys(episode.cell for episode in chunk):
         mine = [index for index, episode in enumerate(chunk) if episode.cell == cell]
-        tables.add(cell, Outcome(*(values[mine] for values in vars(result).values())))
+        tables.add(stage.setting.choice.physics, cell, Outcome(*(values[mine] for values in vars(result).values())))
     return True
 
 

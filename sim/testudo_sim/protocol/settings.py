@@ -42,6 +42,7 @@ class Setting:
     strangers: bool
     plain: bool
     """The negative control `Rule.PLAIN`."""
+    dead_man_s: float | None
     choice: PhysicsChoice
 
     @classmethod
@@ -50,7 +51,8 @@ class Setting:
         conditions = cell.conditions
         shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR)
         return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
-                   conditions.stride, conditions.stranger > 0, conditions.rule is Rule.PLAIN, choice)
+                   conditions.stride, conditions.stranger > 0, conditions.rule is Rule.PLAIN,
+                   conditions.dead_man_s, choice)
 
     def describe(self) -> str:
         """Return a name for progress."""
@@ -78,6 +80,7 @@ def build_stage(setting: Setting) -> Stage:
         TestudoError: there is no such robot.
     """
     real = load_robot(setting.robot)
+    real = replace(real, dead_man_s=setting.dead_man_s) if setting.dead_man_s else real
     parameters, space = shield_parameters(real), space_parameters(real)
     spec = replace(real, control_period_s=real.control_period_s / setting.stride)
     space = replace(space, hold_ticks=math.ceil(real.hold_s / spec.control_period_s - 1e-9))

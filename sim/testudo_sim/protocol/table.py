@@ -16,14 +16,14 @@ COLUMNS = ("cell", "layers", "episodes", "contacts", "moving", "rate below", "le
            "changed", "by [m/s]", "holds")
 
 
-def summary(cell: Cell, outcome: Outcome) -> dict[str, Any]:
+def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
     """Return the figures of a cell, JSON-ready."""
     episodes = len(outcome.contacts)
     contacts, moving = int(np.sum(outcome.contacts > 0)), int(np.sum(outcome.fast_contacts > 0))
     least = float(np.min(outcome.separation_m))
     arrived = np.isfinite(outcome.arrived_s)
     return {
-        "cell": cell.name, "robot": cell.robot, "team_size": cell.size, "formation": cell.formation.value,
+        "tier": tier, "cell": cell.name, "robot": cell.robot, "team_size": cell.size, "formation": cell.formation.value,
         "layers": cell.layers, "claim": cell.claim.value, "twin": cell.twin, "resolution": cell.resolves,
         "horizon_s": cell.horizon_s, "conditions": _plain(asdict(cell.conditions)), "episodes": episodes,
         "episodes_with_contact": contacts, "episodes_with_contact_at_own_speed": moving,
@@ -47,8 +47,9 @@ def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cell's line."""
     high = figures["contact_rate_high"]
     verdict = {True: "yes", False: "NO", None: ""}[figures["holds"]]
-    return (figures["cell"].removesuffix(f", layers {figures['layers']}").replace(f", layers {figures['layers']}", ""),
-            figures["layers"], f"{figures['episodes']}",
+    name = figures["cell"].replace(f", layers {figures['layers']}", "")
+    name = name if figures["tier"] == "kinematic" else f"{figures['tier']}: {name}"
+    return (name, figures["layers"], f"{figures['episodes']}",
             f"{figures['episodes_with_contact']}", f"{figures['episodes_with_contact_at_own_speed']}",
             "" if high is None else f"{high:.1e}", f"{figures['least_separation_m']:.3f}",
             f"{figures['arrived_share']:.3f}", f"{figures['deadlocked_share']:.3f}",
@@ -58,12 +59,13 @@ def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
 def totals(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what all cells say together."""
     covered = [cell for cell in cells if cell["claim"] == Claim.COVERED.value]
+    batch = [cell for cell in covered if cell["tier"] == "kinematic"]
     controls = [cell for cell in cells if cell["claim"] == Claim.CONTROL.value]
     return {
         "cells": len(cells), "episodes": sum(cell["episodes"] for cell in cells),
         "covered_cells": len(covered), "covered_episodes": sum(cell["episodes"] for cell in covered),
         "covered_contacts": sum(cell["episodes_with_contact"] for cell in covered),
-        "fewest_covered_episodes": min((cell["episodes"] for cell in covered), default=0),
+        "fewest_episodes_of_a_covered_kinematic_cell": min((cell["episodes"] for cell in batch), default=0),
         "controls": len(controls), "controls_seen_to_fail": sum(cell["holds"] for cell in controls),
         "hostile_contacts_at_own_speed": sum(cell["episodes_with_contact_at_own_speed"] for cell in cells
                                              if cell["claim"] == Claim.HOSTILE.value),
