@@ -22,7 +22,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
-DEPLOYED_LAYERS = (PROJECTION,)
+DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)
 """What `control_loop.py` runs."""
 OBLIGATIONS_FILE = "obligations.json"
 """Of a run folder."""
@@ -182,10 +182,15 @@ def fleet_obligations(fleet: Fleet, contract: Contract, *, layers: Iterable[str]
         layers: of the shield that runs; with the gate, the margins are those of `space_parameters`.
         untrusted: names of the robots that nobody may rely on.
     """
-    gated, apart = GATE in layers, frozenset(untrusted)
-    return tuple(obligation(robot.name, robot.spec, contract, space=space_parameters(robot.spec) if gated else None,
+    apart = frozenset(untrusted)
+    return tuple(obligation(robot.name, robot.spec, contract, space=space_of(robot.spec, layers),
                             trusted=robot.name not in apart)
                  for robot in fleet.robots)
+
+
+def space_of(spec: RobotSpec, layers: Iterable[str] = DEPLOYED_LAYERS) -> SpaceParameters | None:
+    """Return the margins of layers 2 and 3 as the control loop makes them; None without the gate."""
+    return space_parameters(spec) if GATE in layers else None
 
 
 def save_obligations(folder: Path, obligations: Iterable[Obligation]) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.commands.report import Report, cell, facts, table
 from testudo_deploy.contract import Contract
-from testudo_deploy.obligations import Obligation, obligation
+from testudo_deploy.obligations import Obligation, obligation, space_of
 from testudo_hardware.spec import parse_robot
 
 
@@ -25,7 +25,8 @@ def artefact_report(path: Path) -> Report:
     contract = artefact.contract
     opset = artefact.header.opsets.get("", 0)
     values = json.loads(contract.to_json())
-    promised = obligation("each robot", parse_robot(contract.robot_spec, f"{path}: contract.robot_spec"), contract)
+    spec = parse_robot(contract.robot_spec, f"{path}: contract.robot_spec")
+    promised = obligation("each robot", spec, contract, space=space_of(spec))
     rows = len(next(iter(values.pop("test_vector")["inputs"].values())))
     file = {
         "path": str(path),
