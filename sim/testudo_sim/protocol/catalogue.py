@@ -32,7 +32,7 @@ _KINEMATIC_ONLY = ("30 % loss",)
 """Between other conditions that are run on MuJoCo, which has 20 cells of each robot."""
 _EPISODES = 1000
 _FEW = 200
-"""Episodes of a cell that must show contacts."""
+"""Episodes of a cell that must show contacts, or of another method."""
 
 
 def fast_robot() -> str:
@@ -63,6 +63,7 @@ def _of_robot(robot: str) -> Iterator[Cell]:
     yield from _fewer_layers(robot)
     yield from _hostile(robot)
     yield from _controls(robot)
+    yield from _compared(robot)
 
 
 def _make(robot: str, size: int, formation: Formation, what: str = "", *, layers: str = ALL_LAYERS,
@@ -149,6 +150,17 @@ def _controls(robot: str) -> Iterator[Cell]:
                          late_chance=0.3, dead_man_s=0.5, late_periods=25), resolves=False)
     yield twin
     yield _broken(twin, "T for T_hold", rule=Rule.ONE_TICK)
+
+
+def _compared(robot: str) -> Iterator[Cell]:
+    """Yield the same swaps under other methods, without the rule against deadlocks."""
+    for rule in (Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE):
+        for size in (2, 4, 8):
+            for what, wrong in (("", {}), ("100 ms", {"message_s": 0.1})):
+                cell = _make(robot, size, Formation.SWAP, what, layers=PROJECTION_ONLY, claim=Claim.COMPARED,
+                             episodes=_FEW, rule=rule, **wrong)
+                name = cell.name.replace(f"layers {PROJECTION_ONLY}", rule.value)
+                yield replace(cell, name=name, resolves=False)
 
 
 def _broken(twin: Cell, what: str, **change: object) -> Cell:

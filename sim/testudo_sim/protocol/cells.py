@@ -34,18 +34,24 @@ class Claim(Enum):
     """A neighbour keeps to no contract: no contact at own speed."""
     REPORTED = "reported"
     """Nothing is claimed: layer 1 alone, or an assumption is broken."""
+    COMPARED = "compared"
+    """Another method in the same worlds."""
     CONTROL = "control"
     """Something is taken out of the shield: contacts must be seen."""
 
 
 class Rule(Enum):
-    """Which layer 1 runs: the real one, or a negative control."""
+    """Which layer 1 runs: the real one, a negative control, or another method."""
 
     OURS = "ours"
     PLAIN = "plain"
     """The place of the body is taken for its stopping point."""
     ONE_TICK = "one tick"
     """A command is taken to act for T, not for T_hold."""
+    ORCA = "ORCA"
+    VORONOI = "Voronoi"
+    CERTIFICATE = "certificate"
+    """What the shield is compared with: `baselines.py`."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from testudo_hardware.motion.state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim.deployed import DeployedState, start_deployed, tick_deployed
 from testudo_sim.parameters import draw_parameters
+from testudo_sim.protocol.baselines import BaselineShield
 from testudo_sim.protocol.batch import Batch
 from testudo_sim.protocol.settings import Stage
 
@@ -92,15 +93,21 @@ def begin(stage: Stage, batch: Batch, seed: jax.Array) -> Course:
 
 def go_on(stage: Stage, course: Course, ticks: int) -> Course:
     """Return the course so many ticks later."""
-    deployment = stage.deployment
-    parameters = replace(stage.team.shield, hold_s=course.batch.hold_s)
-    stage = replace(stage, team=replace(stage.team, shield=parameters),
-                    deployment=replace(deployment, shield=replace(deployment.shield, parameters=parameters)))
+    bound = _bound(stage, course.batch)
 
     def step(current: Course, _: None) -> tuple[Course, None]:
-        return _tick(stage, current), None
+        return _tick(bound, current), None
 
     return jax.lax.scan(step, course, None, length=ticks)[0]
+
+
+def _bound(stage: Stage, batch: Batch) -> Stage:
+    """Return the stage with what differs between its worlds."""
+    deployment, parameters = stage.deployment, replace(stage.team.shield, hold_s=batch.hold_s)
+    shield = replace(deployment.shield, parameters=parameters)
+    if isinstance(shield, BaselineShield):
+        shield = replace(shield, goal_world=batch.goal_world)
+    return replace(stage, team=replace(stage.team, shield=parameters), deployment=replace(deployment, shield=shield))
 
 
 def go_to_goals(stage: Stage, position_world: jax.Array, goal_world: jax.Array) -> jax.Array:

@@ -19,6 +19,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.deployed import Deployment
 from testudo_sim.parameters import Channels
+from testudo_sim.protocol.baselines import METHODS, BaselineShield
 from testudo_sim.protocol.cells import ALL_LAYERS, GATE_ONLY, NO_LAYERS, PROJECTION_ONLY, Cell, Formation, Rule
 from testudo_sim.team import Team
 from testudo_sim.tiers import PhysicsChoice, make_physics
@@ -40,8 +41,8 @@ class Setting:
     """The formation where it shapes the arena, else the swap."""
     stride: int
     strangers: bool
-    plain: bool
-    """The negative control `Rule.PLAIN`."""
+    rule: Rule
+    """What is not layer 1 in another program."""
     dead_man_s: float | None
     choice: PhysicsChoice
 
@@ -49,10 +50,10 @@ class Setting:
     def of(cls, cell: Cell, choice: PhysicsChoice) -> Setting:
         """Return the setting of a cell."""
         conditions = cell.conditions
+        rule = Rule.OURS if conditions.rule is Rule.ONE_TICK else conditions.rule
         shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR)
         return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
-                   conditions.stride, conditions.stranger > 0, conditions.rule is Rule.PLAIN,
-                   conditions.dead_man_s, choice)
+                   conditions.stride, conditions.stranger > 0, rule, conditions.dead_man_s, choice)
 
     def describe(self) -> str:
         """Return a name for progress."""
@@ -70,6 +71,8 @@ class Stage:
     deployment: Deployment
     apart_m: float
     """Distance that starts must have: what layer 1 enforces, and what lanes need."""
+    gate_wall_m: float
+    """What the gate keeps from walls."""
     dead_man_ticks: int
 
 
@@ -88,14 +91,17 @@ def build_stage(setting: Setting) -> Stage:
     apart = max(parameters.separation_m, space.clearance_m) + 0.02
     arena = arena_of(setting, spec.dimension, apart, parameters)
     physics = make_physics(setting.choice, model, arena, setting.size)
-    shield_model = _plain(model) if setting.plain else model
+    shield_model = model if setting.rule is Rule.OURS else _plain(model)
     project = setting.layers in (ALL_LAYERS, PROJECTION_ONLY)
     team = Team(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)),
                 shielded=setting.layers != NO_LAYERS)
+    shield = (BaselineShield(shield_model, parameters, setting.rule) if setting.rule in METHODS
+              else Shield(shield_model, parameters, space, arena, project))
     deployment = Deployment(
-        Shield(shield_model, parameters, space, arena, project), gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
+        shield, gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
         stride=setting.stride, longest_message_ticks=ticks(_RADIO_S, spec), strangers=setting.strangers)
-    return Stage(setting, spec, team, deployment, apart, ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
+    return Stage(setting, spec, team, deployment, apart, space.wall_m,
+                 ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
 
 
 def ticks(time_s: float, spec: RobotSpec, rounding: object = math.ceil) -> int:
@@ -135,10 +141,6 @@ def _plain(model: MotionModel) -> MotionModel:
     return kind(model.spec)
 
 
-def _without_motion(stop: StoppingPoint, position_world: jax.Array) -> StoppingPoint:
-    return replace(stop, position_world=position_world)
-
-
 class _PlainPoint(VelocityPoint):
     """A velocity point whose body is taken for its stopping point, and its command for its velocity."""
 
@@ -147,7 +149,7 @@ class _PlainPoint(VelocityPoint):
         size = state.velocity.shape[0]
         unit = jnp.stack([jnp.stack([one if i == j else 0 * one for j in range(size)]) for i in range(size)])
         return StoppingPoint(state.position_world, state.yaw, unit * lag, unit / lag,
-                             jnp.zeros_like(state.velocity), jnp.zeros_like(state.velocity))
+                             jnp.zeros_like(state.velocity), state.velocity / lag)
 
     def braking_share(self, stop: StoppingPoint, control_velocity_world: jax.Array) -> None:
         return None
@@ -160,8 +162,8 @@ class _PlainDrive(DifferentialDrive):
     """A differential drive whose control point is ahead of the body as it is now."""
 
     def stopping_point(self, state: MotionState) -> StoppingPoint:
-        at_rest = MotionState(state.position_world, state.yaw, jnp.zeros_like(state.velocity))
-        return _without_motion(super().stopping_point(at_rest), super().stopping_point(at_rest).position_world)
+        still = super().stopping_point(MotionState(state.position_world, state.yaw, jnp.zeros_like(state.velocity)))
+        return replace(still, deceleration=state.velocity / self.spec.velocity_lag_s)
 
     def braking_share(self, stop: StoppingPoint, control_velocity_world: jax.Array) -> None:
         return None

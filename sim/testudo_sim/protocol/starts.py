@@ -67,7 +67,7 @@ def _head_on(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.
 
 def _crossing(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return places of a grid in the box; everyone goes to another's place."""
-    size, wall = stage.team.size, max(stage.team.shield.wall_m, stage.deployment.shield.space.wall_m)
+    size, wall = stage.team.size, max(stage.team.shield.wall_m, stage.gate_wall_m)
     half = stage.team.arena.high_world[0] - wall - 0.01
     side = math.ceil(math.sqrt(size))
     pitch = 2 * half / (side - 1)

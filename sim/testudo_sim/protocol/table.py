@@ -39,17 +39,18 @@ def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
 
 def holds(cell: Cell, contacts: int, moving: int) -> bool | None:
     """Return whether a cell shows what it claims; None where nothing is claimed."""
-    return {Claim.COVERED: contacts == 0, Claim.HOSTILE: moving == 0, Claim.CONTROL: contacts > 0,
-            Claim.REPORTED: None}[cell.claim]
+    return {Claim.COVERED: contacts == 0, Claim.HOSTILE: moving == 0, Claim.CONTROL: contacts > 0
+            }.get(cell.claim)
 
 
 def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cell's line."""
     high = figures["contact_rate_high"]
     verdict = {True: "yes", False: "NO", None: ""}[figures["holds"]]
-    name = figures["cell"].replace(f", layers {figures['layers']}", "")
+    layers = figures["layers"] if figures["claim"] != Claim.COMPARED.value else figures["conditions"]["rule"]
+    name = figures["cell"].replace(f", layers {layers}", "").removesuffix(f", {layers}")
     name = name if figures["tier"] == "kinematic" else f"{figures['tier']}: {name}"
-    return (name, figures["layers"], f"{figures['episodes']}",
+    return (name, layers, f"{figures['episodes']}",
             f"{figures['episodes_with_contact']}", f"{figures['episodes_with_contact_at_own_speed']}",
             "" if high is None else f"{high:.1e}", f"{figures['least_separation_m']:.3f}",
             f"{figures['arrived_share']:.3f}", f"{figures['deadlocked_share']:.3f}",

@@ -1,0 +1,153 @@
+"""What the shield is compared with: three published rules, each plainly as in its paper.
+
+All see where their peers are and how fast they move, work on the place of the control point (for wheeled robots a
+point ahead of the axle, as their papers do), and know of no lag, delay or age. Arrays are (D, ...), peers (D, K, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.neighbours import NeighbourTable
+from testudo_deploy.shield.layer1 import ShieldResult, ShieldStatus
+from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.shield.projection import project
+from testudo_hardware.motion import MotionModel, StoppingPoint
+from testudo_hardware.motion.model import actuator_command
+from testudo_hardware.motion.state import TINY, length, matrix_vector, shorten
+from testudo_sim.protocol.cells import Rule
+
+_TOUCHED_M_S = 1e-4
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What one robot (...) sees; every robot has the same size."""
+
+    position_world: jax.Array
+    """(D, ...) [m]."""
+    velocity_world: jax.Array
+    """(D, ...) [m/s]."""
+    peer_position_world: jax.Array
+    """(D, K, ...) [m]."""
+    peer_velocity_world: jax.Array
+    """(D, K, ...) [m/s]."""
+    goal_world: jax.Array
+    """(D, ...) [m]."""
+    separation_m: float
+    """Distance of two centres that is to be kept."""
+    speed_m_s: float
+    period_s: float
+
+
+Method = Callable[[Scene, jax.Array], jax.Array]
+"""Turns the wanted velocity (D, ...) into the one that is driven."""
+
+HORIZON_S = 2.0
+"""Time for which ORCA keeps robots apart."""
+BARRIER_RATE_PER_S = 10.0
+"""alpha of the barrier certificate."""
+GAIN_PER_S = 1.5
+"""How fast the point of a Voronoi cell is closed in on: as the go-to-goal commands of the protocol."""
+
+
+def orca(scene: Scene, wanted_world: jax.Array) -> jax.Array:
+    """Return the velocity of optimal reciprocal collision avoidance.
+
+    Each robot takes half of the smallest change of the relative velocity that leaves the velocity obstacle of the
+    horizon: van den Berg, Guy, Lin and Manocha, Reciprocal n-body collision avoidance, ISRR 2011, in the plane and
+    in space alike. Where no velocity meets all half-spaces the robot stops.
+    """
+    offset = scene.peer_position_world - scene.position_world[:, None]
+    relative = scene.velocity_world[:, None] - scene.peer_velocity_world
+    change, outward = _leave_obstacle(offset, relative, scene)
+    # outward . (v - (own + change / 2)) >= 0
+    bounds = -jnp.sum(outward * (scene.velocity_world[:, None] + change / 2), axis=0)
+    return shorten(project(shorten(wanted_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s)
+
+
+def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: Scene) -> tuple[jax.Array, jax.Array]:
+    """Return the smallest change (D, K, ...) of the relative velocity to the rim of the obstacle, and its normal.
+
+    The obstacle is a cone about the offset, cut off by the ball of radius separation / time about offset / time.
+    """
+    distance, radius = length(offset), scene.separation_m
+    overlaps = distance <= radius
+    time_s = jnp.where(overlaps, scene.period_s, HORIZON_S)
+    from_ball = relative - offset / time_s
+    along = jnp.sum(from_ball * offset, axis=0)
+    ball = (along < 0) & (along**2 > radius**2 * length(from_ball) ** 2) | overlaps
+    ball_outward = from_ball / (length(from_ball) + TINY)
+    ball_change = (radius / time_s - length(from_ball)) * ball_outward
+    # the leg: the line from the origin at the half-angle of the cone, in the plane of offset and relative velocity
+    axis = offset / (distance + TINY)
+    forward = jnp.sum(relative * axis, axis=0)
+    sideways = relative - forward * axis
+    # exactly head-on every side is as good: all take their right
+    right = jnp.stack([axis[1], -axis[0], *(0 * axis[d] for d in range(2, axis.shape[0]))])
+    side = jnp.where(length(sideways) > 1e-6, sideways / (length(sideways) + TINY), right)
+    sine = jnp.clip(radius / (distance + TINY), 0.0, 1.0)
+    cosine = jnp.sqrt(1 - sine**2)
+    leg = cosine * axis + sine * side
+    leg_outward = cosine * side - sine * axis
+    leg_change = jnp.sum(relative * leg, axis=0) * leg - relative
+    return jnp.where(ball, ball_change, leg_change), jnp.where(ball, ball_outward, leg_outward)
+
+
+def buffered_voronoi(scene: Scene, _: jax.Array) -> jax.Array:
+    """Return the velocity that stays in the robot's buffered Voronoi cell for one period.
+
+    The cell is the set of points nearer to the robot than to any peer, drawn in by half the separation: Zhou, Wang,
+    Bandyopadhyay and Schwager, Fast, on-line collision avoidance for dynamic vehicles using buffered Voronoi
+    cells, RA-L 2017. The robot drives to the point of its cell that is nearest to its goal.
+    """
+    offset = scene.peer_position_world - scene.position_world[:, None]
+    distance = length(offset)
+    normal = offset / (distance + TINY)
+    room = distance / 2 - scene.separation_m / 2
+    way, _ = project(scene.goal_world - scene.position_world, normal, room)
+    return shorten(way * GAIN_PER_S, scene.speed_m_s)
+
+
+def barrier_certificate(scene: Scene, wanted_world: jax.Array) -> jax.Array:
+    """Return the velocity of the textbook control barrier certificate for single integrators.
+
+    h = |p_i - p_j|² - D² and dh/dt >= -alpha h, of which each robot takes half: Wang, Ames and Egerstedt, Safety
+    barrier certificates for collisions-free multirobot systems, T-RO 2017, in its single-integrator form.
+    """
+    offset = scene.position_world[:, None] - scene.peer_position_world
+    h = jnp.sum(offset**2, axis=0) - scene.separation_m**2
+    # -2 offset . u <= alpha h / 2, scaled to a unit normal
+    distance = length(offset) + TINY
+    bounds = BARRIER_RATE_PER_S * h / (4 * distance)
+    return shorten(project(shorten(wanted_world, scene.speed_m_s), -offset / distance, bounds)[0], scene.speed_m_s)
+
+
+METHODS: dict[Rule, Method] = {
+    Rule.ORCA: orca, Rule.VORONOI: buffered_voronoi, Rule.CERTIFICATE: barrier_certificate}
+
+
+@dataclass(frozen=True)
+class BaselineShield:
+    """A method in the place of `Shield`, for robots whose model has no stopping point (`Rule.PLAIN`)."""
+
+    model: MotionModel
+    parameters: ShieldParameters
+    rule: Rule
+    goal_world: jax.Array | None = None
+    """(D, N, E) [m]; known once there are worlds."""
+
+    def layer1(self, stop: StoppingPoint, table: NeighbourTable, nominal_world: jax.Array) -> ShieldResult:
+        """Return what the method makes of the wanted velocity; see `Shield.layer1`."""
+        spec = self.model.spec
+        scene = Scene(stop.position_world, matrix_vector(stop.jacobian, stop.deceleration), table.control_point_world,
+                      table.control_velocity_world, self.goal_world, self.parameters.separation_m,
+                      spec.control_point_speed_m_s, spec.control_period_s)
+        velocity = METHODS[self.rule](scene, nominal_world)
+        change = length(velocity - nominal_world)
+        return ShieldResult(actuator_command(self.model, stop, velocity), velocity, change,
+                            jnp.where(change > _TOUCHED_M_S, int(ShieldStatus.PROJECTED), int(ShieldStatus.PASSED)))
