@@ -21,6 +21,8 @@ from testudo_deploy.artefact import Artefact
 from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.messages import EnvelopeError, PeerMessage, TickRecord
+from testudo_deploy.obligation_rules import check_fleet
+from testudo_deploy.obligations import fleet_obligations
 from testudo_deploy.pacing import Pacer
 from testudo_deploy.wire import CommandReading, WireError, read_odometry
 from testudo_nodes.conversions import command_message, envelope_bytes, envelope_message
@@ -50,6 +52,7 @@ class PolicyNode(Node):
         robot = fleet.robot(self._name)
         self._spec = robot.spec
         artefact = Artefact.load(policy, robot=robot.spec, sha256=fleet.policy_sha256)
+        check_fleet(fleet_obligations(fleet, artefact.contract))
         peers = fleet.peers(self._name)
         self._loop = ControlLoop(
             artefact,
