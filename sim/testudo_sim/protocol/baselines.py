@@ -6,20 +6,19 @@ point ahead of the axle, as their papers do), and know of no lag, delay or age. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
 from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.layer1 import ShieldResult, ShieldStatus
+from testudo_deploy.shield.layer1 import Arena, ShieldResult, ShieldStatus, shield_layer1
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.projection import project
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.model import actuator_command
 from testudo_hardware.motion.state import TINY, length, matrix_vector, shorten
-from testudo_sim.protocol.cells import Rule
+from testudo_sim.protocol.cells import OTHERS, Rule
 
 _TOUCHED_M_S = 1e-4
 
@@ -43,9 +42,6 @@ class Scene:
     speed_m_s: float
     period_s: float
 
-
-Method = Callable[[Scene, jax.Array], jax.Array]
-"""Turns the wanted velocity (D, ...) into the one that is driven."""
 
 HORIZON_S = 2.0
 """Time for which ORCA keeps robots apart."""
@@ -98,7 +94,7 @@ def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: Scene) -> tup
     return jnp.where(ball, ball_change, leg_change), jnp.where(ball, ball_outward, leg_outward)
 
 
-def buffered_voronoi(scene: Scene, _: jax.Array) -> jax.Array:
+def buffered_voronoi(scene: Scene) -> jax.Array:
     """Return the velocity that stays in the robot's buffered Voronoi cell for one period.
 
     The cell is the set of points nearer to the robot than to any peer, drawn in by half the separation: Zhou, Wang,
@@ -127,27 +123,31 @@ def barrier_certificate(scene: Scene, wanted_world: jax.Array) -> jax.Array:
     return shorten(project(shorten(wanted_world, scene.speed_m_s), -offset / distance, bounds)[0], scene.speed_m_s)
 
 
-METHODS: dict[Rule, Method] = {
-    Rule.ORCA: orca, Rule.VORONOI: buffered_voronoi, Rule.CERTIFICATE: barrier_certificate}
-
-
 @dataclass(frozen=True)
-class BaselineShield:
-    """A method in the place of `Shield`, for robots whose model has no stopping point (`Rule.PLAIN`)."""
+class OtherShield:
+    """Each world's rule of `OTHERS` in the place of `Shield`, for a model without stopping points."""
 
     model: MotionModel
     parameters: ShieldParameters
-    rule: Rule
+    arena: Arena
     goal_world: jax.Array | None = None
     """(D, N, E) [m]; known once there are worlds."""
+    rule: jax.Array | None = None
+    """(E,) int: place in `OTHERS`."""
 
     def layer1(self, stop: StoppingPoint, table: NeighbourTable, nominal_world: jax.Array) -> ShieldResult:
-        """Return what the method makes of the wanted velocity; see `Shield.layer1`."""
+        """Return what the world's rule makes of the wanted velocity; see `Shield.layer1`."""
         spec = self.model.spec
         scene = Scene(stop.position_world, matrix_vector(stop.jacobian, stop.deceleration), table.control_point_world,
                       table.control_velocity_world, self.goal_world, self.parameters.separation_m,
                       spec.control_point_speed_m_s, spec.control_period_s)
-        velocity = METHODS[self.rule](scene, nominal_world)
+        plain = shield_layer1(self.model, self.parameters, self.arena, stop, table, nominal_world)
+        velocities = {
+            Rule.PLAIN: plain.control_velocity_world, Rule.NONE: nominal_world, Rule.ORCA: orca(scene, nominal_world),
+            Rule.VORONOI: buffered_voronoi(scene), Rule.CERTIFICATE: barrier_certificate(scene, nominal_world)}
+        velocity = nominal_world
+        for place, rule in enumerate(OTHERS):
+            velocity = jnp.where(self.rule == place, velocities[rule], velocity)
         change = length(velocity - nominal_world)
         return ShieldResult(actuator_command(self.model, stop, velocity), velocity, change,
                             jnp.where(change > _TOUCHED_M_S, int(ShieldStatus.PROJECTED), int(ShieldStatus.PASSED)))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_sim.faults import LIAR, NEVER, Faults
-from testudo_sim.protocol.cells import Cell, Claim, Rule
+from testudo_sim.protocol.cells import OTHERS, Cell, Claim, Rule
 from testudo_sim.protocol.settings import Stage, ticks
 from testudo_sim.protocol.starts import draw_start
 
@@ -58,6 +58,8 @@ class Batch:
     """(E,)."""
     resolves: jax.Array
     """(E,) bool."""
+    rule: jax.Array
+    """(E,) int: place in `OTHERS`, -1 for ours."""
     hold_s: jax.Array
     """(E,): how long layer 1 takes a command to act."""
     horizon: jax.Array
@@ -86,11 +88,12 @@ def _draw_world(stage: Stage, episode: Episode) -> Batch:
     hostile = last & (cell.conditions.stranger > 0)
     hold = stage.team.shield.hold_s if cell.conditions.rule is not Rule.ONE_TICK else spec.control_period_s
     faults = _draw_faults(stage, cell, random, start.position_world)
+    other = OTHERS.index(cell.conditions.rule) if cell.conditions.rule in OTHERS else -1
     linger = cell.horizon_s if cell.claim is Claim.HOSTILE or cell.killed else _LINGER_S
     return Batch(
         np.float32(start.position_world), np.float32(start.goal_world), np.float32(start.yaw),
         np.uint32(random.integers(1 << 32)), np.float32(cell.conditions.loss), np.float32(cell.conditions.brake_share),
-        np.bool_(cell.resolves), np.float32(hold), np.int32(ticks(cell.horizon_s, spec)),
+        np.bool_(cell.resolves), np.int32(other), np.float32(hold), np.int32(ticks(cell.horizon_s, spec)),
         np.int32(ticks(linger, spec)), hostile,
         (faults.dead_from < NEVER) & (faults.dead_until == NEVER), faults)
 

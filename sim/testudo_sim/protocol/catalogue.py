@@ -11,7 +11,6 @@ from testudo_sim.faults import CHASER, FREEZER, LIAR
 from testudo_sim.protocol.cells import (
     ALL_LAYERS,
     GATE_ONLY,
-    NO_LAYERS,
     PROJECTION_ONLY,
     Cell,
     Claim,
@@ -67,11 +66,13 @@ def _of_robot(robot: str) -> Iterator[Cell]:
 
 
 def _make(robot: str, size: int, formation: Formation, what: str = "", *, layers: str = ALL_LAYERS,
-          claim: Claim = Claim.COVERED, episodes: int = _EPISODES, **wrong: object) -> Cell:
-    """Return a cell with a name that tells all of it."""
+          claim: Claim = Claim.COVERED, dynamics: str | None = None, **wrong: object) -> Cell:
+    """Return a cell; ``wrong`` are its `Conditions`."""
+    dynamics = dynamics or ("slow" if robot == SLOW else "fast")
     horizon = _CIRCLE_HORIZON_S if formation is Formation.SWAP else _HORIZON_S.get(robot, _FAST_HORIZON_S)
-    name = ", ".join(word for word in (robot, f"{formation.value} of {size}", what, f"layers {layers}") if word)
-    return Cell(name, robot, size, formation, layers, claim, horizon, episodes, Conditions(**wrong))  # type: ignore[arg-type]
+    episodes = _FEW if claim is Claim.COMPARED else _EPISODES
+    return Cell(f"{dynamics}, {formation.value} of {size}", what, robot, size, formation, layers, claim, horizon,
+                episodes, Conditions(**wrong))  # type: ignore[arg-type]
 
 
 def _good_days(robot: str) -> Iterator[Cell]:
@@ -88,7 +89,7 @@ def _bad_days(robot: str) -> Iterator[Cell]:
     for size in (2, 4, 8):
         usual = _make(robot, size, Formation.SWAP, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
         yield usual
-        yield replace(usual, name=usual.name + ", no resolution", resolves=False)
+        yield replace(usual, what=f"{usual.what}, no resolution", resolves=False)
     for what, wrong in _WRONG.items():
         for size in (2, 4):
             yield _make(robot, size, Formation.SWAP, what, **wrong)
@@ -139,12 +140,12 @@ def _controls(robot: str) -> Iterator[Cell]:
     yield _broken(twin, "space taken without acknowledgement", blind_take=True)
     if robot == SLOW:
         return
-    twin = _make(robot, 2, swap, "process killed", **gate, dead_s=math.inf)
+    twin = _make(robot, 4, swap, "process killed", **gate, dead_s=math.inf)
     yield twin
     yield _broken(twin, "driver holds for 0.5 s", driver_s=0.5)
     alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
     yield _broken(_make(robot, 4, swap, **alone), "plain barrier", rule=Rule.PLAIN)
-    yield replace(_broken(_make(robot, 4, swap, **alone), "no shield"), layers=NO_LAYERS)
+    yield _broken(_make(robot, 4, swap, **alone), "no shield", rule=Rule.NONE)
     yield _broken(_make(robot, 4, swap, "300 ms", **alone, **_WRONG["300 ms"]), "time since arrival", blind_age=True)
     twin = replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 0.5 s, very late ticks", **alone,
                          late_chance=0.3, dead_man_s=0.5, late_periods=25), resolves=False)
@@ -156,23 +157,25 @@ def _compared(robot: str) -> Iterator[Cell]:
     """Yield the same swaps under other methods, without the rule against deadlocks."""
     for rule in (Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE):
         for size in (2, 4, 8):
-            for what, wrong in (("", {}), ("100 ms", {"message_s": 0.1})):
+            for message_s in (0.0, 0.1):
+                what = ", ".join(word for word in (rule.value, "100 ms" if message_s else "") if word)
                 cell = _make(robot, size, Formation.SWAP, what, layers=PROJECTION_ONLY, claim=Claim.COMPARED,
-                             episodes=_FEW, rule=rule, **wrong)
-                name = cell.name.replace(f"layers {PROJECTION_ONLY}", rule.value)
-                yield replace(cell, name=name, resolves=False)
+                             rule=rule, message_s=message_s)
+                yield replace(cell, resolves=False)
 
 
 def _broken(twin: Cell, what: str, **change: object) -> Cell:
-    return replace(twin, name=f"{twin.name}, CONTROL {what}", claim=Claim.CONTROL, episodes=_FEW, twin=twin.name,
+    """Return the negative control of a cell."""
+    return replace(twin, what=", ".join(word for word in (twin.what, f"CONTROL {what}") if word),
+                   claim=Claim.CONTROL, episodes=_FEW, twin=twin.name,
                    conditions=replace(twin.conditions, **change))  # type: ignore[arg-type]
 
 
 def _in_space() -> Iterator[Cell]:
     """Yield cells of drones, which move in space; fewer and smaller, since they cost more."""
-    yield _make(DRONE, 2, Formation.HEAD_ON, "in space")
-    yield _make(DRONE, 2, Formation.SYMMETRIC, "in space")
+    for formation in (Formation.HEAD_ON, Formation.SYMMETRIC):
+        yield _make(DRONE, 2, formation, dynamics="drone")
     for size in (2, 4):
-        yield _make(DRONE, size, Formation.SWAP, "in space, 100 ms, 10 % loss", message_s=0.1, loss=0.1)
-    yield _make(DRONE, 2, Formation.SWAP, "in space, 300 ms, 50 % loss", message_s=0.3, loss=0.5)
-    yield _make(DRONE, 2, Formation.SWAP, "in space, late ticks", late_chance=0.1)
+        yield _make(DRONE, size, Formation.SWAP, "100 ms, 10 % loss", dynamics="drone", message_s=0.1, loss=0.1)
+    yield _make(DRONE, 2, Formation.SWAP, "300 ms, 50 % loss", dynamics="drone", message_s=0.3, loss=0.5)
+    yield _make(DRONE, 2, Formation.SWAP, "late ticks", dynamics="drone", late_chance=0.1)

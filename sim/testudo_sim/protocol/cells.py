@@ -9,7 +9,6 @@ from enum import Enum
 ALL_LAYERS = "1+2+3"
 GATE_ONLY = "2+3"
 PROJECTION_ONLY = "1"
-NO_LAYERS = "none"
 
 
 class Formation(Enum):
@@ -41,17 +40,23 @@ class Claim(Enum):
 
 
 class Rule(Enum):
-    """Which layer 1 runs: the real one, a negative control, or another method."""
+    """What stands in the place of layer 1."""
 
     OURS = "ours"
-    PLAIN = "plain"
-    """The place of the body is taken for its stopping point."""
     ONE_TICK = "one tick"
-    """A command is taken to act for T, not for T_hold."""
+    """Ours, but a command is taken to act for T, not for T_hold."""
+    PLAIN = "plain"
+    """Ours, but the place of the body is taken for its stopping point."""
+    NONE = "none"
+    """Nothing."""
     ORCA = "ORCA"
     VORONOI = "Voronoi"
     CERTIFICATE = "certificate"
     """What the shield is compared with: `baselines.py`."""
+
+
+OTHERS = (Rule.PLAIN, Rule.NONE, Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE)
+"""Rules for robots that know of no stopping point; they share a program."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,10 @@ class Conditions:
 class Cell:
     """One row of the table."""
 
-    name: str
+    place: str
+    """Kind of dynamics, formation and size, in words."""
+    what: str
+    """What goes wrong or was taken out, in words; may be empty."""
     robot: str
     size: int
     formation: Formation
@@ -110,6 +118,11 @@ class Cell:
     """Whether the rule against deadlocks turns wishes."""
     twin: str | None = None
     """Of a control: the cell that differs from it in nothing but what was taken out."""
+
+    @property
+    def name(self) -> str:
+        """Return a name that no other cell of a tier has."""
+        return ", ".join(word for word in (self.place, self.what, f"layers {self.layers}") if word)
 
     @property
     def killed(self) -> bool:

@@ -17,7 +17,7 @@ from testudo_hardware.motion.state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim.deployed import DeployedState, start_deployed, tick_deployed
 from testudo_sim.parameters import draw_parameters
-from testudo_sim.protocol.baselines import BaselineShield
+from testudo_sim.protocol.baselines import OtherShield
 from testudo_sim.protocol.batch import Batch
 from testudo_sim.protocol.settings import Stage
 
@@ -105,8 +105,8 @@ def _bound(stage: Stage, batch: Batch) -> Stage:
     """Return the stage with what differs between its worlds."""
     deployment, parameters = stage.deployment, replace(stage.team.shield, hold_s=batch.hold_s)
     shield = replace(deployment.shield, parameters=parameters)
-    if isinstance(shield, BaselineShield):
-        shield = replace(shield, goal_world=batch.goal_world)
+    if isinstance(shield, OtherShield):
+        shield = replace(shield, goal_world=batch.goal_world, rule=batch.rule)
     return replace(stage, team=replace(stage.team, shield=parameters), deployment=replace(deployment, shield=shield))
 
 

@@ -19,8 +19,8 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.deployed import Deployment
 from testudo_sim.parameters import Channels
-from testudo_sim.protocol.baselines import METHODS, BaselineShield
-from testudo_sim.protocol.cells import ALL_LAYERS, GATE_ONLY, NO_LAYERS, PROJECTION_ONLY, Cell, Formation, Rule
+from testudo_sim.protocol.baselines import OtherShield
+from testudo_sim.protocol.cells import ALL_LAYERS, GATE_ONLY, OTHERS, PROJECTION_ONLY, Cell, Formation
 from testudo_sim.team import Team
 from testudo_sim.tiers import PhysicsChoice, make_physics
 
@@ -41,8 +41,8 @@ class Setting:
     """The formation where it shapes the arena, else the swap."""
     stride: int
     strangers: bool
-    rule: Rule
-    """What is not layer 1 in another program."""
+    others: bool
+    """The rules of `OTHERS`, in place of all layers."""
     dead_man_s: float | None
     choice: PhysicsChoice
 
@@ -50,14 +50,15 @@ class Setting:
     def of(cls, cell: Cell, choice: PhysicsChoice) -> Setting:
         """Return the setting of a cell."""
         conditions = cell.conditions
-        rule = Rule.OURS if conditions.rule is Rule.ONE_TICK else conditions.rule
         shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR)
         return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
-                   conditions.stride, conditions.stranger > 0, rule, conditions.dead_man_s, choice)
+                   conditions.stride, conditions.stranger > 0, conditions.rule in OTHERS,
+                   conditions.dead_man_s, choice)
 
     def describe(self) -> str:
         """Return a name for progress."""
-        return f"{self.size} {self.robot}, layers {self.layers}, {self.place.value}, {self.choice.physics}"
+        layers = "other rules" if self.others else f"layers {self.layers}"
+        return f"{self.size} {self.robot}, {layers}, {self.place.value}, {self.choice.physics}"
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,10 @@ def build_stage(setting: Setting) -> Stage:
     apart = max(parameters.separation_m, space.clearance_m) + 0.02
     arena = arena_of(setting, spec.dimension, apart, parameters)
     physics = make_physics(setting.choice, model, arena, setting.size)
-    shield_model = model if setting.rule is Rule.OURS else _plain(model)
+    shield_model = _plain(model) if setting.others else model
     project = setting.layers in (ALL_LAYERS, PROJECTION_ONLY)
-    team = Team(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)),
-                shielded=setting.layers != NO_LAYERS)
-    shield = (BaselineShield(shield_model, parameters, setting.rule) if setting.rule in METHODS
+    team = Team(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)))
+    shield = (OtherShield(shield_model, parameters, arena) if setting.others
               else Shield(shield_model, parameters, space, arena, project))
     deployment = Deployment(
         shield, gate=setting.layers in (ALL_LAYERS, GATE_ONLY),

@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from testudo_sim.protocol.cells import Cell, Claim
+from testudo_sim.protocol.cells import Cell, Claim, Rule
 from testudo_sim.protocol.runner import Outcome
 
-COLUMNS = ("cell", "layers", "episodes", "contacts", "moving", "rate below", "least [m]", "arrived", "dead-locked",
-           "changed", "by [m/s]", "holds")
+COLUMNS = ("cell", "conditions", "layers", "n", "contacts", "moving", "3/n", "least [m]", "arrived", "stuck", "changed",
+           "by [m/s]", "as it must")
+"""Episodes n; those with contact, and with one at own speed; bound of the rate where there is none; least distance of
+two centres; shares of episodes that arrived, or ended in a deadlock; share of commands that were changed, and by how
+much."""
+_OURS = (Rule.OURS.value, Rule.ONE_TICK.value)
 
 
 def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
@@ -23,7 +27,8 @@ def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
     least = float(np.min(outcome.separation_m))
     arrived = np.isfinite(outcome.arrived_s)
     return {
-        "tier": tier, "cell": cell.name, "robot": cell.robot, "team_size": cell.size, "formation": cell.formation.value,
+        "tier": tier, "cell": cell.name, "place": cell.place, "what": cell.what,
+        "robot": cell.robot, "team_size": cell.size, "formation": cell.formation.value,
         "layers": cell.layers, "claim": cell.claim.value, "twin": cell.twin, "resolution": cell.resolves,
         "horizon_s": cell.horizon_s, "conditions": _plain(asdict(cell.conditions)), "episodes": episodes,
         "episodes_with_contact": contacts, "episodes_with_contact_at_own_speed": moving,
@@ -47,10 +52,10 @@ def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cell's line."""
     high = figures["contact_rate_high"]
     verdict = {True: "yes", False: "NO", None: ""}[figures["holds"]]
-    layers = figures["layers"] if figures["claim"] != Claim.COMPARED.value else figures["conditions"]["rule"]
-    name = figures["cell"].replace(f", layers {layers}", "").removesuffix(f", {layers}")
-    name = name if figures["tier"] == "kinematic" else f"{figures['tier']}: {name}"
-    return (name, layers, f"{figures['episodes']}",
+    rule = figures["conditions"]["rule"]
+    layers = figures["layers"] if rule in _OURS else rule
+    place = figures["place"] if figures["tier"] == "kinematic" else f"{figures['tier']}: {figures['place']}"
+    return (place, figures["what"], layers, f"{figures['episodes']}",
             f"{figures['episodes_with_contact']}", f"{figures['episodes_with_contact_at_own_speed']}",
             "" if high is None else f"{high:.1e}", f"{figures['least_separation_m']:.3f}",
             f"{figures['arrived_share']:.3f}", f"{figures['deadlocked_share']:.3f}",
