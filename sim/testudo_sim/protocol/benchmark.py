@@ -15,7 +15,7 @@ from testudo_sim.protocol.runner import Job, Tables, run_jobs
 from testudo_sim.protocol.table import COLUMNS, row, summary, totals
 from testudo_sim.tiers import PhysicsChoice
 
-_QUICK, _QUICK_CONTROL = 16, 64
+_QUICK, _QUICK_CONTROL = 8, 64
 """Episodes of a cell with ``--quick``, and of one that must show contacts."""
 _ON_MUJOCO, _QUICK_ON_MUJOCO = 20, 2
 
@@ -30,7 +30,7 @@ def bench_shield(*, quick: bool = False, say: Callable[[str], None] = lambda _: 
         say: is told what has been done.
     """
     began = time.perf_counter()
-    jobs, tables = protocol_jobs(quick), Tables()
+    jobs, tables = protocol_jobs(quick), Tables(hasty=quick)
     interrupted = False
     try:
         run_jobs(jobs, say, tables)

@@ -63,6 +63,8 @@ class Tables:
     lock: threading.Lock = field(default_factory=threading.Lock)
     host: threading.Lock = field(default_factory=threading.Lock)
     """C MuJoCo has one pool of threads, for one program at a time."""
+    hasty: bool = False
+    """Compile in two thirds of the time what then runs a third slower."""
 
     def add(self, tier: str, cell: Cell, outcome: Outcome) -> None:
         """Put episodes of a cell to those before."""
@@ -119,9 +121,11 @@ def _run_group(setting: Setting, episodes: list[Episode], tables: Tables) -> Non
     segment = ticks(_SEGMENT_S, stage.spec)
     first = _padded(chunks[0], worlds)
     began = time.perf_counter()
-    starter = jax.jit(partial(begin, stage)).lower(draw_batch(stage, first), jnp.uint32(0)).compile()
-    course = starter(draw_batch(stage, first), jnp.uint32(0))
-    program = jax.jit(lambda course: go_on(stage, course, segment), donate_argnums=0).lower(course).compile()
+    batch, seed = draw_batch(stage, first), jnp.uint32(0)
+    starter = jax.jit(partial(begin, stage)).lower(batch, seed).compile(_optimise(0))
+    course = starter(batch, seed)
+    program = jax.jit(lambda course: go_on(stage, course, segment), donate_argnums=0).lower(course)
+    program = program.compile(_optimise(1) if tables.hasty else None)
     with tables.lock:
         tables.compile_s += time.perf_counter() - began
     for number, chunk in enumerate(chunks):
@@ -147,6 +151,11 @@ def _run_chunk(stage: Stage, chunk: list[Episode], starter: Callable[..., Course
         mine = [index for index, episode in enumerate(chunk) if episode.cell == cell]
         tables.add(stage.setting.choice.physics, cell, Outcome(*(values[mine] for values in vars(result).values())))
     return True
+
+
+def _optimise(level: int) -> dict[str, int]:
+    """Return how hard XLA tries (0 to 3)."""
+    return {"xla_backend_optimization_level": level}
 
 
 def _padded(chunk: list[Episode], worlds: int) -> list[Episode]:
