@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.shield.layer1 import Arena
-from testudo_deploy.shield.margins import ShieldParameters, shield_parameters
+from testudo_deploy.shield.margins import shield_parameters
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.stack import Shield
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
@@ -72,8 +72,8 @@ class Stage:
     deployment: Deployment
     apart_m: float
     """Distance that starts must have: what layer 1 enforces, and what lanes need."""
-    gate_wall_m: float
-    """What the gate keeps from walls."""
+    wall_m: float
+    """What layer 1 or the gate keeps from walls, the larger."""
     dead_man_ticks: int
 
 
@@ -90,7 +90,8 @@ def build_stage(setting: Setting) -> Stage:
     space = replace(space, hold_ticks=math.ceil(real.hold_s / spec.control_period_s - 1e-9))
     model = motion_model(spec)
     apart = max(parameters.separation_m, space.clearance_m) + 0.02
-    arena = arena_of(setting, spec.dimension, apart, parameters)
+    wall = max(parameters.wall_m, space.wall_m)
+    arena = arena_of(setting, spec.dimension, apart, wall, parameters.separation_m)
     physics = make_physics(setting.choice, model, arena, setting.size)
     shield_model = _plain(model) if setting.others else model
     project = setting.layers in (ALL_LAYERS, PROJECTION_ONLY)
@@ -100,7 +101,7 @@ def build_stage(setting: Setting) -> Stage:
     deployment = Deployment(
         shield, gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
         stride=setting.stride, longest_message_ticks=ticks(_RADIO_S, spec), strangers=setting.strangers)
-    return Stage(setting, spec, team, deployment, apart, space.wall_m,
+    return Stage(setting, spec, team, deployment, apart, wall,
                  ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
 
 
@@ -115,15 +116,15 @@ def circle_m(size: int, separation_m: float) -> float:
     return max(1.0, size * separation_m / 2.2)
 
 
-def arena_of(setting: Setting, dimension: int, apart_m: float, parameters: ShieldParameters) -> Arena:
+def arena_of(setting: Setting, dimension: int, apart_m: float, wall_m: float, separation_m: float) -> Arena:
     """Return the walls around a formation; in space it is as high as it is deep."""
-    size, separation = setting.size, parameters.separation_m
-    radius = circle_m(size, separation)
+    size = setting.size
+    radius = circle_m(size, separation_m)
     if setting.place is Formation.CROSSING:
-        half = 0.5 * math.sqrt(size * math.pi * separation**2 / 4 / _COVERED_SHARE)
+        half = 0.5 * math.sqrt(size * math.pi * separation_m**2 / 4 / _COVERED_SHARE)
         sides = (half, half)
     elif setting.place is Formation.CORRIDOR:
-        sides = (1.5 + 1.2 * apart_m * size / 2, corridor_half_m(apart_m, parameters.wall_m))
+        sides = (1.5 + 1.2 * apart_m * size / 2, corridor_half_m(apart_m, wall_m))
     else:
         sides = (radius + 1.0, radius + 1.0)
     sides = (*sides, *(sides[1:] * (dimension - 2)))

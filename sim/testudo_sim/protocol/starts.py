@@ -67,8 +67,8 @@ def _head_on(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.
 
 def _crossing(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return places of a grid in the box; everyone goes to another's place."""
-    size, wall = stage.team.size, max(stage.team.shield.wall_m, stage.gate_wall_m)
-    half = stage.team.arena.high_world[0] - wall - 0.01
+    size = stage.team.size
+    half = stage.team.arena.high_world[0] - stage.wall_m - 0.01
     side = math.ceil(math.sqrt(size))
     pitch = 2 * half / (side - 1)
     across, up = np.meshgrid(np.linspace(-half, half, side), np.linspace(-half, half, side))
@@ -86,7 +86,7 @@ def _corridor(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np
     first = np.arange(size) % 2 == 0
     rank = np.arange(size) // 2
     along = 0.8 + 1.1 * stage.apart_m * rank
-    beside = random.uniform(-1, 1, size) * (stage.team.arena.high_world[1] - stage.team.shield.wall_m - 0.01)
+    beside = random.uniform(-1, 1, size) * (stage.team.arena.high_world[1] - stage.wall_m - 0.01)
     place = np.stack([np.where(first, along, -along), beside])
     return place, np.stack([-place[0], random.permutation(beside)])
 
