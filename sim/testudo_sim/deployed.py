@@ -40,7 +40,7 @@ class Deployment:
     """Ticks of the simulation in one control period of a robot; 2 and more make them asynchronous."""
     longest_message_ticks: int = 2
     strangers: bool = False
-    """There may be neighbours that keep to no contract, and a tracking system that sees where they are."""
+    """Worlds with neighbours that keep to no contract (`Faults.stranger`) have a tracking system that sees them."""
 
 
 @jax.tree_util.register_dataclass
@@ -213,7 +213,7 @@ def _watch(team: Team, deployment: Deployment, state: DeployedState, radio: Radi
     peers = peer_spaces(radio, jnp.inf, ~state.flagged)
     left = left_its_lanes(deployment.shield.space, peers, seen, jnp.maximum(table.age_s, age),
                           spec.control_point_speed_m_s)
-    flagged = state.flagged | left
+    flagged = state.flagged | (left & (state.faults.stranger > 0))
     return replace(
         table, control_point_world=jnp.where(flagged, seen, table.control_point_world),
         control_velocity_world=jnp.where(flagged, 0.0, table.control_velocity_world),

@@ -11,6 +11,7 @@ from testudo_sim.faults import CHASER, FREEZER, LIAR
 from testudo_sim.protocol.cells import (
     ALL_LAYERS,
     GATE_ONLY,
+    HOSTILE_SIZE,
     PROJECTION_ONLY,
     Cell,
     Claim,
@@ -125,8 +126,8 @@ def _fewer_layers(robot: str) -> Iterator[Cell]:
 
 def _hostile(robot: str) -> Iterator[Cell]:
     for what, kind in (("chaser", CHASER), ("liar", LIAR)):
-        yield _make(robot, 3, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
-    yield _make(robot, 3, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
+        yield _make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
+    yield _make(robot, HOSTILE_SIZE, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
 
 
 def _controls(robot: str) -> Iterator[Cell]:

@@ -9,6 +9,8 @@ from enum import Enum
 ALL_LAYERS = "1+2+3"
 GATE_ONLY = "2+3"
 PROJECTION_ONLY = "1"
+HOSTILE_SIZE = 4
+"""Robots in a cell with a hostile neighbour, which is one of them."""
 
 
 class Formation(Enum):

@@ -20,7 +20,7 @@ from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.deployed import Deployment
 from testudo_sim.parameters import Channels
 from testudo_sim.protocol.baselines import OtherShield
-from testudo_sim.protocol.cells import ALL_LAYERS, GATE_ONLY, OTHERS, PROJECTION_ONLY, Cell, Formation
+from testudo_sim.protocol.cells import ALL_LAYERS, GATE_ONLY, HOSTILE_SIZE, OTHERS, PROJECTION_ONLY, Cell, Formation
 from testudo_sim.team import Team
 from testudo_sim.tiers import PhysicsChoice, make_physics
 
@@ -51,8 +51,10 @@ class Setting:
         """Return the setting of a cell."""
         conditions = cell.conditions
         shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR)
+        # so that hostile cells need no program of their own
+        hostile_too = cell.layers == ALL_LAYERS and cell.size == HOSTILE_SIZE and conditions.stride == 1 and not shaped
         return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
-                   conditions.stride, conditions.stranger > 0, conditions.rule in OTHERS,
+                   conditions.stride, hostile_too, conditions.rule in OTHERS,
                    conditions.dead_man_s, choice)
 
     def describe(self) -> str:
