@@ -141,17 +141,21 @@ def _controls(robot: str) -> Iterator[Cell]:
     yield _broken(twin, "space taken without acknowledgement", blind_take=True)
     if robot == SLOW:
         return
-    twin = _make(robot, 4, swap, "process killed", **gate, dead_s=math.inf)
+    twin = _make(robot, 2, swap, "process killed", **gate, dead_s=math.inf)
     yield twin
     yield _broken(twin, "driver holds for 0.5 s", driver_s=0.5)
     alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
-    yield _broken(_make(robot, 4, swap, **alone), "plain barrier", rule=Rule.PLAIN)
     yield _broken(_make(robot, 4, swap, **alone), "no shield", rule=Rule.NONE)
-    yield _broken(_make(robot, 4, swap, "300 ms", **alone, **_WRONG["300 ms"]), "time since arrival", blind_age=True)
-    twin = replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 0.5 s, very late ticks", **alone,
-                         late_chance=0.3, dead_man_s=0.5, late_periods=25), resolves=False)
-    yield twin
-    yield _broken(twin, "T for T_hold", rule=Rule.ONE_TICK)
+    for twin, what, change in (
+            (_make(robot, 2, Formation.SYMMETRIC, "often late ticks", **alone, late_chance=0.3),
+             "plain barrier", {"rule": Rule.PLAIN}),
+            (_make(robot, 8, swap, "300 ms, 50 % loss, often late ticks", **alone, message_s=0.3, loss=0.5,
+                   late_chance=0.3), "time since arrival", {"blind_age": True}),
+            (replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 0.5 s, very late ticks", **alone,
+                           late_chance=0.3, dead_man_s=0.5, late_periods=25), resolves=False),
+             "T for T_hold", {"rule": Rule.ONE_TICK})):
+        yield twin
+        yield _broken(twin, what, **change)
 
 
 def _compared(robot: str) -> Iterator[Cell]:
