@@ -15,7 +15,7 @@ from testudo_sim.protocol.runner import Job, Tables, run_jobs
 from testudo_sim.protocol.table import COLUMNS, row, summary, totals
 from testudo_sim.tiers import PhysicsChoice
 
-_QUICK, _QUICK_CONTROL = 8, 64
+_QUICK, _QUICK_CONTROL = 8, 128
 """Episodes of a cell with ``--quick``, and of one that must show contacts."""
 _ON_MUJOCO, _QUICK_ON_MUJOCO = 20, 2
 
