@@ -1,6 +1,7 @@
 """Episodes of a batch: drive to the goals under the shield, and keep count.
 
-Everything is counted until an episode is over: at its horizon, or a while after all have arrived.
+Everything is counted until an episode is over: at its horizon, a while after all have arrived, or when all have stood
+for long.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SLOW_M_S = 0.01
 """Own speed at a contact that a hostile neighbour causes."""
 STILL_M, STILL_S = 0.01, 5.0
 """Robots of which none moved further in this time, short of their goals, are deadlocked."""
+GIVEN_UP_S = 20.0
+"""An episode is over when none moved for so long, hostile cells apart."""
 _GAIN_PER_S = 1.5
 """How fast go-to-goal commands close in on the goal."""
 _TOUCH_M = 0.002
@@ -151,7 +154,8 @@ def _count(stage: Stage, course: Course, world: DeployedState, result: Any) -> T
     counts = ~tally.over
     arrived = jnp.where((tally.arrived_tick < 0) & jnp.all(there, axis=0) & counts, world.number, tally.arrived_tick)
     changed = (result.status != int(ShieldStatus.PASSED)) & ours & counts
-    over = (world.number >= batch.horizon) | ((arrived >= 0) & (world.number >= arrived + batch.linger))
+    given_up = jnp.all((tally.still * spec.control_period_s > GIVEN_UP_S) | ~live, axis=0) & jnp.all(ours, axis=0)
+    over = (world.number >= batch.horizon) | given_up | ((arrived >= 0) & (world.number >= arrived + batch.linger))
     return Tally(
         tally.contacts + jnp.where(counts, watch.contacts, 0),
         tally.fast_contacts + jnp.where(counts, jnp.sum(fast, axis=0), 0),
