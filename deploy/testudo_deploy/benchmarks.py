@@ -86,7 +86,8 @@ def _run(policy: Path, team_size: int) -> dict[str, list[float]]:
             loop.on_peer(PeerMessage(
                 robot=name, epoch="bench", sequence=tick, stamp_s=now, sample_age_s=0.04,
                 control_point_world=place, control_velocity_world=zero, position_world=place, yaw=0.0,
-                contract=contract_hash, echoes={names[0]: ("bench", now - 0.04)}), now)
+                contract=contract_hash, owned_lane_world=(place, place), announced_lane_world=(place, place),
+                echoes={names[0]: ("bench", now - 0.04, tick - 1)}), now)
         begin = time.perf_counter()
         record = loop.tick(now)
         whole_s = time.perf_counter() - begin

@@ -13,6 +13,8 @@ from typing import Any, Self
 from testudo_hardware.errors import TestudoError
 
 Vector = tuple[float, ...]
+Lane = tuple[Vector, Vector]
+"""Both ends (D,) [m] of a lane, see `shield/space.py`."""
 
 
 class EnvelopeError(TestudoError):
@@ -54,7 +56,7 @@ class _Envelope:
 class PeerMessage(_Envelope):
     """What a robot announces at every tick. Frame: the fleet's shared world."""
 
-    SCHEMA = "testudo/peer/1"
+    SCHEMA = "testudo/peer/2"
 
     robot: str
     epoch: str
@@ -74,8 +76,12 @@ class PeerMessage(_Envelope):
     """[rad]."""
     contract: str
     """Hash of shield parameters and timing; peers with another one are not trusted."""
-    echoes: dict[str, tuple[str, float]]
-    """By peer: the epoch and stamp of the last message heard from it, on that peer's own clock."""
+    owned_lane_world: Lane
+    """Where the robot's centre stays, whatever happens."""
+    announced_lane_world: Lane
+    """What it asks for; a point of its own lane if nothing."""
+    echoes: dict[str, tuple[str, float, int]]
+    """By peer: epoch, stamp and sequence of the last message heard from it, on that peer's own clock."""
 
     def __post_init__(self) -> None:
         """Refuse values of a wrong type: they come from other machines.
@@ -84,10 +90,13 @@ class PeerMessage(_Envelope):
             EnvelopeError: a text, number, vector or echo is something else.
         """
         texts = (self.robot, self.epoch, self.contract)
-        vectors = (self.control_point_world, self.control_velocity_world, self.position_world)
+        lanes = (self.owned_lane_world, self.announced_lane_world)
+        vectors = (self.control_point_world, self.control_velocity_world, self.position_world,
+                   *(end for lane in lanes if isinstance(lane, tuple) for end in lane))
         echoes = list(self.echoes.items()) if isinstance(self.echoes, dict) else [None]
         sound = (all(isinstance(text, str) for text in texts)
                  and isinstance(self.sequence, int) and not isinstance(self.sequence, bool)
+                 and all(isinstance(lane, tuple) and len(lane) == 2 for lane in lanes)
                  and all(isinstance(vector, tuple) for vector in vectors)
                  and all(map(_is_number, (self.stamp_s, self.sample_age_s, self.yaw)))
                  and all(_is_number(item) for vector in vectors for item in vector)
@@ -100,7 +109,7 @@ class PeerMessage(_Envelope):
 class TickRecord(_Envelope):
     """What one control tick used and did: written by the control loop itself."""
 
-    SCHEMA = "testudo/tick/1"
+    SCHEMA = "testudo/tick/2"
 
     robot: str
     sequence: int
@@ -131,6 +140,19 @@ class TickRecord(_Envelope):
     neighbour_control_velocity_world: tuple[Vector, ...]
     neighbour_age_s: Vector
     neighbour_valid: tuple[bool, ...]
+    neighbour_untrusted: tuple[bool, ...]
+    """Kept clear of as a body that keeps to no contract; the control point is where it was seen."""
+    neighbour_owned_lane_world: tuple[Lane, ...]
+    neighbour_announced_lane_world: tuple[Lane, ...]
+    neighbour_acknowledged: tuple[int, ...]
+    """Sequence of the newest own message that each peer had heard; -1 for none."""
+    neighbour_silent: tuple[bool, ...]
+    owned_lane_world: Lane | None
+    """Own space when the tick began."""
+    announced_lane_world: Lane | None
+    announcement_pending: bool
+    announced_since: int
+    """Sequence of the first message with the announcement."""
     decided: bool
     """The policy ran in this tick; else its last command was held."""
     hidden_before: Vector
@@ -143,7 +165,7 @@ class TickRecord(_Envelope):
     """(D,): actuator command that left the loop."""
     change_m_s: float
     status: str
-    """passed, projected or braked."""
+    """passed, projected, gated, waiting or braked."""
     reason: str
     """Why the robot was braked: a stable code; empty otherwise."""
 
@@ -155,8 +177,8 @@ def _is_number(value: Any) -> bool:
 
 def _is_echo(item: Any) -> bool:
     match item:
-        case (str(), (str(), stamp_s)):
-            return _is_number(stamp_s)
+        case (str(), (str(), stamp_s, int(sequence))):
+            return _is_number(stamp_s) and not isinstance(sequence, bool)
     return False
 
 

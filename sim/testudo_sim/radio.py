@@ -13,11 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.space import OwnSpace, PeerSpaces
+from testudo_deploy.shield.space import NOTHING_HEARD, OwnSpace, PeerSpaces
 from testudo_sim import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.faults import Faults
-
-_NEVER_HEARD = -1.0
 
 
 @jax.tree_util.register_dataclass
@@ -46,9 +44,9 @@ def tune_in(announcement: jax.Array, slots: int) -> Radio:
     size, worlds = announcement.shape[1:]
     links = (size - 1, size, worlds)
     return Radio(
-        jnp.broadcast_to(announcement, (slots, *announcement.shape)), jnp.full((slots, *links), _NEVER_HEARD),
-        jnp.ones((slots, size, worlds), bool), jnp.full(links, _NEVER_HEARD), by_slot(announcement),
-        jnp.full(links, _NEVER_HEARD), jnp.zeros(links))
+        jnp.broadcast_to(announcement, (slots, *announcement.shape)), jnp.full((slots, *links), float(NOTHING_HEARD)),
+        jnp.ones((slots, size, worlds), bool), jnp.full(links, float(NOTHING_HEARD)), by_slot(announcement),
+        jnp.full(links, 2.0 * NOTHING_HEARD), jnp.zeros(links))
 
 
 def exchange(radio: Radio, announcement: jax.Array, sends: jax.Array, tick: jax.Array,

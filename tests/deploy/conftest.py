@@ -107,7 +107,9 @@ def message():
         position_world=(0.9, 0.0),
         yaw=0.1,
         contract="h",
-        echoes={"r0": ("a", 100.0)},
+        owned_lane_world=((0.9, 0.0), (1.0, 0.0)),
+        announced_lane_world=((0.9, 0.0), (0.9, 0.0)),
+        echoes={"r0": ("a", 100.0, 1)},
     )
 
 
@@ -142,8 +144,9 @@ def make_loop():
             stamp_s = rig.now_s - age_s
             return loop.on_odometry(stamp_s, rig.now_s, position, yaw, velocity or (0.0,) * size)
 
-        def hear(peer="r1", point=None, velocity=None, echo_s=None, received_s=None):
+        def hear(peer="r1", point=None, velocity=None, echo_s=None, received_s=None, lane=None):
             rig.sequence += 1
+            lane = lane or ((2.0,) * size,) * 2
             echo_s = rig.now_s - 0.05 if echo_s is None else echo_s
             return loop.on_peer(
                 PeerMessage(
@@ -157,7 +160,9 @@ def make_loop():
                     position_world=(2.0,) * size,
                     yaw=0.0,
                     contract=policy.contract.contract_hash,
-                    echoes={"r0": ("a", echo_s)},
+                    owned_lane_world=lane,
+                    announced_lane_world=(lane[0], lane[0]),
+                    echoes={"r0": ("a", echo_s, 10**6)},
                 ),
                 rig.now_s if received_s is None else received_s,
             )

@@ -32,7 +32,9 @@ JSON = st.recursive(
         position_world=VECTORS,
         yaw=NUMBERS,
         contract=st.text(),
-        echoes=st.dictionaries(st.text(), st.tuples(st.text(), NUMBERS), max_size=3),
+        owned_lane_world=st.tuples(VECTORS, VECTORS),
+        announced_lane_world=st.tuples(VECTORS, VECTORS),
+        echoes=st.dictionaries(st.text(), st.tuples(st.text(), NUMBERS, st.integers(-1, 2**53)), max_size=3),
     )
 )
 def test_a_peer_message_survives_bit_for_bit(message):
@@ -48,7 +50,7 @@ def test_a_tick_record_survives_bit_for_bit(make_loop):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("key", ["stamp_s", "yaw", "sample_age_s"])
 def test_a_number_that_is_not_finite_is_not_even_built(message, key, bad):
-    with pytest.raises(EnvelopeError, match="testudo/peer/1"):
+    with pytest.raises(EnvelopeError, match="testudo/peer/2"):
         dataclasses.replace(message, **{key: bad})
 
 
@@ -79,7 +81,7 @@ def test_a_number_that_is_not_finite_does_not_arrive(message, literal):
 @example(data=b"{}")
 @example(data=b"1" * 5000)
 @example(data=b"[" * 100_000)
-@example(data=b'{"schema": "testudo/peer/1"}')
+@example(data=b'{"schema": "testudo/peer/2"}')
 def test_garbage_is_refused(kind, data):
     with pytest.raises(EnvelopeError):
         kind.decode(data)
@@ -119,7 +121,7 @@ def test_a_value_of_a_wrong_type_is_refused_here_and_not_in_the_control_loop(mes
 
 def test_another_schema_is_refused(message, make_loop):
     record = make_loop().loop.tick(1.0)
-    with pytest.raises(EnvelopeError, match="testudo/tick/1"):
+    with pytest.raises(EnvelopeError, match="testudo/tick/2"):
         TickRecord.decode(message.encode())
-    with pytest.raises(EnvelopeError, match="testudo/peer/1"):
+    with pytest.raises(EnvelopeError, match="testudo/peer/2"):
         PeerMessage.decode(record.encode())

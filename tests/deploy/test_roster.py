@@ -20,7 +20,7 @@ def test_a_sound_message_is_heard_with_its_age(roster, message):
     assert roster.unheard() == ("r1", "r2")
     assert roster.hear(message, 100.1)
     assert roster.unheard() == ("r2",)
-    assert roster.hear(dataclasses.replace(message, robot="r2", echoes={"r0": ("a", 99.9)}), 100.1)
+    assert roster.hear(dataclasses.replace(message, robot="r2", echoes={"r0": ("a", 99.9, 0)}), 100.1)
     table = roster.table(100.25)
     assert table.age_s == pytest.approx([0.25, 0.35])
     assert table.control_point_world.tolist() == [[1.0, 1.0], [0.0, 0.0]]
@@ -63,24 +63,24 @@ def test_a_replayed_or_reordered_message_is_refused(roster, message, sequence):
 def test_a_restarted_peer_counts_from_one_again(roster, message):
     assert roster.hear(dataclasses.replace(message, sequence=500), 100.1)
     assert roster.hear(dataclasses.replace(message, epoch="c", sequence=1, stamp_s=0.1), 100.2)
-    assert roster.echoes() == {"r1": ("c", 0.1)}
+    assert roster.echoes() == {"r1": ("c", 0.1, 1)}
 
 
 @pytest.mark.parametrize(
     ("echoes", "why"),
     [
         ({}, "the peer has not heard us"),
-        ({"r2": ("a", 100.0)}, "an echo of somebody else"),
-        ({"r0": ("old", 100.0)}, "an echo of our life before the restart"),
-        ({"r0": ("a", 100.2)}, "an echo from the future"),
-        ({"r0": ("a", 95.0)}, "an echo that is too old to bound anything"),
+        ({"r2": ("a", 100.0, 1)}, "an echo of somebody else"),
+        ({"r0": ("old", 100.0, 1)}, "an echo of our life before the restart"),
+        ({"r0": ("a", 100.2, 1)}, "an echo from the future"),
+        ({"r0": ("a", 95.0, 1)}, "an echo that is too old to bound anything"),
     ],
 )
 def test_without_a_valid_echo_a_peer_stays_unheard_but_is_echoed(roster, message, echoes, why):
     """It must be echoed, or two robots that wait for each other would never hear."""
     assert roster.hear(dataclasses.replace(message, echoes=echoes), 100.1), why
     assert "r1" in roster.unheard()
-    assert roster.echoes() == {"r1": ("b", 5.0)}
+    assert roster.echoes() == {"r1": ("b", 5.0, 1)}
 
 
 def test_an_invalid_echo_later_keeps_the_older_bound(roster, message):
@@ -135,6 +135,8 @@ def exchange(rng, offsets, loss, latency_s, ticks=80, period_s=0.033):
                 position_world=(0.0, 0.0),
                 yaw=0.0,
                 contract="h",
+                owned_lane_world=((0.0, 0.0),) * 2,
+                announced_lane_world=((0.0, 0.0),) * 2,
                 echoes=rosters[i].echoes(),
             )
             for j in range(len(names)):

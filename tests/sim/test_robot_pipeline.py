@@ -9,12 +9,15 @@ from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.messages import PeerMessage
 from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.shield.stack import Shield
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim import team as team_module
+from testudo_sim.deployed import Deployment, start_deployed, tick_deployed
+from testudo_sim.faults import no_faults
 from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.parameters import Channels, draw_parameters
-from testudo_sim.team import Team, start, tick
+from testudo_sim.team import Team, measure
 
 # in step, without noise and loss: what is left is the same on both sides
 CHANNELS = Channels(message_ticks=(1, 1), message_loss=(0.0, 0.0), noise_share=0.0)
@@ -41,13 +44,13 @@ def pair_of(name):
     return Team(model, shield, arena, KinematicPhysics(model, arena), 2, CHANNELS), place, yaw
 
 
-def first_messages(stop, contract, now_s):
+def first_messages(stop, body_world, contract, now_s):
     """Return what each robot said one period ago: where it stands, and that it heard the other."""
     period = contract.control_period_s
     for i in range(2):
         point = tuple(np.asarray(stop.position_world, float)[:, i, 0].tolist())
         zero = (0.0,) * len(point)
-        echoes = {f"r{1 - i}": (f"e{1 - i}", now_s - 2 * period)}
+        echoes = {f"r{1 - i}": (f"e{1 - i}", now_s - 2 * period, -1)}
         yield PeerMessage(
             f"r{i}",
             f"e{i}",
@@ -59,6 +62,8 @@ def first_messages(stop, contract, now_s):
             point,
             0.0,
             contract.contract_hash,
+            (place := tuple(np.asarray(body_world, float)[:, i, 0].tolist()), place),
+            (place, place),
             echoes,
         )
 
@@ -77,15 +82,19 @@ def test_a_robot_does_what_the_simulation_did(name, make_artefact):
     parameters = draw_parameters(jax.random.split(jax.random.key(4), 1), spec, CHANNELS)
     ages = jnp.arange(len(parameters.age_weights)) @ parameters.age_weights
     age_s = float(ages[0]) * spec.control_period_s
-    state = start(team, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), parameters)
-    advance = jax.jit(lambda state, wanted: tick(team, state, wanted, jax.random.key(0)))
+    shield = Shield(team.model, team.shield, space_parameters(spec), team.arena)
+    deployment = Deployment(shield, longest_message_ticks=1)
+    faults = no_faults(size, 2, 1, driver_ticks=4)
+    state = start_deployed(
+        team, deployment, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), parameters, faults)
+    advance = jax.jit(lambda state, wanted: tick_deployed(team, deployment, state, wanted, jax.random.key(0)))
     stopping = jax.jit(lambda state: team.model.stopping_point(state.estimate))
     policies = [Driven(contract) for _ in range(2)]
     loops = [
         ControlLoop(policy, spec, robot=f"r{i}", peers=(f"r{1 - i}",), goal_world=(0.0,) * size, epoch=f"e{i}")
         for i, policy in enumerate(policies)
     ]
-    told = list(first_messages(stopping(state), contract, now_s))
+    told = list(first_messages(stopping(state), place, contract, now_s))
     measured = MotionState(place, yaw, np.zeros(place.shape))
     rng = np.random.default_rng(1)
     for _ in range(40):
@@ -115,5 +124,5 @@ def test_a_robot_does_what_the_simulation_did(name, make_artefact):
                 (result.command, record.sent_command),
             ):
                 assert np.asarray(simulated)[..., i, 0] == pytest.approx(np.asarray(real), abs=2e-4)
-        measured = team_module._measure(team, state.past, parameters, jax.random.key(0))
+        measured = measure(team, state.past, parameters, jax.random.key(0))
         now_s += spec.control_period_s

@@ -110,7 +110,7 @@ def from_middle(team, position):
     return position - jnp.asarray(middle, jnp.float32)[:, None, None]
 
 
-def erring(team, past, parameters, key, measure=team_module._measure):
+def erring(team, past, parameters, key, measure=team_module.measure):
     """Measure as the simulation does, but for the worlds of other `ERRORS` than noise."""
     exact = dataclasses.replace(team, channels=Channels(noise_share=0.0))
     noisy, true = measure(team, past, parameters, key), measure(exact, past, parameters, key)
@@ -250,7 +250,7 @@ def test_nothing_touches_whatever_is_commanded(name, size, monkeypatch):
 
     Exact symmetry is in it: errors none, two robots head-on on one line, each facing the other.
     """
-    monkeypatch.setattr(team_module, "_measure", erring)
+    monkeypatch.setattr(team_module, "measure", erring)
     team = team_of(name, size)
     outcome = run(team, 600, corners(team.model.spec, WORLDS))
     touched = {command: int(outcome.contacts[outcome.command == command].sum()) for command in COMMANDS}

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from testudo_deploy.shield.segments import segment_distance
 from testudo_hardware.arrays import Array, array_namespace
 
+NOTHING_HEARD = -1
+"""In place of the number of a message, where there is none."""
+
 
 @dataclass(frozen=True)
 class OwnSpace:

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.control_loop import estimate_state, slots_first
-from testudo_deploy.messages import TickRecord
+from testudo_deploy.messages import Lane, TickRecord
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.onnx_header import ArtefactError
 from testudo_deploy.pending import PendingCommands
-from testudo_deploy.shield.layer1 import ShieldResult, ShieldStatus, shield_layer1
+from testudo_deploy.shield.layer1 import ShieldResult, ShieldStatus
+from testudo_deploy.shield.reservations import Sight
+from testudo_deploy.shield.space import OwnSpace, PeerSpaces
+from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.shield.stack import Shield
 from testudo_deploy.signals import policy_signals
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import effective_command
@@ -211,17 +216,16 @@ class Rerun:
         return True
 
     def _shield(self, record: TickRecord) -> ShieldResult | None:
-        contract = self.artefact.contract
         if not np.isfinite(self._nominal).all():
             return None
-        return shield_layer1(
-            self.model,
-            contract.shield,
-            contract.arena,
-            self._stop,
-            _table(record),
-            self._nominal,
-        )
+        own, peers = _spaces(record)
+        sight = Sight(np.array(record.measured_position_world), self._estimate, self._stop, _table(record), peers)
+        return self._whole_shield.step(sight, own, self._nominal, np.array(float(record.sequence + 1)))[0]
+
+    @cached_property
+    def _whole_shield(self) -> Shield:
+        contract = self.artefact.contract
+        return Shield(self.model, contract.shield, space_parameters(self.model.spec), contract.arena)
 
 
 def _table(record: TickRecord) -> NeighbourTable:
@@ -232,7 +236,24 @@ def _table(record: TickRecord) -> NeighbourTable:
         np.array(record.neighbour_control_velocity_world, float).reshape(shape).T,
         np.array(record.neighbour_age_s, float).reshape(shape[:1]),
         np.array(record.neighbour_valid, bool).reshape(shape[:1]),
+        np.array(record.neighbour_untrusted, bool) if any(record.neighbour_untrusted) else None,
     )
+
+
+def _spaces(record: TickRecord) -> tuple[OwnSpace, PeerSpaces]:
+    """Return the recorded space of the robot (2, D) and of its peers (2, D, K)."""
+    count, dimension = len(record.neighbour_names), len(record.goal_world)
+
+    def lanes(values: tuple[Lane, ...]) -> np.ndarray:
+        return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
+    own = OwnSpace(np.array(record.owned_lane_world, float), np.array(record.announced_lane_world, float),
+                   np.array(record.announcement_pending), np.array(float(record.announced_since)))
+    peers = PeerSpaces(
+        lanes(record.neighbour_owned_lane_world), lanes(record.neighbour_announced_lane_world),
+        np.array(record.neighbour_acknowledged, float), np.array(record.neighbour_silent, bool),
+        np.array([record.robot < name for name in record.neighbour_names], bool),
+        ~np.array(record.neighbour_untrusted, bool))
+    return own, peers
 
 
 def _flat(*parts: object) -> np.ndarray | None:
