@@ -57,6 +57,8 @@ class Roster:
         self._heard: dict[str, _Heard] = {}
         self._last: dict[str, tuple[str, float, int]] = {}
         self._newest: dict[str, _Newest] = {}
+        self._retired: dict[str, set[str]] = {}
+        """Former lives of each peer, whose late messages say nothing any more."""
         self._seen: dict[str, Sighting] = {}
         self.untrusted: set[str] = set()
         """Peers that keep to no contract; they must be seen, and their messages count for nothing."""
@@ -67,6 +69,7 @@ class Roster:
         """Take a message; False if it is foreign, replayed, of another contract or of another shape."""
         last = self._last.get(message.robot)
         replayed = last is not None and last[0] == message.epoch and message.sequence <= last[2]
+        replayed = replayed or message.epoch in self._retired.get(message.robot, ())
         vectors = (message.control_point_world, message.control_velocity_world,
                    *message.owned_lane_world, *message.announced_lane_world)
         shape = set(map(len, vectors))
@@ -74,6 +77,8 @@ class Roster:
                 or shape != {self._dimension}):
             self.refused += 1
             return False
+        if last is not None and last[0] != message.epoch:
+            self._retired.setdefault(message.robot, set()).add(last[0])
         self._last[message.robot] = (message.epoch, message.stamp_s, message.sequence)
         echo = message.echoes.get(self._robot)
         known = echo is not None and echo[0] == self._epoch

@@ -39,7 +39,7 @@ class Scene:
             return shield_layer1(self.model, self.parameters, self.arena, stop, table, nominal)
 
         state = MotionState(*map(asarray, vars(self.state).values()))
-        table = NeighbourTable(*map(asarray, vars(self.table).values()))
+        table = NeighbourTable(*(None if x is None else asarray(x) for x in vars(self.table).values()))
         return compiled(run)(state, table, asarray(self.nominal))
 
     def rows(self):

@@ -49,17 +49,17 @@ def test_the_point_is_extrapolated_for_the_hold_and_then_rests(known):
 @pytest.mark.parametrize("asarray", [jnp.asarray, array_api_strict.asarray])
 def test_every_array_library_gives_the_same(known, heard, asarray):
     expected = update(known, heard, 0.033)
-    got = update(*(NeighbourTable(*map(asarray, vars(table).values())) for table in (known, heard)), 0.033)
-    for ours, theirs in zip(vars(expected).values(), vars(got).values(), strict=True):
+    got = update(*(NeighbourTable(*map(asarray, list(vars(table).values())[:4])) for table in (known, heard)), 0.033)
+    for ours, theirs in zip(list(vars(expected).values())[:4], list(vars(got).values())[:4], strict=True):
         assert np.asarray(theirs) == pytest.approx(ours, rel=1e-6)
     assert np.asarray(extrapolated(got, 0.1)) == pytest.approx(extrapolated(expected, 0.1), rel=1e-6)
 
 
 def test_a_batch_of_worlds_is_kept_like_each_of_them(known, heard):
     def many(table):
-        return NeighbourTable(*(np.stack([x, x], axis=-1) for x in vars(table).values()))
+        return NeighbourTable(*(np.stack([x, x], axis=-1) for x in list(vars(table).values())[:4]))
 
     alone, together = update(known, heard, 0.1), update(many(known), many(heard), 0.1)
-    for one, both in zip(vars(alone).values(), vars(together).values(), strict=True):
+    for one, both in zip(list(vars(alone).values())[:4], list(vars(together).values())[:4], strict=True):
         assert (both[..., 0] == one).all()
         assert (both[..., 1] == one).all()

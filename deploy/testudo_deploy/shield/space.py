@@ -71,7 +71,10 @@ def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float) -> Verdict:
     xp = array_namespace(own.owned_world)
     hits_owned, hits_announced = (
         hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m))
-    heard = (peers.acknowledged >= own.since[None, ...]) | (peers.silent & peers.first)
+    # past a silent peer only if its newest message knows of this life of the robot: what an earlier life had
+    # acknowledged is not known any more
+    alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)
+    heard = (peers.acknowledged >= own.since[None, ...]) | alone
     granted = (heard & ~hits_owned & ~hits_announced) | ~peers.reserves
     lost = (hits_owned | (hits_announced & ~peers.first)) & peers.reserves
     return Verdict(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
