@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from testudo_deploy.neighbours import NeighbourTable, extrapolated
+from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.projection import project
 from testudo_hardware.arrays import Array, array_namespace
@@ -125,18 +125,20 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
               ) -> tuple[tuple[Array, Array], Array | None, PeerDoubt]:
     """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
 
-    A bound is negative, asking for a retreat, where the margins are used up by what is known of the peer
-    within the hold; nobody flees from a peer that has fallen silent.
+    A peer can be anywhere within top speed times age of where it said to be: its control point follows commands
+    at once, so that no bound of acceleration holds for it, and what it announced to do says nothing certain. A
+    bound is negative, asking for a retreat, where the margins are used up by what is known of the peer within the
+    hold; nobody flees from a peer that has fallen silent.
     """
     xp = array_namespace(neighbours.age_s)
     hold, kappa = parameters.hold_s, parameters.direction_factor
     rate = parameters.gap_share / (2 * hold)
-    offset = stop.position_world[:, None, ...] - extrapolated(neighbours, hold)
+    offset = stop.position_world[:, None, ...] - neighbours.control_point_world
     distance = length(offset)
     away = offset / (distance + TINY)
     age = neighbours.age_s
-    reach = _reach(parameters, neighbours, age)
-    recent = _reach(parameters, neighbours, xp.minimum(age, hold))
+    reach = parameters.peer_speed_m_s * age
+    recent = parameters.peer_speed_m_s * xp.minimum(age, hold)
     beyond = distance - parameters.separation_m
     gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
     gap = xp.where(neighbours.valid, gap, _FAR_M)
@@ -155,14 +157,6 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     cap = xp.where(known, rate * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
     return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
-
-
-def _reach(parameters: ShieldParameters, neighbours: NeighbourTable, time_s: Array) -> Array:
-    """Return how far each peer can be from where it is extrapolated to (K, ...) [m]."""
-    xp = array_namespace(time_s)
-    announced = length(neighbours.control_velocity_world)
-    by_acceleration = parameters.peer_acceleration_m_s2 * time_s * (0.5 * time_s + parameters.peer_lag_s)
-    return xp.minimum(by_acceleration, (parameters.peer_speed_m_s + announced) * time_s)
 
 
 def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint

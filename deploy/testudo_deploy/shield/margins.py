@@ -16,8 +16,9 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-SHIELD_VERSION = 1
-GAP_SHARE = 1.0
+SHIELD_VERSION = 2
+GAP_SHARE = 0.9
+"""What the pair lemma bears with ticks that are not synchronous and up to a third of T_hold long."""
 
 
 @dataclass(frozen=True)

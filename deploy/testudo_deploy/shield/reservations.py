@@ -151,7 +151,7 @@ def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpac
     first, last = own.owned_world[0, ...], own.owned_world[1, ...]
     near, far = (_between_walls(end, arena, space.wall_m) for end in ends)
     along = last - first
-    start = first + share_along(sight.measured_position_world - first, along) * along
+    start = _lane_start(space, first, along, sight.measured_position_world)
     shares = xp.reshape(xp.asarray(_SHARES, dtype=start.dtype), (1, len(_SHARES)) + (1,) * (start.ndim - 1))
     tips = start[:, None, ...] + shares * (far - start)[:, None, ...]
     starts = xp.broadcast_to(start[:, None, ...], tips.shape)
@@ -169,6 +169,16 @@ def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpac
     announced = xp.stack([xp.where(asks, start, xp.where(own.pending, own.announced_world[0, ...], first)),
                           xp.where(asks, tip, xp.where(own.pending, own.announced_world[1, ...], first))])
     return OwnSpace(own.owned_world, announced, own.pending | asks, xp.where(asks, number, own.since))
+
+
+def _lane_start(space: SpaceParameters, first_world: Array, along: Array, place_world: Array) -> Array:
+    """Return where a new lane begins (D, ...): on the own lane, or where the robot is, if that is off it.
+
+    A robot that came to rest beside its lane, which the errors in a tube allow, could else never leave.
+    """
+    xp = array_namespace(along)
+    on_lane = first_world + share_along(place_world - first_world, along) * along
+    return xp.where(length(place_world - on_lane) > space.lane_m / 2, place_world, on_lane)
 
 
 def _between_walls(point_world: Array, arena: Arena | None, wall_m: float) -> Array:
