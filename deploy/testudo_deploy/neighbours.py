@@ -28,6 +28,11 @@ class NeighbourTable:
 
     None: all are trusted.
     """
+    farthest_m: Array | None = None
+    """(K, ...) [m]: how far at most the control point is from the announced one, by the space that the peer owns.
+
+    None: nothing is known of that.
+    """
 
 
 def update(table: NeighbourTable, heard: NeighbourTable, period_s: float) -> NeighbourTable:
@@ -38,7 +43,7 @@ def update(table: NeighbourTable, heard: NeighbourTable, period_s: float) -> Nei
         xp.where(new[None, ...], heard.control_point_world, table.control_point_world),
         xp.where(new[None, ...], heard.control_velocity_world, table.control_velocity_world),
         xp.where(new, heard.age_s, table.age_s + period_s),
-        table.valid | new, table.untrusted)
+        table.valid | new, table.untrusted, table.farthest_m)
 
 
 def extrapolated(table: NeighbourTable, limit_s: float) -> Array:

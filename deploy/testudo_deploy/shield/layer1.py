@@ -126,8 +126,8 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
 
     A peer can be anywhere within top speed times age of where it said to be: its control point follows commands
-    at once, so that no bound of acceleration holds for it, and what it announced to do says nothing certain. A
-    bound is negative, asking for a retreat, where the margins are used up by what is known of the peer within the
+    at once, so that no bound of acceleration holds for it, and what it announced to do says nothing certain. The
+    space that it owns may say more. A bound is negative, asking for a retreat, where the margins are used up by what is known of the peer within the
     hold; nobody flees from a peer that has fallen silent.
     """
     xp = array_namespace(neighbours.age_s)
@@ -138,7 +138,9 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     away = offset / (distance + TINY)
     age = neighbours.age_s
     reach = parameters.peer_speed_m_s * age
-    recent = parameters.peer_speed_m_s * xp.minimum(age, hold)
+    if neighbours.farthest_m is not None:
+        reach = xp.minimum(reach, neighbours.farthest_m)
+    recent = xp.minimum(reach, parameters.peer_speed_m_s * hold)
     beyond = distance - parameters.separation_m
     gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
     gap = xp.where(neighbours.valid, gap, _FAR_M)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from testudo_deploy.shield.segments import segment_distance
 from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.state import sum_terms
 
 NOTHING_HEARD = -1
 """In place of the number of a message, where there is none."""
@@ -78,6 +79,28 @@ def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float) -> Verdict:
     granted = (heard & ~hits_owned & ~hits_announced) | ~peers.reserves
     lost = (hits_owned | (hits_announced & ~peers.first)) & peers.reserves
     return Verdict(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
+
+
+def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: float, beside_m: float) -> Array:
+    """Return how far a peer's control point can be from one that it announced, by what it owns (K, ...) [m].
+
+    A peer leaves what its newest message shows as owned or announced only for a lane that this robot has
+    acknowledged; or without, if it goes first and has not heard this robot for ``silence_s`` (rule R4). The age by
+    echo bounds how long ago it heard it.
+
+    Args:
+        peers: the newest messages.
+        point_world: announced control points (D, K, ...) [m].
+        age_s: (K, ...).
+        silence_s: after this time a robot that goes first may go alone.
+        beside_m: farthest that a control point is from the middle of a lane.
+    """
+    xp = array_namespace(point_world)
+    ends = xp.stack([peers.owned_world, peers.announced_world])  # (2, 2, D, K, ...)
+    offset = ends - point_world[None, None, ...]
+    bound = xp.max(xp.max(xp.sqrt(sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])), axis=0),
+                   axis=0) + beside_m
+    return xp.where(peers.reserves & (peers.first | (age_s < silence_s)), bound, xp.inf)
 
 
 def conflicts(lanes_world: Array, peers: PeerSpaces, clearance_m: float) -> tuple[Array, Array]:

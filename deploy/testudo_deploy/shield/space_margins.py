@@ -36,6 +36,8 @@ class SpaceParameters:
     """How far the body can be from its tube: the sum of `terms`."""
     clearance_m: float
     """Least distance of the middles of two robots' lanes."""
+    beside_m: float
+    """Farthest that a peer's control point is from the middle of its lane."""
     wall_m: float
     """Least distance of a tube from walls."""
     obstacle_m: float
@@ -79,6 +81,7 @@ def space_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> SpacePara
         hold_ticks=math.ceil(hold / own.control_period_s - 1e-9),
         lane_m=lane, tube_error_m=error,
         clearance_m=own.body_radius_m + peer.body_radius_m + lane + peer_lane + error + peer_error,
+        beside_m=peer_lane + peer_error + (peer.look_ahead_m if peer.kind == DIFFERENTIAL_DRIVE else 0.0),
         wall_m=own.body_radius_m + error,
         obstacle_m=own.body_radius_m + lane + error,
         untrusted_m=own.body_radius_m + peer.body_radius_m + error + own.position_error_m,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.layer1 import Arena, ShieldResult, ShieldStatus, shield_layer1
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.reservations import Sight, pass_gate
-from testudo_deploy.shield.space import OwnSpace
+from testudo_deploy.shield.space import OwnSpace, farthest
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionModel, StoppingPoint
@@ -38,7 +38,10 @@ class Shield:
             nominal_world: wanted velocity of the control point (D, ...) [m/s].
             number: of the message that follows (...).
         """
-        first = (self.layer1(sight.stop, sight.table, nominal_world) if self.project
+        table = sight.table
+        table = replace(table, farthest_m=farthest(sight.peers, table.control_point_world, table.age_s,
+                                                   self.space.silence_s, self.space.beside_m))
+        first = (self.layer1(sight.stop, table, nominal_world) if self.project
                  else self._unchecked(sight.stop, nominal_world))
         gate = pass_gate(self.model, self.space, self.arena, sight, own, first.control_velocity_world, number)
         return _merged(first, gate.velocity_world, gate.command, gate.factor, gate.clear, nominal_world), gate.space
