@@ -62,7 +62,7 @@ class StepResult:
     reward: jax.Array
     """(N, E)."""
     terminated: jax.Array
-    """(E,) bool: success."""
+    """(E,) bool: success; with `Environment.contact_cost` also a contact."""
     truncated: jax.Array
     """(E,) bool: time is up, or the physics diverged (which also counts as contact)."""
     metrics: StepMetrics
@@ -80,6 +80,8 @@ class Environment:
     """Share of the robot's intervals that worlds are drawn from."""
     change_price: float = 0.0
     """Reward that a command costs when the shield changes it by the full speed."""
+    contact_cost: float | None = None
+    """Reward that a contact costs every robot of its world, which ends the episode; None: contacts are counted only."""
 
     @property
     def horizon(self) -> int:
@@ -131,6 +133,9 @@ class Environment:
         reward = jnp.where(broken, 0.0, sum(self.scenario.rewards(state.task, before, after).values()) - price)
         elapsed = state.elapsed + 1
         terminated = self.scenario.success(state.task, after)
+        if self.contact_cost is not None:
+            touched = metrics.contacts > 0
+            reward, terminated = reward - self.contact_cost * touched, terminated | touched
         truncated = ((elapsed >= self.horizon) | broken) & ~terminated
         ended = replace(state, team=team_state, elapsed=elapsed)
         fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]))
