@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 DIFFERENTIAL_DRIVE = "differential_drive"
 VELOCITY_POINT = "velocity_point"
-KINDS = (DIFFERENTIAL_DRIVE, VELOCITY_POINT)
+HOLONOMIC = "holonomic"
+KINDS = (DIFFERENTIAL_DRIVE, VELOCITY_POINT, HOLONOMIC)
 
 
 @dataclass(frozen=True)

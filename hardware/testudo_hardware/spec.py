@@ -69,7 +69,7 @@ class RobotSpec:
 
     @property
     def dimension(self) -> int:
-        """Return 2 for a ground robot and 3 for a drone."""
+        """Return 2 for a robot on the ground and 3 for a drone."""
         return 3 if self.kind == VELOCITY_POINT else 2
 
     @property

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 
 
 @pytest.fixture
@@ -34,10 +35,10 @@ def make_states():
         rng = np.random.default_rng(seed)
         position = rng.uniform(-2, 2, (spec.dimension, count))
         yaw = rng.uniform(-4, 4, count)
-        if spec.dimension == 3:
-            direction = rng.standard_normal((3, count))
+        if spec.kind != DIFFERENTIAL_DRIVE:
+            direction = rng.standard_normal((spec.dimension, count))
             direction /= np.linalg.norm(direction, axis=0)
-            speed = spec.speed_limit_m_s * speed_share * rng.uniform(0, 1, count) ** (1 / 3)
+            speed = spec.speed_limit_m_s * speed_share * rng.uniform(0, 1, count) ** (1 / spec.dimension)
             return MotionState(position, yaw, direction * speed)
         wheels = rng.uniform(-1, 1, (2, count)) * spec.wheel_limit_m_s * speed_share
         forward, turn = wheels.mean(axis=0), (wheels[1] - wheels[0]) / spec.wheel_base_m

@@ -14,9 +14,12 @@ from testudo_hardware.motion.model import (
     roll_out,
 )
 from testudo_hardware.motion.state import matrix_vector
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
 
 ROBOTS = sorted(robot_files())
+WHEELED = [name for name in ROBOTS if load_robot(name).kind == DIFFERENTIAL_DRIVE]
+POINTS = [name for name in ROBOTS if name not in WHEELED]
 PURE_LAG = ("gritsbot_x",)
 """Robots whose acceleration limit cannot be reached; for the others exactness holds at low speed."""
 COUNT = 200
@@ -43,7 +46,7 @@ def rest_by_roll_out(model, state, step_s=2e-4, duration_s=4.0):
 
 def point_ahead(model, state):
     """Return the control point of a robot at rest."""
-    if model.spec.dimension == 3:
+    if model.spec.name in POINTS:
         return state.position_world
     heading = np.stack([np.cos(state.yaw), np.sin(state.yaw)])
     return state.position_world + model.spec.look_ahead_m * heading
@@ -105,7 +108,7 @@ def test_no_time_changes_nothing():
 def test_two_halves_of_a_step_are_one_for_the_pure_lag(name, make_states):
     spec = pure_lag(name)
     model, state = motion_model(spec), make_states(spec, COUNT)
-    if spec.dimension == 2:
+    if name in WHEELED:
         state = MotionState(state.position_world, state.yaw, state.velocity * np.array([[1.0], [0.0]]))
     command = np.zeros((spec.dimension, COUNT))
     command[0] = 0.5 * spec.speed_limit_m_s
@@ -118,7 +121,7 @@ def test_two_halves_of_a_step_are_one_for_the_pure_lag(name, make_states):
         assert two == pytest.approx(one, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in ROBOTS if load_robot(name).dimension == 2])
+@pytest.mark.parametrize("name", WHEELED)
 def test_two_halves_of_a_turning_step_differ_only_in_second_order(name, make_states):
     """Velocity and yaw are exact; the arc at the mean turn rate is not, by less than 0.1 mm a tick."""
     spec = pure_lag(name)
@@ -157,7 +160,7 @@ def test_turning_the_world_turns_the_motion(name, make_states):
     def quarter(vector):
         return np.stack([-vector[1], vector[0], *vector[2:]])
 
-    body = spec.dimension == 2
+    body = name in WHEELED
     turned = MotionState(
         quarter(state.position_world),
         state.yaw + math.pi / 2,
@@ -189,7 +192,7 @@ def test_the_stopping_point_holds_with_the_acceleration_limit_too(name, make_sta
     model, state = motion_model(spec), make_states(spec, 50)
     rest = rest_by_roll_out(model, state)
     off = np.linalg.norm(model.stopping_point(state).position_world - point_ahead(model, rest), axis=0)
-    straight = np.full(50, fill_value=True) if spec.dimension == 3 else np.abs(state.velocity[1]) < 0.02
+    straight = np.full(50, fill_value=True) if name in POINTS else np.abs(state.velocity[1]) < 0.02
     assert off.max() < 0.03 * spec.control_point_speed_m_s
     assert off[straight].max(initial=0) < 1e-3
 
@@ -211,10 +214,11 @@ def test_the_control_point_moves_as_commanded_for_the_pure_lag(name, make_states
     assert moved == pytest.approx(wanted, abs=2e-5)
 
 
-def test_a_drone_with_pure_lag_is_an_exact_integrator_over_a_whole_tick(make_states):
-    spec = pure_lag("crazyflie_2x")
+@pytest.mark.parametrize("name", POINTS)
+def test_a_point_with_pure_lag_is_an_exact_integrator_over_a_whole_tick(name, make_states):
+    spec = pure_lag(name)
     model, state = motion_model(spec), make_states(spec, COUNT)
-    wanted = np.random.default_rng(5).uniform(-0.5, 0.5, (3, COUNT))
+    wanted = np.random.default_rng(5).uniform(-0.5, 0.5, (spec.dimension, COUNT))
     response = LagResponse.create(np.array(spec.control_period_s), np.array(spec.velocity_lag_s))
     after = model.step(state, wanted, response)
     moved = model.stopping_point(after).position_world - model.stopping_point(state).position_world
@@ -234,7 +238,7 @@ def test_the_jacobian_and_its_inverse_are_inverse(name, make_states):
 def test_command_and_control_velocity_are_inverse_at_low_speed(name, make_states):
     spec = load_robot(name)
     low = min(1.0, 0.9 * spec.acceleration_limit_m_s2 * spec.velocity_lag_s / spec.speed_limit_m_s)
-    if spec.dimension == 2:
+    if name in WHEELED:
         low = min(low, 0.3)
     model, state = motion_model(spec), make_states(spec, COUNT, speed_share=low)
     wanted = np.random.default_rng(7).uniform(-0.2, 0.2, (spec.dimension, COUNT))
@@ -243,7 +247,7 @@ def test_command_and_control_velocity_are_inverse_at_low_speed(name, make_states
     assert control_velocity(model, stop, command) == pytest.approx(wanted, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in ROBOTS if load_robot(name).dimension == 2])
+@pytest.mark.parametrize("name", WHEELED)
 def test_limit_rows_are_the_limits_of_the_actuators(name, make_states):
     """A control-point velocity keeps every row if and only if the driver does not clip its command."""
     spec = load_robot(name)
@@ -285,7 +289,7 @@ def test_a_clipped_command_is_within_the_limits_and_keeps_its_direction(name):
     assert ((ratio > 0) & (ratio <= 1 + 1e-12)).all()
     assert model.limit_command(clipped) == pytest.approx(clipped, rel=1e-8)
     assert model.limit_command(0 * command) == pytest.approx(0 * command)
-    size = np.abs(clipped[0]) if spec.dimension == 2 else np.linalg.norm(clipped, axis=0)
+    size = np.abs(clipped[0]) if name in WHEELED else np.linalg.norm(clipped, axis=0)
     assert size.max() <= spec.speed_limit_m_s * (1 + 2e-3)
 
 
@@ -299,7 +303,7 @@ def test_the_braking_share_is_what_the_acceleration_limit_allows(name, make_stat
     share = model.braking_share(stop, wanted)
     assert ((share >= 0) & (share <= 1)).all()
     change = matrix_vector(stop.inverse, share * wanted) - stop.deceleration
-    if spec.dimension == 3:
+    if name in POINTS:
         assert np.linalg.norm(change, axis=0).max() <= spec.acceleration_limit_m_s2 + 1e-6
     else:
         limits = np.array([spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2])
@@ -314,16 +318,18 @@ def test_the_braking_share_is_none_where_the_limit_cannot_be_reached(make_states
     assert model.braking_share(stop, np.ones((2, 3))) is None
 
 
+@pytest.mark.parametrize("name", POINTS)
 @pytest.mark.parametrize("lag_key", ["low", "value", "high"])
-def test_a_drone_brakes_as_planned_at_every_lag_of_its_interval(lag_key):
+def test_a_point_brakes_as_planned_at_every_lag_of_its_interval(name, lag_key):
     """Regression: braking on velocity - limit * lag was too weak for a longer lag, by 0.1 m at 1 m/s."""
-    spec = load_robot("crazyflie_2x")
+    spec = load_robot(name)
     model, lag = motion_model(spec), getattr(spec.quantities["dynamics.velocity_lag"], lag_key)
-    state = MotionState(np.zeros(3), np.array(0.0), np.array([0.6, 0.0, 0.8]))
+    size = spec.dimension
+    state = MotionState(np.zeros(size), np.array(0.0), np.array([0.6, 0.8, 0.0])[:size])
     planned = model.stopping_point(state).position_world
     response = LagResponse.create(np.array(spec.control_period_s), np.array(lag))
     for _ in range(200):
-        command = actuator_command(model, model.stopping_point(state), np.zeros(3))
+        command = actuator_command(model, model.stopping_point(state), np.zeros(size))
         state = model.step(state, effective_command(model, command), response)
     beyond = np.linalg.norm(state.position_world) - np.linalg.norm(planned)
     # what the margin `model` holds for the interval of the lag; a weak brake takes 0.08 m
@@ -338,7 +344,7 @@ def test_firm_braking_is_never_faster_nor_backwards(name, make_states):
     stop = model.stopping_point(state)
     effective = np.random.default_rng(11).uniform(-1, 1, (spec.dimension, COUNT))
     firm = model.firm_command(stop, effective)
-    if spec.dimension == 2:
+    if name in WHEELED:
         assert firm is effective
         return
     direction = state.velocity / np.linalg.norm(state.velocity, axis=0)

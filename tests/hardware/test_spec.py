@@ -31,13 +31,14 @@ def refused(tables, *words):
         assert word in text, text
 
 
-def test_the_robots_of_the_first_issue_are_there():
+def test_the_robots_that_the_issues_name_are_there():
     assert {
         "gritsbot_x",
         "turtlebot3_burger",
         "turtlebot4",
         "irobot_create",
         "crazyflie_2x",
+        "robomaster_s1",
     } <= set(ROBOTS)
 
 
@@ -121,6 +122,14 @@ def test_a_key_of_another_kind_is_refused():
     tables = tables_of("crazyflie_2x")
     tables["geometry"]["wheel_base"] = tables_of("gritsbot_x")["geometry"]["wheel_base"]
     refused(tables, "geometry.wheel_base: unknown key", "velocity_point")
+
+
+def test_a_holonomic_base_moves_in_the_plane_and_has_no_turn_rate():
+    """Its heading is held, so that a turn rate in its file is one that nothing would obey."""
+    tables = tables_of("robomaster_s1")
+    assert parse_robot(tables, "mine.toml").dimension == 2
+    tables["limits"]["turn_rate"] = tables_of("gritsbot_x")["limits"]["turn_rate"]
+    refused(tables, "limits.turn_rate: unknown key", "holonomic")
 
 
 @pytest.mark.parametrize("key", sorted(QUANTITIES))

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_hardware.schema import VELOCITY_POINT
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 
 
 def random_signals(spec, batch=6, slots=4, seed=0):
@@ -38,7 +38,7 @@ def rotated(signals, spec, angle):
         for name, value in signals.items()
     }
     turned["yaw"] = signals["yaw"] + angle
-    if spec.kind == VELOCITY_POINT:  # its channels are axes of the world
+    if spec.kind != DIFFERENTIAL_DRIVE:  # its channels are axes of the world
         turned["velocity"] = rotate(signals["velocity"], angle)
     return turned
 
@@ -72,4 +72,4 @@ def bound_to_the_world(spec):
     direction = place + size
     velocity = direction + 2 + 2
     indices = [place, place + 1, direction, direction + 1]
-    return indices + ([velocity, velocity + 1] if spec.kind == VELOCITY_POINT else [])
+    return indices + ([velocity, velocity + 1] if spec.kind != DIFFERENTIAL_DRIVE else [])

@@ -1,10 +1,13 @@
-"""A point that follows velocity commands in the world: a drone under its velocity controller.
+"""A point that follows velocity commands in the world: a drone or a mecanum base under its velocity controller.
+
+A drone moves in space, a holonomic base in the plane; both hold their heading.
 
 Pure lag and delay make q = p + lag * v an exact single integrator of the command (shield.md, layer 1).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace
@@ -84,8 +87,10 @@ class VelocityPoint:
     def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
         """See `MotionModel.firm_command`; braking only, and never below zero speed.
 
-        Braking at the limit asks for a command of velocity - limit * lag; a drone with a longer lag would
-        brake less than the limit on it, and come to rest far behind its stopping point.
+        Braking at the limit asks for a command of velocity - limit * lag; a robot with a longer lag would
+        brake less than the limit on it, and come to rest far behind its stopping point. So would one whose
+        command is held for long: the velocity nears it, so that over a tick T the mean braking is
+        (1 - exp(-T / lag)) * lag / T of that at its start.
         """
         xp = array_namespace(effective)
         lag, limit = self.spec.velocity_lag_s, self.spec.acceleration_limit_m_s2
@@ -95,7 +100,8 @@ class VelocityPoint:
         braking = sum_terms([(velocity[k, ...] - effective[k, ...]) * direction[k, ...]
                              for k in range(effective.shape[0])])
         forward = sum_terms([effective[k, ...] * direction[k, ...] for k in range(effective.shape[0])])
-        longest = self.spec.quantities["dynamics.velocity_lag"].high
+        period = self.spec.control_period_s
+        longest = -period / math.expm1(-period / self.spec.quantities["dynamics.velocity_lag"].high)
         extra = xp.clip(speed / limit, lag, longest) / lag - 1
         firmer = xp.minimum(extra * xp.maximum(braking, 0 * braking), xp.maximum(forward, 0 * forward))
         return effective - firmer * direction
