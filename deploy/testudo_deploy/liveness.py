@@ -25,7 +25,7 @@ MEMORY_S = 0.7
 STUCK_S = 5.0
 """A robot that is blocked for longer is told to be deadlocked."""
 TURN_RATE_RAD_S = math.radians(60)
-LARGEST_TURN_RAD = math.radians(150)
+LARGEST_TURN_RAD = math.radians(70)
 _LOOK_RAD = math.radians(20)
 
 
