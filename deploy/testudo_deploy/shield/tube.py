@@ -45,4 +45,6 @@ def stop_tube(model: MotionModel, measured_position_world: Array, estimate: Moti
 @functools.cache
 def _tick_response(period_s: float, lag_s: float) -> LagResponse:
     """Return how the lag follows a command over one control tick."""
-    return LagResponse.create(np.array(period_s), lag_s)
+    response = LagResponse.create(np.array(period_s), lag_s)
+    # plain numbers, which go with the arrays of every library
+    return LagResponse(period_s, float(response.gain), float(response.mean_share))
