@@ -2,9 +2,9 @@
 
 The roll-out (`fine_motion.py`) shares nothing with the motion models. A command may be stopped at any moment of its
 hold, also between ticks. A robot that is as its file says, measured without error, stays within the term `bends` and
-some millimetres (a tick in which the acceleration limit begins or ends is rolled out too simply) from the moment at which
-the command begins to act. The way before that, which is driven anyhow, turns back more, by some millimetres. Both are
-covered by the sum of all terms only.
+some millimetres (ticks in which the acceleration limit begins or ends are rolled out too simply) from the moment at
+which the command begins to act. The way before that, which is driven anyhow, turns back more, by some millimetres. Both
+are covered by the sum of all terms only.
 """
 
 import array_api_strict
