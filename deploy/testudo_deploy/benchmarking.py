@@ -19,6 +19,8 @@ class BenchResult:
     rows: Sequence[tuple[str, ...]]
     values: dict[str, Any]
     """JSON-ready, the keys that `docs/results.md` names."""
+    more: tuple[BenchResult, ...] = ()
+    """Further tables, below."""
 
 
 def machine() -> dict[str, Any]:

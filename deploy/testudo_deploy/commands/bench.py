@@ -21,13 +21,14 @@ from testudo_hardware.errors import TestudoError
 def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = None,
           robot: str | None = None, team_size: int | None = None, worlds: int | None = None,
           repeats: int | None = None, minutes: float | None = None, quick: bool = False,
-          json: Path | None = None) -> None:
+          plot: Path | None = None, json: Path | None = None) -> None:
     """Run a benchmark, print its table and say on what machine.
 
     `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and
     training from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics
-    drift apart; `shield` runs the test protocol of the shield with its negative controls. Compilation is
-    timed apart, and medians of several runs are given.
+    drift apart; `shield` runs the test protocol of the shield with its negative controls; `learning` trains
+    with the shield and without, and times the shields of a team by its size. Compilation is timed apart, and
+    medians of several runs are given.
 
     Example:
         testudo bench sim
@@ -35,18 +36,20 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         testudo bench sim --worlds 1024 --team-size 8
         testudo bench tiers --policy policy.onnx
         testudo bench shield --quick --json shield.json
+        testudo bench learning --json learning.json --plot learning.png
         testudo bench gpu --minutes 10 --json gpu.json
 
     Args:
         name: the benchmark.
         policy: policy file (robot, tiers).
-        robot: registered robot (sim, gpu, tiers).
-        team_size: robots in a world (sim), robots of the fleet (robot).
+        robot: registered robot (sim, gpu, tiers, learning).
+        team_size: robots in a world (sim, learning), robots of the fleet (robot).
         worlds: worlds at once (sim).
-        repeats: timed runs.
+        repeats: timed runs; seeds of each training (learning).
         minutes: time that may be spent (gpu).
-        quick: fewer episodes, in about three minutes (shield).
-        json: file for the numbers.
+        quick: fewer episodes, in about three minutes (shield, learning).
+        plot: file for the picture (learning).
+        json: file for the numbers; `learning` goes on from it.
     """
     points = {point.name: point for point in entry_points(group="testudo.benchmarks")}
     if name not in points:
@@ -56,19 +59,26 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         raise TestudoError(f"testudo bench {name}: needs {', '.join(missing)}, which is not installed; "
                            f"run pip install 'testudo[{','.join(sorted(points[name].extras))}]'")
     given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "repeats": repeats,
-             "minutes": minutes, "quick": quick or None}
+             "minutes": minutes, "quick": quick or None, "plot": plot}
     with Console(stderr=True).status("measuring") as status:
         result = _call(name, points[name].load(), {key: value for key, value in given.items() if value is not None},
-                       status.update)
+                       status.update, json)
     here = machine()
     report = Report({**result.values, "machine": here},
-                    (table(result.title, result.columns, list(result.rows)), facts("Machine", here)))
+                    (
+        *(table(one.title, one.columns, list(one.rows)) for one in (result, *result.more)), facts("Machine", here)))
     report.show(json)
 
 
-def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None]) -> Any:
-    """Call a benchmark with the options that it has; one with a parameter ``say`` tells what it is at."""
+def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None], kept: Path | None
+          ) -> Any:
+    """Call a benchmark with the options that it has.
+
+    One with a parameter ``say`` tells what it is at, one with ``kept`` keeps what it has done in the JSON file.
+    """
     known = dict(inspect.signature(function).parameters)
+    if known.pop("kept", None) is not None:
+        function = partial(function, kept=kept)
     if known.pop("say", None) is not None:
         function = partial(function, say=say)
     for key in options:

@@ -40,12 +40,12 @@ class Budget:
     team_size: int = 4
     worlds: int = 256
     rollout: int = 32
-    updates: int = 55
-    points: int = 9
+    updates: int = 60
+    points: int = 7
     """Evaluations along a training, the first before it and the last at its end."""
-    episodes: int = 512
+    episodes: int = 256
     """Of each evaluation, the same held-out seeds for all."""
-    seeds: int = 5
+    seeds: int = 3
     contact_cost: float = 5.0
     """Reward that a contact costs without a shield, and it ends the episode; success is worth as much."""
 
