@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.obstacles import hull_clearance
 from testudo_deploy.shield.segments import point_distance
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.tube import stop_tube
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
@@ -64,7 +65,11 @@ def within_lane(tube_world: Array, lane_world: Array, lane_m: float) -> Array:
 
 
 def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array:
-    """Return whether tubes (D, P, C, ...) keep their distance from the walls: (C, ...)."""
+    """Return whether tubes (D, P, C, ...) keep their distance from walls and obstacles: (C, ...).
+
+    A tube is the hull of its points. The arena is convex, so that points inside it have their hull inside; an obstacle
+    may lie between points that are all far from it, so that the hull itself is compared.
+    """
     xp = array_namespace(tube_world)
     inside = xp.all(tube_world[0, ...] < xp.inf, axis=0)
     if arena is None:
@@ -72,6 +77,8 @@ def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array
     for d, (low, high) in enumerate(zip(arena.low_world, arena.high_world, strict=True)):
         axis = tube_world[d, ...]
         inside = inside & xp.all((axis >= low + wall_m) & (axis <= high - wall_m), axis=0)
+    for obstacle in arena.obstacles:
+        inside = inside & (hull_clearance(obstacle, tube_world) >= wall_m)
     return inside
 
 

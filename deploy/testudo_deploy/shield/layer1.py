@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-import numpy as np
-
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.projection import project
+from testudo_deploy.shield.walls import Arena, obstacle_rows, wall_rows
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.model import actuator_command
@@ -27,10 +26,6 @@ RETREAT_SHARE = 0.3
 """Fastest retreat as a share of the control-point speed; above what errors of direction can creep."""
 
 
-_OUTWARD = {size: np.concatenate([np.eye(size), -np.eye(size)], axis=1) for size in (2, 3)}
-"""Outward normals (D, 2 D) of a box: upper walls, then lower ones."""
-
-
 class ShieldStatus(IntEnum):
     """What the shield did with the nominal command."""
 
@@ -41,16 +36,6 @@ class ShieldStatus(IntEnum):
     """Shortened by the stop-tube gate."""
     WAITING = 4
     """Stands until its peers have acknowledged the space that it needs."""
-
-
-@dataclass(frozen=True)
-class Arena:
-    """The box that control points stay in; None is a world without walls."""
-
-    low_world: tuple[float, ...]
-    """(D,) [m]."""
-    high_world: tuple[float, ...]
-    """(D,) [m]."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +59,7 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
     Args:
         model: the robot's motion model.
         parameters: margins and rates.
-        arena: walls.
+        arena: walls and obstacles.
         stop: the robot's stopping point, pending commands included; arrays (D, ...).
         neighbours: the table, slots (K, ...).
         nominal_world: wanted velocity of the control point (D, ...) [m/s].
@@ -83,7 +68,7 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
     table_rows, cap, doubt = pair_rows(parameters, stop, neighbours)
     retreat = -RETREAT_SHARE * model.spec.control_point_speed_m_s
     normals, bounds, firm = [], [], []
-    for rows in (table_rows, wall_rows(parameters, arena, stop)):
+    for rows in (table_rows, wall_rows(parameters, arena, stop), obstacle_rows(parameters, arena, stop)):
         if rows is not None:
             normals.append(rows[0])
             bounds.append(xp.maximum(rows[1], retreat))
@@ -159,22 +144,6 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     cap = xp.where(known, rate * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
     return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
-
-
-def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint
-               ) -> tuple[Array, Array] | None:
-    """Return two rows for each axis of the arena; walls take the whole share, since they do not move."""
-    if arena is None:
-        return None
-    xp = array_namespace(stop.position_world)
-    q = stop.position_world
-    size, batch = q.shape[0], q.shape[1:]
-    rate = parameters.gap_share / parameters.hold_s
-    column = (2 * size,) + (1,) * len(batch)
-    limits = xp.reshape(xp.asarray((*arena.high_world, *(-x for x in arena.low_world)), dtype=q.dtype), column)
-    gap = limits - parameters.wall_m - xp.concat([q, -q], axis=0)
-    outward = xp.reshape(xp.asarray(_OUTWARD[size], dtype=q.dtype), (size, *column))
-    return xp.broadcast_to(outward, (size, 2 * size, *batch)), rate * gap
 
 
 def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Array:

@@ -13,10 +13,11 @@ from testudo_deploy.shield.gate import (
     within_lane,
     within_walls,
 )
-from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.obstacles import segment_clearance
 from testudo_deploy.shield.segments import point_distance, share_along
 from testudo_deploy.shield.space import OwnSpace, PeerSpaces, conflicts, judge
 from testudo_deploy.shield.space_margins import SpaceParameters
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.state import TINY, length
@@ -158,8 +159,8 @@ def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpac
     hits_owned, hits_announced = conflicts(xp.stack([starts, tips]), sight.peers, space.clearance_m)
     reserves = sight.peers.reserves[:, None, ...]
     free = ~xp.any((hits_owned | hits_announced) & reserves, axis=0)
-    for obstacle in getattr(arena, "obstacles", ()):
-        free = free & (segment_clearance(obstacle, starts, tips) >= space.obstacle_m)
+    for obstacle in arena.obstacles if arena is not None else ():
+        free = free & (segment_clearance(obstacle, starts, tips) >= space.wall_m)
     tip = tips[:, -1, ...]
     for k in reversed(range(len(_SHARES) - 1)):
         tip = xp.where(free[k, ...], tips[:, k, ...], tip)

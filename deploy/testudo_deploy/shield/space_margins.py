@@ -39,9 +39,7 @@ class SpaceParameters:
     beside_m: float
     """Farthest that a peer's control point is from the middle of its lane."""
     wall_m: float
-    """Least distance of a tube from walls."""
-    obstacle_m: float
-    """Least distance of the middle of a lane from obstacles."""
+    """Least distance of a tube, and of the middle of a lane that is asked for, from walls and obstacles."""
     untrusted_m: float
     """Least distance of a tube from where an untrusted body's centre can be."""
     untrusted_speed_m_s: float
@@ -83,7 +81,6 @@ def space_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> SpacePara
         clearance_m=own.body_radius_m + peer.body_radius_m + lane + peer_lane + error + peer_error,
         beside_m=peer_lane + peer_error + (peer.look_ahead_m if peer.kind == DIFFERENTIAL_DRIVE else 0.0),
         wall_m=own.body_radius_m + error,
-        obstacle_m=own.body_radius_m + lane + error,
         untrusted_m=own.body_radius_m + peer.body_radius_m + error + own.position_error_m,
         untrusted_speed_m_s=peer.control_point_speed_m_s,
         noise_m=2 * own.position_error_m,

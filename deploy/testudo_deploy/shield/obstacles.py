@@ -1,0 +1,207 @@
+"""Static obstacles in the world frame: balls (discs in the plane), capsules and boxes, all of them convex.
+
+Arrays are (D, ...), any batch; an obstacle itself is plain numbers, so that it can be a constant of a program. The
+distance of a segment to a box is found as the minimum of a convex function whose derivative is piecewise linear.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from testudo_deploy.shield.segments import dot, point_distance, segment_distance, share_along
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion.state import TINY, length
+
+_SURFACE_M = 1e-6
+"""Nearer to a box than this, the direction to its nearest point is rounding: its nearest face counts."""
+_HULL_ROUNDS = 3
+"""Directions that are tried to part a hull from an obstacle; the first is nearly always enough."""
+
+
+@dataclass(frozen=True)
+class Ball:
+    """A ball; in the plane a disc."""
+
+    centre_world: tuple[float, ...]
+    """(D,) [m]."""
+    radius_m: float
+    kind: Literal["ball"] = "ball"
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """All that is within a radius of a segment."""
+
+    start_world: tuple[float, ...]
+    """(D,) [m]."""
+    end_world: tuple[float, ...]
+    """(D,) [m]."""
+    radius_m: float
+    kind: Literal["capsule"] = "capsule"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A box, turned about the vertical axis."""
+
+    centre_world: tuple[float, ...]
+    """(D,) [m]."""
+    half_size_m: tuple[float, ...]
+    """(D,): half of its length, width and, in space, height."""
+    yaw: float
+    """[rad]."""
+    kind: Literal["box"] = "box"
+
+
+Obstacle = Ball | Capsule | Block
+
+
+def check_obstacle(obstacle: Obstacle, dimension: int, where: str, error: type[TestudoError] = TestudoError) -> None:
+    """Check numbers and sizes; ``where`` names the entry.
+
+    Raises:
+        TestudoError: of the type ``error``: a place or size of another dimension, a number that is not finite, or a
+            size that is not above zero.
+    """
+    for name, value in vars(obstacle).items():
+        if name == "kind":
+            continue
+        numbers = value if isinstance(value, tuple) else (value,)
+        if isinstance(value, tuple) and len(value) != dimension:
+            raise error(f"{where}.{name}: found {value}, expected {dimension} numbers")
+        if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
+            raise error(f"{where}.{name}: found {value}, expected finite numbers")
+        if name in ("radius_m", "half_size_m") and min(numbers) <= 0:
+            raise error(f"{where}.{name}: found {value}, expected above 0")
+
+
+def clearance(obstacle: Obstacle, point_world: Array) -> tuple[Array, Array]:
+    """Return distance and direction from an obstacle to points (D, ...).
+
+    Returns:
+        The distance to its surface (...) [m], negative inside, and the unit vector (D, ...) from its nearest point
+        to the given one; inside, out of the nearest face. At the very axis of a ball or capsule it is zero.
+    """
+    if isinstance(obstacle, Block):
+        return _block_clearance(obstacle, point_world)
+    if isinstance(obstacle, Ball):
+        offset = point_world - _like(obstacle.centre_world, point_world)
+    else:
+        start = _like(obstacle.start_world, point_world)
+        along = _like(obstacle.end_world, point_world) - start
+        offset = point_world - start
+        offset = offset - share_along(offset, along) * along
+    distance = length(offset)
+    return distance - obstacle.radius_m, offset / (distance + TINY)
+
+
+def segment_clearance(obstacle: Obstacle, start_world: Array, end_world: Array) -> Array:
+    """Return the least distance (...) [m] of segments with ends (D, ...) to the obstacle's surface.
+
+    Exact where they do not meet; zero (within rounding) or negative where they do.
+    """
+    if isinstance(obstacle, Ball):
+        return point_distance(_like(obstacle.centre_world, start_world), start_world, end_world) - obstacle.radius_m
+    if isinstance(obstacle, Capsule):
+        ends = (_like(end, start_world) for end in (obstacle.start_world, obstacle.end_world))
+        return segment_distance(start_world, end_world, *ends) - obstacle.radius_m
+    start = _into_block(obstacle, start_world)
+    along = _into_block(obstacle, end_world) - start
+    share = _nearest_share(start, along, obstacle.half_size_m)
+    return _block_clearance(obstacle, start_world + share * (end_world - start_world))[0]
+
+
+def hull_clearance(obstacle: Obstacle, points_world: Array) -> Array:
+    """Return a lower bound (...) [m] of the distance from the hull of points (D, P, ...) to the obstacle.
+
+    Let x be the obstacle's point nearest to some y, and n the direction from it to y. The obstacle is convex, so that
+    all of it has n . z <= n . x. The hull of the points has n . z >= the least n . p among them. So the least
+    n . (p - x) is a lower bound for every y: a plane parts the two. It is exact if y is the point of the hull nearest
+    to the obstacle. The first y is the nearest of the points; then y moves towards the point that was least, as in
+    Gilbert's algorithm (1966), and the best bound counts.
+    """
+    xp = array_namespace(points_world)
+    distances = clearance(obstacle, points_world)[0]
+    y = _pick(points_world, xp.argmin(distances, axis=0))
+    best = None
+    for _ in range(_HULL_ROUNDS):
+        distance, outward = clearance(obstacle, y)
+        nearest = y - distance * outward
+        beyond = dot(outward[:, None, ...], points_world - nearest[:, None, ...])
+        bound = xp.min(beyond, axis=0)
+        best = bound if best is None else xp.maximum(best, bound)
+        towards = _pick(points_world, xp.argmin(beyond, axis=0)) - y
+        y = y + share_along(nearest - y, towards) * towards
+    return best
+
+
+def _pick(points: Array, index: Array) -> Array:
+    """Return the points (D, ...) of (D, P, ...) at an index (...)."""
+    xp = array_namespace(points)
+    rows = xp.broadcast_to(index[None, None, ...], (points.shape[0], 1, *index.shape))
+    return xp.take_along_axis(points, rows, axis=1)[:, 0, ...]
+
+
+def _block_clearance(block: Block, point_world: Array) -> tuple[Array, Array]:
+    xp = array_namespace(point_world)
+    local = _into_block(block, point_world)
+    beyond = xp.abs(local) - _like(block.half_size_m, local)  # of the faces that the point is in front of
+    outside = xp.maximum(beyond, xp.zeros_like(beyond))
+    apart = length(outside)
+    face = xp.max(beyond, axis=0)
+    sign = xp.where(local < 0, -xp.ones_like(local), xp.ones_like(local))
+    first = xp.argmax(beyond, axis=0)
+    on_face = xp.stack([xp.astype(first == d, local.dtype) for d in range(local.shape[0])])
+    outward = sign * xp.where(apart > _SURFACE_M, outside / (apart + TINY), on_face)
+    return xp.where(face > 0, apart, face), _turned(outward, block.yaw)
+
+
+def _nearest_share(start: Array, along: Array, half_size: tuple[float, ...]) -> Array:
+    """Return where on segments (D, ...), in the frame of a box, the point nearest to it lies (...).
+
+    The squared distance is convex in the share t, with a derivative that is linear between the places where the
+    segment passes a face: it is known at these, and its zero lies between two of them.
+    """
+    xp = array_namespace(start)
+    zero = xp.zeros_like(start[0, ...])
+    passes = [zero, zero + 1]
+    for d, half in enumerate(half_size):
+        step = along[d, ...]
+        flat = xp.abs(step) < TINY
+        step = xp.where(flat, xp.ones_like(step), step)
+        passes += [xp.where(flat, zero, xp.clip((side - start[d, ...]) / step, 0.0, 1.0)) for side in (-half, half)]
+
+    def slope(share: Array) -> Array:
+        total = 0.0
+        for d, half in enumerate(half_size):
+            at = start[d, ...] + share * along[d, ...]
+            total = total + along[d, ...] * (at - xp.clip(at, -half, half))
+        return total
+    shares = xp.stack(passes)
+    falls = slope(shares) < 0
+    low = xp.max(xp.where(falls, shares, xp.zeros_like(shares)), axis=0)
+    high = xp.min(xp.where(falls, xp.ones_like(shares), shares), axis=0)
+    rise = slope(high) - slope(low)
+    part = xp.clip(-slope(low) / xp.where(rise > 0, rise, xp.ones_like(rise)), 0.0, 1.0)
+    return low + part * (high - low)
+
+
+def _into_block(block: Block, point_world: Array) -> Array:
+    return _turned(point_world - _like(block.centre_world, point_world), -block.yaw)
+
+
+def _turned(vector: Array, angle: float) -> Array:
+    """Return vectors (D, ...) turned about the vertical axis."""
+    xp = array_namespace(vector)
+    cos, sin = math.cos(angle), math.sin(angle)
+    x, y = vector[0, ...], vector[1, ...]
+    return xp.stack([cos * x - sin * y, sin * x + cos * y, *(vector[d, ...] for d in range(2, vector.shape[0]))])
+
+
+def _like(numbers: tuple[float, ...], array: Array) -> Array:
+    """Return numbers (D,) as an array (D, 1, ...) that fits ``array`` (D, ...)."""
+    xp = array_namespace(array)
+    return xp.reshape(xp.asarray(numbers, dtype=array.dtype), (len(numbers),) + (1,) * (array.ndim - 1))
