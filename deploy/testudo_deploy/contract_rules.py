@@ -14,6 +14,7 @@ from testudo_deploy.contract_parts import (
     ContractError,
     Signal,
 )
+from testudo_deploy.shield.obstacles import check_obstacle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, parse_robot
@@ -159,6 +160,8 @@ def _check_ranges(contract: Contract, spec: RobotSpec, where: str) -> None:
             )
         if not all(below < above for below, above in zip(low, high, strict=True)):
             raise ContractError(f"{where}.arena: found {low} to {high}, expected low below high")
+        for index, obstacle in enumerate(contract.arena.obstacles):
+            check_obstacle(obstacle, spec.dimension, f"{where}.arena.obstacles[{index}]", ContractError)
 
 
 def _check_signals(contract: Contract, spec: RobotSpec, where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -13,6 +13,8 @@ from testudo_hardware.errors import TestudoError
 
 def read_as(kind: Any, value: Any, where: str, error: type[TestudoError]) -> Any:
     """Return a JSON ``value`` as ``kind``; lists become tuples, numbers must be finite.
+
+    Of several dataclasses the value's key `kind` chooses one; a field that has a default may be left out.
 
     Args:
         kind: a dataclass, float, int, str, bool, Any, literal texts, or tuple, dict or union of such.
@@ -49,14 +51,15 @@ def _read_fields(kind: Any, value: Any, where: str, error: type[TestudoError]) -
         raise error(f"{where}: found {_shown(value)}, expected an object")
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind)]
-    missing = [name for name in names if name not in value]
+    given = [name for name in names if name in value]
+    missing = [field.name for field in fields(kind) if field.default is MISSING and field.name not in value]
     if missing:
         raise error(f"{where}.{missing[0]}: missing; expected {_kind_name(hints[missing[0]])}")
     unknown = sorted(set(value) - set(names))
     if unknown:
         raise error(f"{where}.{unknown[0]}: unknown key; known are {', '.join(names)}")
     return kind(
-        **{name: read_as(hints[name], value[name], f"{where}.{name}", error) for name in names}
+        **{name: read_as(hints[name], value[name], f"{where}.{name}", error) for name in given}
     )
 
 
@@ -66,10 +69,23 @@ def _read_union(kinds: tuple[Any, ...], value: Any, where: str, error: type[Test
     others = [kind for kind in kinds if kind is not type(None)]
     if len(others) == 1:
         return read_as(others[0], value, where, error)
+    if all(is_dataclass(kind) for kind in others):
+        return _read_kind(others, value, where, error)
     for kind in others:
         if type(value) is kind:
             return read_as(kind, value, where, error)
     raise error(f"{where}: found {_shown(value)}, expected {' or '.join(map(_kind_name, others))}")
+
+
+def _read_kind(kinds: list[Any], value: Any, where: str, error: type[TestudoError]) -> Any:
+    """Return the dataclass whose field `kind` has the text that the value has."""
+    known = {text: kind for kind in kinds for text in get_args(get_type_hints(kind)["kind"])}
+    if not isinstance(value, Mapping):
+        raise error(f"{where}: found {_shown(value)}, expected an object")
+    found = value.get("kind")
+    if not isinstance(found, str) or found not in known:
+        raise error(f"{where}.kind: found {_shown(found)}, expected one of {', '.join(known)}")
+    return _read_fields(known[found], value, where, error)
 
 
 def _finite(value: Any, where: str, error: type[TestudoError]) -> Any:
