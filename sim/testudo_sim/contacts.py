@@ -7,7 +7,8 @@ import itertools
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.walls import Arena
 
 
 def pair_distances(position_world: jax.Array) -> jax.Array:
@@ -25,7 +26,7 @@ def least_separation(position_world: jax.Array) -> jax.Array:
 
 
 def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | None) -> jax.Array:
-    """Return how many pairs of robots overlap plus how many robots overlap a wall (E,).
+    """Return how many pairs of robots overlap plus how often one overlaps the walls or an obstacle (E,).
 
     A position that is not a number counts as a contact.
     """
@@ -37,4 +38,6 @@ def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | No
         low, high = (jnp.reshape(jnp.array(x), shape) for x in (arena.low_world, arena.high_world))
         inside = (position_world >= low + radius_m) & (position_world <= high - radius_m)
         count = count + jnp.sum(~jnp.all(inside, axis=0), axis=0)
+        for obstacle in arena.obstacles:
+            count = count + jnp.sum(~(clearance(obstacle, position_world)[0] >= radius_m), axis=0)
     return count

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from testudo_deploy.liveness import Patience, patient, resolve
 from testudo_deploy.shield.layer1 import ShieldStatus
+from testudo_deploy.shield.obstacles import clearance
 from testudo_hardware.motion.state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim.deployed import DeployedState, start_deployed, tick_deployed
@@ -174,7 +175,7 @@ def _bodies_pass(stage: Stage) -> bool:
 
 
 def _touching(stage: Stage, place: jax.Array) -> jax.Array:
-    """Return which robots (N, E) touch another or a wall."""
+    """Return which robots (N, E) touch another, a wall or an obstacle."""
     radius, size = stage.spec.body_radius_m, place.shape[1]
     slack = 0.0 if _bodies_pass(stage) else _TOUCH_M
     distance = length(place[:, :, None] - place[:, None, :])
@@ -183,4 +184,7 @@ def _touching(stage: Stage, place: jax.Array) -> jax.Array:
     arena = stage.team.arena
     low, high = (jnp.array(side).reshape(-1, 1, 1) for side in (arena.low_world, arena.high_world))
     inside = (place >= low + radius + slack) & (place <= high - radius - slack)
-    return robots | ~jnp.all(inside, axis=0)
+    touching = robots | ~jnp.all(inside, axis=0)
+    for obstacle in arena.obstacles:
+        touching = touching | ~(clearance(obstacle, place)[0] >= radius + slack)
+    return touching

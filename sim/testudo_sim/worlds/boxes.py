@@ -1,9 +1,8 @@
-"""Bodies beside the robots: boxes that can be pushed, and obstacles that cannot."""
+"""Bodies beside the robots: boxes that can be pushed."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import mujoco
 
@@ -11,20 +10,6 @@ from testudo_sim.scene import Box
 from testudo_sim.worlds.contact_bits import BOX, WALL
 
 _GRAVITY_M_S2 = 9.81
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """A box that never moves, part of the arena."""
-
-    name: str
-    size_m: tuple[float, float, float]
-    """Length, width and height; it stands on the floor."""
-    position_world: tuple[float, float]
-    """Centre [m]."""
-    yaw: float = 0.0
-    """[rad]."""
-
 
 _STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: what holds creeps by micrometres in a second
 
@@ -67,18 +52,3 @@ def add_box(world: mujoco.MjSpec, box: Box, step_s: float) -> None:
 def friction_n(box: Box) -> float:
     """Return the force [N] that slides a box."""
     return box.friction * box.mass_kg * _GRAVITY_M_S2
-
-
-def add_obstacle(world: mujoco.MjSpec, obstacle: Obstacle) -> None:
-    """Add an obstacle, which hulls and boxes touch as they touch walls."""
-    length, width, height = obstacle.size_m
-    world.worldbody.add_geom(
-        name=obstacle.name,
-        type=mujoco.mjtGeom.mjGEOM_BOX,
-        pos=[*obstacle.position_world, height / 2],
-        quat=[math.cos(obstacle.yaw / 2), 0, 0, math.sin(obstacle.yaw / 2)],
-        size=[length / 2, width / 2, height / 2],
-        contype=WALL,
-        conaffinity=0,
-        condim=1,
-    )

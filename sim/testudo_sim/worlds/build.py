@@ -10,14 +10,16 @@ from typing import Literal
 
 import mujoco
 
-from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.obstacles import check_obstacle
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scene import Box
 from testudo_sim.worlds.bodies import add_planar, add_velocity_point, add_wheeled
-from testudo_sim.worlds.boxes import Obstacle, add_box, add_obstacle
+from testudo_sim.worlds.boxes import add_box
 from testudo_sim.worlds.contact_bits import FLOOR, LEVEL, WALL
+from testudo_sim.worlds.obstacles import add_obstacle
 from testudo_sim.worlds.parameters import PlantParameters
 
 LONGEST_STEP_S = 0.003
@@ -75,7 +77,6 @@ def build_world_spec(
     *,
     form: Form = "wheels",
     boxes: Sequence[Box] = (),
-    obstacles: Sequence[Obstacle] = (),
 ) -> mujoco.MjSpec:
     """Return the world, ready to compile; more bodies can be added to it before.
 
@@ -83,16 +84,15 @@ def build_world_spec(
 
     Args:
         robots: any number of any kinds.
-        arena: its walls; None is an open plane.
+        arena: its walls and obstacles; None is an open plane.
         step_s: of the physics.
         form: `wheels` is faithful: wheels in contact with the floor; `planar` is cheap: discs that slide and turn.
         boxes: bodies that can be pushed.
-        obstacles: fixed ones.
 
     Raises:
-        TestudoError: no robot, two things of one name, or sides of the arena out of order.
+        TestudoError: no robot, two things of one name, sides of the arena out of order, or an obstacle that is none.
     """
-    names = [thing.name for thing in (*robots, *boxes, *obstacles)]
+    names = [thing.name for thing in (*robots, *boxes)]
     if not robots or len(set(names)) != len(names):
         raise TestudoError(
             f"world: robots: found the names {names}, expected at least one robot and each name once"
@@ -118,8 +118,6 @@ def build_world_spec(
             add_planar(world, robot.name, robot.spec)
     for box in boxes:
         add_box(world, box, step_s)
-    for obstacle in obstacles:
-        add_obstacle(world, obstacle)
     return world
 
 
@@ -155,6 +153,8 @@ def _add_arena(world: mujoco.MjSpec, arena: Arena | None) -> None:
                 conaffinity=0,
                 condim=1,
             )
+    for index, obstacle in enumerate(arena.obstacles):
+        add_obstacle(world, f"obstacle_{index}", obstacle)
 
 
 def _check_arena(arena: Arena) -> None:
@@ -169,3 +169,5 @@ def _check_arena(arena: Arena) -> None:
                 f"arena: {letter}: found low {low} and high {high} m, "
                 "expected finite numbers with low below high"
             )
+    for index, obstacle in enumerate(arena.obstacles):
+        check_obstacle(obstacle, len(arena.low_world), f"arena: obstacles[{index}]")
