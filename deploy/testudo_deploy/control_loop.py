@@ -25,6 +25,7 @@ from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.stack import Shield
 from testudo_deploy.signals import policy_signals
 from testudo_deploy.tick import PoseSample, Tick, TickRecorder, floats, lane_ends
+from testudo_deploy.tracking import BrakingWatch, begin_watch, watch_braking, weak_brakes
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.spec import RobotSpec
@@ -57,6 +58,9 @@ class ControlLoop:
         self._pose: PoseSample | None = None
         self._anchor: MotionState | None = None
         self._located = False
+        self._watch: BrakingWatch | None = None
+        self._weak = ""
+        """Once its brakes are found to be weak, what was found; a new process begins without it."""
         self._space: OwnSpace | None = None
         self._placed = False
         """The robot's first lane is clear of all others; only then does it own and ask for space."""
@@ -88,11 +92,24 @@ class ControlLoop:
         measured = MotionState(np.array(position_world, float), np.array(yaw, float), np.array(velocity, float))
         if self._pose is None or self._anchor is None:
             self._located, self._anchor = True, measured
+            self._watch = begin_watch(self._spec, measured, np.array(True))
         else:
             follows, self._anchor = follow_pose(self._spec, self._anchor, measured, stamp_s - self._pose.stamp_s)
             self._located = bool(follows)
+            self._watch_brakes(self._pose.stamp_s, stamp_s)
         self._pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
         return True
+
+    def _watch_brakes(self, before_s: float, stamp_s: float) -> None:
+        """Hold the way since the braking began against the longest one that the robot's intervals allow."""
+        delay = self._spec.quantities["dynamics.command_delay"]
+        acting = self._sent.may_act(before_s, stamp_s, (delay.low, delay.high))
+        self._watch, excess = watch_braking(
+            self._spec, self._watch, self._anchor, np.array(self._located),
+            [(command, np.array(True)) for command in acting or [0 * self._anchor.velocity]],
+            np.array(stamp_s - before_s))
+        if excess > 0 and not self._weak:
+            self._weak = weak_brakes(self._spec, self._watch, float(excess))
 
     def on_peer(self, message: PeerMessage, received_s: float) -> bool:
         """Take a peer's announcement; returns False (and counts) if it is refused."""
@@ -164,6 +181,8 @@ class ControlLoop:
         tick.pose, tick.pending, tick.pending_s = pose, tuple(pending), pending_s
         tick.estimate = estimate_state(self._model, measured, tick.pending, pending_s)
         tick.stop = self._model.stopping_point(tick.estimate)
+        if self._weak:
+            raise Doubt(self._weak)
 
     def _look_around(self, tick: Tick) -> None:
         if not self._placed:  # at rest since the start: what it owns is where it stands

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import numpy as np
@@ -45,3 +46,19 @@ class PendingCommands:
             commands.append(0 * self._sent[0][1])
             durations.append(end - stamp_s)
         return commands, tuple(durations)
+
+    def may_act(self, begin_s: float, end_s: float, delays_s: tuple[float, float]) -> list[np.ndarray]:
+        """Return every command that acts at some moment between two times, at a delay between the two given [s]."""
+        shortest, longest = delays_s
+        commands, until = [], math.inf
+        for sent_s, command in self._sent:
+            if sent_s + shortest < end_s and until + longest > begin_s:
+                stale = sent_s + self._dead_man_s
+                if stale + longest > begin_s:
+                    commands.append(command)
+                if min(until, end_s) > stale:
+                    commands.append(0 * command)
+            until = min(until, sent_s)
+        if self._sent and until + longest > begin_s:
+            commands.append(0 * self._sent[0][1])
+        return commands

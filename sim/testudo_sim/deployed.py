@@ -19,6 +19,7 @@ from testudo_deploy.shield.layer1 import ShieldResult, ShieldStatus
 from testudo_deploy.shield.reservations import Sight
 from testudo_deploy.shield.space import OwnSpace, at_rest
 from testudo_deploy.shield.stack import Shield
+from testudo_deploy.tracking import BrakingWatch, begin_watch
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.motion.state import length
@@ -27,6 +28,7 @@ from testudo_sim.faults import CHASER, LIAR, Faults
 from testudo_sim.parameters import Slots, WorldParameters
 from testudo_sim.radio import Radio, by_slot, exchange, message, neighbour_table, peer_spaces, tune_in
 from testudo_sim.team import Team, measure, per_robot
+from testudo_sim.tracking import earlier_slots, watch_brakes
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class DeployedState:
     """(D, N, E): where the next pose is expected, see `follow_pose`."""
     located: jax.Array
     """(N, E) bool: the pose is believed."""
+    earlier: jax.Array
+    """(H', D, N, E): commands before `sent`, which may have acted on the latest pose."""
+    watch: BrakingWatch
+    weak: jax.Array
+    """(N, E) bool: its brakes were found to be weaker than described; it stays braked."""
     space: OwnSpace
     radio: Radio
     flagged: jax.Array
@@ -95,7 +102,10 @@ def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array
     return DeployedState(
         physics, jnp.zeros((slots.commands, *position_world.shape)),
         jax.tree.map(lambda x: jnp.broadcast_to(x, (slots.states, *x.shape)), motion),
-        table, motion, motion, motion, zero == 0, space, radio, flagged, zero, zero + 1000, number, parameters, faults)
+        table, motion, motion, motion, zero == 0,
+        jnp.zeros((earlier_slots(team.model.spec, slots), *position_world.shape)),
+        begin_watch(team.model.spec, motion, zero == 0), zero > 0, space, radio, flagged, zero, zero + 1000, number,
+        parameters, faults)
 
 
 def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nominal_world: jax.Array, key: jax.Array
@@ -106,7 +116,7 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     nominal = _chased(state, team, nominal_world)
     stop = team.model.stopping_point(state.estimate)
     result, space = _shielded(team, deployment, state, stop, nominal)
-    sound = runs & state.located
+    sound = runs & state.located & ~state.weak
     effective = jnp.where(sound, effective_command(team.model, result.command), 0.0)
     kept = jnp.where(state.held < state.faults.driver_ticks, state.sent[0], 0.0)
     effective = jnp.where(runs, effective, kept)
@@ -120,6 +130,9 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     measured = _displaced(state, measure(team, past, state.parameters, noise_key))
     located, anchor = follow_pose(team.model.spec, state.anchor, measured, team.model.spec.control_period_s)
+    earlier = jnp.concatenate([state.sent[-1:], state.earlier[:-1]])
+    watch, weak = watch_brakes(team.model.spec, state.watch, anchor, located, jnp.concatenate([sent, earlier]),
+                               state.parameters)
     estimate = predict(team.model, measured, sent, per_robot(state.parameters.pending))
     number = state.number + 1
     table = neighbour_table(radio, number, team.model.spec.control_period_s, state.faults)
@@ -127,8 +140,9 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     if deployment.strangers:
         table, flagged = _watch(team, deployment, state, radio, table, measured)
     braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
-    after = DeployedState(physics, sent, past, table, estimate, measured, anchor, located, space, radio, flagged, pause,
-                          jnp.where(runs, 1, state.held + 1), number, state.parameters, state.faults)
+    after = DeployedState(physics, sent, past, table, estimate, measured, anchor, located, earlier, watch,
+                          state.weak | weak, space, radio, flagged, pause, jnp.where(runs, 1, state.held + 1), number,
+                          state.parameters, state.faults)
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
 
 
