@@ -11,7 +11,6 @@ import numpy as np
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim.scene import Box
-from testudo_sim.worlds.boxes import Obstacle
 from testudo_sim.worlds.build import WorldRobot, build_world_spec, physics_step_s
 from testudo_sim.worlds.drive import discrete_gain
 from testudo_sim.worlds.groups import Group, make_group
@@ -44,11 +43,10 @@ class Contact:
 class MujocoWorld:
     """Robots in one MuJoCo model; a step is `look` (at the state), then `advance` (to the next)."""
 
-    def __init__(self, robots: Sequence[WorldRobot], arena: Arena | None, boxes: Sequence[Box] = (),
-                 obstacles: Sequence[Obstacle] = ()) -> None:
+    def __init__(self, robots: Sequence[WorldRobot], arena: Arena | None, boxes: Sequence[Box] = ()) -> None:
         self.robots = tuple(robots)
         self.step_s = physics_step_s([robot.spec.control_period_s for robot in robots])
-        spec = build_world_spec(self.robots, arena, self.step_s, boxes=boxes, obstacles=obstacles)
+        spec = build_world_spec(self.robots, arena, self.step_s, boxes=boxes)
         self.model = spec.compile()
         self.data = mujoco.MjData(self.model)
         wheeled = np.array([robot.spec.kind == DIFFERENTIAL_DRIVE for robot in self.robots])
