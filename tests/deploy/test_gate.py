@@ -112,6 +112,26 @@ def test_the_distance_kept_from_a_stranger_grows_with_speed_and_age(name):
     assert not clear_of_untrusted(model, space, found.tube_world, found.velocity_world, unseen).any()
 
 
+@pytest.mark.parametrize("name", ["crazyflie_2x", "robomaster_s1"])
+def test_a_stranger_beside_the_way_to_rest_counts_although_no_point_of_the_tube_is_near(name):
+    """Regression: fast robots come to rest far behind the last point of their command; only points were compared."""
+    model, space, state, stop = moving(name, share=1.0)
+    found = candidates(model, space, state.position_world, state, stop, state.velocity)
+    along = np.sort(found.tube_world[0, :, 0])
+    gap = np.argmax(np.diff(along))
+    assert np.diff(along)[gap] > 0.1
+    place = np.zeros(model.spec.dimension)
+    place[0] = along[gap:gap + 2].mean()
+    brake_s = model.spec.quantities["dynamics.velocity_lag"].high * np.log(100 * model.spec.speed_limit_m_s)
+    brake_s += model.spec.speed_limit_m_s / model.spec.acceleration_limit_m_s2
+    keep = space.untrusted_m + space.untrusted_speed_m_s * (
+        model.spec.command_delay_s + model.spec.hold_s + brake_s)
+    for away, is_clear in ((keep - 1e-4, False), (keep + 1e-4, True)):
+        place[1] = away
+        assert clear_of_untrusted(
+            model, space, found.tube_world, found.velocity_world, stranger(place, 0.0))[0] == is_clear
+
+
 class Chaser:
     """A body that drives at a robot as fast as the margins assume, and stops when it touches it."""
 

@@ -11,7 +11,7 @@ from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.obstacles import hull_clearance
 from testudo_deploy.shield.segments import point_distance
 from testudo_deploy.shield.space_margins import SpaceParameters
-from testudo_deploy.shield.tube import stop_tube
+from testudo_deploy.shield.tube import stop_tube, tube_segments
 from testudo_deploy.shield.walls import Arena
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
@@ -99,8 +99,11 @@ def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: A
     spec = model.spec
     brake_s = _brake_time_s(spec, velocity_world)
     reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + spec.command_delay_s + spec.hold_s + brake_s)
-    offset = tube_world[:, None, ...] - table.control_point_world[:, :, None, None, ...]
-    near = ~(xp.min(length(offset), axis=1) >= space.untrusted_m + reach)
+    # from its lines: between the points, where the body rests and where it still drives, there can be a long way
+    starts, ends = tube_segments(tube_world)
+    seen = table.control_point_world[:, :, None, None, ...]
+    distance = point_distance(seen, starts[:, None, ...], ends[:, None, ...])
+    near = ~(xp.min(distance, axis=1) >= space.untrusted_m + reach)
     return ~xp.any(near & table.untrusted[:, None, ...], axis=0)
 
 

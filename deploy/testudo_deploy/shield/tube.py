@@ -42,6 +42,14 @@ def stop_tube(model: MotionModel, measured_position_world: Array, estimate: Moti
     return xp.concat([measured, held.position_world, model.rest_position(held)], axis=1)
 
 
+def tube_segments(tube_world: Array) -> tuple[Array, Array]:
+    """Return starts and ends (D, 2 ticks + 2, ...) of the lines in a tube: along the command, and to each rest."""
+    xp = array_namespace(tube_world)
+    last = (tube_world.shape[1] - 1) // 2
+    path, held, rest = tube_world[:, :last, ...], tube_world[:, 1:last + 1, ...], tube_world[:, last + 1:, ...]
+    return xp.concat([path, held], axis=1), xp.concat([held, rest], axis=1)
+
+
 @functools.cache
 def _tick_response(period_s: float, lag_s: float) -> LagResponse:
     """Return how the lag follows a command over one control tick."""
