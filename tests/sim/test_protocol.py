@@ -158,8 +158,8 @@ def test_the_table_tells_what_was_measured(measured):
 
 
 def test_a_contact_or_a_control_without_one_is_told():
-    touched = Outcome(*(np.array([1.0]) for _ in range(7)))
-    clean = Outcome(*(np.array([0.0]) for _ in range(7)))
+    touched = Outcome(*(np.array([1.0]) for _ in range(9)))
+    clean = Outcome(*(np.array([0.0]) for _ in range(9)))
     assert summary("kinematic", head_on(), touched)["holds"] is False
     assert summary("kinematic", NO_SHIELD, clean)["holds"] is False
     assert summary("kinematic", head_on(claim=Claim.REPORTED), touched)["holds"] is None
@@ -173,7 +173,7 @@ def test_an_interrupt_keeps_what_was_done(monkeypatch):
     cell = JOBS[0].cell
 
     def interrupted(jobs, say, tables):
-        tables.add("kinematic", cell, Outcome(*(np.zeros(2) for _ in range(7))))
+        tables.add("kinematic", cell, Outcome(*(np.zeros(2) for _ in range(9))))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(benchmark, "run_jobs", interrupted)

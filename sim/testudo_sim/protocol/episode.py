@@ -17,6 +17,7 @@ from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.obstacles import clearance
 from testudo_hardware.motion.state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
 from testudo_sim.deployed import DeployedState, start_deployed, tick_deployed
 from testudo_sim.parameters import draw_parameters
 from testudo_sim.protocol.baselines import OtherShield
@@ -34,6 +35,8 @@ GIVEN_UP_S = 20.0
 """An episode is over when none moved for so long, hostile cells apart."""
 _GAIN_PER_S = 1.5
 """How fast go-to-goal commands close in on the goal."""
+_FROM_SPEED = 0.5
+"""Who was faster than this share of the top speed and was told to slow down to this share of that has braked."""
 _TOUCH_M = 0.002
 """MuJoCo keeps bodies that touch apart: so close counts as touching when the own speed is looked at."""
 
@@ -63,6 +66,10 @@ class Tally:
     """(N, E): at the tick before."""
     touching: jax.Array
     """(N, E) bool: at the tick before."""
+    braked: jax.Array
+    """(N, E) bool: braked from speed at least once."""
+    alarmed: jax.Array
+    """(N, E) bool: found its brakes to be weak."""
     over: jax.Array
     """bool."""
 
@@ -91,7 +98,7 @@ def begin(stage: Stage, batch: Batch, seed: jax.Array) -> Course:
     none, still = jnp.zeros(worlds), jnp.zeros((size, worlds))
     count = none.astype(jnp.int32)
     tally = Tally(count, count, none + jnp.inf, count - 1, none, none, none, batch.position_world,
-                  still.astype(jnp.int32), still, still > 0, count > 0)
+                  still.astype(jnp.int32), still, still > 0, still > 0, still > 0, count > 0)
     return Course(world, patient(still), jnp.zeros_like(batch.position_world), tally, batch, jax.random.key(seed))
 
 
@@ -166,7 +173,15 @@ def _count(stage: Stage, course: Course, world: DeployedState, result: Any) -> T
         tally.robot_ticks + jnp.where(counts, jnp.sum(ours, axis=0), 0),
         jnp.where(moved & counts, place, tally.anchor_world),
         jnp.where(counts, jnp.where(moved, 0, tally.still + 1), tally.still), speed, touching,
+        tally.braked | (_brakes(spec, world) & ours & counts), tally.alarmed | (world.weak & ours & counts),
         tally.over | over)
+
+
+def _brakes(spec: RobotSpec, world: DeployedState) -> jax.Array:
+    """Return which robots (N, E) are well into a braking from speed."""
+    watch = world.watch
+    return ((watch.began_m_s > _FROM_SPEED * spec.control_point_speed_m_s)
+            & (watch.speed_m_s < _FROM_SPEED * watch.began_m_s))
 
 
 def _bodies_pass(stage: Stage) -> bool:

@@ -44,6 +44,10 @@ class Outcome:
     """Share of robot-ticks whose command was changed."""
     change_m_s: np.ndarray
     """Mean size of the changes."""
+    braked: np.ndarray
+    """Robots that braked from speed."""
+    alarms: np.ndarray
+    """Robots that found their brakes to be weak."""
 
     def __add__(self, other: Outcome) -> Outcome:
         """Return both together."""
@@ -172,4 +176,5 @@ def _outcome(stage: Stage, course: Course) -> Outcome:
     return Outcome(
         np.asarray(tally.contacts), np.asarray(tally.fast_contacts), np.asarray(tally.separation_m),
         np.where(arrived >= 0, arrived * period, np.inf), np.all(still | ~live, axis=0) & (arrived < 0),
-        changed / robot_ticks * stage.setting.stride, np.asarray(tally.change_m_s) / np.maximum(changed, 1))
+        changed / robot_ticks * stage.setting.stride, np.asarray(tally.change_m_s) / np.maximum(changed, 1),
+        np.sum(np.asarray(tally.braked), axis=0), np.sum(np.asarray(tally.alarmed), axis=0))

@@ -13,10 +13,10 @@ from testudo_sim.protocol.cells import Cell, Claim, Rule
 from testudo_sim.protocol.runner import Outcome
 
 COLUMNS = ("cell", "conditions", "layers", "n", "contacts", "moving", "3/n", "least [m]", "arrived", "stuck", "changed",
-           "by [m/s]", "as it must")
+           "by [m/s]", "alarms", "as it must")
 """Episodes n; those with contact, and with one at own speed; bound of the rate where there is none; least distance of
 two centres; shares of episodes that arrived, or ended in a deadlock; share of commands that were changed, and by how
-much."""
+much; robots that found their brakes to be weak, of those that braked from speed, summed over the episodes."""
 _OURS = (Rule.OURS.value, Rule.ONE_TICK.value)
 
 
@@ -38,6 +38,7 @@ def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
         "deadlocked_share": float(np.mean(outcome.deadlocked)),
         "intervention_share": float(np.mean(outcome.changed_share)),
         "intervention_m_s": float(np.mean(outcome.change_m_s)),
+        "robots_that_braked_from_speed": int(np.sum(outcome.braked)), "alarms": int(np.sum(outcome.alarms)),
         "holds": holds(cell, contacts, moving),
     }
 
@@ -59,7 +60,8 @@ def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
             f"{figures['episodes_with_contact']}", f"{figures['episodes_with_contact_at_own_speed']}",
             "" if high is None else f"{high:.1e}", f"{figures['least_separation_m']:.3f}",
             f"{figures['arrived_share']:.3f}", f"{figures['deadlocked_share']:.3f}",
-            f"{figures['intervention_share']:.2f}", f"{figures['intervention_m_s']:.2f}", verdict)
+            f"{figures['intervention_share']:.2f}", f"{figures['intervention_m_s']:.2f}",
+            f"{figures['alarms']}/{figures['robots_that_braked_from_speed']}", verdict)
 
 
 def totals(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
