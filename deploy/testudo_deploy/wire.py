@@ -2,7 +2,8 @@
 
 Messages are taken by their fields only, so that those of rclpy and of rosbags both do, and ROS is
 not imported here. An odometry pose stands in the world, its twist in the body (REP-105). A command
-is a body twist for a wheeled robot and a velocity in the world for a drone; its frame says which.
+is a body twist for a robot on the ground and a velocity in the world for a drone; its frame says which.
+The motion model of a holonomic base speaks of the world: `travelling_command` and `world_command` turn.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import quaternion_xyzw_from_yaw, yaw_from_quaternion_xyzw
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
 
 WORLD_FRAME = "world"
@@ -46,7 +47,7 @@ class CommandReading:
     stamp_s: float
     """Steady clock at sending."""
     command: tuple[float, ...]
-    """(D,): as `OdometryReading.velocity`."""
+    """(D,): (forward [m/s], turn rate [rad/s]), or a velocity [m/s] in the frame of `command_frame`."""
 
 
 def body_frame(robot: str) -> str:
@@ -55,8 +56,24 @@ def body_frame(robot: str) -> str:
 
 
 def command_frame(robot: str, spec: RobotSpec) -> str:
-    """Return the frame in which commands of a robot stand."""
-    return body_frame(robot) if spec.kind == DIFFERENTIAL_DRIVE else WORLD_FRAME
+    """Return the frame in which commands of a robot travel."""
+    return WORLD_FRAME if spec.kind == VELOCITY_POINT else body_frame(robot)
+
+
+def travelling_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tuple[float, ...]:
+    """Return a command (D,) of the motion model in the frame in which it travels.
+
+    Args:
+        spec: the robot.
+        command: in the channels of its motion model.
+        yaw: where the robot believes that it faces [rad].
+    """
+    return _turned(tuple(command), -yaw) if spec.kind == HOLONOMIC else tuple(command)
+
+
+def world_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tuple[float, ...]:
+    """Return a command (D,) that travelled in the channels of the motion model, of a robot that faces ``yaw`` [rad]."""
+    return _turned(tuple(command), yaw) if spec.kind == HOLONOMIC else tuple(command)
 
 
 def fill_odometry(message: Any, robot: str, spec: RobotSpec, reading: OdometryReading) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from testudo_deploy.benchmarking import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot, robot_files
 from testudo_policies.subject import Subject, load_subject
 from testudo_sim.parameters import WorldParameters
@@ -86,7 +87,7 @@ def _robot_drifts(spec: RobotSpec, subject: Subject | None, worlds: int, say: Ca
         signals = {**signals, _POLICY: _policy_signal(subject, worlds)}
     reference = {name: _drive(PhysicsChoice(), model, signal) for name, signal in signals.items()}
     for choice in tier_choices(spec):
-        tier = f"{choice.physics} {choice.form}" if spec.dimension == 2 else choice.physics
+        tier = f"{choice.physics} {choice.form}" if spec.kind == DIFFERENTIAL_DRIVE else choice.physics
         for name, signal in signals.items():
             say(f"{spec.name}: {tier}, {name}")
             drift = compare(reference[name], _drive(choice, model, signal), spec.control_period_s)
@@ -95,7 +96,7 @@ def _robot_drifts(spec: RobotSpec, subject: Subject | None, worlds: int, say: Ca
 
 def tier_choices(spec: RobotSpec) -> list[PhysicsChoice]:
     """Return every tier of a robot but the kinematic one; the form matters on wheels only."""
-    forms = ("planar", "wheels") if spec.dimension == 2 else ("wheels",)
+    forms = ("planar", "wheels") if spec.kind == DIFFERENTIAL_DRIVE else ("wheels",)
     return [PhysicsChoice(tier, form) for tier in ("mjx", "mujoco") for form in forms]
 
 

@@ -103,7 +103,7 @@ def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread
         _interpolation(delay / period, slots.commands), jnp.stack(scales),
         _interpolation(age / period, slots.states),
         LagResponse.create(pending_time_s(spec, age, slots.commands), jnp.float32(spec.velocity_lag_s)),
-        lag, friction, mass, friction * (spec.wheel_friction if spec.dimension == 2 else 1.0),
+        lag, friction, mass, friction * (spec.wheel_friction if "contact.wheel_friction" in spec.quantities else 1.0),
         message_ticks, _between(next(units), channels.message_loss))
 
 

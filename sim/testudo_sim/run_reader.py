@@ -53,7 +53,7 @@ class CommandTrack:
     received_s: np.ndarray
     """(T,) steady clock of the recorder."""
     command: np.ndarray
-    """(T, D): channels as in `Track.velocity`."""
+    """(T, D): as it travelled, see `wire.command_frame`."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.model import effective_command
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.parameters import Channels, WorldParameters, draw_parameters
 from testudo_sim.physics import Physics
@@ -41,7 +42,7 @@ def profiles(spec: RobotSpec, duration_s: float) -> Mapping[str, np.ndarray]:
     # from 0.2 Hz up to 2 Hz at the end
     phase = 2 * np.pi * (0.2 * time + 0.9 * time**2 / duration_s)
     turn = 2 * np.pi * time / 4.0
-    if spec.dimension == 2:
+    if spec.kind == DIFFERENTIAL_DRIVE:
         scale = np.array([speed, 0.5 * spec.turn_rate_limit_rad_s])
         eight_turn = min(0.5 * spec.turn_rate_limit_rad_s, 2.405 * 2 * np.pi / 4.0)
         found = {
@@ -51,11 +52,11 @@ def profiles(spec: RobotSpec, duration_s: float) -> Mapping[str, np.ndarray]:
         }
     else:
         found = {
-            "steps": steps * speed / np.sqrt(3),
+            "steps": steps * speed / np.sqrt(spec.dimension),
             "chirp": np.stack([np.sin(phase), np.cos(phase), 0.3 * np.sin(2 * phase)], axis=1) * 0.6 * speed,
             "eight": np.stack([np.cos(turn), np.cos(2 * turn), 0.2 * np.sin(turn)], axis=1) * 0.6 * speed,
         }
-    return {name: values.astype(np.float32) for name, values in found.items()}
+    return {name: values[:, : spec.dimension].astype(np.float32) for name, values in found.items()}
 
 
 def sent_commands(model: MotionModel, commands: np.ndarray) -> jax.Array:

@@ -14,6 +14,7 @@ from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.layer1 import Arena, pair_rows, shield_layer1, wall_rows
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.motion import MotionState, motion_model
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
 
 
@@ -67,7 +68,7 @@ def make_scene():
         half = 4 * parameters.separation_m
         position = rng.uniform(-half, half, (size, count)) * 0.9
         velocity = rng.uniform(-1, 1, (size, count))
-        if size == 2:
+        if spec.kind == DIFFERENTIAL_DRIVE:
             wheels = velocity * spec.wheel_limit_m_s * 0.9
             turn = (wheels[1] - wheels[0]) / spec.wheel_base_m
             turn = np.clip(turn, -spec.turn_rate_limit_rad_s, spec.turn_rate_limit_rad_s)

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from testudo_deploy.shield.layer1 import RETREAT_SHARE, ShieldStatus, pair_rows
 from testudo_deploy.shield.margins import ShieldParameters, shield_parameters
+from testudo_deploy.shield.space_margins import space_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_sim import pytrees  # noqa: F401  (lets JAX compile the robot side's types)
 
@@ -101,7 +103,7 @@ def test_no_command_is_nearer_and_as_safe(name, make_scene):
         assert not (kept & nearer & plain).any()
 
 
-@pytest.mark.parametrize("name", [name for name in ROBOTS if load_robot(name).dimension == 2])
+@pytest.mark.parametrize("name", [name for name in ROBOTS if load_robot(name).kind == DIFFERENTIAL_DRIVE])
 def test_wheels_are_never_asked_for_more_than_they_can(name, make_scene):
     """So that the driver does not clip, which would bend the safe direction."""
     scene = make_scene(name, count=2000)
@@ -229,7 +231,7 @@ def test_a_used_up_gap_asks_for_a_retreat_and_not_for_a_flight(name, make_scene)
     for missing in (0.002, 0.01, 0.1):
         offset = np.eye(size)[0] * (scene.parameters.separation_m - missing)
         retreat = -peers_at(scene, offset).but(nominal=0 * scene.nominal).shield().control_velocity_world[0]
-        expected = min(missing / (2 * scene.parameters.hold_s), limit)
+        expected = min(scene.parameters.gap_share * missing / (2 * scene.parameters.hold_s), limit)
         moving = retreat > 0
         assert moving.mean() > 0.9  # a robot across its wheels may have to stand
         assert (retreat <= expected * 1.001).all()
@@ -255,7 +257,7 @@ def test_contradicting_retreats_end_in_standing(make_scene):
 def test_every_robot_retreats_faster_than_it_can_creep(name):
     """A held command bends by turn rate * tick / 2; unequal scales turn it by half their difference."""
     spec = load_robot(name)
-    if spec.dimension == 3:
+    if spec.kind != DIFFERENTIAL_DRIVE:
         return
     bend = spec.turn_rate_limit_rad_s * spec.control_period_s / 2
     speed, turn = spec.quantities["dynamics.speed_scale"], spec.quantities["dynamics.turn_scale"]
@@ -327,20 +329,35 @@ def test_margins_computed_by_hand():
     """gritsbot_x, values of its file: every term of the separation and of the wall."""
     spec = load_robot("gritsbot_x")
     named = {term.name: term.value_m for term in shield_parameters(spec).terms}
-    hold, speed = 0.133, 0.2
+    use_s, speed = 0.133 / 0.9, 0.2  # T_hold over the share of the gap
     assert named["bodies"] == pytest.approx(0.135)
     assert named["look-ahead"] == pytest.approx(0.07)
     lagged = 0.205 + named["lag"]  # distance = apart * (1 + (closing speed * lag / distance)^2)
     assert lagged == pytest.approx(0.205 * (1 + (0.4 * 0.096 / lagged) ** 2), rel=1e-6)
     arc = speed * 3.81 * 0.033 / 2
-    assert named["held arc"] == pytest.approx(2 * hold * arc)
-    kappa = 1 + 2 * hold * speed / shield_parameters(spec).separation_m
+    assert named["held arc"] == pytest.approx(2 * use_s * arc)
+    kappa = 1 + 2 * use_s * speed / shield_parameters(spec).separation_m
     assert shield_parameters(spec).direction_factor == pytest.approx(kappa, rel=1e-3)
     assert named["localisation"] == pytest.approx(2 * kappa * (0.015 + 0.035 * 0.0262), rel=1e-3)
     error = speed * (0.016 + 0.01 + 0.2 * 0.13) + 0.035 * 0.2 * 3.81 * 0.13
     assert named["model"] == pytest.approx(2 * kappa * error, rel=1e-3)
-    wall = 0.0675 + 0.035 + 0.015 + 0.035 * 0.0262 + error + hold * arc
+    wall = 0.0675 + 0.035 + 0.015 + 0.035 * 0.0262 + error + use_s * arc
     assert shield_parameters(spec).wall_m == pytest.approx(wall)
+
+
+def test_the_margins_of_a_base_hold_what_a_wrong_heading_turns():
+    """robomaster_s1 drives along its own axes, by up to yaw_error beside what was wanted; a drone does not."""
+    sure = {name: load_robot(name) for name in ("robomaster_s1", "crazyflie_2x")}
+    unsure = {name: dataclasses.replace(spec, yaw_error_rad=0.2) for name, spec in sure.items()}
+    assert shield_parameters(sure["crazyflie_2x"]).wall_m == shield_parameters(unsure["crazyflie_2x"]).wall_m
+    base = sure["robomaster_s1"]
+    wider = shield_parameters(unsure["robomaster_s1"]).wall_m - shield_parameters(base).wall_m
+    ahead_s = base.velocity_lag_s + base.command_delay_s
+    assert wider == pytest.approx((0.2 - base.yaw_error_rad) * base.speed_limit_m_s * ahead_s)
+    wider = space_parameters(unsure["robomaster_s1"]).wall_m - space_parameters(base).wall_m
+    brake_m = 1.0**2 / (2 * 1.8) + 1.8 * 0.15**2 / 2
+    way = 0.15 + 0.04 + 0.15 + brake_m  # pose age, delay and hold at 1 m/s
+    assert wider == pytest.approx((0.2 - base.yaw_error_rad) * way)
 
 
 @pytest.mark.parametrize("name", ROBOTS)

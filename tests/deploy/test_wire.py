@@ -11,10 +11,12 @@ from testudo_deploy.wire import (
     fill_odometry,
     read_command,
     read_odometry,
+    travelling_command,
+    world_command,
 )
 from testudo_hardware.spec import load_robot
 
-GROUND, DRONE = load_robot("gritsbot_x"), load_robot("crazyflie_2x")
+GROUND, DRONE, BASE = load_robot("gritsbot_x"), load_robot("crazyflie_2x"), load_robot("robomaster_s1")
 
 
 def vector():
@@ -47,7 +49,11 @@ def command():
 @pytest.mark.parametrize("yaw", [0.0, math.pi / 2, -math.pi / 2, 3.0, -3.1])
 @pytest.mark.parametrize(
     ("spec", "position", "velocity"),
-    [(GROUND, (1.0, -2.0), (0.2, -0.7)), (DRONE, (1.0, -2.0, 0.5), (0.3, -0.1, 0.2))],
+    [
+        (GROUND, (1.0, -2.0), (0.2, -0.7)),
+        (DRONE, (1.0, -2.0, 0.5), (0.3, -0.1, 0.2)),
+        (BASE, (1.0, -2.0), (0.3, -0.1)),
+    ],
 )
 def test_odometry_comes_back(spec, position, velocity, yaw):
     sent = OdometryReading(12.345678901, position, yaw, velocity)
@@ -86,6 +92,32 @@ def test_commands_come_back_in_their_frames():
     drone = fill_command(command(), "r0", DRONE, CommandReading(3.5, (0.1, -0.2, 0.3)))
     assert drone.header.frame_id == "world"
     assert read_command(drone, "r0", DRONE) == CommandReading(3.5, (0.1, -0.2, 0.3))
+
+
+def test_a_base_that_faces_y_is_told_to_drive_along_y_by_a_twist_forward():
+    """A base takes a body twist as every ground robot does, its model a velocity in the world."""
+    travels = travelling_command(BASE, (0.0, 0.4), math.pi / 2)
+    message = fill_command(command(), "r0", BASE, CommandReading(3.5, travels))
+    assert message.header.frame_id == "r0/base_link"
+    assert (message.twist.linear.x, message.twist.linear.y) == pytest.approx((0.4, 0.0))
+    assert message.twist.angular.z == 0.0
+    got = read_command(message, "r0", BASE)
+    assert world_command(BASE, got.command, math.pi / 2) == pytest.approx((0.0, 0.4))
+    # facing the other way, the very same message drives it along -y
+    assert world_command(BASE, got.command, -math.pi / 2) == pytest.approx((0.0, -0.4))
+
+
+@pytest.mark.parametrize("spec", [GROUND, DRONE])
+def test_no_other_command_is_turned_on_its_way(spec):
+    values = (0.1, -0.2, 0.3)[: spec.dimension]
+    assert travelling_command(spec, values, 1.0) == values
+    assert world_command(spec, values, 1.0) == values
+
+
+def test_a_base_that_faces_y_and_drives_along_y_drives_forward_in_its_body():
+    message = fill_odometry(odometry(), "r0", BASE, OdometryReading(0.0, (0.0, 0.0), math.pi / 2, (0.0, 0.4)))
+    linear = message.twist.twist.linear
+    assert (linear.x, linear.y, linear.z) == pytest.approx((0.4, 0.0, 0.0))
 
 
 def test_another_frame_is_refused():

@@ -15,6 +15,7 @@ from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.messages import PeerMessage
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
 
 STEP_S = 0.002
@@ -50,7 +51,7 @@ class Fleet:
         self.clock_s = self.rng.uniform(-100, 1000, size)
         self.delay_s = self.corner("dynamics.command_delay", size)
         self.scale = np.tile(self.corner("dynamics.speed_scale", size), (spec.dimension, 1))
-        if spec.dimension == 2:
+        if spec.kind == DIFFERENTIAL_DRIVE:
             self.scale[1] = self.corner("dynamics.turn_scale", size)
         lags = self.corner("dynamics.velocity_lag", size)
         self.responses = [LagResponse.create(np.array(STEP_S), np.array(lag)) for lag in lags]

@@ -8,6 +8,7 @@ from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_sim.worlds import (
     MujocoWorld,
@@ -18,7 +19,7 @@ from testudo_sim.worlds import (
 )
 
 ROBOTS = sorted(robot_files())
-GROUND = [name for name in ROBOTS if load_robot(name).dimension == 2]
+WHEELED = [name for name in ROBOTS if load_robot(name).kind == DIFFERENTIAL_DRIVE]
 ARENA = Arena((-20.0, -20.0), (20.0, 20.0))
 HEIGHT_M = 5.0  # of a drone, away from the floor
 
@@ -57,7 +58,7 @@ def unit(spec, channel, size):
 
 
 def acceleration_limit(spec, channel):
-    turns = spec.dimension == 2 and channel == 1
+    turns = spec.name in WHEELED and channel == 1
     return spec.turn_acceleration_limit_rad_s2 if turns else spec.acceleration_limit_m_s2
 
 
@@ -146,7 +147,7 @@ def test_a_step_response_has_the_lag_and_the_scale_of_the_parameters(name, chann
     parameters = PlantParameters(lag_s, 0.0, factor, 2 - factor)
     world, _ = world_of(name, parameters=parameters)
     size = 0.5 * acceleration_limit(spec, channel) * lag_s  # below saturation
-    size = min(size, 0.5 * spec.speed_limit_m_s / spec.body_radius_m ** (spec.dimension == 2))
+    size = min(size, 0.5 * spec.speed_limit_m_s / spec.body_radius_m ** (name in WHEELED))
     speeds = drive(world, unit(spec, channel, size), 12 * lag_s)[:, channel]
     scale = parameters.channel_scale(spec)[channel]
     assert speeds[-1] == pytest.approx(scale * size, rel=0.01)
@@ -154,10 +155,10 @@ def test_a_step_response_has_the_lag_and_the_scale_of_the_parameters(name, chann
 
 
 @pytest.mark.parametrize("channel", [0, 1])
-@pytest.mark.parametrize("name", ["turtlebot4", "irobot_create", "crazyflie_2x"])
+@pytest.mark.parametrize("name", ["turtlebot4", "irobot_create", "crazyflie_2x", "robomaster_s1"])
 def test_a_large_step_is_held_to_the_acceleration_limit(name, channel):
     world, (spec,) = world_of(name)
-    ground = spec.dimension == 2
+    ground = name in WHEELED
     top = spec.turn_rate_limit_rad_s if ground and channel else spec.speed_limit_m_s
     drive(world, [0.0] * spec.dimension, 0.1)  # the wheels sink by micrometres and find grip
     speeds = drive(world, unit(spec, channel, top), 2.0)[:, channel]
@@ -165,7 +166,7 @@ def test_a_large_step_is_held_to_the_acceleration_limit(name, channel):
     assert np.diff(speeds).max() / world.step_s == pytest.approx(limit, rel=0.03)
 
 
-@pytest.mark.parametrize("name", GROUND)
+@pytest.mark.parametrize("name", WHEELED)
 def test_a_straight_line_is_straight_and_a_turn_stays_in_place(name):
     world, (spec,) = world_of(name)
     drive(world, (0.5 * spec.speed_limit_m_s, 0.0), 2.0)
@@ -179,13 +180,13 @@ def test_a_straight_line_is_straight_and_a_turn_stays_in_place(name):
     assert world.pose(0).position_world == pytest.approx(rest, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 def test_frames_of_the_command(name):
     world, (spec,) = world_of(name)
     world.place(0, (0.0, 0.0, HEIGHT_M)[: spec.dimension], math.pi / 2)
     drive(world, unit(spec, 0, 0.1), 1.0)
     x, y = world.pose(0).position_world[:2]
-    along, across = (y, x) if spec.dimension == 2 else (x, y)  # body frame, world frame
+    along, across = (y, x) if name in WHEELED else (x, y)  # body frame, world frame
     assert along > 0.05
     assert across == pytest.approx(0.0, abs=1e-3)
     assert world.pose(0).yaw == pytest.approx(math.pi / 2, abs=1e-3)
@@ -199,7 +200,7 @@ def test_random_commands_move_the_world_as_the_motion_model(name):
     fine = 4
     response = LagResponse.create(np.array(world.step_s / fine), np.array(spec.velocity_lag_s))
     channels = (spec.speed_limit_m_s, spec.turn_rate_limit_rad_s)
-    top = np.array(channels if spec.dimension == 2 else channels[:1] * 3)
+    top = np.array(channels if name in WHEELED else channels[:1] * spec.dimension)
     rng = np.random.default_rng(3)
     state = MotionState(
         np.array((0.0, 0.0, HEIGHT_M)[: spec.dimension]), np.array(0.0), np.zeros(spec.dimension)
@@ -216,7 +217,12 @@ def test_random_commands_move_the_world_as_the_motion_model(name):
 
 @pytest.mark.parametrize(("gap_m", "count"), [(-1e-3, 1), (1e-3, 0)])
 @pytest.mark.parametrize(
-    ("first", "second"), [("gritsbot_x", "turtlebot4"), ("crazyflie_2x", "crazyflie_2x")]
+    ("first", "second"), [
+        ("gritsbot_x", "turtlebot4"),
+        ("crazyflie_2x", "crazyflie_2x"),
+        ("robomaster_s1", "robomaster_s1"),
+        ("robomaster_s1", "turtlebot4"),
+    ],
 )
 def test_two_robots_touch_when_their_discs_do(first, second, gap_m, count):
     radii = sum(load_robot(name).body_radius_m for name in (first, second))
@@ -236,6 +242,8 @@ def test_two_robots_touch_when_their_discs_do(first, second, gap_m, count):
         ("gritsbot_x", (0.95, 0.0), "wall_x_high"),
         ("gritsbot_x", (0.0, -0.95), "wall_y_low"),
         ("gritsbot_x", (0.0, 0.95), "wall_y_high"),
+        ("robomaster_s1", (-0.95, 0.0), "wall_x_low"),
+        ("robomaster_s1", (0.0, 0.95), "wall_y_high"),
         ("crazyflie_2x", (0.0, 0.0, 0.05), "wall_z_low"),
         ("crazyflie_2x", (0.0, 0.0, 1.95), "wall_z_high"),
     ],

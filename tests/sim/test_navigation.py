@@ -8,6 +8,7 @@ import pytest
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.navigation import NavigationTask
@@ -50,7 +51,7 @@ def test_starts_and_goals_are_where_the_shield_lets_a_robot_be(name):
     """Farther from every wall than margin and look-ahead, whatever the yaw, but for a small retreat."""
     scenario, spec = scenario_of(name), load_robot(name)
     begin, margin = starts_of(scenario, 4), shield_parameters(spec).wall_m
-    ahead = 0 if spec.dimension == 3 else spec.look_ahead_m
+    ahead = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0
     low, high = (np.array(x)[:, None, None] for x in (scenario.arena.low_world, scenario.arena.high_world))
     for points in (begin.position_world, begin.task.goal_world):
         room = min(float((points - low).min()), float((high - points).min()))

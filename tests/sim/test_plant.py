@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 
 from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.wire import travelling_command
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.plant import CommandVerdict, DriverReason, OdometryModel, Plant, PlantRobot
 
 SPEC = load_robot("gritsbot_x")
 DRONE = load_robot("crazyflie_2x")
+BASE = load_robot("robomaster_s1")
 ARENA = Arena((-1.6, -1.0), (1.6, 1.0))
 TICK_S = SPEC.control_period_s
 START_S = 1000.0
@@ -169,6 +171,58 @@ def test_drones_driven_into_each_other_are_counted():
     plant = plant_of((-0.5, 0.0, 1.0, 0.0), (0.5, 0.0, 1.0, 0.0), spec=DRONE, arena=arena)
     drive(plant, {"r0": (0.5, 0.0, 0.0), "r1": (-0.5, 0.0, 0.0)}, 2.0)
     assert (plant.contacts[0].first, plant.contacts[0].second) == ("r0", "r1")
+
+
+@pytest.mark.parametrize(
+    ("command", "along"), [((0.5, 0.0), (0.0, 1.0)), ((0.0, 0.5), (-1.0, 0.0))]
+)
+def test_a_base_that_faces_y_drives_along_its_own_axes_and_holds_its_heading(command, along):
+    """A mecanum base obeys a twist in its body: forward is y of the world here, left is -x."""
+    plant = plant_of((0.0, 0.0, math.pi / 2), spec=BASE, arena=None)
+    drive(plant, {"r0": command}, 1.5)
+    pose = plant.truth("r0")
+    assert pose.velocity == pytest.approx([0.5 * axis for axis in along], abs=5e-3)
+    way = np.dot(pose.position_world, along)
+    assert way > 0.4
+    assert np.linalg.norm(pose.position_world - way * np.array(along)) < 1e-3
+    assert pose.yaw == pytest.approx(math.pi / 2, abs=1e-3)
+
+
+@pytest.mark.parametrize("yaw", [0.0, 0.7, -2.5, 3.1])
+def test_a_velocity_in_the_world_is_driven_wherever_a_base_faces(yaw):
+    """What the model commands in the world travels in the body, and the base turns it back by moving."""
+    plant = plant_of((0.0, 0.0, yaw), spec=BASE, arena=None)
+    drive(plant, {"r0": travelling_command(BASE, (0.4, -0.2), yaw)}, 1.5)
+    assert plant.truth("r0").velocity == pytest.approx((0.4, -0.2), abs=5e-3)
+
+
+def test_a_base_keeps_its_limits_of_speed_and_acceleration():
+    plant = plant_of((0.0, 0.0, 1.0), spec=BASE, arena=None)
+    assert plant.command("r0", (1.0, 1.0), START_S, START_S) is CommandVerdict.CLIPPED
+    speeds = [0.0]
+    for k in range(400):
+        now_s = START_S + k * plant.step_s
+        plant.step_to(now_s)
+        plant.command("r0", (1.0, 1.0), now_s, now_s)
+        speeds.append(math.hypot(*plant.truth("r0").velocity))
+    assert speeds[-1] == pytest.approx(BASE.speed_limit_m_s, rel=0.01)
+    assert np.diff(speeds).max() / plant.step_s == pytest.approx(BASE.acceleration_limit_m_s2, rel=0.03)
+
+
+def test_a_wrong_heading_of_a_base_turns_the_velocity_that_it_measures():
+    """Its odometry tells the twist in the body: in the world that is as wrong as the heading, but for the noise."""
+    plant = plant_of((0.0, 0.0, 2.0), spec=BASE, arena=None, seed=3)
+    command, errors = travelling_command(BASE, (1.0, 0.0), 2.0), []
+    for k in range(600):
+        now_s = plant.time_s + BASE.control_period_s
+        plant.step_to(now_s)
+        plant.command("r0", command, now_s, now_s)
+        errors += [(sample.yaw - 2.0, sample.velocity[1]) for sample in plant.odometry("r0") if k > 40]
+    wrong, aside = np.array(errors).T
+    sigma = OdometryModel().speed_sigma_m_s
+    assert wrong.std() == pytest.approx(BASE.yaw_error_rad / 3, rel=0.1)
+    assert (aside - wrong).std() == pytest.approx(sigma, rel=0.1)
+    assert aside.std() == pytest.approx(math.hypot(sigma, BASE.yaw_error_rad / 3), rel=0.1)
 
 
 @pytest.fixture(scope="module")

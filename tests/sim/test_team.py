@@ -72,7 +72,7 @@ def corners(spec, worlds, *, nominal=False, losses=LOSSES):
 
     period = spec.control_period_s
     scale = np.stack([pick("dynamics.speed_scale")] * spec.dimension)
-    if spec.dimension == 2:
+    if "dynamics.turn_scale" in spec.quantities:
         scale[1] = pick("dynamics.turn_scale")
     age = single(rng.choice(Channels().pose_age_s, worlds))
     # every command meets every loss

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
 SHIELD_VERSION = 2
@@ -142,6 +142,8 @@ def _model_error(spec: RobotSpec) -> float:
     speed = spec.control_point_speed_m_s
     along = speed * (half_width("dynamics.velocity_lag") + half_width("dynamics.command_delay")
                      + half_width("dynamics.speed_scale") * ahead_s)
+    if spec.kind == HOLONOMIC:  # it drives along its own axes: where they really point, the whole way is turned
+        return along + speed * spec.yaw_error_rad * ahead_s
     if spec.kind != DIFFERENTIAL_DRIVE:
         return along
     turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s

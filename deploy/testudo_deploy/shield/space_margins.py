@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
 LANE_SHARE_OF_BODY = 0.25
@@ -112,6 +112,9 @@ def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
         across = _turning_way(spec, ahead_s + spec.velocity_lag_s)
         terms.append(SpaceTerm("heading", (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
                                "yaw error and half-width of dynamics.turn_scale over the way while turning"))
+    if spec.kind == HOLONOMIC:
+        terms.append(SpaceTerm("heading", spec.yaw_error_rad * way, "a base drives along its own axes: yaw error over "
+                               "the way of pose age, delay, hold and braking"))
     terms.append(SpaceTerm("bends", _bends(spec), "samples of a tube are joined by straight lines"))
     return tuple(terms)
 

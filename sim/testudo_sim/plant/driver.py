@@ -45,7 +45,7 @@ class AppliedCommand:
     """The command that acts, in the robot's own channels, and why."""
 
     values: tuple[float, ...]
-    """(D,): (forward [m/s], turn rate [rad/s]), or (x, y, z) [m/s] in the world."""
+    """(D,): (forward [m/s], turn rate [rad/s]) or (x, y) [m/s] in the body, or (x, y, z) [m/s] in the world."""
     reason: DriverReason
     since_s: float
     """Time since which this holds."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.frames import rotate_horizontal
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.worlds import RobotPose
 
@@ -51,7 +52,7 @@ class OdometrySample:
     yaw: float
     """[rad] in [-pi, pi]."""
     velocity: tuple[float, ...]
-    """(D,): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
+    """(D,): (forward [m/s], turn rate [rad/s]) in the body, or a velocity [m/s] in the world."""
 
 
 class Odometer:
@@ -77,7 +78,7 @@ class Odometer:
         self._sigma = np.array(
             [spec.position_error_m / 3] * size + [spec.yaw_error_rad / 3, *velocity]
         )
-        self._size = size
+        self._size, self._slides = size, spec.kind == HOLONOMIC
         self._next_s = start_s + rng.uniform(0, self._period_s)
         self._latency_s = rng.uniform(model.latency_low_s, model.latency_high_s)
         self._waiting: deque[OdometrySample] = deque()
@@ -90,8 +91,13 @@ class Odometer:
         """Take a sample of ``pose`` at ``now_s`` [s]."""
         while self._next_s <= now_s:
             self._next_s += self._period_s
-        true = np.array([*pose.position_world, pose.yaw, *pose.velocity])
-        seen = (true + self._sigma * self._rng.standard_normal(true.size)).tolist()
+        noise = self._sigma * self._rng.standard_normal(self._sigma.size)
+        velocity = np.array(pose.velocity)
+        if self._slides:  # its wheels tell the twist in the body, and the world's is what a wrong yaw makes of it
+            wrong = noise[self._size]
+            velocity = rotate_horizontal(velocity, np.cos(wrong), np.sin(wrong))
+        true = np.array([*pose.position_world, pose.yaw, *velocity])
+        seen = (true + noise).tolist()
         due_s = now_s + self._latency_s
         if self._waiting:  # steps of the physics shift stamps by up to a step
             due_s = max(due_s, self._waiting[-1].due_s)

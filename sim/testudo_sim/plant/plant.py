@@ -10,7 +10,9 @@ from itertools import combinations
 import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.wire import world_command
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.plant.contacts import ContactEvent, ContactWatch
 from testudo_sim.plant.driver import AppliedCommand, CommandVerdict, Driver
@@ -118,7 +120,8 @@ class Plant:
     ) -> CommandVerdict:
         """Give robot ``name`` a command (D,) sent at ``stamp_s``, arrived at ``received_s`` [s].
 
-        The command is (forward [m/s], turn rate [rad/s]) or (x, y, z) [m/s] in the world.
+        The command is as it travels: (forward [m/s], turn rate [rad/s]) or (x, y) [m/s] in the body, or
+        (x, y, z) [m/s] in the world.
         """
         return self._drivers[self._find(name)].receive(values, stamp_s, received_s)
 
@@ -148,9 +151,14 @@ class Plant:
         # a command due within half a step acts from this step on: the delay is right on average
         for i, driver in enumerate(self._drivers):
             applied = driver.advance(time_s + self.step_s / 2)
-            self._commands[i, : len(applied.values)] = applied.values
+            self._commands[i, : len(applied.values)] = self._acting(i, applied.values)
         self._world.advance(self._commands)
         self._steps += 1
+
+    def _acting(self, index: int, command: tuple[float, ...]) -> tuple[float, ...]:
+        """Return what robot ``index`` makes of a command: a base drives along its own axes, wherever they point."""
+        spec = self.robots[index].spec
+        return world_command(spec, command, self._world.pose(index).yaw) if spec.kind == HOLONOMIC else command
 
     def _find(self, name: str) -> int:
         if name not in self._index:

@@ -80,15 +80,16 @@ def add_planar(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
 
 
 def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s: float) -> None:
-    """Add a hovering ball that slides along x, y, z of the world, with a motor [N] for each.
+    """Add a hovering ball, or a base on the ground, that slides along the axes of the world, with a motor [N] for each.
 
     The yaw joint has no motor; strong damping stands for the controller that holds the heading.
-    Controls: ``name/x``, ``name/y``, ``name/z``.
+    Controls: ``name/x``, ``name/y``, and in space ``name/z``.
     """
     body = world.worldbody.add_body(name=name, gravcomp=1)
     inertia = _cylinder_inertia(spec.mass_kg, spec)
     _set_inertia(body, spec.mass_kg, inertia)
-    for axis, direction in (("x", [1, 0, 0]), ("y", [0, 1, 0]), ("z", [0, 0, 1])):
+    axes = (("x", [1, 0, 0]), ("y", [0, 1, 0]), ("z", [0, 0, 1]))[: spec.dimension]
+    for axis, direction in axes:
         _add_joint_motor(world, body, f"{name}/{axis}", mujoco.mjtJoint.mjJNT_SLIDE, direction)
     body.add_joint(
         name=f"{name}/yaw",
@@ -96,6 +97,9 @@ def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s:
         axis=[0, 0, 1],
         damping=inertia[2] / step_s,
     )
+    if spec.dimension == 2:
+        _add_ground_hull(body, name, spec, HULL_HEIGHT_M, spec.body_height_m / 2)
+        return
     body.add_geom(
         name=f"{name}/hull",
         type=mujoco.mjtGeom.mjGEOM_SPHERE,

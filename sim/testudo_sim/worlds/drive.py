@@ -66,11 +66,11 @@ def planar_forces(target: Array, yaw: Array, velocity: Array, gain: Array, body:
 
 
 def point_forces(target: Array, velocity: Array, gain: Array, mass: Array, limit: Array) -> Array:
-    """Return the forces (3, n, ...) [N] of robots that follow velocity commands in the world.
+    """Return the forces (D, n, ...) [N] of robots that follow velocity commands in the world.
 
     Args:
-        target: wanted velocity (3, n, ...) [m/s].
-        velocity: the velocity (3, n, ...) [m/s].
+        target: wanted velocity (D, n, ...) [m/s].
+        velocity: the velocity (D, n, ...) [m/s].
         gain: `discrete_gain` (...).
         mass: (n, 1...) [kg].
         limit: largest acceleration (n, 1...) [m/s^2], in any direction.

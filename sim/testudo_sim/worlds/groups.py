@@ -116,32 +116,33 @@ class PlanarGroup:
 
 
 class PointGroup:
-    """Robots that follow velocity commands in space; implements `Group`."""
+    """Robots of one dimension that follow velocity commands in the world; implements `Group`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
-        joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in ("x", "y", "z", "yaw")]
+        axes = ("x", "y", "z")[: specs[0].dimension]
+        joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in (*axes, "yaw")]
         self.start_ids, self._twist = model.jnt_qposadr[np.array(joints)], model.jnt_dofadr[np.array(joints)]
-        self.controls = _controls(model, names, ("x", "y", "z"))
+        self.controls = _controls(model, names, axes)
         self._mass = np.array([spec.mass_kg for spec in specs])
         self._limit = np.array([spec.acceleration_limit_m_s2 for spec in specs])
 
     def start(self, position_world: Array, yaw: Array) -> Array:
         """See `Group.start`."""
-        return array_namespace(yaw).stack([*(position_world[axis, ...] for axis in range(3)), yaw])
+        return array_namespace(yaw).stack([*(position_world[axis, ...] for axis in range(len(self.controls))), yaw])
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """See `Group.motion`."""
-        return MotionState(qpos[self.start_ids[:3]], qpos[self.start_ids[3]], qvel[self._twist[:3]])
+        return MotionState(qpos[self.start_ids[:-1]], qpos[self.start_ids[-1]], qvel[self._twist[:-1]])
 
     def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
         """See `Group.forces`."""
-        xp, velocity = array_namespace(qvel), qvel[self._twist[:3]]
+        xp, velocity = array_namespace(qvel), qvel[self._twist[:-1]]
         like = velocity[0, ...]
         return point_forces(target, velocity, gain, _like(self._mass, like, xp), _like(self._limit, like, xp))
 
 
 def make_group(model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec], form: str) -> Group:
-    """Return the group of robots of one kind: all wheeled, or none."""
+    """Return the group of robots of one kind."""
     if specs[0].kind != DIFFERENTIAL_DRIVE:
         return PointGroup(model, names, specs)
     return WheelGroup(model, names, specs) if form == "wheels" else PlanarGroup(model, names, specs)

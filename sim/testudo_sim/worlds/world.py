@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.schema import KINDS
 from testudo_sim.scene import Box
 from testudo_sim.worlds.build import WorldRobot, build_world_spec, physics_step_s
 from testudo_sim.worlds.drive import discrete_gain
@@ -49,8 +49,8 @@ class MujocoWorld:
         spec = build_world_spec(self.robots, arena, self.step_s, boxes=boxes)
         self.model = spec.compile()
         self.data = mujoco.MjData(self.model)
-        wheeled = np.array([robot.spec.kind == DIFFERENTIAL_DRIVE for robot in self.robots])
-        self._members = tuple(part for part in (np.flatnonzero(wheeled), np.flatnonzero(~wheeled)) if len(part))
+        kinds = np.array([robot.spec.kind for robot in self.robots])
+        self._members = tuple(part for kind in KINDS if len(part := np.flatnonzero(kinds == kind)))
         self._groups = tuple(
             make_group(self.model, [self.robots[i].name for i in part], [self.robots[i].spec for i in part], "wheels")
             for part in self._members
@@ -62,7 +62,7 @@ class MujocoWorld:
         for row, one, robot in zip(self._scale, parameters, self.robots, strict=True):
             scale = one.channel_scale(robot.spec)
             row[: len(scale)] = scale
-        self._find_pairs(wheeled)
+        self._find_pairs()
 
     def place(self, index: int, position_world: Sequence[float], yaw: float) -> None:
         """Put robot ``index`` at rest at ``position_world`` (D,) [m] and ``yaw`` [rad]."""
@@ -135,11 +135,12 @@ class MujocoWorld:
                 return group, int(place[0])
         raise IndexError(index)
 
-    def _find_pairs(self, wheeled: np.ndarray) -> None:
+    def _find_pairs(self) -> None:
         model = self.model
+        flat = np.array([robot.spec.dimension == 2 for robot in self.robots])
         self._bodies = np.array([model.body(robot.name).id for robot in self.robots])
         self.pairs = np.triu_indices(len(self.robots), 1)
-        self._flat_pairs = np.flatnonzero(wheeled[self.pairs[0]] & wheeled[self.pairs[1]])
+        self._flat_pairs = np.flatnonzero(flat[self.pairs[0]] & flat[self.pairs[1]])
         names = [model.geom(geom).name for geom in range(model.ngeom)]
         self._owner = [name.partition("/")[0] for name in names]
         robots = {robot.name for robot in self.robots}

@@ -24,7 +24,7 @@ from testudo_deploy.messages import EnvelopeError, PeerMessage, TickRecord
 from testudo_deploy.obligation_rules import check_fleet
 from testudo_deploy.obligations import fleet_obligations
 from testudo_deploy.pacing import Pacer
-from testudo_deploy.wire import CommandReading, WireError, read_odometry
+from testudo_deploy.wire import CommandReading, WireError, read_odometry, travelling_command
 from testudo_nodes.conversions import command_message, envelope_bytes, envelope_message
 from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED
@@ -137,7 +137,9 @@ class PolicyNode(Node):
     def _tick(self) -> None:
         now_s = time.monotonic()
         record = self._loop.tick(now_s, self._pacer.begin(now_s))
-        sent = CommandReading(record.stamp_s, record.sent_command)
+        # without an estimate the command is zero, which no angle turns
+        travels = travelling_command(self._spec, record.sent_command, record.estimate_yaw or 0.0)
+        sent = CommandReading(record.stamp_s, travels)
         self._command.publish(command_message(self._name, self._spec, sent))
         announcement = self._loop.announcement(time.monotonic())
         if announcement is not None:
