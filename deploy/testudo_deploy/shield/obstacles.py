@@ -117,6 +117,8 @@ def segment_clearance(obstacle: Obstacle, start_world: Array, end_world: Array) 
 def hull_clearance(obstacle: Obstacle, points_world: Array) -> Array:
     """Return a lower bound (...) [m] of the distance from the hull of points (D, P, ...) to the obstacle.
 
+    Where the two meet it is zero or below.
+
     Let x be the obstacle's point nearest to some y, and n the direction from it to y. The obstacle is convex, so that
     all of it has n . z <= n . x. The hull of the points has n . z >= the least n . p among them. So the least
     n . (p - x) is a lower bound for every y: a plane parts the two. It is exact if y is the point of the hull nearest
