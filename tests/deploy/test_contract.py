@@ -9,6 +9,8 @@ from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vecto
 from testudo_deploy.contract import Contract, ContractError
 from testudo_deploy.contract_parts import Signal
 from testudo_deploy.contract_rules import check_robot, graph_inputs, robot_signals
+from testudo_deploy.shield.obstacles import Ball, Block, Capsule
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.spec import load_robot, parse_robot
 
 ROBOTS = ("gritsbot_x", "crazyflie_2x")
@@ -62,6 +64,52 @@ def test_a_contract_without_walls_is_read(contract):
     assert Contract.from_json(contract.replace(arena=None).to_json()).arena is None
 
 
+OBSTACLES = (Ball((0.5, 0.1), 0.2), Capsule((0.0, 0.0), (0.3, 0.1), 0.05), Block((-0.5, 0.0), (0.2, 0.1), 0.3))
+
+
+def test_obstacles_of_each_kind_are_read_as_they_were_written(contract):
+    arena = Arena(contract.arena.low_world, contract.arena.high_world, OBSTACLES)
+    assert Contract.from_json(contract.replace(arena=arena).to_json()).arena == arena
+
+
+def test_an_arena_without_the_key_has_no_obstacles(contract):
+    values = json.loads(contract.to_json())
+    del values["arena"]["obstacles"]
+    assert Contract.from_json(json.dumps(values)) == contract
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (3, r"arena.obstacles\[1\]: found 3, expected an object"),
+        ({"radius_m": 0.1}, r"obstacles\[1\].kind: found None, expected one of ball, capsule, box"),
+        ({"kind": "cone"}, r"obstacles\[1\].kind: found 'cone', expected one of ball, capsule, box"),
+        ({"kind": "ball", "radius_m": 0.1}, r"obstacles\[1\].centre_world: missing; expected a list"),
+        ({"kind": "ball", "centre_world": [0, 0], "radius": 0.1}, r"obstacles\[1\].radius_m: missing"),
+        (
+            {"kind": "ball", "centre_world": [0, 0], "radius_m": 0.1, "yaw": 0.0},
+            r"obstacles\[1\].yaw: unknown key; known are centre_world, radius_m, kind",
+        ),
+        (
+            {"kind": "ball", "centre_world": [0, 0, 0], "radius_m": 0.1},
+            r"arena.obstacles\[1\].centre_world: found .*, expected 2 numbers",
+        ),
+        (
+            {"kind": "ball", "centre_world": [0, 0], "radius_m": -0.1},
+            r"arena.obstacles\[1\].radius_m: found -0.1, expected above 0",
+        ),
+        (
+            {"kind": "box", "centre_world": [0, 0], "half_size_m": [0.1, 0.0], "yaw": 0},
+            r"arena.obstacles\[1\].half_size_m: found \(0.1, 0.0\), expected above 0",
+        ),
+    ],
+)
+def test_what_is_no_obstacle_is_refused(contract, entry, expected):
+    sound = {"kind": "ball", "centre_world": [0.5, 0.1], "radius_m": 0.2}
+    with pytest.raises(ContractError, match=expected):
+        Contract.from_json(edited(contract, "arena.obstacles", [sound, entry]))
+
+
 def test_graph_inputs_are_the_signals_and_the_hidden_state(contract):
     shapes = graph_inputs(contract)
     assert list(shapes)[-1] == "hidden"
@@ -84,7 +132,7 @@ def test_robot_signals_have_the_dimension_of_the_robot(name):
         ("version", "testudo/contract/2", "version: found 'testudo/contract/2'.*update this softw"),
         ("version", "testudo/contract/0", "version: .*expected 'testudo/contract/1'; export"),
         ("version", KeyError, "version: found None"),
-        ("shield.version", 2, r"shield\.version: found 2, expected 1"),
+        ("shield.version", 99, r"shield\.version: found 99, expected 2"),
         ("shield", KeyError, r"shield\.version: found None"),
         ("extra", 1, "contract.extra: unknown key; known are version, scenario"),
         ("scenario", KeyError, "contract.scenario: missing; expected a text"),
