@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from testudo_hardware.errors import TestudoError
 
+OPTIONAL = {"optional": True}
+"""Metadata of a field that files written before it was there lack."""
+
 
 def read_as(kind: Any, value: Any, where: str, error: type[TestudoError]) -> Any:
     """Return a JSON ``value`` as ``kind``; lists become tuples, numbers must be finite.
 
-    Of several dataclasses the value's key `kind` chooses one; a field that has a default may be left out.
+    Of several dataclasses the value's key `kind` chooses one; a field with the metadata
+    `OPTIONAL` may be left out.
 
     Args:
         kind: a dataclass, float, int, str, bool, Any, literal texts, or tuple, dict or union of such.
@@ -52,7 +56,7 @@ def _read_fields(kind: Any, value: Any, where: str, error: type[TestudoError]) -
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind)]
     given = [name for name in names if name in value]
-    missing = [field.name for field in fields(kind) if field.default is MISSING and field.name not in value]
+    missing = [field.name for field in fields(kind) if field.name not in value and field.metadata != OPTIONAL]
     if missing:
         raise error(f"{where}.{missing[0]}: missing; expected {_kind_name(hints[missing[0]])}")
     unknown = sorted(set(value) - set(names))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.obstacles import Obstacle, clearance
+from testudo_deploy.strict import OPTIONAL
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import StoppingPoint
 
@@ -23,7 +24,7 @@ class Arena:
     """(D,) [m]."""
     high_world: tuple[float, ...]
     """(D,) [m]."""
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[Obstacle, ...] = field(default=(), metadata=OPTIONAL)
     """What robots must stay off."""
 
 
