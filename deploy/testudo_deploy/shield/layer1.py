@@ -22,6 +22,8 @@ from testudo_hardware.motion.state import TINY, length, shorten, sum_terms
 _TOUCHED_M_S = 1e-4
 _VIOLATION_M_S = 1e-4
 _FAR_M = 1e3
+RECENT_S = 0.5
+"""A retreat makes room for what a peer can have done in this time at most; nobody flees from one that is silent."""
 RETREAT_SHARE = 0.3
 """Fastest retreat as a share of the control-point speed; above what errors of direction can creep."""
 
@@ -80,6 +82,7 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
         firm.append(limits[1])
     all_normals, all_bounds = xp.concat(normals, axis=1), xp.concat(bounds, axis=0)
     target = shorten(nominal_world, model.spec.control_point_speed_m_s)
+    target = _slow_beside(target, bounds[0], doubt)
     velocity, _ = project(target, all_normals, all_bounds)  # zero if the retreats contradict each other
     velocity = _within_doubt(velocity, table_rows[0], doubt)
     velocity = _scaled_back(model, stop, velocity, cap)
@@ -112,8 +115,8 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
 
     A peer can be anywhere within top speed times age of where it said to be: its control point follows commands
     at once, so that no bound of acceleration holds for it, and what it announced to do says nothing certain. The
-    space that it owns may say more. A bound is negative, asking for a retreat, where the margins are used up by what is known of the peer within the
-    hold; nobody flees from a peer that has fallen silent.
+    space that it owns may say more. A bound is negative, asking for a retreat, where the margins are used up by what
+    the peer can have done within `RECENT_S`.
     """
     xp = array_namespace(neighbours.age_s)
     hold, kappa = parameters.hold_s, parameters.direction_factor
@@ -121,11 +124,11 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     offset = stop.position_world[:, None, ...] - neighbours.control_point_world
     distance = length(offset)
     away = offset / (distance + TINY)
-    age = neighbours.age_s
+    age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is none
     reach = parameters.peer_speed_m_s * age
     if neighbours.farthest_m is not None:
         reach = xp.minimum(reach, neighbours.farthest_m)
-    recent = xp.minimum(reach, parameters.peer_speed_m_s * hold)
+    recent = xp.minimum(reach, parameters.peer_speed_m_s * RECENT_S)
     beyond = distance - parameters.separation_m
     gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
     gap = xp.where(neighbours.valid, gap, _FAR_M)
@@ -144,6 +147,19 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     cap = xp.where(known, rate * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
     return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
+
+
+def _slow_beside(target: Array, bounds: Array, doubt: PeerDoubt) -> Array:
+    """Shorten the wish until a retreat that a row (K, ...) asks for is one from all places where the peer can be.
+
+    Without that `_within_doubt` would stop the robot in the end: two of them would stand side by side for ever.
+    """
+    if doubt.sine.shape[0] == 0:
+        return target
+    xp = array_namespace(target)
+    cotangent = xp.sqrt(xp.maximum(1 - doubt.sine**2, 0 * doubt.sine)) / (doubt.sine + TINY)
+    beside = xp.where(bounds < 0, -bounds * cotangent, _FAR_M)
+    return shorten(target, xp.min(beside, axis=0))
 
 
 def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Array:
