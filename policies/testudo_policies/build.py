@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import jax
 
 from testudo_deploy.shield.margins import ShieldParameters, shield_parameters
+from testudo_deploy.shield.obstacles import Obstacle, read_obstacles
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
@@ -43,6 +44,11 @@ class Workshop:
     agent: Agent
 
     @property
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """Return what stands in the arena."""
+        return read_obstacles(self.config.obstacles, self.spec.dimension, "--obstacles")
+
+    @property
     def ppo(self) -> PPO:
         """Return the learner."""
         return PPO(self.config, self.agent, self.environment)
@@ -57,7 +63,8 @@ def build(config: TrainConfig) -> Workshop:
     _check(config)
     spec = load_robot(config.robot)
     shield = shield_parameters(spec)
-    environment = make_environment(config.scenario, spec, shield, config.team_size, physics=config.physics_choice)
+    environment = make_environment(config.scenario, spec, shield, config.team_size, physics=config.physics_choice,
+                                   obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"))
     environment = replace(environment, scenario=environment.scenario.for_training(),
                           change_price=config.change_price)
     agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s)
@@ -65,15 +72,15 @@ def build(config: TrainConfig) -> Workshop:
 
 
 def make_environment(scenario: str, spec: RobotSpec, shield: ShieldParameters, team_size: int, *,
-                     shielded: bool = True, physics: PhysicsChoice = PhysicsChoice()  # noqa: B008 -- frozen
-                     ) -> Environment:
+                     shielded: bool = True, physics: PhysicsChoice = PhysicsChoice(),  # noqa: B008 -- frozen
+                     obstacles: tuple[Obstacle, ...] = ()) -> Environment:
     """Return a scenario for a team of one kind of robot.
 
     Raises:
         TestudoError: there is no such scenario, the team does not fit into it, or the physics cannot run it.
     """
     model = motion_model(spec)
-    task = make_scenario(scenario, spec, shield)
+    task = make_scenario(scenario, spec, shield, obstacles)
     # without running it: says now, and not when all is compiled, that the team does not fit
     jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
     below = make_physics(physics, model, task.arena, team_size, task.boxes)

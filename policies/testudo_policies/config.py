@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import tyro
 
+from testudo_deploy.strict import OPTIONAL
 from testudo_policies.networks import NetworkConfig
 from testudo_sim.tiers import Form, Impl, PhysicsChoice, Tier
 
@@ -31,6 +32,8 @@ class TrainConfig:
     """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` takes what is there."""
     trainer: str = "testudo"
     """`testudo`, or `brax-ppo` and `brax-sac` of brax, which train the same network without memory."""
+    obstacles: str = field(default="", metadata=OPTIONAL)
+    """What stands in the arena, as a JSON list: `[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]`."""
     memory: int = 32
     """Units of the GRU; 0 is feed-forward."""
     width: int = 64

@@ -65,7 +65,8 @@ def evaluate_step(demo: Demo, workshop: Workshop, trained: TrainingResult, episo
     """Evaluate on held-out episodes."""
     begin = _CLOCK()
     config = demo.config
-    environment = make_environment(config.scenario, workshop.spec, workshop.shield, config.team_size)
+    environment = make_environment(config.scenario, workshop.spec, workshop.shield, config.team_size,
+                                   obstacles=workshop.obstacles)
     policy = jax.jit(workshop.agent.policy(trained.parameters))
     with counted(demo.console, "held-out episodes", episodes) as done:
         result = evaluate_policy(environment, policy, config.memory, episodes, on_progress=done)

@@ -39,7 +39,8 @@ def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int)
     if not 0 <= seed <= highest:
         raise TestudoError(f"--seed: found {seed}, expected 0 to {highest}")
     config, spec = workshop.config, workshop.spec
-    environment = make_environment(config.scenario, spec, workshop.shield, config.team_size)
+    environment = make_environment(config.scenario, spec, workshop.shield, config.team_size,
+                                   obstacles=workshop.obstacles)
     keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
     worlds = environment.reset(keys)
     index = int(np.argmax(np.asarray(crossing_paths(environment, worlds))))

@@ -12,6 +12,7 @@ from testudo_deploy.artefact import Artefact
 from testudo_deploy.contract_rules import HIDDEN, graph_inputs, graph_outputs
 from testudo_deploy.runtime import open_session
 from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.shield.obstacles import Obstacle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_policies.build import build, make_environment
@@ -32,6 +33,7 @@ class Subject:
     spec: RobotSpec
     shield: ShieldParameters
     team_size: int
+    obstacles: tuple[Obstacle, ...] = ()
 
     def environment(self, team_size: int, *, shielded: bool = True, physics: PhysicsChoice | None = None
                     ) -> Environment:
@@ -39,7 +41,7 @@ class Subject:
         if team_size < 2:
             raise TestudoError(f"--team-size: found {team_size}, a team has at least 2 robots")
         return make_environment(self.scenario, self.spec, self.shield, team_size, shielded=shielded,
-                                physics=physics or PhysicsChoice())
+                                physics=physics or PhysicsChoice(), obstacles=self.obstacles)
 
 
 def load_subject(path: Path) -> Subject:
@@ -55,7 +57,8 @@ def _from_run(folder: Path) -> Subject:
     workshop = build(load_config(folder))
     policy = jax.jit(workshop.agent.policy(load_parameters(workshop, folder)))
     return Subject(policy, workshop.config.memory, workshop.config.scenario, workshop.spec,
-                   workshop.shield, workshop.config.team_size)
+                   workshop.shield, workshop.config.team_size,
+                   workshop.obstacles)
 
 
 def _from_artefact(path: Path) -> Subject:
@@ -70,4 +73,5 @@ def _from_artefact(path: Path) -> Subject:
         return found[0], found[1] if contract.hidden_size else np.asarray(hidden)
 
     return Subject(policy, contract.hidden_size, contract.scenario,
-                   parse_robot(contract.robot_spec, str(path)), contract.shield, contract.team_size)
+                   parse_robot(contract.robot_spec, str(path)), contract.shield, contract.team_size,
+                   contract.arena.obstacles if contract.arena is not None else ())

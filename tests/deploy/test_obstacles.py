@@ -20,6 +20,7 @@ from testudo_deploy.shield.obstacles import (
     check_obstacle,
     clearance,
     hull_clearance,
+    read_obstacles,
     segment_clearance,
 )
 from testudo_deploy.shield.projection import project
@@ -226,3 +227,16 @@ def test_a_tube_through_an_obstacle_is_refused(robot, wide):
 def test_what_is_no_obstacle_is_refused(obstacle, what):
     with pytest.raises(TestudoError, match=what):
         check_obstacle(obstacle, 2, "here")
+
+
+def test_a_list_of_obstacles_is_read_and_refused_by_its_entry():
+    text = '[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]'
+    assert read_obstacles(text, 2, "--obstacles") == (Ball((0.5, 0.0), 0.2),)
+    assert read_obstacles("", 2, "--obstacles") == ()
+    for bad, what in (("[", "--obstacles: not JSON"), ("{}", "--obstacles: found {}, expected a list"),
+                      (text.replace("ball", "cone"), r"--obstacles\[0\].kind: found 'cone', expected one of ball, ca"),
+                      (text.replace("0.2", "0"), r"--obstacles\[0\].radius_m: found 0.0, expected above 0")):
+        with pytest.raises(TestudoError, match=what):
+            read_obstacles(bad, 2, "--obstacles")
+    with pytest.raises(TestudoError, match=r"--obstacles\[0\].centre_world: found \(0.5, 0.0\), expected 3 numbers"):
+        read_obstacles(text, 3, "--obstacles")

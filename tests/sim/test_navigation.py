@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.obstacles import Ball, Block, Capsule, clearance
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -133,3 +134,37 @@ def test_the_goal_is_the_only_signal_that_the_scenario_adds():
         (signal,) = scenario.task_signals
         assert (signal.name, signal.shape, signal.unit) == ("goal_world", (load_robot(name).dimension,), "m")
         assert set(scenario.signals(NavigationTask(jnp.zeros((2, 1, 1))), None)) == {"goal_world"}
+
+
+OBSTACLES = {2: (Ball((0.3, 0.2), 0.15), Block((-0.6, -0.2), (0.2, 0.1), 0.5), Capsule((0.9, -0.4), (0.9, 0.1), 0.05)),
+             3: (Ball((0.3, 0.2, 0.9), 0.3), Block((-0.6, -0.2, 0.5), (0.2, 0.1, 0.5), 0.5))}
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
+def test_starts_and_goals_keep_off_obstacles(name):
+    """Farther than margin and look-ahead; without the option the same draw is in them."""
+    spec, shield = load_robot(name), shield_parameters(load_robot(name))
+    found = OBSTACLES[spec.dimension]
+    scenario = make_scenario("navigation", spec, shield, found)
+    assert scenario.arena.obstacles == found
+    assert scenario.for_training().arena.obstacles == found
+    ahead = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0
+
+    def room(begin):
+        points = (np.asarray(begin.position_world), np.asarray(begin.task.goal_world))
+        return min(float(clearance(obstacle, places)[0].min()) for obstacle in found for places in points)
+    assert room(starts_of(scenario, 4)) > shield.wall_m + ahead
+    assert room(starts_of(scenario_of(name), 4)) < 0.05
+
+
+def test_a_team_that_no_longer_fits_between_obstacles_is_refused():
+    spec = load_robot("gritsbot_x")
+    scenario = make_scenario("navigation", spec, shield_parameters(spec), (Ball((0.0, 0.0), 1.2),))
+    with pytest.raises(TestudoError, match="robots do not fit"):
+        scenario.start(jax.random.key(0), 8)
+
+
+def test_a_scenario_that_takes_no_obstacles_says_so():
+    spec = load_robot("gritsbot_x")
+    with pytest.raises(TestudoError, match=r"--obstacles: found 1 of them, scenario 'push_box' takes none"):
+        make_scenario("push_box", spec, shield_parameters(spec), (Ball((0.0, 0.0), 0.1),))

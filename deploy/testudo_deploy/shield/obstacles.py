@@ -6,11 +6,13 @@ distance of a segment to a box is found as the minimum of a convex function whos
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Literal
 
 from testudo_deploy.shield.segments import dot, point_distance, segment_distance, share_along
+from testudo_deploy.strict import read_as
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.state import TINY, length
@@ -57,6 +59,23 @@ class Block:
 
 
 Obstacle = Ball | Capsule | Block
+
+
+def read_obstacles(text: str, dimension: int, where: str) -> tuple[Obstacle, ...]:
+    """Read a JSON list of obstacles, each with its `kind`: `ball`, `capsule` or `box`; no text is no obstacle.
+
+    Raises:
+        TestudoError: not JSON, an unknown kind, a missing or unknown key, or numbers that `check_obstacle` refuses.
+    """
+    try:
+        values = json.loads(text or "[]")
+    except (ValueError, RecursionError) as error:
+        raise TestudoError(f"{where}: not JSON: {error}; expected a list such as "
+                           '[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]') from error
+    found: tuple[Obstacle, ...] = read_as(tuple[Obstacle, ...], values, where, TestudoError)
+    for index, obstacle in enumerate(found):
+        check_obstacle(obstacle, dimension, f"{where}[{index}]")
+    return found
 
 
 def check_obstacle(obstacle: Obstacle, dimension: int, where: str, error: type[TestudoError] = TestudoError) -> None:

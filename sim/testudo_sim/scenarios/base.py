@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import jax
 
 from testudo_deploy.contract import Signal
-from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.shield.obstacles import Obstacle
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scene import BodyState, Box, Scene
@@ -56,13 +57,25 @@ class Scenario(Protocol):
         """Return (E,) bool: the task is done, which ends the episode."""
 
 
-def make_scenario(name: str, spec: RobotSpec, shield: ShieldParameters) -> Scenario:
+def make_scenario(name: str, spec: RobotSpec, shield: ShieldParameters, obstacles: tuple[Obstacle, ...] = ()
+                  ) -> Scenario:
     """Build a registered scenario (entry points `testudo.scenarios`) for a kind of robot.
 
+    Args:
+        name: of the scenario.
+        spec: the kind of robot.
+        shield: margins.
+        obstacles: stand in its arena; a scenario that takes any has a method `with_obstacles`.
+
     Raises:
-        TestudoError: no scenario has this name.
+        TestudoError: no scenario has this name, or it takes no obstacles.
     """
     points = {point.name: point for point in entry_points(group="testudo.scenarios")}
     if name not in points:
         raise TestudoError(f"scenario {name!r} is not known; known are {', '.join(sorted(points))}")
-    return points[name].load().create(spec, shield)
+    scenario: Scenario = points[name].load().create(spec, shield)
+    if not obstacles:
+        return scenario
+    if not hasattr(scenario, "with_obstacles"):
+        raise TestudoError(f"--obstacles: found {len(obstacles)} of them, scenario {name!r} takes none")
+    return scenario.with_obstacles(obstacles)  # type: ignore[no-any-return]

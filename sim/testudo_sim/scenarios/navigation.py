@@ -14,10 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_deploy.contract import Signal
-from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.shield.obstacles import Obstacle, clearance
+from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
 from testudo_sim.scenarios.grid import Grid
@@ -57,6 +60,8 @@ class Navigation:
     tolerance_m: float = 0.1
     crowding: float = 0.0
     """Share of worlds whose starts and goals crowd into one part of the arena."""
+    room_m: float = 0.0
+    """Distance that starts and goals keep from obstacles."""
     name: str = "navigation"
     boxes: tuple[Box, ...] = ()
     task_signals: tuple[Signal, ...] = ()
@@ -71,7 +76,7 @@ class Navigation:
         low = tuple(x + e for x, e in zip(arena.low_world, edge, strict=True))
         high = tuple(x - e for x, e in zip(arena.high_world, edge, strict=True))
         return cls(arena, low, high, spacing, spec.control_point_speed_m_s, ticks * spec.control_period_s, ticks,
-                   task_signals=(signal,))
+                   room_m=_room_m(spec, shield), task_signals=(signal,))
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """See `Scenario.start`."""
@@ -122,11 +127,25 @@ class Navigation:
         return replace(self, crowding=0.5)
 
     def _grid(self) -> Grid:
-        return Grid.create(self.spawn_low_world, self.spawn_high_world, self.spacing_m)
+        grid = Grid.create(self.spawn_low_world, self.spawn_high_world, self.spacing_m)
+        room = self.room_m + float(np.linalg.norm(grid.jitter_m))
+        points = grid.points_world.T.astype(float)
+        free = [clearance(obstacle, points)[0] >= room for obstacle in self.arena.obstacles]
+        return replace(grid, points_world=grid.points_world[np.all(free, axis=0)]) if free else grid
+
+    def with_obstacles(self, obstacles: tuple[Obstacle, ...]) -> Navigation:
+        """Return the same scenario with obstacles in its arena, off which starts and goals lie."""
+        return replace(self, arena=replace(self.arena, obstacles=obstacles))
 
     def with_horizon(self, horizon_s: float) -> Navigation:
         """Return the same scenario with another time limit [s]."""
         return replace(self, horizon_s=horizon_s)
+
+
+def _room_m(spec: RobotSpec, shield: ShieldParameters) -> float:
+    """Return how far from an obstacle a robot can be at rest, whatever its heading."""
+    ahead = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
+    return max(shield.wall_m + ahead, space_parameters(spec).wall_m) + 0.01
 
 
 def _arena(spec: RobotSpec, spacing_m: float) -> tuple[Arena, tuple[float, ...]]:
