@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testudo_deploy.messages import PeerMessage
-from testudo_deploy.roster import Roster
+from testudo_deploy.roster import Roster, Sighting
+from testudo_deploy.shield.space_margins import space_parameters
+from testudo_hardware.spec import load_robot
 
 
 @pytest.fixture
@@ -175,3 +177,103 @@ def test_time_since_arrival_would_be_below_the_truth():
     for bound, truth, since_arrival in exchange(rng, (0.0, 0.0), 0.0, (0.3, 0.3)):
         assert (since_arrival < truth - 0.29).all()
         assert (bound >= truth).all()
+
+
+def test_a_late_message_of_a_former_life_is_refused(roster, message):
+    """It says nothing any more: what that life owned or acknowledged, the new one does not know of."""
+    assert roster.hear(dataclasses.replace(message, sequence=5), 100.1)
+    assert roster.hear(dataclasses.replace(message, epoch="c", sequence=1, stamp_s=0.1), 100.2)
+    late = dataclasses.replace(message, sequence=6, control_point_world=(9.0, 9.0))
+    assert not roster.hear(late, 100.3)
+    assert roster.hear(dataclasses.replace(message, epoch="d", sequence=1, stamp_s=0.1), 100.4)
+    for epoch in ("b", "c"):
+        assert not roster.hear(dataclasses.replace(late, epoch=epoch, sequence=999), 100.5)
+    assert roster.refused == 3
+    assert roster.echoes()["r1"][0] == "d"
+    assert roster.hear(dataclasses.replace(message, robot="r2", epoch="b"), 100.5)  # another's epoch of that name
+
+
+def test_lanes_and_acknowledgements_are_those_of_the_newest_message(roster, message):
+    lanes = {"owned_lane_world": ((1.0, 2.0), (3.0, 4.0)), "announced_lane_world": ((5.0, 6.0), (7.0, 8.0))}
+    assert roster.hear(dataclasses.replace(message, **lanes, echoes={"r0": ("a", 100.0, 42)}), 100.1)
+    peers = roster.spaces(100.2, 1.0)
+    assert peers.owned_world[:, :, 0].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert peers.announced_world[:, :, 0].tolist() == [[5.0, 6.0], [7.0, 8.0]]
+    assert np.isnan(peers.owned_world[:, :, 1]).all()
+    assert peers.acknowledged.tolist() == [42, -1]
+    assert peers.silent.tolist() == [False, True]
+    assert peers.reserves.tolist() == [True, True]
+    assert roster.spaces(101.2, 1.0).silent.tolist() == [True, True]
+
+
+@pytest.mark.parametrize("echoes", [{}, {"r0": ("old", 100.0, 42)}, {"r2": ("a", 100.0, 42)}])
+def test_what_was_not_said_to_this_life_acknowledges_nothing(roster, message, echoes):
+    """And takes back what an earlier message of the peer acknowledged: a restarted peer has forgotten it."""
+    assert roster.hear(dataclasses.replace(message, echoes={"r0": ("a", 100.0, 42)}), 100.1)
+    assert roster.hear(dataclasses.replace(message, epoch="c", echoes=echoes), 100.2)
+    assert roster.spaces(100.2, 1.0).acknowledged[0] == -1
+
+
+def test_an_old_echo_still_acknowledges(roster, message):
+    """It is too old to bound an age, but what was heard was heard."""
+    assert roster.hear(dataclasses.replace(message, echoes={"r0": ("a", 90.0, 42)}), 100.1)
+    assert roster.unheard() == ("r1", "r2")
+    assert roster.spaces(100.2, 1.0).acknowledged[0] == 42
+
+
+def test_of_each_pair_exactly_one_goes_first():
+    names = ("r0", "r1", "r10", "r2")
+    first = {name: dict(zip(peers := tuple(n for n in names if n != name),
+                            Roster(name, "a", peers, "h", 2).spaces(0.0, 1.0).first.tolist(), strict=True))
+             for name in names}
+    for one in names:
+        for other in names:
+            assert one == other or first[one][other] != first[other][one]
+
+
+def test_an_untrusted_peer_is_where_it_was_seen(roster, message):
+    """Whatever it says; it has no say in reservations, and must have been seen."""
+    roster.untrusted.add("r2")
+    assert roster.hear(message, 100.1)
+    assert roster.unheard() == ()
+    assert roster.unseen() == ("r2",)
+    assert roster.see("r2", Sighting(100.0, (4.0, 5.0)))
+    assert roster.unseen() == ()
+    table = roster.table(100.25)
+    assert table.control_point_world[:, 1].tolist() == [4.0, 5.0]
+    assert table.control_velocity_world[:, 1].tolist() == [0.0, 0.0]
+    assert table.age_s == pytest.approx([0.25, 0.25])
+    assert table.untrusted.tolist() == [False, True]
+    assert roster.spaces(100.25, 1.0).reserves.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("peer", "sighting"),
+    [
+        ("r9", Sighting(100.1, (0.0, 0.0))),
+        ("r1", Sighting(100.1, (0.0, 0.0, 0.0))),
+        ("r1", Sighting(100.1, (0.0, float("nan")))),
+        ("r1", Sighting(float("inf"), (0.0, 0.0))),
+        ("r1", Sighting(100.0, (0.0, 0.0))),
+        ("r1", Sighting(99.0, (0.0, 0.0))),
+    ],
+)
+def test_a_sighting_that_cannot_be_or_is_old_is_refused(roster, peer, sighting):
+    assert roster.see("r1", Sighting(100.0, (1.0, 1.0)))
+    assert not roster.see(peer, sighting)
+    assert roster.refused == 1
+
+
+def test_a_peer_seen_off_its_lanes_is_doubtful_and_one_on_them_is_not(roster, message):
+    space = space_parameters(load_robot("gritsbot_x"))
+    assert roster.hear(message, 100.1)
+    allowed = space.lane_m + space.tube_error_m + space.noise_m + 0.2 * 0.2  # 0.2 s old at 0.2 m/s
+    assert roster.see("r1", Sighting(100.19, (0.95, allowed - 1e-3)))
+    assert roster.doubtful(space, 100.2, 0.2) == ()
+    assert roster.see("r1", Sighting(100.2, (0.95, allowed + 1e-3)))
+    assert roster.doubtful(space, 100.2, 0.2) == ("r1",)
+    assert roster.doubtful(space, 100.3, 0.2) == ()  # meanwhile it may have come there
+    assert roster.see("r1", Sighting(100.25, (0.95, 5.0)))
+    assert roster.doubtful(space, 100.25, 0.2) == ("r1",)
+    roster.untrusted.add("r1")
+    assert roster.doubtful(space, 100.25, 0.2) == ()
