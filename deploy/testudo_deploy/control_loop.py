@@ -103,11 +103,9 @@ class ControlLoop:
     def _watch_brakes(self, before_s: float, stamp_s: float) -> None:
         """Hold the way since the braking began against the longest one that the robot's intervals allow."""
         delay = self._spec.quantities["dynamics.command_delay"]
-        acting = self._sent.may_act(before_s, stamp_s, (delay.low, delay.high))
-        self._watch, excess = watch_braking(
-            self._spec, self._watch, self._anchor, np.array(self._located),
-            [(command, np.array(True)) for command in acting or [0 * self._anchor.velocity]],
-            np.array(stamp_s - before_s))
+        acting = self._sent.may_act(before_s, stamp_s, (delay.low, delay.high), np.zeros(self._spec.dimension))
+        self._watch, excess = watch_braking(self._spec, self._watch, self._anchor, np.array(self._located), acting,
+                                            np.array(stamp_s - before_s))
         if excess > 0 and not self._weak:
             self._weak = weak_brakes(self._spec, self._watch, float(excess))
 

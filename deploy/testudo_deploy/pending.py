@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,18 +48,27 @@ class PendingCommands:
             durations.append(end - stamp_s)
         return commands, tuple(durations)
 
-    def may_act(self, begin_s: float, end_s: float, delays_s: tuple[float, float]) -> list[np.ndarray]:
-        """Return every command that acts at some moment between two times, at a delay between the two given [s]."""
-        shortest, longest = delays_s
-        commands, until = [], math.inf
+    def may_act(self, begin_s: float, end_s: float, delays_s: tuple[float, float], zero: np.ndarray
+                ) -> list[tuple[float, list[np.ndarray]]]:
+        """Return what may have acted between two times, if the delay is between the two given [s].
+
+        The time is cut where a command begins or ends to be possible: for each piece its share of the time, and
+        the commands of which one acted; ``zero`` (D,) before the first and after the dead-man time.
+        """
+        spans, until = [], math.inf
         for sent_s, command in self._sent:
-            if sent_s + shortest < end_s and until + longest > begin_s:
-                stale = sent_s + self._dead_man_s
-                if stale + longest > begin_s:
-                    commands.append(command)
-                if min(until, end_s) > stale:
-                    commands.append(0 * command)
+            stale = sent_s + self._dead_man_s
+            spans.append((sent_s + delays_s[0], min(until, stale) + delays_s[1], command))
+            if stale < until:
+                spans.append((stale + delays_s[0], until + delays_s[1], zero))
             until = min(until, sent_s)
-        if self._sent and until + longest > begin_s:
-            commands.append(0 * self._sent[0][1])
-        return commands
+            if until + delays_s[1] < begin_s:
+                break
+        else:
+            spans.append((-math.inf, until + delays_s[1], zero))
+        cuts = sorted({begin_s, end_s, *(time_s for span in spans for time_s in span[:2] if begin_s < time_s < end_s)})
+        pieces = []
+        for low, high in pairwise(cuts):
+            commands = [command for first, last, command in spans if first < high and last > low]
+            pieces.append(((high - low) / (end_s - begin_s), commands or [zero]))
+        return pieces

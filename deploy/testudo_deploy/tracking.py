@@ -22,6 +22,11 @@ _LONGEST_TICKS = 2.5
 """Beyond so many periods between two poses one step of the model is not the sum of its parts."""
 
 
+_NOT_WATCHED_M_S = 1e6
+Piece = tuple[Array, Sequence[Array]]
+"""Share (...) of the time between two poses, and the effective commands (D, ...) of which one acted in it."""
+
+
 @dataclass(frozen=True)
 class BrakingWatch:
     """A braking that is being watched; of a robot that does not brake, the last pose."""
@@ -80,7 +85,7 @@ def begin_watch(spec: RobotSpec, measured: MotionState, located: Array) -> Braki
 
 
 def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, located: Array,
-                  acting: Sequence[tuple[Array, Array]], elapsed_s: Array) -> tuple[BrakingWatch, Array]:
+                  acting: Sequence[Piece], elapsed_s: Array) -> tuple[BrakingWatch, Array]:
     """Return the watch after a pose, and by how much the robot is too far (...) [m]; zero and below is as it should.
 
     The bound holds for any lag, delay and scale in the robot's intervals, also if they change from tick to tick:
@@ -91,22 +96,19 @@ def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, l
         watch: after the pose before.
         measured: the new pose (...).
         located: (...) bool: it is believed.
-        acting: effective commands (D, ...) that may have acted between the two poses, and whether (...) each may.
+        acting: what may have acted between the two poses, at any delay of the interval.
         elapsed_s: (...) time between the two poses.
     """
     xp = array_namespace(measured.position_world)
-    fastest, across = _asked(spec, watch, acting)
+    asked, across = _asked(spec, watch, acting)
     across = xp.maximum(watch.across_m_s, across)
-    gap = fastest - watch.speed_m_s
-    quick, slow = (LagResponse.create(elapsed_s, 0 * elapsed_s + lag) for lag in _interval(spec, "velocity_lag"))
-    limit = spec.acceleration_limit_m_s2 * elapsed_s
-    # what the limit leaves for braking shrinks if the robot changes its speed across, too
-    share = xp.where(gap < 0, xp.minimum(slow.gain, limit / (xp.sqrt(gap**2 + 4 * across**2) + TINY)),
-                     xp.minimum(quick.gain, limit / (xp.abs(gap) + TINY)))
-    change = share * gap
-    mean = watch.speed_m_s + xp.where(gap < 0, slow.mean_share, quick.mean_share) * change
-    way = watch.way_m + elapsed_s * xp.maximum(mean, 0 * mean)
-    goes_on = ((fastest < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s)) & located
+    change, way, mean_asked = (0 * watch.speed_m_s for _ in range(3))
+    for share, fastest in asked:
+        step = share * _slowest_braking(spec, watch.speed_m_s, fastest, across, elapsed_s)
+        change, way = change + step[0], way + step[1]
+        mean_asked = mean_asked + share * fastest
+    way = watch.way_m + xp.maximum(way, 0 * way)
+    goes_on = ((mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s)) & located
                & (watch.time_s < longest_watch_s(spec)) & (elapsed_s < _LONGEST_TICKS * spec.control_period_s))
     covered = _dot(watch.direction_world, measured.position_world - watch.position_world)
     allowed = way + sum(term.value_m for term in braking_terms(spec))
@@ -132,23 +134,38 @@ def longest_watch_s(spec: RobotSpec) -> float:
                 + spec.quantities["dynamics.command_delay"].high)
 
 
-def _asked(spec: RobotSpec, watch: BrakingWatch, acting: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return the highest speed (...) along the direction that may have acted, at any scale, and across it."""
+def _slowest_braking(spec: RobotSpec, speed: Array, asked: Array, across: Array, elapsed_s: Array) -> Array:
+    """Return the change of the speed (...) along the direction that brakes least at any lag, and the way: (2, ...)."""
+    xp = array_namespace(speed)
+    quick, slow = (LagResponse.create(elapsed_s, 0 * elapsed_s + lag) for lag in _interval(spec, "velocity_lag"))
+    limit, gap = spec.acceleration_limit_m_s2 * elapsed_s, asked - speed
+    # what the limit leaves for braking shrinks if the robot changes its speed across, too
+    braking = xp.minimum(slow.gain, limit / (xp.sqrt(gap**2 + 4 * across**2) + TINY))
+    change = gap * xp.where(gap < 0, braking, xp.minimum(quick.gain, limit / (xp.abs(gap) + TINY)))
+    mean = speed + xp.where(gap < 0, slow.mean_share, quick.mean_share) * change
+    return xp.stack([change, elapsed_s * mean])
+
+
+def _asked(spec: RobotSpec, watch: BrakingWatch, acting: Sequence[Piece]) -> tuple[list[tuple[Array, Array]], Array]:
+    """Return the highest speeds (...) along the direction that were asked for, with their shares, and that across."""
     xp = array_namespace(watch.speed_m_s)
     low, high = _interval(spec, "speed_scale")
     nominal = spec.quantities["dynamics.speed_scale"].value
-    fastest, across = -math.inf + 0 * watch.speed_m_s, 0 * watch.speed_m_s
-    for command, may_act in acting:
-        along = _dot(watch.direction, command) / nominal
-        back = low * along
-        if spec.kind == DIFFERENTIAL_DRIVE:
-            # backwards on a bend can be forwards in the world: such a braking is not watched
-            back = xp.where(along < 0, watch.speed_m_s + watch.began_m_s, back)
-        else:
-            rest = command - along * nominal * watch.direction
-            across = xp.where(may_act, xp.maximum(across, high / nominal * xp.sqrt(_dot(rest, rest))), across)
-        fastest = xp.where(may_act, xp.maximum(fastest, xp.maximum(high * along, back)), fastest)
-    return fastest, across
+    asked, across = [], 0 * watch.speed_m_s
+    for share, commands in acting:
+        fastest = -math.inf + 0 * watch.speed_m_s
+        for command in commands:
+            along = _dot(watch.direction, command) / nominal
+            back = low * along
+            if spec.kind == DIFFERENTIAL_DRIVE:
+                # backwards on a bend can be forwards in the world: such a braking is not watched
+                back = xp.where(along < 0, _NOT_WATCHED_M_S + 0 * along, back)
+            else:
+                rest = command - along * nominal * watch.direction
+                across = xp.where(share > 0, xp.maximum(across, high / nominal * xp.sqrt(_dot(rest, rest))), across)
+            fastest = xp.maximum(fastest, xp.maximum(high * along, back))
+        asked.append((share, fastest))
+    return asked, across
 
 
 def _dot(left: Array, right: Array) -> Array:

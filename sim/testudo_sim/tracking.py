@@ -15,7 +15,7 @@ from testudo_sim.parameters import Slots, WorldParameters
 
 def earlier_slots(spec: RobotSpec, slots: Slots) -> int:
     """Return how many commands beyond ``slots.commands`` may have acted on a pose."""
-    return max(slots.states - 1 + math.ceil(_delay_ticks(spec)[1]) + 1 - slots.commands, 1)
+    return max(slots.states - 1 + math.ceil(_delays(spec)[-1]) + 1 - slots.commands, 1)
 
 
 def watch_brakes(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, located: jax.Array, sent: jax.Array,
@@ -30,16 +30,21 @@ def watch_brakes(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, lo
         sent: effective commands (H, D, N, E), newest first.
         parameters: tell the age of the poses.
     """
-    weights = parameters.age_weights
-    age = sum(m * weights[m] for m in range(weights.shape[0]))
-    shortest, longest = _delay_ticks(spec)
-    # poses and commands between two ticks are mixtures of both
-    first, last = jnp.floor(age) + math.floor(shortest), jnp.ceil(age) + math.ceil(longest)
-    acting = [(sent[h], (h >= first) & (h <= last)) for h in range(sent.shape[0])]
+    acting = [(share, [_sent_ago(sent, m + delay) for delay in _delays(spec)])
+              for m, share in enumerate(parameters.age_weights)]
     after, excess = watch_braking(spec, watch, measured, located, acting, jnp.float32(spec.control_period_s))
     return after, excess > 0
 
 
-def _delay_ticks(spec: RobotSpec) -> tuple[float, float]:
+def _delays(spec: RobotSpec) -> list[float]:
+    """Return delays in ticks of which one brakes least: commands between two ticks are mixtures of both."""
     delay = spec.quantities["dynamics.command_delay"]
-    return delay.low / spec.control_period_s, delay.high / spec.control_period_s
+    low, high = delay.low / spec.control_period_s, delay.high / spec.control_period_s
+    return sorted({low, high, *range(math.ceil(low), math.floor(high) + 1)})
+
+
+def _sent_ago(sent: jax.Array, ticks: float) -> jax.Array:
+    """Return what was sent so many ticks ago."""
+    whole = math.floor(ticks)
+    part = ticks - whole
+    return sent[whole] if part == 0 else (1 - part) * sent[whole] + part * sent[whole + 1]
