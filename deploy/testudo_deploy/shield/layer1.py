@@ -120,11 +120,14 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     """
     xp = array_namespace(neighbours.age_s)
     hold, kappa = parameters.hold_s, parameters.direction_factor
-    rate = parameters.gap_share / (2 * hold)
+    half = rate = parameters.gap_share / (2 * hold)
     offset = stop.position_world[:, None, ...] - neighbours.control_point_world
     distance = length(offset)
     away = offset / (distance + TINY)
     age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is none
+    if neighbours.untrusted is not None:  # it gives no room: all of the gap is ours to keep, during the hold, too
+        age = xp.where(neighbours.untrusted, age + hold, age)
+        rate = rate * xp.where(neighbours.untrusted, 2 + 0 * age, 1 + 0 * age)
     reach = parameters.peer_speed_m_s * age
     if neighbours.farthest_m is not None:
         reach = xp.minimum(reach, neighbours.farthest_m)
@@ -144,7 +147,7 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
         return xp.take_along_axis(values, order[:rows, ...], axis=0)
     left_out = xp.take_along_axis(gap, order[rows:rows + 1, ...], axis=0)[0, ...]
     known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
-    cap = xp.where(known, rate * xp.maximum(left_out, 0.0), xp.nan)
+    cap = xp.where(known, half * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
     return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
 
