@@ -19,7 +19,7 @@ from testudo_deploy.contract import METADATA_KEY, ContractError
 from testudo_deploy.onnx_header import ArtefactError
 from testudo_hardware.spec import load_robot
 
-ROBOTS = ("gritsbot_x", "crazyflie_2x")
+ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from testudo_deploy.shield.obstacles import Ball, Block, Capsule
 from testudo_deploy.shield.walls import Arena
 from testudo_hardware.spec import load_robot, parse_robot
 
-ROBOTS = ("gritsbot_x", "crazyflie_2x")
+ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")
 
 
 def complete(name, hidden_size=4):

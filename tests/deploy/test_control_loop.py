@@ -13,7 +13,7 @@ from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 
-ROBOTS = ("gritsbot_x", "crazyflie_2x")
+ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")
 BAD = (math.nan, math.inf, -math.inf, 1e200, -1e200)
 
 

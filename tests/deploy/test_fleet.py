@@ -50,7 +50,7 @@ def test_a_fleet_is_read(tmp_path):
     assert robot.spec.name == "gritsbot_x"
 
 
-@pytest.mark.parametrize("robot", ["gritsbot_x", "crazyflie_2x"])
+@pytest.mark.parametrize("robot", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 def test_what_is_saved_is_read_again(tmp_path, robot):
     fleet = make_tiny_fleet(tmp_path, 3, robot)
     copy = tmp_path / "deeper" / "copy.yaml"

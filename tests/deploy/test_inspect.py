@@ -11,7 +11,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 @pytest.mark.parametrize("hidden_size", [0, 4])
 def test_tables_and_json_say_what_the_contract_says(tmp_path, capsys, name, hidden_size):
     contract = make_tiny_policy(tmp_path / "policy.onnx", load_robot(name), hidden_size)

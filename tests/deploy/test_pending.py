@@ -81,7 +81,7 @@ def test_a_clock_that_steps_back_does_not_break_it():
     assert len(commands) == len(durations)
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 @pytest.mark.parametrize("age_s", [0.0, 0.02, 0.047, 0.06])
 def test_at_regular_ticks_simulation_and_robot_predict_the_same(name, age_s):
     """The simulation's fixed slots against the robot's list of what it really sent."""

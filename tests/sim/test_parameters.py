@@ -48,7 +48,7 @@ def test_channels_out_of_order_are_refused():
             draw_parameters(keys, spec, Channels(message_ticks=ticks))
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "irobot_create", "crazyflie_2x"])
+@pytest.mark.parametrize("name", ["gritsbot_x", "turtlebot4", "irobot_create", "crazyflie_2x", "robomaster_s1"])
 def test_drawn_parameters_are_within_their_intervals_and_belong_to_their_key(name):
     spec, channels = load_robot(name), Channels()
     keys = jax.random.split(jax.random.key(2), 2000)

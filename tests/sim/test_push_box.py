@@ -92,9 +92,10 @@ def test_other_teams_are_refused_with_the_reason(size):
         scenario_of().start(jax.random.key(0), size)
 
 
-def test_robots_that_fly_are_refused():
-    with pytest.raises(TestudoError, match="push_box: crazyflie_2x flies; a box on the floor is pushed by ground"):
-        scenario_of("crazyflie_2x")
+@pytest.mark.parametrize(("name", "why"), [("crazyflie_2x", "flies"), ("robomaster_s1", "slides in any direction")])
+def test_robots_that_fly_or_slide_are_refused(name, why):
+    with pytest.raises(TestudoError, match=f"push_box: {name} {why}; a box on the floor is pushed by ground"):
+        scenario_of(name)
 
 
 def test_goals_lie_in_all_directions_and_training_starts_behind_the_box():

@@ -1,3 +1,4 @@
+import mujoco
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,6 +19,7 @@ from testudo_sim.rendering import (
     render_run,
     working_backend,
 )
+from testudo_sim.rendering.model import place_bodies, scene_model
 from testudo_sim.scene import Box
 
 SPEC = load_robot("gritsbot_x")
@@ -50,6 +52,27 @@ def test_a_robot_is_drawn_in_its_colour_where_it_is():
         assert len(rows) > 20
         assert (columns.mean() < 160) == left
         assert above is None or (rows.mean() < 100) == above
+
+
+def test_a_base_is_a_box_on_wheels_within_its_circle():
+    """Nothing of it is drawn beyond the radius that the shield keeps free, and it fills most of that."""
+    base = load_robot("robomaster_s1")
+    model = scene_model(Scenery((base,), ARENA))
+    data = mujoco.MjData(model)
+    place_bodies(data, Scenery((base,), ARENA), Moment(np.zeros((1, 2)), np.zeros(1)))
+    mujoco.mj_forward(model, data)
+    geoms = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] == model.body("r0").id]
+    wheels = [geom for geom in geoms if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CYLINDER]
+    assert len(wheels) == 4
+    for wheel in wheels:  # they stand on the floor
+        assert data.geom_xpos[wheel][2] == pytest.approx(model.geom_size[wheel][0])
+    reach = []
+    for geom in geoms:
+        half = model.geom_size[geom]
+        across = half if geom not in wheels else np.array([half[0], half[0], half[1]])
+        turn = np.abs(data.geom_xmat[geom].reshape(3, 3))
+        reach.append(np.linalg.norm((np.abs(data.geom_xpos[geom]) + turn @ across)[:2]))
+    assert 0.9 * base.body_radius_m < max(reach) < 1.001 * base.body_radius_m
 
 
 def test_the_heading_is_seen():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Literal
 
@@ -9,6 +10,7 @@ import mujoco
 import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
+from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.rendering.show import Moment, Scenery
 from testudo_sim.scene import Box
@@ -35,6 +37,7 @@ FLOOR_RGB = (0.88, 0.89, 0.915)
 _CARTON = (0.72, 0.53, 0.34)
 _CARTON_GOAL = (0.84, 0.77, 0.71)  # no glass, whose own shadow would lie below it
 _STONE = (0.45, 0.48, 0.55)
+_TYRE = (0.18, 0.18, 0.2)
 
 _FOV_DEG = 40.0
 _WALL_HEIGHT_M = 0.06
@@ -196,25 +199,55 @@ def _add_box(body: mujoco.MjsBody, box: Box) -> None:
 
 def _add_robot(body: mujoco.MjsBody, spec: RobotSpec, colour: tuple[float, ...]) -> None:
     radius, half = spec.body_radius_m, spec.body_height_m / 2
-    cylinder, box = mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_BOX
-    body.add_geom(type=cylinder, size=[radius, half, 0], rgba=[*colour, 1])
-    dark = [0.55 * part for part in colour]
+    box = mujoco.mjtGeom.mjGEOM_BOX
     top = half + 0.02 * radius
-    body.add_geom(type=cylinder, size=[0.8 * radius, top, 0], rgba=[*dark, 1])
+    if spec.kind == HOLONOMIC:
+        _add_base(body, radius, half, colour)
+    else:
+        cylinder = mujoco.mjtGeom.mjGEOM_CYLINDER
+        body.add_geom(type=cylinder, size=[radius, half, 0], rgba=[*colour, 1])
+        body.add_geom(type=cylinder, size=[0.8 * radius, top, 0], rgba=[*_dark(colour), 1])
     # an arrow on the top: shaft and head, both in white
     top += 0.02 * radius
+    size = 0.8 * radius if spec.kind == HOLONOMIC else radius
     white = [1, 1, 1, 1]
     body.add_geom(
-        type=box, pos=[-0.1 * radius, 0, 0], size=[0.45 * radius, 0.1 * radius, top], rgba=white
+        type=box, pos=[-0.1 * size, 0, 0], size=[0.45 * size, 0.1 * size, top], rgba=white
     )
     for side in (-1, 1):
         body.add_geom(
             type=box,
-            pos=[0.4 * radius, side * 0.2 * radius, 0],
+            pos=[0.4 * size, side * 0.2 * size, 0],
             quat=[math.cos(side * math.pi / 8), 0, 0, -math.sin(side * math.pi / 8)],
-            size=[0.35 * radius, 0.1 * radius, top],
+            size=[0.35 * size, 0.1 * size, top],
             rgba=white,
         )
+
+
+def _add_base(body: mujoco.MjsBody, radius: float, half: float, colour: tuple[float, ...]) -> None:
+    """Add a box on four wheels, 4 to 3, whose corners lie on the circle of the robot's radius."""
+    wheel = min(0.3 * radius, half)
+    sides = [0.8 * radius, 0.45 * radius]
+    body.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_BOX, pos=[0, 0, wheel / 2], size=[*sides, half - wheel / 2], rgba=[*colour, 1]
+    )
+    body.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        size=[*(0.8 * side for side in sides), half + 0.02 * radius],
+        rgba=[*_dark(colour), 1],
+    )
+    for x, y in itertools.product((-1, 1), (-1, 1)):
+        body.add_geom(
+            type=mujoco.mjtGeom.mjGEOM_CYLINDER,
+            pos=[x * (0.8 * radius - wheel), y * 0.53 * radius, wheel - half],
+            quat=[math.sqrt(0.5), math.sqrt(0.5), 0, 0],
+            size=[wheel, 0.07 * radius, 0],
+            rgba=[*_TYRE, 1],
+        )
+
+
+def _dark(colour: tuple[float, ...]) -> list[float]:
+    return [0.55 * part for part in colour]
 
 
 def arena_camera(arena: Arena, aspect: float, view: View) -> mujoco.MjvCamera:

@@ -79,11 +79,12 @@ class PushBox:
         """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots.
 
         Raises:
-            TestudoError: the robot does not drive on the ground.
+            TestudoError: the robot does not steer on the ground.
         """
         if spec.kind != DIFFERENTIAL_DRIVE:
-            raise TestudoError(f"push_box: {spec.name} flies; a box on the floor is pushed by ground robots, "
-                               "for example --robot gritsbot_x")
+            why = "flies" if spec.dimension == 3 else "slides in any direction"
+            raise TestudoError(f"push_box: {spec.name} {why}; a box on the floor is pushed by ground robots that "
+                               "steer, for example --robot gritsbot_x")
         spacing = max(shield.separation_m + 0.1, _SPACING_M)
         scale = spacing / _SPACING_M
         low, high = (tuple(scale * x for x in side) for side in (_ROBOTARIUM.low_world, _ROBOTARIUM.high_world))
