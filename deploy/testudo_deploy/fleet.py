@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from testudo_deploy.strict import read_as
+from testudo_deploy.strict import OPTIONAL, read_as
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
 
@@ -43,6 +43,8 @@ class FleetRobot:
     goal_world: tuple[float, ...]
     """(D,) [m]."""
     spec: RobotSpec = field(repr=False)
+    untrusted: bool = False
+    """The others rely on nothing that it says and keep clear of where tracking sees it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,13 @@ class Fleet:
     policy_sha256: str
     """The hash that the policy file must have."""
     robots: tuple[FleetRobot, ...]
+    tracking: bool = False
+    """Each robot's odometry comes from a tracking system that the others may rely on."""
+
+    @property
+    def untrusted(self) -> tuple[str, ...]:
+        """Return the names of the robots that are not trusted."""
+        return tuple(robot.name for robot in self.robots if robot.untrusted)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,6 +97,7 @@ class _RobotEntry:
     initial_position: tuple[float, ...]
     initial_yaw: float
     goal: tuple[float, ...]
+    untrusted: bool = field(default=False, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,7 @@ class _FleetEntry:
     policy: str
     policy_sha256: str
     robots: dict[str, Any]
+    tracking: bool = field(default=False, metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
@@ -106,7 +117,7 @@ def load_fleet(path: str | Path) -> Fleet:
     Raises:
         FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is
             not finite; an unknown robot type; a start or goal of another dimension than the robot;
-            two robots that start, or go, into each other.
+            two robots that start, or go, into each other; an untrusted robot without tracking.
     """
     file = Path(path)
     try:
@@ -140,7 +151,13 @@ def parse_fleet(text: str, file: Path) -> Fleet:
         raise FleetError(f"{file}: robots: found none, expected at least one")
     robots = tuple(_robot(name, values, file) for name, values in entry.robots.items())
     _check_room(robots, file)
-    return Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots)
+    fleet = Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots, entry.tracking)
+    if fleet.untrusted and not fleet.tracking:
+        raise FleetError(
+            f"{file}: robots.{fleet.untrusted[0]}.untrusted: found true, expected `tracking: true` in the fleet, too: "
+            "a robot that is not trusted must be seen by a tracking system"
+        )
+    return fleet
 
 
 def save_fleet(fleet: Fleet, path: str | Path) -> None:
@@ -160,9 +177,11 @@ def save_fleet(fleet: Fleet, path: str | Path) -> None:
                 "initial_position": _plain(robot.initial_position_world),
                 "initial_yaw": float(robot.initial_yaw),
                 "goal": _plain(robot.goal_world),
+                **({"untrusted": True} if robot.untrusted else {}),
             }
             for robot in fleet.robots
         },
+        **({"tracking": True} if fleet.tracking else {}),
     }
     text = yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
     file.write_text(text, encoding="utf-8")
@@ -188,7 +207,8 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
                 f"{where}.{key}: found {found} coordinates, expected {spec.dimension} "
                 f"for a {spec.name}"
             )
-    return FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec)
+    return FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
+                      entry.untrusted)
 
 
 def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:

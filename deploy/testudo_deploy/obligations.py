@@ -172,19 +172,17 @@ def obligation(robot: str, spec: RobotSpec, contract: Contract, *, space: SpaceP
     return Obligation(robot, spec.name, trusted, made, _assumptions(made, shield), _of_untrusted(made, space))
 
 
-def fleet_obligations(fleet: Fleet, contract: Contract, *, layers: Iterable[str] = DEPLOYED_LAYERS,
-                      untrusted: Iterable[str] = ()) -> tuple[Obligation, ...]:
+def fleet_obligations(fleet: Fleet, contract: Contract, *, layers: Iterable[str] = DEPLOYED_LAYERS
+                      ) -> tuple[Obligation, ...]:
     """Return the obligations of all robots of a fleet that run one policy file.
 
     Args:
         fleet: the robots.
         contract: of their policy file.
         layers: of the shield that runs; with the gate, the margins are those of `space_parameters`.
-        untrusted: names of the robots that nobody may rely on.
     """
-    apart = frozenset(untrusted)
     return tuple(obligation(robot.name, robot.spec, contract, space=space_of(robot.spec, layers),
-                            trusted=robot.name not in apart)
+                            trusted=not robot.untrusted)
                  for robot in fleet.robots)
 
 

@@ -144,3 +144,18 @@ def test_a_missing_file_and_a_missing_robot_are_named(tmp_path):
         load_fleet(tmp_path / "fleet.yaml")
     with pytest.raises(FleetError, match="there is no 'r7'; known are r0, r1"):
         load(tmp_path, tables()).robot("r7")
+
+
+def test_robots_that_are_not_trusted_are_named_and_must_be_tracked(tmp_path):
+    values = tables() | {"tracking": True}
+    values["robots"]["r1"]["untrusted"] = True
+    fleet = load(tmp_path, values)
+    assert (fleet.tracking, fleet.untrusted) == (True, ("r1",))
+    save_fleet(fleet, tmp_path / "copy.yaml")
+    again = load_fleet(tmp_path / "copy.yaml")
+    assert (again.tracking, again.untrusted) == (True, ("r1",))
+    with pytest.raises(FleetError, match=r"robots\.r1\.untrusted: found true, expected `tracking: true`"):
+        load(tmp_path, {key: value for key, value in values.items() if key != "tracking"})
+    values["robots"]["r1"]["untrusted"] = "no"
+    with pytest.raises(FleetError, match=r"robots\.r1\.untrusted: found"):
+        load(tmp_path, values)

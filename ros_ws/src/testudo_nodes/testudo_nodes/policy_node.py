@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 import uuid
+from collections.abc import Callable
 
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
@@ -19,12 +20,14 @@ from std_msgs.msg import UInt8MultiArray
 
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.control_loop import ControlLoop
-from testudo_deploy.fleet import load_fleet
+from testudo_deploy.fleet import Fleet, load_fleet
 from testudo_deploy.messages import EnvelopeError, PeerMessage, TickRecord
 from testudo_deploy.obligation_rules import check_fleet
 from testudo_deploy.obligations import fleet_obligations
 from testudo_deploy.pacing import Pacer
+from testudo_deploy.roster import Sighting
 from testudo_deploy.wire import CommandReading, WireError, read_odometry, travelling_command
+from testudo_hardware.spec import RobotSpec
 from testudo_nodes.conversions import command_message, envelope_bytes, envelope_message
 from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED
@@ -61,11 +64,14 @@ class PolicyNode(Node):
             peers=peers,
             goal_world=robot.goal_world,
             epoch=uuid.uuid4().hex,
+            untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted),
         )
         self._pacer = Pacer(robot.spec.control_period_s)
         self._refused = 0
         self._braked_for = ""
         self._connect(peers)
+        if fleet.tracking:
+            self._watch(fleet, peers)
         self._cpu = CpuMeter()
 
     def close(self) -> None:
@@ -112,6 +118,23 @@ class PolicyNode(Node):
             guarded(self, self._tick),
             clock=Clock(clock_type=ClockType.STEADY_TIME),
         )
+
+    def _watch(self, fleet: Fleet, peers: tuple[str, ...]) -> None:
+        """Listen to where the tracking system sees the peers."""
+        for peer in peers:
+            seen = guarded(self, self._sighter(peer, fleet.robot(peer).spec))
+            self.create_subscription(Odometry, f"/{peer}/odom", seen, REQUESTED["odom"])
+
+    def _sighter(self, peer: str, spec: RobotSpec) -> Callable[[Odometry], None]:
+        def on_sighting(message: Odometry) -> None:
+            try:
+                reading = read_odometry(message, peer, spec)
+            except WireError as error:
+                self._refuse(error)
+                return
+            self._loop.on_sighting(peer, Sighting(reading.stamp_s, reading.position_world))
+
+        return on_sighting
 
     def _on_odometry(self, message: Odometry) -> None:
         received_s = time.monotonic()
