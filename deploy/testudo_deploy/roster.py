@@ -130,13 +130,16 @@ class Roster:
             np.array(ages, float), np.ones(len(ages), bool), untrusted)
 
     def spaces(self, now_s: float, silence_s: float) -> PeerSpaces:
-        """Return what the newest messages say of space (2, D, K); a peer without one has none and is silent."""
-        nowhere = ((np.nan,) * self._dimension,) * 2
+        """Return what the newest messages say of space (2, D, K); a peer without one has none and is silent.
+
+        An untrusted peer counts for where it is seen.
+        """
         newest = [self._newest.get(peer) for peer in self.peers]
         count = len(newest)
 
         def lanes(name: str) -> np.ndarray:
-            values = [getattr(item.message, name) if item else nowhere for item in newest]
+            values = [self._no_lane(peer) if item is None or peer in self.untrusted else getattr(item.message, name)
+                      for peer, item in zip(self.peers, newest, strict=True)]
             return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
         return PeerSpaces(
             lanes("owned_lane_world"), lanes("announced_lane_world"),
@@ -144,6 +147,10 @@ class Roster:
             np.array([item is None or now_s - item.received_s > silence_s for item in newest], bool),
             np.array([self._robot < peer for peer in self.peers], bool),
             np.array([peer not in self.untrusted for peer in self.peers], bool))
+
+    def _no_lane(self, peer: str) -> tuple[tuple[float, ...], ...]:
+        seen = self._seen.get(peer)
+        return (seen.position_world if peer in self.untrusted and seen else (np.nan,) * self._dimension,) * 2
 
     def doubtful(self, space: SpaceParameters, now_s: float, speed_m_s: float) -> tuple[str, ...]:
         """Return the trusted peers that tracking sees where they said they would not be.

@@ -20,6 +20,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.drive import DriveError, drive
+from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import plan, ros_arguments, topics
 from testudo_deploy.processes import FleetProcesses
 from testudo_nodes.message_definitions import message_definition, type_hash
@@ -128,6 +129,24 @@ def test_a_robot_brakes_before_it_knows_its_peers(driven):
             assert tick.reason.partition(":")[0] in ("no_pose", "peer_unheard", "stale_pose")
         else:
             pytest.fail("it never drove")
+
+
+def test_a_robot_that_is_not_trusted_is_kept_clear_of_where_tracking_sees_it(tmp_path):
+    """r0 knows r1 by its odometry alone and arrives; r1, whom nobody answers, stays braked."""
+    fleet = make_tiny_fleet(tmp_path, 2, start_x=0.0, goal_x=0.5)
+    text = fleet.file.read_text().replace("  r1:\n", "  r1:\n    untrusted: true\n") + "tracking: true\n"
+    fleet.file.write_text(text)
+    fleet = load_fleet(fleet.file)
+    assert fleet.untrusted == ("r1",)
+    state = drive(fleet, run_folder=tmp_path / "run", seed=1, duration_s=12.0)
+    assert (state.contacts, state.lines) == (0, [])
+    assert state.distance_m["r0"] < 0.1
+    run = read_run(tmp_path / "run")
+    assert {tick.status for tick in run.ticks["r1"]} == {"braked"}
+    last = run.ticks["r0"][-1]
+    assert last.neighbour_untrusted == (True,)
+    assert last.neighbour_control_point_world[0] == pytest.approx(run.truth["r1"].position_world[-1], abs=0.1)
+    assert all(tick.status == "braked" or tick.neighbour_untrusted == (True,) for tick in run.ticks["r0"])
 
 
 def test_a_run_folder_that_is_taken_refuses_the_fleet_before_it_starts(driven):
