@@ -29,6 +29,11 @@ def test_tables_and_json_say_what_the_contract_says(tmp_path, capsys, name, hidd
     assert values["contract"]["shield"]["separation_m"] == pytest.approx(
         sum(term["value_m"] for term in values["contract"]["shield"]["terms"])
     )
+    space = values["space"]
+    assert space["tube_error_m"] == pytest.approx(sum(term["value_m"] for term in space["terms"]))
+    assert f"{space['clearance_m']:.6g}" in shown
+    for term in space["terms"]:
+        assert term["name"] in shown
     assert values["contract"]["decision_period_s"] == contract.decision_period_s
     assert values["file"]["opset"] == 21
     assert values["file"]["test_vector_error"] <= 1e-5

@@ -10,7 +10,8 @@ from rich.table import Table
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.commands.report import Report, cell, facts, table
 from testudo_deploy.contract import Contract
-from testudo_deploy.obligations import Obligation, obligation, space_of
+from testudo_deploy.obligations import Obligation, obligation
+from testudo_deploy.shield.space_margins import SpaceParameters, space_parameters
 from testudo_hardware.spec import parse_robot
 
 
@@ -26,7 +27,8 @@ def artefact_report(path: Path) -> Report:
     opset = artefact.header.opsets.get("", 0)
     values = json.loads(contract.to_json())
     spec = parse_robot(contract.robot_spec, f"{path}: contract.robot_spec")
-    promised = obligation("each robot", spec, contract, space=space_of(spec))
+    space = space_parameters(spec)
+    promised = obligation("each robot", spec, contract, space=space)
     rows = len(next(iter(values.pop("test_vector")["inputs"].values())))
     file = {
         "path": str(path),
@@ -44,13 +46,15 @@ def artefact_report(path: Path) -> Report:
         facts("Timing", _timing(contract)),
         _robot(contract),
         _shield(contract),
+        _space(space),
         _obligation(promised),
         facts("Provenance", contract.provenance),
         facts("Evaluation", contract.evaluation),
         facts("Parity of the graph with JAX", contract.parity),
     )
     decision = {"decision_period_s": contract.decision_period_s}
-    return Report({"file": file, "contract": values | decision, "obligation": promised.to_dict()}, tables)
+    return Report({"file": file, "contract": values | decision, "space": space.to_dict(),
+                   "obligation": promised.to_dict()}, tables)
 
 
 def _contract_facts(contract: Contract) -> dict[str, object]:
@@ -125,6 +129,21 @@ def _shield(contract: Contract) -> Table:
         f"gap share {shield.gap_share:.6g} in each hold of {shield.hold_s:.6g} s; "
         f"kappa {shield.direction_factor:.6g}; rows for {shield.neighbour_rows} neighbours"
     )
+    return made
+
+
+def _space(space: SpaceParameters) -> Table:
+    rows = [(term.name, term.value_m, term.source) for term in space.terms]
+    made = table("Stop tube and owned lanes", ("margin", "[m]", "source"), rows)
+    made.add_section()
+    made.add_row("tube error", cell(space.tube_error_m), "sum: how far the body can be from its predicted path")
+    made.add_row("lane", cell(space.lane_m), "half-width of an owned lane")
+    made.add_section()
+    made.add_row("lanes", cell(space.clearance_m), "least distance of the middles of two robots' lanes: "
+                 "both body radii, lanes and tube errors")
+    made.add_row("walls", cell(space.wall_m), "least distance of a tube from walls and obstacles")
+    made.add_row("untrusted", cell(space.untrusted_m), "least distance of a tube from where an untrusted body can be")
+    made.caption = (f"a command can act for {space.hold_ticks} ticks; a peer is silent after {space.silence_s:.6g} s")
     return made
 
 
