@@ -105,7 +105,7 @@ def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, l
     change, way, mean_asked = (0 * watch.speed_m_s for _ in range(3))
     for share, fastest in asked:
         step = share * _slowest_braking(spec, watch.speed_m_s, fastest, across, elapsed_s)
-        change, way = change + step[0], way + step[1]
+        change, way = change + step[0, ...], way + step[1, ...]
         mean_asked = mean_asked + share * fastest
     way = watch.way_m + xp.maximum(way, 0 * way)
     goes_on = ((mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s)) & located

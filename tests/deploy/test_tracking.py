@@ -2,6 +2,7 @@
 
 import math
 
+import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -184,3 +185,22 @@ def test_what_may_have_acted_is_cut_at_the_ends_of_the_delays():
     assert [sorted(float(command[0]) for command in commands) for _, commands in pieces] == [[1.0, 2.0], [2.0]]
     ((share, commands),) = sent.may_act(-1.0, 0.0, (0.02, 0.04), np.zeros(1))
     assert (share, [float(command[0]) for command in commands]) == (1.0, [0.0])
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_body_keeps_to_the_array_standard(name):
+    spec, random = load_robot(name), np.random.default_rng(0)
+    size = spec.dimension
+    drawn = [random.normal(size=(size, 50)) for _ in range(5)]
+
+    def run(asarray):
+        place, speed, later, first, second = (asarray(values) for values in drawn)
+        yes, angle = asarray(np.ones(50, bool)), asarray(drawn[0][0])
+        watch = begin_watch(spec, MotionState(place, angle, speed), yes)
+        pieces = [(asarray(np.full(50, 0.4)), [0.3 * first, 0.1 * second]), (asarray(np.full(50, 0.6)), [0.1 * second])]
+        time_s = asarray(np.full(50, spec.control_period_s))
+        watch, excess = watch_braking(spec, watch, MotionState(later, angle, 0.9 * speed), yes, pieces, time_s)
+        return [*vars(watch).values(), excess]
+
+    for strict, plain in zip(run(array_api_strict.asarray), run(np.asarray), strict=True):
+        np.testing.assert_allclose(np.asarray(strict), plain)
