@@ -51,7 +51,7 @@ def mujoco_cells() -> list[Cell]:
     chosen = [cell for robot in (SLOW, fast_robot()) for cell in _of_robot(robot)
               if cell.layers == ALL_LAYERS and cell.resolves and cell.conditions.stride == 1
               and (cell.claim is Claim.HOSTILE or (cell.claim is Claim.COVERED and cell.size == 4))
-              and cell.formation is not Formation.CORRIDOR
+              and cell.formation not in (Formation.CORRIDOR, Formation.BLOCKS)
               and not any(what in cell.name for what in _KINEMATIC_ONLY)]
     return [replace(cell, horizon_s=_MUJOCO_HORIZON_S) for cell in chosen]
 
@@ -70,7 +70,8 @@ def _make(robot: str, size: int, formation: Formation, what: str = "", *, layers
           claim: Claim = Claim.COVERED, dynamics: str | None = None, **wrong: object) -> Cell:
     """Return a cell; ``wrong`` are its `Conditions`."""
     dynamics = dynamics or ("slow" if robot == SLOW else "fast")
-    horizon = _CIRCLE_HORIZON_S if formation is Formation.SWAP else _HORIZON_S.get(robot, _FAST_HORIZON_S)
+    circle = formation in (Formation.SWAP, Formation.BLOCKS)
+    horizon = _CIRCLE_HORIZON_S if circle else _HORIZON_S.get(robot, _FAST_HORIZON_S)
     episodes = _FEW if claim in (Claim.COMPARED, Claim.REPORTED) else _EPISODES
     return Cell(f"{dynamics}, {formation.value} of {size}", what, robot, size, formation, layers, claim, horizon,
                 episodes, Conditions(**wrong))  # type: ignore[arg-type]
@@ -84,6 +85,7 @@ def _good_days(robot: str) -> Iterator[Cell]:
         yield _make(robot, size, Formation.SWAP)
     yield _make(robot, 8, Formation.CROSSING)
     yield _make(robot, 4, Formation.CORRIDOR)
+    yield _make(robot, 4, Formation.BLOCKS)
 
 
 def _bad_days(robot: str) -> Iterator[Cell]:
@@ -91,6 +93,7 @@ def _bad_days(robot: str) -> Iterator[Cell]:
         usual = _make(robot, size, Formation.SWAP, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
         yield usual
         yield replace(usual, what=f"{usual.what}, no resolution", resolves=False)
+    yield _make(robot, 4, Formation.BLOCKS, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
     for what, wrong in _WRONG.items():
         for size in (2, 4):
             yield _make(robot, size, Formation.SWAP, what, **wrong)
@@ -183,4 +186,5 @@ def _in_space() -> Iterator[Cell]:
     for size in (2, 4):
         yield _make(DRONE, size, Formation.SWAP, "100 ms, 10 % loss", dynamics="drone", message_s=0.1, loss=0.1)
     yield _make(DRONE, 2, Formation.SWAP, "300 ms, 50 % loss", dynamics="drone", message_s=0.3, loss=0.5)
+    yield _make(DRONE, 2, Formation.BLOCKS, "100 ms, 10 % loss", dynamics="drone", message_s=0.1, loss=0.1)
     yield _make(DRONE, 2, Formation.SWAP, "late ticks", dynamics="drone", late_chance=0.1)

@@ -24,6 +24,8 @@ class Formation(Enum):
     CROSSING = "dense crossing"
     """In a box of which 33 % is covered by discs of the enforced separation, each to another's place."""
     CORRIDOR = "corridor"
+    BLOCKS = "blocks"
+    """A swap among obstacles of each kind."""
 
 
 class Claim(Enum):

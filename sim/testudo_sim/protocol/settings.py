@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.obstacles import Obstacle
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.stack import Shield
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.differential_drive import DifferentialDrive
 from testudo_hardware.motion.velocity_point import VelocityPoint
@@ -20,6 +21,7 @@ from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.deployed import Deployment
 from testudo_sim.parameters import Channels
 from testudo_sim.protocol.baselines import OtherShield
+from testudo_sim.protocol.blocks import ROOM, blocks
 from testudo_sim.protocol.cells import ALL_LAYERS, GATE_ONLY, HOSTILE_SIZE, OTHERS, PROJECTION_ONLY, Cell, Formation
 from testudo_sim.team import Team
 from testudo_sim.tiers import PhysicsChoice, make_physics
@@ -50,7 +52,7 @@ class Setting:
     def of(cls, cell: Cell, choice: PhysicsChoice) -> Setting:
         """Return the setting of a cell."""
         conditions = cell.conditions
-        shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR)
+        shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR, Formation.BLOCKS)
         # so that hostile cells need no program of their own
         hostile_too = cell.layers == ALL_LAYERS and cell.size == HOSTILE_SIZE and conditions.stride == 1 and not shaped
         return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
@@ -119,18 +121,22 @@ def circle_m(size: int, separation_m: float) -> float:
 
 
 def arena_of(setting: Setting, dimension: int, apart_m: float, wall_m: float, separation_m: float) -> Arena:
-    """Return the walls around a formation; in space it is as high as it is deep."""
+    """Return the walls around a formation and the obstacles in it; in space it is as high as it is deep."""
     size = setting.size
     radius = circle_m(size, separation_m)
+    obstacles: tuple[Obstacle, ...] = ()
     if setting.place is Formation.CROSSING:
         half = 0.5 * math.sqrt(size * math.pi * separation_m**2 / 4 / _COVERED_SHARE)
         sides = (half, half)
     elif setting.place is Formation.CORRIDOR:
         sides = (1.5 + 1.2 * apart_m * size / 2, corridor_half_m(apart_m, wall_m))
+    elif setting.place is Formation.BLOCKS:
+        sides = (ROOM * radius + 1.0, ROOM * radius + 1.0)
+        obstacles = blocks(ROOM * radius, dimension)
     else:
         sides = (radius + 1.0, radius + 1.0)
     sides = (*sides, *(sides[1:] * (dimension - 2)))
-    return Arena(tuple(-side for side in sides), sides)
+    return Arena(tuple(-side for side in sides), sides, obstacles)
 
 
 def corridor_half_m(apart_m: float, wall_m: float) -> float:

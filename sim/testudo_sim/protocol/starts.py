@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testudo_sim.protocol.blocks import ROOM
 from testudo_sim.protocol.cells import Formation
 from testudo_sim.protocol.settings import Stage, circle_m
 
@@ -58,6 +59,11 @@ def _swap(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.nda
     return place, -place
 
 
+def _blocks(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    place, _ = _swap(stage, random)
+    return ROOM * place, -ROOM * place
+
+
 def _head_on(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     place = _circle(stage, 0.0)
     beside = random.uniform(-_SIDE_M, _SIDE_M, place.shape[1])
@@ -93,4 +99,4 @@ def _corridor(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np
 
 _PLACES = {
     Formation.HEAD_ON: _head_on, Formation.SYMMETRIC: _symmetric, Formation.SWAP: _swap,
-    Formation.CROSSING: _crossing, Formation.CORRIDOR: _corridor}
+    Formation.CROSSING: _crossing, Formation.CORRIDOR: _corridor, Formation.BLOCKS: _blocks}
