@@ -16,15 +16,16 @@ class Arm:
     """One way of using the shield."""
 
     name: str
+    """When the shield runs."""
     trained_shielded: bool
     evaluated_shielded: bool
 
 
 ARMS = (
-    Arm("shield in training and evaluation", trained_shielded=True, evaluated_shielded=True),
-    Arm("shield in evaluation only", trained_shielded=False, evaluated_shielded=True),
-    Arm("no shield", trained_shielded=False, evaluated_shielded=False),
-    Arm("shield taken off after training", trained_shielded=True, evaluated_shielded=False),
+    Arm("always", trained_shielded=True, evaluated_shielded=True),
+    Arm("evaluation only", trained_shielded=False, evaluated_shielded=True),
+    Arm("never", trained_shielded=False, evaluated_shielded=False),
+    Arm("training only", trained_shielded=True, evaluated_shielded=False),
 )
 """The last one costs no training of its own: it tells how far a policy relies on its shield."""
 

@@ -14,7 +14,7 @@ from testudo_policies.shield_study.arms import ARMS, QUICK, Budget, open_runs
 from testudo_policies.shield_study.cost import SIZES, study_contract, team_cost
 from testudo_policies.shield_study.kept import Kept
 from testudo_policies.shield_study.plot import study_plot
-from testudo_policies.shield_study.table import COLUMNS, COST_COLUMNS, cost_rows, rows, summary
+from testudo_policies.shield_study.table import COLUMNS, COST_COLUMNS, COST_LEGEND, LEGEND, cost_rows, rows, summary
 from testudo_policies.shield_study.trial import Trials
 from testudo_sim.devices import devices
 
@@ -59,8 +59,8 @@ def bench_learning(*, robot: str = "gritsbot_x", team_size: int = 4, repeats: in
         "arms": [summary(budget, study.runs, arm) for arm in ARMS], "quick": quick, "interrupted": interrupted,
         "seconds": time.perf_counter() - began, "device": devices().to_dict()}
     title = (f"navigation, {team_size} {robot}, {budget.decisions(budget.updates):,} decisions a training, "
-             f"{budget.episodes} held-out episodes a point; median (range) of the seeds; {devices().text}")
-    cost = BenchResult("what the shields of a team cost", COST_COLUMNS, cost_rows(study.costs), {})
+             f"{budget.episodes} held-out episodes a point; {devices().text}\n{LEGEND}")
+    cost = BenchResult(f"what the shields of a team cost\n{COST_LEGEND}", COST_COLUMNS, cost_rows(study.costs), {})
     return BenchResult(title, COLUMNS, rows(budget, study.runs), values, (cost,))
 
 

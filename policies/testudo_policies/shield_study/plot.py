@@ -20,7 +20,7 @@ _PANELS = (("success", "Success without a contact", "episodes"), ("touched", "Ep
 
 def study_plot(budget: Budget, runs: Sequence[Run], costs: Sequence[Cost]) -> Picture:
     """Return the picture; lines are medians and bands the range of the seeds."""
-    with drawing(9.2, 5.6) as figure:
+    with drawing(8.0, 5.0) as figure:
         panels = list(figure.subplots(2, 2).flat)
         for axes, (field, title, label) in zip(panels, _PANELS, strict=False):
             _curves(axes, budget, runs, field)
@@ -41,7 +41,7 @@ def _curves(axes: Axes, budget: Budget, runs: Sequence[Run], field: str) -> None
         x = [budget.decisions(update) for update in updates]
         axes.fill_between(x, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         axes.plot(x, np.median(values, axis=0), color=colour, linestyle=dashes, marker="o", markersize=2.5,
-                  label=arm.name)
+                  label=f"shield: {arm.name}", linewidth=2.6 if arm is ARMS[0] else 1.3)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e3:g} k" if value else "0"))
     axes.margins(x=0.01)
 
