@@ -78,17 +78,15 @@ def _nearest_on_lines(normals: Array, foot: Array, bounds: Array, together: bool
     Anything where the rows leave no interval on the line.
     """
     xp = array_namespace(foot)
-    parallel, _, rounding = _limits(bounds)
+    parallel = _limits(bounds)[0]  # a row that repeats row k leaves room and slope of rounding size, either sign
     ax, ay = normals[0, ...], normals[1, ...]
-    # a row that repeats row k leaves room and slope of rounding size, either sign: it must not clip the foot
-    before = bounds + rounding
 
     def cut(bx: Array, by: Array, bound: Array) -> tuple[Array, Array]:
         slope = by * ax[None, ...] - bx * ay[None, ...]
         room = bound - bx * foot[0, None, ...] - by * foot[1, None, ...]
         return slope, room / xp.where(xp.abs(slope) > parallel, slope, 1.0)
     if together:
-        slope, along = cut(ax[:, None, ...], ay[:, None, ...], before[:, None, ...])
+        slope, along = cut(ax[:, None, ...], ay[:, None, ...], bounds[:, None, ...])
         high = xp.min(xp.where(slope > parallel, along, _HUGE), axis=0)
         low = xp.max(xp.where(slope < -parallel, along, -_HUGE), axis=0)
         return xp.minimum(xp.maximum(low, xp.zeros_like(low)), high)
@@ -96,7 +94,7 @@ def _nearest_on_lines(normals: Array, foot: Array, bounds: Array, together: bool
     # (measured with XLA, 8 rows: five times faster than both ends and their validity)
     shift = xp.zeros_like(foot[0, ...])
     for j in range(bounds.shape[0]):
-        slope, along = (x[0, ...] for x in cut(*(x[j:j + 1, None, ...] for x in (ax, ay, before))))
+        slope, along = (x[0, ...] for x in cut(*(x[j:j + 1, None, ...] for x in (ax, ay, bounds))))
         shift = xp.where(slope > parallel, xp.minimum(shift, along),
                          xp.where(slope < -parallel, xp.maximum(shift, along), shift))
     return shift
