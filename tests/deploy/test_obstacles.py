@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.deploy.fine_motion import STEP_S
+from tests.deploy.fine_motion import drawn as drawn_motion
+from tests.deploy.lone_drive import Drive
 
 from testudo_deploy.shield.gate import within_walls
 from testudo_deploy.shield.layer1 import shield_layer1
@@ -240,3 +243,36 @@ def test_a_list_of_obstacles_is_read_and_refused_by_its_entry():
             read_obstacles(bad, 2, "--obstacles")
     with pytest.raises(TestudoError, match=r"--obstacles\[0\].centre_world: found \(0.5, 0.0\), expected 3 numbers"):
         read_obstacles(text, 3, "--obstacles")
+
+
+def driven_at(name, obstacle, seed, *, known=True, gate_only=False):
+    """Return the least clearance [m] of a robot that is driven at an obstacle at full speed."""
+    spec, rng = load_robot(name), np.random.default_rng(seed)
+    size = spec.dimension
+    arena = Arena((-9.0,) * size, (9.0,) * size, (obstacle,) if known else ())
+    drive = Drive(spec, drawn_motion(spec, rng, ends=True), rng, gate_only=gate_only, arena=arena)
+    middle = np.array(obstacle.centre_world)
+    least = np.inf
+    for _ in range(int((1.5 + 0.8 / spec.speed_limit_m_s) / spec.control_period_s)):
+        drive.see(STEP_S * rng.integers(0, int(spec.pose_max_age_s / STEP_S) - 1))
+        wanted = middle - drive.place + 0.02 * rng.standard_normal(size)
+        drive.tick(spec.control_point_speed_m_s * wanted / np.linalg.norm(wanted))
+        places, _ = drive.move(STEP_S * round(spec.control_period_s / STEP_S))
+        least = min(least, clearance(obstacle, np.array(places).T)[0].min())
+    return least
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "robomaster_s1", "crazyflie_2x"])
+@pytest.mark.parametrize("gate_only", [False, True])
+def test_a_robot_driven_at_an_obstacle_does_not_touch_it(name, gate_only):
+    """With motion at the ends of the intervals, late and noisy poses; and if it does not know of it, it does."""
+    spec = load_robot(name)
+    size = spec.dimension
+    away = spec.body_radius_m + 0.5 + 0.6 * spec.speed_limit_m_s
+    ball, box = ((x * away, y * away, 0.1)[:size] for x, y in ((0.98, 0.2), (-0.7, 0.7)))
+    for seed, obstacle in enumerate((Ball(ball, 0.3), Block(box, (0.3,) * size, 0.4))):
+        least = driven_at(name, obstacle, seed, gate_only=gate_only)
+        assert least > spec.body_radius_m
+        assert least < 3 * spec.body_radius_m + 0.2  # it went there
+    if not gate_only:
+        assert driven_at(name, obstacle, seed, known=False) < spec.body_radius_m

@@ -81,7 +81,7 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("robot", "layers"), [
-    ("gritsbot_x", {}),
+    pytest.param("gritsbot_x", {}, marks=SLOW),
     pytest.param("gritsbot_x", {"gate": False}, marks=SLOW),
     pytest.param("gritsbot_x", {"project": False}, marks=SLOW),
     pytest.param("robomaster_s1", {}, marks=SLOW),
@@ -98,6 +98,7 @@ def test_robots_driven_at_obstacles_do_not_touch_them(robot, layers):
     assert way.min() > 0.5
 
 
+@SLOW
 def test_robots_whose_shield_does_not_know_the_obstacles_touch_them():
     """The negative control."""
     contacts, least, _ = driven_at_obstacles("gritsbot_x", known=False)
