@@ -76,7 +76,8 @@ def record_run(
         silent: (robot index, first tick, last tick) whose odometry is lost: it brakes.
     """
     rng = np.random.default_rng(seed)
-    starts, yaws, goals = passing_lanes(count)
+    # a large robot would be in its neighbour's way before it moves
+    starts, yaws, goals = passing_lanes(count, max(0.3, 2.2 * spec.body_radius_m))
     starts = [(*p, 1.0)[: spec.dimension] for p in starts]
     goals = [(*p, 1.0)[: spec.dimension] for p in goals]
     names = tuple(f"r{k}" for k in range(count))

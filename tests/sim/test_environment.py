@@ -167,7 +167,7 @@ def test_nothing_is_lost_when_no_world_has_ended(navigation):
         assert (now[..., going] == last[..., going]).all()
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 def test_signals_are_those_of_the_contract(name):
     environment = environment_of(name)
     spec, state = environment.team.model.spec, environment.reset(keys_of())

@@ -15,7 +15,7 @@ from testudo_sim.replay import HORIZONS_S, open_loop
 from testudo_sim.replay.timeline import command_timeline
 from testudo_sim.run_reader import Track
 
-ROBOTS = ("gritsbot_x", "crazyflie_2x")
+ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")
 
 
 def tick_like(recorded, sequence, stamp_s, sent_command):
@@ -24,19 +24,19 @@ def tick_like(recorded, sequence, stamp_s, sent_command):
     )
 
 
-@pytest.mark.parametrize(("name", "p99"), [("gritsbot_x", 1e-4), ("crazyflie_2x", 1e-3)])
+@pytest.mark.parametrize(("name", "p99"), [("gritsbot_x", 1e-4), ("crazyflie_2x", 1e-3), ("robomaster_s1", 1e-3)])
 def test_a_run_of_the_very_model_has_no_gap(make_artefact, name, p99):
     # replay cuts time elsewhere than the world did, which a step on an arc notices in the second
-    # order, and one at the drone's limit of acceleration in the first
+    # order, and one at the limit of acceleration of a drone or a base in the first
     spec = load_robot(name)
     run = record_run(make_artefact(name), spec, seconds=4.0, silent=((1, 50, 60),))
     gap = open_loop(run, spec)
     assert gap.horizons_s == HORIZONS_S
     for row in gap.rows:
         assert row.errors.p99 <= p99, row
-        assert row.errors.median <= 1e-4, row
+        assert row.errors.median <= max(1e-4, p99 / 5), row
     travel = gap.find("position", 2.0).travel_m
-    assert travel > 0.1
+    assert travel > 0.05
 
 
 @pytest.mark.parametrize("name", ROBOTS)

@@ -43,7 +43,7 @@ def through_json(run):
     return replace(run, ticks=ticks)
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 @pytest.mark.parametrize("hidden_size", [0, 4])
 def test_an_honest_run_infers_its_commands_again(make_artefact, name, hidden_size):
     artefact = make_artefact(name, hidden_size)

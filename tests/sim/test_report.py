@@ -297,7 +297,7 @@ def test_the_plant_has_the_last_word_on_contacts(data):
     assert [line.value for line in lines if line.passed is False] == ["2"]
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 def test_plots_of_a_run_in_plane_and_space(make_artefact, name):
     artefact = make_artefact(name)
     run = record_run(artefact, load_robot(name), seconds=1.0)

@@ -230,6 +230,7 @@ SAFE = [
     ("turtlebot4", 4),
     ("crazyflie_2x", 2),
     ("crazyflie_2x", 4),
+    ("robomaster_s1", 4),
     *(
         pytest.param(name, size, marks=pytest.mark.slow)
         for name, size in (
@@ -237,6 +238,7 @@ SAFE = [
             ("turtlebot4", 2),
             ("turtlebot4", 8),
             ("crazyflie_2x", 8),
+            ("robomaster_s1", 8),
             ("turtlebot3_burger", 4),
             ("irobot_create", 4),
         )
