@@ -47,8 +47,13 @@ class Shield:
         return _merged(first, gate.velocity_world, gate.command, gate.factor, gate.clear, nominal_world), gate.space
 
     def layer1(self, stop: StoppingPoint, table: NeighbourTable, nominal_world: Array) -> ShieldResult:
-        """Return what layer 1 alone lets through; see `shield_layer1`."""
-        return shield_layer1(self.model, self.parameters, self.arena, stop, table, nominal_world)
+        """Return what layer 1 alone lets through; see `shield_layer1`.
+
+        Where the gate keeps more from walls and obstacles than the rows, the rows do as well: else a robot that could
+        slide along an obstacle would be let towards it by one layer and be stopped by the other.
+        """
+        parameters = replace(self.parameters, wall_m=max(self.parameters.wall_m, self.space.wall_m))
+        return shield_layer1(self.model, parameters, self.arena, stop, table, nominal_world)
 
     def _unchecked(self, stop: StoppingPoint, nominal_world: Array) -> ShieldResult:
         xp = array_namespace(nominal_world)

@@ -9,7 +9,8 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.obstacles import Ball, Block, Obstacle
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.rendering.show import Moment, Scenery
@@ -67,6 +68,8 @@ def scene_spec(scenery: Scenery, size: tuple[int, int] = (640, 448), *, free: bo
     scene.visual.map.shadowclip = 0.7  # the shadows' map covers the arena and not more
     scene.stat.center = [*_middle(arena), 0]
     _add_surroundings(scene, arena)
+    for obstacle in arena.obstacles:
+        _add_obstacle(scene, obstacle)
     if scenery.goals_world is not None:
         _add_goals(scene, scenery, np.asarray(scenery.goals_world))
     for i, spec in enumerate(scenery.specs):
@@ -146,6 +149,23 @@ def _add_surroundings(scene: mujoco.MjSpec, arena: Arena) -> None:
                 size=[*size, _WALL_HEIGHT_M / 2],
                 rgba=[*_STONE, 1],
             )
+
+
+def _add_obstacle(scene: mujoco.MjSpec, obstacle: Obstacle) -> None:
+    """Draw an obstacle; one of the plane stands on the floor, twice as high as the walls."""
+    high = 2 * _WALL_HEIGHT_M
+    geom = scene.worldbody.add_geom(rgba=[*_STONE, 1])
+    if isinstance(obstacle, Ball):
+        flat = len(obstacle.centre_world) == 2
+        geom.type = mujoco.mjtGeom.mjGEOM_CYLINDER if flat else mujoco.mjtGeom.mjGEOM_SPHERE
+        geom.pos, geom.size = [*obstacle.centre_world, high / 2][:3], [obstacle.radius_m, high / 2, 0]
+    elif isinstance(obstacle, Block):
+        geom.type = mujoco.mjtGeom.mjGEOM_BOX
+        geom.pos, geom.size = [*obstacle.centre_world, high / 2][:3], [*obstacle.half_size_m, high / 2][:3]
+        geom.quat = [math.cos(obstacle.yaw / 2), 0, 0, math.sin(obstacle.yaw / 2)]
+    else:
+        geom.type, geom.size = mujoco.mjtGeom.mjGEOM_CAPSULE, [obstacle.radius_m, 0, 0]
+        geom.fromto = [*[*obstacle.start_world, 0.0][:3], *[*obstacle.end_world, 0.0][:3]]
 
 
 def _add_goals(scene: mujoco.MjSpec, scenery: Scenery, goals: np.ndarray) -> None:
