@@ -78,7 +78,7 @@ def resolve(shield: ShieldParameters, memory: Patience, control_point_world: Arr
     progress = xp.where(wants, memory.progress + gain * (made - memory.progress), 1.0)
     free = xp.where(wants, memory.free + gain * (left - memory.free), 1.0)
     step = TURN_RATE_RAD_S * period_s
-    change = xp.where(progress < BLOCKED_SHARE, step, xp.where(free > FREE_SHARE, -step, 0.0))
+    change = xp.where(progress < BLOCKED_SHARE, step, xp.where(free > FREE_SHARE, 0 * free - step, 0.0))
     turn = xp.where(wants, xp.clip(memory.turn_rad + change, 0.0, LARGEST_TURN_RAD), 0.0)
     stuck_s = xp.where(wants & (progress < BLOCKED_SHARE), memory.stuck_s + period_s, 0.0)
     return _turned(nominal_world, turn), Patience(progress, free, turn, stuck_s)
