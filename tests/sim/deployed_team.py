@@ -1,0 +1,63 @@
+"""Small teams under the deployed tick, far apart or head-on; for the tests of faults and of the tick itself."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.shield.stack import Shield
+from testudo_hardware.motion import motion_model
+from testudo_hardware.spec import load_robot
+from testudo_sim.deployed import Deployment, start_deployed, tick_deployed
+from testudo_sim.kinematic import KinematicPhysics
+from testudo_sim.parameters import Channels, draw_parameters
+from testudo_sim.team import Team
+
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+"""For programs that run for some hundred ticks only, most of the time is the compiler's."""
+CHANNELS = Channels(message_ticks=(1, 1), message_loss=(0.0, 0.0))
+
+
+def deployed(name="gritsbot_x", size=2, *, longest=2, **changes):
+    """Return team and deployment; ``project=False`` leaves layer 1 out."""
+    spec = load_robot(name)
+    model, parameters = motion_model(spec), shield_parameters(spec)
+    team = Team(model, parameters, None, KinematicPhysics(model, None), size, CHANNELS,
+                shielded=changes.get("gate", True))
+    shield = Shield(model, parameters, space_parameters(spec), None, project=changes.pop("project", True))
+    return team, Deployment(shield, longest_message_ticks=longest, **changes)
+
+
+def begin(team, deployment, place, yaw, faults, seed=0):
+    """Return the state of worlds in which robots stand at places (D, N, E)."""
+    worlds = place.shape[-1]
+    keys = jax.random.split(jax.random.key(seed), worlds)
+
+    def start(keys, place, yaw, faults):
+        parameters = draw_parameters(keys, team.model.spec, team.channels)
+        return start_deployed(team, deployment, place, yaw, parameters, faults)
+
+    return jax.jit(start)(keys, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), faults)
+
+
+def drive(team, deployment, state, wanted, ticks):
+    """Yield state and result of each tick; ``wanted`` is (D, N, E) or a function of the state."""
+    step = jax.jit(lambda state, wanted, key: tick_deployed(team, deployment, state, wanted, key),
+                   compiler_options=QUICK)
+    for tick in range(ticks):
+        velocity = wanted(state) if callable(wanted) else wanted
+        state, result = step(state, jnp.asarray(velocity, jnp.float32), jax.random.key(tick))
+        yield state, result
+
+
+def apart(size, worlds, distance=20.0):
+    """Return places (D, N, E) of robots in a row across x, and yaws along x."""
+    place = np.zeros((2, size, worlds))
+    place[1] = distance * np.arange(size)[:, None]
+    return place, np.zeros((size, worlds))
+
+
+def places(state):
+    """Return true positions (D, N, E); the kinematic tier's physics are the motion itself."""
+    return np.asarray(state.physics.position_world)
