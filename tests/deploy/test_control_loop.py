@@ -157,16 +157,17 @@ def test_the_announcement_exists_before_peers_are_heard(make_loop):
     assert PeerMessage.decode(message.encode()) == message
 
 
-def test_a_silent_peer_stops_the_robot_by_its_growing_age(make_loop):
-    """No code of its own: the gap that the shield keeps grows over the robot."""
-    rig = make_loop(at=(0.0, 0.0))
+@pytest.mark.parametrize(("peer", "goes_on"), [("q0", False), ("r1", True)])
+def test_past_a_silent_peer_goes_the_earlier_robot_only(make_loop, peer, goes_on):
+    """No code of its own: the gap grows over r0, unless rule R4 bounds where the peer can be."""
+    rig = make_loop(peers=(peer,), at=(0.0, 0.0))
     rig.policy.answer = lambda signals, hidden: (np.array([0.1, 0.1]), hidden)
     assert any(rig.tick().sent_command)
     for _ in range(600):
         record = rig.tick(hears=False)
     assert record.reason == ""
     assert record.neighbour_age_s[0] > 19
-    assert record.shielded_world == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert (record.shielded_world != pytest.approx((0.0, 0.0), abs=1e-9)) == goes_on
 
 
 @pytest.mark.parametrize("age_s", [-0.01, -1.0])
