@@ -146,11 +146,14 @@ def test_a_stopped_study_goes_on_where_it_was(tmp_path, without_work, monkeypatc
     assert without_work == []
 
 
-def test_no_seed_is_refused(tmp_path, without_work):
+def test_what_cannot_be_done_is_refused_before_anything_is_trained(tmp_path, without_work):
     with pytest.raises(TestudoError, match="--repeats: found 0"):
         benchmark.bench_learning(quick=True, repeats=0)
-    with pytest.raises(TestudoError, match=r"--plot .*: cannot be written"):
+    with pytest.raises(TestudoError, match=r"--plot .*: there is no folder"):
         benchmark.bench_learning(quick=True, plot=tmp_path / "no" / "p.png")
+    with pytest.raises(TestudoError, match=r"--json .*: there is no folder"):
+        benchmark.bench_learning(quick=True, kept=tmp_path / "no" / "study.json")
+    assert without_work == []
 
 
 def test_the_table_tells_median_range_and_when_it_was_solved():

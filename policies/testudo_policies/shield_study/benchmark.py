@@ -46,6 +46,9 @@ def bench_learning(*, robot: str = "gritsbot_x", team_size: int = 4, repeats: in
     if budget.seeds < 1:
         raise TestudoError(f"--repeats: found {budget.seeds}, expected at least 1")
     load_robot(robot)
+    for option, file in (("--json", kept), ("--plot", plot)):
+        if file is not None and not file.parent.is_dir():
+            raise TestudoError(f"{option} {file}: there is no folder {file.parent}")
     study = Kept.open(budget, kept)
     interrupted, began = False, time.perf_counter()
     try:
