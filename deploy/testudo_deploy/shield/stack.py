@@ -38,21 +38,24 @@ class Shield:
             nominal_world: wanted velocity of the control point (D, ...) [m/s].
             number: of the message that follows (...).
         """
+        xp = array_namespace(nominal_world)
         table = sight.table
         table = replace(table, farthest_m=farthest(sight.peers, table.control_point_world, table.age_s,
                                                    self.space.silence_s, self.space.beside_m))
         first = (self.layer1(sight.stop, table, nominal_world) if self.project
                  else self._unchecked(sight.stop, nominal_world))
         gate = pass_gate(self.model, self.space, self.arena, sight, own, first.control_velocity_world, number)
+        first = replace(first, status=xp.where(_known(sight, nominal_world), first.status, int(ShieldStatus.BRAKED)))
         return _merged(first, gate.velocity_world, gate.command, gate.factor, gate.clear, nominal_world), gate.space
 
     def layer1(self, stop: StoppingPoint, table: NeighbourTable, nominal_world: Array) -> ShieldResult:
         """Return what layer 1 alone lets through; see `shield_layer1`.
 
-        Where the gate keeps more from walls and obstacles than the rows, the rows do as well: else a robot that could
-        slide along an obstacle would be let towards it by one layer and be stopped by the other.
+        The rows keep as much from walls and obstacles as the gate does, and the noise of a pose more: else a robot that
+        could slide along an obstacle would be let towards it by one layer and be stopped there by the other.
         """
-        parameters = replace(self.parameters, wall_m=max(self.parameters.wall_m, self.space.wall_m))
+        kept_m = max(self.parameters.wall_m, self.space.wall_m + self.space.noise_m)
+        parameters = replace(self.parameters, wall_m=kept_m)
         return shield_layer1(self.model, parameters, self.arena, stop, table, nominal_world)
 
     def _unchecked(self, stop: StoppingPoint, nominal_world: Array) -> ShieldResult:
@@ -63,6 +66,14 @@ class Shield:
         change = 0 * velocity[0, ...]
         return ShieldResult(actuator_command(self.model, stop, velocity), velocity, change,
                             xp.astype(change > 1, xp.int32))
+
+
+def _known(sight: Sight, nominal_world: Array) -> Array:
+    """Return whether the own state and the wish are finite (...), also what a motion model makes no use of."""
+    xp = array_namespace(nominal_world)
+    state = sight.estimate
+    total = sight.measured_position_world + state.position_world + state.velocity + nominal_world + state.yaw[None, ...]
+    return xp.all(xp.abs(total) < xp.inf, axis=0)
 
 
 def _merged(first: ShieldResult, velocity: Array, command: Array, factor: Array, clear: Array, nominal_world: Array
