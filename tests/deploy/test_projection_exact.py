@@ -5,8 +5,8 @@ rows meet than there are dimensions; its rows are then moved apart by rounding s
 solution at all, a linear programme says whether there is one, and how deep inside the rows one can be.
 
 A corner of rows that are almost parallel moves by the rounding of the rows over the sine of their angle, whoever
-computes it: distances count where the active rows have a smallest singular value above 1e-3 in double and 0.05 in
-single precision. Everywhere else cost and rows are compared, which rounding does not magnify.
+computes it: distances count where the active rows have a smallest singular value above 1e-3 in double and 0.1 in
+single precision. Elsewhere the cost is compared, with a tolerance that grows as the sine falls, and the rows.
 """
 
 from dataclasses import dataclass
@@ -144,7 +144,9 @@ def compare(problem, point, found, expected, tolerance, slack, clear):
     """Check one precision; return the largest distance where the problem is well conditioned."""
     target, normals, bounds = problem
     solved = np.isfinite(expected.point[0])
-    for n in np.flatnonzero(found != solved):
+    # a place far beyond all speeds is not resolved to the slack: not found there is a brake
+    far_away = np.linalg.norm(expected.point, axis=0) > 5
+    for n in np.flatnonzero((found != solved) & ~(far_away & ~found)):
         # a solution that hangs on rounding may be found or not; a clear one must be, and a clear contradiction not
         assert abs(depth(normals[:, :, n], bounds[:, n])) <= slack, (n, found[n], solved[n])
     assert (point[:, ~found] == 0).all()
@@ -152,8 +154,8 @@ def compare(problem, point, found, expected, tolerance, slack, clear):
     excess = ((normals * point[:, None]).sum(axis=0) - bounds).max(axis=0)
     assert excess[found].max(initial=0) <= slack
     far, least = (np.linalg.norm(x - target, axis=0)[both] for x in (point, expected.point))
-    # a point that breaks a row by `slack` may be nearer by slack over conditioning
-    assert ((far - least) <= 2 * tolerance).all(), (far - least).max()
+    allowed = tolerance * np.maximum(1, clear / expected.conditioning[both])
+    assert ((far - least) <= 2 * allowed).all(), (far - least).max()
     off = np.abs(point - expected.point).max(axis=0)[both & (expected.conditioning > clear)]
     assert off.max(initial=0) <= tolerance
     return off.max(initial=0), (both & (expected.conditioning > clear)).mean()
@@ -173,7 +175,7 @@ def check(name, dimension, rows, count):
     single = jax.jit(project)(*map(jnp.asarray, rounded))
     wide = [np.asarray(x, float) for x in rounded]
     single = compare(
-        wide, np.asarray(single[0], float), np.asarray(single[1]), reference(*wide), 1e-4, 2e-5, 0.05
+        wide, np.asarray(single[0], float), np.asarray(single[1]), reference(*wide), 1e-4, 2e-5, 0.1
     )
     return double, single
 
@@ -189,7 +191,7 @@ def test_each_class_agrees_with_quadprog(name, dimension):
 @pytest.mark.parametrize("name", CLASSES)
 def test_all_problems_agree_with_quadprog(name, case, record_property):
     (double, share), (single, single_share) = check(name, *case, SLOW_COUNT)
-    figures = {"problems": SLOW_COUNT, "double": double, "single": single}
+    figures = {"problems": SLOW_COUNT, "double": float(double), "single": float(single)}
     for key, value in figures.items():
         record_property(key, value)
     assert min(share, single_share) >= (0.0 if name in HARD else 0.5)
