@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from testudo_deploy.shield.obstacles import clearance
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.faults import NEVER
@@ -79,6 +80,16 @@ def test_every_cell_starts_apart_and_inside_its_walls():
             for points in (place, np.asarray(batch.goal_world)):
                 room = np.array(stage.team.arena.high_world)[:, None, None] - np.abs(points)
                 assert room.min() >= stage.wall_m, job.cell.name
+                for obstacle in stage.team.arena.obstacles:
+                    assert clearance(obstacle, points)[0].min() >= stage.wall_m, job.cell.name
+
+
+def test_robots_swap_among_obstacles_of_each_kind():
+    cells = [job.cell for job in JOBS if job.cell.formation is Formation.BLOCKS]
+    assert {cell.place for cell in cells} == {"slow, blocks of 4", "fast, blocks of 4", "drone, blocks of 2"}
+    for cell in cells:
+        arena = build_stage(Setting.of(cell, JOBS[0].choice)).team.arena
+        assert {obstacle.kind for obstacle in arena.obstacles} == {"ball", "capsule", "box"}
 
 
 def test_a_control_meets_the_worlds_of_its_twin():
