@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -9,6 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Patch, Rectangle
 
 from testudo_deploy.messages import TickRecord
+from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.walls import Arena
 from testudo_sim.replay.order import ticks_in_order
 from testudo_sim.report.data import FleetSection
 from testudo_sim.report.fleet import pair_distances, poses_of, time_span
@@ -46,6 +49,7 @@ def trajectory_plot(section: FleetSection) -> Picture:
             axes.add_patch(Rectangle(low[:2], *box, fill=False, edgecolor=FAINT, lw=1.4))
             axes.set_xlim(low[0] - 0.05, high[0] + 0.05)
             axes.set_ylim(low[1] - 0.05, high[1] + 0.05)
+            _draw_obstacles(axes, arena)
         for index, name in enumerate(run.robots):
             _draw_path(axes, section, name, robot_colour(index))
         axes.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
@@ -121,6 +125,16 @@ def _extent(section: FleetSection) -> tuple[float, float]:
         low = np.min([place.min(axis=0) for place in places], axis=0)
         high = np.max([place.max(axis=0) for place in places], axis=0)
     return max(float(high[0] - low[0]), 0.5), max(float(high[1] - low[1]), 0.5)
+
+
+def _draw_obstacles(axes: Axes, arena: Arena) -> None:
+    """Fill what obstacles cover, seen from above."""
+    x, y = (np.linspace(low, high, 400) for low, high in zip(arena.low_world[:2], arena.high_world[:2], strict=True))
+    points = np.stack(np.meshgrid(x, y))
+    for obstacle in arena.obstacles:
+        flat = replace(obstacle, **{  # places without their height
+            name: value[:2] for name, value in vars(obstacle).items() if isinstance(value, tuple)})
+        axes.contourf(x, y, clearance(flat, points)[0], levels=[-np.inf, 0.0], colors=[FAINT])
 
 
 def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str) -> None:
