@@ -16,6 +16,8 @@ from testudo_hardware.motion.model import actuator_command
 from testudo_hardware.motion.state import length, shorten
 
 _MOVING_M_S = 1e-3
+_BEYOND = 1e-3
+"""Excess of a command over the robot's limits from which it is clipped [its unit]; less is rounding."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,11 @@ class Shield:
                  else self._unchecked(sight.stop, nominal_world))
         gate = pass_gate(self.model, self.space, self.arena, sight, own, first.control_velocity_world, number)
         first = replace(first, status=xp.where(_known(sight, nominal_world), first.status, int(ShieldStatus.BRAKED)))
-        return _merged(first, gate.velocity_world, gate.command, gate.factor, gate.clear, nominal_world), gate.space
+        # a brake answers the velocity that was measured, whatever that is
+        clipped = self.model.limit_command(gate.command)
+        beyond = xp.any(xp.abs(gate.command - clipped) > _BEYOND, axis=0)
+        command = xp.where(beyond[None, ...], clipped, gate.command)
+        return _merged(first, gate.velocity_world, command, gate.factor, gate.clear, nominal_world), gate.space
 
     def layer1(self, stop: StoppingPoint, table: NeighbourTable, nominal_world: Array) -> ShieldResult:
         """Return what layer 1 alone lets through; see `shield_layer1`.
