@@ -19,7 +19,7 @@ from testudo_hardware.motion.state import TINY, length
 
 _SURFACE_M = 1e-6
 """Nearer to a box than this, the direction to its nearest point is rounding: its nearest face counts."""
-_HULL_ROUNDS = 3
+_HULL_ROUNDS = 2
 """Directions that are tried to part a hull from an obstacle; the first is nearly always enough."""
 
 
