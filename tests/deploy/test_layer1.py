@@ -339,7 +339,7 @@ def test_margins_computed_by_hand():
     kappa = 1 + 2 * use_s * speed / shield_parameters(spec).separation_m
     assert shield_parameters(spec).direction_factor == pytest.approx(kappa, rel=1e-3)
     assert named["localisation"] == pytest.approx(2 * kappa * (0.015 + 0.035 * 0.0262), rel=1e-3)
-    error = speed * (0.016 + 0.01 + 0.2 * 0.24) + 0.035 * 0.2 * 3.81 * 0.24  # pose age, delay and lag 0.24 s
+    error = speed * (0.016 + 0.01 + 0.2 * 0.13) + 0.035 * 0.2 * 3.81 * 0.13
     assert named["model"] == pytest.approx(2 * kappa * error, rel=1e-3)
     wall = 0.0675 + 0.035 + 0.015 + 0.035 * 0.0262 + error + use_s * arc
     assert shield_parameters(spec).wall_m == pytest.approx(wall)
@@ -352,7 +352,7 @@ def test_the_margins_of_a_base_hold_what_a_wrong_heading_turns():
     assert shield_parameters(sure["crazyflie_2x"]).wall_m == shield_parameters(unsure["crazyflie_2x"]).wall_m
     base = sure["robomaster_s1"]
     wider = shield_parameters(unsure["robomaster_s1"]).wall_m - shield_parameters(base).wall_m
-    ahead_s = base.pose_max_age_s + base.command_delay_s + base.velocity_lag_s
+    ahead_s = base.velocity_lag_s + base.command_delay_s
     assert wider == pytest.approx((0.2 - base.yaw_error_rad) * base.speed_limit_m_s * ahead_s)
     wider = space_parameters(unsure["robomaster_s1"]).wall_m - space_parameters(base).wall_m
     brake_m = 1.0**2 / (2 * 1.8) + 1.8 * 0.15**2 / 2

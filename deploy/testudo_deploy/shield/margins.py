@@ -96,7 +96,7 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
         MarginTerm("look-ahead", ahead, "control points ahead of the axles"),
         MarginTerm("lag", lag, "the body trails its stopping point while the pair turns"),
         MarginTerm("localisation", located, "kappa * (position error + look-ahead * yaw error), both robots"),
-        MarginTerm("model", model, "kappa * stopping-point error over pose age, delay and lag, by the intervals of lag, delay and scale"),
+        MarginTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
         MarginTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
     )
     wall = (own.body_radius_m + _look_ahead(own) + _localisation(own) + _model_error(own)
@@ -134,14 +134,11 @@ def _localisation(spec: RobotSpec) -> float:
 
 
 def _model_error(spec: RobotSpec) -> float:
-    """Return how far the stopping point is off at full speed, at the ends of the intervals.
-
-    It is predicted over the age of the pose, the delay and the lag.
-    """
+    """Return how far the stopping point is off at full speed, at the ends of the intervals."""
     def half_width(key: str) -> float:
         quantity = spec.quantities[key]
         return max(quantity.high - quantity.value, quantity.value - quantity.low)
-    ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.velocity_lag_s
+    ahead_s = spec.velocity_lag_s + spec.command_delay_s
     speed = spec.control_point_speed_m_s
     along = speed * (half_width("dynamics.velocity_lag") + half_width("dynamics.command_delay")
                      + half_width("dynamics.speed_scale") * ahead_s)
