@@ -117,7 +117,7 @@ def test_the_sentence_is_plain_and_counts_the_rest():
     ("changes", "rule", "field"),
     [
         ({"dead_man_s": 0.15}, "_commands_end", "dead_man_s"),
-        ({"control_period_s": 0.08, "hold_s": 0.15, "dead_man_s": 0.05}, "_ticks_are_dense", "control_period_s"),
+        ({"control_period_s": 0.09, "hold_s": 0.15, "dead_man_s": 0.05}, "_ticks_are_dense", "control_period_s"),
         ({"gap_share": 1.2}, "_shares_fit", "gap_share"),
         ({"separation_m": 0.2}, "_room_fits", "separation_m"),
         ({"clearance_m": 0.1}, "_room_fits", "clearance_m"),
