@@ -40,7 +40,7 @@ class TrainConfig:
     """Units of the hidden layers."""
     seed: int = 0
     """Seed of everything."""
-    decisions: int = 450_000
+    decisions: int = 700_000
     """Environment decisions to train for (worlds x decisions)."""
     worlds: int = 256
     """Worlds that run at once; 0 chooses as many as the devices' memory and the run's length allow."""

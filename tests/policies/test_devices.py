@@ -49,7 +49,7 @@ def test_training_uses_the_precision_that_its_configuration_states():
         (LARGE, gpus(memory_gib=8), 200_000, 32_768, "would not fit into its memory"),
         (LARGE, gpus(2, 8), 200_000, 2 * 32_768, "would not fit into its memory"),
         (LARGE, gpus(3, 8), 200_000, 3 * 32_768, "would not fit into its memory"),
-        (TrainConfig(), gpus(), 200_000, 256, "fewer than 50 updates of --decisions 450000"),
+        (TrainConfig(), gpus(), 200_000, 256, "fewer than 50 updates of --decisions 700000"),
         (LARGE, Devices("cpu", "cpu", 1, 1, 16 * GIB, PRECISION), 200_000, 256, "only take longer"),
     ],
 )  # fmt: skip
