@@ -1,7 +1,8 @@
 """The messages of a recorded bag, also of one that was never closed or lost its end.
 
-A whole bag is read by `rosbags`. Where that fails, the records are streamed one by one, and what
-stands before the damage is kept.
+A whole bag is read by `rosbags`, by way of the index at its end. Where that fails or finds another number of messages
+than were written (a damaged index hides whole chunks without any error), the records are streamed one by one, and
+what stands before the damage is kept.
 """
 
 from __future__ import annotations
@@ -31,18 +32,29 @@ class RawMessage:
 
 def is_closed(folder: Path) -> bool:
     """Return whether the recorder of a run folder came to its end."""
+    return _written(folder) is not None
+
+
+def _written(folder: Path) -> int | None:
+    """Return how many messages a recorder wrote that came to its end; None for any other."""
     try:
         tables = yaml.safe_load((folder / METADATA_FILE).read_text(encoding="utf-8"))
-        return tables["rosbag2_bagfile_information"]["custom_data"][CLOSED_KEY] == "yes"
+        information = tables["rosbag2_bagfile_information"]
+        return int(information["message_count"]) if information["custom_data"][CLOSED_KEY] == "yes" else None
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
-        return False
+        return None
 
 
 def read_messages(folder: Path, damage: list[str]) -> list[RawMessage]:
     """Return every readable message, in file order; ``damage`` takes what was lost, in words."""
-    if is_closed(folder):
+    written = _written(folder)
+    if written is not None:
         try:
-            return list(_whole_bag(folder))
+            messages = list(_whole_bag(folder))
+            if len(messages) == written:
+                return messages
+            damage.append(f"{BAG_FILE}: is damaged (its index leads to {len(messages)} of {written} messages); "
+                          "it was read without")
         except Exception as error:  # noqa: BLE001 -- whatever damage raises
             damage.append(
                 f"{BAG_FILE}: is damaged ({error}); what stands before the damage was kept"
