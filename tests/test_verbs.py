@@ -102,6 +102,19 @@ def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
     assert values["machine"]["cores"] >= 1
 
 
+def test_bench_projection_times_solves_and_whole_shields(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("testudo_sim.projection_benchmark._SIZES", ((2, 2, 10.0), (3, 2, 1.0)))
+    monkeypatch.setattr("testudo_sim.projection_benchmark._TICKS", 20)
+    numbers = tmp_path / "projection.json"
+    shown = succeed(capsys, "bench", "projection", "--repeats", "1", "--json", numbers)
+    assert "quadprog" in shown
+    values = json.loads(numbers.read_text())
+    assert all(case["solves_per_s"] > 0 for case in values["projection"])
+    assert all(case["share_bound"] > 0.5 for case in values["projection"] if "share_bound" in case)
+    assert [case["robot"] for case in values["latency"]] == ["gritsbot_x", "robomaster_s1", "crazyflie_2x"]
+    assert all(0 < case["p50_us"] <= case["p99_us"] for case in values["latency"])
+
+
 def test_train_that_ctrl_c_stops_says_so_in_its_exit_status(tmp_path, capsys, monkeypatch):
     class Display:
         def __init__(self, console):
@@ -144,7 +157,8 @@ REFUSED = {
     "export: nowhere": (["export", "untrained", "--json", "empty"], "empty: is a folder"),
     "inspect: no file": (["inspect", "no.onnx"], "no.onnx: no such file"),
     "inspect: a folder": (["inspect", "empty"], "empty: is a folder; give the policy.onnx"),
-    "bench: unknown": (["bench", "chess"], "'chess' is not known; known are gpu, learning, robot, shield, sim, tiers"),
+    "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are gpu, learning, projection, robot, "
+                                            "shield, sim, tiers")),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
     "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),

@@ -46,13 +46,13 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
     environment = _environment(robot, team_size)
     keys = jax.random.split(jax.random.key(0), worlds)
     state = jax.jit(environment.reset)(keys)
-    full, full_compile = _compiled(lambda s, k: drive_to_goals(environment, s, k, _STEPS), state, jax.random.key(1))
+    full, full_compile = compiled(lambda s, k: drive_to_goals(environment, s, k, _STEPS), state, jax.random.key(1))
     motion = environment.scene(state).robots
-    kernel, kernel_compile = _compiled(lambda m: _run_kernel(environment, m), motion)
+    kernel, kernel_compile = compiled(lambda m: _run_kernel(environment, m), motion)
     times: dict[str, list[float]] = {"environment": [], "kernel": []}
     for _ in range(repeats):
-        times["environment"].append(_seconds(full, state, jax.random.key(1)))
-        times["kernel"].append(_seconds(kernel, motion))
+        times["environment"].append(seconds(full, state, jax.random.key(1)))
+        times["kernel"].append(seconds(kernel, motion))
     rate = {name: worlds * _STEPS / statistics.median(values) for name, values in times.items()}
     values = {
         "environment_steps_per_s": rate["environment"], "kernel_steps_per_s": rate["kernel"],
@@ -133,14 +133,16 @@ def _nominal_response(environment: Environment, period: float, worlds: int) -> A
     return LagResponse.create(jnp.full(worlds, period), jnp.float32(lag))
 
 
-def _compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], float]:
+def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], float]:
+    """Return the compiled function, and how long it took to compile it and to run it once [s]."""
     begin = time.perf_counter()
-    compiled = jax.jit(function).lower(*arguments).compile()
-    jax.block_until_ready(compiled(*arguments))
-    return compiled, time.perf_counter() - begin
+    program = jax.jit(function).lower(*arguments).compile()
+    jax.block_until_ready(program(*arguments))
+    return program, time.perf_counter() - begin
 
 
-def _seconds(function: Callable[..., Any], *arguments: Any) -> float:
+def seconds(function: Callable[..., Any], *arguments: Any) -> float:
+    """Return how long one call takes [s]."""
     begin = time.perf_counter()
     jax.block_until_ready(function(*arguments))
     return time.perf_counter() - begin

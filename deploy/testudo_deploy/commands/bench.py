@@ -26,9 +26,9 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
 
     `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and
     training from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics
-    drift apart; `shield` runs the test protocol of the shield with its negative controls; `learning` trains
-    with the shield and without, and times the shields of a team by its size. Compilation is timed apart, and
-    medians of several runs are given.
+    drift apart; `shield` runs the test protocol of the shield with its negative controls; `projection` times its
+    solver and all of its layers on one robot; `learning` trains with the shield and without, and times the shields
+    of a team by its size. Compilation is timed apart, and medians of several runs are given.
 
     Example:
         testudo bench sim
@@ -36,6 +36,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         testudo bench sim --worlds 1024 --team-size 8
         testudo bench tiers --policy policy.onnx
         testudo bench shield --quick --json shield.json
+        testudo bench projection --json projection.json
         testudo bench learning --json learning.json --plot learning.png
         testudo bench gpu --minutes 10 --json gpu.json
 
