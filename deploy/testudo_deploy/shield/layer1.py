@@ -160,8 +160,9 @@ def _slow_beside(target: Array, bounds: Array, doubt: PeerDoubt) -> Array:
     if doubt.sine.shape[0] == 0:
         return target
     xp = array_namespace(target)
-    cotangent = xp.sqrt(xp.maximum(1 - doubt.sine**2, 0 * doubt.sine)) / (doubt.sine + TINY)
-    beside = xp.where(bounds < 0, -bounds * cotangent, _FAR_M)
+    # a retreat r leaves sine * |v| <= r + allowed; without `allowed` a gap of rounding size below zero would stop it
+    fastest = xp.minimum((doubt.allowed_m_s - bounds) / (doubt.sine + TINY), _FAR_M)
+    beside = xp.where(bounds < 0, xp.sqrt(xp.maximum(fastest**2 - bounds**2, 0 * bounds)), _FAR_M)
     return shorten(target, xp.min(beside, axis=0))
 
 

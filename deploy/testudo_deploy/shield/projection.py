@@ -40,6 +40,8 @@ def project(target: Array, normals: Array, bounds: Array) -> tuple[Array, Array]
         The point (D, ...) and whether one was found (...); where not, the point is zero.
     """
     xp = array_namespace(target)
+    if bounds.shape[0] == 0:  # a robot alone in the open
+        return target, xp.all(xp.abs(target) < xp.inf, axis=0)
     # all rows at once cost a single robot the fewest calls; one by one they keep a large batch in the cache
     together = normals.ndim == 2
     solve = _nearest_in_plane if target.shape[0] == 2 else _nearest_in_space
