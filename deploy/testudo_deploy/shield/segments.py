@@ -5,6 +5,8 @@ The clamped closed form for two segments is that of Ericson, Real-Time Collision
 
 from __future__ import annotations
 
+from typing import Any
+
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.state import length, sum_terms
 
@@ -27,7 +29,7 @@ def point_distance(point: Array, start: Array, end: Array) -> Array:
 def share_along(offset: Array, along: Array) -> Array:
     """Return where on a segment (0 its start, 1 its end) the point nearest to ``start + offset`` lies (...)."""
     xp = array_namespace(offset)
-    return xp.clip(dot(offset, along) / (dot(along, along) + _TINY), 0.0, 1.0)
+    return _share(xp, dot(offset, along) / (dot(along, along) + _TINY))
 
 
 def segment_distance(start: Array, end: Array, other_start: Array, other_end: Array) -> Array:
@@ -37,13 +39,17 @@ def segment_distance(start: Array, end: Array, other_start: Array, other_end: Ar
     a, b, c, d, e = dot(u, u), dot(u, v), dot(v, v), dot(u, w), dot(v, w)
     determinant = a * c - b * b
     skew = determinant > _TINY * (1 + a * c)
-    s = xp.where(skew, xp.clip((b * e - c * d) / xp.where(skew, determinant, 1.0), 0.0, 1.0), 0.0)
-    t = xp.clip((b * s + e) / (c + _TINY), 0.0, 1.0)
-    s = xp.clip((b * t - d) / (a + _TINY), 0.0, 1.0)
-    inner = length(w + s * u - t * v)
-    # parallel segments, and rounding of a small determinant: an end of one is then among the nearest points
-    start, end, other_start, other_end = xp.broadcast_arrays(start, end, other_start, other_end)
-    points = xp.stack([start, end, other_start, other_end], axis=1)
-    starts = xp.stack([other_start, other_start, start, start], axis=1)
-    ends = xp.stack([other_end, other_end, end, end], axis=1)
-    return xp.minimum(inner, xp.min(point_distance(points, starts, ends), axis=0))
+    first = xp.where(skew, _share(xp, (b * e - c * d) / xp.where(skew, determinant, 1.0)), 0.0)
+    zero = xp.zeros_like(first)[None, ...]
+    one = zero + 1.0
+    # places on the one segment, the nearest on the other to each: from inside, and from the ends. For parallel
+    # segments, and rounding of a small determinant, an end of one is among the nearest points.
+    t = _share(xp, (b * xp.concat([first[None, ...], zero, one]) + e) / (c + _TINY))
+    s = _share(xp, (b * xp.concat([t[:1, ...], zero, one]) - d) / (a + _TINY))
+    s, t = xp.concat([s, zero, one]), xp.concat([t[:1, ...], zero, one, t[1:, ...]])
+    return xp.min(length(w[:, None, ...] + s * u[:, None, ...] - t * v[:, None, ...]), axis=0)
+
+
+def _share(xp: Any, value: Array) -> Array:
+    """Return the value within 0 and 1; a third of the time that `clip` takes in NumPy."""
+    return xp.minimum(xp.maximum(value, 0.0), 1.0)
