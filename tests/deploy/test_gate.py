@@ -96,7 +96,7 @@ def test_the_distance_kept_from_a_stranger_grows_with_speed_and_age(name):
             tip = found.tube_world[0, :, k].max()
             for distance in np.arange(0.0, 8.0, 0.005):
                 table = stranger((tip + distance, *[0.0] * (size - 1)), age_s)
-                if clear_of_untrusted(model, space, found.tube_world, found.velocity_world, table)[k]:
+                if clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, table)[k]:
                     distances.append(distance)
                     break
         return np.array(distances)
@@ -107,9 +107,9 @@ def test_the_distance_kept_from_a_stranger_grows_with_speed_and_age(name):
     # the brake's own time: at least the delay and the hold, in which it may not yet act
     assert fresh[-1] >= space.untrusted_m + space.untrusted_speed_m_s * (spec.command_delay_s + spec.hold_s) - 0.005
     trusted = stranger((0.0,) * size, 0.0, untrusted=False)
-    assert clear_of_untrusted(model, space, found.tube_world, found.velocity_world, trusted).all()
+    assert clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, trusted).all()
     unseen = stranger((np.nan,) * size, 0.0)
-    assert not clear_of_untrusted(model, space, found.tube_world, found.velocity_world, unseen).any()
+    assert not clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, unseen).any()
 
 
 @pytest.mark.parametrize("name", ["crazyflie_2x", "robomaster_s1"])
@@ -129,7 +129,29 @@ def test_a_stranger_beside_the_way_to_rest_counts_although_no_point_of_the_tube_
     for away, is_clear in ((keep - 1e-4, False), (keep + 1e-4, True)):
         place[1] = away
         assert clear_of_untrusted(
-            model, space, found.tube_world, found.velocity_world, stranger(place, 0.0))[0] == is_clear
+            model, space, found.tube_world, found.velocity_world, state, stranger(place, 0.0))[0] == is_clear
+
+
+@pytest.mark.parametrize("name", [*ROBOTS, "robomaster_s1"])
+def test_a_fast_robot_does_not_rest_sooner_for_a_slow_command(name):
+    """Regression: a stranger that is first seen late, when the robot is fast already; the brake alone was judged."""
+    def reach(share, factor):
+        model, space, state, stop = moving(name, share=share)
+        wanted = factor * np.eye(model.spec.dimension)[0] * model.spec.control_point_speed_m_s
+        found = candidates(model, space, state.position_world, state, stop, wanted)
+        tip = found.tube_world[0, :, -1].max()
+        for distance in np.arange(0.0, 8.0, 0.005):
+            table = stranger((tip + distance, *[0.0] * (model.spec.dimension - 1)), 0.0)
+            if clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, table)[-1]:
+                return distance, model.spec, space
+        raise AssertionError
+
+    (rests, spec, space), (drives, *_) = reach(0.0, 0.0), reach(1.0, 0.0)
+    brake_s = spec.quantities["dynamics.velocity_lag"].high * np.log(100 * spec.speed_limit_m_s)
+    brake_s += spec.speed_limit_m_s / spec.acceleration_limit_m_s2
+    assert drives - rests == pytest.approx(space.untrusted_speed_m_s * brake_s, abs=0.006)
+    # the brake of a robot that stands is what it is, whatever was wanted
+    assert reach(0.0, 1.0)[0] == rests
 
 
 class Chaser:
@@ -186,7 +208,7 @@ def test_the_robot_stands_when_a_chaser_reaches_it(name, aim):
 def test_without_the_gates_rule_the_robot_drives_into_a_chaser(name, monkeypatch):
     """Negative control: the same chase, the rule left out."""
     monkeypatch.setattr(reservations, "clear_of_untrusted",
-                        lambda model, space, tube, velocity, table: np.isfinite(tube[0, 0]))
+                        lambda model, space, tube, velocity, estimate, table: np.isfinite(tube[0, 0]))
     touching, _ = chase(name, 0, "towards", seconds=4.0)
     assert max(touching) > 0.1
 

@@ -17,6 +17,8 @@ from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.motion.state import length
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
 
 FACTORS = (1.0, 0.6, 0.3, 0.1, 0.0)
 """Shares of the velocity that are tried in this order; the last is the brake."""
@@ -83,7 +85,7 @@ def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array
 
 
 def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: Array, velocity_world: Array,
-                       table: NeighbourTable) -> Array:
+                       estimate: MotionState, table: NeighbourTable) -> Array:
     """Return whether the robot rests before an untrusted neighbour can be on its tube (rule R5): (C, ...).
 
     Args:
@@ -91,13 +93,14 @@ def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: A
         space: margins.
         tube_world: (D, P, C, ...).
         velocity_world: velocities of the control point (D, C, ...) [m/s].
+        estimate: the robot's state, arrays (D, ...); a slow command does not make a fast robot rest sooner.
         table: slots (K, ...); where `untrusted`, the point is where the body was seen.
     """
     xp = array_namespace(tube_world)
     if table.untrusted is None:
         return xp.all(tube_world[0, ...] < xp.inf, axis=0)
     spec = model.spec
-    brake_s = _brake_time_s(spec, velocity_world)
+    brake_s = _brake_time_s(spec, xp.maximum(length(velocity_world), _speed(spec, estimate)[None, ...]))
     reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + spec.command_delay_s + spec.hold_s + brake_s)
     # from its lines: between the points, where the body rests and where it still drives, there can be a long way
     starts, ends = tube_segments(tube_world)
@@ -107,10 +110,17 @@ def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: A
     return ~xp.any(near & table.untrusted[:, None, ...], axis=0)
 
 
-def _brake_time_s(spec: Any, velocity_world: Array) -> Array:
-    """Return how long the robot needs to come to rest, below 1 cm/s, after a hold: (1, C, ...) [s]."""
-    xp = array_namespace(velocity_world)
-    speed = length(velocity_world)
+def _speed(spec: RobotSpec, state: MotionState) -> Array:
+    """Return how fast the point moves that is controlled (...) [m/s]."""
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        return length(state.velocity)
+    return length(array_namespace(state.velocity).stack([state.velocity[0, ...],
+                                                         spec.look_ahead_m * state.velocity[1, ...]]))
+
+
+def _brake_time_s(spec: RobotSpec, speed: Array) -> Array:
+    """Return how long a robot needs from a speed (C, ...) [m/s] to rest, below 1 cm/s, after a hold: (1, C, ...) [s]."""
+    xp = array_namespace(speed)
     lag = spec.quantities["dynamics.velocity_lag"].high
     # the lag's tail: ln(v / 1 cm/s) time constants; and the part at the limit of deceleration
     tail = lag * xp.log(xp.maximum(speed / 0.01, xp.ones_like(speed)))

@@ -18,7 +18,7 @@ from testudo_deploy.shield.segments import point_distance, share_along
 from testudo_deploy.shield.space import OwnSpace, PeerSpaces, conflicts, judge
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.walls import Arena
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.state import TINY, length
 
@@ -73,7 +73,7 @@ def pass_gate(model: MotionModel, space: SpaceParameters, arena: Arena | None, s
     xp = array_namespace(velocity_world)
     tried = candidates(model, space, sight.measured_position_world, sight.estimate, sight.stop, velocity_world)
     clear = (within_walls(tried.tube_world, arena, space.wall_m)
-             & clear_of_untrusted(model, space, tried.tube_world, tried.velocity_world, sight.table))
+             & clear_of_untrusted(model, space, tried.tube_world, tried.velocity_world, sight.estimate, sight.table))
     owned = within_lane(tried.tube_world, own.owned_world, space.lane_m)
     asked = within_lane(tried.tube_world, own.announced_world, space.lane_m)
     verdict = judge(own, sight.peers, space.clearance_m)
@@ -106,15 +106,14 @@ def _first(passes: Array, tried: Candidates) -> _Chosen:
     """Return the first candidate that passes (C, ...), or the brake."""
     xp = array_namespace(passes)
     last = len(FACTORS) - 1
-    velocity, command = tried.velocity_world[:, last, ...], tried.command[:, last, ...]
-    tube, factor = tried.tube_world[:, :, last, ...], 0 * velocity[0, ...]
+    # one array: a choice for each of them would be three times as many calls
+    every = xp.concat([tried.velocity_world[:, None, ...], tried.command[:, None, ...], tried.tube_world], axis=1)
+    found, factor = every[:, :, last, ...], 0 * every[0, 0, last, ...]
     for k in reversed(range(last)):
         this = passes[k, ...]
-        velocity = xp.where(this, tried.velocity_world[:, k, ...], velocity)
-        command = xp.where(this, tried.command[:, k, ...], command)
-        tube = xp.where(this, tried.tube_world[:, :, k, ...], tube)
+        found = xp.where(this, every[:, :, k, ...], found)
         factor = xp.where(this, FACTORS[k], factor)
-    return _Chosen(velocity, command, tube, factor, xp.any(passes, axis=0))
+    return _Chosen(found[:, 0, ...], found[:, 1, ...], found[:, 2:, ...], factor, xp.any(passes, axis=0))
 
 
 def _wanted_ends(model: MotionModel, sight: Sight, tried: Candidates, velocity_world: Array) -> tuple[Array, Array]:
@@ -142,7 +141,7 @@ def _let_go(space: SpaceParameters, own: OwnSpace, chosen: _Chosen, wanted_world
     front = xp.maximum(xp.max(used, axis=0), share_along(wanted_world - start, along))
     low = xp.where(chosen.fits, xp.clip(xp.min(used, axis=0) - slack, 0.0, 1.0), 0.0)
     high = xp.where(chosen.fits, xp.clip(front + slack, 0.0, 1.0), 1.0)
-    return OwnSpace(xp.stack([start + low * along, start + high * along]), own.announced_world, own.pending, own.since)
+    return OwnSpace(stacked(start + low * along, start + high * along), own.announced_world, own.pending, own.since)
 
 
 def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, ends: tuple[Array, Array],
@@ -150,13 +149,29 @@ def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpac
     """Return the space with a new announcement where one is needed and a free one is found (rule R2)."""
     xp = array_namespace(own.owned_world)
     first, last = own.owned_world[0, ...], own.owned_world[1, ...]
-    near, far = (_between_walls(end, arena, space.wall_m) for end in ends)
-    along = last - first
-    start = _lane_start(space, first, along, sight.measured_position_world)
+    near = _between_walls(ends[0], arena, space.wall_m)
+    lane = space.lane_m / 2
+    needed = (point_distance(near, first, last) > lane) & ~own.pending
+    announced = own.announced_world
+    if not known_false(needed):
+        start, tip, free = _free_lane(space, arena, sight, own, ends[1])
+        needed = needed & free & (point_distance(tip, first, last) > lane)
+        announced = xp.where(needed, stacked(start, tip), announced)
+    pending = own.pending | needed
+    return OwnSpace(own.owned_world, xp.where(pending, announced, first), pending, xp.where(needed, number, own.since))
+
+
+def _free_lane(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, wanted_world: Array
+               ) -> tuple[Array, Array, Array]:
+    """Return both ends (D, ...) of the longest lane towards a place that is free, and whether there is one (...)."""
+    xp = array_namespace(wanted_world)
+    first = own.owned_world[0, ...]
+    start = _lane_start(space, first, own.owned_world[1, ...] - first, sight.measured_position_world)
+    far = _between_walls(wanted_world, arena, space.wall_m)
     shares = xp.reshape(xp.asarray(_SHARES, dtype=start.dtype), (1, len(_SHARES)) + (1,) * (start.ndim - 1))
     tips = start[:, None, ...] + shares * (far - start)[:, None, ...]
     starts = xp.broadcast_to(start[:, None, ...], tips.shape)
-    hits_owned, hits_announced = conflicts(xp.stack([starts, tips]), sight.peers, space.clearance_m)
+    hits_owned, hits_announced = conflicts(stacked(starts, tips), sight.peers, space.clearance_m)
     reserves = sight.peers.reserves[:, None, ...]
     free = ~xp.any((hits_owned | hits_announced) & reserves, axis=0)
     for obstacle in arena.obstacles if arena is not None else ():
@@ -164,12 +179,7 @@ def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpac
     tip = tips[:, -1, ...]
     for k in reversed(range(len(_SHARES) - 1)):
         tip = xp.where(free[k, ...], tips[:, k, ...], tip)
-    lane = space.lane_m / 2
-    needed = (point_distance(near, first, last) > lane) & (point_distance(tip, first, last) > lane)
-    asks = needed & xp.any(free, axis=0) & ~own.pending
-    announced = xp.stack([xp.where(asks, start, xp.where(own.pending, own.announced_world[0, ...], first)),
-                          xp.where(asks, tip, xp.where(own.pending, own.announced_world[1, ...], first))])
-    return OwnSpace(own.owned_world, announced, own.pending | asks, xp.where(asks, number, own.since))
+    return start, tip, xp.any(free, axis=0)
 
 
 def _lane_start(space: SpaceParameters, first_world: Array, along: Array, place_world: Array) -> Array:
@@ -187,5 +197,7 @@ def _between_walls(point_world: Array, arena: Arena | None, wall_m: float) -> Ar
     if arena is None:
         return point_world
     xp = array_namespace(point_world)
-    return xp.stack([xp.clip(point_world[d, ...], low + wall_m, high - wall_m)
-                     for d, (low, high) in enumerate(zip(arena.low_world, arena.high_world, strict=True))])
+    column = (len(arena.low_world),) + (1,) * (point_world.ndim - 1)
+    low, high = (xp.reshape(xp.asarray(corner, dtype=point_world.dtype), column)
+                 for corner in (arena.low_world, arena.high_world))
+    return xp.minimum(xp.maximum(point_world, low + wall_m), high - wall_m)
