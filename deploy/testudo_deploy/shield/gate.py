@@ -119,7 +119,7 @@ def _speed(spec: RobotSpec, state: MotionState) -> Array:
 
 
 def _brake_time_s(spec: RobotSpec, speed: Array) -> Array:
-    """Return how long a robot needs from a speed (C, ...) [m/s] to rest, below 1 cm/s, after a hold: (1, C, ...) [s]."""
+    """Return how long a robot needs after a hold from a speed (C, ...) [m/s] to rest, below 1 cm/s: (1, C, ...)."""
     xp = array_namespace(speed)
     lag = spec.quantities["dynamics.velocity_lag"].high
     # the lag's tail: ln(v / 1 cm/s) time constants; and the part at the limit of deceleration
