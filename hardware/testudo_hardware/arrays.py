@@ -18,5 +18,18 @@ def array_namespace(*arrays: Array) -> Any:
     return array_api_compat.array_namespace(*arrays)
 
 
+def stacked(*arrays: Array) -> Array:
+    """Return arrays of one shape along a new first axis; less than half the time of `stack` in NumPy."""
+    return array_namespace(arrays[0]).concat([array[None, ...] for array in arrays])
+
+
+def known_false(mask: Array) -> bool:
+    """Return whether no element of ``mask`` is true, as far as one can know: what is traced can be either.
+
+    One robot may then skip work of which nothing would be chosen.
+    """
+    return isinstance(mask, np.ndarray | np.bool_) and not mask.any()
+
+
 # NumPy 2 follows the standard itself; the wrappers for older ones cost about a microsecond a call
 _NUMPY = np if int(np.__version__.partition(".")[0]) >= 2 else array_api_compat.array_namespace(np.zeros(1))

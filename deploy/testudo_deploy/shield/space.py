@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testudo_deploy.shield.segments import segment_distance
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion.state import sum_terms
 
 NOTHING_HEARD = -1
@@ -51,8 +51,7 @@ class PeerSpaces:
 
 def at_rest(position_world: Array) -> OwnSpace:
     """Return the space of robots at rest at (D, ...): a lane of no length; starts must be a clearance apart."""
-    xp = array_namespace(position_world)
-    ends = xp.stack([position_world, position_world])
+    ends = stacked(position_world, position_world)
     number = 0 * position_world[0, ...]
     return OwnSpace(ends, ends, number > 0, number)
 
@@ -70,6 +69,8 @@ class Verdict:
 def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float) -> Verdict:
     """Return whether the announcement may be taken (rules R2 and R4) or has lost against a peer's."""
     xp = array_namespace(own.owned_world)
+    if known_false(own.pending):
+        return Verdict(own.pending, own.pending)
     hits_owned, hits_announced = (
         hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m))
     # past a silent peer only if its newest message knows of this life of the robot: what an earlier life had
@@ -96,7 +97,7 @@ def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: flo
         beside_m: farthest that a control point is from the middle of a lane.
     """
     xp = array_namespace(point_world)
-    ends = xp.stack([peers.owned_world, peers.announced_world])  # (2, 2, D, K, ...)
+    ends = stacked(peers.owned_world, peers.announced_world)  # (2, 2, D, K, ...)
     offset = ends - point_world[None, None, ...]
     bound = xp.max(xp.max(xp.sqrt(sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])), axis=0),
                    axis=0) + beside_m
@@ -109,7 +110,8 @@ def conflicts(lanes_world: Array, peers: PeerSpaces, clearance_m: float) -> tupl
     What is not a number is a conflict.
     """
     xp = array_namespace(lanes_world)
-    theirs = xp.stack([peers.owned_world, peers.announced_world], axis=2)[:, :, :, :, None, ...]
+    theirs = xp.concat([peers.owned_world[:, :, None, :, None, ...], peers.announced_world[:, :, None, :, None, ...]],
+                       axis=2)
     ours = lanes_world[:, :, None, None, ...]
     distance = segment_distance(ours[0, ...], ours[1, ...], theirs[0, ...], theirs[1, ...])
     hits = ~(distance >= clearance_m)
