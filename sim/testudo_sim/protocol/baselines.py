@@ -6,7 +6,7 @@ point ahead of the axle, as their papers do), and know of no lag, delay or age. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -141,7 +141,7 @@ class OtherShield:
         scene = Scene(stop.position_world, matrix_vector(stop.jacobian, stop.deceleration), table.control_point_world,
                       table.control_velocity_world, self.goal_world, self.parameters.separation_m,
                       spec.control_point_speed_m_s, spec.control_period_s)
-        plain = shield_layer1(self.model, self.parameters, self.arena, stop, table, nominal_world)
+        plain = shield_layer1(self.model, _textbook(self.parameters), self.arena, stop, table, nominal_world)
         velocities = {
             Rule.PLAIN: plain.control_velocity_world, Rule.NONE: nominal_world, Rule.ORCA: orca(scene, nominal_world),
             Rule.VORONOI: buffered_voronoi(scene), Rule.CERTIFICATE: barrier_certificate(scene, nominal_world)}
@@ -151,3 +151,9 @@ class OtherShield:
         change = length(velocity - nominal_world)
         return ShieldResult(actuator_command(self.model, stop, velocity), velocity, change,
                             jnp.where(change > _TOUCHED_M_S, int(ShieldStatus.PROJECTED), int(ShieldStatus.PASSED)))
+
+
+def _textbook(parameters: ShieldParameters) -> ShieldParameters:
+    """Return the margins of one who knows of no stopping point: without those for lag and model, which belong to it."""
+    kept = sum(term.value_m for term in parameters.terms if term.name not in ("lag", "model"))
+    return replace(parameters, separation_m=kept)

@@ -9,7 +9,7 @@ from typing import Any
 
 from testudo_deploy.benchmarking import BenchResult
 from testudo_sim.devices import devices
-from testudo_sim.protocol.catalogue import mujoco_cells, protocol_cells
+from testudo_sim.protocol.catalogue import in_quick, mujoco_cells, protocol_cells
 from testudo_sim.protocol.cells import Claim
 from testudo_sim.protocol.runner import Job, Tables, run_jobs
 from testudo_sim.protocol.table import COLUMNS, row, summary, totals
@@ -26,7 +26,7 @@ def bench_shield(*, quick: bool = False, say: Callable[[str], None] = lambda _: 
     Ctrl-C ends the measurement; what has been done by then is in the table.
 
     Args:
-        quick: few episodes in every cell.
+        quick: few episodes in every cell, and not every cell (`in_quick`).
         say: is told what has been done.
     """
     began = time.perf_counter()
@@ -52,7 +52,7 @@ def protocol_jobs(quick: bool) -> list[Job]:
     """Return every cell with its tier and how many episodes of it are run."""
     jobs = [Job(cell, cell.episodes) for cell in protocol_cells()]
     jobs += [Job(cell, _ON_MUJOCO, PhysicsChoice("mujoco")) for cell in mujoco_cells()]
-    return [replace(job, episodes=_quick_share(job)) for job in jobs] if quick else jobs
+    return [replace(job, episodes=_quick_share(job)) for job in jobs if in_quick(job.cell)] if quick else jobs
 
 
 def _quick_share(job: Job) -> int:

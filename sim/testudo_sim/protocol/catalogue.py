@@ -56,6 +56,15 @@ def mujoco_cells() -> list[Cell]:
     return [replace(cell, horizon_s=_MUJOCO_HORIZON_S) for cell in chosen]
 
 
+def in_quick(cell: Cell) -> bool:
+    """Return whether a quick run has the cell: it lacks those for which slow robots or drones need another program."""
+    if cell.robot == DRONE and cell.robot != fast_robot():
+        return cell.size == 2 and cell.formation is not Formation.BLOCKS
+    plain = cell.formation in (Formation.HEAD_ON, Formation.SYMMETRIC, Formation.SWAP)
+    layered = cell.layers in (ALL_LAYERS, GATE_ONLY) and cell.claim is not Claim.COMPARED
+    return cell.robot != SLOW or (plain and layered and cell.conditions.stride == 1)
+
+
 def _of_robot(robot: str) -> Iterator[Cell]:
     """Yield all cells of a ground robot."""
     yield from _good_days(robot)
@@ -152,10 +161,10 @@ def _controls(robot: str) -> Iterator[Cell]:
     for twin, what, change in (
             (_make(robot, 2, Formation.SYMMETRIC, "often late ticks", **alone, late_chance=0.3),
              "plain barrier", {"rule": Rule.PLAIN}),
-            (_make(robot, 8, swap, "300 ms, 50 % loss, often late ticks", **alone, message_s=0.3, loss=0.5,
-                   late_chance=0.3), "time since arrival", {"blind_age": True}),
-            (replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 0.5 s, very late ticks", **alone,
-                           late_chance=0.3, dead_man_s=0.5, late_periods=25), resolves=False),
+            (replace(_make(robot, 4, swap, "600 ms", **alone, message_s=0.6), resolves=False),
+             "time since arrival", {"blind_age": True}),
+            (replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 1 s, very late ticks", **alone,
+                           late_chance=0.3, dead_man_s=1.0, late_periods=40), resolves=False),
              "T for T_hold", {"rule": Rule.ONE_TICK})):
         yield twin
         yield _broken(twin, what, **change)

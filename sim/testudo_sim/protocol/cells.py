@@ -50,7 +50,7 @@ class Rule(Enum):
     ONE_TICK = "one tick"
     """Ours, but a command is taken to act for T, not for T_hold."""
     PLAIN = "plain"
-    """Ours, but the place of the body is taken for its stopping point."""
+    """Ours, but the place of the body is taken for its stopping point, without the margins for lag and model."""
     NONE = "none"
     """Nothing."""
     ORCA = "ORCA"

@@ -29,7 +29,7 @@ from testudo_sim.tiers import PhysicsChoice, make_physics
 _COVERED_SHARE = 0.33
 """Of the floor in a crossing, by discs of the enforced separation."""
 _RADIO_S = 0.32
-"""How far back messages are kept: longer than any takes, the same for all, so that they share programs."""
+"""How far back messages are kept: longer than nearly any takes, the same for all, so that they share programs."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Setting:
     others: bool
     """The rules of `OTHERS`, in place of all layers."""
     dead_man_s: float | None
+    radio_s: float
     choice: PhysicsChoice
 
     @classmethod
@@ -57,7 +58,7 @@ class Setting:
         hostile_too = cell.layers == ALL_LAYERS and cell.size == HOSTILE_SIZE and conditions.stride == 1 and not shaped
         return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
                    conditions.stride, hostile_too, conditions.rule in OTHERS,
-                   conditions.dead_man_s, choice)
+                   conditions.dead_man_s, max(_RADIO_S, conditions.message_s + 0.02), choice)
 
     def describe(self) -> str:
         """Return a name for progress."""
@@ -104,7 +105,7 @@ def build_stage(setting: Setting) -> Stage:
               else Shield(shield_model, parameters, space, arena, project))
     deployment = Deployment(
         shield, gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
-        stride=setting.stride, longest_message_ticks=ticks(_RADIO_S, spec), strangers=setting.strangers)
+        stride=setting.stride, longest_message_ticks=ticks(setting.radio_s, spec), strangers=setting.strangers)
     return Stage(setting, spec, team, deployment, apart, wall,
                  ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
 
