@@ -13,7 +13,7 @@ Array = Any
 
 def array_namespace(*arrays: Array) -> Any:
     """Return the array API namespace of ``arrays``; plain Python numbers count as NumPy."""
-    if isinstance(arrays[0], np.ndarray):  # the robot's path: skip the look-up of a few microseconds
+    if isinstance(arrays[0], np.ndarray | np.generic):  # the robot's path: skip the look-up of a few microseconds
         return _NUMPY
     return array_api_compat.array_namespace(*arrays)
 

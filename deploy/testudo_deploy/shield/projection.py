@@ -9,7 +9,7 @@ which is computed at the end whatever led to it.
 
 from __future__ import annotations
 
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion.state import sum_terms
 
 _HUGE = 1e6
@@ -72,8 +72,8 @@ def _nearest_in_plane(target: Array, normals: Array, bounds: Array, together: bo
     square = xp.where(square > _VOID**2, square, 1.0)
     scale = excess / square
     foot_x, foot_y = target[0, None, ...] - scale * ax, target[1, None, ...] - scale * ay
-    shift = _nearest_on_lines(normals, xp.stack([foot_x, foot_y]), bounds, square, together)
-    return _choose(target, xp.stack([foot_x - shift * ay, foot_y + shift * ax]), normals, bounds, together)
+    shift = _nearest_on_lines(normals, stacked(foot_x, foot_y), bounds, square, together)
+    return _choose(target, stacked(foot_x - shift * ay, foot_y + shift * ax), normals, bounds, together)
 
 
 def _nearest_on_lines(normals: Array, foot: Array, bounds: Array, square: Array, together: bool) -> Array:
@@ -120,7 +120,7 @@ def _nearest_in_space(target: Array, normals: Array, bounds: Array, together: bo
     # every row j (axis 1) seen in plane k (axis 2), with coordinates centred on the foot
     def in_plane(vector: Array) -> Array:
         return sum_terms([normals[d, :, None, ...] * vector[d, None, ...] for d in range(3)])
-    planar = xp.stack([in_plane(first), in_plane(second)])
+    planar = stacked(in_plane(first), in_plane(second))
     room = bounds[:, None, ...] - in_plane(foot)
     row = xp.arange(bounds.shape[0])
     off = row[:, None] == row[None, :] if together else row[:, None] >= row[None, :]
@@ -138,8 +138,7 @@ def _plane_basis(unit: Array) -> tuple[Array, Array]:
     sign = xp.where(z >= 0, xp.ones_like(z), -xp.ones_like(z))
     a = -1 / (sign + z)
     b = x * y * a
-    return (xp.stack([1 + sign * x * x * a, sign * b, -sign * x]),
-            xp.stack([b, sign + y * y * a, -y]))
+    return stacked(1 + sign * x * x * a, sign * b, -sign * x), stacked(b, sign + y * y * a, -y)
 
 
 def _choose(target: Array, points: Array, normals: Array, bounds: Array, together: bool) -> Array:

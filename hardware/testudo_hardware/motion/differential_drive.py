@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector
 from testudo_hardware.spec import RobotSpec
 
@@ -50,7 +50,7 @@ class DifferentialDrive:
         half = 0.5 * way[1, ...]
         chord, middle = way[0, ...] * _sinc(half), state.yaw + half
         return MotionState(
-            state.position_world + chord * xp.stack([xp.cos(middle), xp.sin(middle)]),
+            state.position_world + chord * stacked(xp.cos(middle), xp.sin(middle)),
             middle + half,
             state.velocity + change)
 
@@ -83,16 +83,16 @@ class DifferentialDrive:
         sinc, middle, final = _sinc(half), state.yaw + half, state.yaw + angle
         cos_m, sin_m, cos_f, sin_f = xp.cos(middle), xp.sin(middle), xp.cos(final), xp.sin(final)
         chord, bend = distance * sinc, 0.5 * distance * _sinc_slope(half)
-        position = state.position_world + xp.stack([chord * cos_m + ahead * cos_f,
-                                                    chord * sin_m + ahead * sin_f])
+        position = state.position_world + stacked(chord * cos_m + ahead * cos_f,
+                                                  chord * sin_m + ahead * sin_f)
         xv, yv = distance_slope * sinc * cos_m, distance_slope * sinc * sin_m
         xw = angle_slope * (bend * cos_m - 0.5 * chord * sin_m - ahead * sin_f)
         yw = angle_slope * (bend * sin_m + 0.5 * chord * cos_m + ahead * cos_f)
         determinant = xv * yw - xw * yv
         square = (2, 2, *xv.shape)
-        jacobian = xp.reshape(xp.stack([xv, xw, yv, yw]), square)
-        inverse = xp.reshape(xp.stack([yw, -xw, -yv, xv]) / determinant, square)
-        brake = xp.stack([speed_brake, turn_brake]) if self._saturates else 0 * state.velocity
+        jacobian = xp.reshape(stacked(xv, xw, yv, yw), square)
+        inverse = xp.reshape(stacked(yw, -xw, -yv, xv) / determinant, square)
+        brake = stacked(speed_brake, turn_brake) if self._saturates else 0 * state.velocity
         return StoppingPoint(position, final, jacobian, inverse, brake, (state.velocity - brake) / lag)
 
     def rest_position(self, state: MotionState) -> Array:
@@ -105,7 +105,7 @@ class DifferentialDrive:
         else:
             distance, angle = lag * speed, lag * turn
         chord, middle = distance * _sinc(0.5 * angle), state.yaw + 0.5 * angle
-        return state.position_world + chord * xp.stack([xp.cos(middle), xp.sin(middle)])
+        return state.position_world + chord * stacked(xp.cos(middle), xp.sin(middle))
 
     def limit_rows(self, stop: StoppingPoint) -> tuple[Array, Array]:
         """See `MotionModel.limit_rows`: wheel (and turn-rate) limits, linear in the control velocity."""

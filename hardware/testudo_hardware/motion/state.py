@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, stacked
 
 TINY = 1e-9
 """Added to lengths before a division."""
@@ -78,10 +78,9 @@ class StoppingPoint:
 
 def matrix_vector(matrix: Array, vector: Array) -> Array:
     """Return matrix (A, B, ...) times vector (B, ...): (A, ...)."""
-    xp = array_namespace(vector)
     size = vector.shape[0]
-    return xp.stack([sum_terms([matrix[a, b, ...] * vector[b, ...] for b in range(size)])
-                     for a in range(matrix.shape[0])])
+    return stacked(*(sum_terms([matrix[a, b, ...] * vector[b, ...] for b in range(size)])
+                     for a in range(matrix.shape[0])))
 
 
 def sum_terms(terms: list[Array]) -> Array:
