@@ -17,6 +17,7 @@ from tests.deploy.tiny_policy import (
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.contract import METADATA_KEY, ContractError
 from testudo_deploy.onnx_header import ArtefactError
+from testudo_deploy.shield.margins import SHIELD_VERSION
 from testudo_hardware.spec import load_robot
 
 ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")
@@ -155,9 +156,10 @@ def test_a_newer_contract_is_refused(path, spec):
             edit=lambda values: values.update(version="testudo/contract/2"))  # fmt: skip
 
 
-def test_a_newer_shield_is_refused(path, spec):
-    refused(path, spec, ContractError, r"shield\.version: found 2, expected 1",
-            edit=lambda values: values["shield"].update(version=2))  # fmt: skip
+@pytest.mark.parametrize("version", [SHIELD_VERSION - 1, SHIELD_VERSION + 1])
+def test_an_older_or_a_newer_shield_is_refused(path, spec, version):
+    refused(path, spec, ContractError, rf"shield\.version: found {version}, expected {SHIELD_VERSION}",
+            edit=lambda values: values["shield"].update(version=version))  # fmt: skip
 
 
 def test_a_newer_opset_is_refused_with_both_versions(path, spec):
