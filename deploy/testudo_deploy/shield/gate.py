@@ -13,7 +13,7 @@ from testudo_deploy.shield.segments import point_distance
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.tube import stop_tube, tube_segments
 from testudo_deploy.shield.walls import Arena
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.motion.state import length
@@ -97,7 +97,7 @@ def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: A
         table: slots (K, ...); where `untrusted`, the point is where the body was seen.
     """
     xp = array_namespace(tube_world)
-    if table.untrusted is None:
+    if table.untrusted is None or known_false(table.untrusted):
         return xp.all(tube_world[0, ...] < xp.inf, axis=0)
     spec = model.spec
     brake_s = _brake_time_s(spec, xp.maximum(length(velocity_world), _speed(spec, estimate)[None, ...]))

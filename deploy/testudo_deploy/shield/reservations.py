@@ -74,8 +74,9 @@ def pass_gate(model: MotionModel, space: SpaceParameters, arena: Arena | None, s
     tried = candidates(model, space, sight.measured_position_world, sight.estimate, sight.stop, velocity_world)
     clear = (within_walls(tried.tube_world, arena, space.wall_m)
              & clear_of_untrusted(model, space, tried.tube_world, tried.velocity_world, sight.estimate, sight.table))
-    owned = within_lane(tried.tube_world, own.owned_world, space.lane_m)
-    asked = within_lane(tried.tube_world, own.announced_world, space.lane_m)
+    lanes = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)
+    within = within_lane(tried.tube_world[:, :, :, None, ...], lanes, space.lane_m)
+    owned, asked = within[:, 0, ...], within[:, 1, ...]
     verdict = judge(own, sight.peers, space.clearance_m)
     better = xp.argmax(xp.astype(asked, xp.int8), axis=0) <= xp.argmax(xp.astype(owned, xp.int8), axis=0)
     takes = verdict.granted & asked[-1, ...] & better
