@@ -28,15 +28,7 @@ def stop_tube(model: MotionModel, measured_position_world: Array, estimate: Moti
     """
     xp = array_namespace(effective)
     response = _tick_response(model.spec.control_period_s, model.spec.velocity_lag_s)
-    states = [estimate]
-    for _ in range(ticks):
-        states.append(model.step(states[-1], effective, response))
-    states[0] = MotionState(*xp.broadcast_arrays(states[0].position_world, states[1].position_world)[:1],
-                            xp.broadcast_arrays(states[0].yaw, states[1].yaw)[0],
-                            xp.broadcast_arrays(states[0].velocity, states[1].velocity)[0])
-    held = MotionState(xp.stack([state.position_world for state in states], axis=1),
-                       xp.stack([state.yaw for state in states], axis=0),
-                       xp.stack([state.velocity for state in states], axis=1))
+    held = model.hold(estimate, effective, response, ticks)
     first = held.position_world[:, :1, ...]
     measured = xp.broadcast_to(measured_position_world[:, None, ...], first.shape)
     return xp.concat([measured, held.position_world, model.rest_position(held)], axis=1)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
-from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector
+from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector, running_sum
 from testudo_hardware.spec import RobotSpec
 
 _TINY = 1e-9
@@ -42,10 +42,7 @@ class DifferentialDrive:
     def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
         """See `MotionModel.step`; the arc at the mean turn rate, second order in the step."""
         xp = array_namespace(effective)
-        change = response.gain * (effective - state.velocity)
-        if self._saturates:
-            limit = self._change_limits(xp, change) * response.duration_s
-            change = xp.minimum(xp.maximum(change, -limit), limit)
+        change = self._change(state.velocity, effective, response)
         way = response.duration_s * (state.velocity + response.mean_share * change)
         half = 0.5 * way[1, ...]
         chord, middle = way[0, ...] * _sinc(half), state.yaw + half
@@ -53,6 +50,32 @@ class DifferentialDrive:
             state.position_world + chord * stacked(xp.cos(middle), xp.sin(middle)),
             middle + half,
             state.velocity + change)
+
+    def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
+        """See `MotionModel.hold`: the velocities one after the other, the arcs at once."""
+        xp = array_namespace(effective)
+        speeds = [state.velocity + 0 * effective]
+        for _ in range(ticks):
+            speeds.append(speeds[-1] + self._change(speeds[-1], effective, response))
+        velocity = xp.concat([speed[:, None, ...] for speed in speeds], axis=1)
+        before, change = velocity[:, :-1, ...], velocity[:, 1:, ...] - velocity[:, :-1, ...]
+        way = response.duration_s * (before + response.mean_share * change)
+        turn = way[1:, ...]
+        yaw = running_sum(state.yaw + 0 * effective[:1, ...], turn)
+        half = 0.5 * turn
+        middle = yaw[:, :-1, ...] + half
+        chord = way[:1, ...] * _sinc(half)
+        arcs = chord * xp.concat([xp.cos(middle), xp.sin(middle)])
+        return MotionState(running_sum(state.position_world + 0 * effective, arcs), yaw[0, ...], velocity)
+
+    def _change(self, velocity: Array, effective: Array, response: LagResponse) -> Array:
+        """Return by how much the velocity changes (2, ...)."""
+        change = response.gain * (effective - velocity)
+        if not self._saturates:
+            return change
+        xp = array_namespace(change)
+        limit = self._change_limits(xp, change) * response.duration_s
+        return xp.minimum(xp.maximum(change, -limit), limit)
 
     def _change_limits(self, xp: Any, like: Array) -> Array:
         """Return the acceleration limits (2, 1, ...) of both channels."""

@@ -27,6 +27,12 @@ class MotionModel(Protocol):
     def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
         """Return the state after ``response.duration_s`` under a constant effective command (D, ...)."""
 
+    def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
+        """Return the state and those after each of so many steps under one command: (D, ticks + 1, ...).
+
+        The same as `step` in a loop but for rounding, in fewer calls.
+        """
+
     def limit_command(self, command: Array) -> Array:
         """Return the command (D, ...) that the actuators can do, as the driver clips it."""
 

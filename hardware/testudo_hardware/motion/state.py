@@ -91,6 +91,14 @@ def sum_terms(terms: list[Array]) -> Array:
     return total
 
 
+def running_sum(start: Array, steps: Array) -> Array:
+    """Return a start (A, ...) and what it becomes with each of T steps (A, T, ...) in turn: (A, T + 1, ...)."""
+    sums = [start]
+    for k in range(steps.shape[1]):
+        sums.append(sums[-1] + steps[:, k, ...])
+    return array_namespace(start).concat([total[:, None, ...] for total in sums], axis=1)
+
+
 def length(vector: Array) -> Array:
     """Return the length (...) of vectors (D, ...)."""
     xp = array_namespace(vector)

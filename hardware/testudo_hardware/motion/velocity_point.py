@@ -18,6 +18,7 @@ from testudo_hardware.motion.state import (
     StoppingPoint,
     length,
     matrix_vector,
+    running_sum,
     shorten,
     sum_terms,
 )
@@ -37,11 +38,27 @@ class VelocityPoint:
 
     def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
         """See `MotionModel.step`; the acceleration limit bounds the length of the change of velocity."""
-        change = response.gain * (effective - state.velocity)
-        change = shorten(change, self.spec.acceleration_limit_m_s2 * response.duration_s)
+        change = self._change(state.velocity, effective, response)
         mean = state.velocity + response.mean_share * change
         return MotionState(state.position_world + response.duration_s * mean, state.yaw,
                            state.velocity + change)
+
+    def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
+        """See `MotionModel.hold`."""
+        xp = array_namespace(effective)
+        speeds = [state.velocity + 0 * effective]
+        for _ in range(ticks):
+            speeds.append(speeds[-1] + self._change(speeds[-1], effective, response))
+        velocity = xp.concat([speed[:, None, ...] for speed in speeds], axis=1)
+        before, change = velocity[:, :-1, ...], velocity[:, 1:, ...] - velocity[:, :-1, ...]
+        way = response.duration_s * (before + response.mean_share * change)
+        return MotionState(running_sum(state.position_world + 0 * effective, way),
+                           state.yaw + 0 * velocity[0, ...], velocity)
+
+    def _change(self, velocity: Array, effective: Array, response: LagResponse) -> Array:
+        """Return by how much the velocity changes (D, ...)."""
+        return shorten(response.gain * (effective - velocity),
+                       self.spec.acceleration_limit_m_s2 * response.duration_s)
 
     def limit_command(self, command: Array) -> Array:
         """See `MotionModel.limit_command`: the length is cut to the speed limit."""
