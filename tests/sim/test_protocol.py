@@ -64,7 +64,7 @@ def test_names_are_unique_and_every_control_has_its_twin():
 
 def test_the_quick_protocol_has_every_cell_of_the_fast_robot_and_all_controls_and_conditions():
     quick, whole = protocol_jobs(quick=True), JOBS
-    assert set(job.cell for job in quick) < set(job.cell for job in whole)
+    assert {job.cell for job in quick} < {job.cell for job in whole}
     left_out = [job.cell for job in whole if (job.choice, job.cell) not in [(q.choice, q.cell) for q in quick]]
     assert {cell.claim for cell in left_out} <= {Claim.COVERED, Claim.REPORTED, Claim.COMPARED}
     assert not any(cell.robot == "robomaster_s1" for cell in left_out)
