@@ -107,14 +107,16 @@ def _first(passes: Array, tried: Candidates) -> _Chosen:
     """Return the first candidate that passes (C, ...), or the brake."""
     xp = array_namespace(passes)
     last = len(FACTORS) - 1
-    # one array: a choice for each of them would be three times as many calls
-    every = xp.concat([tried.velocity_world[:, None, ...], tried.command[:, None, ...], tried.tube_world], axis=1)
-    found, factor = every[:, :, last, ...], 0 * every[0, 0, last, ...]
+    # the two as one: each choice is a call. With the tube XLA would copy all of it
+    both = xp.concat([tried.velocity_world[:, None, ...], tried.command[:, None, ...]], axis=1)
+    found, tube = both[:, :, last, ...], tried.tube_world[:, :, last, ...]
+    factor = 0 * found[0, 0, ...]
     for k in reversed(range(last)):
         this = passes[k, ...]
-        found = xp.where(this, every[:, :, k, ...], found)
+        found = xp.where(this, both[:, :, k, ...], found)
+        tube = xp.where(this, tried.tube_world[:, :, k, ...], tube)
         factor = xp.where(this, FACTORS[k], factor)
-    return _Chosen(found[:, 0, ...], found[:, 1, ...], found[:, 2:, ...], factor, xp.any(passes, axis=0))
+    return _Chosen(found[:, 0, ...], found[:, 1, ...], tube, factor, xp.any(passes, axis=0))
 
 
 def _wanted_ends(model: MotionModel, sight: Sight, tried: Candidates, velocity_world: Array) -> tuple[Array, Array]:
