@@ -76,9 +76,10 @@ def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array
     inside = xp.all(tube_world[0, ...] < xp.inf, axis=0)
     if arena is None:
         return inside
-    for d, (low, high) in enumerate(zip(arena.low_world, arena.high_world, strict=True)):
-        axis = tube_world[d, ...]
-        inside = inside & xp.all((axis >= low + wall_m) & (axis <= high - wall_m), axis=0)
+    column = (len(arena.low_world),) + (1,) * (tube_world.ndim - 1)
+    low, high = (xp.reshape(xp.asarray(corner, dtype=tube_world.dtype), column)
+                 for corner in (arena.low_world, arena.high_world))
+    inside = inside & xp.all((tube_world >= low + wall_m) & (tube_world <= high - wall_m), axis=(0, 1))
     for obstacle in arena.obstacles:
         inside = inside & (hull_clearance(obstacle, tube_world) >= wall_m)
     return inside

@@ -14,7 +14,7 @@ from testudo_deploy.shield.gate import (
     within_walls,
 )
 from testudo_deploy.shield.obstacles import segment_clearance
-from testudo_deploy.shield.segments import point_distance, share_along
+from testudo_deploy.shield.segments import point_distance, share_along, share_within
 from testudo_deploy.shield.space import OwnSpace, PeerSpaces, conflicts, judge
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.walls import Arena
@@ -128,7 +128,8 @@ def _wanted_ends(model: MotionModel, sight: Sight, tried: Candidates, velocity_w
     xp = array_namespace(velocity_world)
     age = sight.table.age_s
     period = model.spec.control_period_s
-    trip = xp.clip(xp.max(age, axis=0), 0.0, _LONGEST_TRIP_S) if age.shape[0] else 0 * velocity_world[0, ...]
+    oldest = xp.max(age, axis=0) if age.shape[0] else 0 * velocity_world[0, ...]
+    trip = xp.minimum(xp.maximum(oldest, 0.0), _LONGEST_TRIP_S)
     need = trip + _TICKS_MORE * period
     end = tried.tube_world[:, -1, 0, ...]
     return end + need * velocity_world, end + (2 * need) * velocity_world
@@ -142,8 +143,8 @@ def _let_go(space: SpaceParameters, own: OwnSpace, chosen: _Chosen, wanted_world
     slack = space.noise_m / (length(along) + TINY)
     used = share_along(chosen.tube_world - start[:, None, ...], along[:, None, ...])
     front = xp.maximum(xp.max(used, axis=0), share_along(wanted_world - start, along))
-    low = xp.where(chosen.fits, xp.clip(xp.min(used, axis=0) - slack, 0.0, 1.0), 0.0)
-    high = xp.where(chosen.fits, xp.clip(front + slack, 0.0, 1.0), 1.0)
+    low = xp.where(chosen.fits, share_within(xp.min(used, axis=0) - slack), 0.0)
+    high = xp.where(chosen.fits, share_within(front + slack), 1.0)
     return OwnSpace(stacked(start + low * along, start + high * along), own.announced_world, own.pending, own.since)
 
 
