@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.layer1 import Arena, ShieldResult, ShieldStatus, shield_layer1
@@ -60,9 +61,13 @@ class Shield:
         The rows keep as much from walls and obstacles as the gate does, and the noise of a pose more: else a robot that
         could slide along an obstacle would be let towards it by one layer and be stopped there by the other.
         """
+        return shield_layer1(self.model, self._beside_walls, self.arena, stop, table, nominal_world)
+
+    @cached_property
+    def _beside_walls(self) -> ShieldParameters:
+        """Return the parameters with the margin that layer 1 keeps from walls."""
         kept_m = max(self.parameters.wall_m, self.space.wall_m + self.space.noise_m)
-        parameters = replace(self.parameters, wall_m=kept_m)
-        return shield_layer1(self.model, parameters, self.arena, stop, table, nominal_world)
+        return replace(self.parameters, wall_m=kept_m)
 
     def _unchecked(self, stop: StoppingPoint, nominal_world: Array) -> ShieldResult:
         xp = array_namespace(nominal_world)

@@ -85,11 +85,10 @@ class DifferentialDrive:
     def limit_command(self, command: Array) -> Array:
         """See `MotionModel.limit_command`: both channels shrink together, so that the curvature stays."""
         xp = array_namespace(command)
-        one = xp.ones_like(command[0, ...])
-        share = one
+        share = xp.ones_like(command[0, ...])
         for functional, bound in self._limits:
             share = xp.minimum(share, bound / xp.maximum(
-                xp.abs(functional[0] * command[0, ...] + functional[1] * command[1, ...]), _TINY * one))
+                xp.abs(functional[0] * command[0, ...] + functional[1] * command[1, ...]), _TINY))
         return command * share
 
     def stopping_point(self, state: MotionState) -> StoppingPoint:
