@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def candidates(model: MotionModel, space: SpaceParameters, measured_position_wor
 
 def _with_candidates(values: Any) -> Any:
     """Return a state or stopping point with an axis for the candidates before the batch."""
-    return replace(values, **{
+    return type(values)(**{
         name: value[(slice(None),) * _COMPONENTS.get(name, 1) + (None,)] for name, value in vars(values).items()})
 
 

@@ -9,6 +9,9 @@ which is computed at the end whatever led to it.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion.state import sum_terms
 
@@ -52,7 +55,12 @@ def project(target: Array, normals: Array, bounds: Array) -> tuple[Array, Array]
 
 def _limits(bounds: Array) -> tuple[float, float, float]:
     """Return the sine of parallel rows, the slack of the result, and the size of rounding."""
-    eps = float(array_namespace(bounds).finfo(bounds.dtype).eps)
+    return _limits_of(array_namespace(bounds), bounds.dtype)
+
+
+@functools.cache
+def _limits_of(xp: Any, dtype: Any) -> tuple[float, float, float]:
+    eps = float(xp.finfo(dtype).eps)
     if eps > 1e-10:
         return _SINGLE_PARALLEL, _SINGLE_SLACK, _ROUNDINGS * eps
     return _DOUBLE_PARALLEL, _DOUBLE_SLACK, _ROUNDINGS * eps

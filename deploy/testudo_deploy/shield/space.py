@@ -99,8 +99,8 @@ def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: flo
     xp = array_namespace(point_world)
     ends = stacked(peers.owned_world, peers.announced_world)  # (2, 2, D, K, ...)
     offset = ends - point_world[None, None, ...]
-    bound = xp.max(xp.max(xp.sqrt(sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])), axis=0),
-                   axis=0) + beside_m
+    square = sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])
+    bound = xp.sqrt(xp.max(square, axis=(0, 1))) + beside_m
     return xp.where(peers.reserves & (peers.first | (age_s < silence_s)), bound, xp.inf)
 
 
