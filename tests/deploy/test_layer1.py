@@ -145,7 +145,7 @@ def test_single_precision_differs_by_little_and_never_breaks_a_row(name, make_sc
     assert np.mean(off <= 1e-4 * max(1, speed)) > 0.98
 
 
-INPUTS = ("nominal", "position", "yaw", "velocity", "peer_point", "peer_age")
+INPUTS = ("nominal", "position", "yaw", "velocity", "peer_point", "peer_velocity", "peer_age")
 
 
 def with_bad_value(scene, where, index, bad):
@@ -156,12 +156,13 @@ def with_bad_value(scene, where, index, bad):
         "yaw": scene.state.yaw,
         "velocity": scene.state.velocity,
         "peer_point": scene.table.control_point_world,
+        "peer_velocity": scene.table.control_velocity_world,
         "peer_age": scene.table.age_s,
     }
     values = sources[where].copy()
     values.flat[index % values.size] = bad
     state = {"position": "position_world", "yaw": "yaw", "velocity": "velocity"}
-    table = {"peer_point": "control_point_world", "peer_age": "age_s"}
+    table = {"peer_point": "control_point_world", "peer_velocity": "control_velocity_world", "peer_age": "age_s"}
     if where in state:
         return scene.but(state=dataclasses.replace(scene.state, **{state[where]: values}))
     if where in table:

@@ -23,8 +23,8 @@ def test_a_gap_of_rounding_size_below_zero_changes_nothing(name):
     spec = load_robot(name)
     model, parameters, size = motion_model(spec), shield_parameters(spec), spec.dimension
     stop = model.stopping_point(MotionState(np.zeros(size), np.array(0.0), np.zeros(size)))
-    age = np.array([spec.control_period_s])
-    away = parameters.separation_m + parameters.direction_factor * parameters.peer_speed_m_s * float(age[0])
+    age = np.array([2 * spec.control_period_s])  # for one of which the peer does what it announced: it stands
+    away = parameters.separation_m + parameters.direction_factor * parameters.peer_speed_m_s * spec.control_period_s
     across = np.zeros(size)
     across[1] = 0.5 * spec.control_point_speed_m_s
     found = []

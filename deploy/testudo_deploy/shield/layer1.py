@@ -113,24 +113,18 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
               ) -> tuple[tuple[Array, Array], Array | None, PeerDoubt]:
     """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
 
-    A peer can be anywhere within top speed times age of where it said to be: its control point follows commands
-    at once, so that no bound of acceleration holds for it, and what it announced to do says nothing certain. The
-    space that it owns may say more. A bound is negative, asking for a retreat, where the margins are used up by what
-    the peer can have done within `RECENT_S`.
+    A bound is negative, asking for a retreat, where the margins are used up by what the peer can have done within
+    `RECENT_S`.
     """
     xp = array_namespace(neighbours.age_s)
     hold, kappa = parameters.hold_s, parameters.direction_factor
     half = rate = parameters.gap_share / (2 * hold)
-    offset = stop.position_world[:, None, ...] - neighbours.control_point_world
+    point, reach = _where_peers_can_be(parameters, neighbours)
+    offset = stop.position_world[:, None, ...] - point
     distance = length(offset)
     away = offset / (distance + TINY)
-    age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is none
-    if neighbours.untrusted is not None:  # it gives no room: all of the gap is ours to keep, during the hold, too
-        age = xp.where(neighbours.untrusted, age + hold, age)
-        rate = rate * xp.where(neighbours.untrusted, 2 + 0 * age, 1 + 0 * age)
-    reach = parameters.peer_speed_m_s * age
-    if neighbours.farthest_m is not None:
-        reach = xp.minimum(reach, neighbours.farthest_m)
+    if neighbours.untrusted is not None:  # it gives no room: all of the gap is ours to keep
+        rate = rate * xp.where(neighbours.untrusted, 2 + 0 * distance, 1 + 0 * distance)
     recent = xp.minimum(reach, parameters.peer_speed_m_s * RECENT_S)
     beyond = distance - parameters.separation_m
     gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
@@ -150,6 +144,28 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     cap = xp.where(known, half * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
     return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
+
+
+def _where_peers_can_be(parameters: ShieldParameters, neighbours: NeighbourTable) -> tuple[Array, Array]:
+    """Return balls that hold the peers' control points: middles (D, K, ...) [m] and radii (K, ...) [m].
+
+    For its control tick a peer does what it announced, but when it sent that is known by an upper bound only: it is
+    on a piece of its announced way. After that it may have done anything at top speed, since a control point follows
+    commands at once, so that no bound of acceleration holds for it. The space that it owns may say more. An
+    untrusted body does anything at once, and during the hold as well.
+    """
+    xp = array_namespace(neighbours.age_s)
+    age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is none
+    certain = xp.minimum(age, parameters.peer_period_s + 0 * age)
+    if neighbours.untrusted is not None:
+        age = xp.where(neighbours.untrusted, age + parameters.hold_s, age)
+        certain = xp.where(neighbours.untrusted, 0 * age, certain)
+    half_way = 0.5 * certain[None, ...] * neighbours.control_velocity_world
+    on_way = length(half_way)
+    reach = on_way + parameters.peer_speed_m_s * (age - certain)
+    if neighbours.farthest_m is not None:
+        reach = xp.minimum(reach, neighbours.farthest_m + on_way)
+    return neighbours.control_point_world + half_way, reach
 
 
 def _slow_beside(target: Array, bounds: Array, doubt: PeerDoubt) -> Array:

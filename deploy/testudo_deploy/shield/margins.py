@@ -51,6 +51,8 @@ class ShieldParameters:
     """Highest acceleration of a peer."""
     peer_lag_s: float
     """Velocity lag of a peer."""
+    peer_period_s: float
+    """Control tick of a peer: for so long it does what it announced."""
     neighbour_rows: int
     """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
     terms: tuple[MarginTerm, ...]
@@ -104,6 +106,7 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
     return ShieldParameters(
         SHIELD_VERSION, gap_share, hold, kappa, sum(term.value_m for term in terms), wall,
         peer.control_point_speed_m_s, peer.acceleration_limit_m_s2, peer.velocity_lag_s,
+        peer.control_period_s,
         neighbour_rows, terms)
 
 
