@@ -4,9 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.layer1 import ShieldStatus, pair_rows, shield_layer1
+from testudo_deploy.shield.layer1 import ShieldStatus, pair_rows, shield_layer1, where_peers_can_be
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot, robot_files
@@ -61,3 +63,37 @@ def test_a_control_loop_without_peers_and_arena_drives(name, make_loop):
     record = rig.tick(hears=False)
     assert (record.status, record.reason) == ("passed", "")
     assert record.shielded_world == pytest.approx([0.05] * rig.spec.dimension)
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 10**6), true_share=st.floats(0, 1))
+def test_a_peer_is_inside_the_ball_in_which_it_can_be(seed, true_share):
+    """It does what it announced for its tick, then anything; the age that is known is no less than the true one."""
+    rng = np.random.default_rng(seed)
+    spec = load_robot("robomaster_s1")
+    parameters = shield_parameters(spec)
+    top, period = parameters.peer_speed_m_s, parameters.peer_period_s
+    age_s = rng.uniform(0, 8) * period
+    way = np.zeros(2)
+    announced = velocity = top * rng.uniform() * direction(rng)
+    left_s, true_s = true_share * age_s, true_share * age_s
+    next_s = min(period, true_s)
+    while left_s > 0:
+        way = way + velocity * min(next_s, left_s)
+        left_s, next_s, velocity = left_s - next_s, rng.uniform(0.1, 1) * period, top * direction(rng)
+    table = NeighbourTable(np.zeros((2, 1)), announced[:, None], np.array([age_s]), np.array([True]))
+    middle, radius = where_peers_can_be(parameters, table)
+    assert np.linalg.norm(way - middle[:, 0]) <= radius[0] + 1e-9
+
+
+def direction(rng):
+    angle = rng.uniform(0, 2 * np.pi)
+    return np.array([np.cos(angle), np.sin(angle)])
+
+
+def test_an_untrusted_body_can_be_anywhere_at_once():
+    parameters = shield_parameters(load_robot("robomaster_s1"))
+    table = NeighbourTable(np.zeros((2, 1)), np.ones((2, 1)), np.array([0.02]), np.array([True]), np.array([True]))
+    middle, radius = where_peers_can_be(parameters, table)
+    assert (middle == 0).all()
+    assert radius == pytest.approx(parameters.peer_speed_m_s * (0.02 + parameters.hold_s))

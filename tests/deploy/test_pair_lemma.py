@@ -22,11 +22,12 @@ derivative is at least -2 beta times its positive part stays positive; z3 itself
 holds all errors of position and model. In 2, T is the longest time between two ticks, not the nominal one, and a
 robot that was silent ticks again only after it has stood still for T (not needed in the last row of `PROVEN`).
 
-Not proven, because it is not true: layer 1 as it is built takes the age into account, not the hold, and uses gamma 1.
-With gamma 1 two asynchronous ticks lose some thousandths of the gap (`test_gamma_one_...`); at the end of a hold the
-direction is not the one of the tick. What is proven of it: at the tick itself, the speed towards every place where the
-peer can be is at most beta times the gap there (`test_layer_one_as_built_...`), and along the line of both points 2
-holds of it for the gammas of `PROVEN`. Layers 2 and 3 carry the guarantee, not this lemma.
+Not proven: layer 1 as it is built takes the age into account, not the hold: at the end of a hold the direction is not
+the one of the tick. What is proven of it: at the tick itself, the speed towards every place where the peer can be is at
+most beta times the gap there (`test_layer_one_as_built_...`), and along the line of both points 2 holds of it, since
+its gamma is 0.9. With gamma 1 two asynchronous ticks lose some thousandths of the gap (`test_gamma_one_...`). Layer 1
+takes the peer to be in a smaller ball than v age: for its tick the peer does what it announced. Layers 2 and 3 carry
+the guarantee, not this lemma.
 
 The mutants (gamma 1.2, no age, full share each, T in place of T_hold) have counterexamples, which are replayed with
 two points that move in the plane.
@@ -298,7 +299,7 @@ def test_a_mutant_has_a_counterexample_that_two_points_follow(name):
 
 
 def test_gamma_one_loses_some_of_the_gap_with_asynchronous_ticks():
-    """Layer 1 as built, along the line of both points: not proven, because it is not so."""
+    """Why layer 1 has gamma 0.9: along the line of both points 1 is not proven, because it is not so."""
     story = find_story(Rule(gamma=Fraction(1)), Fraction(1, 1000))
     assert story is not None
     assert -0.05 * story.gap < replay(story, Rule(gamma=Fraction(1))) < -9e-4

@@ -119,7 +119,7 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     xp = array_namespace(neighbours.age_s)
     hold, kappa = parameters.hold_s, parameters.direction_factor
     half = rate = parameters.gap_share / (2 * hold)
-    point, reach = _where_peers_can_be(parameters, neighbours)
+    point, reach = where_peers_can_be(parameters, neighbours)
     offset = stop.position_world[:, None, ...] - point
     distance = length(offset)
     away = offset / (distance + TINY)
@@ -146,7 +146,7 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
 
 
-def _where_peers_can_be(parameters: ShieldParameters, neighbours: NeighbourTable) -> tuple[Array, Array]:
+def where_peers_can_be(parameters: ShieldParameters, neighbours: NeighbourTable) -> tuple[Array, Array]:
     """Return balls that hold the peers' control points: middles (D, K, ...) [m] and radii (K, ...) [m].
 
     For its control tick a peer does what it announced, but when it sent that is known by an upper bound only: it is
