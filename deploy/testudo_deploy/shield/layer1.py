@@ -14,7 +14,7 @@ from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.projection import project
 from testudo_deploy.shield.walls import Arena, obstacle_rows, wall_rows
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.model import actuator_command
 from testudo_hardware.motion.state import TINY, length, shorten, sum_terms
@@ -124,7 +124,7 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     distance = length(offset)
     away = offset / (distance + TINY)
     if neighbours.untrusted is not None:  # it gives no room: all of the gap is ours to keep
-        rate = rate * xp.where(neighbours.untrusted, 2 + 0 * distance, 1 + 0 * distance)
+        rate = rate * (1.0 + xp.astype(neighbours.untrusted, distance.dtype))
     recent = xp.minimum(reach, parameters.peer_speed_m_s * RECENT_S)
     beyond = distance - parameters.separation_m
     gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
@@ -173,7 +173,7 @@ def _slow_beside(target: Array, bounds: Array, doubt: PeerDoubt) -> Array:
 
     Without that `_within_doubt` would stop the robot in the end: two of them would stand side by side for ever.
     """
-    if doubt.sine.shape[0] == 0:
+    if doubt.sine.shape[0] == 0 or known_false(bounds < 0):
         return target
     xp = array_namespace(target)
     # a retreat r leaves sine * |v| <= r + allowed; without `allowed` a gap of rounding size below zero would stop it
@@ -194,6 +194,8 @@ def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Arr
     towards = sum_terms([towards_peer[d, ...] * velocity[d, None, ...] for d in range(velocity.shape[0])])
     fastest = towards + doubt.sine * length(velocity)[None, ...]
     over = fastest > doubt.allowed_m_s
+    if known_false(over):
+        return velocity
     share = xp.where(over, doubt.allowed_m_s / xp.where(over, fastest, 1.0), 1.0)
     return velocity * xp.min(share, axis=0)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.gate import (
     FACTORS,
@@ -107,6 +109,11 @@ def _first(passes: Array, tried: Candidates) -> _Chosen:
     """Return the first candidate that passes (C, ...), or the brake."""
     xp = array_namespace(passes)
     last = len(FACTORS) - 1
+    if isinstance(passes, np.ndarray) and passes.ndim == 1:  # one robot: one look in place of a choice for each factor
+        k = int(passes.argmax()) if passes.any() else last
+        velocity = tried.velocity_world[:, k]
+        return _Chosen(velocity, tried.command[:, k], tried.tube_world[:, :, k], FACTORS[k] + 0 * velocity[0],
+                       passes.any())
     # the two as one: each choice is a call. With the tube XLA would copy all of it
     both = xp.concat([tried.velocity_world[:, None, ...], tried.command[:, None, ...]], axis=1)
     found, tube = both[:, :, last, ...], tried.tube_world[:, :, last, ...]

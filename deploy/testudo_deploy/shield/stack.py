@@ -11,7 +11,7 @@ from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.reservations import Sight, pass_gate
 from testudo_deploy.shield.space import OwnSpace, farthest
 from testudo_deploy.shield.space_margins import SpaceParameters
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.model import actuator_command
 from testudo_hardware.motion.state import length, shorten
@@ -43,8 +43,9 @@ class Shield:
         """
         xp = array_namespace(nominal_world)
         table = sight.table
-        table = replace(table, farthest_m=farthest(sight.peers, table.control_point_world, table.age_s,
-                                                   self.space.silence_s, self.space.beside_m))
+        if not known_false(self.parameters.peer_speed_m_s * table.age_s > self.space.beside_m):  # else lanes say less
+            table = replace(table, farthest_m=farthest(sight.peers, table.control_point_world, table.age_s,
+                                                       self.space.silence_s, self.space.beside_m))
         first = (self.layer1(sight.stop, table, nominal_world) if self.project
                  else self._unchecked(sight.stop, nominal_world))
         gate = pass_gate(self.model, self.space, self.arena, sight, own, first.control_velocity_world, number)
