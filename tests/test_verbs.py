@@ -92,11 +92,11 @@ def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
 def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("testudo_deploy.benchmarks._TICKS", 50)
     numbers = tmp_path / "robot.json"
-    options = ("--team-size", "3", "--repeats", "1", "--json", numbers)
+    options = ("--repeats", "1", "--json", numbers)
     shown = succeed(capsys, "bench", "robot", "--policy", policy, *options)
     assert "policy and shield, p50" in shown
     values = json.loads(numbers.read_text())
-    assert values["neighbours"] == 2
+    assert values["neighbours"] == 8
     for name in ("policy_and_shield", "tick"):
         assert 0 < values[f"{name}_p50_us"] <= values[f"{name}_p99_us"]
     assert values["machine"]["cores"] >= 1

@@ -66,6 +66,14 @@ class _TimedLoop(ControlLoop):
         self.spent_s += time.perf_counter() - begin
 
 
+def _ring(team_size: int, radius_m: float, dimension: int) -> np.ndarray:
+    """Return places (N, D): the first robot's is the middle, the others stand around it, clear of each other."""
+    radius_m = max(radius_m, radius_m * team_size / 15)
+    angle = 2 * math.pi * np.arange(team_size - 1) / max(team_size - 1, 1)
+    ring = radius_m * np.stack([np.cos(angle), np.sin(angle)] + [0 * angle] * (dimension - 2), axis=-1)
+    return np.concatenate([np.zeros((1, dimension)), ring])
+
+
 def _run(policy: Path, team_size: int) -> dict[str, list[float]]:
     """Return the durations [µs] of policy and shield, and of whole ticks, each with a decision."""
     artefact = Artefact.load(policy)
@@ -74,7 +82,7 @@ def _run(policy: Path, team_size: int) -> dict[str, list[float]]:
     names = tuple(f"r{i}" for i in range(team_size))
     goal, zero = (0.5,) * spec.dimension, (0.0,) * spec.dimension
     loop = _TimedLoop(artefact, spec, robot=names[0], peers=names[1:], goal_world=goal, epoch="bench")
-    places = np.random.default_rng(0).uniform(-0.8, 0.8, (team_size, spec.dimension))
+    places = _ring(team_size, 3 * artefact.contract.shield.separation_m, spec.dimension)
     contract_hash = artefact.contract.contract_hash
     times: dict[str, list[float]] = {"policy_and_shield": [], "tick": []}
     for tick in range(_TICKS + _WARM_UP):
