@@ -13,7 +13,7 @@ from testudo_deploy.shield.segments import point_distance
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.tube import stop_tube, tube_segments
 from testudo_deploy.shield.walls import Arena
-from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.motion.state import length
@@ -76,9 +76,7 @@ def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array
     inside = xp.all(tube_world[0, ...] < xp.inf, axis=0)
     if arena is None:
         return inside
-    column = (len(arena.low_world),) + (1,) * (tube_world.ndim - 1)
-    low, high = (xp.reshape(xp.asarray(corner, dtype=tube_world.dtype), column)
-                 for corner in (arena.low_world, arena.high_world))
+    low, high = arena.corners(tube_world)
     inside = inside & xp.all((tube_world >= low + wall_m) & (tube_world <= high - wall_m), axis=(0, 1))
     for obstacle in arena.obstacles:
         inside = inside & (hull_clearance(obstacle, tube_world) >= wall_m)
@@ -115,8 +113,7 @@ def _speed(spec: RobotSpec, state: MotionState) -> Array:
     """Return how fast the point moves that is controlled (...) [m/s]."""
     if spec.kind != DIFFERENTIAL_DRIVE:
         return length(state.velocity)
-    return length(array_namespace(state.velocity).stack([state.velocity[0, ...],
-                                                         spec.look_ahead_m * state.velocity[1, ...]]))
+    return length(stacked(state.velocity[0, ...], spec.look_ahead_m * state.velocity[1, ...]))
 
 
 def _brake_time_s(spec: RobotSpec, speed: Array) -> Array:

@@ -208,7 +208,5 @@ def _between_walls(point_world: Array, arena: Arena | None, wall_m: float) -> Ar
     if arena is None:
         return point_world
     xp = array_namespace(point_world)
-    column = (len(arena.low_world),) + (1,) * (point_world.ndim - 1)
-    low, high = (xp.reshape(xp.asarray(corner, dtype=point_world.dtype), column)
-                 for corner in (arena.low_world, arena.high_world))
+    low, high = arena.corners(point_world)
     return xp.minimum(xp.maximum(point_world, low + wall_m), high - wall_m)

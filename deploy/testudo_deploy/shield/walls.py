@@ -27,6 +27,14 @@ class Arena:
     obstacles: tuple[Obstacle, ...] = field(default=(), metadata=OPTIONAL)
     """What robots must stay off."""
 
+    def corners(self, like: Array) -> tuple[Array, Array]:
+        """Return the low and the high corner [m] in the shape that goes with ``like`` (D, ...): (D, 1, ...) each."""
+        xp = array_namespace(like)
+        column = (len(self.low_world),) + (1,) * (like.ndim - 1)
+        low, high = (xp.reshape(xp.asarray(corner, dtype=like.dtype), column)
+                     for corner in (self.low_world, self.high_world))
+        return low, high
+
 
 def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint
               ) -> tuple[Array, Array] | None:

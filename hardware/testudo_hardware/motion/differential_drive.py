@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
-from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector, running_sum
+from testudo_hardware.motion.state import (
+    LagResponse,
+    MotionState,
+    StoppingPoint,
+    held_velocities,
+    matrix_vector,
+    running_sum,
+)
 from testudo_hardware.spec import RobotSpec
 
 _TINY = 1e-9
@@ -54,12 +61,7 @@ class DifferentialDrive:
     def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
         """See `MotionModel.hold`: the velocities one after the other, the arcs at once."""
         xp = array_namespace(effective)
-        speeds = [state.velocity + 0 * effective]
-        for _ in range(ticks):
-            speeds.append(speeds[-1] + self._change(speeds[-1], effective, response))
-        velocity = xp.concat([speed[:, None, ...] for speed in speeds], axis=1)
-        before, change = velocity[:, :-1, ...], velocity[:, 1:, ...] - velocity[:, :-1, ...]
-        way = response.duration_s * (before + response.mean_share * change)
+        velocity, way = held_velocities(self._change, state.velocity, effective, response, ticks)
         turn = way[1:, ...]
         yaw = running_sum(state.yaw + 0 * effective[:1, ...], turn)
         half = 0.5 * turn

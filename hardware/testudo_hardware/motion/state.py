@@ -6,6 +6,7 @@ robot in NumPy and for thousands of worlds under XLA.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
@@ -97,6 +98,25 @@ def running_sum(start: Array, steps: Array) -> Array:
     for k in range(steps.shape[1]):
         sums.append(sums[-1] + steps[:, k, ...])
     return array_namespace(start).concat([total[:, None, ...] for total in sums], axis=1)
+
+
+def held_velocities(change: Callable[[Array, Array, LagResponse], Array], velocity: Array, effective: Array,
+                    response: LagResponse, ticks: int) -> tuple[Array, Array]:
+    """Return the velocities now and after each of T held ticks (D, T + 1, ...), and the ways in them (D, T, ...).
+
+    Args:
+        change: how a velocity changes in one tick under an effective command, both (D, ...).
+        velocity: now (D, ...).
+        effective: the command (D, ...).
+        response: of one tick.
+        ticks: T.
+    """
+    speeds = [velocity + 0 * effective]
+    for _ in range(ticks):
+        speeds.append(speeds[-1] + change(speeds[-1], effective, response))
+    held = array_namespace(effective).concat([speed[:, None, ...] for speed in speeds], axis=1)
+    before, changes = held[:, :-1, ...], held[:, 1:, ...] - held[:, :-1, ...]
+    return held, response.duration_s * (before + response.mean_share * changes)
 
 
 def length(vector: Array) -> Array:

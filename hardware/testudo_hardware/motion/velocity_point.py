@@ -16,6 +16,7 @@ from testudo_hardware.motion.state import (
     LagResponse,
     MotionState,
     StoppingPoint,
+    held_velocities,
     length,
     matrix_vector,
     running_sum,
@@ -45,13 +46,7 @@ class VelocityPoint:
 
     def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
         """See `MotionModel.hold`."""
-        xp = array_namespace(effective)
-        speeds = [state.velocity + 0 * effective]
-        for _ in range(ticks):
-            speeds.append(speeds[-1] + self._change(speeds[-1], effective, response))
-        velocity = xp.concat([speed[:, None, ...] for speed in speeds], axis=1)
-        before, change = velocity[:, :-1, ...], velocity[:, 1:, ...] - velocity[:, :-1, ...]
-        way = response.duration_s * (before + response.mean_share * change)
+        velocity, way = held_velocities(self._change, state.velocity, effective, response, ticks)
         return MotionState(running_sum(state.position_world + 0 * effective, way),
                            state.yaw + 0 * velocity[0, ...], velocity)
 
