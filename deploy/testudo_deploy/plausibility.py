@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from testudo_deploy.shield.segments import point_distance
-from testudo_deploy.shield.space import PeerSpaces
+from testudo_deploy.shield.space import PeerSpaces, stays_in_its_lanes
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionState
@@ -40,18 +40,20 @@ def follow_pose(spec: RobotSpec, anchor: MotionState, measured: MotionState, ela
                                 xp.where(follows, measured.yaw, yaw), measured.velocity)
 
 
-def left_its_lanes(space: SpaceParameters, peers: PeerSpaces, seen_world: Array, age_s: Array, speed_m_s: float
-                   ) -> Array:
+def left_its_lanes(space: SpaceParameters, peers: PeerSpaces, seen_world: Array, seen_age_s: Array, age_s: Array,
+                   speed_m_s: float) -> Array:
     """Return which peers (K, ...) were seen (D, K, ...) where they said they would not be.
 
     Args:
         space: margins.
         peers: what each said last.
         seen_world: where its body was seen.
-        age_s: of the older of both (K, ...).
-        speed_m_s: the peer's highest speed, with which it may have left the lanes of an old message.
+        seen_age_s: how long ago (K, ...).
+        age_s: of its message, by echo (K, ...).
+        speed_m_s: the peer's highest speed.
     """
     xp = array_namespace(seen_world)
     distance = xp.minimum(*(point_distance(seen_world, lane[0, ...], lane[1, ...])
                             for lane in (peers.owned_world, peers.announced_world)))
-    return ~(distance <= space.lane_m + space.tube_error_m + space.noise_m + speed_m_s * age_s)
+    moving_s = xp.where(stays_in_its_lanes(peers, age_s, space.silence_s), seen_age_s, xp.maximum(seen_age_s, age_s))
+    return ~(distance <= space.lane_m + space.tube_error_m + space.noise_m + speed_m_s * moving_s)

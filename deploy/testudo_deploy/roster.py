@@ -167,8 +167,9 @@ class Roster:
         index = [self.peers.index(peer) for peer in watched]
         spaces = self.spaces(now_s, np.inf)
         seen = np.array([self._seen[peer].position_world for peer in watched], float).T
-        age = np.array([max(now_s - self._seen[peer].stamp_s, now_s - self._heard[peer].bound_s) for peer in watched])
+        seen_age = now_s - np.array([self._seen[peer].stamp_s for peer in watched])
+        age = now_s - np.array([self._heard[peer].bound_s for peer in watched])
         part = PeerSpaces(spaces.owned_world[..., index], spaces.announced_world[..., index],
                           spaces.acknowledged[index], spaces.silent[index], spaces.first[index], spaces.reserves[index])
-        left = left_its_lanes(space, part, seen, age, speed_m_s)
+        left = left_its_lanes(space, part, seen, seen_age, age, speed_m_s)
         return tuple(peer for peer, is_left in zip(watched, left, strict=True) if is_left)

@@ -123,8 +123,9 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
     said = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
-    radio = exchange(state.radio, _lied(state.faults, said), sound & ~_is(state.faults, CHASER, sound), state.number,
-                     state.parameters.message_loss, state.faults, radio_key)
+    speaks = runs & state.located & ~_is(state.faults, CHASER, sound)
+    radio = exchange(state.radio, _lied(state.faults, said), speaks, state.number, state.parameters.message_loss,
+                     state.faults, radio_key)
     physics = team.physics.advance(state.physics, sent, state.parameters)
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
@@ -225,8 +226,7 @@ def _watch(team: Team, deployment: Deployment, state: DeployedState, radio: Radi
     seen = by_slot(measured.position_world)
     age = jnp.full_like(table.age_s, spec.pose_max_age_s)
     peers = peer_spaces(radio, jnp.inf, ~state.flagged)
-    left = left_its_lanes(deployment.shield.space, peers, seen, jnp.maximum(table.age_s, age),
-                          spec.control_point_speed_m_s)
+    left = left_its_lanes(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
     flagged = state.flagged | (left & (state.faults.stranger > 0))
     return replace(
         table, control_point_world=jnp.where(flagged, seen, table.control_point_world),

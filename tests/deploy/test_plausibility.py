@@ -162,18 +162,24 @@ def test_a_wheeled_robots_odometry_follows_the_arc():
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_peer_on_a_lane_is_trusted_and_one_beside_it_is_not(name, seed):
-    """Its body may be a lane's half-width and its errors beside; what moved since the message adds to that."""
+    """Its body may be a lane's half-width and its errors beside, and the way since it was seen.
+
+    A peer that may have left its lanes alone (rule R4) also gets the way since its message.
+    """
     spec, rng = load_robot(name), np.random.default_rng(seed)
     space, size, top = space_parameters(spec), spec.dimension, spec.control_point_speed_m_s
     ends = rng.uniform(-1, 1, (4, size))
-    peers = spaces(peer(ends[:2], ends[2:]), size=size)
+    first, age_s, seen_age_s = rng.random() < 0.5, rng.uniform(0, 3), rng.uniform(0, 0.5)
+    peers = spaces(peer(ends[:2], ends[2:], first=first), size=size)
     lane = ends[:2] if rng.random() < 0.5 else ends[2:]
     middle = lane[0] + rng.uniform() * (lane[1] - lane[0])
-    aside, age_s = direction(spec, rng), rng.uniform(0, 0.5)
-    allowed = space.lane_m + space.tube_error_m + space.noise_m + top * age_s
+    aside = direction(spec, rng)
+    moving_s = seen_age_s if first or age_s < space.silence_s else max(age_s, seen_age_s)
+    allowed = space.lane_m + space.tube_error_m + space.noise_m + top * moving_s
 
     def left(away):
-        return bool(left_its_lanes(space, peers, (middle + away * aside)[:, None], np.array([age_s]), top)[0])
+        seen = (middle + away * aside)[:, None]
+        return bool(left_its_lanes(space, peers, seen, np.array([seen_age_s]), np.array([age_s]), top)[0])
 
     assert not left(rng.uniform(0, 1) * allowed)
     far = 4 + allowed  # beyond all lanes of this size, in any direction

@@ -157,9 +157,7 @@ def compare(problem, point, found, expected, tolerance, slack, clear):
     allowed = tolerance * np.maximum(1, clear / expected.conditioning[both])
     assert ((far - least) <= 2 * allowed).all(), (far - least).max()
     off = np.abs(point - expected.point).max(axis=0)[both & (expected.conditioning > clear)]
-    # in single precision two of 112,000 are off by 1.2e-4 and 1.7e-4: lines of almost parallel rows on the way
-    assert off.max(initial=0) <= (tolerance if tolerance < 1e-5 else 2 * tolerance)
-    assert (off > tolerance).sum() <= 1
+    assert off.max(initial=0) <= tolerance
     return off.max(initial=0), (both & (expected.conditioning > clear)).mean()
 
 

@@ -41,13 +41,16 @@ def begin(team, deployment, place, yaw, faults, seed=0):
     return jax.jit(start)(keys, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), faults)
 
 
-def drive(team, deployment, state, wanted, ticks):
-    """Yield state and result of each tick; ``wanted`` is (D, N, E) or a function of the state."""
+def drive(team, deployment, state, wanted, ticks, before=lambda state: state):
+    """Yield state and result of each tick; ``wanted`` is (D, N, E) or a function of the state.
+
+    ``before`` changes the state before each tick.
+    """
     step = jax.jit(lambda state, wanted, key: tick_deployed(team, deployment, state, wanted, key),
                    compiler_options=QUICK)
     for tick in range(ticks):
         velocity = wanted(state) if callable(wanted) else wanted
-        state, result = step(state, jnp.asarray(velocity, jnp.float32), jax.random.key(tick))
+        state, result = step(before(state), jnp.asarray(velocity, jnp.float32), jax.random.key(tick))
         yield state, result
 
 

@@ -127,6 +127,30 @@ def test_strangers_are_seen_through():
     assert np.asarray(last.table.untrusted)[0, 0].tolist() == [False, True, True]
 
 
+def test_a_robot_that_is_pushed_goes_on_talking_and_is_found_out():
+    """Robot 1 stands because its brakes were found weak; the chaser pushes it on at 0.2 m/s in one of two worlds.
+
+    There robot 0 no longer trusts it, however old its messages are (all are late).
+    """
+    team, deployment = deployed(size=3, longest=10, strangers=True, project=False)
+    place, yaw = apart(3, 2, distance=4.0)
+    faults = replace(no_faults(2, 3, 2, driver_ticks=DRIVER_TICKS), stranger=jnp.array([CHASER, CHASER]),
+                     message_ticks=jnp.full((2, 2), 10))
+    state = begin(team, deployment, place, yaw, faults)
+    state = replace(state, weak=state.weak.at[1].set(True))
+    way = np.zeros((2, 3, 2))
+    way[0, 1, 0] = 0.2 * team.model.spec.control_period_s
+
+    def pushed(state):
+        moved = replace(state.physics, position_world=state.physics.position_world + jnp.asarray(way, jnp.float32))
+        return replace(state, physics=moved)
+    ticks = round(1.0 / team.model.spec.control_period_s)
+    *_, (state, _) = drive(team, deployment, state, np.zeros((2, 3, 2)), ticks, before=pushed)
+    assert np.asarray(state.flagged)[0, 0].tolist() == [True, False]
+    assert (np.asarray(state.radio.silence)[0, 0] <= 2).all()  # heard, but not believed
+    assert np.asarray(state.table.age_s)[0, 0, 1] > 0.5
+
+
 def test_no_faults_are_none():
     faults = no_faults(3, 4, 5, driver_ticks=7)
     assert (faults.driver_ticks == 7).all()

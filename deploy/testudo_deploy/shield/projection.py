@@ -75,20 +75,23 @@ def _nearest_in_plane(target: Array, normals: Array, bounds: Array, together: bo
     """Return the nearest point (2, ...); anything where there is none."""
     xp = array_namespace(target)
     ax, ay = normals[0, ...], normals[1, ...]
-    excess = _excess(normals, bounds, target)
     square = ax * ax + ay * ay
     square = xp.where(square > _VOID**2, square, 1.0)
-    scale = excess / square
-    foot_x, foot_y = target[0, None, ...] - scale * ax, target[1, None, ...] - scale * ay
-    shift = _nearest_on_lines(normals, stacked(foot_x, foot_y), bounds, square, together)
-    return _choose(target, stacked(foot_x - shift * ay, foot_y + shift * ax), normals, bounds, together)
+    scale = bounds / square
+    # lines are counted from the point nearest to zero: where rows meet in zero, standing still comes out exactly
+    foot_x, foot_y = scale * ax, scale * ay
+    along = ax * target[1, None, ...] - ay * target[0, None, ...]
+    place = _nearest_on_lines(normals, stacked(foot_x, foot_y), along, bounds, square, together)
+    return _choose(target, stacked(foot_x - place * ay, foot_y + place * ax), normals, bounds, together)
 
 
-def _nearest_on_lines(normals: Array, foot: Array, bounds: Array, square: Array, together: bool) -> Array:
-    """Return where on line k, which runs through its foot along (-ay, ax), the nearest point to it lies (K, ...).
+def _nearest_on_lines(normals: Array, foot: Array, wanted: Array, bounds: Array, square: Array, together: bool
+                      ) -> Array:
+    """Return where on line k, which runs through its foot along (-ay, ax), the nearest point to the target is (K, ...).
 
     Together, within all rows; else within the rows before row k. Anything where these leave no interval.
-    ``square`` holds the squared lengths of the normals, one where a row is void.
+    ``wanted`` is the place of the target, times ``square``: the squared lengths of the normals, one where a row is
+    void.
     """
     xp = array_namespace(foot)
     parallel = _limits(bounds)[0]  # a row that repeats row k leaves room and slope of rounding size, either sign
@@ -102,11 +105,11 @@ def _nearest_on_lines(normals: Array, foot: Array, bounds: Array, square: Array,
         slope, along = cut(ax[:, None, ...], ay[:, None, ...], bounds[:, None, ...])
         high = xp.min(xp.where(slope > parallel, along, _HUGE), axis=0)
         low = xp.max(xp.where(slope < -parallel, along, -_HUGE), axis=0)
-        return xp.minimum(xp.maximum(low, xp.zeros_like(low)), high)
+        return xp.minimum(xp.maximum(low, wanted / square), high)
     # one number carries both ends: where there is an interval, clipping at each end in turn finds its nearest point
     # (measured with XLA, 8 rows: five times faster than both ends and their validity). It is scaled until the end:
     # XLA keeps what ends in a division, and else works out all of it again for each row (16 rows: 20 times slower)
-    shift = xp.zeros_like(foot[0, ...])
+    shift = wanted
     line = xp.reshape(xp.arange(bounds.shape[0]), (bounds.shape[0],) + (1,) * (bounds.ndim - 1))
     for j in range(bounds.shape[0] - 1):
         slope, along = (x[0, ...] for x in cut(*(x[j:j + 1, None, ...] for x in (ax, ay, bounds))))
@@ -122,10 +125,10 @@ def _nearest_in_space(target: Array, normals: Array, bounds: Array, together: bo
     square = sum_terms([normals[d, ...] ** 2 for d in range(3)])
     length = xp.sqrt(xp.where(square > _VOID**2, square, 1.0))
     unit = normals / length[None, ...]
-    foot = target[:, None, ...] - (_excess(normals, bounds, target) / length)[None, ...] * unit
+    foot = (bounds / length)[None, ...] * unit
     first, second = _plane_basis(unit)
 
-    # every row j (axis 1) seen in plane k (axis 2), with coordinates centred on the foot
+    # every row j (axis 1) seen in plane k (axis 2), with coordinates centred on its point nearest to zero
     def in_plane(vector: Array) -> Array:
         return sum_terms([normals[d, :, None, ...] * vector[d, None, ...] for d in range(3)])
     planar = stacked(in_plane(first), in_plane(second))
@@ -134,7 +137,8 @@ def _nearest_in_space(target: Array, normals: Array, bounds: Array, together: bo
     off = row[:, None] == row[None, :] if together else row[:, None] >= row[None, :]
     off = xp.reshape(off, off.shape + (1,) * (bounds.ndim - 1))
     planar, room = xp.where(off[None, ...], 0.0, planar), xp.where(off, 0.0, room)
-    point = _nearest_in_plane(xp.zeros_like(planar[:, 0, ...]), planar, room, together)
+    wanted = stacked(*(sum_terms([axis[d, ...] * target[d, None, ...] for d in range(3)]) for axis in (first, second)))
+    point = _nearest_in_plane(wanted, planar, room, together)
     points = foot + point[0, None, ...] * first + point[1, None, ...] * second
     return _choose(target, points, normals, bounds, together)
 

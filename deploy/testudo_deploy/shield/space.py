@@ -85,10 +85,6 @@ def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float) -> Verdict:
 def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: float, beside_m: float) -> Array:
     """Return how far a peer's control point can be from one that it announced, by what it owns (K, ...) [m].
 
-    A peer leaves what its newest message shows as owned or announced only for a lane that this robot has
-    acknowledged; or without, if it goes first and has not heard this robot for ``silence_s`` (rule R4). The age by
-    echo bounds how long ago it heard it.
-
     Args:
         peers: the newest messages.
         point_world: announced control points (D, K, ...) [m].
@@ -101,7 +97,16 @@ def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: flo
     offset = ends - point_world[None, None, ...]
     square = sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])
     bound = xp.sqrt(xp.max(square, axis=(0, 1))) + beside_m
-    return xp.where(peers.reserves & (peers.first | (age_s < silence_s)), bound, xp.inf)
+    return xp.where(stays_in_its_lanes(peers, age_s, silence_s), bound, xp.inf)
+
+
+def stays_in_its_lanes(peers: PeerSpaces, age_s: Array, silence_s: float) -> Array:
+    """Return whether a peer (K, ...) is still in a lane that its newest message shows, however old that is.
+
+    It leaves them only for a lane that this robot has acknowledged; or without, if it goes first and has not heard
+    this robot for ``silence_s`` (rule R4). The age by echo (K, ...) bounds how long ago it heard it.
+    """
+    return peers.reserves & (peers.first | (age_s < silence_s))
 
 
 def conflicts(lanes_world: Array, peers: PeerSpaces, clearance_m: float) -> tuple[Array, Array]:

@@ -94,7 +94,7 @@ class VelocityPoint:
         half = sum_terms([rate[k, ...] * stop.deceleration[k, ...] for k in range(rate.shape[0])])
         rest = sum_terms([stop.deceleration[k, ...] ** 2 for k in range(rate.shape[0])])
         slack = xp.maximum(self.spec.acceleration_limit_m_s2**2 - rest, 0 * rest)
-        return xp.clip((half + xp.sqrt(half**2 + square * slack)) / square, 0.0, 1.0)
+        return xp.minimum((half + xp.sqrt(half**2 + square * slack)) / square, 1.0)
 
     def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
         """See `MotionModel.firm_command`; braking only, and never below zero speed.
@@ -109,13 +109,11 @@ class VelocityPoint:
         velocity = stop.brake_command + lag * stop.deceleration
         speed = length(velocity)
         direction = velocity / (speed + TINY)
-        braking = sum_terms([(velocity[k, ...] - effective[k, ...]) * direction[k, ...]
-                             for k in range(effective.shape[0])])
         forward = sum_terms([effective[k, ...] * direction[k, ...] for k in range(effective.shape[0])])
         period = self.spec.control_period_s
         longest = -period / math.expm1(-period / self.spec.quantities["dynamics.velocity_lag"].high)
-        extra = xp.clip(speed / limit, lag, longest) / lag - 1
-        firmer = xp.minimum(extra * xp.maximum(braking, 0 * braking), xp.maximum(forward, 0 * forward))
+        extra = xp.minimum(xp.maximum(speed / limit, lag), longest) / lag - 1
+        firmer = xp.minimum(extra * xp.maximum(speed - forward, 0.0), xp.maximum(forward, 0.0))
         return effective - firmer * direction
 
 
