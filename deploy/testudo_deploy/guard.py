@@ -1,0 +1,121 @@
+"""The guard between a robot's policy and its actuators: it passes commands on, or brakes; pure, on one injected clock.
+
+It knows nothing of policies and trusts none. It brakes on silence, on a command that is not finite, on somebody else
+who publishes on its topics, and on the emergency stop; and it begins by braking. What ends a brake is one second of
+commands with which nothing is wrong; an emergency stop ends by hand only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+HEALTHY_S = 1.0
+"""For so long commands must be sound before they are passed on again (fault matrix: "latched until healthy 1 s")."""
+EARLY_S = 0.005
+"""The brake has to be at the actuators when the dead-man time ends: it leaves so much before."""
+CLOCK_TOLERANCE_S = 0.002
+"""A stamp so far in the future is rounding."""
+
+SENTENCES = {
+    "": "commands are passed on",
+    "starting": "no sound commands for a second yet",
+    "silence": "the policy is silent",
+    "not_finite": "a command was not finite",
+    "second_publisher": "somebody else publishes commands",
+    "estop": "emergency stop; release it and call the rearm service",
+}
+"""By code; every reason of the guard to brake."""
+
+
+@dataclass(frozen=True)
+class Rearmed:
+    """Whether the emergency stop was taken back, and what to tell the operator."""
+
+    granted: bool
+    sentence: str
+
+
+class Guard:
+    """The guard of one robot; times are seconds on one clock that the caller injects."""
+
+    def __init__(self, *, dimension: int, dead_man_s: float) -> None:
+        self._dimension, self._dead_man_s = dimension, dead_man_s
+        self._last_stamp_s = -float("inf")
+        self._healthy_since_s: float | None = None
+        self._trouble = "starting"
+        """Why commands do not count as sound; stays until they have been for a second."""
+        self._foreign: tuple[str, ...] = ()
+        self._pressed = self._stopped = False
+        self.commands = self.refused = 0
+        """Commands that came, and those that were not passed on."""
+
+    @property
+    def code(self) -> str:
+        """Return why it brakes; empty while it passes commands on."""
+        if self._stopped:
+            return "estop"
+        return "second_publisher" if self._foreign else self._trouble
+
+    @property
+    def sentence(self) -> str:
+        """Return the reason as one plain sentence."""
+        names = f": {', '.join(self._foreign)}" if self.code == "second_publisher" else ""
+        return SENTENCES[self.code] + names
+
+    @property
+    def silent_after_s(self) -> float:
+        """Return for how long a command may act before the next has to be here."""
+        return self._dead_man_s - EARLY_S
+
+    def command(self, stamp_s: float, values: Sequence[float], now_s: float) -> bool:
+        """Take a command (D,); return whether it is to be passed on."""
+        self.commands += 1
+        passes = self._is_sound(stamp_s, values, now_s) and not self.code
+        self.refused += not passes
+        return passes
+
+    def watch(self, now_s: float) -> bool:
+        """Notice silence; return whether to brake now."""
+        if now_s - self._last_stamp_s >= self.silent_after_s and self._healthy_since_s is not None:
+            self._begin_again("silence")
+        return bool(self.code)
+
+    def hear_estop(self, pressed: bool) -> None:
+        """Take the level of the emergency stop; a stop stays after it is released."""
+        self._pressed = pressed
+        self._stopped |= pressed
+
+    def rearm(self) -> Rearmed:
+        """Take the emergency stop back, if it is released."""
+        if self._pressed:
+            return Rearmed(False, "rearm refused: the emergency stop is still pressed")
+        self._stopped = False
+        self._begin_again("starting")
+        return Rearmed(True, "the emergency stop is taken back")
+
+    def see_publishers(self, foreign: Sequence[str]) -> None:
+        """Take the names of all nodes that publish on the guard's topics and should not."""
+        if self._foreign and not foreign:
+            self._begin_again("starting")
+        self._foreign = tuple(foreign)
+
+    def _is_sound(self, stamp_s: float, values: Sequence[float], now_s: float) -> bool:
+        """Return whether a command may be acted on; the stamps of those that may only grow."""
+        # a comparison with NaN is false, so that nothing that is not finite gets through
+        finite = len(values) == self._dimension and all(abs(value) < float("inf") for value in values)
+        if not finite or not abs(stamp_s) < float("inf"):
+            self._begin_again("not_finite")
+            return False
+        fresh = -CLOCK_TOLERANCE_S <= now_s - stamp_s < self.silent_after_s
+        if not fresh or stamp_s <= self._last_stamp_s:
+            return False  # a process that slept, or somebody who repeats old commands
+        self._last_stamp_s = stamp_s
+        if self._healthy_since_s is None:
+            self._healthy_since_s = now_s
+        if now_s - self._healthy_since_s >= HEALTHY_S:
+            self._trouble = ""
+        return True
+
+    def _begin_again(self, trouble: str) -> None:
+        self._trouble, self._healthy_since_s = trouble, None

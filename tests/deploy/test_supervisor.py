@@ -1,0 +1,202 @@
+"""The modes of a robot: every transition of the table, every watchdog, and nothing beside them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testudo_deploy.supervisor import (
+    GUARD_SILENT_S,
+    HEALTHY_S,
+    TRANSITIONS,
+    WATCHDOGS,
+    Event,
+    GuardReport,
+    Mode,
+    Reaction,
+    Supervisor,
+    code_of,
+)
+
+TICK_S = 0.0625
+
+
+class Robot:
+    """A supervisor with a guard that reports and a loop that ticks."""
+
+    def __init__(self):
+        self.now_s, self.guard_code, self.guard_alive = 100.0, "", True
+        self.supervisor = Supervisor(now_s=self.now_s)
+
+    def tick(self, doubt="", count=1):
+        for _ in range(count):
+            self.now_s += TICK_S
+            if self.guard_alive:
+                self.supervisor.hear_guard(GuardReport(self.now_s, self.guard_code))
+            self.supervisor.observe(self.now_s, doubt)
+        return self.supervisor.mode
+
+    def ask(self, event):
+        return self.supervisor.request(event, self.now_s)
+
+
+def robot_in(mode):
+    """Return a robot that came to a mode by what operators and faults do."""
+    robot = Robot()
+    robot.tick(count=2)
+    if mode is Mode.IDLE:
+        return robot
+    assert robot.ask(Event.ARM).granted
+    if mode is Mode.ARMED:
+        return robot
+    assert robot.ask(Event.START).granted
+    if mode is Mode.HOLDING:
+        robot.tick("stale_pose")
+    elif mode is Mode.STOPPED:
+        robot.guard_code = "estop"
+        robot.tick()
+    elif mode is Mode.FAULT:
+        robot.tick("brakes_weak: 0.3 m")
+    assert robot.supervisor.mode is mode
+    return robot
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_only_an_active_robot_may_drive(mode):
+    assert (robot_in(mode).supervisor.order == "") == (mode is Mode.ACTIVE)
+
+
+@pytest.mark.parametrize("event", [Event.ARM, Event.START, Event.STOP, Event.DEACTIVATE])
+@pytest.mark.parametrize("mode", Mode)
+def test_requests_are_granted_as_the_table_says(mode, event):
+    """Nothing is wrong, so the table alone decides; a refusal names the mode that it would take."""
+    robot = robot_in(mode)
+    answer = robot.ask(event)
+    target = TRANSITIONS.get((mode, event))
+    assert answer.granted == (target is not None)
+    assert robot.supervisor.mode is (target or mode)
+    assert answer.granted or "must be" in answer.sentence
+
+
+@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", "estop", "guard_brakes"}))
+@pytest.mark.parametrize("mode", Mode)
+def test_every_watchdog_does_in_every_mode_what_its_reaction_says(mode, code):
+    robot = robot_in(mode)
+    running = mode in (Mode.ARMED, Mode.ACTIVE, Mode.HOLDING)
+    expected = {
+        Reaction.BRAKE: mode,
+        Reaction.HOLD: Mode.HOLDING if mode is Mode.ACTIVE else mode,
+        Reaction.FAULT: Mode.FAULT if running or mode is Mode.STOPPED else mode,
+    }[WATCHDOGS[code].reaction]
+    assert robot.tick(f"{code}: details") is expected
+    if expected is Mode.HOLDING:
+        assert code in robot.supervisor.order
+        assert WATCHDOGS[code].sentence in robot.supervisor.sentence
+
+
+def test_a_reason_that_nobody_knows_is_treated_as_the_worst():
+    assert robot_in(Mode.ACTIVE).tick("something new: x") is Mode.FAULT
+
+
+def test_a_robot_that_held_drives_on_after_a_second_in_which_nothing_was_wrong():
+    robot = robot_in(Mode.HOLDING)
+    ticks = round(HEALTHY_S / TICK_S)
+    assert robot.tick(count=ticks) is Mode.HOLDING
+    robot.tick("pose_jump")
+    assert "pose_jump" in robot.supervisor.order
+    assert robot.tick(count=ticks) is Mode.HOLDING
+    assert robot.tick() is Mode.ACTIVE
+
+
+@pytest.mark.parametrize("event", [Event.ARM, Event.START])
+@pytest.mark.parametrize("doubt", ["peer_unheard: r1", "too_close: r1", "brakes_weak: x", "no_pose"])
+def test_with_a_doubt_it_can_be_neither_armed_nor_started(event, doubt):
+    robot = robot_in(Mode.IDLE if event is Event.ARM else Mode.ARMED)
+    robot.tick(doubt)
+    answer = robot.ask(event)
+    assert not answer.granted
+    if robot.supervisor.mode is not Mode.FAULT:
+        assert answer.code == code_of(doubt)
+        assert doubt in answer.sentence
+        robot.tick()
+        assert robot.ask(event).granted
+
+
+def test_it_is_not_armed_before_it_looked_around_and_heard_its_guard():
+    robot = Robot()
+    assert robot.ask(Event.ARM).code == "not_ready"
+    robot.guard_alive = False
+    robot.tick()
+    assert robot.ask(Event.ARM).code == "not_ready"
+    robot.guard_alive = True
+    robot.tick()
+    assert robot.ask(Event.ARM).granted
+
+
+@pytest.mark.parametrize("code", ["silence", "starting", ""])
+def test_a_guard_that_waits_for_commands_keeps_nobody_from_arming(code):
+    robot = Robot()
+    robot.guard_code = code
+    robot.tick()
+    assert robot.ask(Event.ARM).granted
+
+
+@pytest.mark.parametrize("code", ["silence", "not_finite", "second_publisher"])
+def test_while_the_guard_brakes_the_robot_holds(code):
+    robot = robot_in(Mode.ACTIVE)
+    robot.guard_code = code
+    assert robot.tick() is Mode.HOLDING
+    assert code in robot.supervisor.sentence
+    robot.guard_code = ""
+    robot.tick()
+    assert robot.tick(count=round(HEALTHY_S / TICK_S)) is Mode.ACTIVE
+
+
+@pytest.mark.parametrize("mode", [Mode.ARMED, Mode.ACTIVE, Mode.HOLDING, Mode.STOPPED])
+def test_without_its_guard_the_robot_becomes_inactive_and_stays_so(mode):
+    robot = robot_in(mode)
+    robot.guard_alive = False
+    assert robot.tick(count=round(GUARD_SILENT_S / TICK_S) + 2) is Mode.IDLE
+    assert not robot.ask(Event.ARM).granted
+    robot.guard_alive = True
+    assert robot.tick(count=100) is Mode.IDLE
+
+
+def test_an_emergency_stop_ends_in_armed_and_never_in_driving():
+    robot = robot_in(Mode.STOPPED)
+    assert robot.tick(count=100) is Mode.STOPPED
+    assert not robot.ask(Event.START).granted
+    robot.guard_code = "starting"  # the guard was re-armed by hand
+    assert robot.tick(count=100) is Mode.ARMED
+    robot.guard_code = ""
+    robot.tick()
+    assert robot.ask(Event.START).granted
+
+
+def test_an_emergency_stop_of_an_inactive_robot_keeps_it_from_being_armed():
+    robot = robot_in(Mode.IDLE)
+    robot.guard_code = "estop"
+    assert robot.tick() is Mode.IDLE
+    assert robot.ask(Event.ARM).code == "estop"
+
+
+@given(st.lists(st.sampled_from(["", "stale_pose", "brakes_weak", "nonsense", "arm", "start", "stop", "deactivate",
+                                 "guard dies", "guard lives", "estop", "rearmed"]), max_size=40))
+def test_whatever_happens_it_drives_only_when_started_and_nothing_was_wrong(story):
+    """Driving begins by START or after a healthy second of holding, and no tick with a reason to hold drives."""
+    robot = Robot()
+    for word in story:
+        before = robot.supervisor.mode
+        if word in ("arm", "start", "stop", "deactivate"):
+            granted = robot.ask(Event(word)).granted
+            assert before is robot.supervisor.mode or granted
+            continue
+        robot.guard_alive = {"guard dies": False, "guard lives": True}.get(word, robot.guard_alive)
+        robot.guard_code = {"estop": "estop", "rearmed": ""}.get(word, robot.guard_code)
+        doubt = word if word in ("stale_pose", "brakes_weak", "nonsense") else ""
+        mode = robot.tick(doubt)
+        if mode is Mode.ACTIVE:
+            assert not doubt
+            assert before in (Mode.ACTIVE, Mode.HOLDING)
+            assert robot.guard_code != "estop"
+        if before in (Mode.IDLE, Mode.ARMED, Mode.FAULT):
+            assert mode is not Mode.ACTIVE
