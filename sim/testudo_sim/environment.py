@@ -5,7 +5,6 @@ Worlds are vectorised (last axis) and restart by themselves; terminated and trun
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from testudo_sim.parameters import draw_parameters
 from testudo_sim.radio import by_slot
 from testudo_sim.scenarios import Scenario
 from testudo_sim.scene import Scene
+from testudo_sim.scoring import Scoring
 from testudo_sim.team import Team, TeamState, start, tick, true_table
 
 
@@ -86,8 +86,12 @@ class Environment:
     @property
     def horizon(self) -> int:
         """Decisions in an episode."""
-        seconds = self.scenario.decision_ticks * self.team.model.spec.control_period_s
-        return int(self.scenario.horizon_s / seconds)
+        return self.scoring.horizon
+
+    @property
+    def scoring(self) -> Scoring:
+        """What decisions are worth."""
+        return Scoring(self.scenario, self.team.model.spec, self.change_price)
 
     def reset(self, keys: jax.Array) -> WorldState:
         """Return the start of one world for each key (E,)."""
@@ -128,15 +132,13 @@ class Environment:
         tick_key, reset_key = jax.random.split(key)
         team_state, metrics = self.run_ticks(state.team, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
         before, after = (self.team.physics.scene(s.physics) for s in (state.team, team_state))
-        price = self.change_price * metrics.change_m_s / self.team.model.spec.control_point_speed_m_s
-        broken = _not_finite(after)
-        reward = jnp.where(broken, 0.0, sum(self.scenario.rewards(state.task, before, after).values()) - price)
+        score = self.scoring.decision(state.task, before, after, metrics.change_m_s)
+        reward, terminated = score.reward, score.success
         elapsed = state.elapsed + 1
-        terminated = self.scenario.success(state.task, after)
         if self.contact_cost is not None:
             touched = metrics.contacts > 0
             reward, terminated = reward - self.contact_cost * touched, terminated | touched
-        truncated = ((elapsed >= self.horizon) | broken) & ~terminated
+        truncated = ((elapsed >= self.horizon) | score.broken) & ~terminated
         ended = replace(state, team=team_state, elapsed=elapsed)
         fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]))
         done = terminated | truncated
@@ -173,12 +175,6 @@ class Environment:
 def to_batch(value: jax.Array) -> jax.Array:
     """Return (C, N, E) as (E, N, C), (K, N, E) as (E, N, K), and (C, K, N, E) as (E, N, K, C)."""
     return jnp.transpose(value, tuple(reversed(range(value.ndim))))
-
-
-def _not_finite(scene: Scene) -> jax.Array:
-    """Return (E,) bool: the physics has come to something that is no number."""
-    leaves = (jnp.all(jnp.isfinite(x), axis=tuple(range(x.ndim - 1))) for x in jax.tree.leaves(scene))
-    return ~functools.reduce(jnp.logical_and, leaves)
 
 
 def _idle(before: MotionState, after: MotionState) -> jax.Array:
