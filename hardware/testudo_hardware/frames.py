@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace
 
@@ -11,6 +13,11 @@ def wrap_angle(angle: Array) -> Array:
     """Return ``angle`` [rad] wrapped into [-pi, pi)."""
     xp = array_namespace(angle)
     return angle - 2 * math.pi * xp.floor((angle + math.pi) / (2 * math.pi))
+
+
+def wrapped(angle: float) -> float:
+    """Return one plain ``angle`` [rad] wrapped into [-pi, pi]; NaN stays, infinity becomes NaN."""
+    return math.remainder(angle, 2 * math.pi) if math.isfinite(angle) else math.nan
 
 
 def rotate_horizontal(vector: Array, cosine: Array, sine: Array) -> Array:
@@ -22,6 +29,36 @@ def rotate_horizontal(vector: Array, cosine: Array, sine: Array) -> Array:
     x, y = vector[0, ...], vector[1, ...]
     rotated = [cosine * x - sine * y, sine * x + cosine * y]
     return xp.stack(rotated + [vector[k, ...] for k in range(2, vector.shape[0])])
+
+
+def turned(vector: Sequence[float], yaw: float) -> tuple[float, ...]:
+    """Return one plain vector (D,) turned by ``yaw`` [rad] about z: body to world for yaw, back for -yaw."""
+    x, y, *up = vector
+    if not math.isfinite(yaw):
+        return (math.nan, math.nan, *up)
+    cosine, sine = math.cos(yaw), math.sin(yaw)
+    return (cosine * x - sine * y, sine * x + cosine * y, *up)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a frame stands in its parent frame: shifted, and turned about the common z axis."""
+
+    position: tuple[float, ...]
+    """(D,) [m], of the frame's origin in the parent."""
+    yaw: float
+    """[rad], of the frame in the parent."""
+
+    def then(self, inner: Placement) -> Placement:
+        """Return where ``inner``, a frame that stands in this one, stands in the parent: map-odom, odom-base."""
+        shift = turned(inner.position, self.yaw)
+        position = tuple(here + there for here, there in zip(self.position, shift, strict=True))
+        return Placement(position, wrapped(self.yaw + inner.yaw))
+
+    def inverse(self) -> Placement:
+        """Return where the parent stands in this frame."""
+        back = turned(self.position, -self.yaw)
+        return Placement(tuple(-value for value in back), wrapped(-self.yaw))
 
 
 def quaternion_xyzw_from_yaw(yaw: float) -> tuple[float, float, float, float]:

@@ -1,0 +1,216 @@
+"""Standard ROS messages to plain values and back: frames, quaternion order, stamps in one place.
+
+Messages are taken by their fields only, so that those of rclpy and of rosbags both do, and ROS is
+not imported here. An odometry pose stands in the world, its twist in the body (REP-105). A command
+is a body twist for a robot on the ground and a velocity in the world for a drone; its frame says which.
+The motion model of a holonomic base speaks of the world: `travelling_command` and `world_command` turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import quaternion_xyzw_from_yaw, turned, yaw_from_quaternion_xyzw
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC, VELOCITY_POINT
+from testudo_hardware.spec import RobotSpec
+
+WORLD_FRAME = "world"
+_NANO = 1_000_000_000
+
+
+class WireError(TestudoError):
+    """A message cannot be read: wrong frame, or a quaternion that is none."""
+
+
+@dataclass(frozen=True)
+class OdometryReading:
+    """What an odometry message says, in the command channels of the robot."""
+
+    stamp_s: float
+    """Steady clock of the measurement."""
+    position_world: tuple[float, ...]
+    """(D,) [m], in the world or in the frame that the reader was told to expect instead."""
+    yaw: float
+    """[rad], in the same frame."""
+    velocity: tuple[float, ...]
+    """(D,): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the same frame as the position."""
+
+
+@dataclass(frozen=True)
+class CommandReading:
+    """What a command message says."""
+
+    stamp_s: float
+    """Steady clock at sending."""
+    command: tuple[float, ...]
+    """(D,): (forward [m/s], turn rate [rad/s]), or a velocity [m/s] in the frame of `command_frame`."""
+
+
+def body_frame(robot: str) -> str:
+    """Return the name of the frame that is fixed to a robot."""
+    return f"{robot}/base_link"
+
+
+def command_frame(robot: str, spec: RobotSpec) -> str:
+    """Return the frame in which commands of a robot travel."""
+    return WORLD_FRAME if spec.kind == VELOCITY_POINT else body_frame(robot)
+
+
+def travelling_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tuple[float, ...]:
+    """Return a command (D,) of the motion model in the frame in which it travels.
+
+    Args:
+        spec: the robot.
+        command: in the channels of its motion model.
+        yaw: where the robot believes that it faces [rad].
+    """
+    return turned(command, -yaw) if spec.kind == HOLONOMIC else tuple(command)
+
+
+def world_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tuple[float, ...]:
+    """Return a command (D,) that travelled in the channels of the motion model, of a robot that faces ``yaw`` [rad]."""
+    return turned(command, yaw) if spec.kind == HOLONOMIC else tuple(command)
+
+
+def fill_odometry(message: Any, robot: str, spec: RobotSpec, reading: OdometryReading,
+                  frames: tuple[str, str] | None = None) -> Any:
+    """Write a reading into an empty `nav_msgs/Odometry` and return it; ``frames`` as in `read_odometry`."""
+    fill_stamp(message.header.stamp, reading.stamp_s)
+    message.header.frame_id, message.child_frame_id = frames or (WORLD_FRAME, body_frame(robot))
+    fill_pose(message.pose.pose, reading.position_world, reading.yaw)
+    twist = message.twist.twist
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        twist.linear.x, twist.angular.z = map(float, reading.velocity)
+    else:
+        fill_axes(twist.linear, turned(reading.velocity, -reading.yaw))
+    return message
+
+
+def read_odometry(message: Any, robot: str, spec: RobotSpec, frames: tuple[str, str] | None = None
+                  ) -> OdometryReading:
+    """Read a `nav_msgs/Odometry`; numbers that are not finite are passed on, to be refused later.
+
+    Args:
+        message: with the fields of the message type.
+        robot: the name of the robot.
+        spec: its description.
+        frames: of the pose and of the body, if not `WORLD_FRAME` and `body_frame`.
+
+    Raises:
+        WireError: another frame, or a quaternion whose norm is not 1 within 1e-3.
+    """
+    found, expected = (message.header.frame_id, message.child_frame_id), frames or (WORLD_FRAME, body_frame(robot))
+    if found != expected:
+        raise WireError(f"{robot}: odometry: found frames {found}, expected {expected}")
+    position, yaw = read_pose(message.pose.pose, spec.dimension, f"{robot}: odometry")
+    twist = message.twist.twist
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        velocity: tuple[float, ...] = (twist.linear.x, twist.angular.z)
+    else:
+        velocity = turned(read_axes(twist.linear, spec.dimension), yaw)
+    return OdometryReading(read_stamp(message.header.stamp), position, yaw, velocity)
+
+
+def fill_command(message: Any, robot: str, spec: RobotSpec, reading: CommandReading, frame: str | None = None) -> Any:
+    """Write a command into an empty `geometry_msgs/TwistStamped` and return it; ``frame`` as in `read_command`."""
+    fill_stamp(message.header.stamp, reading.stamp_s)
+    message.header.frame_id = frame or command_frame(robot, spec)
+    fill_twist(message.twist, spec, reading.command)
+    return message
+
+
+def read_command(message: Any, robot: str, spec: RobotSpec, frame: str | None = None) -> CommandReading:
+    """Read a `geometry_msgs/TwistStamped`; numbers that are not finite are passed on.
+
+    Args:
+        message: with the fields of the message type.
+        robot: the name of the robot.
+        spec: its description.
+        frame: that of the header, if not `command_frame`.
+
+    Raises:
+        WireError: another frame.
+    """
+    expected = frame or command_frame(robot, spec)
+    if message.header.frame_id != expected:
+        raise WireError(
+            f"{robot}: command: found frame {message.header.frame_id!r}, expected {expected!r}"
+        )
+    return CommandReading(read_stamp(message.header.stamp), read_twist(message.twist, spec))
+
+
+def fill_twist(twist: Any, spec: RobotSpec, command: Sequence[float]) -> Any:
+    """Write a command (D,) into an empty `geometry_msgs/Twist`, which has neither stamp nor frame, and return it."""
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        twist.linear.x, twist.angular.z = map(float, command)
+    else:
+        fill_axes(twist.linear, command)
+    return twist
+
+
+def read_twist(twist: Any, spec: RobotSpec) -> tuple[float, ...]:
+    """Return the command (D,) of a `geometry_msgs/Twist`; numbers that are not finite are passed on."""
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        return (twist.linear.x, twist.angular.z)
+    return read_axes(twist.linear, spec.dimension)
+
+
+def fill_pose(pose: Any, position: Sequence[float], yaw: float) -> Any:
+    """Write a position (D,) [m] and a yaw [rad] into an empty `geometry_msgs/Pose` and return it."""
+    fill_axes(pose.position, position)
+    turn = pose.orientation
+    turn.x, turn.y, turn.z, turn.w = quaternion_xyzw_from_yaw(yaw)
+    return pose
+
+
+def read_pose(pose: Any, dimension: int, where: str) -> tuple[tuple[float, ...], float]:
+    """Return position (dimension,) [m] and yaw [rad] of a `geometry_msgs/Pose`.
+
+    Raises:
+        WireError: a quaternion whose norm is not 1 within 1e-3; ``where`` names the message.
+    """
+    return read_axes(pose.position, dimension), read_yaw(pose.orientation, where)
+
+
+def read_yaw(quaternion: Any, where: str) -> float:
+    """Return the yaw [rad] of a `geometry_msgs/Quaternion`.
+
+    Raises:
+        WireError: its norm is not 1 within 1e-3; ``where`` names the message.
+    """
+    try:
+        return yaw_from_quaternion_xyzw(quaternion.x, quaternion.y, quaternion.z, quaternion.w)
+    except ValueError as error:
+        raise WireError(f"{where}: {error}") from error
+
+
+def fill_stamp(stamp: Any, time_s: float) -> None:
+    """Write a time [s] into a `builtin_interfaces/Time` or `Duration`."""
+    stamp.sec, stamp.nanosec = divmod(round(time_s * _NANO), _NANO)
+
+
+def read_stamp(stamp: Any) -> float:
+    """Return the time [s] of a `builtin_interfaces/Time`."""
+    return stamp.sec + stamp.nanosec / _NANO
+
+
+def other_clock_s(stamp_s: float, its_now_s: float, other_now_s: float) -> float:
+    """Return a stamp of one clock on another clock, both read at the same moment: ROS time to steady, or back.
+
+    A clock that jumps between the stamp and the reading of both makes this one stamp wrong by the jump and no other.
+    """
+    return other_now_s - (its_now_s - stamp_s)
+
+
+def fill_axes(vector: Any, values: Sequence[float]) -> None:
+    """Write a vector (D,) into the fields x, y, z of a message."""
+    for axis, value in zip("xyz", values, strict=False):
+        setattr(vector, axis, float(value))
+
+
+def read_axes(vector: Any, dimension: int) -> tuple[float, ...]:
+    """Return the fields x, y, z of a message as a vector (dimension,)."""
+    return (vector.x, vector.y, vector.z)[:dimension]
