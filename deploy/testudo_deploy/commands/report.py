@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,8 @@ from rich.text import Text
 
 from testudo_hardware.errors import TestudoError
 
+_WIDE = 160
+"""Columns of a table that goes into a file."""
 
 @dataclass(frozen=True)
 class Report:
@@ -29,7 +33,8 @@ class Report:
         Raises:
             TestudoError: the file cannot be written.
         """
-        console = Console()
+        # into a file or a pipe, tables keep their columns
+        console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE)
         for table in self.tables:
             console.print(table)
         if json_path is None:
