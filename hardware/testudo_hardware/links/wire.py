@@ -202,7 +202,7 @@ def other_clock_s(stamp_s: float, its_now_s: float, other_now_s: float) -> float
 
     A clock that jumps between the stamp and the reading of both makes this one stamp wrong by the jump and no other.
     """
-    return other_now_s - (its_now_s - stamp_s)
+    return stamp_s + (other_now_s - its_now_s)  # exact where both are one clock
 
 
 def fill_axes(vector: Any, values: Sequence[float]) -> None:
