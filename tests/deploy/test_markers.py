@@ -185,7 +185,7 @@ def test_an_outline_holds_the_places_within_the_radius_and_no_others(points, rad
     edges = np.roll(corners, -1, axis=1) - corners
     assert (edges[0] * np.roll(edges[1], -1) - edges[1] * np.roll(edges[0], -1) > -1e-6).all()  # convex, left turns
     angles = np.linspace(0, 2 * np.pi, 50)
-    rims = cloud[:, :, None] + 0.991 * radius * np.stack([np.cos(angles), np.sin(angles)])[:, None]
+    rims = cloud[:, :, None] + 0.98 * radius * np.stack([np.cos(angles), np.sin(angles)])[:, None]
     for rim in rims.reshape(2, -1).T:
         side = edges[0] * (rim[1] - corners[1]) - edges[1] * (rim[0] - corners[0])
         assert (side >= -1e-6).all()

@@ -9,7 +9,7 @@ import numpy as np
 
 from testudo_deploy.markers.values import Colour, Marker, Point, Shape
 
-_CORNERS = 24
+_CORNERS = 16
 """Of a circle."""
 _EDGE_M = 0.006
 """Width of outlines."""
