@@ -7,15 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.deploy.tiny_policy import draft_contract
 from tests.sim.sliding_box import sliding_environment
 
 from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.obstacles import Ball
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment import Environment
 from testudo_sim.kinematic import KinematicPhysics
-from testudo_sim.live import LiveTask, Pose, PoseTrack, goals_of, make_task
+from testudo_sim.live import LiveTask, Pose, PoseTrack, goals_of, make_task, scoring_of
+from testudo_sim.live.report import body_markers, finish_values, goal_views, score_values, waiting_values, waits_for
 from testudo_sim.parameters import Channels
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.scoring import CHANGES, Scoring
@@ -235,3 +239,59 @@ def test_a_task_is_made_of_the_goals_of_the_fleet_or_of_values():
 def test_scoring_is_the_one_of_the_environment(navigation):
     assert navigation.scoring == Scoring(navigation.scenario, navigation.team.model.spec, navigation.change_price)
     assert navigation.horizon == navigation.scoring.horizon
+
+
+def test_a_policy_names_the_scenario_the_price_and_the_obstacles():
+    spec = load_robot("gritsbot_x")
+    arena = Arena((-1.6, -1.0), (1.6, 1.0), (Ball((0.0, 0.0), 0.1),))
+    contract = draft_contract(spec, arena=arena)
+    scoring = scoring_of(contract, spec)
+    assert (scoring.scenario.name, scoring.change_price) == ("navigation", 0.0)
+    assert scoring.scenario.arena == arena
+    priced = contract.replace(provenance={"config": {"change_price": 0.2}}, arena=None)
+    assert scoring_of(priced, spec).change_price == 0.2
+    with pytest.raises(TestudoError, match="scenario 'chess' is not known"):
+        scoring_of(contract.replace(scenario="chess"), spec)
+
+
+def test_an_episode_waits_until_all_are_measured_and_active(navigation):
+    live, scene, _ = standing(navigation)
+    feed(live, scene, 4.9, skip=("r1",))
+    modes = {"r0": "active", "r1": "armed"}
+    assert waits_for(live, modes, "active", 5.0) == (
+        "r1: no pose on /r1/odom: neither rewards nor success can be told", "r1: armed",
+        "r2: its mode was not heard")
+    feed(live, scene, 4.95)
+    assert waits_for(live, {}, "poses", 5.0) == ()
+    assert waits_for(live, dict.fromkeys(live.robots, "active"), "active", 5.0) == ()
+    values = waiting_values(live, ["r1: armed"])
+    assert values["schema"] == "testudo/score/1"
+    assert (values["state"], values["waits_for"]) == ("waiting", ["r1: armed"])
+
+
+def test_a_box_that_was_never_measured_is_waited_for_by_its_topic():
+    environment = sliding_environment(2)
+    state = environment.reset(jax.random.split(jax.random.key(0), 1))
+    live = LiveTask(environment.scoring, names_of(2), state.task)
+    feed(live, environment.scene(state), 4.95, skip=("box",))
+    (reason,) = waits_for(live, {}, "poses", 5.0)
+    assert reason.startswith("box: no pose on /task/box/pose")
+    assert [goal.name for goal in goal_views(live)] == ["box"]
+    assert body_markers(live) == ()
+    feed(live, environment.scene(state), 4.96)
+    assert waits_for(live, {}, "poses", 5.0) == ()
+    assert [marker.namespace for marker in body_markers(live)] == ["bodies/box"]
+
+
+def test_scores_and_goals_are_told_as_values(navigation):
+    expected, found, live = live_episode(navigation)
+    values = score_values(live, found[-1])
+    assert json.loads(json.dumps(values, allow_nan=False)) == json.loads(json.dumps(values))
+    assert values["state"] == "success"
+    assert values["time_s"] == pytest.approx(len(expected) * 0.33)
+    assert values["reward"].keys() == values["total"].keys() == values["signals"].keys() == set(live.robots)
+    assert values["signals"]["r1"]["goal_world"] == pytest.approx(goals_of(live.task)[:, 1])
+    assert score_values(live, found[0])["state"] == "running"
+    assert [goal.reached for goal in goal_views(live)] == [True] * 3
+    finish = finish_values(live, found[-1])
+    assert (finish["outcome"], finish["decisions"], finish["scored"]) == ("success", len(found), len(found))

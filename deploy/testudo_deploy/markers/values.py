@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from testudo_deploy.wire import WORLD_FRAME
+from testudo_hardware.links.wire import fill_stamp
 
 FRAME = WORLD_FRAME
 """The frame of every marker: the fleet's shared world."""
@@ -50,7 +51,7 @@ class Marker:
 
 
 def fill_marker(message: Any, marker: Marker, point: Callable[..., Any], lifetime_s: float) -> Any:
-    """Write a marker into an empty `visualization_msgs/Marker` and return it; the stamp stays zero, which is "now".
+    """Write a marker into an empty `visualization_msgs/Marker` and return it; the stamp is left to the caller.
 
     Args:
         message: to fill.
@@ -67,7 +68,7 @@ def fill_marker(message: Any, marker: Marker, point: Callable[..., Any], lifetim
     message.scale.x, message.scale.y, message.scale.z = marker.size_m
     colour = message.color
     colour.r, colour.g, colour.b, colour.a = marker.colour
-    message.lifetime.sec, message.lifetime.nanosec = divmod(round(lifetime_s * 1_000_000_000), 1_000_000_000)
+    fill_stamp(message.lifetime, lifetime_s)
     message.points = [point(x=x, y=y, z=z) for x, y, z in marker.points_world]
     message.text = marker.text
     return message

@@ -2,6 +2,6 @@
 
 from testudo_sim.live.poses import Pose, PoseTrack
 from testudo_sim.live.task import DecisionScore, LiveTask
-from testudo_sim.live.task_values import goals_of, make_task
+from testudo_sim.live.task_values import goals_of, make_task, scoring_of
 
-__all__ = ["DecisionScore", "LiveTask", "Pose", "PoseTrack", "goals_of", "make_task"]
+__all__ = ["DecisionScore", "LiveTask", "Pose", "PoseTrack", "goals_of", "make_task", "scoring_of"]

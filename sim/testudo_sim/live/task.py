@@ -102,6 +102,10 @@ class LiveTask:
         """Return the names of bodies whose stamps are on another clock: their times of arrival are used."""
         return tuple(name for name, track in self._tracks.items() if track.foreign_clock)
 
+    def newest(self, name: str) -> Pose | None:
+        """Return the newest pose of a robot or body; None where there is none of that name, or of it."""
+        return self._tracks[name].newest if name in self._tracks else None
+
     def unmeasured(self, now_s: float) -> tuple[str, ...]:
         """Return the names of robots and bodies without a pose young enough to be used."""
         return tuple(name for name, track in self._tracks.items() if now_s - track.newest_s > self._patience_s)

@@ -11,11 +11,26 @@ from typing import Any
 import jax
 import numpy as np
 
+from testudo_deploy.contract import Contract
 from testudo_hardware.errors import TestudoError
-from testudo_sim.scenarios.base import Scenario
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.scenarios.base import Scenario, make_scenario
+from testudo_sim.scoring import Scoring
 
 GOAL = "goal_world"
 """The value of a task that says where robots, or a body, shall go."""
+
+
+def scoring_of(contract: Contract, spec: RobotSpec) -> Scoring:
+    """Return how decisions are scored of the scenario that a policy was trained in, as in its training.
+
+    Raises:
+        TestudoError: the scenario is not installed here, or not for this robot.
+    """
+    obstacles = contract.arena.obstacles if contract.arena is not None else ()
+    scenario = make_scenario(contract.scenario, spec, contract.shield, obstacles)
+    price = contract.provenance.get("config", {}).get("change_price", 0.0)
+    return Scoring(scenario, spec, float(price))
 
 
 def make_task(scenario: Scenario, goals_world: Sequence[Sequence[float]], values: Mapping[str, Any] | None = None
