@@ -27,6 +27,9 @@ OFFERED: dict[str, QoSProfile] = {
     "tick": _profile(100, latched=True),  # a recorder that comes late still gets the first ticks
     "truth": _profile(10),
     "events": _profile(50, latched=True),
+    "score": _profile(10, latched=True),
+    "goals": _profile(1, latched=True),
+    "markers": _profile(1),
 }
 """By the last part of the topic's name."""
 
@@ -37,6 +40,16 @@ REQUESTED: dict[str, QoSProfile] = {
     "events": _profile(50, latched=True),
 }
 """What the nodes that act on a topic ask for."""
+
+SHOWN: dict[str, QoSProfile] = {
+    "odom": _profile(1, reliable=False),
+    "tick": _profile(1, reliable=False),
+    "peer_state": _profile(1, reliable=False),
+    "pose": _profile(5, reliable=False),
+    "mode": _profile(1, latched=True),
+    "guard_status": _profile(1, latched=True),
+}
+"""What those ask for who only look on: the newest, and never anything again."""
 
 _RECORDER_DEPTH = 200
 

@@ -1,0 +1,131 @@
+"""Shows a fleet in RViz and Foxglove: one `MarkerArray` on `/fleet/markers`, ten times a second.
+
+Messages are kept as they come and decoded when a picture is made; nothing is made while nobody looks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from nav_msgs.msg import Odometry
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.serialization import deserialize_message
+from rclpy.task import Future
+from std_msgs.msg import UInt8MultiArray
+from visualization_msgs.msg import MarkerArray
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.fleet import FleetRobot, load_fleet
+from testudo_deploy.markers import RobotView, arena_markers, fleet_markers
+from testudo_deploy.messages import EnvelopeError, PeerMessage, TickRecord
+from testudo_deploy.station_topics import MARKERS_TOPIC
+from testudo_deploy.wire import WireError, read_odometry
+from testudo_nodes.conversions import envelope_bytes
+from testudo_nodes.marker_messages import marker_array
+from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
+from testudo_nodes.qos import OFFERED, SHOWN
+
+_PERIOD_S = 0.1
+_LIFETIME_S = 1.0
+_TOPICS = {"odom": Odometry, "tick": UInt8MultiArray, "peer_state": UInt8MultiArray, "mode": DiagnosticStatus}
+
+
+class MarkersNode(Node):
+    """The node that draws a fleet."""
+
+    def __init__(self, _stop: Future) -> None:
+        """Listen to every robot; never to the truth.
+
+        Raises:
+            TestudoError: fleet or policy are refused.
+        """
+        super().__init__("markers")
+        self.failed = False
+        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
+        policy = text_parameter(self, "policy", "the policy file, which holds the arena")
+        self._arena = arena_markers(Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena)
+        self._robots = [_Heard(self, robot) for robot in fleet.robots]
+        self._publisher = self.create_publisher(MarkerArray, MARKERS_TOPIC, OFFERED["markers"])
+        self._timer = self.create_timer(
+            _PERIOD_S, guarded(self, self._show), clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+        self._cpu = CpuMeter()
+
+    def close(self) -> None:
+        """Tell what it cost."""
+        tell("markers", {"cpu_share": self._cpu.share()})
+
+    def _show(self) -> None:
+        if not self._publisher.get_subscription_count():
+            return
+        now_s = time.monotonic()
+        shown = (*self._arena, *fleet_markers([robot.view(now_s) for robot in self._robots]))
+        self._publisher.publish(marker_array(self, shown, _LIFETIME_S))
+
+
+class _Heard:
+    """The newest message of each topic of one robot, still serialised."""
+
+    def __init__(self, node: Node, robot: FleetRobot) -> None:
+        self._robot = robot
+        self._newest: dict[str, tuple[float, bytes]] = {}
+        for topic, kind in _TOPICS.items():
+            node.create_subscription(
+                kind, f"/{robot.name}/{topic}", partial(self._take, topic), SHOWN[topic], raw=True
+            )
+
+    def view(self, now_s: float) -> RobotView:
+        """Return what is known at ``now_s`` [s]."""
+        name, spec = self._robot.name, self._robot.spec
+        odometry, pose_age_s = self._read("odom", now_s)
+        envelope, record_age_s = self._read("tick", now_s)
+        record = _decoded(TickRecord, envelope)
+        peer = _decoded(PeerMessage, self._read("peer_state", now_s)[0])
+        place, yaw = None, 0.0
+        try:
+            if odometry is not None:
+                reading = read_odometry(odometry, name, spec)
+                place, yaw = reading.position_world, reading.yaw
+        except WireError:  # odometry in a frame of its own: the robot itself knows where that is in the world
+            pose_age_s = float("inf")
+        if pose_age_s > record_age_s and record is not None and record.pose_stamp_s is not None:
+            place, yaw, pose_age_s = record.measured_position_world, record.measured_yaw, record_age_s
+        mode = self._mode(now_s)
+        return RobotView(name, spec, place, yaw, pose_age_s, record, record_age_s, peer,
+                         mode.get("mode", ""), mode.get("code", ""))
+
+    def _mode(self, now_s: float) -> dict[str, str]:
+        message, _ = self._read("mode", now_s)
+        return {} if message is None else {pair.key: pair.value for pair in message.values}
+
+    def _take(self, topic: str, data: bytes) -> None:
+        self._newest[topic] = (time.monotonic(), data)
+
+    def _read(self, topic: str, now_s: float) -> tuple[Any, float]:
+        """Return the newest message and its age [s]; None and infinity without."""
+        if topic not in self._newest:
+            return None, float("inf")
+        received_s, data = self._newest[topic]
+        return deserialize_message(data, _TOPICS[topic]), now_s - received_s
+
+
+def _decoded(kind: type, envelope: UInt8MultiArray | None) -> Any:
+    """Return the envelope that a message carries; None without one, or if it cannot be read."""
+    try:
+        return None if envelope is None else kind.decode(envelope_bytes(envelope))
+    except EnvelopeError:
+        return None
+
+
+def main() -> None:
+    """Run the node until a signal comes."""
+    sys.exit(run(MarkersNode))
+
+
+if __name__ == "__main__":
+    main()

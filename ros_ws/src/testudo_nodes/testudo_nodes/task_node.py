@@ -1,0 +1,204 @@
+"""Runs the task of a fleet on measured poses and scores the run as training does.
+
+All that decides is in `testudo_sim.live`; this node carries poses to it, and scores and goals from it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import PoseStamped
+from nav_msgs.msg import Odometry
+from rcl_interfaces.msg import ParameterDescriptor
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.task import Future
+from std_msgs.msg import String, UInt8MultiArray
+from std_srvs.srv import Trigger
+from visualization_msgs.msg import MarkerArray
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.fleet import FleetRobot, load_fleet
+from testudo_deploy.markers import goal_markers
+from testudo_deploy.messages import TickRecord
+from testudo_deploy.station_topics import GOALS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_deploy.wire import WORLD_FRAME, read_odometry
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.wire import WireError, read_pose, read_stamp
+from testudo_nodes.conversions import envelope_bytes
+from testudo_nodes.marker_messages import marker_array
+from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
+from testudo_nodes.qos import OFFERED, REQUESTED, SHOWN
+from testudo_sim.live import LiveTask, Pose, make_task, scoring_of
+from testudo_sim.live.report import (
+    ACTIVE,
+    START_ON,
+    body_markers,
+    finish_values,
+    goal_views,
+    score_values,
+    waiting_values,
+    waits_for,
+)
+
+_STEP_S = 0.05
+_SHOW_S = 1.0
+_WARN_EVERY_S = 5.0
+
+
+class TaskNode(Node):
+    """The node of the task."""
+
+    def __init__(self, _stop: Future) -> None:
+        """Build the scenario that the policy was trained in; listen to every robot, never to the truth.
+
+        Raises:
+            TestudoError: fleet, policy, task or a parameter is refused.
+        """
+        super().__init__("task")
+        self.failed = False
+        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
+        policy = text_parameter(self, "policy", "the policy file, which names scenario and arena")
+        values = _values(self._text("task", "", "values of the task by name, as a JSON object; empty: from the fleet"))
+        self._start_on = self._text("start_on", ACTIVE, f"when an episode begins: {' or '.join(START_ON)}")
+        if self._start_on not in START_ON:
+            found = f"found {self._start_on!r}, expected {' or '.join(START_ON)}"
+            raise TestudoError(f"parameter start_on: {found}")
+        spec = fleet.robots[0].spec
+        contract = Artefact.load(policy, robot=spec, sha256=fleet.policy_sha256).contract
+        jax.config.update("jax_platforms", "cpu")  # some numbers a second: no accelerator is worth it
+        scoring = scoring_of(contract, spec)
+        task = make_task(scoring.scenario, [robot.goal_world for robot in fleet.robots], values)
+        self._live = LiveTask(scoring, fleet.names, task)
+        self._modes: dict[str, str] = {}
+        self._waits, self._show_s = True, 0.0
+        self._connect(fleet.robots)
+        self._cpu = CpuMeter()
+
+    def close(self) -> None:
+        """Tell what it cost."""
+        tell("task", {"cpu_share": self._cpu.share()})
+
+    def _connect(self, robots: tuple[FleetRobot, ...]) -> None:
+        self._score = self.create_publisher(String, SCORE_TOPIC, OFFERED["score"])
+        self._goals = self.create_publisher(MarkerArray, GOALS_TOPIC, OFFERED["goals"])
+        for robot in robots:
+            name = robot.name
+            self._listen(Odometry, f"/{name}/odom", self._hearer(robot), REQUESTED["odom"])
+            self._listen(DiagnosticStatus, f"/{name}/mode", self._mode_hearer(name), SHOWN["mode"])
+            if self._live.scoring.change_price:
+                self._listen(UInt8MultiArray, f"/{name}/tick", self._tick_hearer(name), SHOWN["tick"])
+        for body in self._live.bodies:
+            self._listen(PoseStamped, body_topic(body), self._body_hearer(body), SHOWN["pose"])
+        self.create_service(Trigger, "~/restart", self._on_restart)
+        self._timer = self.create_timer(
+            _STEP_S, guarded(self, self._step), clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+
+    def _listen(self, kind: type, topic: str, callback: Callable[[Any], None], profile: Any) -> None:
+        self.create_subscription(kind, topic, guarded(self, callback), profile)
+
+    def _hearer(self, robot: FleetRobot) -> Callable[[Odometry], None]:
+        def on_odometry(message: Odometry) -> None:
+            reading = read_odometry(message, robot.name, robot.spec)
+            pose = Pose(reading.position_world, reading.yaw, reading.velocity)
+            self._live.on_pose(robot.name, reading.stamp_s, time.monotonic(), pose)
+
+        return on_odometry
+
+    def _body_hearer(self, body: str) -> Callable[[PoseStamped], None]:
+        def on_body(message: PoseStamped) -> None:
+            if message.header.frame_id != WORLD_FRAME:
+                found = f"found frame {message.header.frame_id!r}, expected {WORLD_FRAME!r}"
+                raise WireError(f"{body}: pose: {found}")
+            position, yaw = read_pose(message.pose, 2, body)
+            stamp_s = read_stamp(message.header.stamp)
+            self._live.on_pose(body, stamp_s, time.monotonic(), Pose(position, yaw))
+
+        return on_body
+
+    def _mode_hearer(self, name: str) -> Callable[[DiagnosticStatus], None]:
+        def on_mode(message: DiagnosticStatus) -> None:
+            modes = [pair.value for pair in message.values if pair.key == "mode"]
+            self._modes[name] = modes[0] if modes else ""
+
+        return on_mode
+
+    def _tick_hearer(self, name: str) -> Callable[[UInt8MultiArray], None]:
+        def on_tick(message: UInt8MultiArray) -> None:
+            record = TickRecord.decode(envelope_bytes(message))
+            self._live.on_change(name, time.monotonic(), record.change_m_s)
+
+        return on_tick
+
+    def _on_restart(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._waits, self._show_s = True, 0.0
+        response.success, response.message = True, "a new episode begins once all robots are ready"
+        return response
+
+    def _step(self) -> None:
+        now_s = time.monotonic()
+        if self._waits:
+            self._wait(now_s)
+        else:
+            for score in self._live.advance(now_s):
+                self._say(score_values(self._live, score))
+                if score.outcome:
+                    tell("task_finished", finish_values(self._live, score))
+                    self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
+        if now_s >= self._show_s:
+            self._show_s = now_s + _SHOW_S
+            self._show()
+
+    def _wait(self, now_s: float) -> None:
+        """Begin an episode, or say what it waits for."""
+        reasons = waits_for(self._live, self._modes, self._start_on, now_s)
+        if not reasons:
+            self._waits = False
+            self._live.begin(now_s)
+            tell("task_started", {"scenario": self._live.scoring.scenario.name, "stamp_s": now_s})
+        elif now_s >= self._show_s:
+            self._say(waiting_values(self._live, reasons))
+            self.get_logger().info(f"waiting: {'; '.join(reasons)}", throttle_duration_sec=_WARN_EVERY_S)
+
+    def _say(self, values: dict[str, Any]) -> None:
+        self._score.publish(String(data=json.dumps(values, allow_nan=False)))
+
+    def _show(self) -> None:
+        shown = goal_markers(goal_views(self._live), body_markers(self._live))
+        self._goals.publish(marker_array(self, shown, 0.0))
+
+    def _text(self, name: str, default: str, description: str) -> str:
+        """Declare a read-only text and return it."""
+        descriptor = ParameterDescriptor(description=description, read_only=True)
+        return self.declare_parameter(name, default, descriptor).value
+
+
+def _values(text: str) -> dict[str, Any]:
+    """Read the values of the parameter `task`.
+
+    Raises:
+        TestudoError: not a JSON object.
+    """
+    try:
+        values = json.loads(text or "{}")
+    except ValueError as error:
+        raise TestudoError(f"parameter task: not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise TestudoError(f"parameter task: found {text}, expected an object such as " + '{"goal_world": [0.4, 0.1]}')
+    return values
+
+
+def main() -> None:
+    """Run the node until a signal comes."""
+    sys.exit(run(TaskNode))
+
+
+if __name__ == "__main__":
+    main()

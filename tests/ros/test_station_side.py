@@ -1,0 +1,161 @@
+"""What the station shows, over real DDS: scores of the task, goals, and markers, from robots that a test plays."""
+
+import json
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import pytest
+from tests.deploy.run_messages import tick_record
+from tests.deploy.tiny_fleet import make_tiny_fleet
+
+from testudo_deploy.plan import PACKAGE, ProcessPlan
+from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC
+from testudo_deploy.wire import OdometryReading
+
+pytestmark = [
+    pytest.mark.ros,
+    pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
+    pytest.mark.xdist_group("ros-nodes"),
+    pytest.mark.timeout(120),
+]
+PATIENCE_S = 40.0
+SPEED_M_S = 0.1
+
+
+def station_process(kind, of, **parameters):
+    common = {"fleet": str(of.file), "policy": str(of.policy)}
+    return ProcessPlan(kind, PACKAGE, f"{kind}_node", f"{PACKAGE}.{kind}_node", "", common | parameters,
+                       ("--log-level", "warn"))
+
+
+class PlayedFleet:
+    """Robots that drive along x at a constant speed, and an ear for what the station says."""
+
+    def __init__(self, fleet, processes, distance_m):
+        import rclpy
+        from diagnostic_msgs.msg import DiagnosticStatus
+        from nav_msgs.msg import Odometry
+        from std_msgs.msg import String, UInt8MultiArray
+        from visualization_msgs.msg import MarkerArray
+
+        from testudo_nodes.qos import OFFERED
+
+        self.fleet, self.distance_m = fleet, distance_m
+        self.scores, self.goals, self.markers = [], [], []
+        self.mode = "armed"
+        self._start_s = None
+        self._context = rclpy.Context()
+        environment = processes.environment()
+        os.environ.update({key: environment[key] for key in environment if key.startswith(("ROS_A", "FAST"))})
+        rclpy.init(context=self._context, domain_id=processes.domain_id)
+        self.node = rclpy.create_node("played", context=self._context)
+        kinds = {"odom": Odometry, "tick": UInt8MultiArray, "mode": DiagnosticStatus}
+        self._out = {(robot.name, topic): self.node.create_publisher(kind, f"/{robot.name}/{topic}", profile)
+                     for robot in fleet.robots for topic, kind in kinds.items()
+                     for profile in [OFFERED.get(topic, OFFERED["events"])]}
+        self.node.create_subscription(String, SCORE_TOPIC, lambda m: self.scores.append(json.loads(m.data)), 10)
+        self.node.create_subscription(MarkerArray, GOALS_TOPIC, self.goals.append, 10)
+        self.node.create_subscription(MarkerArray, MARKERS_TOPIC, self.markers.append, 10)
+        self.node.create_timer(0.03, self._play)
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self._context.try_shutdown()
+        self._thread.join(5)
+
+    def drive(self):
+        """Become active, and drive."""
+        self.mode = "active"
+        self._start_s = time.monotonic()
+
+    def wait(self, condition, what):
+        end_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end_s, f"waited {PATIENCE_S} s in vain: {what}"
+            time.sleep(0.02)
+
+    def _play(self):
+        from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+
+        from testudo_nodes.conversions import envelope_message, odometry_message
+
+        now_s = time.monotonic()
+        way = 0.0 if self._start_s is None else min(SPEED_M_S * (now_s - self._start_s), self.distance_m)
+        for robot in self.fleet.robots:
+            x, *rest = robot.initial_position_world
+            pose = OdometryReading(now_s, (x + way, *rest), 0.0, (SPEED_M_S, 0.0))
+            self._out[robot.name, "odom"].publish(odometry_message(robot.name, robot.spec, pose))
+            values = {"mode": self.mode, "code": ""}
+            status = DiagnosticStatus(values=[KeyValue(key=k, value=v) for k, v in values.items()])
+            self._out[robot.name, "mode"].publish(status)
+            record = replace(tick_record(robot, 1, now_s), status="gated", reason="", owned_lane_world=((x, 0), (x, 1)))
+            self._out[robot.name, "tick"].publish(envelope_message(record.encode()))
+
+    def _spin(self):
+        from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+
+        executor = SingleThreadedExecutor(context=self._context)
+        executor.add_node(self.node)
+        with suppress(ExternalShutdownException):
+            executor.spin()
+
+
+@pytest.fixture
+def played(tmp_path):
+    """Return the played fleet, whose way takes a second and a half, with task and markers running."""
+    fleet = make_tiny_fleet(tmp_path, 2, start_x=0.4, goal_x=0.6)
+    processes = FleetProcesses([station_process("task", fleet), station_process("markers", fleet)])
+    robots = PlayedFleet(fleet, processes, 0.15)
+    with processes:
+        yield SimpleNamespace(robots=robots, processes=processes)
+    robots.close()
+
+
+def test_the_task_is_scored_and_shown_from_the_first_drive_to_success(played):
+    robots = played.robots
+    robots.wait(lambda: robots.scores, "the task says what it waits for")
+    robots.wait(lambda: robots.scores[-1]["waits_for"] == ["r0: armed", "r1: armed"], "all are measured")
+    robots.wait(lambda: robots.goals and robots.markers, "goals and markers")
+    robots.drive()
+    robots.wait(lambda: robots.scores[-1]["state"] == "success", "success")
+    scores = [score for score in robots.scores if score["state"] != "waiting"]
+    assert [score["decision"] for score in scores] == list(range(1, len(scores) + 1))
+    first, last = scores[0], scores[-1]
+    assert first["missing"] == []
+    # 3.3 cm of the 6.6 cm that a robot can drive in a decision
+    assert first["terms"]["r0"]["progress"] == pytest.approx(0.5, abs=0.2)
+    assert last["terms"]["r1"]["success"] == 5.0
+    assert last["signals"]["r1"]["goal_world"] == pytest.approx([0.6, 0.5])
+    assert last["times_of_arrival"] == []
+    kinds = []
+    robots.wait(lambda: kinds.append(played.processes.next_event(0.1)) or (
+        kinds[-1] is not None and kinds[-1].kind == "task_finished"), "the supervisor is told")
+    assert kinds[-1].values["outcome"] == "success"
+    assert not [event for event in kinds if event is not None and event.kind == "error_line"]
+    robots.wait(lambda: robots.goals[-1].markers[0].color.g > 0.7, "reached goals are green")
+    names = {marker.ns for marker in robots.markers[-1].markers}
+    assert {"arena", "robots/r0", "robots/r1", "labels/r0", "owned/r1"} <= names
+    assert {marker.header.frame_id for marker in robots.markers[-1].markers} == {"world"}
+
+
+@pytest.mark.parametrize(("kind", "parameters", "message"), [
+    ("task", {"task": "[1]"}, "parameter task: found [1], expected an object"),
+    ("task", {"task": '{"gaol": 1}'}, "'gaol' is not known; known are goal_world"),
+    ("task", {"start_on": "monday"}, "start_on: found 'monday', expected active or poses"),
+    ("markers", {"fleet": "nowhere.yaml"}, "no such fleet file"),
+])
+def test_a_wrong_parameter_is_refused_in_one_line(tmp_path, kind, parameters, message):
+    from tests.ros.test_nodes import run_node
+
+    result = run_node(station_process(kind, make_tiny_fleet(tmp_path, 1), **parameters))
+    assert result.returncode == 2
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("refused: ")
+    assert message in line
