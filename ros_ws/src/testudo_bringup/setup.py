@@ -14,7 +14,7 @@ setup(
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
         (f"share/{NAME}/launch", sorted(map(str, Path("launch").glob("*.launch.py")))),
-        (f"share/{NAME}/config", sorted(map(str, Path("config").glob("*.yaml")))),
+        (f"share/{NAME}/config", sorted(map(str, Path("config").glob("*.*")))),
     ],
     zip_safe=True,
     maintainer="The Testudo authors",
