@@ -23,6 +23,8 @@ setup(
             f"policy_node = {NAME}.policy_node:main",
             f"plant_node = {NAME}.plant_node:main",
             f"recorder_node = {NAME}.recorder_node:main",
+            f"markers_node = {NAME}.markers_node:main",
+            f"task_node = {NAME}.task_node:main",
         ]
     },
 )
