@@ -13,19 +13,31 @@ from typing import Any
 
 import yaml
 
-from testudo_deploy.strict import OPTIONAL, read_as
+from testudo_deploy.fleet_links import (
+    FleetError,
+    LinkChoice,
+    LinkEntry,
+    PoseEntry,
+    PoseSource,
+    check_host,
+    check_shared_frame,
+    default_link,
+    default_pose,
+    link_choice,
+    link_tables,
+    pose_source,
+    pose_tables,
+    spelled_out,
+)
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_hardware.strict import OPTIONAL, read_as
 
 FILE_VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _RESERVED = ("plant", "fleet", "world", "recorder")
-
-
-class FleetError(TestudoError):
-    """A fleet file does not hold: the text names file, key, what was found and what is expected."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,16 @@ class FleetRobot:
     spec: RobotSpec = field(repr=False)
     untrusted: bool = False
     """The others rely on nothing that it says and keep clear of where tracking sees it."""
+    host: str = ""
+    """The computer that its nodes run on; empty for the one where they are started."""
+    link: LinkChoice = field(default_factory=default_link)
+    """How its driver is reached."""
+    pose: PoseSource | None = None
+    """What tells it where it is; None becomes `default_pose`."""
+
+    def __post_init__(self) -> None:
+        if self.pose is None:
+            object.__setattr__(self, "pose", default_pose(self.spec))
 
 
 @dataclass(frozen=True)
@@ -60,6 +82,11 @@ class Fleet:
     robots: tuple[FleetRobot, ...]
     tracking: bool = False
     """Each robot's odometry comes from a tracking system that the others may rely on."""
+
+    @property
+    def frame(self) -> str:
+        """Return the frame in which all positions stand."""
+        return self.robots[0].pose.frame
 
     @property
     def untrusted(self) -> tuple[str, ...]:
@@ -98,6 +125,9 @@ class _RobotEntry:
     initial_yaw: float
     goal: tuple[float, ...]
     untrusted: bool = field(default=False, metadata=OPTIONAL)
+    host: str = field(default="", metadata=OPTIONAL)
+    link: LinkEntry | None = field(default=None, metadata=OPTIONAL)
+    pose: PoseEntry | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -117,7 +147,8 @@ def load_fleet(path: str | Path) -> Fleet:
     Raises:
         FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is
             not finite; an unknown robot type; a start or goal of another dimension than the robot;
-            two robots that start, or go, into each other; an untrusted robot without tracking.
+            two robots that start, or go, into each other; an untrusted robot without tracking; a link or
+            pose source that does not hold, or robots that share no frame.
     """
     file = Path(path)
     try:
@@ -151,6 +182,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
         raise FleetError(f"{file}: robots: found none, expected at least one")
     robots = tuple(_robot(name, values, file) for name, values in entry.robots.items())
     _check_room(robots, file)
+    check_shared_frame({robot.name: robot.pose.frame for robot in robots}, file)
     fleet = Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots, entry.tracking)
     if fleet.untrusted and not fleet.tracking:
         raise FleetError(
@@ -169,15 +201,14 @@ def save_fleet(fleet: Fleet, path: str | Path) -> None:
         "policy_sha256": fleet.policy_sha256,
         "robots": {
             robot.name: {
-                "type": (
-                    _relative(fleet.file.parent / robot.type, file.parent)
-                    if robot.type.endswith(".toml")
-                    else robot.type
-                ),
+                "type": _moved(robot.type, fleet.file, file),
                 "initial_position": _plain(robot.initial_position_world),
                 "initial_yaw": float(robot.initial_yaw),
                 "goal": _plain(robot.goal_world),
                 **({"untrusted": True} if robot.untrusted else {}),
+                **({"host": robot.host} if robot.host else {}),
+                **link_tables(robot.link, _moved(robot.link.name, fleet.file, file)),
+                **pose_tables(robot.pose, robot.spec),
             }
             for robot in fleet.robots
         },
@@ -194,7 +225,7 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
             f"{where}: found the name {name!r}, expected small letters, digits and _, "
             f"a letter first, and none of {', '.join(_RESERVED)}"
         )
-    entry: _RobotEntry = read_as(_RobotEntry, values, where, FleetError)
+    entry: _RobotEntry = read_as(_RobotEntry, spelled_out(values), where, FleetError)
     try:
         is_file = entry.type.endswith(".toml")
         spec = load_robot(file.parent / entry.type if is_file else entry.type)
@@ -207,8 +238,10 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
                 f"{where}.{key}: found {found} coordinates, expected {spec.dimension} "
                 f"for a {spec.name}"
             )
+    link = link_choice(entry.link, name, spec, file, where)
+    pose = pose_source(entry.pose, name, spec, link.profile, where)
     return FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
-                      entry.untrusted)
+                      entry.untrusted, check_host(entry.host, where), link, pose)
 
 
 def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
@@ -226,6 +259,11 @@ def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
                     f"{file}: robots.{second.name}.{key}: is {distance:.3g} m from that of "
                     f"{first.name}, expected more than {needed:.3g} m: they would touch"
                 )
+
+
+def _moved(name: str, before: Path, after: Path) -> str:
+    """Return a name, or the path of a .toml file relative to a fleet file, relative to another one."""
+    return _relative(before.parent / name, after.parent) if name.endswith(".toml") else name
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -1,0 +1,205 @@
+"""How each robot of a fleet file is reached and localised: its `host`, `link` and `pose`, all of which may be left out.
+
+Left out, they mean a robot that our own driver or the plant moves on this machine, and whose odometry stands in the
+frame `world`, which the whole fleet shares.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from testudo_deploy.velocity_filter import filter_delay_s
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.link import CommandWire
+from testudo_hardware.links.profile import DEFAULT_LINK, LinkProfile, load_link, named
+from testudo_hardware.links.wire import WORLD_FRAME
+from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict import OPTIONAL
+
+Source = Literal["odom", "odom+initial", "tf", "amcl_pose", "mocap"]
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
+_FRAME = re.compile(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
+
+
+class FleetError(TestudoError):
+    """A fleet file does not hold: the text names file, key, what was found and what is expected."""
+
+
+@dataclass(frozen=True)
+class PoseSource:
+    """What tells a robot where it is."""
+
+    source: Source
+    frame: str
+    """In which the fleet's positions stand: one for the whole fleet."""
+    sigma_m: float
+    """Standard deviation of the position; the shield relies on three of them."""
+    max_age_s: float
+    """A pose older than this makes the robot brake."""
+
+
+@dataclass(frozen=True)
+class LinkChoice:
+    """How a robot is reached."""
+
+    name: str
+    """Of a known profile, or the path of a .toml file, relative to the fleet file."""
+    profile: LinkProfile = field(repr=False)
+    remappings: Mapping[str, str] = field(default_factory=dict)
+    """Names of topics that the profile says, and what they are called on this robot."""
+
+
+@dataclass(frozen=True)
+class LinkEntry:
+    """A link as it stands in the file."""
+
+    profile: str
+    remappings: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class PoseEntry:
+    """A pose source as it stands in the file."""
+
+    source: Source
+    frame: str = field(default=WORLD_FRAME, metadata=OPTIONAL)
+    sigma: float | None = field(default=None, metadata=OPTIONAL)
+    max_age: float | None = field(default=None, metadata=OPTIONAL)
+
+
+@functools.cache
+def default_link() -> LinkChoice:
+    """Return the link of a robot whose file names none."""
+    return LinkChoice(DEFAULT_LINK, load_link(DEFAULT_LINK))
+
+
+def default_pose(spec: RobotSpec) -> PoseSource:
+    """Return the pose source of a robot whose file names none: odometry in the shared frame, limits of its spec."""
+    return PoseSource("odom", WORLD_FRAME, spec.position_error_m / 3, spec.pose_max_age_s)
+
+
+def spelled_out(values: Any) -> Any:
+    """Return a robot's table with a `link` that is a name alone spelled out as a table."""
+    if isinstance(values, Mapping) and isinstance(values.get("link"), str):
+        return {**values, "link": {"profile": values["link"]}}
+    return values
+
+
+def check_host(host: str, where: str) -> str:
+    """Return the name of a host; empty is this machine.
+
+    Raises:
+        FleetError: no name that a host can have.
+    """
+    if host and not _HOST.fullmatch(host):
+        raise FleetError(f"{where}.host: found {host!r}, expected the name or address of a computer")
+    return host
+
+
+def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path, where: str) -> LinkChoice:
+    """Return the link of a robot; ``file`` is the fleet file, the base of relative paths.
+
+    Raises:
+        FleetError: no such profile, it does not hold or is for another kind of robot, or a remapping that is no name
+            of a topic.
+    """
+    if entry is None:
+        return default_link()
+    try:
+        profile = load_link(file.parent / entry.profile if entry.profile.endswith(".toml") else entry.profile)
+        CommandWire(robot, spec, profile)  # refuses a wire that is for other robots
+    except TestudoError as error:
+        raise FleetError(f"{where}.link: {error}") from error
+    for name, other in entry.remappings.items():
+        for text in (name, other):
+            if not _TOPIC.fullmatch(text):
+                raise FleetError(f"{where}.link.remappings: found {text!r}, expected the name of a topic")
+    return LinkChoice(entry.profile, profile, dict(entry.remappings))
+
+
+def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
+    """Return what localises a robot, in a frame that it can share with others.
+
+    Raises:
+        FleetError: odometry in a frame of the robot's own, a source that the link does not have, an error or an age
+            beyond what the shield relies on, or poses that are too rare for their age limit.
+    """
+    at = default_pose(spec)
+    if entry is not None:
+        at = PoseSource(entry.source, entry.frame, at.sigma_m if entry.sigma is None else entry.sigma,
+                        at.max_age_s if entry.max_age is None else entry.max_age)
+    if not _FRAME.fullmatch(at.frame):
+        raise FleetError(f"{where}.pose.frame: found {at.frame!r}, expected the name of a frame")
+    _check_frame(at, robot, profile, where)
+    if not 0 <= 3 * at.sigma_m <= spec.position_error_m * (1 + 1e-9):
+        raise FleetError(f"{where}.pose.sigma: found {at.sigma_m:g} m, expected 0 to {spec.position_error_m / 3:g} m: "
+                         f"three sigma within sensing.position_error of {spec.name}")
+    if not 0 < at.max_age_s <= spec.pose_max_age_s * (1 + 1e-9):
+        raise FleetError(f"{where}.pose.max_age: found {at.max_age_s:g} s, expected above 0 and at most "
+                         f"{spec.pose_max_age_s:g} s: sensing.pose_max_age of {spec.name}")
+    if entry is not None or profile != default_link().profile:
+        _check_rate(at, profile, where)
+    return at
+
+
+def check_shared_frame(frames: Mapping[str, str], file: Path) -> None:
+    """Refuse robots whose poses stand in different frames; ``frames`` by robot.
+
+    Raises:
+        FleetError: two frames.
+    """
+    first, shared = next(iter(frames.items()))
+    for robot, frame in frames.items():
+        if frame != shared:
+            raise FleetError(f"{file}: robots.{robot}.pose.frame: found {frame!r}, expected {shared!r} as for {first}: "
+                             "one frame is shared by the whole fleet")
+
+
+def link_tables(choice: LinkChoice, name: str) -> dict[str, Any]:
+    """Return what a fleet file says of a link that it calls ``name``, by the key `link`; nothing for the default."""
+    if choice == default_link():
+        return {}
+    if not choice.remappings:
+        return {"link": name}
+    return {"link": {"profile": name, "remappings": dict(choice.remappings)}}
+
+
+def pose_tables(pose: PoseSource, spec: RobotSpec) -> dict[str, Any]:
+    """Return what a fleet file says of a pose source, by the key `pose`; nothing for the default."""
+    if pose == default_pose(spec):
+        return {}
+    return {"pose": {"source": pose.source, "frame": pose.frame, "sigma": float(pose.sigma_m),
+                     "max_age": float(pose.max_age_s)}}
+
+
+def _check_frame(at: PoseSource, robot: str, profile: LinkProfile, where: str) -> None:
+    own = None if profile.odometry is None else named(profile.odometry.frame.value, robot)
+    if at.source == "mocap":
+        if profile.pose is None:
+            raise FleetError(f"{where}.pose.source: found mocap, expected a link with [pose], which {profile.name!r} "
+                             "lacks")
+    elif own is None:
+        raise FleetError(f"{where}.pose.source: found {at.source}, expected mocap: link {profile.name!r} tells no "
+                         "odometry")
+    if at.source == "odom" and own != at.frame:
+        raise FleetError(f"{where}.pose.source: found odom, which stands in {own!r} and not in the shared frame "
+                         f"{at.frame!r}; expected odom+initial, which places it at initial_position, or tf, amcl_pose "
+                         "or mocap")
+    if at.source != "odom" and own == at.frame:
+        raise FleetError(f"{where}.pose.frame: found {at.frame!r}, in which the odometry of link {profile.name!r} "
+                         f"stands by itself; expected source odom, or another frame for {at.source}")
+
+
+def _check_rate(at: PoseSource, profile: LinkProfile, where: str) -> None:
+    rate_hz = profile.pose.rate.value if at.source == "mocap" else profile.odometry.rate.value
+    oldest_s = 1 / rate_hz + (filter_delay_s(rate_hz) if at.source == "mocap" else 0.0)
+    if oldest_s > at.max_age_s:
+        raise FleetError(f"{where}.pose.max_age: found {at.max_age_s:g} s, expected at least {oldest_s:.3g} s: link "
+                         f"{profile.name!r} tells {'poses' if at.source == 'mocap' else 'odometry'} at {rate_hz:g} Hz"
+                         f"{', and velocities lag by the filter' if at.source == 'mocap' else ''}")
