@@ -117,14 +117,29 @@ class ControlLoop:
         """Take where a tracking system saw a peer; returns False (and counts) if it is refused."""
         return self._roster.see(peer, sighting)
 
-    def tick(self, now_s: float, late_s: float = 0.0) -> TickRecord:
-        """Run one control tick and return its record; ``record.sent_command`` is what to send."""
+    def let_go(self) -> None:
+        """Forget the own space: the robot may be carried. From the next tick it owns where it stands, if that is free.
+
+        Only for a robot that does not drive.
+        """
+        self._placed = False
+
+    def tick(self, now_s: float, late_s: float = 0.0, order: str = "") -> TickRecord:
+        """Run one control tick and return its record; ``record.sent_command`` is what to send.
+
+        Args:
+            now_s: the clock.
+            late_s: how late the tick begins.
+            order: why the robot has to brake whatever the loop finds, ``code: details``; empty if it may drive. The
+                loop still looks around: its own doubts, which come first in the record, say whether it could drive.
+        """
         begin = time.perf_counter()
         hidden_before = self._hidden
         tick = Tick(now_s, late_s, space=self._space, echoes=self._roster.echoes())
         try:
             self._locate(tick)
             self._look_around(tick)
+            _obey(order)
             self._decide(tick)
             self._check_command(tick)
         except Doubt as doubt:
@@ -228,6 +243,11 @@ class ControlLoop:
         if int(result.status) == ShieldStatus.BRAKED:
             raise Doubt("shield_braked")
         self._space = space
+
+
+def _obey(order: str) -> None:
+    if order:
+        raise Doubt(order)
 
 
 def estimate_state(model: MotionModel, measured: MotionState, pending: Sequence[np.ndarray],

@@ -57,15 +57,24 @@ class TopicPlan:
 
 ROBOT_TOPICS: Mapping[str, str] = {
     "odom": "nav_msgs/msg/Odometry",
+    "cmd_vel_policy": "geometry_msgs/msg/TwistStamped",
     "cmd_vel": "geometry_msgs/msg/TwistStamped",
     "applied_cmd_vel": "geometry_msgs/msg/TwistStamped",
     "peer_state": "std_msgs/msg/UInt8MultiArray",
     "tick": "std_msgs/msg/UInt8MultiArray",
     "truth": "nav_msgs/msg/Odometry",
+    "mode": "diagnostic_msgs/msg/DiagnosticStatus",
+    "guard_status": "diagnostic_msgs/msg/DiagnosticStatus",
 }
-"""Topics in the namespace of each robot; `truth` is for evaluation, no policy may hear it."""
+"""Topics in the namespace of each robot; `truth` is for evaluation, no policy may hear it.
+
+The policy commands on `cmd_vel_policy`; what the guard lets pass, and its brakes, go to the driver on `cmd_vel`.
+"""
 
 EVENTS_TOPIC = "/plant/events"
+DIAGNOSTICS_TOPIC = "/diagnostics"
+ESTOP_TOPIC = "/estop"
+"""`std_msgs/Bool`, a level: true stops the whole fleet. A robot's own `estop` stops that robot."""
 
 
 def plan(
@@ -77,7 +86,7 @@ def plan(
     duration_s: float = DEFAULT_DURATION_S,
     log_level: str = "warn",
 ) -> tuple[ProcessPlan, ...]:
-    """Return the processes of a fleet: recorder and plant, then one policy node for each robot.
+    """Return the processes of a fleet: recorder, plant and station, then guard and policy of each robot.
 
     Args:
         fleet: the robots and their policy.
@@ -111,7 +120,9 @@ def plan(
         nodes.append(("recorder", "", recorder))
     if backend == "sim":
         nodes.append(("plant", "", plant))
-    nodes += [("policy", name, {"robot": name}) for name in fleet.names]
+    nodes.append(("station", "", {}))
+    for name in fleet.names:
+        nodes += [("guard", name, {"robot": name}), ("policy", name, {"robot": name, "configure": True})]
     arguments = ("--log-level", log_level)
     return tuple(
         ProcessPlan(

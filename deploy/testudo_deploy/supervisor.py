@@ -7,7 +7,7 @@ has to brake, and the loop brakes by itself for its own doubts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 HEALTHY_S = 1.0
@@ -188,6 +188,11 @@ class Supervisor:
         if self.mode is Mode.STOPPED and before is not None and before.code == "estop" != report.code:
             self._go(Event.REARM, "", report.received_s)
 
+    def wake(self, now_s: float) -> None:
+        """Count the guard's silence from now on: this process slept and could not hear it."""
+        if self._guard is not None:
+            self._guard = replace(self._guard, received_s=max(now_s, self._guard.received_s))
+
     def observe(self, now_s: float, doubt: str) -> None:
         """Take what the control loop found in this tick besides its orders, ``code: details`` or empty."""
         self._observed = True
@@ -232,8 +237,8 @@ class Supervisor:
             return "guard_silent"
         if guard.code == "estop":
             return "estop"
-        waits = guard.code in ("", "starting") or (guard.code == "silence" and self.mode is Mode.IDLE)
-        return "" if waits else f"guard_brakes: {guard.code}"
+        waits = guard.code in ("starting", "silence") and self.mode is Mode.IDLE
+        return "" if waits or not guard.code else f"guard_brakes: {guard.code}"
 
     def _go(self, event: Event, reason: str, now_s: float) -> bool:
         """Change the mode if the table knows the change."""

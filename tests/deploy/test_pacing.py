@@ -1,30 +1,65 @@
+"""When a robot ticks: on poses at about its own rate, alone without them; and what counts as late."""
+
+import numpy as np
 import pytest
 
-from testudo_deploy.pacing import Pacer
+from testudo_deploy.pacing import EARLY_SHARE, WAIT_SHARE, Pacer
+
+PERIOD_S = 0.02
 
 
-def test_ticks_on_the_grid_are_never_late():
-    pacer = Pacer(0.02)
-    assert [pacer.begin(5.0 + 0.02 * k) for k in range(50)] == pytest.approx([0.0] * 50, abs=1e-9)
-    assert (pacer.ticks, pacer.late_ticks, pacer.missed_ticks) == (50, 0, 0)
+def ticks(poses_s, until_s):
+    """Return when a robot ticks that gets poses at these times, and its pacer."""
+    pacer, times, poses, alone_s = Pacer(PERIOD_S), [], sorted(poses_s), PERIOD_S
+    while True:
+        on_pose = bool(poses) and poses[0] < alone_s
+        now_s = poses.pop(0) if on_pose else alone_s
+        if now_s >= until_s:
+            return np.array(times), pacer
+        if not on_pose or pacer.is_due(now_s):
+            pacer.begin(now_s, on_pose=on_pose)
+            times.append(now_s)
+            alone_s = now_s + pacer.alone_s(now_s)
 
 
-def test_lateness_is_measured_against_the_grid_and_not_the_tick_before():
-    pacer = Pacer(0.02)
-    times = [0.0, 0.023, 0.043, 0.06]
-    assert [pacer.begin(now) for now in times] == pytest.approx([0.0, 0.003, 0.003, 0.0])
+@pytest.mark.parametrize("drift", [0.99, 1.0, 1.01])
+@pytest.mark.parametrize("jitter_s", [0.0, 0.003])
+def test_with_poses_at_its_rate_it_ticks_on_each_of_them_and_is_never_late(drift, jitter_s):
+    """Also if the clock of the poses runs a little faster or slower for a minute, and each comes a little off."""
+    rng = np.random.default_rng(0)
+    poses = np.sort(1.0 + np.arange(3000) * PERIOD_S * drift + rng.uniform(-jitter_s, jitter_s, 3000))
+    found, pacer = ticks(poses, poses[-1])
+    on_poses = np.isin(found[50:], poses)
+    assert on_poses.mean() > 0.99
+    assert len(found) == pytest.approx(3000 + 1.0 / PERIOD_S, rel=0.01)
+    assert (pacer.late_ticks, pacer.missed_ticks) == (0, 0)
 
 
-def test_a_late_first_tick_does_not_hide_later_ones():
-    pacer = Pacer(0.02)
-    times = [0.015, 0.02, 0.04, 0.063]
-    assert [pacer.begin(now) for now in times] == pytest.approx([0.0, 0.0, 0.0, 0.003])
+@pytest.mark.parametrize("rate_hz", [100.0, 200.0, 500.0])
+def test_with_faster_poses_it_keeps_its_rate_and_begins_on_a_pose(rate_hz):
+    poses = np.arange(0, 10, 1 / rate_hz)
+    found, _ = ticks(poses, 10.0)
+    assert np.isin(found, poses).all()
+    assert len(found) == pytest.approx(10.0 / PERIOD_S, rel=0.05)
+
+
+def test_without_poses_it_keeps_its_rate_by_itself():
+    found, pacer = ticks([], 10.0)
+    assert np.diff(found)[1:] == pytest.approx(PERIOD_S)
+    assert pacer.late_ticks == 0
+
+
+@pytest.mark.parametrize("period_s", [0.05, 0.033, 0.027])
+def test_with_slower_poses_it_keeps_its_rate(period_s):
+    found, _ = ticks(np.arange(0, 10, period_s), 10.0)
+    assert np.diff(found).max() <= PERIOD_S * (1 + EARLY_SHARE + WAIT_SHARE) + 1e-9
+    assert len(found) == pytest.approx(10.0 / PERIOD_S, rel=0.1)
 
 
 def test_a_stall_counts_as_late_and_its_ticks_as_missed():
-    pacer = Pacer(0.02)
+    pacer = Pacer(PERIOD_S)
     pacer.begin(0.0)
     assert pacer.begin(0.125) == pytest.approx(0.105)
     assert (pacer.late_ticks, pacer.missed_ticks) == (1, 5)
-    assert pacer.begin(0.14) == pytest.approx(0.0)
+    assert pacer.begin(0.145) == pytest.approx(0.0)
     assert pacer.worst_late_s == pytest.approx(0.105)

@@ -16,19 +16,22 @@ def fleet(tmp_path_factory):
     return make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 3)
 
 
-def test_the_plan_is_recorder_plant_and_one_policy_for_each_robot(fleet, tmp_path):
+def test_the_plan_is_recorder_plant_station_and_guard_and_policy_of_each_robot(fleet, tmp_path):
     processes = plan(fleet, run_folder=tmp_path / "run", seed=7, duration_s=30)
     labels = [process.label for process in processes]
-    assert labels == ["recorder", "plant", "r0/policy", "r1/policy", "r2/policy"]
+    robots = [f"{name}/{kind}" for name in ("r0", "r1", "r2") for kind in ("guard", "policy")]
+    assert labels == ["recorder", "plant", "station", *robots]
     assert len(set(labels)) == len(labels)
-    recorder, plant, policy, *_ = processes
+    recorder, plant, _, guard, policy, *_ = processes
     assert recorder.parameters["run_folder"] == str(tmp_path / "run")
     assert (plant.parameters["seed"], plant.parameters["duration_s"]) == (7, 30.0)
     assert policy.parameters == {
         "fleet": str(fleet.file),
         "policy": str(fleet.policy),
         "robot": "r0",
+        "configure": True,
     }
+    assert guard.parameters["robot"] == "r0"
     for process in processes:
         assert process.package == "testudo_nodes"
         assert process.module == f"testudo_nodes.{process.executable}"
@@ -40,7 +43,7 @@ def test_the_plan_of_one_fleet_is_always_the_same(fleet):
 
 def test_real_robots_need_no_plant_and_recording_can_be_left_out(fleet):
     labels = [process.label for process in plan(fleet, run_folder=None, backend="hw")]
-    assert labels == ["r0/policy", "r1/policy", "r2/policy"]
+    assert labels == ["station", "r0/guard", "r0/policy", "r1/guard", "r1/policy", "r2/guard", "r2/policy"]
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_guard_that_waits_for_commands_keeps_nobody_from_arming(code):
     assert robot.ask(Event.ARM).granted
 
 
-@pytest.mark.parametrize("code", ["silence", "not_finite", "second_publisher"])
+@pytest.mark.parametrize("code", ["silence", "starting", "not_finite", "second_publisher"])
 def test_while_the_guard_brakes_the_robot_holds(code):
     robot = robot_in(Mode.ACTIVE)
     robot.guard_code = code
@@ -167,6 +167,7 @@ def test_an_emergency_stop_ends_in_armed_and_never_in_driving():
     assert not robot.ask(Event.START).granted
     robot.guard_code = "starting"  # the guard was re-armed by hand
     assert robot.tick(count=100) is Mode.ARMED
+    assert not robot.ask(Event.START).granted
     robot.guard_code = ""
     robot.tick()
     assert robot.ask(Event.START).granted

@@ -7,14 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from nav_msgs.msg import Odometry
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from std_srvs.srv import Trigger
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.plan import plan
 from testudo_deploy.processes import FleetProcesses
 from testudo_deploy.wire import read_command, read_odometry
+from testudo_nodes.conversions import status_values
 from testudo_nodes.qos import OFFERED, REQUESTED, recorded
 
 PATIENCE_S = 40.0
@@ -29,6 +34,7 @@ class Heard:
     sent: list = field(default_factory=list)
     applied: list = field(default_factory=list)
     truth: list = field(default_factory=list)
+    mode: str = ""
 
 
 class Observer:
@@ -50,12 +56,29 @@ class Observer:
         self._listen(TwistStamped, f"/{name}/cmd_vel", OFFERED["applied_cmd_vel"], self._sent)
         self._listen(TwistStamped, f"/{name}/applied_cmd_vel", recorded("cmd_vel"), self._applied)
         self._listen(Odometry, f"/{name}/truth", recorded("truth"), self._truth)
+        self._listen(DiagnosticStatus, f"/{name}/mode", REQUESTED["mode"], self._mode)
+        self._activate = self.node.create_client(ChangeState, f"/{name}/policy/change_state")
+        self._start = self.node.create_client(Trigger, f"/{name}/policy/start")
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
 
     def close(self):
         self._context.try_shutdown()
         self._thread.join(5)
+
+    def bring_up(self):
+        """Arm and start the robot as an operator does, as often as it takes."""
+        order = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVATE))
+        asked = {"idle": (self._activate, order), "armed": (self._start, Trigger.Request())}
+
+        def is_active():
+            if self.heard.mode in asked:
+                client, request = asked[self.heard.mode]
+                client.call_async(request)
+                time.sleep(0.3)
+            return self.heard.mode == "active"
+
+        self.wait(is_active, "the robot could not be started")
 
     def speed(self):
         """Return the newest true forward speed [m/s]."""
@@ -130,6 +153,9 @@ class Observer:
     def _truth(self, message):
         reading = read_odometry(message, self.robot.name, self.robot.spec)
         self.heard.truth.append((time.monotonic(), reading))
+
+    def _mode(self, message):
+        self.heard.mode = status_values(message)["mode"]
 
     def _spin(self):
         with suppress(ExternalShutdownException):

@@ -20,11 +20,13 @@ setup(
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
+            f"guard_node = {NAME}.guard_node:main",
             f"policy_node = {NAME}.policy_node:main",
             f"plant_node = {NAME}.plant_node:main",
             f"recorder_node = {NAME}.recorder_node:main",
             f"markers_node = {NAME}.markers_node:main",
             f"task_node = {NAME}.task_node:main",
+            f"station_node = {NAME}.station_node:main",
         ]
     },
 )

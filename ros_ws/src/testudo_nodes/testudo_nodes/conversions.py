@@ -7,10 +7,12 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
 from std_msgs.msg import String, UInt8MultiArray
 
+from testudo_deploy.diagnostics import Status
 from testudo_deploy.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 from testudo_hardware.spec import RobotSpec
 
@@ -38,3 +40,20 @@ def envelope_bytes(message: UInt8MultiArray) -> bytes:
 def event_message(values: Mapping[str, Any]) -> String:
     """Return an event as a line of JSON."""
     return String(data=json.dumps(values))
+
+
+def status_message(status: Status) -> DiagnosticStatus:
+    """Return a status as diagnostics carry it."""
+    values = [KeyValue(key=key, value=value) for key, value in status.values.items()]
+    return DiagnosticStatus(
+        level=bytes([status.level]),
+        name=status.name,
+        message=status.message,
+        hardware_id=status.hardware_id,
+        values=values,
+    )
+
+
+def status_values(message: DiagnosticStatus) -> dict[str, str]:
+    """Return the named values of a status."""
+    return {pair.key: pair.value for pair in message.values}

@@ -1,6 +1,7 @@
-"""Runs the policy of one robot: odometry and peers in, one shielded command at every control tick.
+"""Runs the policy of one robot as a managed node: poses and peers in, one shielded command a tick out.
 
-All that decides is in `testudo_deploy.control_loop`; this node carries messages to it and from it.
+configure loads and checks policy, fleet and robot; activate arms; the service `~/start` lets it drive. All that
+decides is in `testudo_deploy.robot`; this node carries messages to it and from it.
 """
 
 from __future__ import annotations
@@ -9,121 +10,196 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
-from rclpy.node import Node
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.task import Future
 from std_msgs.msg import UInt8MultiArray
+from std_srvs.srv import Trigger
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.fleet import Fleet, load_fleet
-from testudo_deploy.messages import EnvelopeError, PeerMessage, TickRecord
-from testudo_deploy.obligation_rules import check_fleet
-from testudo_deploy.obligations import fleet_obligations
-from testudo_deploy.pacing import Pacer
+from testudo_deploy.messages import EnvelopeError, PeerMessage
+from testudo_deploy.plan import DIAGNOSTICS_TOPIC
+from testudo_deploy.robot import Outcome, Robot
 from testudo_deploy.roster import Sighting
+from testudo_deploy.supervisor import Event, GuardReport, Mode, code_of
 from testudo_deploy.wire import CommandReading, WireError, read_odometry, travelling_command
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_nodes.conversions import command_message, envelope_bytes, envelope_message
-from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
+from testudo_nodes.conversions import (
+    command_message,
+    envelope_bytes,
+    envelope_message,
+    status_message,
+    status_values,
+)
+from testudo_nodes.node_runner import CpuMeter, flag_parameter, guarded, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED
 
 _LAST_WORD_S = 0.2
+_STATUS_S = 0.5
+_DIAGNOSTICS_S = 1.0
 _WARN_EVERY_S = 5.0
+_DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
 
-class PolicyNode(Node):
+class PolicyNode(LifecycleNode):
     """The node of one robot, in the robot's namespace."""
 
     def __init__(self, _stop: Future) -> None:
-        """Load policy, fleet and robot.
+        """Declare the parameters and, where that is wanted, configure.
 
         Raises:
-            TestudoError: one of them is refused.
+            TestudoError: policy, fleet or robot is refused.
         """
         super().__init__("policy")
         self.failed = False
-        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
-        self._name = text_parameter(self, "robot", "the name of this robot in the fleet file")
-        policy = text_parameter(
-            self, "policy", "the policy file; its hash stands in the fleet file"
+        self._files = (
+            text_parameter(self, "fleet", "the fleet file"),
+            text_parameter(self, "robot", "the name of this robot in the fleet file"),
+            text_parameter(self, "policy", "the policy file; its hash stands in the fleet file"),
         )
-        robot = fleet.robot(self._name)
-        self._spec = robot.spec
-        artefact = Artefact.load(policy, robot=robot.spec, sha256=fleet.policy_sha256)
-        check_fleet(fleet_obligations(fleet, artefact.contract))
-        peers = fleet.peers(self._name)
-        self._loop = ControlLoop(
-            artefact,
-            robot.spec,
-            robot=self._name,
-            peers=peers,
-            goal_world=robot.goal_world,
-            epoch=uuid.uuid4().hex,
-            untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted),
+        self._configures = flag_parameter(
+            self, "configure", default=False, description="configure at once; refused: end"
         )
-        self._pacer = Pacer(robot.spec.control_period_s)
-        self._refused = 0
+        self._robot: Robot | None = None
+        self._refusal: TestudoError | None = None
+        self._entities: list[Callable[[], Any]] = []
         self._braked_for = ""
-        self._connect(peers)
-        if fleet.tracking:
-            self._watch(fleet, peers)
         self._cpu = CpuMeter()
+        if self._configures and self.trigger_configure() != _DONE:
+            raise self._refusal or TestudoError("policy: could not be configured")
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Load and verify everything; from then on the robot listens and says where it stands."""
+        fleet_file, name, policy = self._files
+        try:
+            fleet = load_fleet(fleet_file)
+            now_s = time.monotonic()
+            self._robot = Robot(fleet, name, policy, epoch=uuid.uuid4().hex, now_s=now_s)
+        except TestudoError as error:
+            self._refusal = error
+            if not self._configures:  # else the process says it as its last line
+                self.get_logger().error(f"refused: {error}")
+            return _REFUSED
+        self._connect(fleet, self._robot)
+        return _DONE
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Arm, if nothing speaks against it."""
+        return _DONE if self._ask(Event.ARM)[0] else _REFUSED
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brake, and be silent."""
+        self._ask(Event.DEACTIVATE)
+        self._send_brake()
+        return _DONE
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Forget everything; the next configuration is a new life of the robot."""
+        self._disconnect()
+        return _DONE
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brake as the last command."""
+        self._disconnect()
+        return _DONE
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brake, and wait to be configured anew."""
+        self._disconnect()
+        return _DONE
 
     def close(self) -> None:
         """Brake as the last command, and tell what happened."""
-        self.destroy_timer(self._timer)
-        zero = CommandReading(time.monotonic(), (0.0,) * self._spec.dimension)
-        self._command.publish(command_message(self._name, self._spec, zero))
-        self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
-        pacer = self._pacer
+        robot = self._robot
+        self._disconnect()
+        if robot is None:
+            return
+        pacer = robot.pacer
         tell(
             "summary",
             {
-                "robot": self._name,
+                "robot": robot.name,
                 "ticks": pacer.ticks,
                 "late_ticks": pacer.late_ticks,
                 "missed_ticks": pacer.missed_ticks,
                 "worst_late_s": pacer.worst_late_s,
-                "refused_messages": self._refused,
-                "refused_poses": self._loop.refused_poses,
-                "refused_peer_messages": self._loop.refused_peer_messages,
+                "refused_messages": robot.refused_messages,
+                "refused_poses": robot.loop.refused_poses,
+                "refused_peer_messages": robot.loop.refused_peer_messages,
                 "cpu_share": self._cpu.share(),
             },
         )
 
-    def _connect(self, peers: tuple[str, ...]) -> None:
-        self._command = self.create_publisher(TwistStamped, "cmd_vel", OFFERED["cmd_vel"])
-        self._peer_state = self.create_publisher(
-            UInt8MultiArray, "peer_state", OFFERED["peer_state"]
-        )
-        self._record = self.create_publisher(UInt8MultiArray, "tick", OFFERED["tick"])
-        self.create_subscription(
-            Odometry, "odom", guarded(self, self._on_odometry), REQUESTED["odom"]
-        )
+    def _connect(self, fleet: Fleet, robot: Robot) -> None:
+        self._command = self._publisher(TwistStamped, "cmd_vel_policy")
+        self._peer_state = self._publisher(UInt8MultiArray, "peer_state")
+        self._record = self._publisher(UInt8MultiArray, "tick")
+        self._mode = self._publisher(DiagnosticStatus, "mode")
+        self._diagnostics = self._publisher(DiagnosticArray, DIAGNOSTICS_TOPIC)
+        self._listen(Odometry, "odom", self._on_odometry)
+        self._listen(DiagnosticStatus, "guard_status", self._on_guard)
+        peers = fleet.peers(robot.name)
         for peer in peers:
-            self.create_subscription(
-                UInt8MultiArray,
-                f"/{peer}/peer_state",
-                guarded(self, self._on_peer),
-                REQUESTED["peer_state"],
-            )
-        # not on the arrival of odometry: the shield and the record count on one tick per period
-        self._timer = self.create_timer(
-            self._spec.control_period_s,
-            guarded(self, self._tick),
-            clock=Clock(clock_type=ClockType.STEADY_TIME),
+            self._listen(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer)
+        if fleet.tracking:
+            for peer in peers:
+                self._listen(Odometry, f"/{peer}/odom", self._sighter(peer, fleet.robot(peer).spec))
+        for name, event in (("~/start", Event.START), ("~/stop", Event.STOP)):
+            service = self.create_service(Trigger, name, self._operator(event))
+            self._entities.append(lambda service=service: self.destroy_service(service))
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        # runs out where no pose begins the tick; set anew by each tick
+        self._alone = self.create_timer(
+            robot.pacer.alone_s(0.0), guarded(self, self._tick_alone), clock=steady
         )
+        self._show = self.create_timer(_STATUS_S, guarded(self, self._tell), clock=steady)
+        self._entities += [
+            lambda: self.destroy_timer(self._alone),
+            lambda: self.destroy_timer(self._show),
+        ]
 
-    def _watch(self, fleet: Fleet, peers: tuple[str, ...]) -> None:
-        """Listen to where the tracking system sees the peers."""
-        for peer in peers:
-            seen = guarded(self, self._sighter(peer, fleet.robot(peer).spec))
-            self.create_subscription(Odometry, f"/{peer}/odom", seen, REQUESTED["odom"])
+    def _disconnect(self) -> None:
+        """Brake as the last command, and be silent and deaf."""
+        if self._robot is None:
+            return
+        self.destroy_timer(self._alone)  # nothing may follow the brake
+        self._send_brake()
+        self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+        for destroy in reversed(self._entities):
+            destroy()
+        self._entities.clear()
+        self._robot = None
+
+    def _publisher(self, kind: type, topic: str) -> Any:
+        publisher = self.create_publisher(kind, topic, OFFERED[topic.rpartition("/")[2]])
+        self._entities.append(lambda: self.destroy_publisher(publisher))
+        return publisher
+
+    def _listen(self, kind: type, topic: str, callback: Callable[[Any], None]) -> None:
+        profile = REQUESTED[topic.rpartition("/")[2]]
+        subscription = self.create_subscription(kind, topic, guarded(self, callback), profile)
+        self._entities.append(lambda: self.destroy_subscription(subscription))
+
+    def _operator(self, event: Event) -> Callable[..., Trigger.Response]:
+        def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            response.success, response.message = self._ask(event)
+            return response
+
+        return answer
+
+    def _ask(self, event: Event) -> tuple[bool, str]:
+        answer = self._robot.request(event, time.monotonic())
+        log = self.get_logger()
+        (log.info if answer.granted else log.warning)(answer.sentence)
+        self._tell()
+        return answer.granted, answer.sentence
 
     def _sighter(self, peer: str, spec: RobotSpec) -> Callable[[Odometry], None]:
         def on_sighting(message: Odometry) -> None:
@@ -132,51 +208,86 @@ class PolicyNode(Node):
             except WireError as error:
                 self._refuse(error)
                 return
-            self._loop.on_sighting(peer, Sighting(reading.stamp_s, reading.position_world))
+            self._robot.loop.on_sighting(peer, Sighting(reading.stamp_s, reading.position_world))
 
         return on_sighting
 
     def _on_odometry(self, message: Odometry) -> None:
         received_s = time.monotonic()
+        robot = self._robot
         try:
-            reading = read_odometry(message, self._name, self._spec)
+            reading = read_odometry(message, robot.name, robot.spec)
         except WireError as error:
             self._refuse(error)
             return
-        self._loop.on_odometry(
+        taken = robot.loop.on_odometry(
             reading.stamp_s, received_s, reading.position_world, reading.yaw, reading.velocity
         )
+        if taken and robot.pacer.is_due(received_s):
+            self._tick(on_pose=True)
 
     def _on_peer(self, message: UInt8MultiArray) -> None:
         try:
-            self._loop.on_peer(PeerMessage.decode(envelope_bytes(message)), time.monotonic())
+            self._robot.loop.on_peer(PeerMessage.decode(envelope_bytes(message)), time.monotonic())
         except EnvelopeError as error:
             self._refuse(error)
 
+    def _on_guard(self, message: DiagnosticStatus) -> None:
+        code = status_values(message).get("code", "unreadable")
+        self._robot.hear_guard(GuardReport(time.monotonic(), code))
+
     def _refuse(self, error: Exception) -> None:
-        self._refused += 1
+        self._robot.refused_messages += 1
         self.get_logger().warning(str(error), throttle_duration_sec=_WARN_EVERY_S)
 
-    def _tick(self) -> None:
-        now_s = time.monotonic()
-        record = self._loop.tick(now_s, self._pacer.begin(now_s))
-        # without an estimate the command is zero, which no angle turns
-        travels = travelling_command(self._spec, record.sent_command, record.estimate_yaw or 0.0)
-        sent = CommandReading(record.stamp_s, travels)
-        self._command.publish(command_message(self._name, self._spec, sent))
-        announcement = self._loop.announcement(time.monotonic())
-        if announcement is not None:
-            self._peer_state.publish(envelope_message(announcement.encode()))
-        self._record.publish(envelope_message(record.encode()))
-        self._note(record)
+    def _tick_alone(self) -> None:
+        self._tick(on_pose=False)
 
-    def _note(self, record: TickRecord) -> None:
-        """Tell when the robot begins to brake, for which reason, and when it drives again."""
-        code = record.reason.partition(":")[0]
+    def _tick(self, *, on_pose: bool) -> None:
+        now_s = time.monotonic()
+        outcome = self._robot.tick(now_s, on_pose=on_pose)
+        self._alone.timer_period_ns = round(1e9 * self._robot.pacer.alone_s(now_s))
+        self._alone.reset()
+        record = outcome.record
+        if outcome.commands:
+            # without an estimate the command is zero, which no angle turns
+            yaw = record.estimate_yaw or 0.0
+            travels = travelling_command(self._robot.spec, record.sent_command, yaw)
+            self._send(CommandReading(record.stamp_s, travels))
+        if outcome.announcement is not None:
+            self._peer_state.publish(envelope_message(outcome.announcement.encode()))
+        self._record.publish(envelope_message(record.encode()))
+        self._note(outcome)
+
+    def _note(self, outcome: Outcome) -> None:
+        """Tell when the mode changes, and when the robot begins or ends to brake."""
+        robot, record = self._robot, outcome.record
+        code = code_of(record.reason)
         if code != self._braked_for:
             self._braked_for = code
-            tell("brake", {"robot": self._name, "stamp_s": record.stamp_s, "reason": record.reason})
-            self.get_logger().info(f"braking: {record.reason}" if code else "driving")
+            tell(
+                "brake",
+                {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason},
+            )
+        if outcome.changed:
+            self._tell()
+            self.get_logger().info(f"{robot.supervisor.mode}: {robot.supervisor.sentence}")
+        if robot.supervisor.mode is Mode.IDLE and self._state_machine.current_state[1] == "active":
+            self.trigger_deactivate()
+
+    def _tell(self) -> None:
+        now_s = time.monotonic()
+        status = status_message(self._robot.status(now_s))
+        self._mode.publish(status)
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(array)
+
+    def _send_brake(self) -> None:
+        self._send(CommandReading(time.monotonic(), (0.0,) * self._robot.spec.dimension))
+
+    def _send(self, reading: CommandReading) -> None:
+        self._command.publish(command_message(self._robot.name, self._robot.spec, reading))
 
 
 def main() -> None:

@@ -22,11 +22,16 @@ def _profile(depth: int, *, reliable: bool = True, latched: bool = False) -> QoS
 OFFERED: dict[str, QoSProfile] = {
     "odom": _profile(10),
     "cmd_vel": _profile(1),
+    "cmd_vel_policy": _profile(1),
     "applied_cmd_vel": _profile(10),
     "peer_state": _profile(1, reliable=False),
     "tick": _profile(100, latched=True),  # a recorder that comes late still gets the first ticks
     "truth": _profile(10),
     "events": _profile(50, latched=True),
+    "guard_status": _profile(1, latched=True),
+    "mode": _profile(1, latched=True),
+    "estop": _profile(1, latched=True),
+    "diagnostics": _profile(10),
     "score": _profile(10, latched=True),
     "goals": _profile(1, latched=True),
     "markers": _profile(1),
@@ -36,8 +41,12 @@ OFFERED: dict[str, QoSProfile] = {
 REQUESTED: dict[str, QoSProfile] = {
     "odom": _profile(5, reliable=False),
     "cmd_vel": _profile(1),
+    "cmd_vel_policy": _profile(1),
     "peer_state": _profile(1, reliable=False),
     "events": _profile(50, latched=True),
+    "guard_status": _profile(1, latched=True),
+    "mode": _profile(1, latched=True),
+    "estop": _profile(1),  # not latched: a partner that only publishes, as most do, still matches
 }
 """What the nodes that act on a topic ask for."""
 

@@ -1,0 +1,109 @@
+"""One robot as it is deployed: control loop, supervisor and pacer together, behind the ROS node; pure.
+
+Times are seconds on one clock that the caller injects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.control_loop import ControlLoop
+from testudo_deploy.diagnostics import Level, Status, shown
+from testudo_deploy.fleet import Fleet
+from testudo_deploy.messages import PeerMessage, TickRecord
+from testudo_deploy.obligation_rules import check_fleet
+from testudo_deploy.obligations import fleet_obligations
+from testudo_deploy.pacing import Pacer
+from testudo_deploy.supervisor import Answer, Event, GuardReport, Mode, Supervisor, code_of
+
+_LEVELS = {Mode.ACTIVE: Level.OK, Mode.ARMED: Level.OK, Mode.IDLE: Level.OK, Mode.HOLDING: Level.WARN,
+           Mode.STOPPED: Level.ERROR, Mode.FAULT: Level.ERROR}
+_INTERVENTIONS = ("projected", "gated", "waiting", "braked")
+"""Statuses of the shield in which it did not let the wish through."""
+_SLEPT_S = 0.1
+"""A tick so late shows that the process slept or hung; what others said meanwhile has not been heard yet."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a tick leaves to be sent."""
+
+    record: TickRecord
+    announcement: PeerMessage | None
+    """For the peers; None while the own pose is not known."""
+    commands: bool
+    """The record's command is to be sent; an inactive robot is silent, and its guard brakes."""
+    changed: bool
+    """The mode or its reason is another than after the tick before."""
+
+
+class Robot:
+    """One robot, its policy loaded and checked against the fleet."""
+
+    def __init__(self, fleet: Fleet, name: str, policy: str, *, epoch: str, now_s: float) -> None:
+        """Load and check everything.
+
+        Raises:
+            TestudoError: the policy, the robot or the fleet is refused.
+        """
+        robot = fleet.robot(name)
+        artefact = Artefact.load(policy, robot=robot.spec, sha256=fleet.policy_sha256)
+        check_fleet(fleet_obligations(fleet, artefact.contract))
+        peers = fleet.peers(name)
+        self.name, self.spec = name, robot.spec
+        self.loop = ControlLoop(
+            artefact, robot.spec, robot=name, peers=peers, goal_world=robot.goal_world, epoch=epoch,
+            untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted))
+        self.supervisor = Supervisor(now_s=now_s)
+        self.pacer = Pacer(robot.spec.control_period_s)
+        self.refused_messages = 0
+        """Messages that could not be read."""
+        self.interventions = 0
+        """Ticks in which the robot was to drive and the shield changed or stopped that."""
+        self._shown = ("", "")
+        self._last: TickRecord | None = None
+
+    def request(self, event: Event, now_s: float) -> Answer:
+        """Answer an operator; see `Supervisor.request`."""
+        answer = self.supervisor.request(event, now_s)
+        if answer.granted and event is Event.DEACTIVATE:
+            self.loop.let_go()
+        return answer
+
+    def hear_guard(self, report: GuardReport) -> None:
+        """Take the guard's report."""
+        self.supervisor.hear_guard(report)
+
+    def tick(self, now_s: float, *, on_pose: bool = True) -> Outcome:
+        """Run one control tick, on the arrival of a pose or alone."""
+        late_s = self.pacer.begin(now_s, on_pose=on_pose)
+        supervisor = self.supervisor
+        if late_s > _SLEPT_S:
+            supervisor.wake(now_s)
+        if supervisor.mode is Mode.IDLE:
+            self.loop.let_go()
+        driving, order = supervisor.mode is Mode.ACTIVE, supervisor.order
+        record = self.loop.tick(now_s, late_s, order)
+        supervisor.observe(now_s, "" if record.reason == order else record.reason)
+        self.interventions += driving and record.status in _INTERVENTIONS
+        self._last = record
+        shown_now = (supervisor.mode, code_of(supervisor.reason))
+        changed, self._shown = shown_now != self._shown, shown_now
+        return Outcome(record, self.loop.announcement(now_s), supervisor.mode is not Mode.IDLE, changed)
+
+    def status(self, now_s: float) -> Status:
+        """Return what to show people."""
+        supervisor, record, pacer = self.supervisor, self._last, self.pacer
+        pose_s = None if record is None else record.pose_stamp_s
+        ages = record.neighbour_age_s if record is not None else ()
+        return Status(_LEVELS[supervisor.mode], f"{self.name}: policy", self.name, supervisor.sentence, {
+            "mode": str(supervisor.mode), "code": code_of(supervisor.reason), "reason": supervisor.reason,
+            "since_s": shown(now_s - supervisor.since_s),
+            "shield": "" if record is None else record.status,
+            "pose_age_s": shown(None if pose_s is None else now_s - pose_s),
+            "peer_age_s": shown(max(ages, default=None)),
+            "ticks": shown(pacer.ticks), "late_ticks": shown(pacer.late_ticks + pacer.missed_ticks),
+            "worst_late_s": shown(pacer.worst_late_s), "interventions": shown(self.interventions),
+            "refused_poses": shown(self.loop.refused_poses),
+            "refused_messages": shown(self.refused_messages + self.loop.refused_peer_messages)})

@@ -1,0 +1,99 @@
+"""Brings a fleet up: arms every robot, then starts all; which and when is in `testudo_deploy.bring_up`.
+
+A robot that was active once is the operator's: after a stop, a fault or a restart nothing starts it by itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rclpy.client import Client
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.task import Future
+from std_srvs.srv import Trigger
+
+from testudo_deploy.bring_up import BringUp, Request
+from testudo_deploy.fleet import load_fleet
+from testudo_nodes.conversions import status_values
+from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
+from testudo_nodes.qos import REQUESTED
+
+_STEP_S = 0.1
+_COMPLAIN_S = 5.0
+
+
+class StationNode(Node):
+    """The node of the station."""
+
+    def __init__(self, _stop: Future) -> None:
+        """Listen to the robots.
+
+        Raises:
+            TestudoError: the fleet is refused.
+        """
+        super().__init__("station")
+        self.failed = False
+        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
+        text_parameter(self, "policy", "the policy file")
+        self._bring_up = BringUp(fleet.names, fleet.untrusted)
+        self._modes: dict[str, tuple[str, str]] = {}
+        self._activate, self._start = {}, {}
+        for name in fleet.names:
+            self._activate[name] = self.create_client(ChangeState, f"/{name}/policy/change_state")
+            self._start[name] = self.create_client(Trigger, f"/{name}/policy/start")
+            heard = guarded(self, self._hearer(name))
+            self.create_subscription(DiagnosticStatus, f"/{name}/mode", heard, REQUESTED["mode"])
+        self._complain_s = time.monotonic() + _COMPLAIN_S
+        self._timer = self.create_timer(
+            _STEP_S, guarded(self, self._step), clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+        self._cpu = CpuMeter()
+
+    def close(self) -> None:
+        """Tell what it cost."""
+        tell("station", {"cpu_share": self._cpu.share()})
+
+    def _hearer(self, name: str) -> Callable[[DiagnosticStatus], None]:
+        def on_mode(message: DiagnosticStatus) -> None:
+            values = status_values(message)
+            mode, code = values.get("mode", ""), values.get("code", "")
+            self._bring_up.hear(name, mode, code, message.message)
+            if self._modes.get(name) != (mode, code):
+                self._modes[name] = (mode, code)
+                told = {"robot": name, "mode": mode, "code": code, "sentence": message.message}
+                tell("mode", told)
+            self._step()
+
+        return on_mode
+
+    def _step(self) -> None:
+        now_s = time.monotonic()
+        for name, request in self._bring_up.next_requests(now_s):
+            if request is Request.ACTIVATE:
+                order = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVATE))
+                self._call(self._activate[name], order)
+            else:
+                self._call(self._start[name], Trigger.Request())
+        if now_s >= self._complain_s and not self._bring_up.done:
+            self._complain_s = now_s + _COMPLAIN_S
+            for name, sentence in self._bring_up.missing.items():
+                self.get_logger().warning(f"{name} is not started: {sentence}")
+
+    def _call(self, client: Client, request: object) -> None:
+        if client.service_is_ready():
+            client.call_async(request)
+
+
+def main() -> None:
+    """Run the node until a signal comes."""
+    sys.exit(run(StationNode))
+
+
+if __name__ == "__main__":
+    main()

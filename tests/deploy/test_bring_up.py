@@ -1,0 +1,65 @@
+"""A fleet is armed as a whole before anything moves, and nothing is ever started twice by itself."""
+
+from testudo_deploy.bring_up import RETRY_S, BringUp, Request
+
+
+def fleet(**modes):
+    made = BringUp(["r0", "r1"])
+    for name, mode in modes.items():
+        made.hear(name, mode, "", f"{mode}, says {name}")
+    return made
+
+
+def test_nobody_is_asked_before_it_was_heard():
+    assert fleet().next_requests(0.0) == []
+    assert fleet(r0="idle").next_requests(0.0) == [("r0", Request.ACTIVATE)]
+
+
+def test_nobody_is_started_before_all_are_armed():
+    made = fleet(r0="armed", r1="idle")
+    assert made.next_requests(0.0) == [("r1", Request.ACTIVATE)]
+    made.hear("r1", "armed", "", "")
+    assert made.next_requests(RETRY_S) == [("r0", Request.START), ("r1", Request.START)]
+
+
+def test_a_refused_request_is_repeated_but_not_at_once():
+    made = fleet(r0="idle", r1="idle")
+    assert len(made.next_requests(0.0)) == 2
+    assert made.next_requests(RETRY_S / 2) == []
+    assert len(made.next_requests(RETRY_S)) == 2
+
+
+def test_a_robot_that_was_active_is_left_alone_whatever_becomes_of_it():
+    made = fleet(r0="active", r1="active")
+    assert made.done
+    for mode in ("idle", "armed", "stopped", "fault"):
+        made.hear("r0", mode, "", "")
+        assert made.next_requests(100.0) == []
+
+
+def test_one_that_holds_was_started_and_the_rest_goes_on():
+    made = fleet(r0="holding", r1="armed")
+    assert made.next_requests(0.0) == [("r1", Request.START)]
+    assert made.missing == {"r1": "armed, says r1"}
+
+
+def test_strange_names_and_modes_say_nothing():
+    made = fleet(r7="idle", r0="asleep")
+    assert made.next_requests(0.0) == []
+    assert made.missing["r0"] == "not heard yet"
+
+
+def test_what_speaks_against_a_step_is_waited_for():
+    made = fleet(r0="armed", r1="armed")
+    made.hear("r1", "armed", "guard_brakes", "the guard brakes")
+    assert made.next_requests(0.0) == []
+    made.hear("r0", "idle", "peer_unheard", "r1 was never heard")
+    assert made.next_requests(1.0) == []
+    assert made.missing == {"r0": "r1 was never heard", "r1": "the guard brakes"}
+
+
+def test_nobody_waits_for_a_robot_that_is_not_trusted():
+    made = BringUp(["r0", "r1"], untrusted=["r1"])
+    made.hear("r0", "armed", "", "")
+    made.hear("r1", "idle", "peer_unheard", "nobody answers")
+    assert made.next_requests(0.0) == [("r0", Request.START)]
