@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from testudo_deploy.velocity_filter import filter_delay_s
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.link import CommandWire
 from testudo_hardware.links.profile import DEFAULT_LINK, LinkProfile, load_link, named
+from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.spec import RobotSpec
 from testudo_hardware.strict import OPTIONAL
@@ -53,6 +53,18 @@ class LinkChoice:
     profile: LinkProfile = field(repr=False)
     remappings: Mapping[str, str] = field(default_factory=dict)
     """Names of topics that the profile says, and what they are called on this robot."""
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """Return what is called `cmd_vel`, `odom`, `pose` and `battery_state` in nodes, and its name on this robot.
+
+        A topic that the driver does not have is left out.
+        """
+        profile = self.profile
+        parts = {"cmd_vel": profile.command, "odom": profile.odometry, "pose": profile.pose,
+                 "battery_state": profile.battery}
+        named_so = {name: part.topic.value for name, part in parts.items() if part is not None}
+        return {name: self.remappings.get(topic, topic) for name, topic in named_so.items()}
 
 
 @dataclass(frozen=True)
@@ -146,6 +158,18 @@ def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: L
     if entry is not None or profile != default_link().profile:
         _check_rate(at, profile, where)
     return at
+
+
+def check_tracking(sources: Mapping[str, str], file: Path) -> None:
+    """Refuse wheel odometry in a fleet whose poses all come from a tracking system; ``sources`` by robot.
+
+    Raises:
+        FleetError: a source that is not seen from outside.
+    """
+    for robot, source in sources.items():
+        if source not in ("odom", "mocap"):
+            raise FleetError(f"{file}: robots.{robot}.pose.source: found {source}, expected mocap, or odometry in the "
+                             "shared frame: with `tracking: true` every pose comes from a tracking system")
 
 
 def check_shared_frame(frames: Mapping[str, str], file: Path) -> None:

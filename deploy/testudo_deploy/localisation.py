@@ -15,8 +15,8 @@ from typing import Protocol
 from testudo_deploy.fleet import FleetRobot
 from testudo_deploy.velocity_filter import Located, VelocityFilter
 from testudo_hardware.frames import Placement, turned, wrapped
-from testudo_hardware.links.link import Measurement
 from testudo_hardware.links.poses import PoseReading, TransformReading
+from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import OdometryReading
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec

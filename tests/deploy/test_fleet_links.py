@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from testudo_deploy.fleet import FleetError, load_fleet, save_fleet
+from testudo_deploy.fleet_links import LinkEntry, link_choice
 from testudo_hardware.links.profile import link_files
 from testudo_hardware.spec import load_robot
 
@@ -159,3 +160,27 @@ def test_a_profile_without_poses_has_no_motion_capture(tmp_path):
     (tmp_path / "mine.toml").write_text(text[: text.index("[pose]")] + text[text.index("[battery]"):])
     with pytest.raises(FleetError, match=r"expected a link with \[pose\], which 'turtlebot4' lacks"):
         load(tmp_path, link="mine.toml", pose={"source": "mocap"})
+
+
+def test_wheel_odometry_is_no_tracking_system(tmp_path):
+    tables = copy.deepcopy(TABLES) | {"tracking": True}
+    for robot in tables["robots"].values():
+        robot |= {"link": "turtlebot4", "pose": INITIAL}
+    file = tmp_path / "fleet.yaml"
+    file.write_text(yaml.safe_dump(tables))
+    with pytest.raises(FleetError, match=r"robots\.tb1\.pose\.source: found odom\+initial, expected mocap"):
+        load_fleet(file)
+    for robot in tables["robots"].values():
+        robot["pose"] = {"source": "mocap"}
+    file.write_text(yaml.safe_dump(tables))
+    assert load_fleet(file).tracking
+
+
+def test_topics_are_called_what_profile_and_remappings_say(tmp_path):
+    fleet = load(tmp_path, link={"tb1": {"profile": "turtlebot4", "remappings": {"cmd_vel": "mux/cmd_vel"}},
+                                 "tb2": "turtlebot4"}, pose=INITIAL)
+    assert fleet.robot("tb2").link.topics == {"cmd_vel": "cmd_vel", "odom": "odom", "pose": "pose",
+                                              "battery_state": "battery_state"}
+    assert fleet.robot("tb1").link.topics["cmd_vel"] == "mux/cmd_vel"
+    drone = link_choice(LinkEntry("crazyswarm2"), "cf1", load_robot("crazyflie_2x"), tmp_path / "fleet.yaml", "here")
+    assert drone.topics == {"cmd_vel": "cmd_velocity_world", "pose": "/poses", "battery_state": "status"}

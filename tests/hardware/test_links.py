@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tests.hardware import plain_messages as plain
 
 from testudo_hardware.frames import Placement, turned, wrapped
-from testudo_hardware.links.link import CommandWire, DirectLink, MeasurementWire, TopicLink
+from testudo_hardware.links.link import DirectLink, TopicLink
 from testudo_hardware.links.poses import PoseReading, read_transform
-from testudo_hardware.links.profile import LinkError, load_link, parse_link
+from testudo_hardware.links.profile import LinkError, load_link, parse_link, with_stamped_commands
+from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import (
     CommandReading,
     OdometryReading,
@@ -128,6 +129,38 @@ def test_no_wheels_on_the_wire_of_a_drone():
         CommandWire("r0", GROUND, load_link("crazyswarm2"))
 
 
+@given(st.sampled_from(["testudo", "turtlebot3", "turtlebot4", "generic_twist"]), st.sampled_from([GROUND, BASE]),
+       st.tuples(NUMBERS, NUMBERS), st.integers(0, 10**15))
+def test_what_is_told_to_wheels_is_what_their_driver_reads(link, spec, command, nanoseconds):
+    wire, sent = CommandWire("r0", spec, load_link(link)), CommandReading(nanoseconds / 1e9, command)
+    stamped = wire.type.endswith("Stamped")
+    message = wire.encode(plain.twist_stamped() if stamped else plain.twist(), sent)
+    got = wire.decode(message, received_s=sent.stamp_s)
+    assert got.command == command
+    assert got.stamp_s == pytest.approx(sent.stamp_s, abs=1e-9)
+
+
+@given(st.sampled_from(["velocity_world", "full_state"]), st.tuples(NUMBERS, NUMBERS, NUMBERS))
+def test_what_is_told_to_a_drone_is_what_its_server_reads(set_point, command):
+    message = {"velocity_world": plain.velocity_world, "full_state": plain.full_state}[set_point]()
+    wire = CommandWire("cf1", DRONE, crazyswarm2(set_point=set_point))
+    wire.encode(message, CommandReading(2.5, command), Placement((0.0, 0.0, 1.0), 0.2))
+    assert wire.decode(message, received_s=9.0) == CommandReading(2.5, command)
+
+
+def test_a_hover_does_not_tell_the_climb():
+    with pytest.raises(WireError, match="does not tell the climb"):
+        CommandWire("cf1", DRONE, crazyswarm2(set_point="hover")).decode(plain.hover(), 0.0)
+
+
+@pytest.mark.parametrize("stamped", [False, True])
+def test_navs_parameter_decides_between_twist_and_twist_stamped(stamped):
+    profile = with_stamped_commands(load_link("generic_twist"), stamped)
+    assert profile.command_type == f"geometry_msgs/msg/Twist{'Stamped' if stamped else ''}"
+    with pytest.raises(LinkError, match="enable_stamped_cmd_vel: unknown key for wire 'crazyswarm2'"):
+        with_stamped_commands(load_link("crazyswarm2"), stamped)
+
+
 # ---- measurements
 
 @given(st.tuples(NUMBERS, NUMBERS), YAWS, st.tuples(NUMBERS, NUMBERS))
@@ -155,6 +188,23 @@ def test_a_pose_comes_back_whatever_message_brings_it(position, yaw):
     assert amcl == pose
     assert (named.stamp_s, named.position_world, named.yaw) == (3.25, position, pose.yaw)
     assert wrapped(pose.yaw - yaw) == pytest.approx(0.0, abs=1e-9)
+
+
+@given(st.tuples(NUMBERS, NUMBERS), YAWS, st.tuples(NUMBERS, NUMBERS))
+def test_a_stand_in_sends_what_is_read(position, yaw, velocity):
+    reading = OdometryReading(2.5, position, yaw, velocity)
+    wire = MeasurementWire.odometry("s1", BASE, load_link("generic_twist"))
+    got = wire.decode(wire.encode(plain.odometry(), reading))
+    assert (got.stamp_s, got.position_world, got.velocity) == (2.5, position, pytest.approx(velocity, abs=1e-9))
+    pose = PoseReading(2.5, position, got.yaw)
+    for wire, message in ((MeasurementWire.motion_capture("s1", BASE, load_link("testudo"), "map"),
+                           plain.pose_stamped()),
+                          (MeasurementWire.amcl("s1", BASE, "map"), plain.pose_with_covariance_stamped())):
+        again = wire.decode(wire.encode(message, pose))
+        assert (again.stamp_s, again.position_world) == (2.5, position)
+        assert wrapped(again.yaw - yaw) == pytest.approx(0.0, abs=1e-9)
+        with pytest.raises(WireError, match="found OdometryReading, which no geometry_msgs"):
+            wire.encode(message, reading)
 
 
 def test_a_quarter_turn_left_faces_y_with_quaternion_xyzw():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -173,6 +173,18 @@ class LinkProfile:
     def command_frame(self, robot: str) -> str:
         """Return the frame that the header of a command to a robot names."""
         return named(self.command.frame.value, robot)
+
+
+def with_stamped_commands(profile: LinkProfile, stamped: bool) -> LinkProfile:
+    """Return a profile whose commands are TwistStamped, or Twist, as nav2's `enable_stamped_cmd_vel` says.
+
+    Raises:
+        LinkError: its commands are set-points of Crazyswarm2.
+    """
+    if profile.command.enable_stamped_cmd_vel is None:
+        raise LinkError(f"link {profile.name!r}: enable_stamped_cmd_vel: unknown key for wire {profile.wire!r}")
+    switch = Switch(stamped, "parameter enable_stamped_cmd_vel")
+    return replace(profile, command=replace(profile.command, enable_stamped_cmd_vel=switch))
 
 
 def named(frame: str, robot: str) -> str:
