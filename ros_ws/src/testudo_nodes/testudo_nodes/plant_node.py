@@ -33,7 +33,7 @@ from testudo_nodes.node_runner import (
     text_parameter,
 )
 from testudo_nodes.qos import OFFERED, REQUESTED
-from testudo_sim.plant import Plant, PlantRobot
+from testudo_sim.plant import OdometryModel, Plant, PlantRobot
 from testudo_sim.referee import Referee, Rules
 
 _STEP_S = 0.005
@@ -65,6 +65,13 @@ class PlantNode(Node):
         self._recorded = flag_parameter(
             self, "recorded", default=False, description="wait for a recorder before the start"
         )
+        low_s, high_s = (
+            number_parameter(
+                self, f"latency_{end}_s", default, (0.0, 1.0), f"{what} age [s] of odometry"
+            )
+            for end, default, what in (("low", 0.02, "least"), ("high", 0.06, "greatest"))
+        )
+        odometry = OdometryModel(latency_low_s=low_s, latency_high_s=high_s)
         arena = Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena
         robots = [
             PlantRobot(robot.name, robot.spec, robot.initial_position_world, robot.initial_yaw)
@@ -72,7 +79,7 @@ class PlantNode(Node):
         ]
         self._events = self.create_publisher(String, EVENTS_TOPIC, OFFERED["events"])
         start_s = time.monotonic()
-        self._plant = Plant(robots, arena, seed, start_s=start_s)
+        self._plant = Plant(robots, arena, seed, start_s=start_s, odometry=odometry)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
         self._rules = Rules(goals, duration_s)
         self._referee: Referee | None = None
