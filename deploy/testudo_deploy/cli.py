@@ -32,6 +32,8 @@ options:
   --version    version of Testudo
   --debug      show the traceback of an error (so does TESTUDO_DEBUG=1)"""
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields):\s*$", re.MULTILINE)
+_OWN_ROS = {"ros-rclpy": "rclpy", "ros-common-interfaces": "diagnostic_msgs"}
+"""Distributions that a robot's own ROS 2 brings without their names, each with a module that shows it."""
 _EXAMPLE = re.compile(r"^Examples?:\s*\n\s+(testudo .*)$", re.MULTILINE)
 
 
@@ -86,7 +88,7 @@ def _is_installed(name: str) -> bool:
     try:
         metadata.distribution(name)
     except metadata.PackageNotFoundError:
-        return False
+        return name in _OWN_ROS and util.find_spec(_OWN_ROS[name]) is not None
     return True
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -143,6 +145,30 @@ def test_the_task_is_scored_and_shown_from_the_first_drive_to_success(played):
     names = {marker.ns for marker in robots.markers[-1].markers}
     assert {"arena", "robots/r0", "robots/r1", "labels/r0", "owned/r1"} <= names
     assert {marker.header.frame_id for marker in robots.markers[-1].markers} == {"world"}
+
+
+def run_status(played, *words):
+    return subprocess.run(
+        [sys.executable, "-m", "testudo_deploy.cli", "status", "--wait", "4", *words],
+        env=played.processes.environment() | {"COLUMNS": "160"},
+        capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_status_shows_the_fleet_once(played, tmp_path):
+    numbers = tmp_path / "status.json"
+    result = run_status(played, "--once", "--json", str(numbers))
+    assert result.returncode == 0, result.stderr
+    assert f"ROS_DOMAIN_ID={played.processes.domain_id}" in result.stdout
+    values = json.loads(numbers.read_text())["robots"]
+    assert {name: robot["mode"] for name, robot in values.items()} == {"r0": "armed", "r1": "armed"}
+    assert values["r0"]["guard"] is None
+
+
+def test_status_says_where_it_listens_if_nothing_is_heard(played):
+    other = str(played.processes.domain_id % 100 + 1)
+    result = run_status(played, "--once", "--wait", "1", "--domain", other)
+    assert result.returncode == 1
+    assert f"ROS_DOMAIN_ID={other}" in result.stdout
 
 
 @pytest.mark.parametrize(("kind", "parameters", "message"), [

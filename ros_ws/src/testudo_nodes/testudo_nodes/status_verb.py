@@ -1,0 +1,115 @@
+"""`testudo status`: what the robots of a fleet say of themselves, in the terminal."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from testudo_deploy.commands.report import Report
+from testudo_deploy.commands.status_table import status_table
+from testudo_deploy.fleet import load_fleet
+from testudo_deploy.fleet_status import FleetStatus, silence_sentence, status_values
+from testudo_hardware.errors import TestudoError
+
+_NOTHING = 1
+_DOMAINS = range(233)
+_REFRESH_HZ = 4
+_PATIENCE_S = 5.0
+
+
+def status(
+    fleet: Path | None = None,
+    once: bool = False,
+    wait: float = _PATIENCE_S,
+    domain: int | None = None,
+    local: bool = False,
+    json: Path | None = None,
+) -> int:
+    """Show a fleet: mode of each robot and why, guard, age of its data, rates, interventions, late ticks, battery.
+
+    Robots are found by the topics that they publish. The table is live until Ctrl-C; with --once, with --json, or where
+    there is no terminal, it is printed once. The exit status is then 0 only if a robot was heard.
+
+    Example:
+        testudo status --once
+
+    Args:
+        fleet: a fleet file; its robots are shown even if they are not heard.
+        once: print one table and end.
+        wait: longest time to listen before the table is printed once [s].
+        domain: ROS_DOMAIN_ID; left out, that of the environment.
+        local: hear fleets of this machine only, as `testudo up` starts them.
+        json: also write the values to this file; prints once.
+    """
+    names = () if fleet is None else load_fleet(fleet).names
+    view = _View(FleetStatus(names), _domain_id(domain), local)
+    console = Console()
+    with _listener(view) as listener:
+        if once or json is not None or not console.is_terminal:
+            listener.listen(wait, enough=lambda: view.heard.is_complete)
+            return view.show_once(json)
+        with Live(console=console, refresh_per_second=_REFRESH_HZ, get_renderable=view.now):
+            while True:
+                listener.listen(1.0)
+
+
+class _View:
+    """What is shown of what was heard."""
+
+    def __init__(self, heard: FleetStatus, domain_id: int, local: bool) -> None:
+        self.heard, self.domain_id, self.local = heard, domain_id, local
+        self._begin_s = time.monotonic()
+
+    def now(self) -> RenderableType:
+        """Return what to show now."""
+        now_s = time.monotonic()
+        if self.heard.is_silent and now_s - self._begin_s > _PATIENCE_S:
+            return self._silence(now_s)
+        return status_table(self.heard.robots(now_s), self.domain_id)
+
+    def show_once(self, json: Path | None) -> int:
+        """Print a table, and write the values; returns the exit status."""
+        now_s = time.monotonic()
+        robots = self.heard.robots(now_s)
+        tables = (status_table(robots, self.domain_id),) if robots else ()
+        Report(status_values(robots, self.domain_id), tables).show(json)
+        if not self.heard.is_silent:
+            return 0
+        Console().print(self._silence(now_s), soft_wrap=True)
+        return _NOTHING
+
+    def _silence(self, now_s: float) -> Text:
+        return Text(silence_sentence(now_s - self._begin_s, self.domain_id, local=self.local), "red")
+
+
+def _listener(view: _View) -> Any:
+    """Return what hears the robots.
+
+    Raises:
+        TestudoError: ROS 2 is not within reach.
+    """
+    try:
+        from testudo_nodes.status_listener import StatusListener  # noqa: PLC0415 -- says what to do without ROS
+    except ImportError as error:
+        raise TestudoError(f"status: ROS 2 is not within reach ({error}): source the setup file of the robot's own "
+                           "ROS 2, or pip install 'testudo[ros]'") from error
+    return StatusListener(view.heard, view.domain_id, local=view.local)
+
+
+def _domain_id(given: int | None) -> int:
+    """Return the ROS domain to listen on.
+
+    Raises:
+        TestudoError: not a number that is one.
+    """
+    text = str(given) if given is not None else os.environ.get("ROS_DOMAIN_ID", "0")
+    if not text.isdecimal() or int(text) not in _DOMAINS:
+        where = "--domain" if given is not None else "ROS_DOMAIN_ID"
+        raise TestudoError(f"{where}: found {text!r}, expected a number from 0 to {_DOMAINS[-1]}")
+    return int(text)
