@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from testudo_deploy.velocity_filter import filter_delay_s
+from testudo_deploy.velocity_filter import filter_delay_s, filter_window_s
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.profile import DEFAULT_LINK, LinkProfile, load_link, named
 from testudo_hardware.links.topics import CommandWire
@@ -156,7 +156,7 @@ def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: L
         raise FleetError(f"{where}.pose.max_age: found {at.max_age_s:g} s, expected above 0 and at most "
                          f"{spec.pose_max_age_s:g} s: sensing.pose_max_age of {spec.name}")
     if entry is not None or profile != default_link().profile:
-        _check_rate(at, profile, where)
+        _check_rate(at, spec, profile, where)
     return at
 
 
@@ -220,10 +220,12 @@ def _check_frame(at: PoseSource, robot: str, profile: LinkProfile, where: str) -
                          f"stands by itself; expected source odom, or another frame for {at.source}")
 
 
-def _check_rate(at: PoseSource, profile: LinkProfile, where: str) -> None:
-    rate_hz = profile.pose.rate.value if at.source == "mocap" else profile.odometry.rate.value
-    oldest_s = 1 / rate_hz + (filter_delay_s(rate_hz) if at.source == "mocap" else 0.0)
+def _check_rate(at: PoseSource, spec: RobotSpec, profile: LinkProfile, where: str) -> None:
+    rate_hz, lag_s, what = profile.odometry.rate.value if profile.odometry else 0.0, 0.0, "odometry"
+    if at.source == "mocap":
+        rate_hz, what = profile.pose.rate.value, "poses, whose velocities lag by the filter,"
+        lag_s = filter_delay_s(rate_hz, filter_window_s(spec, rate_hz, at.sigma_m, at.max_age_s))
+    oldest_s = 1 / rate_hz + lag_s
     if oldest_s > at.max_age_s:
         raise FleetError(f"{where}.pose.max_age: found {at.max_age_s:g} s, expected at least {oldest_s:.3g} s: link "
-                         f"{profile.name!r} tells {'poses' if at.source == 'mocap' else 'odometry'} at {rate_hz:g} Hz"
-                         f"{', and velocities lag by the filter' if at.source == 'mocap' else ''}")
+                         f"{profile.name!r} tells {what} at {rate_hz:g} Hz")

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from testudo_deploy.fleet import FleetRobot
-from testudo_deploy.velocity_filter import Located, VelocityFilter
+from testudo_deploy.velocity_filter import Located, VelocityFilter, filter_window_s
 from testudo_hardware.frames import Placement, turned, wrapped
 from testudo_hardware.links.poses import PoseReading, TransformReading
 from testudo_hardware.links.topics import Measurement
@@ -51,7 +51,9 @@ def localiser(robot: FleetRobot) -> Localiser:
     if source == "odom+initial":
         return PlacedOdometry(robot.spec, Placement(robot.initial_position_world, robot.initial_yaw))
     if source == "mocap":
-        return PoseOnly(robot.spec, profile.pose.rate.value)
+        rate_hz = profile.pose.rate.value
+        window_s = filter_window_s(robot.spec, rate_hz, robot.pose.sigma_m, robot.pose.max_age_s)
+        return PoseOnly(VelocityFilter(robot.spec, rate_hz, window_s))
     return CorrectedOdometry(robot.spec)
 
 
@@ -92,10 +94,9 @@ class PlacedOdometry:
 class PoseOnly:
     """Source `mocap`: poses in the shared frame, velocities from the filter."""
 
-    def __init__(self, spec: RobotSpec, rate_hz: float) -> None:
-        """Expect poses at a rate."""
-        self.filter = VelocityFilter(spec, rate_hz)
-        """Counts what it refused."""
+    def __init__(self, velocity_filter: VelocityFilter) -> None:
+        """Take the filter, which counts what it refuses."""
+        self.filter = velocity_filter
 
     def take(self, reading: Measurement, received_s: float) -> Located | None:
         """Return the fit through the newest poses; odometry is not looked at."""

@@ -25,6 +25,8 @@ from testudo_hardware.spec import RobotSpec
 
 WINDOW_S = 0.06
 """Shortest span of the fit: 30 ms of delay, and 2 mm of noise at 100 Hz leave 0.04 m/s."""
+NOISE_SHARE, DELAY_SHARE = 0.05, 1 / 3
+"""The span grows until noise leaves this share of the top speed, or the delay takes this share of the age limit."""
 _FEWEST = 3
 _HELD_TURN_RATE_RAD_S = 3.5
 """Highest believed turn rate of a robot that is meant to hold its heading."""
@@ -43,38 +45,53 @@ class Located:
     """How much older that moment is than the newest sample."""
 
 
-def filter_window_s(rate_hz: float) -> float:
-    """Return the span of the fit for poses that come at a rate: never less than three samples."""
-    return max(WINDOW_S, (_FEWEST - 1) / rate_hz)
+def filter_window_s(spec: RobotSpec, rate_hz: float, sigma_m: float, max_age_s: float) -> float:
+    """Return the span of the fit [s]: as short as the noise allows, at least `WINDOW_S` and three samples.
+
+    Args:
+        spec: the robot, whose top speed says how much noise is much.
+        rate_hz: at which poses come.
+        sigma_m: standard deviation of their noise.
+        max_age_s: age at which the robot brakes.
+    """
+    count = max(_FEWEST, math.ceil(WINDOW_S * rate_hz - 1e-6) + 1)
+    while sigma_m * _gain(count, rate_hz) > NOISE_SHARE * spec.speed_limit_m_s and (
+            0.5 * count / rate_hz <= DELAY_SHARE * max_age_s + 1e-9):
+        count += 1
+    return (count - 1) / rate_hz
 
 
-def filter_delay_s(rate_hz: float) -> float:
-    """Return the delay of the velocity of even samples at a rate, see the top of the file."""
-    return 0.5 * (_count(rate_hz) - 1) / rate_hz
+def filter_delay_s(rate_hz: float, window_s: float) -> float:
+    """Return the delay of the velocity of even samples at a rate [s], see the top of the file."""
+    return 0.5 * (_count(rate_hz, window_s) - 1) / rate_hz
 
 
-def noise_gain(rate_hz: float) -> float:
+def noise_gain(rate_hz: float, window_s: float) -> float:
     """Return the velocity noise per position noise of even samples at a rate [1/s]."""
-    count = _count(rate_hz)
+    return _gain(_count(rate_hz, window_s), rate_hz)
+
+
+def _count(rate_hz: float, window_s: float) -> int:
+    return max(_FEWEST, math.ceil(window_s * rate_hz - 1e-6) + 1)
+
+
+def _gain(count: int, rate_hz: float) -> float:
     return math.sqrt(12 / (count * (count * count - 1))) * rate_hz
-
-
-def _count(rate_hz: float) -> int:
-    return math.ceil(filter_window_s(rate_hz) * rate_hz - 1e-6) + 1
 
 
 class VelocityFilter:
     """Poses of one robot in, positions with velocities out; see the top of the file."""
 
-    def __init__(self, spec: RobotSpec, rate_hz: float) -> None:
+    def __init__(self, spec: RobotSpec, rate_hz: float, window_s: float = WINDOW_S) -> None:
         """Begin without samples.
 
         Args:
             spec: the robot; its limits say how far it can come between two samples.
             rate_hz: at which poses are expected; after a gap of three periods, or of the window, the fit begins anew.
+            window_s: span of the fit, see `filter_window_s`.
         """
         self._spec = spec
-        self._window_s = filter_window_s(rate_hz)
+        self._window_s = max(window_s, (_FEWEST - 1) / rate_hz)
         self._gap_s = max(self._window_s, 3 / rate_hz)
         self._samples: deque[tuple[float, tuple[float, ...]]] = deque()
         self.refused = 0

@@ -128,7 +128,7 @@ OWN = "expected odom+initial, which places it at initial_position"
         ({"link": "turtlebot4", "pose": {**INITIAL, "max_age": 0.04}}, "robots.tb1.pose.max_age",
          "expected at least 0.05 s: link 'turtlebot4' tells odometry at 20 Hz"),
         ({"link": "turtlebot4", "pose": {"source": "mocap", "max_age": 0.035}}, "robots.tb1.pose.max_age",
-         "expected at least 0.04 s: link 'turtlebot4' tells poses at 100 Hz, and velocities lag by the filter"),
+         "expected at least 0.04 s: link 'turtlebot4' tells poses, whose velocities lag by the filter, at 100 Hz"),
     ],
 )
 def test_what_does_not_hold_is_refused_with_file_key_and_reason(tmp_path, keys, key, said):

@@ -2,9 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.deploy.fine_motion import nominal
+from tests.deploy.lone_drive import Drive
 
 from testudo_deploy.fleet import FleetRobot
 from testudo_deploy.fleet_links import LinkChoice, PoseSource
@@ -31,7 +34,7 @@ NUMBERS, YAWS = st.floats(-20, 20), st.floats(-math.pi, math.pi)
 def robot(source, kind="turtlebot4", link="turtlebot4", place=(2.0, 1.0), yaw=QUARTER):
     spec = load_robot(kind)
     return FleetRobot("tb1", kind, place, yaw, place, spec, link=LinkChoice(link, load_link(link)),
-                      pose=PoseSource(source, "map", 0.005, 0.15))
+                      pose=PoseSource(source, "map", 0.0005, spec.pose_max_age_s))
 
 
 def close(reading, position, yaw, velocity):
@@ -191,3 +194,31 @@ def test_motion_capture_gets_its_velocity_from_the_filter_at_the_rate_of_the_pro
     assert located.reading.velocity == pytest.approx((0.3, 0.0, 0.0), abs=1e-9)
     assert located.age_s == pytest.approx(0.03)
     assert located.reading.stamp_s == pytest.approx(0.16)
+
+
+@pytest.mark.parametrize(("kind", "link"), [
+    ("crazyflie_2x", "crazyswarm2"), ("robomaster_s1", "generic_twist"), ("turtlebot4", "turtlebot4")])
+def test_a_robot_that_sees_poses_alone_drives_and_brakes_when_they_stop(kind, link):
+    """Poses at 100 Hz, 10 ms late and with noise, through the filter into the control loop, velocities of their own."""
+    rng, seen = np.random.default_rng(1), robot("mocap", kind, link)
+    spec, place = seen.spec, localiser(seen)
+    drive = Drive(spec, nominal(spec), rng)
+    tick_ms, way, reasons = round(1000 * spec.control_period_s), [], []
+    for ms in range(1, 2400):
+        drive.move(0.001)
+        if ms % 10 == 0:
+            noise = 0.0005 * rng.standard_normal(spec.dimension)
+            way.append(PoseReading(drive.now_s, tuple((drive.place + noise).tolist()), float(drive.yaw)))
+            located = place.take(way[-2], drive.now_s) if len(way) > 1 and ms < 2000 else None
+            if located is not None:
+                sample = located.reading
+                assert drive.loop.on_odometry(sample.stamp_s, drive.now_s, sample.position_world, sample.yaw,
+                                              sample.velocity)
+        if ms % tick_ms == 0:
+            wanted = [0.7 * spec.speed_limit_m_s * (1 if ms < 1000 else -1)] + [0.0] * (spec.dimension - 1)
+            reasons.append((ms / 1000, drive.tick(wanted).reason))
+    assert max(np.linalg.norm(pose.position_world) for pose in way) > 0.3 * spec.speed_limit_m_s
+    assert {reason for time_s, reason in reasons if 0.15 < time_s < 2.0} == {""}
+    stopped = [time_s for time_s, reason in reasons if time_s >= 2.0 and reason == "stale_pose"]
+    assert stopped[0] <= 2.0 + spec.pose_max_age_s + spec.control_period_s
+    assert stopped[-1] == reasons[-1][0]

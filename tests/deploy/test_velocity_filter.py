@@ -8,6 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from testudo_deploy.velocity_filter import (
+    DELAY_SHARE,
+    NOISE_SHARE,
     WINDOW_S,
     VelocityFilter,
     filter_delay_s,
@@ -43,7 +45,7 @@ def test_a_ramp_and_a_parabola_come_out_exact_of_the_moment_of_the_stamp(rate_hz
         assert located.reading.position_world == pytest.approx(position(moment_s), abs=1e-9)
         assert located.reading.velocity == pytest.approx(tuple(speed + pull * (moment_s - 100.0)), abs=1e-8)
         assert located.reading.yaw == pytest.approx(0.3)
-        assert located.age_s == pytest.approx(filter_delay_s(rate_hz), abs=1e-6)
+        assert located.age_s == pytest.approx(filter_delay_s(rate_hz, WINDOW_S), abs=1e-6)
 
 
 @pytest.mark.parametrize("rate_hz", RATES_HZ)
@@ -65,15 +67,30 @@ def test_noise_is_amplified_by_what_is_stated(rate_hz):
         located = taker.take(PoseReading(k / rate_hz, tuple(sigma * rng.standard_normal(3)), 0.0))
         if located is not None:
             velocities.append(located.reading.velocity)
-    assert np.std(velocities) == pytest.approx(sigma * noise_gain(rate_hz), rel=0.1)
+    assert np.std(velocities) == pytest.approx(sigma * noise_gain(rate_hz, WINDOW_S), rel=0.1)
     assert taker.restarts == 0
 
 
 def test_the_figures_in_the_documentation_hold():
-    assert filter_delay_s(100.0) == pytest.approx(0.03)
-    assert 0.002 * noise_gain(100.0) == pytest.approx(0.04, abs=0.003)
-    assert filter_window_s(20.0) == pytest.approx(0.1)
-    assert filter_window_s(1000.0) == WINDOW_S
+    assert filter_delay_s(100.0, WINDOW_S) == pytest.approx(0.03)
+    assert 0.002 * noise_gain(100.0, WINDOW_S) == pytest.approx(0.04, abs=0.003)
+
+
+@pytest.mark.parametrize(("spec", "rate_hz", "sigma_m", "window_s"), [
+    (DRONE, 100.0, 0.0005, 0.06), (DRONE, 1000.0, 0.0005, 0.06), (DRONE, 20.0, 0.0005, 0.1),
+    (GROUND, 100.0, 0.01, 0.1),
+])
+def test_the_span_is_as_short_as_noise_allows(spec, rate_hz, sigma_m, window_s):
+    assert filter_window_s(spec, rate_hz, sigma_m, spec.pose_max_age_s) == pytest.approx(window_s)
+
+
+@given(st.sampled_from([DRONE, GROUND, BASE]), st.floats(20, 400), st.floats(0, 0.02), st.floats(0.06, 0.15))
+def test_a_longer_span_is_quiet_enough_or_as_long_as_the_age_limit_allows(spec, rate_hz, sigma_m, max_age_s):
+    window_s = filter_window_s(spec, rate_hz, sigma_m, max_age_s)
+    shortest = max(WINDOW_S, 2 / rate_hz) + 1 / rate_hz
+    assert window_s <= max(shortest, 2 * DELAY_SHARE * max_age_s + 1e-9)
+    if window_s <= 2 * DELAY_SHARE * max_age_s - 1 / rate_hz - 1e-9:
+        assert sigma_m * noise_gain(rate_hz, window_s) <= NOISE_SHARE * spec.speed_limit_m_s * (1 + 1e-9)
 
 
 def test_wheels_are_told_forward_speed_and_turn_rate_across_the_seam_of_the_angle():
