@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from testudo_hardware.motion import MotionState
@@ -83,8 +82,7 @@ class LiveTask:
         self._start_s: float | None = None
         self._before: _Sight | None = None
         self._last: DecisionScore | None = None
-        self._decide = jax.jit(scoring.decision)
-        self._signals = jax.jit(scoring.scenario.signals)
+        self._evaluate = jax.jit(self._evaluation)
         self._warm_up()
 
     @property
@@ -157,9 +155,9 @@ class LiveTask:
             return self._ended(told)
         # without a beginning there is no reward, but the end alone says whether the task is done
         begin = after.scene if before.scene is None else before.scene
-        score = self._decide(self.task, begin, after.scene, changes)
-        told = replace(told, success=bool(score.success[0]), signals=self._told(after.scene),
-                       separation_m=_separation(after.scene))
+        score, signals, least_m = jax.device_get(self._evaluate(self.task, begin, after.scene, changes))
+        told = replace(told, success=bool(score.success[0]), signals=self._by_robot(signals),
+                       separation_m=float(least_m[0]) if math.isfinite(least_m[0]) else None)
         if before.scene is None:
             return self._ended(told)
         terms = {name: {term: float(value[i, 0]) for term, value in score.terms.items()}
@@ -180,39 +178,42 @@ class LiveTask:
             return _Sight(None, missing)
         return _Sight(scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies]))
 
-    def _told(self, scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
-        signals = {name: np.asarray(value) for name, value in self._signals(self.task, scene).items()}
+    def _evaluation(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> tuple[Any, ...]:
+        """Return score, signals and least separation after a decision."""
+        return (self.scoring.decision(task, before, after, change_m_s), self.scoring.scenario.signals(task, after),
+                least_separation(after.robots.position_world))
+
+    def _by_robot(self, signals: Mapping[str, np.ndarray]) -> dict[str, dict[str, tuple[float, ...]]]:
         return {robot: {name: tuple(value[..., i, 0].tolist()) for name, value in signals.items()}
                 for i, robot in enumerate(self.robots)}
 
-    def _mean_changes(self, end_s: float) -> jax.Array:
+    def _mean_changes(self, end_s: float) -> np.ndarray:
         """Return the mean changes (N, 1) [m/s] of the ticks up to a moment, and forget them."""
         means = []
         for name, changes in self._changes.items():
-            mine = [change for stamp_s, change in changes if stamp_s <= end_s]
+            mine = [change for received_s, change in changes if received_s <= end_s]
             self._changes[name] = [item for item in changes if item[0] > end_s]
             means.append(float(np.mean(mine)) if mine else 0.0)
-        return jnp.array(means)[:, None]
+        return np.array(means, np.float32)[:, None]
 
     def _warm_up(self) -> None:
+        """Compile before the first decision: while that takes, poses would be lost."""
         size = self.scoring.spec.dimension
         still = Pose((0.0,) * size, 0.0, (0.0,) * size)
         scene = scene_of([still] * len(self.robots), [Pose((0.0, 0.0), 0.0)] * len(self.bodies))
-        jax.block_until_ready((self._decide(self.task, scene, scene, jnp.zeros((len(self.robots), 1))),
-                               self._signals(self.task, scene)))
+        jax.block_until_ready(self._evaluate(self.task, scene, scene, self._mean_changes(0.0)))
 
 
 def scene_of(robots: Sequence[Pose], bodies: Sequence[Pose]) -> Scene:
     """Return the scene of one world from the poses of its robots and bodies."""
-    motion = MotionState(jnp.array([pose.position_world for pose in robots]).T[..., None],
-                         jnp.array([pose.yaw for pose in robots])[:, None],
-                         jnp.array([pose.velocity for pose in robots]).T[..., None])
+    motion = MotionState(_columns([pose.position_world for pose in robots]), _columns([pose.yaw for pose in robots]),
+                         _columns([pose.velocity for pose in robots]))
     if not bodies:
         return Scene(motion)
-    return Scene(motion, BodyState(jnp.array([pose.position_world for pose in bodies]).T[..., None],
-                                   jnp.array([pose.yaw for pose in bodies])[:, None]))
+    return Scene(motion, BodyState(_columns([pose.position_world for pose in bodies]),
+                                   _columns([pose.yaw for pose in bodies])))
 
 
-def _separation(scene: Scene) -> float | None:
-    least = float(least_separation(scene.robots.position_world)[0])
-    return least if math.isfinite(least) else None
+def _columns(rows: Sequence[Any]) -> np.ndarray:
+    """Return (N,) or (N, D) numbers as an array (N, 1) or (D, N, 1)."""
+    return np.array(rows, np.float32).T[..., None]

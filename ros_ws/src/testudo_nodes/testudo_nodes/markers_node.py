@@ -1,6 +1,6 @@
 """Shows a fleet in RViz and Foxglove: one `MarkerArray` on `/fleet/markers`, ten times a second.
 
-Messages are kept as they come and decoded when a picture is made; nothing is made while nobody looks.
+Messages are kept as they come and decoded when a picture is made; while nobody looks, it hears nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MarkersNode(Node):
     """The node that draws a fleet."""
 
     def __init__(self, _stop: Future) -> None:
-        """Listen to every robot; never to the truth.
+        """Prepare; once somebody looks, it listens to every robot, never to the truth.
 
         Raises:
             TestudoError: fleet or policy are refused.
@@ -49,7 +49,7 @@ class MarkersNode(Node):
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         policy = text_parameter(self, "policy", "the policy file, which holds the arena")
         self._arena = arena_markers(Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena)
-        self._robots = [_Heard(self, robot) for robot in fleet.robots]
+        self._fleet, self._robots = fleet, []
         self._publisher = self.create_publisher(MarkerArray, MARKERS_TOPIC, OFFERED["markers"])
         self._timer = self.create_timer(
             _PERIOD_S, guarded(self, self._show), clock=Clock(clock_type=ClockType.STEADY_TIME)
@@ -61,7 +61,13 @@ class MarkersNode(Node):
         tell("markers", {"cpu_share": self._cpu.share()})
 
     def _show(self) -> None:
-        if not self._publisher.get_subscription_count():
+        looks = self._publisher.get_subscription_count() > 0
+        if looks and not self._robots:
+            self._robots = [_Heard(self, robot) for robot in self._fleet.robots]
+        if not looks:
+            for robot in self._robots:
+                robot.close()
+            self._robots = []
             return
         now_s = time.monotonic()
         shown = (*self._arena, *fleet_markers([robot.view(now_s) for robot in self._robots]))
@@ -72,12 +78,19 @@ class _Heard:
     """The newest message of each topic of one robot, still serialised."""
 
     def __init__(self, node: Node, robot: FleetRobot) -> None:
-        self._robot = robot
+        self._node, self._robot = node, robot
         self._newest: dict[str, tuple[float, bytes]] = {}
-        for topic, kind in _TOPICS.items():
+        self._subscriptions = [
             node.create_subscription(
                 kind, f"/{robot.name}/{topic}", partial(self._take, topic), SHOWN[topic], raw=True
             )
+            for topic, kind in _TOPICS.items()
+        ]
+
+    def close(self) -> None:
+        """Listen no longer."""
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
 
     def view(self, now_s: float) -> RobotView:
         """Return what is known at ``now_s`` [s]."""
