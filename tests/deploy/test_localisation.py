@@ -140,6 +140,14 @@ def test_amcl_that_is_ahead_of_odometry_waits_for_it():
     assert place.refused == 0
 
 
+def test_odometry_is_read_between_samples_across_the_seam_of_the_angle():
+    place = CorrectedOdometry(GROUND)
+    place.take(odometry(10.0, 0.0, yaw=math.pi - 0.1), 10.0)
+    place.take(odometry(10.1, 0.0, yaw=0.1 - math.pi), 10.1)
+    place.take(PoseReading(10.05, (4.0, 4.0), math.pi), 10.1)
+    close(place.take(odometry(10.2, 0.1, yaw=0.1 - math.pi), 10.2).reading, (4.1, 4.0), 0.1 - math.pi, (0.2, 0.0))
+
+
 def test_amcl_that_falls_silent_is_relied_on_for_a_short_way_only():
     place, given_up = CorrectedOdometry(GROUND), None
     place.take(odometry(0.0, 0.0), 0.0)

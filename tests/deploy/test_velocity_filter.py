@@ -103,7 +103,9 @@ def test_wheels_are_told_forward_speed_and_turn_rate_across_the_seam_of_the_angl
         angle = math.pi - 0.2 + rate * t
         return (speed / rate * math.sin(angle), -speed / rate * math.cos(angle))
 
-    found = run(VelocityFilter(GROUND, 100.0), np.arange(60) / 100.0, position, yaw)
+    taker = VelocityFilter(GROUND, 100.0)
+    found = run(taker, np.arange(60) / 100.0, position, yaw)
+    assert (taker.restarts, len(found)) == (0, 54)
     assert {located.reading.yaw > 0 for located in found} == {True, False}
     for located in found:
         assert located.reading.velocity[0] == pytest.approx(speed, rel=(rate * 0.03) ** 2 / 10 + 1e-4)
