@@ -14,7 +14,6 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.markers import (
-    FRAME,
     GoalView,
     Marker,
     RobotView,
@@ -242,8 +241,8 @@ def test_a_marker_is_written_into_a_message_by_its_fields():
         color=SimpleNamespace(r=0.0, g=0.0, b=0.0, a=0.0))
     marker = Marker("ways/r0", 4, Shape.LINE_STRIP, (0.1, 0.2, 0.3, 0.4), (1.0, 2.0, 3.0), (0.0, 0.0, 1.0, 0.0),
                     (0.01, 0.0, 0.0), ((0.0, 0.0, 0.0), (1.0, 0.0, 0.5)), "text")
-    fill_marker(message, marker, SimpleNamespace, 1.25)
-    assert message.header.frame_id == FRAME == "world"
+    fill_marker(message, marker, SimpleNamespace, "map", 1.25)
+    assert message.header.frame_id == "map"
     assert (message.ns, message.id, message.type, message.text) == ("ways/r0", 4, 4, "text")
     assert (message.pose.position.z, message.pose.orientation.z, message.scale.x, message.color.a) == (3, 1, 0.01, 0.4)
     assert (message.lifetime.sec, message.lifetime.nanosec) == (1, 250_000_000)

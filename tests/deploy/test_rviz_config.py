@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testudo_deploy.markers import FRAME
 from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC
+from testudo_hardware.links.wire import WORLD_FRAME
 
 FILE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup/config/fleet.rviz"
 
@@ -17,7 +17,7 @@ def displays():
 
 def test_it_shows_both_topics_in_the_frame_of_the_markers():
     values = yaml.safe_load(FILE.read_text())
-    assert values["Visualization Manager"]["Global Options"]["Fixed Frame"] == FRAME
+    assert values["Visualization Manager"]["Global Options"]["Fixed Frame"] == WORLD_FRAME
     shown = {item["Topic"]["Value"]: item for item in displays() if item["Class"].endswith("/MarkerArray")}
     assert set(shown) == {MARKERS_TOPIC, GOALS_TOPIC}
     assert all(item["Enabled"] for item in shown.values())

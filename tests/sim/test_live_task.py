@@ -13,6 +13,7 @@ from tests.sim.sliding_box import sliding_environment
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_deploy.shield.obstacles import Ball
 from testudo_deploy.shield.walls import Arena
+from testudo_deploy.station_topics import body_topic
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
@@ -258,12 +259,13 @@ def test_an_episode_waits_until_all_are_measured_and_active(navigation):
     live, scene, _ = standing(navigation)
     feed(live, scene, 4.9, skip=("r1",))
     modes = {"r0": "active", "r1": "armed"}
-    assert waits_for(live, modes, "active", 5.0) == (
+    topics = {name: f"/{name}/odom" for name in live.robots}
+    assert waits_for(live, topics, modes, "active", 5.0) == (
         "r1: no pose on /r1/odom: neither rewards nor success can be told", "r1: armed",
         "r2: its mode was not heard")
     feed(live, scene, 4.95)
-    assert waits_for(live, {}, "poses", 5.0) == ()
-    assert waits_for(live, dict.fromkeys(live.robots, "active"), "active", 5.0) == ()
+    assert waits_for(live, topics, {}, "poses", 5.0) == ()
+    assert waits_for(live, topics, dict.fromkeys(live.robots, "active"), "active", 5.0) == ()
     values = waiting_values(live, ["r1: armed"])
     assert values["schema"] == "testudo/score/1"
     assert (values["state"], values["waits_for"]) == ("waiting", ["r1: armed"])
@@ -274,12 +276,13 @@ def test_a_box_that_was_never_measured_is_waited_for_by_its_topic():
     state = environment.reset(jax.random.split(jax.random.key(0), 1))
     live = LiveTask(environment.scoring, names_of(2), state.task)
     feed(live, environment.scene(state), 4.95, skip=("box",))
-    (reason,) = waits_for(live, {}, "poses", 5.0)
+    topics = {"r0": "/r0/odom", "r1": "/r1/odom", "box": body_topic("box")}
+    (reason,) = waits_for(live, topics, {}, "poses", 5.0)
     assert reason.startswith("box: no pose on /task/box/pose")
     assert [goal.name for goal in goal_views(live)] == ["box"]
     assert body_markers(live) == ()
     feed(live, environment.scene(state), 4.96)
-    assert waits_for(live, {}, "poses", 5.0) == ()
+    assert waits_for(live, topics, {}, "poses", 5.0) == ()
     assert [marker.namespace for marker in body_markers(live)] == ["bodies/box"]
 
 

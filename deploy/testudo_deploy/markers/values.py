@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from testudo_deploy.wire import WORLD_FRAME
 from testudo_hardware.links.wire import fill_stamp
 
-FRAME = WORLD_FRAME
-"""The frame of every marker: the fleet's shared world."""
 Point = tuple[float, float, float]
 Colour = tuple[float, float, float, float]
 """Red, green, blue, opacity, each 0 to 1."""
@@ -32,7 +29,7 @@ class Shape(IntEnum):
 
 @dataclass(frozen=True)
 class Marker:
-    """One thing to show, in the frame `FRAME`; lengths m."""
+    """One thing to show, in the frame that the fleet shares; lengths m."""
 
     namespace: str
     """What it is, and of whom: `robots/r0`. Viewers switch namespaces on and off."""
@@ -50,16 +47,17 @@ class Marker:
     text: str = ""
 
 
-def fill_marker(message: Any, marker: Marker, point: Callable[..., Any], lifetime_s: float) -> Any:
+def fill_marker(message: Any, marker: Marker, point: Callable[..., Any], frame: str, lifetime_s: float) -> Any:
     """Write a marker into an empty `visualization_msgs/Marker` and return it; the stamp is left to the caller.
 
     Args:
         message: to fill.
         marker: what to show.
         point: makes a `geometry_msgs/Point` from x, y, z by name.
+        frame: the name of the frame that the fleet shares.
         lifetime_s: after so long without a new one, viewers forget it; 0 is never.
     """
-    message.header.frame_id = FRAME
+    message.header.frame_id = frame
     message.ns, message.id, message.type = marker.namespace, marker.number, int(marker.shape)
     pose = message.pose
     pose.position.x, pose.position.y, pose.position.z = marker.position_world

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from testudo_deploy.markers import GoalView, Marker, body_marker
-from testudo_deploy.station_topics import SCORE_SCHEMA, body_topic
+from testudo_deploy.station_topics import SCORE_SCHEMA
 from testudo_sim.live.task import DecisionScore, LiveTask
 from testudo_sim.live.task_values import goals_of
 
@@ -18,19 +18,19 @@ START_ON = (ACTIVE, "poses")
 """When an episode begins: once all robots are active, or as soon as all are measured."""
 
 
-def waits_for(live: LiveTask, modes: Mapping[str, str], start_on: str, now_s: float) -> tuple[str, ...]:
+def waits_for(live: LiveTask, topics: Mapping[str, str], modes: Mapping[str, str], start_on: str, now_s: float
+              ) -> tuple[str, ...]:
     """Return what keeps an episode from beginning, one sentence for each; none if it may begin.
 
     Args:
         live: the task.
+        topics: where the poses of robots and bodies are heard.
         modes: of the robots that were heard.
         start_on: one of `START_ON`.
         now_s: on the station's clock.
     """
-    found = []
-    for name in live.unmeasured(now_s):
-        where = body_topic(name) if name in live.bodies else f"/{name}/odom"
-        found.append(f"{name}: no pose on {where}: neither rewards nor success can be told")
+    found = [f"{name}: no pose on {topics[name]}: neither rewards nor success can be told"
+             for name in live.unmeasured(now_s)]
     if start_on == ACTIVE:
         found += [f"{name}: {modes.get(name, 'its mode was not heard')}" for name in live.robots
                   if modes.get(name) != ACTIVE]

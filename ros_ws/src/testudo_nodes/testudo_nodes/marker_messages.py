@@ -12,16 +12,17 @@ from visualization_msgs.msg import MarkerArray
 from testudo_deploy.markers import Marker, fill_marker
 
 
-def marker_array(node: Node, markers: Sequence[Marker], lifetime_s: float) -> MarkerArray:
+def marker_array(node: Node, markers: Sequence[Marker], frame: str, lifetime_s: float) -> MarkerArray:
     """Return markers as one message, stamped with the node's clock.
 
     Args:
         node: whose clock it is.
-        markers: in the fleet's world frame.
+        markers: what to show.
+        frame: the frame that the fleet shares.
         lifetime_s: viewers forget what is not shown again for so long; 0 is never.
     """
     stamp = node.get_clock().now().to_msg()
-    filled = [fill_marker(MarkerMessage(), marker, Point, lifetime_s) for marker in markers]
+    filled = [fill_marker(MarkerMessage(), marker, Point, frame, lifetime_s) for marker in markers]
     for message in filled:
         message.header.stamp = stamp
     return MarkerArray(markers=filled)

@@ -22,9 +22,10 @@ from visualization_msgs.msg import MarkerArray
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.fleet import FleetRobot, load_fleet
 from testudo_deploy.markers import RobotView, arena_markers, fleet_markers
+from testudo_deploy.measured import recorded_pose, shared_odometry
 from testudo_deploy.messages import EnvelopeError, PeerMessage, TickRecord
 from testudo_deploy.station_topics import MARKERS_TOPIC
-from testudo_deploy.wire import WireError, read_odometry
+from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry
 from testudo_nodes.conversions import envelope_bytes
 from testudo_nodes.marker_messages import marker_array
 from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
@@ -32,7 +33,8 @@ from testudo_nodes.qos import OFFERED, SHOWN
 
 _PERIOD_S = 0.1
 _LIFETIME_S = 1.0
-_TOPICS = {"odom": Odometry, "tick": UInt8MultiArray, "peer_state": UInt8MultiArray, "mode": DiagnosticStatus}
+_WARN_EVERY_S = 5.0
+_TYPES = {"odom": Odometry, "tick": UInt8MultiArray, "peer_state": UInt8MultiArray, "mode": DiagnosticStatus}
 
 
 class MarkersNode(Node):
@@ -71,7 +73,7 @@ class MarkersNode(Node):
             return
         now_s = time.monotonic()
         shown = (*self._arena, *fleet_markers([robot.view(now_s) for robot in self._robots]))
-        self._publisher.publish(marker_array(self, shown, _LIFETIME_S))
+        self._publisher.publish(marker_array(self, shown, self._fleet.frame, _LIFETIME_S))
 
 
 class _Heard:
@@ -80,11 +82,17 @@ class _Heard:
     def __init__(self, node: Node, robot: FleetRobot) -> None:
         self._node, self._robot = node, robot
         self._newest: dict[str, tuple[float, bytes]] = {}
+        topics = {kind: f"/{robot.name}/{kind}" for kind in _TYPES}
+        shared = shared_odometry(robot)
+        if shared is None:
+            topics.pop("odom")
+        else:
+            topics["odom"], self._frames = shared
         self._subscriptions = [
             node.create_subscription(
-                kind, f"/{robot.name}/{topic}", partial(self._take, topic), SHOWN[topic], raw=True
+                _TYPES[kind], topic, partial(self._take, kind), SHOWN[kind], raw=True
             )
-            for topic, kind in _TOPICS.items()
+            for kind, topic in topics.items()
         ]
 
     def close(self) -> None:
@@ -95,22 +103,28 @@ class _Heard:
     def view(self, now_s: float) -> RobotView:
         """Return what is known at ``now_s`` [s]."""
         name, spec = self._robot.name, self._robot.spec
-        odometry, pose_age_s = self._read("odom", now_s)
         envelope, record_age_s = self._read("tick", now_s)
         record = _decoded(TickRecord, envelope)
         peer = _decoded(PeerMessage, self._read("peer_state", now_s)[0])
-        place, yaw = None, 0.0
-        try:
-            if odometry is not None:
-                reading = read_odometry(odometry, name, spec)
-                place, yaw = reading.position_world, reading.yaw
-        except WireError:  # odometry in a frame of its own: the robot itself knows where that is in the world
-            pose_age_s = float("inf")
-        if pose_age_s > record_age_s and record is not None and record.pose_stamp_s is not None:
-            place, yaw, pose_age_s = record.measured_position_world, record.measured_yaw, record_age_s
+        reading, pose_age_s = self._odometry(now_s)
+        if reading is None and record is not None:
+            reading, pose_age_s = recorded_pose(record, now_s - record_age_s), record_age_s
+        place, yaw = (None, 0.0) if reading is None else (reading.position_world, reading.yaw)
         mode = self._mode(now_s)
         return RobotView(name, spec, place, yaw, pose_age_s, record, record_age_s, peer,
                          mode.get("mode", ""), mode.get("code", ""))
+
+    def _odometry(self, now_s: float) -> tuple[OdometryReading | None, float]:
+        """Return the newest odometry and its age [s]; None if there is none in the shared frame."""
+        message, age_s = self._read("odom", now_s)
+        if message is None:
+            return None, age_s
+        try:
+            reading = read_odometry(message, self._robot.name, self._robot.spec, self._frames)
+        except WireError as error:
+            self._node.get_logger().warning(str(error), throttle_duration_sec=_WARN_EVERY_S)
+            return None, float("inf")
+        return reading, age_s
 
     def _mode(self, now_s: float) -> dict[str, str]:
         message, _ = self._read("mode", now_s)
@@ -124,7 +138,7 @@ class _Heard:
         if topic not in self._newest:
             return None, float("inf")
         received_s, data = self._newest[topic]
-        return deserialize_message(data, _TOPICS[topic]), now_s - received_s
+        return deserialize_message(data, _TYPES[topic]), now_s - received_s
 
 
 def _decoded(kind: type, envelope: UInt8MultiArray | None) -> Any:

@@ -52,7 +52,7 @@ REQUESTED: dict[str, QoSProfile] = {
 
 SHOWN: dict[str, QoSProfile] = {
     "odom": _profile(1, reliable=False),
-    "tick": _profile(1, reliable=False),
+    "tick": _profile(5, reliable=False),
     "peer_state": _profile(1, reliable=False),
     "pose": _profile(5, reliable=False),
     "mode": _profile(1, latched=True),

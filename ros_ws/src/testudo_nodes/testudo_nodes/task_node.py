@@ -26,11 +26,11 @@ from visualization_msgs.msg import MarkerArray
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.fleet import FleetRobot, load_fleet
 from testudo_deploy.markers import goal_markers
+from testudo_deploy.measured import record_topic, recorded_pose, shared_odometry
 from testudo_deploy.messages import TickRecord
 from testudo_deploy.station_topics import GOALS_TOPIC, SCORE_TOPIC, body_topic
-from testudo_deploy.wire import WORLD_FRAME, read_odometry
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.wire import WireError, read_pose, read_stamp
+from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp
 from testudo_nodes.conversions import envelope_bytes
 from testudo_nodes.marker_messages import marker_array
 from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
@@ -75,7 +75,7 @@ class TaskNode(Node):
         jax.config.update("jax_platforms", "cpu")  # some numbers a second: no accelerator is worth it
         scoring = scoring_of(contract, spec)
         task = make_task(scoring.scenario, [robot.goal_world for robot in fleet.robots], values)
-        self._live = LiveTask(scoring, fleet.names, task)
+        self._live, self._frame = LiveTask(scoring, fleet.names, task), fleet.frame
         self._modes: dict[str, str] = {}
         self._waits, self._show_s = True, 0.0
         self._connect(fleet.robots)
@@ -88,14 +88,19 @@ class TaskNode(Node):
     def _connect(self, robots: tuple[FleetRobot, ...]) -> None:
         self._score = self.create_publisher(String, SCORE_TOPIC, OFFERED["score"])
         self._goals = self.create_publisher(MarkerArray, GOALS_TOPIC, OFFERED["goals"])
+        self._topics = {body: body_topic(body) for body in self._live.bodies}
+        for body, topic in self._topics.items():
+            self._listen(PoseStamped, topic, self._body_hearer(body), SHOWN["pose"])
         for robot in robots:
-            name = robot.name
-            self._listen(Odometry, f"/{name}/odom", self._hearer(robot), REQUESTED["odom"])
+            name, shared = robot.name, shared_odometry(robot)
             self._listen(DiagnosticStatus, f"/{name}/mode", self._mode_hearer(name), SHOWN["mode"])
-            if self._live.scoring.change_price:
-                self._listen(UInt8MultiArray, f"/{name}/tick", self._tick_hearer(name), SHOWN["tick"])
-        for body in self._live.bodies:
-            self._listen(PoseStamped, body_topic(body), self._body_hearer(body), SHOWN["pose"])
+            self._topics[name] = record_topic(robot) if shared is None else shared[0]
+            if shared is not None:
+                hears = self._hearer(robot, shared[1])
+                self._listen(Odometry, shared[0], hears, REQUESTED["odom"])
+            if shared is None or self._live.scoring.change_price:
+                hears = self._tick_hearer(name, takes_pose=shared is None)
+                self._listen(UInt8MultiArray, record_topic(robot), hears, SHOWN["tick"])
         self.create_service(Trigger, "~/restart", self._on_restart)
         self._timer = self.create_timer(
             _STEP_S, guarded(self, self._step), clock=Clock(clock_type=ClockType.STEADY_TIME)
@@ -104,18 +109,21 @@ class TaskNode(Node):
     def _listen(self, kind: type, topic: str, callback: Callable[[Any], None], profile: Any) -> None:
         self.create_subscription(kind, topic, guarded(self, callback), profile)
 
-    def _hearer(self, robot: FleetRobot) -> Callable[[Odometry], None]:
+    def _hearer(self, robot: FleetRobot, frames: tuple[str, str]) -> Callable[[Odometry], None]:
         def on_odometry(message: Odometry) -> None:
-            reading = read_odometry(message, robot.name, robot.spec)
-            pose = Pose(reading.position_world, reading.yaw, reading.velocity)
-            self._live.on_pose(robot.name, reading.stamp_s, time.monotonic(), pose)
+            reading = read_odometry(message, robot.name, robot.spec, frames)
+            self._take_pose(robot.name, reading, time.monotonic())
 
         return on_odometry
 
+    def _take_pose(self, robot: str, reading: OdometryReading, received_s: float) -> None:
+        pose = Pose(reading.position_world, reading.yaw, reading.velocity)
+        self._live.on_pose(robot, reading.stamp_s, received_s, pose)
+
     def _body_hearer(self, body: str) -> Callable[[PoseStamped], None]:
         def on_body(message: PoseStamped) -> None:
-            if message.header.frame_id != WORLD_FRAME:
-                found = f"found frame {message.header.frame_id!r}, expected {WORLD_FRAME!r}"
+            if message.header.frame_id != self._frame:
+                found = f"found frame {message.header.frame_id!r}, expected {self._frame!r}"
                 raise WireError(f"{body}: pose: {found}")
             position, yaw = read_pose(message.pose, 2, body)
             stamp_s = read_stamp(message.header.stamp)
@@ -130,10 +138,14 @@ class TaskNode(Node):
 
         return on_mode
 
-    def _tick_hearer(self, name: str) -> Callable[[UInt8MultiArray], None]:
+    def _tick_hearer(self, name: str, *, takes_pose: bool) -> Callable[[UInt8MultiArray], None]:
         def on_tick(message: UInt8MultiArray) -> None:
+            received_s = time.monotonic()
             record = TickRecord.decode(envelope_bytes(message))
-            self._live.on_change(name, time.monotonic(), record.change_m_s)
+            self._live.on_change(name, received_s, record.change_m_s)
+            reading = recorded_pose(record, received_s) if takes_pose else None
+            if reading is not None:
+                self._take_pose(name, reading, received_s)
 
         return on_tick
 
@@ -158,7 +170,7 @@ class TaskNode(Node):
 
     def _wait(self, now_s: float) -> None:
         """Begin an episode, or say what it waits for."""
-        reasons = waits_for(self._live, self._modes, self._start_on, now_s)
+        reasons = waits_for(self._live, self._topics, self._modes, self._start_on, now_s)
         if not reasons:
             self._waits = False
             self._live.begin(now_s)
@@ -172,7 +184,7 @@ class TaskNode(Node):
 
     def _show(self) -> None:
         shown = goal_markers(goal_views(self._live), body_markers(self._live))
-        self._goals.publish(marker_array(self, shown, 0.0))
+        self._goals.publish(marker_array(self, shown, self._frame, 0.0))
 
     def _text(self, name: str, default: str, description: str) -> str:
         """Declare a read-only text and return it."""
