@@ -22,7 +22,7 @@ from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.live import LiveTask, Pose, PoseTrack, goals_of, make_task, scoring_of
 from testudo_sim.live.report import body_markers, finish_values, goal_views, score_values, waiting_values, waits_for
 from testudo_sim.parameters import Channels
-from testudo_sim.scenarios import make_scenario
+from testudo_sim.scenarios import StartState, make_scenario
 from testudo_sim.scoring import CHANGES, Scoring
 from testudo_sim.team import Team
 
@@ -298,3 +298,61 @@ def test_scores_and_goals_are_told_as_values(navigation):
     assert [goal.reached for goal in goal_views(live)] == [True] * 3
     finish = finish_values(live, found[-1])
     assert (finish["outcome"], finish["decisions"], finish["scored"]) == ("success", len(found), len(found))
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A scenario as another package may bring it: its task is an array, it has no goals, and speed is worth something.
+
+    Robots get their mean forward speed, and succeed once the first has passed its mark.
+    """
+
+    name: str = "line"
+    horizon_s: float = 3.0
+    decision_ticks: int = 10
+    boxes: tuple = ()
+    task_signals: tuple = ()
+    arena: object = None
+
+    def start(self, key, team_size):
+        place = jnp.stack([jnp.zeros(team_size), jnp.arange(team_size) * 1.0])
+        return StartState(place, jnp.zeros(team_size), jnp.full(team_size, 0.3))
+
+    def signals(self, task, scene):
+        return {"mark": task[None]}
+
+    def rewards(self, task, before, after):
+        return {"way": after.robots.position_world[0] - before.robots.position_world[0],
+                "speed": (before.robots.velocity[0] + after.robots.velocity[0]) / 2}
+
+    def success(self, task, scene):
+        return scene.robots.position_world[0, 0] > task[0]
+
+
+def test_any_scenario_runs_on_poses_that_come_late_at_odd_times_and_different_rates():
+    """Robots drive straight at 0.1 m/s: what is interpolated is exact, whenever their poses were taken."""
+    spec = load_robot("gritsbot_x")
+    scoring = Scoring(Line(), spec)
+    goals = [(0.0, 0.0), (0.0, 1.0)]
+    with pytest.raises(TestudoError, match="line: task: value is missing; expected 2 finite numbers"):
+        make_task(scoring.scenario, goals)
+    live = LiveTask(scoring, names_of(2), make_task(scoring.scenario, goals, {"value": [0.25, 9.0]}))
+    rng = np.random.default_rng(0)
+    samples = []
+    for name, rate_hz in zip(live.robots, (30.0, 17.0), strict=True):
+        stamps = BEGIN_S - 0.2 + np.cumsum(rng.uniform(0.7, 1.3, int(4 * rate_hz)) / rate_hz)
+        samples += [(stamp + rng.uniform(0.02, 0.06), stamp, name) for stamp in stamps.tolist()]
+    live.begin(BEGIN_S)
+    found = []
+    for received_s, stamp_s, name in sorted(samples):
+        place = (0.1 * (stamp_s - BEGIN_S), float(name[1]))
+        live.on_pose(name, stamp_s, received_s, Pose(place, 0.0, (0.1, 0.0)))
+        found += live.advance(received_s)
+    assert [score.outcome for score in found] == [""] * 7 + ["success"]  # 0.25 m at 2.5 s, in the eighth decision
+    for score in found:
+        assert score.missing == ()
+        for name in live.robots:
+            assert score.terms[name]["way"] == pytest.approx(0.1 * scoring.decision_s, abs=2e-6)
+            assert score.terms[name]["speed"] == pytest.approx(0.1)
+    assert found[-1].signals["r1"]["mark"] == (9.0,)
+    assert goal_views(live) == ()
