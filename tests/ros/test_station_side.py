@@ -14,11 +14,15 @@ from types import SimpleNamespace
 import pytest
 from tests.deploy.run_messages import tick_record
 from tests.deploy.tiny_fleet import make_tiny_fleet
+from tests.deploy.tiny_policy import make_tiny_policy
 
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.fleet import load_fleet, save_fleet
+from testudo_deploy.fleet_links import PoseSource
 from testudo_deploy.plan import PACKAGE, ProcessPlan
 from testudo_deploy.processes import FleetProcesses
-from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC
-from testudo_deploy.wire import OdometryReading
+from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_hardware.links.wire import OdometryReading, fill_pose, fill_stamp
 
 pytestmark = [
     pytest.mark.ros,
@@ -42,6 +46,7 @@ class PlayedFleet:
     def __init__(self, fleet, processes, distance_m):
         import rclpy
         from diagnostic_msgs.msg import DiagnosticStatus
+        from geometry_msgs.msg import PoseStamped
         from nav_msgs.msg import Odometry
         from std_msgs.msg import String, UInt8MultiArray
         from visualization_msgs.msg import MarkerArray
@@ -50,7 +55,7 @@ class PlayedFleet:
 
         self.fleet, self.distance_m = fleet, distance_m
         self.scores, self.goals, self.markers = [], [], []
-        self.mode = "armed"
+        self.mode, self.box_x = "armed", None
         self._start_s = None
         self._context = rclpy.Context()
         environment = processes.environment()
@@ -64,6 +69,7 @@ class PlayedFleet:
         self.node.create_subscription(String, SCORE_TOPIC, lambda m: self.scores.append(json.loads(m.data)), 10)
         self.node.create_subscription(MarkerArray, GOALS_TOPIC, self.goals.append, 10)
         self.node.create_subscription(MarkerArray, MARKERS_TOPIC, self.markers.append, 10)
+        self._box = self.node.create_publisher(PoseStamped, body_topic("box"), 5)
         self.node.create_timer(0.03, self._play)
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
@@ -97,8 +103,21 @@ class PlayedFleet:
             values = {"mode": self.mode, "code": ""}
             status = DiagnosticStatus(values=[KeyValue(key=k, value=v) for k, v in values.items()])
             self._out[robot.name, "mode"].publish(status)
-            record = replace(tick_record(robot, 1, now_s), status="gated", reason="", owned_lane_world=((x, 0), (x, 1)))
+            record = replace(tick_record(robot, 1, now_s), status="gated", reason="", owned_lane_world=((x, 0), (x, 1)),
+                             pose_stamp_s=now_s, measured_position_world=(x + way, *rest), measured_yaw=0.0,
+                             measured_velocity=(SPEED_M_S, 0.0))
             self._out[robot.name, "tick"].publish(envelope_message(record.encode()))
+        if self.box_x is not None:
+            self._publish_box(now_s, self.box_x + way)
+
+    def _publish_box(self, now_s, x):
+        from geometry_msgs.msg import PoseStamped
+
+        message = PoseStamped()
+        message.header.frame_id = self.fleet.frame
+        fill_stamp(message.header.stamp, now_s)
+        fill_pose(message.pose, (x, 0.0, 0.05), 0.0)
+        self._box.publish(message)
 
     def _spin(self):
         from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
@@ -145,6 +164,37 @@ def test_the_task_is_scored_and_shown_from_the_first_drive_to_success(played):
     names = {marker.ns for marker in robots.markers[-1].markers}
     assert {"arena", "robots/r0", "robots/r1", "labels/r0", "owned/r1"} <= names
     assert {marker.header.frame_id for marker in robots.markers[-1].markers} == {"world"}
+
+
+@pytest.fixture
+def pushed(tmp_path):
+    """Return played robots that push a box; motion capture sees them, and the box once it is told to."""
+    fleet = make_tiny_fleet(tmp_path, 2, start_x=-0.5)
+    make_tiny_policy(fleet.policy, fleet.robots[0].spec, edit=lambda values: values.update(scenario="push_box"))
+    seen = PoseSource("mocap", "room", 0.0, fleet.robots[0].spec.pose_max_age_s)
+    robots = tuple(replace(robot, pose=seen) for robot in fleet.robots)
+    save_fleet(replace(fleet, policy_sha256=Artefact.load(fleet.policy).sha256, robots=robots), fleet.file)
+    process = station_process("task", fleet, task='{"goal_world": [0.4, 0.0]}', start_on="poses")
+    processes = FleetProcesses([process])
+    robots = PlayedFleet(load_fleet(fleet.file), processes, 0.1)
+    with processes:
+        yield robots
+    robots.close()
+
+
+def test_a_box_is_waited_for_by_name_and_scored_once_it_is_measured(pushed):
+    wanted = ["box: no pose on /task/box/pose: neither rewards nor success can be told"]
+    pushed.wait(lambda: pushed.scores and pushed.scores[-1]["waits_for"] == wanted, "only the box is missing")
+    pushed.box_x = 0.25  # 15 cm from its goal, of which it comes 10 cm: 5 cm are within the tolerance
+    pushed.drive()
+    pushed.wait(lambda: pushed.scores[-1]["state"] == "success", "success")
+    scores = [score for score in pushed.scores if score["state"] != "waiting"]
+    # 3.3 cm of the 6.6 cm that a robot can drive in a decision, three times
+    assert max(score["terms"]["r0"]["push"] for score in scores) == pytest.approx(1.5, abs=0.3)
+    assert scores[-1]["terms"]["r1"]["success"] == 10.0
+    assert scores[-1]["signals"]["r0"].keys() == {"goal_world", "box_position_world", "box_quarter_yaw"}
+    pushed.wait(lambda: ("bodies/box", "room") in {(marker.ns, marker.header.frame_id)
+                                                  for marker in pushed.goals[-1].markers}, "the box is shown")
 
 
 def run_status(played, *words):
