@@ -63,6 +63,10 @@ def plain_model(contract: Contract, *, opset: int = OPSET, ir_version: int = IR_
         helper.make_node("Sub", ["goal_world", "control_point_world"], ["offset"]),
         helper.make_node("Clip", ["offset", "low", "high"], ["command"]),
     ]
+    constants = [
+        helper.make_tensor("low", TensorProto.FLOAT, [], [-limit]),
+        helper.make_tensor("high", TensorProto.FLOAT, [], [limit]),
+    ]
     if contract.hidden_size:
         nodes += [
             helper.make_node("Mul", ["neighbour_valid", "neighbour_age"], ["heard"]),
@@ -71,12 +75,10 @@ def plain_model(contract: Contract, *, opset: int = OPSET, ir_version: int = IR_
             helper.make_node("Add", ["faded", "oldest"], ["mixed"]),
             helper.make_node("Tanh", ["mixed"], ["hidden_next"]),
         ]
-    constants = [
-        helper.make_tensor("low", TensorProto.FLOAT, [], [-limit]),
-        helper.make_tensor("high", TensorProto.FLOAT, [], [limit]),
-        helper.make_tensor("half", TensorProto.FLOAT, [], [0.5]),
-        helper.make_tensor("slot_axis", TensorProto.INT64, [1], [1]),
-    ]
+        constants += [
+            helper.make_tensor("half", TensorProto.FLOAT, [], [0.5]),
+            helper.make_tensor("slot_axis", TensorProto.INT64, [1], [1]),
+        ]
 
     def ports(shapes: dict) -> list[onnx.ValueInfoProto]:
         return [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["B", *shape])

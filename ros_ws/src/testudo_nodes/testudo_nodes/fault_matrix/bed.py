@@ -1,0 +1,154 @@
+"""Three robots on the plant, with a node that listens to everything and stands in its way where a fault says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet, save_fleet
+from testudo_deploy.plan import ParameterValue, ProcessPlan, plan
+from testudo_deploy.processes import FleetProcesses, ProcessEvent
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
+from testudo_nodes.fault_matrix.faulty_policy import VARIABLE
+from testudo_nodes.fault_matrix.observer import Observer
+from testudo_sim.plain_policy import write_plain_policy
+
+ROBOT_FILE = Path(__file__).with_name("robot.toml")
+LANE_M = 0.6
+"""Between the robots' lanes: they never need each other's space, but each needs the others' word for its own."""
+FAR_M = 1000.0
+PATIENCE_S = 30.0
+UP_TO_SPEED_S = 0.4
+_PLANT = {"latency_low_s": 0.01, "latency_high_s": 0.03}
+
+
+class BedError(TestudoError):
+    """The fleet did not do what a fault needs, for instance drive."""
+
+
+def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking: bool = False,
+                lane_m: float = LANE_M) -> Fleet:
+    """Write robot, policy and fleet file into a folder and return the fleet; every robot drives along x."""
+    spec = load_robot(ROBOT_FILE)
+    (folder / "robot.toml").write_text(ROBOT_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    policy = folder / "policy.onnx"
+    write_plain_policy(policy, spec, team_size=count)
+    robots = tuple(
+        FleetRobot(f"r{k}", str(folder / "robot.toml"), (0.0, lane_m * k), 0.0, (goal_m, lane_m * k), spec)
+        for k in range(count)
+    )
+    file = folder / "fleet.yaml"
+    save_fleet(Fleet(file, policy, Artefact.load(policy).sha256, robots, tracking), file)
+    return load_fleet(file)
+
+
+class Bed:
+    """A fleet that drives, and what may be done to it; a context manager.
+
+    Robot r0 hears its own odometry and its peers through relays, and its policy can be told to fail.
+    """
+
+    def __init__(self, folder: Path, fleet: Fleet, *, run_folder: Path | None = None,
+                 plant: Mapping[str, ParameterValue] | None = None) -> None:
+        self.fleet, self.folder = fleet, folder
+        self._fault_file = folder / "fault"
+        self.plan = tuple(
+            self._rewired(process, plant or {})
+            for process in plan(fleet, run_folder=run_folder, duration_s=3600.0)
+        )
+        self.processes = FleetProcesses(self.plan)
+        os.environ[VARIABLE] = str(self._fault_file)  # the processes inherit it
+        self.observer = Observer(fleet, self.processes.domain_id, self.processes.environment())
+
+    def __enter__(self) -> Self:
+        self.processes.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.processes.stop()
+        self.observer.close()
+
+    def process(self, label: str) -> ProcessPlan:
+        """Return the plan of one process."""
+        return next(process for process in self.plan if process.label == label)
+
+    def wait(self, condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
+        """Wait until ``condition()`` is true and return its value.
+
+        Raises:
+            BedError: it never was.
+        """
+        end_s = time.monotonic() + patience_s
+        while not (value := condition()):
+            if time.monotonic() > end_s:
+                raise BedError(f"waited {patience_s:g} s in vain: {what}")
+            time.sleep(0.002)
+        return value
+
+    def wait_until_all_drive(self) -> None:
+        """Undo what disturbed the fleet, bring up whom an operator would, and wait until all are up to speed."""
+        self.observer.pass_everything()
+        self._fault_file.unlink(missing_ok=True)
+        for name in self.fleet.names:
+            self.bring_up(name)
+        for name in self.fleet.names:
+            self.wait(lambda name=name: self.observer.drives(name, UP_TO_SPEED_S), f"{name} never drove")
+
+    def bring_up(self, name: str) -> None:
+        """Arm and start a robot as an operator does, as often as it takes; one that holds comes back by itself."""
+        def driving() -> bool:
+            mode = self.observer.robots[name].mode
+            if mode in ("idle", "armed", "stopped", "fault"):
+                self.observer.ask(name, {"idle": "activate", "armed": "start", "stopped": "rearm",
+                                         "fault": "deactivate"}[mode])
+                time.sleep(0.2)
+            return mode == "active"
+        self.wait(driving, f"{name} could not be started")
+
+    def tell_policy(self, fault: str) -> float:
+        """Let the policy of r0 fail at its next decision; return when it did, on the steady clock [s]."""
+        while self.processes.next_event(0) is not None:
+            pass
+        self._fault_file.write_text(fault, encoding="utf-8")
+        end_s = time.monotonic() + 5
+        while time.monotonic() < end_s:
+            event = self.processes.next_event(0.1)
+            if event is not None and event.kind == "fault":
+                return event.values["stamp_s"]
+        raise BedError("the policy was never run")
+
+    def send(self, label: str, number: signal.Signals) -> float:
+        """Send a signal to a process and return when."""
+        now_s = time.monotonic()
+        self.processes.signal(label, number)
+        return now_s
+
+    def restart(self, label: str) -> None:
+        """Start a process that ended once more."""
+        self.wait(lambda: self.processes.exit_status(label) is not None, f"{label} lives on")
+        self.processes.start(self.process(label))
+
+    def events(self) -> list[ProcessEvent]:
+        """Return what the processes told since the last call."""
+        found = []
+        while (event := self.processes.next_event(0)) is not None:
+            found.append(event)
+        return found
+
+    def _rewired(self, process: ProcessPlan, plant: Mapping[str, ParameterValue]) -> ProcessPlan:
+        if process.label == "plant":
+            return replace(process, parameters={**process.parameters, **_PLANT, **plant})
+        if process.label != "r0/policy":
+            return process
+        remaps = ["odom:=odom_relayed"]
+        remaps += [f"/{peer}/peer_state:=/{peer}/peer_state_relayed" for peer in self.fleet.peers("r0")]
+        words = [word for remap in remaps for word in ("-r", remap)]
+        return replace(process, module="testudo_nodes.fault_matrix.faulty_policy",
+                       arguments=(*process.arguments, *words))

@@ -1,0 +1,189 @@
+"""A node beside the fleet: it hears what is sent, applied and true, relays what r0 senses, and asks for services."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import TwistStamped
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from nav_msgs.msg import Odometry
+from rclpy.executors import ExternalShutdownException
+from rclpy.experimental.events_executor import EventsExecutor
+from rclpy.task import Future
+from std_msgs.msg import String, UInt8MultiArray
+from std_srvs.srv import Trigger
+
+from testudo_deploy.fleet import Fleet, FleetRobot
+from testudo_deploy.messages import TickRecord
+from testudo_deploy.plan import EVENTS_TOPIC
+from testudo_deploy.wire import read_command, read_odometry
+from testudo_nodes.conversions import envelope_bytes, status_values
+from testudo_nodes.qos import OFFERED, REQUESTED, recorded
+
+MOVING_M_S = 0.02
+_WAKE_S = 0.2
+_SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rearm", "estop": "guard/estop"}
+_TRANSITIONS = {"activate": Transition.TRANSITION_ACTIVATE, "deactivate": Transition.TRANSITION_DEACTIVATE}
+Change = Callable[[Any], Any]
+"""What becomes of a message that is relayed: another one, several in a list, or None."""
+
+
+@dataclass
+class Heard:
+    """What was said about one robot, each with its arrival on the steady clock [s]."""
+
+    sent: list = field(default_factory=list)
+    """(time, command (D,)) from the guard."""
+    applied: list = field(default_factory=list)
+    """(time, command (D,)) at the actuators."""
+    truth: list = field(default_factory=list)
+    """(time, `OdometryReading`)."""
+    mode: str = ""
+    code: str = ""
+    codes: list = field(default_factory=list)
+    """(time, mode, code), at each change."""
+    guard_code: str = "unheard"
+    envelope: bytes = b""
+    """The newest record of a tick."""
+
+    @property
+    def record(self) -> TickRecord:
+        """Return the newest record."""
+        return TickRecord.decode(self.envelope)
+
+
+def pass_on(message: Any) -> Any:
+    """Return the message as it is."""
+    return message
+
+
+class Observer:
+    """Listens in a thread of its own; mappings by robot."""
+
+    def __init__(self, fleet: Fleet, domain_id: int, environment: Mapping[str, str]) -> None:
+        self.robots = {name: Heard() for name in fleet.names}
+        self.contacts = 0
+        self.odometry: Change = pass_on
+        """What becomes of r0's odometry."""
+        self.peers: Change = pass_on
+        """What becomes of what r0 hears from its peers."""
+        self._context = rclpy.Context()
+        os.environ.update({name: environment[name] for name in environment if name.startswith(("ROS_A", "FAST"))})
+        rclpy.init(context=self._context, domain_id=domain_id)
+        self.node = rclpy.create_node("observer", context=self._context)
+        self._clients: dict[tuple[str, str], Any] = {}
+        for robot in fleet.robots:
+            self._observe(robot)
+        self._relay(Odometry, "/r0/odom", "odom", lambda message: self.odometry(message))
+        for peer in fleet.peers("r0"):
+            self._relay(UInt8MultiArray, f"/{peer}/peer_state", "peer_state", lambda message: self.peers(message))
+        self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
+        self._executor = EventsExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._context.try_shutdown()
+        self._thread.join(5)
+
+    def pass_everything(self) -> None:
+        """Let the relays pass everything on."""
+        self.odometry = self.peers = pass_on
+
+    def ask(self, name: str, what: str) -> Any:
+        """Ask for a service: activate, deactivate, start, stop, rearm, estop; return the future of its answer."""
+        client = self._clients[name, what]
+        if what in _TRANSITIONS:
+            return client.call_async(ChangeState.Request(transition=Transition(id=_TRANSITIONS[what])))
+        return client.call_async(Trigger.Request())
+
+    def drives(self, name: str, for_s: float, until_s: float | None = None) -> bool:
+        """Return whether a robot moved all the time, up to now or to a time."""
+        end_s = time.monotonic() if until_s is None else until_s
+        truth = self.robots[name].truth
+        begin = bisect_left(truth, end_s - for_s, key=lambda item: item[0])
+        speeds = [reading.velocity[0] for at_s, reading in truth[begin:] if at_s <= end_s]
+        return len(speeds) * 0.03 > for_s / 2 and min(speeds) > MOVING_M_S
+
+    def brake_after(self, name: str, fault_s: float, series: str = "applied") -> float | None:
+        """Return when the first zero command of a series came after a fault, None if none has yet."""
+        found = getattr(self.robots[name], series)
+        begin = bisect_left(found, fault_s, key=lambda item: item[0])
+        return next((at_s for at_s, command in found[begin:] if not any(command)), None)
+
+    def rests(self, name: str, since_s: float) -> bool:
+        """Return whether the newest truth from after a time says that the robot stands."""
+        truth = self.robots[name].truth
+        return bool(truth) and truth[-1][0] > since_s and abs(truth[-1][1].velocity[0]) < 0.003
+
+    def place(self, name: str, at_s: float | None = None) -> tuple[float, ...]:
+        """Return the true place of a robot (D,) [m], now or at a time."""
+        truth = self.robots[name].truth
+        index = -1 if at_s is None else min(bisect_left(truth, at_s, key=lambda item: item[0]), len(truth) - 1)
+        return truth[index][1].position_world
+
+    def codes_since(self, name: str, time_s: float) -> set[str]:
+        """Return every code that a robot's mode had since a time."""
+        heard = self.robots[name]
+        return {code for at_s, _, code in heard.codes if at_s >= time_s} | {heard.code}
+
+    def _observe(self, robot: FleetRobot) -> None:
+        name, spec, heard = robot.name, robot.spec, self.robots[robot.name]
+
+        def commands(into: list) -> Callable[[TwistStamped], None]:
+            return lambda message: into.append((time.monotonic(), read_command(message, name, spec).command))
+
+        def truth(message: Odometry) -> None:
+            heard.truth.append((time.monotonic(), read_odometry(message, name, spec)))
+
+        def mode(message: DiagnosticStatus) -> None:
+            values = status_values(message)
+            heard.mode, heard.code = values["mode"], values["code"]
+            heard.codes.append((time.monotonic(), heard.mode, heard.code))
+
+        def guard(message: DiagnosticStatus) -> None:
+            heard.guard_code = status_values(message)["code"]
+
+        def tick(message: UInt8MultiArray) -> None:
+            heard.envelope = envelope_bytes(message)
+        for kind, topic, callback in (
+            (TwistStamped, "cmd_vel", commands(heard.sent)), (TwistStamped, "applied_cmd_vel", commands(heard.applied)),
+            (Odometry, "truth", truth), (DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard),
+            (UInt8MultiArray, "tick", tick),
+        ):
+            self.node.create_subscription(kind, f"/{name}/{topic}", callback, recorded(topic))
+        for what, service in _SERVICES.items():
+            self._clients[name, what] = self.node.create_client(Trigger, f"/{name}/{service}")
+        change = self.node.create_client(ChangeState, f"/{name}/policy/change_state")
+        self._clients.update({(name, what): change for what in _TRANSITIONS})
+
+    def _relay(self, kind: type, topic: str, profile: str, change: Change) -> None:
+        publisher = self.node.create_publisher(kind, f"{topic}_relayed", OFFERED[profile])
+
+        def relay(message: Any) -> None:
+            changed = change(message)
+            for one in changed if isinstance(changed, list) else [changed]:
+                if one is not None:
+                    publisher.publish(one)
+        self.node.create_subscription(kind, topic, relay, REQUESTED[profile])
+
+    def _on_event(self, message: String) -> None:
+        self.contacts += '"contact"' in message.data
+
+    def _spin(self) -> None:
+        never = Future()
+        with suppress(ExternalShutdownException):
+            while self._context.ok():  # a wait without an end spins at full load in the wheels' EventsExecutor
+                self._executor.spin_until_future_complete(never, timeout_sec=_WAKE_S)
