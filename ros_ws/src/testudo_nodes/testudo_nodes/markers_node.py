@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,7 @@ class MarkersNode(Node):
         """
         super().__init__("markers")
         self.failed = False
+        self._now_s = time.monotonic
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         policy = text_parameter(self, "policy", "the policy file, which holds the arena")
         self._arena = arena_markers(Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena)
@@ -65,13 +67,13 @@ class MarkersNode(Node):
     def _show(self) -> None:
         looks = self._publisher.get_subscription_count() > 0
         if looks and not self._robots:
-            self._robots = [_Heard(self, robot) for robot in self._fleet.robots]
+            self._robots = [_Heard(self, robot, self._now_s) for robot in self._fleet.robots]
         if not looks:
             for robot in self._robots:
                 robot.close()
             self._robots = []
             return
-        now_s = time.monotonic()
+        now_s = self._now_s()
         shown = (*self._arena, *fleet_markers([robot.view(now_s) for robot in self._robots]))
         self._publisher.publish(marker_array(self, shown, self._fleet.frame, _LIFETIME_S))
 
@@ -79,8 +81,8 @@ class MarkersNode(Node):
 class _Heard:
     """The newest message of each topic of one robot, still serialised."""
 
-    def __init__(self, node: Node, robot: FleetRobot) -> None:
-        self._node, self._robot = node, robot
+    def __init__(self, node: Node, robot: FleetRobot, now_s: Callable[[], float]) -> None:
+        self._node, self._robot, self._now_s = node, robot, now_s
         self._newest: dict[str, tuple[float, bytes]] = {}
         topics = {kind: f"/{robot.name}/{kind}" for kind in _TYPES}
         shared = shared_odometry(robot)
@@ -131,7 +133,7 @@ class _Heard:
         return {} if message is None else {pair.key: pair.value for pair in message.values}
 
     def _take(self, topic: str, data: bytes) -> None:
-        self._newest[topic] = (time.monotonic(), data)
+        self._newest[topic] = (self._now_s(), data)
 
     def _read(self, topic: str, now_s: float) -> tuple[Any, float]:
         """Return the newest message and its age [s]; None and infinity without."""

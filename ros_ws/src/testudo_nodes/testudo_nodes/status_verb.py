@@ -19,7 +19,7 @@ from testudo_hardware.errors import TestudoError
 
 _NOTHING = 1
 _DOMAINS = range(233)
-_REFRESH_HZ = 4
+_REFRESH_S = 0.25
 _PATIENCE_S = 5.0
 
 
@@ -54,9 +54,10 @@ def status(
         if once or json is not None or not console.is_terminal:
             listener.listen(wait, enough=lambda: view.heard.is_complete)
             return view.show_once(json)
-        with Live(console=console, refresh_per_second=_REFRESH_HZ, get_renderable=view.now):
+        with Live(view.now(), console=console, auto_refresh=False) as live:
             while True:
-                listener.listen(1.0)
+                listener.listen(_REFRESH_S)
+                live.update(view.now(), refresh=True)
 
 
 class _View:

@@ -63,6 +63,7 @@ class TaskNode(Node):
         """
         super().__init__("task")
         self.failed = False
+        self._now_s = time.monotonic
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         policy = text_parameter(self, "policy", "the policy file, which names scenario and arena")
         values = _values(self._text("task", "", "values of the task by name, as a JSON object; empty: from the fleet"))
@@ -112,7 +113,7 @@ class TaskNode(Node):
     def _hearer(self, robot: FleetRobot, frames: tuple[str, str]) -> Callable[[Odometry], None]:
         def on_odometry(message: Odometry) -> None:
             reading = read_odometry(message, robot.name, robot.spec, frames)
-            self._take_pose(robot.name, reading, time.monotonic())
+            self._take_pose(robot.name, reading, self._now_s())
 
         return on_odometry
 
@@ -127,7 +128,7 @@ class TaskNode(Node):
                 raise WireError(f"{body}: pose: {found}")
             position, yaw = read_pose(message.pose, 2, body)
             stamp_s = read_stamp(message.header.stamp)
-            self._live.on_pose(body, stamp_s, time.monotonic(), Pose(position, yaw))
+            self._live.on_pose(body, stamp_s, self._now_s(), Pose(position, yaw))
 
         return on_body
 
@@ -140,7 +141,7 @@ class TaskNode(Node):
 
     def _tick_hearer(self, name: str, *, takes_pose: bool) -> Callable[[UInt8MultiArray], None]:
         def on_tick(message: UInt8MultiArray) -> None:
-            received_s = time.monotonic()
+            received_s = self._now_s()
             record = TickRecord.decode(envelope_bytes(message))
             self._live.on_change(name, received_s, record.change_m_s)
             reading = recorded_pose(record, received_s) if takes_pose else None
@@ -155,7 +156,7 @@ class TaskNode(Node):
         return response
 
     def _step(self) -> None:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if self._waits:
             self._wait(now_s)
         else:
