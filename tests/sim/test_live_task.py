@@ -92,13 +92,19 @@ def navigation():
     return navigation_environment(3)
 
 
-@pytest.mark.parametrize(("make", "seed"), [
-    (lambda: navigation_environment(3), 0),
-    (lambda: navigation_environment(2, "crazyflie_2x"), 1),
-    (lambda: sliding_environment(2), 2),
+@pytest.fixture(scope="module")
+def crossing(navigation):
+    """Return an episode of `navigation`."""
+    return live_episode(navigation)
+
+
+@pytest.mark.parametrize("make", [
+    None,
+    lambda: live_episode(navigation_environment(2, "crazyflie_2x"), 1),
+    lambda: live_episode(sliding_environment(2), 2),
 ], ids=["navigation", "navigation in space", "push_box"])
-def test_a_simulated_episode_scores_live_as_in_the_environment(make, seed):
-    expected, found, live = live_episode(make(), seed)
+def test_a_simulated_episode_scores_live_as_in_the_environment(make, crossing):
+    expected, found, live = make() if make else crossing
     assert len(found) == len(expected) > 10
     rewards = np.array([[score.reward[name] for name in live.robots] for score in found])
     assert rewards == pytest.approx(np.array([reward for reward, *_ in expected]), abs=2e-5)
@@ -115,8 +121,8 @@ def test_a_simulated_episode_scores_live_as_in_the_environment(make, seed):
     assert live.advance(1e9) == []
 
 
-def test_a_navigation_episode_ends_in_success_and_the_shield_had_its_price(navigation):
-    expected, found, _ = live_episode(navigation)
+def test_a_navigation_episode_ends_in_success_and_the_shield_had_its_price(crossing):
+    expected, found, _ = crossing
     assert expected[-1][1]
     assert found[-1].success
     assert found[-1].terms["r0"]["success"] == 5.0
@@ -286,8 +292,8 @@ def test_a_box_that_was_never_measured_is_waited_for_by_its_topic():
     assert [marker.namespace for marker in body_markers(live)] == ["bodies/box"]
 
 
-def test_scores_and_goals_are_told_as_values(navigation):
-    expected, found, live = live_episode(navigation)
+def test_scores_and_goals_are_told_as_values(crossing):
+    expected, found, live = crossing
     values = score_values(live, found[-1])
     assert json.loads(json.dumps(values, allow_nan=False)) == json.loads(json.dumps(values))
     assert values["state"] == "success"
