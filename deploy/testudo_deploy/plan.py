@@ -85,8 +85,13 @@ def plan(
     seed: int = 0,
     duration_s: float = DEFAULT_DURATION_S,
     log_level: str = "warn",
+    robot: str = "",
+    station: bool = False,
 ) -> tuple[ProcessPlan, ...]:
     """Return the processes of a fleet: recorder, plant and station, then guard and policy of each robot.
+
+    On several computers each starts a part: a robot's computer what runs for ``robot``, the station the rest. All
+    parts together are the whole, which is what is returned if neither is asked for.
 
     Args:
         fleet: the robots and their policy.
@@ -95,35 +100,26 @@ def plan(
         seed: of the plant.
         duration_s: how long the plant lets the robots drive before it declares the time over.
         log_level: of every node.
+        robot: only what runs for this robot.
+        station: only what runs for no robot.
 
     Raises:
-        TestudoError: unknown backend or log level, or a duration that is not positive.
+        TestudoError: unknown backend, log level or robot, a duration that is not positive, or both parts at once.
     """
-    if backend not in BACKENDS:
-        raise TestudoError(f"backend: found {backend!r}, expected one of {', '.join(BACKENDS)}")
-    if log_level not in LEVELS:
-        raise TestudoError(f"log_level: found {log_level!r}, expected one of {', '.join(LEVELS)}")
-    if not 0 < duration_s < float("inf"):
-        raise TestudoError(f"duration_s: found {duration_s}, expected a positive number of seconds")
+    _check(backend, log_level, duration_s)
+    if robot and station:
+        raise TestudoError(f"station: found true with robot {robot!r}, expected one of the two")
+    if robot:
+        fleet.robot(robot)
     common: dict[str, ParameterValue] = {
         "fleet": str(fleet.file.absolute()),
         "policy": str(fleet.policy),
     }
-    recorder = {
-        "run_folder": str(run_folder and run_folder.absolute()),
-        "seed": seed,
-        "backend": backend,
-    }
-    plant = {"seed": seed, "duration_s": float(duration_s), "recorded": run_folder is not None}
-    nodes: list[tuple[str, str, dict[str, ParameterValue]]] = []
-    if run_folder is not None:
-        nodes.append(("recorder", "", recorder))
-    if backend == "sim":
-        nodes.append(("plant", "", plant))
-    nodes.append(("station", "", {}))
+    nodes = _station_nodes(run_folder, backend, seed, duration_s)
     for name in fleet.names:
         nodes += [("guard", name, {"robot": name}), ("policy", name, {"robot": name, "configure": True})]
     arguments = ("--log-level", log_level)
+    whole = not robot and not station
     return tuple(
         ProcessPlan(
             kind,
@@ -135,7 +131,25 @@ def plan(
             arguments,
         )
         for kind, namespace, own in nodes
+        if whole or namespace == robot
     )
+
+
+def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s: float
+                   ) -> list[tuple[str, str, dict[str, ParameterValue]]]:
+    """Return kind, namespace and own parameters of what runs for no robot."""
+    recorder = {
+        "run_folder": str(run_folder and run_folder.absolute()),
+        "seed": seed,
+        "backend": backend,
+    }
+    plant = {"seed": seed, "duration_s": float(duration_s), "recorded": run_folder is not None}
+    nodes: list[tuple[str, str, dict[str, ParameterValue]]] = []
+    if run_folder is not None:
+        nodes.append(("recorder", "", recorder))
+    if backend == "sim":
+        nodes.append(("plant", "", plant))
+    return [*nodes, ("station", "", {})]
 
 
 def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
@@ -154,6 +168,15 @@ def ros_arguments(process: ProcessPlan) -> list[str]:
     for key, value in process.parameters.items():
         words += ["-p", f"{key}:={_yaml_value(value)}"]
     return [*words, *process.arguments]
+
+
+def _check(backend: str, log_level: str, duration_s: float) -> None:
+    if backend not in BACKENDS:
+        raise TestudoError(f"backend: found {backend!r}, expected one of {', '.join(BACKENDS)}")
+    if log_level not in LEVELS:
+        raise TestudoError(f"log_level: found {log_level!r}, expected one of {', '.join(LEVELS)}")
+    if not 0 < duration_s < float("inf"):
+        raise TestudoError(f"duration_s: found {duration_s}, expected a positive number of seconds")
 
 
 def _yaml_value(value: ParameterValue) -> str:

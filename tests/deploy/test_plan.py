@@ -46,6 +46,23 @@ def test_real_robots_need_no_plant_and_recording_can_be_left_out(fleet):
     assert labels == ["station", "r0/guard", "r0/policy", "r1/guard", "r1/policy", "r2/guard", "r2/policy"]
 
 
+@pytest.mark.parametrize("backend", ["sim", "hw"])
+def test_what_all_computers_start_is_the_whole_plan(fleet, tmp_path, backend):
+    options = {"run_folder": tmp_path / "run", "backend": backend, "seed": 3, "log_level": "info"}
+    station = plan(fleet, station=True, **options)
+    own = [plan(fleet, robot=name, **options) for name in fleet.names]
+    assert (*station, *(process for part in own for process in part)) == plan(fleet, **options)
+    assert [process.label for process in own[1]] == ["r1/guard", "r1/policy"]
+    assert {process.namespace for process in station} == {""}
+
+
+def test_a_part_that_does_not_exist_is_refused(fleet):
+    with pytest.raises(TestudoError, match="there is no 'r9'; known are r0, r1, r2"):
+        plan(fleet, run_folder=None, robot="r9")
+    with pytest.raises(TestudoError, match="station: found true with robot 'r0'"):
+        plan(fleet, run_folder=None, robot="r0", station=True)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"backend": "gazebo"}, {"duration_s": 0}, {"duration_s": float("nan")}, {"log_level": "x"}],

@@ -1,4 +1,4 @@
-"""`fleet.launch.py` turns the plan into nodes: with stand-ins for `launch`, and the real one."""
+"""The launch files turn the plan, or a part of it, into nodes: with stand-ins for `launch`, and the real one."""
 
 import importlib.util
 import sys
@@ -11,17 +11,12 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.plan import plan
 from testudo_hardware.errors import TestudoError
 
-FILE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup/launch/fleet.launch.py"
-EXPECTED = {
-    "fleet",
-    "policy",
-    "backend",
-    "run_folder",
-    "seed",
-    "duration",
-    "log_level",
-    "use_sim_time",
-}
+PACKAGE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup"
+COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time"}
+PLANT = {"run_folder", "seed", "duration"}
+ARGUMENTS = {"fleet": COMMON | PLANT, "station": COMMON | PLANT, "robot": COMMON | {"robot"}}
+GIVEN = {"fleet": {"fleet"}, "station": {"fleet"}, "robot": {"fleet", "robot"}}
+PARTS = {"fleet": {}, "station": {"station": True}, "robot": {"robot": "r1"}}
 
 
 class Argument(SimpleNamespace):
@@ -37,19 +32,41 @@ class Configuration:
         return context[self.name]
 
 
-def load_file():
-    spec = importlib.util.spec_from_file_location("fleet_launch", FILE)
+class Description(list):
+    @property
+    def entities(self):
+        return self
+
+
+class Function(SimpleNamespace):
+    def visit(self, context):
+        return self.function(context, *self.args, **self.kwargs)
+
+
+def describe(kind):
+    """Return what a launch file describes."""
+    spec = importlib.util.spec_from_file_location(f"{kind}_launch", PACKAGE / f"launch/{kind}.launch.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    return module.generate_launch_description().entities
 
 
 @pytest.fixture
-def launch_file(monkeypatch):
-    """Return the launch file, read with stand-ins for what it imports from ROS."""
+def shared(monkeypatch):
+    """Let launch files find what they share, read anew with the `launch` that is there."""
+    # not by the path: beside the package lies a folder `launch`
+    folder = PACKAGE / "testudo_bringup"
+    spec = importlib.util.spec_from_file_location(folder.name, folder / "__init__.py")
+    monkeypatch.setitem(sys.modules, folder.name, importlib.util.module_from_spec(spec))
+    yield
+    sys.modules.pop(f"{folder.name}.launching", None)
+
+
+@pytest.fixture
+def stand_ins(shared, monkeypatch):
     names = {
-        "launch": {"LaunchContext": dict, "LaunchDescription": list},
-        "launch.actions": {"DeclareLaunchArgument": Argument, "OpaqueFunction": SimpleNamespace},
+        "launch": {"LaunchContext": dict, "LaunchDescription": Description},
+        "launch.actions": {"DeclareLaunchArgument": Argument, "OpaqueFunction": Function},
         "launch.substitutions": {"LaunchConfiguration": Configuration},
         "launch_ros": {},
         "launch_ros.actions": {"Node": SimpleNamespace},
@@ -58,36 +75,36 @@ def launch_file(monkeypatch):
         module = ModuleType(name)
         vars(module).update(content)
         monkeypatch.setitem(sys.modules, name, module)
-    return load_file()
 
 
-def context(launch_file, **given):
-    """Return the value of every argument, defaults where nothing is given."""
-    defaults = {item.name: getattr(item, "default_value", "") for item in launch_file.ARGUMENTS}
-    return defaults | {name: str(value) for name, value in given.items()}
+def nodes_of(kind, **given):
+    """Return the nodes of a launch file, with defaults where nothing is given."""
+    *arguments, last = describe(kind)
+    values = {item.name: getattr(item, "default_value", "") for item in arguments}
+    assert set(given) <= set(values)
+    return last.visit(values | {name: str(value) for name, value in given.items()})
 
 
-def test_every_argument_has_a_description_and_only_the_fleet_must_be_given(launch_file):
-    assert {item.name for item in launch_file.ARGUMENTS} == EXPECTED
-    assert all(item.description.endswith(".") for item in launch_file.ARGUMENTS)
-    missing = [item.name for item in launch_file.ARGUMENTS if not hasattr(item, "default_value")]
-    assert missing == ["fleet"]
-    *arguments, last = launch_file.generate_launch_description()
-    assert arguments == list(launch_file.ARGUMENTS)
-    assert last.function is launch_file.fleet_nodes
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_every_argument_has_a_description_and_few_must_be_given(stand_ins, kind):
+    *arguments, _ = describe(kind)
+    assert {item.name for item in arguments} == ARGUMENTS[kind]
+    assert all(item.description.endswith(".") for item in arguments)
+    assert {item.name for item in arguments if not hasattr(item, "default_value")} == GIVEN[kind]
 
 
 @pytest.mark.parametrize("backend", ["sim", "hw"])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_the_nodes_are_those_of_the_plan(launch_file, tmp_path, backend, recorded):
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_the_nodes_are_those_of_the_plan(stand_ins, tmp_path, kind, backend, recorded):
     fleet = make_tiny_fleet(tmp_path, 3)
     run_folder = tmp_path / "run" if recorded else None
-    given = {"fleet": fleet.file, "backend": backend, "seed": 5, "duration": 20}
-    nodes = launch_file.fleet_nodes(context(launch_file, **given, run_folder=run_folder or ""))
-    processes = plan(
-        fleet, run_folder=run_folder, backend=backend, seed=5, duration_s=20.0, log_level="info"
-    )
-    assert len(nodes) == len(processes)
+    given = {"fleet": fleet.file, "backend": backend}
+    given |= {"robot": "r1"} if kind == "robot" else {"seed": 5, "duration": 20, "run_folder": run_folder or ""}
+    nodes = nodes_of(kind, **given)
+    processes = plan(fleet, run_folder=run_folder, backend=backend, seed=5, duration_s=20.0, log_level="info",
+                     **PARTS[kind])
+    assert len(nodes) == len(processes) > 0
     for node, process in zip(nodes, processes, strict=True):
         assert (node.package, node.executable) == (process.package, process.executable)
         assert (node.name, node.namespace) == (process.name, process.namespace)
@@ -95,25 +112,28 @@ def test_the_nodes_are_those_of_the_plan(launch_file, tmp_path, backend, recorde
         assert node.ros_arguments == list(process.arguments)
 
 
-def test_another_policy_may_be_given_and_a_wrong_fleet_is_refused(launch_file, tmp_path):
+def test_another_policy_may_be_given_and_a_wrong_fleet_or_robot_is_refused(stand_ins, tmp_path):
     fleet = make_tiny_fleet(tmp_path, 1)
-    nodes = launch_file.fleet_nodes(context(launch_file, fleet=fleet.file, policy="other.onnx"))
+    nodes = nodes_of("fleet", fleet=fleet.file, policy="other.onnx")
     assert {node.parameters[0]["policy"] for node in nodes} == {str(Path("other.onnx").absolute())}
     with pytest.raises(TestudoError, match="no such fleet file"):
-        launch_file.fleet_nodes(context(launch_file, fleet=tmp_path / "none.yaml"))
+        nodes_of("fleet", fleet=tmp_path / "none.yaml")
+    for robot in ("tb9", ""):
+        with pytest.raises(TestudoError, match=f"there is no '{robot}'"):
+            nodes_of("robot", fleet=fleet.file, robot=robot)
 
 
-def test_the_real_launch_makes_the_nodes_of_the_plan(tmp_path):
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_the_real_launch_makes_the_nodes_of_the_plan(shared, tmp_path, kind):
     launch = pytest.importorskip("launch", reason="`launch` is not installed: it comes with ROS 2")
     pytest.importorskip("launch_ros", reason="`launch_ros` is not installed: it comes with ROS 2")
     fleet = make_tiny_fleet(tmp_path, 2)
-    module = load_file()
     real = launch.LaunchContext()
-    real.launch_configurations.update(fleet=str(fleet.file))
-    *arguments, last = module.generate_launch_description().entities
+    real.launch_configurations.update(fleet=str(fleet.file), **({"robot": "r1"} if kind == "robot" else {}))
+    *arguments, last = describe(kind)
     for argument in arguments:
         argument.visit(real)
     nodes = last.visit(real)
-    processes = plan(fleet, run_folder=None, log_level="info")
+    processes = plan(fleet, run_folder=None, log_level="info", **PARTS[kind])
     assert [node.node_executable for node in nodes] == [item.executable for item in processes]
     assert [node.node_package for node in nodes] == [item.package for item in processes]

@@ -1,4 +1,4 @@
-"""Installs launch files and configuration with colcon; there is no code in this package."""
+"""Installs launch files, what they share, and configuration with colcon."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ NAME = "testudo_bringup"
 setup(
     name=NAME,
     version="0.1.0",
-    packages=[],
+    packages=[NAME],
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

@@ -1,0 +1,13 @@
+"""Starts guard and policy of one robot: `ros2 launch testudo_bringup robot.launch.py robot:=tb1 fleet:=fleet.yaml`.
+
+The station starts the rest with the same fleet file, see `station.launch.py`.
+"""
+
+from launch import LaunchDescription
+
+from testudo_bringup.launching import arguments, description
+
+
+def generate_launch_description() -> LaunchDescription:
+    """Return the arguments and what they lead to."""
+    return description(arguments(plant=False))

@@ -1,0 +1,10 @@
+"""Starts what runs for no robot: `ros2 launch testudo_bringup station.launch.py fleet:=fleet.yaml backend:=hw`."""
+
+from launch import LaunchDescription
+
+from testudo_bringup.launching import arguments, description
+
+
+def generate_launch_description() -> LaunchDescription:
+    """Return the arguments and what they lead to."""
+    return description(arguments(robot=False), station=True)

@@ -1,0 +1,1 @@
+"""What the launch files of a fleet share."""

@@ -1,0 +1,117 @@
+"""Turns a plan, or the part of one computer, into nodes of `launch`; which nodes is up to `testudo_deploy.plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+
+from testudo_deploy.fleet import load_fleet
+from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, ParameterValue, plan
+
+_KNOWN = (
+    DeclareLaunchArgument("fleet", description="Fleet file: robots, types, links, initial poses and goals."),
+    DeclareLaunchArgument("robot", description="Name of this robot in the fleet file."),
+    DeclareLaunchArgument(
+        "policy",
+        default_value="",
+        description="Policy file; empty: the one that the fleet file names.",
+    ),
+    DeclareLaunchArgument(
+        "backend",
+        default_value="sim",
+        choices=list(BACKENDS),
+        description="What moves the robots: sim (MuJoCo plant on the station) or hw (their own drivers).",
+    ),
+    DeclareLaunchArgument(
+        "run_folder", default_value="", description="Folder to record into; empty: record nothing."
+    ),
+    DeclareLaunchArgument("seed", default_value="0", description="Seed of the plant."),
+    DeclareLaunchArgument(
+        "duration",
+        default_value=str(DEFAULT_DURATION_S),
+        description="Time [s] after which the plant says timeout.",
+    ),
+    DeclareLaunchArgument(
+        "log_level",
+        default_value="info",
+        choices=list(LEVELS),
+        description="Log level of every node.",
+    ),
+    DeclareLaunchArgument(
+        "use_sim_time",
+        default_value="false",
+        choices=["true", "false"],
+        description="Stamp log messages by /clock; control runs on the steady clock in any case.",
+    ),
+)
+
+
+def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchArgument, ...]:
+    """Return the arguments of a launch file.
+
+    Args:
+        robot: whether it starts a single robot, which has to be named.
+        plant: whether it starts the plant and the recorder, too.
+    """
+    left_out = {*(() if robot else ("robot",)), *(() if plant else ("run_folder", "seed", "duration"))}
+    return tuple(argument for argument in _KNOWN if argument.name not in left_out)
+
+
+def planned_nodes(
+    context: LaunchContext, declared: Sequence[DeclareLaunchArgument], *, station: bool = False
+) -> list[Node]:
+    """Return the nodes of the plan, of one robot if that is an argument, or of the station.
+
+    Args:
+        context: holds the values of the arguments.
+        declared: the arguments of the launch file.
+        station: leave out what runs for a robot.
+
+    Raises:
+        TestudoError: the fleet file, or a value, is refused.
+    """
+    value = {
+        argument.name: LaunchConfiguration(argument.name).perform(context) for argument in declared
+    }
+    fleet = load_fleet(value["fleet"])
+    if value["policy"]:
+        fleet = replace(fleet, policy=Path(value["policy"]).absolute())
+    if "robot" in value:
+        fleet.robot(value["robot"])  # an empty name would mean all of them
+    options: dict[str, ParameterValue] = {}
+    if "seed" in value:
+        options = {"seed": int(value["seed"]), "duration_s": float(value["duration"])}
+    processes = plan(
+        fleet,
+        run_folder=Path(value["run_folder"]) if value.get("run_folder") else None,
+        backend=value["backend"],
+        log_level=value["log_level"],
+        robot=value.get("robot", ""),
+        station=station,
+        **options,
+    )
+    use_sim_time = {"use_sim_time": value["use_sim_time"] == "true"}
+    return [
+        Node(
+            package=process.package,
+            executable=process.executable,
+            name=process.name,
+            namespace=process.namespace,
+            parameters=[dict(process.parameters), use_sim_time],
+            ros_arguments=list(process.arguments),
+            output="screen",
+        )
+        for process in processes
+    ]
+
+
+def description(declared: Sequence[DeclareLaunchArgument], *, station: bool = False) -> LaunchDescription:
+    """Return the arguments and the nodes that they lead to; see `planned_nodes`."""
+    nodes = OpaqueFunction(function=planned_nodes, args=[declared], kwargs={"station": station})
+    return LaunchDescription([*declared, nodes])
