@@ -71,6 +71,8 @@ TRANSITIONS: dict[tuple[Mode, Event], Mode] = {
 class Reaction(StrEnum):
     """What a watchdog does."""
 
+    REFUSE = "refuse"
+    """Keeps a robot from being armed or started; one that drives drives on."""
     BRAKE = "brake"
     """In this tick only."""
     HOLD = "hold"
@@ -107,6 +109,7 @@ _WATCHDOGS = (
     Watchdog("internal_error", Reaction.HOLD, "the control loop raised an error"),
     Watchdog("brakes_weak", Reaction.FAULT, "the robot brakes worse than its file says"),
     Watchdog("no_response", Reaction.FAULT, "the robot does not move as commanded: wheel blocked, actuator saturated"),
+    Watchdog("qos_mismatch", Reaction.REFUSE, "a partner's quality of service does not match; mend it, configure anew"),
     Watchdog("guard_brakes", Reaction.HOLD, "the guard does not pass commands on"),
     Watchdog("guard_silent", Reaction.DEACTIVATE, "the guard process is gone"),
     Watchdog("estop", Reaction.STOP, "emergency stop; release it and call the guard's rearm service"),
@@ -114,7 +117,7 @@ _WATCHDOGS = (
 WATCHDOGS: dict[str, Watchdog] = {watchdog.code: watchdog for watchdog in _WATCHDOGS}
 """By code."""
 _UNKNOWN = Watchdog("unknown", Reaction.FAULT, "a reason that no watchdog knows")
-_SEVERITY = (Reaction.BRAKE, Reaction.HOLD, Reaction.STOP, Reaction.DEACTIVATE, Reaction.FAULT)
+_SEVERITY = (Reaction.REFUSE, Reaction.BRAKE, Reaction.HOLD, Reaction.STOP, Reaction.DEACTIVATE, Reaction.FAULT)
 _EVENTS = {
     Reaction.HOLD: Event.DOUBT,
     Reaction.STOP: Event.ESTOP,
@@ -166,6 +169,7 @@ class Supervisor:
         self._healthy_since_s: float | None = None
         self._observed = False
         self._guard: GuardReport | None = None
+        self._mismatch = ""
 
     @property
     def order(self) -> str:
@@ -188,6 +192,13 @@ class Supervisor:
         if self.mode is Mode.STOPPED and before is not None and before.code == "estop" != report.code:
             self._go(Event.REARM, "", report.received_s)
 
+    def see_mismatch(self, sentence: str) -> None:
+        """Take the topic and the policy in which a partner does not match; it stays until the node is configured anew.
+
+        A newcomer that does not match takes nothing from the partners that do, so that nobody who drives is stopped.
+        """
+        self._mismatch = self._mismatch or f"qos_mismatch: {sentence}"
+
     def wake(self, now_s: float) -> None:
         """Count the guard's silence from now on: this process slept and could not hear it."""
         if self._guard is not None:
@@ -196,7 +207,8 @@ class Supervisor:
     def observe(self, now_s: float, doubt: str) -> None:
         """Take what the control loop found in this tick besides its orders, ``code: details`` or empty."""
         self._observed = True
-        reasons = [reason for reason in (self._guard_reason(now_s), doubt) if reason]
+        mismatch = self._mismatch if self.mode in (Mode.IDLE, Mode.ARMED) else ""
+        reasons = [reason for reason in (self._guard_reason(now_s), doubt, mismatch) if reason]
         if not reasons:
             self._be_healthy(now_s)
             return

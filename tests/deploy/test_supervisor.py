@@ -84,6 +84,7 @@ def test_every_watchdog_does_in_every_mode_what_its_reaction_says(mode, code):
     running = mode in (Mode.ARMED, Mode.ACTIVE, Mode.HOLDING)
     expected = {
         Reaction.BRAKE: mode,
+        Reaction.REFUSE: mode,
         Reaction.HOLD: Mode.HOLDING if mode is Mode.ACTIVE else mode,
         Reaction.FAULT: Mode.FAULT if running or mode is Mode.STOPPED else mode,
     }[WATCHDOGS[code].reaction]
@@ -178,6 +179,18 @@ def test_an_emergency_stop_of_an_inactive_robot_keeps_it_from_being_armed():
     robot.guard_code = "estop"
     assert robot.tick() is Mode.IDLE
     assert robot.ask(Event.ARM).code == "estop"
+
+
+def test_a_partner_that_does_not_match_keeps_from_arming_and_stops_nobody():
+    robot = robot_in(Mode.IDLE)
+    robot.supervisor.see_mismatch("cmd_vel: a subscriber wants more durability")
+    robot.tick()
+    answer = robot.ask(Event.ARM)
+    assert (answer.granted, answer.code) == (False, "qos_mismatch")
+    assert "cmd_vel" in answer.sentence
+    robot = robot_in(Mode.ACTIVE)
+    robot.supervisor.see_mismatch("cmd_vel: a subscriber wants more durability")
+    assert robot.tick(count=10) is Mode.ACTIVE
 
 
 @given(st.lists(st.sampled_from(["", "stale_pose", "brakes_weak", "nonsense", "arm", "start", "stop", "deactivate",

@@ -62,7 +62,6 @@ class Driver:
         self._delay_s = command_delay_s
         self._queue: deque[tuple[float, AppliedCommand]] = deque()
         self._last_stamp_s = -math.inf
-        self._last_received_s: float | None = None
         self.applied = self._zero(DriverReason.START, start_s, "no command yet: the robot stands")
         self.verdicts: Counter[CommandVerdict] = Counter()
 
@@ -100,11 +99,12 @@ class Driver:
         sentence = "the command, clipped to the limits" if clipped else "the command"
         due_s = received_s + self._delay_s
         self._queue.append((due_s, AppliedCommand(tuple(limited), reason, due_s, sentence)))
-        self._last_stamp_s, self._last_received_s = stamp_s, received_s
+        self._last_stamp_s = stamp_s
         return CommandVerdict.CLIPPED if clipped else CommandVerdict.ACCEPTED
 
     def _watch_silence(self, now_s: float) -> None:
-        if self._last_received_s is None or now_s - self._last_received_s <= self._spec.dead_man_s:
+        # from its stamp on: a command that was long under way acts for the less
+        if now_s - self._last_stamp_s <= self._spec.dead_man_s or self._last_stamp_s == -math.inf:
             return
         if self.applied.reason is not DriverReason.DEAD_MAN or self._queue:
             self._queue.clear()

@@ -39,7 +39,7 @@ from testudo_nodes.conversions import (
     status_values,
 )
 from testudo_nodes.node_runner import CpuMeter, flag_parameter, guarded, run, tell, text_parameter
-from testudo_nodes.qos import OFFERED, REQUESTED
+from testudo_nodes.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
 
 _LAST_WORD_S = 0.2
 _STATUS_S = 0.5
@@ -178,13 +178,24 @@ class PolicyNode(LifecycleNode):
         self._robot = None
 
     def _publisher(self, kind: type, topic: str) -> Any:
-        publisher = self.create_publisher(kind, topic, OFFERED[topic.rpartition("/")[2]])
+        publisher = self.create_publisher(
+            kind,
+            topic,
+            OFFERED[topic.rpartition("/")[2]],
+            event_callbacks=mismatch_of_offer(topic, self._on_mismatch),
+        )
         self._entities.append(lambda: self.destroy_publisher(publisher))
         return publisher
 
     def _listen(self, kind: type, topic: str, callback: Callable[[Any], None]) -> None:
         profile = REQUESTED[topic.rpartition("/")[2]]
-        subscription = self.create_subscription(kind, topic, guarded(self, callback), profile)
+        subscription = self.create_subscription(
+            kind,
+            topic,
+            guarded(self, callback),
+            profile,
+            event_callbacks=mismatch_of_request(topic, self._on_mismatch),
+        )
         self._entities.append(lambda: self.destroy_subscription(subscription))
 
     def _operator(self, event: Event) -> Callable[..., Trigger.Response]:
@@ -223,7 +234,8 @@ class PolicyNode(LifecycleNode):
         taken = robot.loop.on_odometry(
             reading.stamp_s, received_s, reading.position_world, reading.yaw, reading.velocity
         )
-        if taken and robot.pacer.is_due(received_s):
+        # a pose that is not believed ends in a brake at once, not at the next tick
+        if taken and (robot.pacer.is_due(received_s) or not robot.loop.located):
             self._tick(on_pose=True)
 
     def _on_peer(self, message: UInt8MultiArray) -> None:
@@ -235,6 +247,11 @@ class PolicyNode(LifecycleNode):
     def _on_guard(self, message: DiagnosticStatus) -> None:
         code = status_values(message).get("code", "unreadable")
         self._robot.hear_guard(GuardReport(time.monotonic(), code))
+
+    def _on_mismatch(self, sentence: str) -> None:
+        self.get_logger().warning(sentence)
+        if self._robot is not None:
+            self._robot.supervisor.see_mismatch(sentence)
 
     def _refuse(self, error: Exception) -> None:
         self._robot.refused_messages += 1

@@ -7,7 +7,11 @@ ages are checked.
 
 from __future__ import annotations
 
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSPolicyKind, QoSProfile, ReliabilityPolicy
 
 
 def _profile(depth: int, *, reliable: bool = True, latched: bool = False) -> QoSProfile:
@@ -76,3 +80,21 @@ def recorded(topic: str) -> QoSProfile:
         reliable=profile.reliability == ReliabilityPolicy.RELIABLE,
         latched=profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
     )
+
+
+def mismatch_of_offer(topic: str, report: Callable[[str], None]) -> PublisherEventCallbacks:
+    """Return the callbacks of a publisher that report a partner which asks for more than is offered."""
+    return PublisherEventCallbacks(
+        incompatible_qos=lambda info: report(f"{topic}: a subscriber wants more {_policy(info)} than is offered")
+    )
+
+
+def mismatch_of_request(topic: str, report: Callable[[str], None]) -> SubscriptionEventCallbacks:
+    """Return the callbacks of a subscription that report a partner which offers less than is asked for."""
+    return SubscriptionEventCallbacks(
+        incompatible_qos=lambda info: report(f"{topic}: a publisher offers less {_policy(info)} than is needed")
+    )
+
+
+def _policy(info: Any) -> str:
+    return QoSPolicyKind(info.last_policy_kind).name.lower()

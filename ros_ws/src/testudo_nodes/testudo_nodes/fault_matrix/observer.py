@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from bisect import bisect_left
@@ -20,18 +21,19 @@ from nav_msgs.msg import Odometry
 from rclpy.executors import ExternalShutdownException
 from rclpy.experimental.events_executor import EventsExecutor
 from rclpy.task import Future
-from std_msgs.msg import String, UInt8MultiArray
+from std_msgs.msg import Bool, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet import Fleet, FleetRobot
 from testudo_deploy.messages import TickRecord
-from testudo_deploy.plan import EVENTS_TOPIC
+from testudo_deploy.plan import ESTOP_TOPIC, EVENTS_TOPIC
 from testudo_deploy.wire import read_command, read_odometry
 from testudo_nodes.conversions import envelope_bytes, status_values
 from testudo_nodes.qos import OFFERED, REQUESTED, recorded
 
 MOVING_M_S = 0.02
 _WAKE_S = 0.2
+_EPOCH = re.compile(rb'"epoch": "([^"]*)"')
 _SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rearm", "estop": "guard/estop"}
 _TRANSITIONS = {"activate": Transition.TRANSITION_ACTIVATE, "deactivate": Transition.TRANSITION_DEACTIVATE}
 Change = Callable[[Any], Any]
@@ -43,13 +45,14 @@ class Heard:
     """What was said about one robot, each with its arrival on the steady clock [s]."""
 
     sent: list = field(default_factory=list)
-    """(time, command (D,)) from the guard."""
+    """(time, command (D,)) on the actuator topic, from the guard."""
     applied: list = field(default_factory=list)
-    """(time, command (D,)) at the actuators."""
+    """(time, command (D,)) that acts, after the driver's own dead-man time and its delay."""
     truth: list = field(default_factory=list)
     """(time, `OdometryReading`)."""
     mode: str = ""
     code: str = ""
+    sentence: str = ""
     codes: list = field(default_factory=list)
     """(time, mode, code), at each change."""
     guard_code: str = "unheard"
@@ -73,6 +76,8 @@ class Observer:
     def __init__(self, fleet: Fleet, domain_id: int, environment: Mapping[str, str]) -> None:
         self.robots = {name: Heard() for name in fleet.names}
         self.contacts = 0
+        self.epochs: dict[str, str] = {}
+        """The newest life of each robot, by what it tells its peers."""
         self.odometry: Change = pass_on
         """What becomes of r0's odometry."""
         self.peers: Change = pass_on
@@ -81,12 +86,13 @@ class Observer:
         os.environ.update({name: environment[name] for name in environment if name.startswith(("ROS_A", "FAST"))})
         rclpy.init(context=self._context, domain_id=domain_id)
         self.node = rclpy.create_node("observer", context=self._context)
+        self.button = self.node.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
         self._clients: dict[tuple[str, str], Any] = {}
         for robot in fleet.robots:
             self._observe(robot)
-        self._relay(Odometry, "/r0/odom", "odom", lambda message: self.odometry(message))
+        self._relay(Odometry, "/r0/odom", "odom", "odometry")
         for peer in fleet.peers("r0"):
-            self._relay(UInt8MultiArray, f"/{peer}/peer_state", "peer_state", lambda message: self.peers(message))
+            self._relay(UInt8MultiArray, f"/{peer}/peer_state", "peer_state", "peers")
         self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
@@ -117,7 +123,7 @@ class Observer:
         speeds = [reading.velocity[0] for at_s, reading in truth[begin:] if at_s <= end_s]
         return len(speeds) * 0.03 > for_s / 2 and min(speeds) > MOVING_M_S
 
-    def brake_after(self, name: str, fault_s: float, series: str = "applied") -> float | None:
+    def brake_after(self, name: str, fault_s: float, series: str = "sent") -> float | None:
         """Return when the first zero command of a series came after a fault, None if none has yet."""
         found = getattr(self.robots[name], series)
         begin = bisect_left(found, fault_s, key=lambda item: item[0])
@@ -150,18 +156,23 @@ class Observer:
 
         def mode(message: DiagnosticStatus) -> None:
             values = status_values(message)
-            heard.mode, heard.code = values["mode"], values["code"]
+            heard.mode, heard.code, heard.sentence = values["mode"], values["code"], message.message
             heard.codes.append((time.monotonic(), heard.mode, heard.code))
 
         def guard(message: DiagnosticStatus) -> None:
             heard.guard_code = status_values(message)["code"]
+
+        def peer_state(message: UInt8MultiArray) -> None:
+            found = _EPOCH.search(envelope_bytes(message))
+            if found:
+                self.epochs[name] = found[1].decode()
 
         def tick(message: UInt8MultiArray) -> None:
             heard.envelope = envelope_bytes(message)
         for kind, topic, callback in (
             (TwistStamped, "cmd_vel", commands(heard.sent)), (TwistStamped, "applied_cmd_vel", commands(heard.applied)),
             (Odometry, "truth", truth), (DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard),
-            (UInt8MultiArray, "tick", tick),
+            (UInt8MultiArray, "tick", tick), (UInt8MultiArray, "peer_state", peer_state),
         ):
             self.node.create_subscription(kind, f"/{name}/{topic}", callback, recorded(topic))
         for what, service in _SERVICES.items():
@@ -169,11 +180,12 @@ class Observer:
         change = self.node.create_client(ChangeState, f"/{name}/policy/change_state")
         self._clients.update({(name, what): change for what in _TRANSITIONS})
 
-    def _relay(self, kind: type, topic: str, profile: str, change: Change) -> None:
+    def _relay(self, kind: type, topic: str, profile: str, change: str) -> None:
+        """Pass a topic on through the change that an attribute of this object holds then."""
         publisher = self.node.create_publisher(kind, f"{topic}_relayed", OFFERED[profile])
 
         def relay(message: Any) -> None:
-            changed = change(message)
+            changed = getattr(self, change)(message)
             for one in changed if isinstance(changed, list) else [changed]:
                 if one is not None:
                     publisher.publish(one)
