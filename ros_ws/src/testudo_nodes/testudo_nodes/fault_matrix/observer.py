@@ -25,7 +25,7 @@ from std_msgs.msg import Bool, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet import Fleet, FleetRobot
-from testudo_deploy.messages import TickRecord
+from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.plan import ESTOP_TOPIC, EVENTS_TOPIC
 from testudo_deploy.wire import read_command, read_odometry
 from testudo_nodes.conversions import envelope_bytes, status_values
@@ -47,7 +47,7 @@ class Heard:
     sent: list = field(default_factory=list)
     """(time, command (D,)) on the actuator topic, from the guard."""
     applied: list = field(default_factory=list)
-    """(time, command (D,)) that acts, after the driver's own dead-man time and its delay."""
+    """(time since which it acts, command (D,)), after the driver's own dead-man time and its delay."""
     truth: list = field(default_factory=list)
     """(time, `OdometryReading`)."""
     mode: str = ""
@@ -91,8 +91,10 @@ class Observer:
         for robot in fleet.robots:
             self._observe(robot)
         self._relay(Odometry, "/r0/odom", "odom", "odometry")
-        for peer in fleet.peers("r0"):
-            self._relay(UInt8MultiArray, f"/{peer}/peer_state", "peer_state", "peers")
+        self._deliver = {
+            peer: self._relay(UInt8MultiArray, f"/{peer}/peer_state", "peer_state", "peers")
+            for peer in fleet.peers("r0")
+        }
         self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
@@ -107,6 +109,10 @@ class Observer:
     def pass_everything(self) -> None:
         """Let the relays pass everything on."""
         self.odometry = self.peers = pass_on
+
+    def deliver(self, message: UInt8MultiArray) -> None:
+        """Bring r0 what a peer said, later than it was said."""
+        self._deliver[PeerMessage.decode(envelope_bytes(message)).robot].publish(message)
 
     def ask(self, name: str, what: str) -> Any:
         """Ask for a service: activate, deactivate, start, stop, rearm, estop; return the future of its answer."""
@@ -148,8 +154,12 @@ class Observer:
     def _observe(self, robot: FleetRobot) -> None:
         name, spec, heard = robot.name, robot.spec, self.robots[robot.name]
 
-        def commands(into: list) -> Callable[[TwistStamped], None]:
-            return lambda message: into.append((time.monotonic(), read_command(message, name, spec).command))
+        def sent(message: TwistStamped) -> None:
+            heard.sent.append((time.monotonic(), read_command(message, name, spec).command))
+
+        def applied(message: TwistStamped) -> None:
+            reading = read_command(message, name, spec)  # stamped with the time since which it acts
+            heard.applied.append((reading.stamp_s, reading.command))
 
         def truth(message: Odometry) -> None:
             heard.truth.append((time.monotonic(), read_odometry(message, name, spec)))
@@ -170,7 +180,7 @@ class Observer:
         def tick(message: UInt8MultiArray) -> None:
             heard.envelope = envelope_bytes(message)
         for kind, topic, callback in (
-            (TwistStamped, "cmd_vel", commands(heard.sent)), (TwistStamped, "applied_cmd_vel", commands(heard.applied)),
+            (TwistStamped, "cmd_vel", sent), (TwistStamped, "applied_cmd_vel", applied),
             (Odometry, "truth", truth), (DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard),
             (UInt8MultiArray, "tick", tick), (UInt8MultiArray, "peer_state", peer_state),
         ):
@@ -180,8 +190,8 @@ class Observer:
         change = self.node.create_client(ChangeState, f"/{name}/policy/change_state")
         self._clients.update({(name, what): change for what in _TRANSITIONS})
 
-    def _relay(self, kind: type, topic: str, profile: str, change: str) -> None:
-        """Pass a topic on through the change that an attribute of this object holds then."""
+    def _relay(self, kind: type, topic: str, profile: str, change: str) -> Any:
+        """Pass a topic on through the change that an attribute of this object holds then; return where to."""
         publisher = self.node.create_publisher(kind, f"{topic}_relayed", OFFERED[profile])
 
         def relay(message: Any) -> None:
@@ -190,6 +200,7 @@ class Observer:
                 if one is not None:
                     publisher.publish(one)
         self.node.create_subscription(kind, topic, relay, REQUESTED[profile])
+        return publisher
 
     def _on_event(self, message: String) -> None:
         self.contacts += '"contact"' in message.data

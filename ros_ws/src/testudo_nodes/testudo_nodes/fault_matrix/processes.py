@@ -12,7 +12,6 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Bool
 
-from testudo_deploy.plan import ESTOP_TOPIC
 from testudo_nodes.fault_matrix.bed import Bed
 from testudo_nodes.fault_matrix.rows import TICK_S, Found, Row, brakes
 from testudo_nodes.qos import OFFERED
