@@ -20,9 +20,16 @@ class DefinitionError(TestudoError):
 
 
 def message_class(message_type: str) -> Any:
-    """Return the Python class of a message type such as `nav_msgs/msg/Odometry`."""
+    """Return the Python class of a message type such as `nav_msgs/msg/Odometry`.
+
+    Raises:
+        DefinitionError: it is not installed.
+    """
     package, kind, message = message_type.split("/")
-    return getattr(importlib.import_module(f"{package}.{kind}"), message)
+    try:
+        return getattr(importlib.import_module(f"{package}.{kind}"), message)
+    except (ImportError, AttributeError) as error:
+        raise DefinitionError(f"{message_type}: not installed; expected the ROS package {package}") from error
 
 
 def message_definition(message_type: str) -> str:

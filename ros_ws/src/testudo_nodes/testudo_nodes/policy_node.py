@@ -14,7 +14,6 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
-from nav_msgs.msg import Odometry
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -28,9 +27,9 @@ from testudo_deploy.plan import DIAGNOSTICS_TOPIC
 from testudo_deploy.robot import Outcome, Robot
 from testudo_deploy.roster import Sighting
 from testudo_deploy.supervisor import Event, GuardReport, Mode, code_of
-from testudo_deploy.wire import CommandReading, WireError, read_odometry, travelling_command
+from testudo_deploy.wire import CommandReading, OdometryReading, travelling_command
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import RobotSpec
+from testudo_hardware.links.topics import Measurement
 from testudo_nodes.conversions import (
     command_message,
     envelope_bytes,
@@ -40,6 +39,7 @@ from testudo_nodes.conversions import (
 )
 from testudo_nodes.node_runner import CpuMeter, flag_parameter, guarded, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
+from testudo_nodes.sensing import PoseHearer
 
 _LAST_WORD_S = 0.2
 _STATUS_S = 0.5
@@ -68,6 +68,8 @@ class PolicyNode(LifecycleNode):
             self, "configure", default=False, description="configure at once; refused: end"
         )
         self._robot: Robot | None = None
+        self._poses: list[PoseHearer] = []
+        """Of the robot itself, and where a tracking system sees them of its peers."""
         self._refusal: TestudoError | None = None
         self._entities: list[Callable[[], Any]] = []
         self._braked_for = ""
@@ -81,13 +83,17 @@ class PolicyNode(LifecycleNode):
         try:
             fleet = load_fleet(fleet_file)
             now_s = time.monotonic()
-            self._robot = Robot(fleet, name, policy, epoch=uuid.uuid4().hex, now_s=now_s)
+            robot = Robot(fleet, name, policy, epoch=uuid.uuid4().hex, now_s=now_s)
+            self._poses = [PoseHearer(self, fleet.robot(name))]
+            if fleet.tracking:
+                self._poses += [PoseHearer(self, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
         except TestudoError as error:
             self._refusal = error
             if not self._configures:  # else the process says it as its last line
                 self.get_logger().error(f"refused: {error}")
             return _REFUSED
-        self._connect(fleet, self._robot)
+        self._robot = robot
+        self._connect(fleet, robot)
         return _DONE
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -143,14 +149,14 @@ class PolicyNode(LifecycleNode):
         self._record = self._publisher(UInt8MultiArray, "tick")
         self._mode = self._publisher(DiagnosticStatus, "mode")
         self._diagnostics = self._publisher(DiagnosticArray, DIAGNOSTICS_TOPIC)
-        self._listen(Odometry, "odom", self._on_odometry)
+        pose, *sightings = self._poses
+        pose.begin(self._listen, self._on_pose, self._refuse)
         self._listen(DiagnosticStatus, "guard_status", self._on_guard)
         peers = fleet.peers(robot.name)
         for peer in peers:
             self._listen(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer)
-        if fleet.tracking:
-            for peer in peers:
-                self._listen(Odometry, f"/{peer}/odom", self._sighter(peer, fleet.robot(peer).spec))
+        for peer, sighting in zip(peers if sightings else (), sightings, strict=True):
+            sighting.begin(self._listen, self._sighter(peer), self._refuse)
         for name, event in (("~/start", Event.START), ("~/stop", Event.STOP)):
             service = self.create_service(Trigger, name, self._operator(event))
             self._entities.append(lambda service=service: self.destroy_service(service))
@@ -187,8 +193,8 @@ class PolicyNode(LifecycleNode):
         self._entities.append(lambda: self.destroy_publisher(publisher))
         return publisher
 
-    def _listen(self, kind: type, topic: str, callback: Callable[[Any], None]) -> None:
-        profile = REQUESTED[topic.rpartition("/")[2]]
+    def _listen(self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "") -> None:
+        profile = REQUESTED[quality or topic.rpartition("/")[2]]
         subscription = self.create_subscription(
             kind,
             topic,
@@ -212,25 +218,14 @@ class PolicyNode(LifecycleNode):
         self._tell()
         return answer.granted, answer.sentence
 
-    def _sighter(self, peer: str, spec: RobotSpec) -> Callable[[Odometry], None]:
-        def on_sighting(message: Odometry) -> None:
-            try:
-                reading = read_odometry(message, peer, spec)
-            except WireError as error:
-                self._refuse(error)
-                return
+    def _sighter(self, peer: str) -> Callable[[Measurement, float], None]:
+        def on_sighting(reading: Measurement, _: float) -> None:
             self._robot.loop.on_sighting(peer, Sighting(reading.stamp_s, reading.position_world))
 
         return on_sighting
 
-    def _on_odometry(self, message: Odometry) -> None:
-        received_s = time.monotonic()
+    def _on_pose(self, reading: OdometryReading, received_s: float) -> None:
         robot = self._robot
-        try:
-            reading = read_odometry(message, robot.name, robot.spec)
-        except WireError as error:
-            self._refuse(error)
-            return
         taken = robot.loop.on_odometry(
             reading.stamp_s, received_s, reading.position_world, reading.yaw, reading.velocity
         )

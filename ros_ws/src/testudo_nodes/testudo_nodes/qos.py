@@ -44,6 +44,9 @@ OFFERED: dict[str, QoSProfile] = {
 
 REQUESTED: dict[str, QoSProfile] = {
     "odom": _profile(5, reliable=False),
+    "pose": _profile(5, reliable=False),
+    "amcl_pose": _profile(5, reliable=False),
+    "tf": _profile(100, reliable=False),
     "cmd_vel": _profile(1),
     "cmd_vel_policy": _profile(1),
     "peer_state": _profile(1, reliable=False),
