@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
@@ -18,12 +19,18 @@ from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
 from testudo_deploy.diagnostics import Level, Status, shown
-from testudo_deploy.fleet import load_fleet
+from testudo_deploy.fleet import FleetRobot, load_fleet
 from testudo_deploy.guard import Guard
 from testudo_deploy.plan import ESTOP_TOPIC
+from testudo_deploy.publishers import foreign_publishers
 from testudo_deploy.wire import CommandReading, WireError, read_command
-from testudo_nodes.conversions import command_message, status_message
-from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.profile import with_stamped_commands
+from testudo_hardware.links.topics import CommandWire
+from testudo_hardware.links.wire import other_clock_s
+from testudo_nodes.conversions import status_message
+from testudo_nodes.message_definitions import message_class
+from testudo_nodes.node_runner import CpuMeter, flag_parameter, guarded, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED
 
 _STATUS_S = 0.1
@@ -33,6 +40,7 @@ _NAMELESS = "_NODE_NAME_UNKNOWN_"
 """A publisher whose node is not known yet; one that stays so is no node of ROS."""
 _LAST_WORD_S = 0.2
 _WARN_EVERY_S = 5.0
+_NANO = 1_000_000_000
 
 
 class GuardNode(Node):
@@ -48,13 +56,41 @@ class GuardNode(Node):
         self.failed = False
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         self._name = text_parameter(self, "robot", "the name of this robot in the fleet file")
-        self._spec = fleet.robot(self._name).spec
+        robot = fleet.robot(self._name)
+        self._spec = robot.spec
+        self._wire = self._command_wire(robot)
+        self._message = message_class(self._wire.type)
+        self._topic = robot.link.topics["cmd_vel"]
+        self._allowed = self._wire.profile.command.other_publishers.value
         self._guard = Guard(dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s)
         self._seen: tuple[str, ...] = ()
         self._told: tuple[str, str] | None = None
         self._since_s = self._status_s = self._look_s = -float("inf")
         self._connect()
         self._cpu = CpuMeter()
+
+    def _command_wire(self, robot: FleetRobot) -> CommandWire:
+        """Return how the robot's driver takes commands; nav2's parameter has the last word.
+
+        Raises:
+            TestudoError: a set-point that needs to know where the drone is.
+        """
+        profile = robot.link.profile
+        if profile.command.enable_stamped_cmd_vel is not None:
+            stamped = flag_parameter(
+                self,
+                "enable_stamped_cmd_vel",
+                default=profile.command.enable_stamped_cmd_vel.value,
+                description="commands are TwistStamped, else Twist; left out: as the link profile says",
+            )
+            profile = with_stamped_commands(profile, stamped)
+        wire = CommandWire(robot.name, robot.spec, profile)
+        if wire.needs_place:
+            raise TestudoError(
+                f"{robot.name}: link {profile.name!r}: set_point: found {profile.command.set_point.value}, "
+                "expected velocity_world: the guard does not know where the drone is"
+            )
+        return wire
 
     def close(self) -> None:
         """Brake as the last command."""
@@ -66,7 +102,7 @@ class GuardNode(Node):
 
     def _connect(self) -> None:
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._command = self.create_publisher(TwistStamped, "cmd_vel", OFFERED["cmd_vel"])
+        self._command = self.create_publisher(self._message, self._topic, OFFERED["cmd_vel"])
         self._status = self.create_publisher(
             DiagnosticStatus, "guard_status", OFFERED["guard_status"]
         )
@@ -99,7 +135,7 @@ class GuardNode(Node):
             return
         if self._guard.command(reading.stamp_s, reading.command, now_s):
             self._silence.reset()
-            self._command.publish(message)
+            self._send(reading)
         else:
             self._watch()
 
@@ -147,21 +183,30 @@ class GuardNode(Node):
 
     def _foreign(self) -> tuple[str, ...]:
         """Return the nodes that publish commands in the guard's place, or in the policy's."""
-        own, policy = self.get_fully_qualified_name(), f"{self.get_namespace()}/policy"
-        found = []
-        for topic, expected in ((self._command.topic_name, own), (self._policy.topic_name, policy)):
-            ends = [
-                f"{end.node_namespace.rstrip('/')}/{end.node_name}"
-                for end in self.get_publishers_info_by_topic(topic)
-            ]
-            if expected in ends:
-                ends.remove(expected)  # once: a second one of the same name is another process
-            found += [f"{name} on {topic}" for name in ends]
-        return tuple(found)
+        command, policy = self._command.topic_name, self._policy.topic_name
+        found = [
+            (command, self.get_fully_qualified_name(), self._allowed),
+            (policy, f"{self.get_namespace()}/policy", ()),
+        ]
+        return tuple(
+            f"{name} on {topic}"
+            for topic, own, allowed in found
+            for name in foreign_publishers(self._ends(topic), own, allowed)
+        )
+
+    def _ends(self, topic: str) -> list[str]:
+        ends = self.get_publishers_info_by_topic(topic)
+        return [f"{end.node_namespace.rstrip('/')}/{end.node_name}" for end in ends]
 
     def _brake(self, now_s: float) -> None:
-        zero = CommandReading(now_s, (0.0,) * self._spec.dimension)
-        self._command.publish(command_message(self._name, self._spec, zero))
+        self._send(CommandReading(now_s, (0.0,) * self._spec.dimension))
+
+    def _send(self, reading: CommandReading) -> None:
+        if self._wire.profile.stamps.value == "ros":
+            ros_now_s = self.get_clock().now().nanoseconds / _NANO
+            stamp_s = other_clock_s(reading.stamp_s, time.monotonic(), ros_now_s)
+            reading = replace(reading, stamp_s=stamp_s)
+        self._command.publish(self._wire.encode(self._message(), reading))
 
     def _tell(self, now_s: float) -> None:
         guard = self._guard
