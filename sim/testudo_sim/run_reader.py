@@ -222,7 +222,8 @@ class _Reader:
 
     def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
         found = self._readings(topic, lambda message: kind.decode(message.data.tobytes()))
-        return tuple(sorted((value for _, value in found), key=lambda value: value.sequence))
+        # as they came: the numbers begin anew with each life of a process
+        return tuple(value for _, value in sorted(found, key=lambda item: item[0]))
 
     def events(self) -> tuple[PlantEvent, ...]:
         found = []

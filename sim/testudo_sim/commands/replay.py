@@ -24,11 +24,13 @@ def replay(
     mode: Literal["all", "reinference", "open-loop"] = "all",
     reference: Reference = "truth",
     alter: bool = False,
+    allow_damage: bool = False,
     json: Path | None = None,
 ) -> int:
     """Infer a run's commands again from its recorded inputs, and measure the sim-to-real gap.
 
-    Exit status 1 means that re-inference failed: the record does not follow from its inputs.
+    Exit status 1 means that re-inference failed, so that the record does not follow from its inputs, or that part of
+    the run could not be read: the rest is replayed all the same.
 
     Example:
         testudo replay runs/latest/run --json replay.json
@@ -40,6 +42,7 @@ def replay(
         mode: reinference compares commands, open-loop measures the gap by horizon, all does both.
         reference: what open-loop replay starts from and is compared with.
         alter: change one recorded input before, to see re-inference fail.
+        allow_damage: a run of which part cannot be read is no failure.
         json: also write the results to this file.
     """
     console = Console()
@@ -55,11 +58,11 @@ def replay(
         "policy_sha256": artefact.sha256,
         "is_recorded_policy": artefact.sha256 == recording.policy_sha256,
     }
-    status = 0
+    status = 0 if recording.complete or allow_damage else 1
     if mode != "open-loop":
         inferred = _reinfer(recording, artefact, alter, console)
         results |= {"reinference": inferred.to_dict(), "altered": alter}
-        status = 0 if inferred.passed else 1
+        status = status if inferred.passed else 1
     if mode != "reinference":
         spec = parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract")
         gap = open_loop(recording, spec, reference=reference)
@@ -70,6 +73,8 @@ def replay(
         json.parent.mkdir(parents=True, exist_ok=True)
         json.write_text(dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         console.print(f"written: {json}", highlight=False)
+    if not recording.complete and not allow_damage:
+        console.print("[red]part of the run could not be read[/]; --allow-damage takes the rest for good")
     return status
 
 

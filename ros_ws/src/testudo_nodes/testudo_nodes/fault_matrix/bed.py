@@ -133,6 +133,9 @@ class Bed:
     def restart(self, label: str) -> None:
         """Start a process that ended once more."""
         self.wait(lambda: self.processes.exit_status(label) is not None, f"{label} lives on")
+        name, _, kind = label.partition("/")
+        if kind == "policy":
+            self.observer.robots[name].mode = ""  # what was heard last was said by the former life
         self.processes.start(self.process(label))
 
     def events(self) -> list[ProcessEvent]:

@@ -152,25 +152,7 @@ class Observer:
         return {code for at_s, _, code in heard.codes if at_s >= time_s} | {heard.code}
 
     def _observe(self, robot: FleetRobot) -> None:
-        name, spec, heard = robot.name, robot.spec, self.robots[robot.name]
-
-        def sent(message: TwistStamped) -> None:
-            heard.sent.append((time.monotonic(), read_command(message, name, spec).command))
-
-        def applied(message: TwistStamped) -> None:
-            reading = read_command(message, name, spec)  # stamped with the time since which it acts
-            heard.applied.append((reading.stamp_s, reading.command))
-
-        def truth(message: Odometry) -> None:
-            heard.truth.append((time.monotonic(), read_odometry(message, name, spec)))
-
-        def mode(message: DiagnosticStatus) -> None:
-            values = status_values(message)
-            heard.mode, heard.code, heard.sentence = values["mode"], values["code"], message.message
-            heard.codes.append((time.monotonic(), heard.mode, heard.code))
-
-        def guard(message: DiagnosticStatus) -> None:
-            heard.guard_code = status_values(message)["code"]
+        name, heard = robot.name, self.robots[robot.name]
 
         def peer_state(message: UInt8MultiArray) -> None:
             found = _EPOCH.search(envelope_bytes(message))
@@ -179,11 +161,10 @@ class Observer:
 
         def tick(message: UInt8MultiArray) -> None:
             heard.envelope = envelope_bytes(message)
-        for kind, topic, callback in (
-            (TwistStamped, "cmd_vel", sent), (TwistStamped, "applied_cmd_vel", applied),
-            (Odometry, "truth", truth), (DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard),
-            (UInt8MultiArray, "tick", tick), (UInt8MultiArray, "peer_state", peer_state),
-        ):
+        listeners = (
+            *_motion_listeners(robot, heard), *_mode_listeners(heard),
+            (UInt8MultiArray, "tick", tick), (UInt8MultiArray, "peer_state", peer_state))
+        for kind, topic, callback in listeners:
             self.node.create_subscription(kind, f"/{name}/{topic}", callback, recorded(topic))
         for what, service in _SERVICES.items():
             self._clients[name, what] = self.node.create_client(Trigger, f"/{name}/{service}")
@@ -210,3 +191,32 @@ class Observer:
         with suppress(ExternalShutdownException):
             while self._context.ok():  # a wait without an end spins at full load in the wheels' EventsExecutor
                 self._executor.spin_until_future_complete(never, timeout_sec=_WAKE_S)
+
+
+_Listener = tuple[type, str, Callable[[Any], None]]
+
+
+def _motion_listeners(robot: FleetRobot, heard: Heard) -> list[_Listener]:
+    name, spec = robot.name, robot.spec
+
+    def sent(message: TwistStamped) -> None:
+        heard.sent.append((time.monotonic(), read_command(message, name, spec).command))
+
+    def applied(message: TwistStamped) -> None:
+        reading = read_command(message, name, spec)  # stamped with the time since which it acts
+        heard.applied.append((reading.stamp_s, reading.command))
+
+    def truth(message: Odometry) -> None:
+        heard.truth.append((time.monotonic(), read_odometry(message, name, spec)))
+    return [(TwistStamped, "cmd_vel", sent), (TwistStamped, "applied_cmd_vel", applied), (Odometry, "truth", truth)]
+
+
+def _mode_listeners(heard: Heard) -> list[_Listener]:
+    def mode(message: DiagnosticStatus) -> None:
+        values = status_values(message)
+        heard.mode, heard.code, heard.sentence = values["mode"], values["code"], message.message
+        heard.codes.append((time.monotonic(), heard.mode, heard.code))
+
+    def guard(message: DiagnosticStatus) -> None:
+        heard.guard_code = status_values(message)["code"]
+    return [(DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard)]

@@ -83,11 +83,11 @@ def one_way(bed: Bed) -> Found:
 
 def lossy(bed: Bed) -> Found:
     """Half of the messages to r0 are lost, and the rest is up to 300 ms late."""
-    rng, begin = random.Random(0), bed.observer.place("r0")[0]
+    rng, begin = random.Random(0), bed.observer.place("r0")[0]  # noqa: S311 -- no secret
     contacts = bed.observer.contacts
 
     def late(message: Any) -> None:
-        if rng.random() < 0.5:  # noqa: PLR2004
+        if rng.random() < 0.5:
             threading.Timer(rng.uniform(0, 0.3), bed.observer.deliver, [message]).start()
     bed.observer.peers = late
     time.sleep(_LOSSY_S)
@@ -109,13 +109,16 @@ def replayed(bed: Bed) -> Found:
 
 def squeezed(bed: Bed) -> Found | None:
     """Both peers say to be upon r0, one on each side: what they leave contradicts itself."""
+    said_s: dict[str, float] = {}
+
     def beside(said: PeerMessage) -> PeerMessage:
-        x, y = bed.observer.place("r0")
+        x, y = bed.observer.robots["r0"].record.control_point_world
         side = 0.05 if said.robot == "r1" else -0.05
+        said_s.setdefault(said.robot, time.monotonic())
         return replace(said, control_point_world=(x + side, y), control_velocity_world=(0.0, 0.0))
-    fault_s = time.monotonic()
     bed.observer.peers = _changed(beside)
-    return brakes(bed, fault_s)
+    bed.wait(lambda: len(said_s) == 2, "the peers are silent", 1.0)
+    return brakes(bed, max(said_s.values()))
 
 
 def liar(bed: Bed) -> Found:
