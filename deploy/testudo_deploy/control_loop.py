@@ -15,6 +15,7 @@ import numpy as np
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.estimate import predict
 from testudo_deploy.messages import PeerMessage, TickRecord
+from testudo_deploy.motion_watch import MotionWatch
 from testudo_deploy.pending import PendingCommands
 from testudo_deploy.plausibility import follow_pose
 from testudo_deploy.roster import Roster, Sighting
@@ -25,7 +26,6 @@ from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.stack import Shield
 from testudo_deploy.signals import policy_signals
 from testudo_deploy.tick import PoseSample, Tick, TickRecorder, floats, lane_ends
-from testudo_deploy.tracking import BrakingWatch, begin_watch, watch_braking, weak_brakes
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.spec import RobotSpec
@@ -44,7 +44,8 @@ class ControlLoop:
     """One robot's loop; times are seconds on one steady clock that the caller injects."""
 
     def __init__(self, artefact: Artefact, spec: RobotSpec, *, robot: str, peers: tuple[str, ...],
-                 goal_world: tuple[float, ...], epoch: str, untrusted: tuple[str, ...] = ()) -> None:
+                 goal_world: tuple[float, ...], epoch: str, untrusted: tuple[str, ...] = (),
+                 pose_max_age_s: float | None = None) -> None:
         contract = artefact.contract
         self._artefact, self._spec, self._robot, self._epoch = artefact, spec, robot, epoch
         self._model = motion_model(spec)
@@ -55,12 +56,11 @@ class ControlLoop:
         self._roster = Roster(robot, epoch, peers, self._contract_hash, spec.dimension)
         self._roster.untrusted.update(untrusted)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
+        self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self._pose: PoseSample | None = None
         self._anchor: MotionState | None = None
         self._located = False
-        self._watch: BrakingWatch | None = None
-        self._weak = ""
-        """Once its brakes are found to be weak, what was found; a new process begins without it."""
+        self._motion = MotionWatch(spec, self._sent)
         self._space: OwnSpace | None = None
         self._placed = False
         """The robot's first lane is clear of all others; only then does it own and ask for space."""
@@ -73,6 +73,11 @@ class ControlLoop:
         self._last_tick: Tick | None = None
         self.refused_poses = 0
         """Pose samples that were not finite, absurdly large, out of order or from the future."""
+
+    @property
+    def located(self) -> bool:
+        """Return whether the newest pose is believed."""
+        return self._located
 
     @property
     def refused_peer_messages(self) -> int:
@@ -92,22 +97,17 @@ class ControlLoop:
         measured = MotionState(np.array(position_world, float), np.array(yaw, float), np.array(velocity, float))
         if self._pose is None or self._anchor is None:
             self._located, self._anchor = True, measured
-            self._watch = begin_watch(self._spec, measured, np.array(True))
+            self._motion.begin(measured)
         else:
             follows, self._anchor = follow_pose(self._spec, self._anchor, measured, stamp_s - self._pose.stamp_s)
             self._located = bool(follows)
-            self._watch_brakes(self._pose.stamp_s, stamp_s)
+            self._motion.follow(self._anchor, self._located, self._pose.stamp_s, stamp_s, received_s)
         self._pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
         return True
 
-    def _watch_brakes(self, before_s: float, stamp_s: float) -> None:
-        """Hold the way since the braking began against the longest one that the robot's intervals allow."""
-        delay = self._spec.quantities["dynamics.command_delay"]
-        acting = self._sent.may_act(before_s, stamp_s, (delay.low, delay.high), np.zeros(self._spec.dimension))
-        self._watch, excess = watch_braking(self._spec, self._watch, self._anchor, np.array(self._located), acting,
-                                            np.array(stamp_s - before_s))
-        if excess > 0 and not self._weak:
-            self._weak = weak_brakes(self._spec, self._watch, float(excess))
+    def on_guard(self, *, passes: bool, received_s: float) -> None:
+        """Note whether the guard passes commands on; a robot that it brakes need not move as commanded."""
+        self._motion.hear_guard(passes=passes, received_s=received_s)
 
     def on_peer(self, message: PeerMessage, received_s: float) -> bool:
         """Take a peer's announcement; returns False (and counts) if it is refused."""
@@ -183,7 +183,7 @@ class ControlLoop:
         if pose is None:
             raise Doubt("no_pose")
         age_s = tick.now_s - pose.stamp_s
-        if age_s > self._spec.pose_max_age_s:
+        if age_s > self._pose_max_age_s:
             raise Doubt("stale_pose")
         if age_s < -_CLOCK_TOLERANCE_S:
             raise Doubt("clock_backwards")
@@ -194,8 +194,8 @@ class ControlLoop:
         tick.pose, tick.pending, tick.pending_s = pose, tuple(pending), pending_s
         tick.estimate = estimate_state(self._model, measured, tick.pending, pending_s)
         tick.stop = self._model.stopping_point(tick.estimate)
-        if self._weak:
-            raise Doubt(self._weak)
+        if self._motion.finding:
+            raise Doubt(self._motion.finding)
 
     def _look_around(self, tick: Tick) -> None:
         if not self._placed:  # at rest since the start: what it owns is where it stands
@@ -232,6 +232,8 @@ class ControlLoop:
             nominal, hidden = self._artefact.step(slots_first(signals), self._hidden)
         except Exception as error:
             raise Doubt(f"policy_error: {error}") from error
+        if not (np.all(np.abs(nominal) < np.inf) and np.all(np.abs(hidden) < np.inf)):
+            raise Doubt("policy_error: the policy gave numbers that are not finite")
         self._nominal, self._hidden = np.asarray(nominal, float), hidden
         self._ticks_since_decision = 1
         tick.decided = True

@@ -54,7 +54,8 @@ class Robot:
         self.name, self.spec = name, robot.spec
         self.loop = ControlLoop(
             artefact, robot.spec, robot=name, peers=peers, goal_world=robot.goal_world, epoch=epoch,
-            untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted))
+            untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted),
+            pose_max_age_s=robot.pose.max_age_s)
         self.supervisor = Supervisor(now_s=now_s)
         self.pacer = Pacer(robot.spec.control_period_s)
         self.refused_messages = 0
@@ -74,6 +75,7 @@ class Robot:
     def hear_guard(self, report: GuardReport) -> None:
         """Take the guard's report."""
         self.supervisor.hear_guard(report)
+        self.loop.on_guard(passes=not report.code, received_s=report.received_s)
 
     def tick(self, now_s: float, *, on_pose: bool = True) -> Outcome:
         """Run one control tick, on the arrival of a pose or alone."""

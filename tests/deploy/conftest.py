@@ -139,6 +139,7 @@ def make_loop():
         size = spec.dimension
         at = at or (0.0,) * size
         loop = ControlLoop(policy, spec, robot="r0", peers=peers, goal_world=(1.0,) * size, epoch="a")
+        loop.on_guard(passes=False, received_s=start_s)  # it is where the test says, whatever it is sent
         rig = SimpleNamespace(loop=loop, policy=policy, spec=spec, now_s=start_s, sequence=0)
 
         def see(age_s=0.02, velocity=None, position=at, yaw=0.0):

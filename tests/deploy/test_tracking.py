@@ -1,4 +1,4 @@
-"""The watch over the brakes, on a robot in steps of 2 ms with clocks, delays and poses as on the ground."""
+"""The watch over the brakes, on a robot in small steps with clocks, delays and poses as on the ground."""
 
 import math
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.deploy.body import Body, measured
 from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.control_loop import ControlLoop
@@ -14,61 +15,14 @@ from testudo_deploy.pending import PendingCommands
 from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.tracking import begin_watch, braking_terms, watch_braking
-from testudo_hardware.motion import LagResponse, MotionState, motion_model
+from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
 
 FAST, SLOW = ("crazyflie_2x", "robomaster_s1"), ("gritsbot_x", "turtlebot4")
 ROBOTS = FAST + SLOW
-STEP_S = 0.002
 WEAK = 0.7
-
-
-class Body:
-    """A robot's body: lag, delay and scale anywhere in their intervals (shares 0 to 1), brakes of some share."""
-
-    def __init__(self, name, lag=0.5, delay=0.5, scale=0.5, brakes=1.0):
-        self.spec = load_robot(name)
-        self.model, self.brakes, self.now_s = motion_model(self.spec), brakes, 0.0
-        lag, self.delay_s, self.scale = (
-            self._at(key, share)
-            for key, share in (("velocity_lag", lag), ("command_delay", delay), ("speed_scale", scale))
-        )
-        self.response = LagResponse.create(np.array(STEP_S), np.array(lag))
-        size = self.spec.dimension
-        self.state = MotionState(np.zeros(size), np.array(0.0), np.zeros(size))
-        self.queue = [(-1.0, np.zeros(size))]
-
-    def _at(self, key, share):
-        quantity = self.spec.quantities[f"dynamics.{key}"]
-        return quantity.low + share * (quantity.high - quantity.low)
-
-    def send(self, effective):
-        self.queue.append((self.now_s + self.delay_s, np.asarray(effective, float)))
-
-    def move(self, time_s):
-        for _ in range(round(time_s / STEP_S)):
-            while len(self.queue) > 1 and self.queue[1][0] <= self.now_s:
-                self.queue.pop(0)
-            command = self.queue[0][1] * self.scale
-            after = self.model.step(self.state, command, self.response)
-            change = after.velocity - self.state.velocity
-            slows = change * self.state.velocity
-            slows = slows[0] if self.spec.kind == DIFFERENTIAL_DRIVE else slows.sum()
-            if slows < 0 and self.brakes < 1:
-                weaker = self.state.velocity + self.brakes * change / self.response.gain
-                after = self.model.step(self.state, weaker, self.response)
-            self.state = after
-            self.now_s += STEP_S
-
-
-def measured(body, error):
-    """Return the pose with an error within the bound of its localisation."""
-    error = np.asarray(error) / max(1.0, float(np.linalg.norm(error)))
-    return MotionState(
-        body.state.position_world + body.spec.position_error_m * error, body.state.yaw, body.state.velocity
-    )
 
 
 @settings(max_examples=40, deadline=None)

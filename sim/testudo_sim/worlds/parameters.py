@@ -34,7 +34,9 @@ class PlantParameters:
     def sample(
         cls, spec: RobotSpec, rng: np.random.Generator, spread: float = 0.2
     ) -> PlantParameters:
-        """Return parameters that are those of the description times 1 ± ``spread``, uniform.
+        """Return parameters that are those of the description times 1 ± ``spread``, uniform, within its intervals.
+
+        A robot outside of them is not the one described: its shield and its watches may rightly object.
 
         Raises:
             TestudoError: the spread is not in [0, 1).
@@ -44,7 +46,13 @@ class PlantParameters:
                 f"plant: spread: found {spread}, expected a share from 0 to below 1, "
                 "such as 0.2 for ±20 %"
             )
-        lag, delay, speed, turn = rng.uniform(1 - spread, 1 + spread, size=4).tolist()
+        names = ("velocity_lag", "command_delay", "speed_scale", "turn_scale")
+        known = [spec.quantities.get(f"dynamics.{name}") for name in names]
+        low, high = np.array([
+            (1 - spread, 1 + spread) if one is None else
+            (max(1 - spread, one.low / one.value), min(1 + spread, one.high / one.value)) for one in known
+        ]).T
+        lag, delay, speed, turn = rng.uniform(low, high).tolist()
         return cls(
             spec.velocity_lag_s * lag,
             spec.command_delay_s * delay,
