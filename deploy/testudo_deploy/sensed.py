@@ -35,13 +35,18 @@ class SensedTopic:
         """Return the message type."""
         return self.wire.type
 
+    @property
+    def absolute(self) -> str:
+        """Return the name from the root."""
+        return absolute(self.name, self.wire.robot)
+
 
 class Sensor:
     """The pose source of one robot."""
 
     def __init__(self, robot: FleetRobot) -> None:
         self._robot, self._place = robot, localiser(robot)
-        self.topics = _sensed_topics(robot)
+        self.topics = sensed_topics(robot)
         self.uses_ros_time = robot.link.profile.stamps.value == "ros"
         """Stamps are on the ROS clock; else on the steady clock already."""
 
@@ -93,7 +98,13 @@ class Sensor:
         return other_clock_s(stamp_s, ros_now_s, now_s) if self.uses_ros_time else stamp_s
 
 
-def _sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:
+def absolute(topic: str, robot: str) -> str:
+    """Return the name from the root of a topic that a robot's link names."""
+    return topic if topic.startswith("/") else f"/{robot}/{topic}"
+
+
+def sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:
+    """Return the topics on which the pose source of a robot speaks, that of odometry or of the pose first."""
     name, spec, link, pose = robot.name, robot.spec, robot.link, robot.pose
     if pose.source == "mocap":
         wire = MeasurementWire.motion_capture(name, spec, link.profile, pose.frame)

@@ -4,6 +4,7 @@ from testudo_sim.plant.contacts import ContactEvent, ContactWatch, Separation
 from testudo_sim.plant.driver import AppliedCommand, CommandVerdict, Driver, DriverReason
 from testudo_sim.plant.odometry import OdometryModel, OdometrySample
 from testudo_sim.plant.plant import Plant, PlantRobot
+from testudo_sim.plant.stand_in import StandIn
 
 __all__ = [
     "AppliedCommand",
@@ -17,4 +18,5 @@ __all__ = [
     "Plant",
     "PlantRobot",
     "Separation",
+    "StandIn",
 ]

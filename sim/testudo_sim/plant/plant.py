@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -32,6 +32,8 @@ class PlantRobot:
     """(D,) [m]."""
     initial_yaw: float
     """[rad]."""
+    odometry_rate_hz: float | None = None
+    """How often it measures where it is; None as the odometry model says."""
 
 
 class Plant:
@@ -76,9 +78,13 @@ class Plant:
             Driver(robot.spec, self.parameters[robot.name].command_delay_s, start_s)
             for robot in self.robots
         ]
+        model = odometry or OdometryModel()
         self._odometers = [
             Odometer(
-                robot.spec, odometry or OdometryModel(), _stream(seed, i, _SENSOR_STREAM), start_s
+                robot.spec,
+                replace(model, rate_hz=robot.odometry_rate_hz or model.rate_hz),
+                _stream(seed, i, _SENSOR_STREAM),
+                start_s,
             )
             for i, robot in enumerate(self.robots)
         ]

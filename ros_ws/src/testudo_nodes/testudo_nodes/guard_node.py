@@ -30,7 +30,7 @@ from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import other_clock_s
 from testudo_nodes.conversions import status_message
 from testudo_nodes.message_definitions import message_class
-from testudo_nodes.node_runner import CpuMeter, flag_parameter, guarded, run, tell, text_parameter
+from testudo_nodes.node_runner import CpuMeter, both_clocks, flag_parameter, guarded, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED
 
 _STATUS_S = 0.1
@@ -40,7 +40,6 @@ _NAMELESS = "_NODE_NAME_UNKNOWN_"
 """A publisher whose node is not known yet; one that stays so is no node of ROS."""
 _LAST_WORD_S = 0.2
 _WARN_EVERY_S = 5.0
-_NANO = 1_000_000_000
 
 
 class GuardNode(Node):
@@ -203,9 +202,8 @@ class GuardNode(Node):
 
     def _send(self, reading: CommandReading) -> None:
         if self._wire.profile.stamps.value == "ros":
-            ros_now_s = self.get_clock().now().nanoseconds / _NANO
-            stamp_s = other_clock_s(reading.stamp_s, time.monotonic(), ros_now_s)
-            reading = replace(reading, stamp_s=stamp_s)
+            ros_now_s, now_s = both_clocks(self)
+            reading = replace(reading, stamp_s=other_clock_s(reading.stamp_s, now_s, ros_now_s))
         self._command.publish(self._wire.encode(self._message(), reading))
 
     def _tell(self, now_s: float) -> None:

@@ -32,6 +32,7 @@ REFUSED, FAILED = 2, 1
 _WAKE_S = 0.2
 _SET_PARENT_DEATH_SIGNAL = 1
 _WARN_EVERY_S = 5.0
+_NANO = 1_000_000_000
 
 
 class Closable(Protocol):
@@ -139,6 +140,12 @@ def number_parameter(
         description=description, read_only=True, floating_point_range=[span]
     )
     return node.declare_parameter(name, default, descriptor).value
+
+
+def both_clocks(node: Node) -> tuple[float, float]:
+    """Return the ROS clock and the steady clock [s] of one moment; a stamp brought to the second is never too young."""
+    now_s = time.monotonic()
+    return node.get_clock().now().nanoseconds / _NANO, now_s
 
 
 class CpuMeter:

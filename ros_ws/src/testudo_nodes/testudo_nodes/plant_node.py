@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
@@ -20,10 +21,13 @@ from std_msgs.msg import String
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.fleet import FleetRobot, load_fleet
 from testudo_deploy.plan import DEFAULT_DURATION_S, EVENTS_TOPIC
-from testudo_deploy.wire import CommandReading, OdometryReading, WireError, read_command
+from testudo_deploy.sensed import absolute
+from testudo_deploy.wire import CommandReading, OdometryReading, WireError
 from testudo_nodes.conversions import command_message, event_message, odometry_message
+from testudo_nodes.message_definitions import message_class
 from testudo_nodes.node_runner import (
     CpuMeter,
+    both_clocks,
     flag_parameter,
     guarded,
     integer_parameter,
@@ -32,8 +36,8 @@ from testudo_nodes.node_runner import (
     tell,
     text_parameter,
 )
-from testudo_nodes.qos import OFFERED, REQUESTED
-from testudo_sim.plant import OdometryModel, Plant, PlantRobot
+from testudo_nodes.qos import OFFERED, REQUESTED, measured
+from testudo_sim.plant import OdometryModel, Plant, PlantRobot, StandIn
 from testudo_sim.referee import Referee, Rules
 
 _STEP_S = 0.005
@@ -73,9 +77,12 @@ class PlantNode(Node):
         )
         odometry = OdometryModel(latency_low_s=low_s, latency_high_s=high_s)
         arena = Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena
+        stand_ins = [StandIn(robot) for robot in fleet.robots]
         robots = [
-            PlantRobot(robot.name, robot.spec, robot.initial_position_world, robot.initial_yaw)
-            for robot in fleet.robots
+            PlantRobot(
+                robot.name, robot.spec, robot.initial_position_world, robot.initial_yaw, stand_in.rate_hz
+            )
+            for robot, stand_in in zip(fleet.robots, stand_ins, strict=True)
         ]
         self._events = self.create_publisher(String, EVENTS_TOPIC, OFFERED["events"])
         start_s = time.monotonic()
@@ -84,7 +91,10 @@ class PlantNode(Node):
         self._rules = Rules(goals, duration_s)
         self._referee: Referee | None = None
         self._waits_until_s = start_s + _RECORDER_PATIENCE_S
-        self._ports = [_Port(self, self._plant, robot) for robot in fleet.robots]
+        self._ports = [
+            _Port(self, self._plant, robot, stand_in)
+            for robot, stand_in in zip(fleet.robots, stand_ins, strict=True)
+        ]
         self._worst_late_s, self._last_s = 0.0, time.monotonic()
         self._cpu = CpuMeter()
         self._timer = self.create_timer(
@@ -128,19 +138,21 @@ class PlantNode(Node):
 class _Port:
     """The topics of one robot."""
 
-    def __init__(self, node: Node, plant: Plant, robot: FleetRobot) -> None:
-        self._node, self._plant = node, plant
+    def __init__(self, node: Node, plant: Plant, robot: FleetRobot, stand_in: StandIn) -> None:
+        self._node, self._plant, self._stand_in = node, plant, stand_in
         self._name, self._spec = robot.name, robot.spec
-        self._odom, self._truth = (
-            node.create_publisher(Odometry, f"/{robot.name}/{topic}", OFFERED[topic])
-            for topic in ("odom", "truth")
-        )
+        self._sensed = {
+            topic.kind: (message_class(topic.type), node.create_publisher(
+                message_class(topic.type), topic.absolute, measured(reliable=topic.wire.reliable)))
+            for topic in stand_in.topics
+        }
+        self._truth = node.create_publisher(Odometry, f"/{robot.name}/truth", OFFERED["truth"])
         self._applied = node.create_publisher(
             TwistStamped, f"/{robot.name}/applied_cmd_vel", OFFERED["applied_cmd_vel"]
         )
         node.create_subscription(
-            TwistStamped,
-            f"/{robot.name}/cmd_vel",
+            message_class(stand_in.commands.type),
+            absolute(robot.link.topics["cmd_vel"], robot.name),
             guarded(node, self._on_command),
             REQUESTED["cmd_vel"],
         )
@@ -161,7 +173,9 @@ class _Port:
             reading = OdometryReading(
                 sample.stamp_s, sample.position_world, sample.yaw, sample.velocity
             )
-            self._odom.publish(odometry_message(self._name, self._spec, reading))
+            for topic, measurement in self._stand_in.say(reading, *self._clocks()):
+                kind, publisher = self._sensed[topic.kind]
+                publisher.publish(topic.wire.encode(kind(), measurement))
         applied = self._plant.applied(self._name)
         changed = applied.since_s != self._applied_since_s
         if changed or now_s >= self._next_applied_s:
@@ -179,14 +193,18 @@ class _Port:
             )
             self._truth.publish(odometry_message(self._name, self._spec, reading))
 
-    def _on_command(self, message: TwistStamped) -> None:
-        received_s = time.monotonic()
+    def _on_command(self, message: Any) -> None:
+        ros_now_s, received_s = self._clocks()
         try:
-            reading = read_command(message, self._name, self._spec)
+            reading = self._stand_in.command(message, ros_now_s, received_s)
         except WireError as error:
             self._node.get_logger().warning(str(error), throttle_duration_sec=_WARN_EVERY_S)
             return
         self._plant.command(self._name, reading.command, reading.stamp_s, received_s)
+
+    def _clocks(self) -> tuple[float, float]:
+        """Return the ROS clock and the steady clock [s]; the first is not read where no stamp is on it."""
+        return both_clocks(self._node) if self._stand_in.uses_ros_time else (time.monotonic(),) * 2
 
 
 def main() -> None:

@@ -70,6 +70,11 @@ SHOWN: dict[str, QoSProfile] = {
 _RECORDER_DEPTH = 200
 
 
+def measured(*, reliable: bool) -> QoSProfile:
+    """Return what a stand-in for a robot's driver offers on the topics of the pose source."""
+    return _profile(10, reliable=reliable)
+
+
 def offered(topic: str) -> QoSProfile:
     """Return what is offered on a topic, given by its absolute name."""
     return OFFERED[topic.rpartition("/")[2]]

@@ -13,8 +13,7 @@ from testudo_deploy.sensed import TRANSFORM_TYPE, SensedTopic, Sensor
 from testudo_deploy.wire import WireError
 from testudo_hardware.links.topics import Measurement
 from testudo_nodes.message_definitions import message_class
-
-_NANO = 1_000_000_000
+from testudo_nodes.node_runner import both_clocks
 
 
 class Listen(Protocol):
@@ -40,9 +39,8 @@ class PoseHearer:
             TestudoError: a message type is not installed.
         """
         self._node, self._sensor, self._of_peer = node, Sensor(robot), of_peer
-        place = f"/{robot.name}/" if of_peer else ""
         self._topics = [
-            (message_class(topic.type), topic.name if topic.name[0] == "/" else place + topic.name, topic)
+            (message_class(topic.type), topic.absolute if of_peer else topic.name, topic)
             for topic in self._sensor.topics
         ]
         self._corrected = bool(self._sensor.transform_topic) and not of_peer
@@ -89,6 +87,4 @@ class PoseHearer:
 
     def _clocks(self) -> tuple[float, float]:
         """Return the ROS clock and the steady clock [s]; the first is not read where no stamp is on it."""
-        now_s = time.monotonic()
-        ros_now_s = self._node.get_clock().now().nanoseconds / _NANO if self._sensor.uses_ros_time else now_s
-        return ros_now_s, now_s
+        return both_clocks(self._node) if self._sensor.uses_ros_time else (time.monotonic(),) * 2
