@@ -1,6 +1,7 @@
 """A robot behind its node: loop, supervisor and pacer together, with a real policy file and messages of a peer."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
@@ -106,6 +107,15 @@ def test_without_poses_it_holds_and_a_second_after_they_are_back_it_drives_on(ac
     assert outcome.record.reason == "holding: stale_pose"
     active.tick(5)
     assert active.mode is Mode.ACTIVE
+
+
+def test_the_age_limit_is_that_of_the_robots_own_pose_source(fleet):
+    strict = tuple(replace(robot, pose=replace(robot.pose, max_age_s=0.04)) for robot in fleet.robots)
+    usual, strict = Pair(fleet), Pair(replace(fleet, robots=strict))
+    for pair in (usual, strict):
+        pair.tick(5)
+        pair.poses = False
+    assert [pair.tick().record.reason for pair in (usual, strict)] == ["idle", "stale_pose"]
 
 
 def test_a_process_that_slept_holds_but_does_not_take_its_guard_for_dead(active):
