@@ -130,7 +130,7 @@ def test_one_blocked_wheel_is_told_by_the_turn_within_300_ms(name, side):
     assert f"the turn to the {'right' if side == 'left' else 'left'} is " in alarm
 
 
-@pytest.mark.parametrize("name", (*POINTS, "irobot_create"))
+@pytest.mark.parametrize("name", [*POINTS, "irobot_create"])
 def test_half_the_speed_shows_in_time_with_noise_too(name):
     times = [first_alarm_s(drive(Body(name), ahead(name, 0.5), 4.0, blocked=("left", "right"),
                                  random=np.random.default_rng(seed))) for seed in range(3)]

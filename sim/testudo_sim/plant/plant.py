@@ -16,6 +16,7 @@ from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.plant.contacts import ContactEvent, ContactWatch
 from testudo_sim.plant.driver import AppliedCommand, CommandVerdict, Driver
+from testudo_sim.plant.faults import RobotFaults
 from testudo_sim.plant.odometry import Odometer, OdometryModel, OdometrySample
 from testudo_sim.worlds import MujocoWorld, PlantParameters, RobotPose, WorldRobot
 
@@ -89,6 +90,7 @@ class Plant:
             for i, robot in enumerate(self.robots)
         ]
         self.watch = ContactWatch(combinations([robot.name for robot in self.robots], 2))
+        self._faults = {robot.name: RobotFaults() for robot in self.robots}
         self._commands = np.zeros((len(self.robots), 3))
         self._start_s, self._now_s, self._steps = start_s, start_s, 0
 
@@ -142,6 +144,18 @@ class Plant:
     def truth(self, name: str) -> RobotPose:
         """Return the true pose of robot ``name`` after the last step."""
         return self._world.pose(self._find(name))
+
+    def faults(self, name: str) -> RobotFaults:
+        """Return what is broken in robot ``name``."""
+        self._find(name)
+        return self._faults[name]
+
+    def break_robot(self, name: str, faults: RobotFaults) -> None:
+        """Let exactly these faults be in robot ``name`` from now on; for tests."""
+        index = self._find(name)
+        self._world.weaken_brakes(index, faults.braking_share)
+        self._world.block(index, faults.blocked)
+        self._faults[name] = faults
 
     def verdicts(self, name: str) -> Mapping[CommandVerdict, int]:
         """Return how many commands of robot ``name`` met which verdict."""

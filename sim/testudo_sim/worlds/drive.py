@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testudo_hardware.arrays import Array, array_namespace
-from testudo_hardware.motion.state import shorten
+from testudo_hardware.motion.state import TINY, length, shorten, sum_terms
 
 _GRAVITY_M_S2 = 9.81
 
@@ -76,6 +76,24 @@ def point_forces(target: Array, velocity: Array, gain: Array, mass: Array, limit
         limit: largest acceleration (n, 1...) [m/s^2], in any direction.
     """
     return mass * shorten(gain * (target - velocity), limit)
+
+
+def weaker_braking(forces: Array, velocity: Array, share: Array, *, turns: bool) -> Array:
+    """Return forces (D, n, ...) with what slows robots down times ``share`` (n, ...).
+
+    Args:
+        forces: of the motors.
+        velocity: in their channels (D, n, ...).
+        share: of the braking of a sound robot.
+        turns: the second channel is a turn, which is left as it is.
+    """
+    xp = array_namespace(forces)
+    if turns:
+        slows = forces[0, ...] * velocity[0, ...] < 0
+        return xp.stack([xp.where(slows, share, 1.0) * forces[0, ...], forces[1, ...]])
+    direction = velocity / (length(velocity) + TINY)
+    along = sum_terms([forces[k, ...] * direction[k, ...] for k in range(forces.shape[0])])
+    return forces + (share - 1) * xp.minimum(along, 0.0) * direction
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,19 @@ import mujoco
 import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
-from testudo_hardware.schema import KINDS
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS
 from testudo_sim.scene import Box
 from testudo_sim.worlds.build import WorldRobot, build_world_spec, physics_step_s
-from testudo_sim.worlds.drive import discrete_gain
+from testudo_sim.worlds.drive import discrete_gain, point_forces, weaker_braking
 from testudo_sim.worlds.groups import Group, make_group
 from testudo_sim.worlds.parameters import PlantParameters
 
 _HULLS = ("hull", "body")
+_SLIDE_M_S2 = 9.81
+"""How fast a robot without wheels comes to rest when it is blocked, about as rubber on the floor."""
+_STUCK = 10.0
+"""Friction of a blocked wheel's axle over what the robot's weight could turn."""
+_STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: what is blocked creeps by micrometres in a second
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,28 @@ class MujocoWorld:
         for row, one, robot in zip(self._scale, parameters, self.robots, strict=True):
             scale = one.channel_scale(robot.spec)
             row[: len(scale)] = scale
+        self._braking_share = np.ones(len(self.robots))
+        self._stuck = np.zeros(len(self.robots), bool)
         self._find_pairs()
+
+    def weaken_brakes(self, index: int, share: float) -> None:
+        """Let robot ``index`` brake with this share of the deceleration that its description says; for tests."""
+        self._braking_share[index] = share
+
+    def block(self, index: int, parts: Sequence[str]) -> None:
+        """Block these parts of robot ``index`` and release all others; for tests.
+
+        A wheel (``left``, ``right``) turns no more, and its tyre slides; a robot without wheels (``body``) is held.
+        """
+        robot = self.robots[index]
+        if robot.spec.kind != DIFFERENTIAL_DRIVE:
+            self._stuck[index] = "body" in parts
+            return
+        for side in ("left", "right"):
+            dof = self.model.joint(f"{robot.name}/{side}_wheel").dofadr[0]
+            weight = _STUCK * robot.spec.mass_kg * _SLIDE_M_S2 * robot.spec.wheel_radius_m
+            self.model.dof_frictionloss[dof] = weight if side in parts else 0.0
+            self.model.dof_solref[dof], self.model.dof_solimp[dof] = (2 * self.step_s, 1.0), _STIFF
 
     def place(self, index: int, position_world: Sequence[float], yaw: float) -> None:
         """Put robot ``index`` at rest at ``position_world`` (D,) [m] and ``yaw`` [rad]."""
@@ -88,9 +114,10 @@ class MujocoWorld:
         targets = (commands * self._scale).T
         for group, part in zip(self._groups, self._members, strict=True):
             size = self.robots[part[0]].spec.dimension
-            self.data.ctrl[group.controls] = group.forces(
-                targets[:size, part], self.data.qpos, self.data.qvel, self._gain[part], 1.0
-            )
+            forces = group.forces(targets[:size, part], self.data.qpos, self.data.qvel, self._gain[part], 1.0)
+            if self._stuck[part].any() or (self._braking_share[part] < 1).any():
+                forces = self._broken(group, part, forces)
+            self.data.ctrl[group.controls] = forces
         mujoco.mj_step2(self.model, self.data)
 
     def pose(self, index: int) -> RobotPose:
@@ -126,6 +153,17 @@ class MujocoWorld:
         apart = centres[self.pairs[0]] - centres[self.pairs[1]]
         apart[self._flat_pairs, 2] = 0
         return np.sqrt(np.einsum("pk,pk->p", apart, apart))
+
+    def _broken(self, group: Group, part: np.ndarray, forces: np.ndarray) -> np.ndarray:
+        """Return the forces (F, n) of robots of which some have weak brakes or are blocked."""
+        velocity = group.motion(self.data.qpos, self.data.qvel).velocity
+        turns = self.robots[part[0]].spec.kind == DIFFERENTIAL_DRIVE
+        forces = weaker_braking(forces, velocity, self._braking_share[part], turns=turns)
+        if turns:
+            return forces
+        mass = np.array([self.robots[i].spec.mass_kg for i in part])
+        held = point_forces(0 * velocity, velocity, 1 / self.step_s, mass, _SLIDE_M_S2 + 0 * mass)
+        return np.where(self._stuck[part], held, forces)
 
     def _find(self, index: int) -> tuple[Group, int]:
         """Return the group of a robot and its place in it."""
