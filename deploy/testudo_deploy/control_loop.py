@@ -69,7 +69,7 @@ class ControlLoop:
         self._nominal: np.ndarray | None = None
         self._ticks_since_decision = 0
         self._sequence = 0
-        self._last_now_s = -math.inf
+        self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
         self.refused_poses = 0
         """Pose samples that were not finite, absurdly large, out of order or from the future."""
@@ -178,8 +178,7 @@ class ControlLoop:
     def _locate(self, tick: Tick) -> None:
         """Predict the own state at which this tick's command will begin to act."""
         pose = self._pose
-        if not tick.now_s > self._last_now_s:
-            raise Doubt("clock_backwards")
+        self._check_clock(tick.now_s)
         if pose is None:
             raise Doubt("no_pose")
         age_s = tick.now_s - pose.stamp_s
@@ -196,6 +195,20 @@ class ControlLoop:
         tick.stop = self._model.stopping_point(tick.estimate)
         if self._motion.finding:
             raise Doubt(self._motion.finding)
+
+    def _check_clock(self, now_s: float) -> None:
+        """Brake while the clock is behind; once it goes on there, as after a jump, nothing of before counts."""
+        if now_s > self._last_now_s:
+            self._behind_s = math.inf
+            return
+        if now_s > self._behind_s:
+            self._pose, self._anchor, self._located = None, None, False
+            self._sent.clear()
+            self._roster.forget()
+            self._last_now_s, self._behind_s = -math.inf, math.inf
+        elif now_s < math.inf:
+            self._behind_s = now_s
+        raise Doubt("clock_backwards")
 
     def _look_around(self, tick: Tick) -> None:
         if not self._placed:  # at rest since the start: what it owns is where it stands

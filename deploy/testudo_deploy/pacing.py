@@ -13,6 +13,8 @@ EARLY_SHARE = 0.25
 """A pose may come so much earlier than its time, as a share of the period, and begin a tick."""
 WAIT_SHARE = 0.25
 """For this share of the period a tick waits for a pose."""
+_BACK_PERIODS = 3
+"""No tick is due later than so many periods from now."""
 _FOLLOW = 0.2
 """Share of the distance to its poses by which the grid follows them from tick to tick."""
 
@@ -35,16 +37,20 @@ class Pacer:
 
     def is_due(self, now_s: float) -> bool:
         """Return whether a pose that comes now begins a tick."""
-        return self._due_s is None or now_s >= self._due_s - EARLY_SHARE * self._period_s
+        if self._due_s is None or self._is_behind(now_s):
+            return True
+        return now_s >= self._due_s - EARLY_SHARE * self._period_s
 
     def alone_s(self, now_s: float) -> float:
         """Return after which time without a pose the robot ticks by itself."""
         waits_s = WAIT_SHARE * self._period_s
-        return self._period_s + waits_s if self._due_s is None else max(self._due_s + waits_s - now_s, 0.0)
+        if self._due_s is None or self._is_behind(now_s):
+            return self._period_s + waits_s
+        return max(self._due_s + waits_s - now_s, 0.0)
 
     def begin(self, now_s: float, *, on_pose: bool = True) -> float:
         """Note that a tick begins, on a pose or alone, and return how late it is [s]."""
-        due_s = now_s if self._due_s is None else self._due_s
+        due_s = now_s if self._due_s is None or self._is_behind(now_s) else self._due_s
         off_s = now_s - due_s
         late_s = max(0.0, off_s - (0.0 if on_pose else WAIT_SHARE * self._period_s))
         missed = math.floor(late_s / self._period_s)
@@ -56,3 +62,7 @@ class Pacer:
         self.missed_ticks += missed
         self.worst_late_s = max(self.worst_late_s, late_s)
         return late_s
+
+    def _is_behind(self, now_s: float) -> bool:
+        """Return whether the clock was set back, so that the grid lies in a future that does not come."""
+        return self._due_s - now_s > _BACK_PERIODS * self._period_s

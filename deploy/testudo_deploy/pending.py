@@ -23,6 +23,10 @@ class PendingCommands:
         """Note an effective command (D,) that is sent now."""
         self._sent.appendleft((now_s, np.asarray(effective, float)))
 
+    def clear(self) -> None:
+        """Forget everything: the clock is another one."""
+        self._sent.clear()
+
     def since(self, stamp_s: float, now_s: float) -> tuple[list[np.ndarray], tuple[float, ...]]:
         """Return what acts between ``stamp_s`` and ``now_s + delay``, newest first, with durations [s].
 

@@ -98,6 +98,12 @@ class Roster:
         self._seen[peer] = sighting
         return True
 
+    def forget(self) -> None:
+        """Forget what was heard and seen, whose times are of another clock; everybody has to be heard anew."""
+        self._heard.clear()
+        self._newest.clear()
+        self._seen.clear()
+
     def echoes(self) -> dict[str, tuple[str, float, int]]:
         """Return by peer the epoch, stamp and sequence of its last message, to be sent back to it."""
         return dict(self._last)

@@ -195,6 +195,19 @@ def test_a_clock_that_does_not_advance_brakes(make_loop, step_s):
     assert rig.tick().reason == ""
 
 
+@pytest.mark.parametrize("step_s", [-3600.0, -0.2])
+def test_after_a_jump_back_nothing_of_before_counts_and_it_drives_again(make_loop, step_s):
+    """It brakes, asks for a pose and for its peers anew, and goes on by the new clock."""
+    rig = make_loop(peers=("r1",))
+    for _ in range(3):
+        rig.tick()
+    rig.now_s += step_s
+    codes = [rig.loop.tick(rig.now_s + 0.01 * k).reason.partition(":")[0] for k in range(3)]
+    assert codes == ["clock_backwards", "clock_backwards", "no_pose"]
+    rig.now_s += 0.05
+    assert rig.tick().reason == ""
+
+
 @pytest.mark.parametrize("now_s", [math.nan, math.inf, -math.inf])
 def test_a_clock_that_is_no_number_brakes(make_loop, now_s):
     rig = make_loop()
@@ -260,7 +273,7 @@ def test_a_policy_that_answers_no_number_never_gets_through(make_loop, bad):
     rig = make_loop()
     rig.policy.answer = lambda signals, hidden: (np.array([0.05, bad]), hidden)
     with np.errstate(all="ignore"):
-        braked(rig.tick(), "shield_braked")
+        braked(rig.tick(), "policy_error")
 
 
 @pytest.mark.parametrize("answer", [None, 3, np.zeros(3), np.zeros((2, 2)), "text", np.array([None, 1.0])])

@@ -63,3 +63,13 @@ def test_a_stall_counts_as_late_and_its_ticks_as_missed():
     assert (pacer.late_ticks, pacer.missed_ticks) == (1, 5)
     assert pacer.begin(0.145) == pytest.approx(0.0)
     assert pacer.worst_late_s == pytest.approx(0.105)
+
+
+def test_a_clock_that_is_set_back_begins_a_new_grid():
+    pacer = Pacer(PERIOD_S)
+    pacer.begin(3600.0)
+    assert pacer.is_due(1.0)
+    assert pacer.alone_s(1.0) <= 2 * PERIOD_S
+    assert pacer.begin(1.0) == 0.0
+    assert not pacer.is_due(1.0 + PERIOD_S / 2)
+    assert pacer.is_due(1.0 + PERIOD_S)

@@ -1,4 +1,6 @@
-"""The policy node with a policy that fails when a file says so: raise, hang SECONDS, or nan.
+"""The policy node with a policy that fails when a file says so: raise, hang SECONDS, nan, or clock SECONDS.
+
+The last moves the clock of the process, which every age and watchdog in it reads, by so much for half a second.
 
 The file's path is in the environment; a fault that was done deletes it, and its time is told as an event.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,9 @@ from testudo_nodes.node_runner import tell
 from testudo_nodes.policy_node import main
 
 VARIABLE = "TESTUDO_FAULT_FILE"
+_CLOCK_S = 0.5
 _step = Artefact.step
+_steady, _wall = time.monotonic, time.time
 
 
 def step(artefact: Artefact, signals: dict[str, np.ndarray], hidden: np.ndarray) -> Any:
@@ -28,13 +33,22 @@ def step(artefact: Artefact, signals: dict[str, np.ndarray], hidden: np.ndarray)
         return _step(artefact, signals, hidden)
     kind, _, amount = file.read_text(encoding="utf-8").partition(" ")
     file.unlink()
-    tell("fault", {"stamp_s": time.monotonic()})
+    tell("fault", {"stamp_s": _steady()})
+    if kind == "clock":
+        _move_clocks(float(amount))
+        threading.Timer(_CLOCK_S, _move_clocks, [0.0]).start()
     if kind == "raise":
         raise RuntimeError("told to")
     if kind == "hang":
         time.sleep(float(amount))
     nominal, hidden = _step(artefact, signals, hidden)
     return (nominal * np.nan if kind == "nan" else nominal), hidden
+
+
+def _move_clocks(offset_s: float) -> None:
+    """Let the wall clock and the steady clock of this process be ahead."""
+    time.monotonic = lambda: _steady() + offset_s
+    time.time = lambda: _wall() + offset_s
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rows 12 to 14, 19 to 24 and 29: processes that fail, die or sleep, commands of others, operators."""
+"""Rows 11 to 14, 19 to 24 and 29: processes that fail, die or sleep, commands of others, operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testudo_nodes.fault_matrix.bed import Bed
 from testudo_nodes.fault_matrix.rows import TICK_S, Found, Row, brakes
 from testudo_nodes.qos import OFFERED
 
-_DEAD_MAN_S = 0.1
+_DEAD_MAN_S = _CLOCK_S = 0.1
 _SLEEP_S = 2.0
 _HANG_S = 1.0
 
@@ -43,6 +43,16 @@ def raises(bed: Bed) -> Found | None:
 def gives_nan(bed: Bed) -> Found | None:
     """Inference gives NaN."""
     return brakes(bed, bed.tell_policy("nan"))
+
+
+def clock_ahead(bed: Bed) -> Found | None:
+    """The clock of the policy's process jumps an hour ahead, and back after half a second."""
+    return brakes(bed, bed.tell_policy("clock 3600"))
+
+
+def clock_behind(bed: Bed) -> Found | None:
+    """The clock of the policy's process jumps an hour back, and ahead again after half a second."""
+    return brakes(bed, bed.tell_policy("clock -3600"))
 
 
 def parameter_change(bed: Bed) -> Found:
@@ -156,6 +166,8 @@ def _is_latched(bed: Bed, names: tuple[str, ...]) -> bool:
 
 
 ROWS = (
+    Row(11, "clock an hour ahead, then right again", "brake; buffers reset", _CLOCK_S, clock_ahead),
+    Row(11, "clock an hour back, then right again", "brake; buffers reset", _CLOCK_S, clock_behind),
     Row(12, "inference takes six ticks", "the guard brakes; ticks are not queued", _DEAD_MAN_S, overrun),
     Row(13, "inference raises", "brake", _DEAD_MAN_S, raises),
     Row(13, "inference hangs", "the guard brakes", _DEAD_MAN_S, hangs),
