@@ -22,6 +22,7 @@ SENTENCES = {
     "starting": "no sound commands for a second yet",
     "silence": "the policy is silent",
     "not_finite": "a command was not finite",
+    "clock": "a command's stamp is of another clock",
     "second_publisher": "somebody else publishes commands",
     "estop": "emergency stop; release it and call the rearm service",
 }
@@ -107,9 +108,11 @@ class Guard:
         if not finite or not abs(stamp_s) < float("inf"):
             self._begin_again("not_finite")
             return False
-        fresh = -CLOCK_TOLERANCE_S <= now_s - stamp_s < self.silent_after_s
-        if not fresh or stamp_s <= self._last_stamp_s:
-            return False  # a process that slept, or somebody who repeats old commands
+        if stamp_s > now_s + CLOCK_TOLERANCE_S or stamp_s < self._last_stamp_s - self._dead_man_s:
+            self._begin_again("clock")
+            return False
+        if now_s - stamp_s >= self.silent_after_s or stamp_s <= self._last_stamp_s:
+            return False  # a process that slept, or commands that overtook each other
         self._last_stamp_s = stamp_s
         if self._healthy_since_s is None:
             self._healthy_since_s = now_s
