@@ -2,7 +2,8 @@
 
 The plant stands in place of the drivers: it brakes a robot whose commands stop or make no sense,
 and says on `applied_cmd_vel` what it lets act. All robots rest until they are commanded, and they
-sense nothing, and so do not drive, before the recorder listens.
+sense nothing, and so do not drive, before the recorder listens. Tests may break a robot: from the start by
+the parameter `faults`, or on its topic `plant_fault`, as `testudo_sim.plant.faults` says.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from typing import Any
 
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
+from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import String
 
 from testudo_deploy.artefact import Artefact
-from testudo_deploy.fleet import FleetRobot, load_fleet
+from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.plan import DEFAULT_DURATION_S, EVENTS_TOPIC
 from testudo_deploy.sensed import absolute
 from testudo_deploy.wire import CommandReading, OdometryReading, WireError
+from testudo_hardware.errors import TestudoError
 from testudo_nodes.conversions import command_message, event_message, odometry_message
 from testudo_nodes.message_definitions import message_class
 from testudo_nodes.node_runner import (
@@ -37,7 +40,15 @@ from testudo_nodes.node_runner import (
     text_parameter,
 )
 from testudo_nodes.qos import OFFERED, REQUESTED, measured
-from testudo_sim.plant import OdometryModel, Plant, PlantRobot, StandIn
+from testudo_sim.plant import (
+    OdometryModel,
+    Plant,
+    PlantRobot,
+    RobotFaults,
+    StandIn,
+    read_faults,
+    read_start_faults,
+)
 from testudo_sim.referee import Referee, Rules
 
 _STEP_S = 0.005
@@ -87,6 +98,8 @@ class PlantNode(Node):
         self._events = self.create_publisher(String, EVENTS_TOPIC, OFFERED["events"])
         start_s = time.monotonic()
         self._plant = Plant(robots, arena, seed, start_s=start_s, odometry=odometry)
+        for name, faults in _start_faults(self, fleet).items():
+            self._plant.break_robot(name, faults)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
         self._rules = Rules(goals, duration_s)
         self._referee: Referee | None = None
@@ -156,6 +169,9 @@ class _Port:
             guarded(node, self._on_command),
             REQUESTED["cmd_vel"],
         )
+        node.create_subscription(
+            String, f"/{robot.name}/plant_fault", guarded(node, self._on_fault), REQUESTED["plant_fault"]
+        )
         self._next_truth_s = self._next_applied_s = 0.0
         self._applied_since_s = float("nan")
 
@@ -202,9 +218,27 @@ class _Port:
             return
         self._plant.command(self._name, reading.command, reading.stamp_s, received_s)
 
+    def _on_fault(self, message: String) -> None:
+        where = f"/{self._name}/plant_fault"
+        try:
+            faults = read_faults(message.data, self._plant.faults(self._name), self._spec, where)
+        except TestudoError as error:
+            self._node.get_logger().warning(str(error))
+            return
+        self._plant.break_robot(self._name, faults)
+        self._node.get_logger().warning(f"{where}: {faults}")
+
     def _clocks(self) -> tuple[float, float]:
         """Return the ROS clock and the steady clock [s]; the first is not read where no stamp is on it."""
         return both_clocks(self._node) if self._stand_in.uses_ros_time else (time.monotonic(),) * 2
+
+
+def _start_faults(node: Node, fleet: Fleet) -> dict[str, RobotFaults]:
+    """Declare what is broken from the start and return it by robot."""
+    description = 'for tests only: what is broken in robots, JSON such as {"r0": {"braking_share": 0.7}}'
+    descriptor = ParameterDescriptor(description=description, read_only=True)
+    text = node.declare_parameter("faults", "", descriptor).value
+    return read_start_faults(text, {robot.name: robot.spec for robot in fleet.robots}, "plant: parameter faults")
 
 
 def main() -> None:

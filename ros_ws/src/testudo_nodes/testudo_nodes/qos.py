@@ -53,6 +53,7 @@ REQUESTED: dict[str, QoSProfile] = {
     "events": _profile(50, latched=True),
     "guard_status": _profile(1, latched=True),
     "mode": _profile(1, latched=True),
+    "plant_fault": _profile(5),
     "estop": _profile(1),  # not latched: a partner that only publishes, as most do, still matches
 }
 """What the nodes that act on a topic ask for."""
