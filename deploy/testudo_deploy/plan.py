@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testudo_deploy.fleet import Fleet
+from testudo_deploy.sensed import absolute, sensed_topics
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.topics import CommandWire
 
 PACKAGE = "testudo_nodes"
 SUPERVISOR_VARIABLE = "TESTUDO_SUPERVISOR"
@@ -53,12 +55,14 @@ class TopicPlan:
     """For example `nav_msgs/msg/Odometry`."""
     robot: str
     """Whose it is; empty for the whole fleet."""
+    kind: str
+    """What it is called in nodes, whatever the robot calls it: `cmd_vel`, `odom`, `pose`."""
+    reliable: bool = True
+    """Nobody offers less; false: whoever asks for reliable may get nothing."""
 
 
 ROBOT_TOPICS: Mapping[str, str] = {
-    "odom": "nav_msgs/msg/Odometry",
     "cmd_vel_policy": "geometry_msgs/msg/TwistStamped",
-    "cmd_vel": "geometry_msgs/msg/TwistStamped",
     "applied_cmd_vel": "geometry_msgs/msg/TwistStamped",
     "peer_state": "std_msgs/msg/UInt8MultiArray",
     "tick": "std_msgs/msg/UInt8MultiArray",
@@ -66,9 +70,10 @@ ROBOT_TOPICS: Mapping[str, str] = {
     "mode": "diagnostic_msgs/msg/DiagnosticStatus",
     "guard_status": "diagnostic_msgs/msg/DiagnosticStatus",
 }
-"""Topics in the namespace of each robot; `truth` is for evaluation, no policy may hear it.
+"""Topics in the namespace of each robot, beside those of its link; `truth` is for evaluation, no policy may hear it.
 
-The policy commands on `cmd_vel_policy`; what the guard lets pass, and its brakes, go to the driver on `cmd_vel`.
+The policy commands on `cmd_vel_policy`; what the guard lets pass, and its brakes, go to the driver on `cmd_vel`, which
+its link may call otherwise.
 """
 
 EVENTS_TOPIC = "/plant/events"
@@ -153,13 +158,16 @@ def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s:
 
 
 def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
-    """Return every topic of a fleet, all of which the recorder takes."""
-    own = [
-        TopicPlan(f"/{robot}/{name}", kind, robot)
-        for robot in fleet.names
-        for name, kind in ROBOT_TOPICS.items()
-    ]
-    return (*own, TopicPlan(EVENTS_TOPIC, "std_msgs/msg/String", ""))
+    """Return every topic of a fleet, all of which the recorder takes: our own, and those of the robots' links."""
+    found = [TopicPlan(EVENTS_TOPIC, "std_msgs/msg/String", "", "events")]
+    for robot in fleet.robots:
+        name = robot.name
+        found += [TopicPlan(f"/{name}/{kind}", type_, name, kind) for kind, type_ in ROBOT_TOPICS.items()]
+        commands = CommandWire(name, robot.spec, robot.link.profile)
+        found.append(TopicPlan(absolute(robot.link.topics["cmd_vel"], name), commands.type, name, "cmd_vel"))
+        found += [TopicPlan(topic.absolute, topic.type, name, topic.kind, topic.wire.reliable)
+                  for topic in sensed_topics(robot)]
+    return tuple({topic.name: topic for topic in found}.values())  # motion capture has one topic for all robots
 
 
 def ros_arguments(process: ProcessPlan) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from testudo_deploy.fleet import Fleet, load_fleet
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.plan import EVENTS_TOPIC, topics
 from testudo_deploy.run_folder import BAG_FILE, FLEET_FILE, INFO_FILE, POLICY_FILE, RUN_SCHEMA
-from testudo_deploy.wire import read_command, read_odometry
+from testudo_deploy.sensed import Sensor, absolute
+from testudo_deploy.wire import CommandReading, OdometryReading, read_command, read_odometry
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.topics import CommandWire
 from testudo_sim.run_bag import read_messages
 
 _NANO = 1_000_000_000
@@ -129,30 +131,22 @@ def read_run(path: str | Path) -> Run:
     def by_robot(make: Callable[[str], Any]) -> Mapping[str, Any]:
         return {name: make(name) for name in fleet.names}
 
-    def track(topic: str) -> Mapping[str, Track]:
-        return by_robot(
-            lambda name: reader.track(
-                f"/{name}/{topic}",
-                lambda message: read_odometry(message, name, specs[name]),
-                specs[name].dimension,
-            )
-        )
+    def truth(name: str) -> Track:
+        spec = specs[name]
+        heard = reader.readings(f"/{name}/truth", lambda message, _: read_odometry(message, name, spec))
+        return _track(heard, spec.dimension)
 
-    def commands(topic: str) -> Mapping[str, CommandTrack]:
-        return by_robot(
-            lambda name: reader.commands(
-                f"/{name}/{topic}",
-                lambda message: read_command(message, name, specs[name]),
-                specs[name].dimension,
-            )
-        )
+    def applied(name: str) -> CommandTrack:
+        spec = specs[name]
+        heard = reader.readings(f"/{name}/applied_cmd_vel", lambda message, _: read_command(message, name, spec))
+        return _command_track(heard, spec.dimension)
 
     run = {
         "ticks": by_robot(lambda name: reader.envelopes(f"/{name}/tick", TickRecord)),
-        "odometry": track("odom"),
-        "truth": track("truth"),
-        "sent": commands("cmd_vel"),
-        "applied": commands("applied_cmd_vel"),
+        "odometry": by_robot(reader.odometry),
+        "truth": by_robot(truth),
+        "sent": by_robot(reader.sent),
+        "applied": by_robot(applied),
         "announcements": by_robot(
             lambda name: reader.envelopes(f"/{name}/peer_state", PeerMessage)
         ),
@@ -177,6 +171,8 @@ class _Reader:
         self.warnings: list[str] = []
         self._messages: dict[str, list[tuple[float, Any]]] = defaultdict(list)
         expected = {topic.name: topic.type for topic in topics(self.fleet)}
+        # drivers that stamp with the ROS clock take the wall clock
+        self._ros_ahead_s = self.info["start_wall_ns"] / _NANO - self.info["start_steady_s"]
         store = get_typestore(Stores.ROS2_KILTED)
         for raw in read_messages(folder, self.damage):
             if raw.topic not in expected:
@@ -201,27 +197,43 @@ class _Reader:
                 + "".join(f"; {text}" for text in self.damage)
             )
 
-    def track(self, topic: str, read: Callable[[Any], Any], dimension: int) -> Track:
-        rows = [
-            (reading.stamp_s, received_s, *reading.position_world, reading.yaw, *reading.velocity)
-            for received_s, reading in self._readings(topic, read)
+    def odometry(self, name: str) -> Track:
+        """Return where the robot knew itself to be, as its node made it of what its pose source told."""
+        robot = self.fleet.robot(name)
+        sensor = Sensor(robot)
+        heard = [
+            (received_s, topic, message)
+            for topic in sensor.topics
+            for received_s, message in self._messages[topic.absolute]
         ]
-        table = _by_stamp(rows, 3 + 2 * dimension)
-        end = 2 + dimension
-        return Track(
-            table[:, 0], table[:, 1], table[:, 2:end], np.unwrap(table[:, end]), table[:, end + 1 :]
-        )
+        found = []
+        for received_s, topic, message in sorted(heard, key=lambda item: item[0]):
+            ros_now_s = received_s + self._ros_ahead_s
+            try:
+                reading = sensor.place(topic, message, ros_now_s, received_s)
+            except TestudoError as error:
+                self.warnings.append(f"{topic.absolute}: {error}; left out")
+                continue
+            if reading is not None:
+                found.append((received_s, reading))
+        return _track(found, robot.spec.dimension)
 
-    def commands(self, topic: str, read: Callable[[Any], Any], dimension: int) -> CommandTrack:
-        rows = [
-            (reading.stamp_s, received_s, *reading.command)
-            for received_s, reading in self._readings(topic, read)
-        ]
-        table = _by_stamp(rows, 2 + dimension)
-        return CommandTrack(table[:, 0], table[:, 1], table[:, 2:])
+    def sent(self, name: str) -> CommandTrack:
+        """Return what the robot's driver was told."""
+        robot = self.fleet.robot(name)
+        profile = robot.link.profile
+        wire = CommandWire(name, robot.spec, profile)
+        ahead_s = self._ros_ahead_s if profile.stamps.value == "ros" else 0.0
+
+        def read(message: Any, received_s: float) -> CommandReading:
+            reading = wire.decode(message, received_s + ahead_s)
+            return replace(reading, stamp_s=reading.stamp_s - ahead_s)
+
+        topic = absolute(robot.link.topics["cmd_vel"], name)
+        return _command_track(self.readings(topic, read), robot.spec.dimension)
 
     def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
-        found = self._readings(topic, lambda message: kind.decode(message.data.tobytes()))
+        found = self.readings(topic, lambda message, _: kind.decode(message.data.tobytes()))
         # as they came: the numbers begin anew with each life of a process
         return tuple(value for _, value in sorted(found, key=lambda item: item[0]))
 
@@ -237,12 +249,29 @@ class _Reader:
                 self.warnings.append(f"{EVENTS_TOPIC}: cannot be read ({error!r}); left out")
         return tuple(found)
 
-    def _readings(self, topic: str, read: Callable[[Any], Any]) -> Iterator[tuple[float, Any]]:
+    def readings(self, topic: str, read: Callable[[Any, float], Any]) -> Iterator[tuple[float, Any]]:
+        """Yield when each message came and what ``read`` makes of it; what cannot be read is warned of."""
         for received_s, message in self._messages[topic]:
             try:
-                yield received_s, read(message)
+                yield received_s, read(message, received_s)
             except TestudoError as error:
                 self.warnings.append(f"{topic}: {error}; left out")
+
+
+def _track(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> Track:
+    rows = [
+        (reading.stamp_s, received_s, *reading.position_world, reading.yaw, *reading.velocity)
+        for received_s, reading in heard
+    ]
+    table = _by_stamp(rows, 3 + 2 * dimension)
+    end = 2 + dimension
+    return Track(table[:, 0], table[:, 1], table[:, 2:end], np.unwrap(table[:, end]), table[:, end + 1 :])
+
+
+def _command_track(heard: Iterable[tuple[float, CommandReading]], dimension: int) -> CommandTrack:
+    rows = [(reading.stamp_s, received_s, *reading.command) for received_s, reading in heard]
+    table = _by_stamp(rows, 2 + dimension)
+    return CommandTrack(table[:, 0], table[:, 1], table[:, 2:])
 
 
 def _by_stamp(rows: list[tuple[float, ...]], columns: int) -> np.ndarray:

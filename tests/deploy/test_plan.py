@@ -1,5 +1,6 @@
 import ast
 import importlib.util
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
+from testudo_deploy.fleet_links import LinkChoice, PoseSource
 from testudo_deploy.plan import ROBOT_TOPICS, ProcessPlan, plan, ros_arguments, topics
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.profile import load_link
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +86,23 @@ def test_every_planned_module_exists(fleet, tmp_path):
 
 def test_every_topic_is_recorded_once(fleet):
     found = topics(fleet)
-    assert len({topic.name for topic in found}) == len(found) == 3 * len(ROBOT_TOPICS) + 1
+    assert len({topic.name for topic in found}) == len(found) == 3 * (len(ROBOT_TOPICS) + 2) + 1
     assert {topic.robot for topic in found} == {"r0", "r1", "r2", ""}
+    types = {topic.name: topic.type for topic in found}
+    assert types["/r1/odom"] == "nav_msgs/msg/Odometry"
+    assert types["/r1/cmd_vel"] == "geometry_msgs/msg/TwistStamped"
+
+
+def test_topics_of_other_drivers_are_recorded_as_these_call_and_offer_them(fleet):
+    renamed = LinkChoice("turtlebot4", load_link("turtlebot4"), {"cmd_vel": "base/cmd", "pose": "/mocap/poses"})
+    seen = PoseSource("mocap", "world", 0.0, 0.1)
+    robots = [replace(robot, link=renamed, pose=seen) for robot in fleet.robots[:2]]
+    robots.append(replace(fleet.robots[2], link=renamed, pose=replace(seen, source="odom+initial")))
+    found = {topic.name: topic for topic in topics(replace(fleet, robots=tuple(robots)))}
+    assert found["/r0/base/cmd"].type == "geometry_msgs/msg/Twist"
+    assert found["/mocap/poses"].kind == "pose"
+    assert not {"/r0/cmd_vel", "/r0/odom", "/r1/pose"} & set(found)
+    assert (found["/r2/odom"].kind, found["/r2/odom"].reliable) == ("odom", False)
 
 
 def test_parameters_keep_their_type_on_the_way_through_the_command_line():

@@ -54,6 +54,14 @@ def posed(message, where, position, yaw, *, frame="map", stamp_s=3.25):
 
 # ---- commands
 
+def test_a_twist_for_a_drone_is_a_velocity_in_the_world():
+    wire = CommandWire("cf1", DRONE, load_link("testudo"))
+    message = wire.encode(plain.twist_stamped(), CommandReading(12.5, (0.1, -0.4, 0.2)))
+    assert message.header.frame_id == wire.frame == "world"
+    assert wire.decode(message, 13.0) == CommandReading(12.5, (0.1, -0.4, 0.2))
+    assert CommandWire("tb1", GROUND, load_link("testudo")).frame == "tb1/base_link"
+
+
 def test_a_turtlebot4_takes_a_twist_and_a_turtlebot3_a_stamped_one():
     reading = CommandReading(12.5, (0.1, -0.4))
     four = CommandWire("tb", GROUND, load_link("turtlebot4"))

@@ -24,6 +24,7 @@ from testudo_hardware.links.profile import (
     LinkProfile,
 )
 from testudo_hardware.links.wire import (
+    WORLD_FRAME,
     CommandReading,
     OdometryReading,
     WireError,
@@ -66,6 +67,13 @@ class CommandWire:
         return self.profile.command_type
 
     @property
+    def frame(self) -> str:
+        """Return the frame that headers name: a twist for a drone is a velocity in the world, whatever the profile."""
+        if self.profile.wire == "twist" and self.spec.kind == VELOCITY_POINT:
+            return WORLD_FRAME
+        return self.profile.command_frame(self.robot)
+
+    @property
     def needs_place(self) -> bool:
         """Return whether `encode` needs the set-point so far."""
         point = self.profile.command.set_point
@@ -77,7 +85,7 @@ class CommandWire:
         Raises:
             WireError: the wire needs ``at`` and it is missing, or a set-point is not finite.
         """
-        frame = self.profile.command_frame(self.robot)
+        frame = self.frame
         if self.profile.command.set_point is None:
             if self.type == TWIST_STAMPED:
                 return fill_command(message, self.robot, self.spec, reading, frame)
@@ -100,7 +108,7 @@ class CommandWire:
         Raises:
             WireError: another frame, or a `Hover`, from which the climb cannot be read.
         """
-        frame = self.profile.command_frame(self.robot)
+        frame = self.frame
         if self.profile.command.set_point is None:
             if self.type == TWIST_STAMPED:
                 return read_command(message, self.robot, self.spec, frame)

@@ -25,6 +25,8 @@ def _profile(depth: int, *, reliable: bool = True, latched: bool = False) -> QoS
 
 OFFERED: dict[str, QoSProfile] = {
     "odom": _profile(10),
+    "pose": _profile(10, reliable=False),
+    "amcl_pose": _profile(10),
     "cmd_vel": _profile(1),
     "cmd_vel_policy": _profile(1),
     "applied_cmd_vel": _profile(10),
@@ -81,12 +83,17 @@ def offered(topic: str) -> QoSProfile:
     return OFFERED[topic.rpartition("/")[2]]
 
 
-def recorded(topic: str) -> QoSProfile:
-    """Return what the recorder asks for: as good as what is offered, with room for a burst."""
+def recorded(topic: str, *, reliable: bool = True) -> QoSProfile:
+    """Return what the recorder asks for: as good as what is offered, with room for a burst.
+
+    Args:
+        topic: by its absolute name, or the last part of it.
+        reliable: whether the driver of a robot offers that.
+    """
     profile = offered(topic)
     return _profile(
         _RECORDER_DEPTH,
-        reliable=profile.reliability == ReliabilityPolicy.RELIABLE,
+        reliable=reliable and profile.reliability == ReliabilityPolicy.RELIABLE,
         latched=profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
     )
 

@@ -55,7 +55,7 @@ class RecorderNode(Node):
                 message_class(topic.type),
                 topic.name,
                 partial(self._take, topic.name),
-                recorded(topic.name),
+                recorded(topic.kind, reliable=topic.reliable),
                 raw=True,
             )
         tell("recording", {"run_folder": folder})
@@ -83,13 +83,13 @@ class RecorderNode(Node):
 
 
 def _recorded_topic(topic: TopicPlan) -> RecordedTopic:
-    profile = offered(topic.name)
+    profile = offered(topic.kind)
     return RecordedTopic(
         topic.name,
         topic.type,
         message_definition(topic.type),
         type_hash(topic.type),
-        reliable=profile.reliability == ReliabilityPolicy.RELIABLE,
+        reliable=topic.reliable and profile.reliability == ReliabilityPolicy.RELIABLE,
         transient_local=profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
         depth=profile.depth,
     )
