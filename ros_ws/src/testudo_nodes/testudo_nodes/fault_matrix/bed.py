@@ -20,9 +20,10 @@ from testudo_nodes.fault_matrix.faulty_policy import VARIABLE
 from testudo_nodes.fault_matrix.observer import Observer
 from testudo_sim.plain_policy import write_plain_policy
 
-ROBOT_FILE = Path(__file__).with_name("robot.toml")
+ROBOT_FILE, FAST_ROBOT_FILE = (Path(__file__).with_name(name) for name in ("robot.toml", "robot_fast.toml"))
 LANE_M = 0.6
 """Between the robots' lanes: they never need each other's space, but each needs the others' word for its own."""
+FAST_LANE_M = 3.0
 FAR_M = 1000.0
 PATIENCE_S = 30.0
 UP_TO_SPEED_S = 0.4
@@ -34,14 +35,19 @@ class BedError(TestudoError):
 
 
 def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking: bool = False,
-                lane_m: float = LANE_M) -> Fleet:
-    """Write robot, policy and fleet file into a folder and return the fleet; every robot drives along x."""
-    spec = load_robot(ROBOT_FILE)
-    (folder / "robot.toml").write_text(ROBOT_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+                fast: bool = False) -> Fleet:
+    """Write robot, policy and fleet file into a folder and return the fleet; every robot drives along x.
+
+    A fast one drives along x = y, which is where the policy, axis by axis, asks for top speed.
+    """
+    robot, lane_m = (FAST_ROBOT_FILE, FAST_LANE_M) if fast else (ROBOT_FILE, LANE_M)
+    spec = load_robot(robot)
+    (folder / "robot.toml").write_text(robot.read_text(encoding="utf-8"), encoding="utf-8")
     policy = folder / "policy.onnx"
     write_plain_policy(policy, spec, team_size=count)
     robots = tuple(
-        FleetRobot(f"r{k}", str(folder / "robot.toml"), (0.0, lane_m * k), 0.0, (goal_m, lane_m * k), spec)
+        FleetRobot(f"r{k}", str(folder / "robot.toml"), (0.0, lane_m * k), 0.0,
+                   (goal_m, lane_m * k + (goal_m if fast else 0.0)), spec)
         for k in range(count)
     )
     file = folder / "fleet.yaml"
@@ -137,6 +143,13 @@ class Bed:
         if kind == "policy":
             self.observer.robots[name].mode = ""  # what was heard last was said by the former life
         self.processes.start(self.process(label))
+
+    def renew(self, name: str) -> None:
+        """Let the policy of a robot begin a new life, in which no fault of the former one is known."""
+        epoch = self.observer.epochs.get(name)
+        self.send(f"{name}/policy", signal.SIGKILL)
+        self.restart(f"{name}/policy")
+        self.wait(lambda: self.observer.epochs.get(name) != epoch, f"{name} did not come back")
 
     def events(self) -> list[ProcessEvent]:
         """Return what the processes told since the last call."""

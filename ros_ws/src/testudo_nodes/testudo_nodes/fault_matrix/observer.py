@@ -87,6 +87,7 @@ class Observer:
         rclpy.init(context=self._context, domain_id=domain_id)
         self.node = rclpy.create_node("observer", context=self._context)
         self.button = self.node.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
+        self.fault = self.node.create_publisher(String, "/r0/plant_fault", REQUESTED["plant_fault"])
         self._clients: dict[tuple[str, str], Any] = {}
         for robot in fleet.robots:
             self._observe(robot)

@@ -1,0 +1,124 @@
+"""Runs rows of the fault matrix, each in the fleet that it needs, as often as is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testudo_nodes.fault_matrix import bags, dynamics, peers, processes, sensing, starts
+from testudo_nodes.fault_matrix.bed import Bed, BedError, write_fleet
+from testudo_nodes.fault_matrix.rows import Found, Row
+
+ROWS: tuple[Row, ...] = tuple(sorted(
+    (*sensing.ROWS, *peers.ROWS, *processes.ROWS, *starts.ROWS, *dynamics.ROWS, *bags.ROWS),
+    key=lambda row: row.number))
+_ORDER = ("none", "driving", "tracked", "chased", "weak", "recorded", "run")
+_ONCE = ("none", "run", "weak", "chased", "recorded")
+"""Beds in which a fault is done once: each repetition begins anew."""
+
+
+_RECORD_S = 3.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All repetitions of one row."""
+
+    row: Row
+    found: tuple[Found, ...]
+
+    @property
+    def worst_s(self) -> float | None:
+        """Return the longest time, if the row asks for one."""
+        times = [one.time_s for one in self.found if one.time_s is not None]
+        return max(times) if times and self.row.limit_s is not None else None
+
+    @property
+    def passed(self) -> bool:
+        """Return whether every repetition did what is required, and in time."""
+        in_time = self.row.limit_s is None or (self.worst_s is not None and self.worst_s <= self.row.limit_s)
+        return bool(self.found) and all(one.passed for one in self.found) and in_time
+
+    @property
+    def note(self) -> str:
+        """Return what the first repetition that failed had to say, else the last one."""
+        return next((one.note for one in self.found if not one.passed), self.found[-1].note if self.found else "")
+
+
+def run_matrix(rows: Sequence[Row], repetitions: int, folder: Path, say: Callable[[str], None]) -> Iterator[Outcome]:
+    """Yield the outcome of each row, ordered by the fleet that it needs.
+
+    Args:
+        rows: of `ROWS`.
+        repetitions: of each row.
+        folder: an empty folder, for fleets and recordings.
+        say: is told what goes on.
+    """
+    for kind in _ORDER:
+        chosen = [row for row in rows if row.bed == kind]
+        if not chosen:
+            continue
+        if kind in _ONCE:
+            for row in chosen:
+                say(f"{row.number}: {row.fault}")
+                yield Outcome(row, tuple(_alone(row, folder / f"{kind}_{row.number}_{row.inject.__name__}_{k}")
+                                         for k in range(repetitions)))
+            continue
+        with _bed(kind, folder / kind) as bed:
+            for row in chosen:
+                say(f"{row.number}: {row.fault}")
+                yield Outcome(row, tuple(_repeated(row, bed, repetitions)))
+
+
+def _repeated(row: Row, bed: Bed, repetitions: int) -> Iterator[Found]:
+    """Yield repetitions in one fleet; those in which the machine stalled are repeated."""
+    done = 0
+    for _ in range(3 * repetitions):
+        if done == repetitions:
+            return
+        found = _once(row, bed)
+        if found is not None:
+            done += 1
+            yield found
+
+
+def _once(row: Row, bed: Bed) -> Found | None:
+    try:
+        bed.wait_until_all_drive()
+        return row.inject(bed)
+    except BedError as error:
+        return Found(False, None, str(error))
+
+
+def _alone(row: Row, folder: Path) -> Found:
+    """Return one repetition of a row that needs a fleet of its own, or none."""
+    if row.bed == "none":
+        return row.inject(folder)
+    with ExitStack() as stack:
+        bed = stack.enter_context(_bed(row.bed, folder))
+        if row.bed != "run":
+            found = None
+            for _ in range(3):
+                found = found or _once(row, bed)
+            return found or Found(False, None, "the machine stalled at every repetition")
+        bed.wait_until_all_drive()
+        time.sleep(_RECORD_S)
+        stack.close()
+        return row.inject(folder / "run")
+
+
+@contextmanager
+def _bed(kind: str, folder: Path) -> Iterator[Bed]:
+    folder.mkdir(parents=True)
+    options: dict[str, Any] = {}
+    if kind in ("recorded", "run"):
+        options["run_folder"] = folder / "run"
+    if kind == "weak":
+        options["plant"] = dynamics.WEAK
+    fleet = write_fleet(folder, tracking=kind in ("tracked", "chased"), fast=kind == "weak")
+    with Bed(folder, fleet, **options) as bed:
+        yield bed
