@@ -1,6 +1,8 @@
 """`host`, `link` and `pose` of a fleet file: left out as ever, refused by key where they do not hold."""
 
 import copy
+import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -184,3 +186,30 @@ def test_topics_are_called_what_profile_and_remappings_say(tmp_path):
     assert fleet.robot("tb1").link.topics["cmd_vel"] == "mux/cmd_vel"
     drone = link_choice(LinkEntry("crazyswarm2"), "cf1", load_robot("crazyflie_2x"), tmp_path / "fleet.yaml", "here")
     assert drone.topics == {"cmd_vel": "cmd_velocity_world", "pose": "/poses", "battery_state": "status"}
+
+
+def test_the_example_of_the_documentation_is_read(tmp_path):
+    text = (Path(__file__).parents[2] / "docs/hardware.md").read_text()
+    example = next(block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "fileversion" in block)
+    (tmp_path / "fleet.yaml").write_text(example)
+    fleet = load_fleet(tmp_path / "fleet.yaml")
+    assert [(robot.host, robot.link.name, robot.pose.source) for robot in fleet.robots] == [
+        ("tb1.local", "turtlebot4", "odom+initial"), ("192.168.8.12", "generic_twist", "mocap")]
+    assert fleet.robot("tb2").link.topics["pose"] == "/mocap/tb2/pose"
+    listed = set(re.findall(r"^\| `link: (\w+)` \|", text, re.MULTILINE))
+    assert listed == set(link_files())
+
+
+def test_the_comments_of_the_example_in_the_workspace_are_read(tmp_path):
+    text = (Path(__file__).parents[2] / "ros_ws/src/testudo_bringup/config/fleet.yaml").read_text()
+    assert load_fleet(write(tmp_path, text)).frame == "world"
+    said = re.sub(r"^ *# Real.*\n", "", text, flags=re.MULTILINE).replace("    # ", "    ")
+    robot = yaml.safe_load(said)["robots"]["r0"]
+    assert (robot["host"], robot["link"]) == ("tb1.local", "turtlebot4")
+    assert set(robot["pose"]) == {"source", "frame", "sigma", "max_age"}
+
+
+def write(folder, text):
+    file = folder / "fleet.yaml"
+    file.write_text(text)
+    return file
