@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from dataclasses import replace
+from importlib import resources
 from importlib.util import find_spec
 
 import numpy as np
@@ -11,6 +13,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.drive import drive
 from testudo_deploy.fleet import load_fleet
+from testudo_deploy.plan import plan, ros_arguments
 from testudo_deploy.processes import FleetProcesses
 from testudo_sim.run_reader import read_run
 
@@ -69,3 +72,42 @@ def test_a_fleet_of_two_drivers_and_pose_sources_arrives(tmp_path):
         assert np.abs(np.transpose(where) - known.position_world).max() < 0.06
         assert np.abs(sent.command).max() > 0.05
         assert -0.01 < np.median(sent.received_s - sent.stamp_s) < 0.1
+
+
+TYPE = """
+import sys, time, rclpy
+rclpy.init()
+node = rclpy.create_node("onlooker")
+while not (found := node.get_publishers_info_by_topic(sys.argv[1])):
+    time.sleep(0.05)
+print(found[0].topic_type)
+"""
+
+
+def guard_of(fleet):
+    return next(process for process in plan(fleet, run_folder=None) if process.name == "guard")
+
+
+def test_the_guard_has_the_parameter_of_nav2(tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 1)
+    guard = guard_of(fleet)
+    guard = replace(guard, parameters={**guard.parameters, "enable_stamped_cmd_vel": False})
+    with FleetProcesses([guard]) as processes:
+        found = subprocess.run([sys.executable, "-c", TYPE, "/r0/cmd_vel"], env=processes.environment(), timeout=60,
+                               capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "geometry_msgs/msg/Twist"
+
+
+def test_a_set_point_that_needs_the_drones_place_is_refused_in_one_line(tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 1, "crazyflie_2x", walls=False)
+    profile = (resources.files("testudo_hardware") / "links/profiles/crazyswarm2.toml").read_text()
+    (tmp_path / "hover.toml").write_text(profile.replace('value = "velocity_world"', 'value = "hover"'))
+    tables = yaml.safe_load(fleet.file.read_text())
+    tables["robots"]["r0"] |= {"link": "hover.toml", "pose": {"source": "mocap", "frame": "world"}}
+    fleet.file.write_text(yaml.safe_dump(tables))
+    guard = guard_of(load_fleet(fleet.file))
+    result = subprocess.run([sys.executable, "-m", guard.module, *ros_arguments(guard)], capture_output=True, text=True,
+                            env=FleetProcesses([guard]).environment(), timeout=60, check=False)
+    assert result.returncode == 2
+    reason = "found hover, expected velocity_world: the guard does not know where the drone is"
+    assert result.stderr.splitlines() == [f"refused: r0: link 'crazyswarm2': set_point: {reason}"]
