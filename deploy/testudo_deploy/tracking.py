@@ -103,8 +103,9 @@ def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, l
     asked, across = _asked(spec, watch, acting)
     across = xp.maximum(watch.across_m_s, across)
     change, way, mean_asked = (0 * watch.speed_m_s for _ in range(3))
+    lags = tuple(LagResponse.create(elapsed_s, 0 * elapsed_s + lag) for lag in _interval(spec, "velocity_lag"))
     for share, fastest in asked:
-        step = share * _slowest_braking(spec, watch.speed_m_s, fastest, across, elapsed_s)
+        step = share * _slowest_braking(spec, watch.speed_m_s, fastest, across, lags)
         change, way = change + step[0, ...], way + step[1, ...]
         mean_asked = mean_asked + share * fastest
     way = watch.way_m + xp.maximum(way, 0 * way)
@@ -134,10 +135,12 @@ def longest_watch_s(spec: RobotSpec) -> float:
                 + spec.quantities["dynamics.command_delay"].high)
 
 
-def _slowest_braking(spec: RobotSpec, speed: Array, asked: Array, across: Array, elapsed_s: Array) -> Array:
+def _slowest_braking(spec: RobotSpec, speed: Array, asked: Array, across: Array,
+                     lags: tuple[LagResponse, LagResponse]) -> Array:
     """Return the change of the speed (...) along the direction that brakes least at any lag, and the way: (2, ...)."""
     xp = array_namespace(speed)
-    quick, slow = (LagResponse.create(elapsed_s, 0 * elapsed_s + lag) for lag in _interval(spec, "velocity_lag"))
+    quick, slow = lags
+    elapsed_s = slow.duration_s
     limit, gap = spec.acceleration_limit_m_s2 * elapsed_s, asked - speed
     # what the limit leaves for braking shrinks if the robot changes its speed across, too
     braking = xp.minimum(slow.gain, limit / (xp.sqrt(gap**2 + 4 * across**2) + TINY))
