@@ -25,6 +25,10 @@ Both TurtleBots cannot be told in 0.3 s if all wheels block at once: 2 e is 0.06
 and the period of their poses leave, 0.0596 m and 0.043 m are certain. Slower than the least speed it takes
 2 e / (least scale * speed). A worst beyond that of the bound comes from ticks in which the shield brakes meanwhile.
 
+After a start, a gap in the poses, or a guard that braked, the least speed is that of a robot which may move anyhow: it
+takes 0.2 s (gritsbot_x) to 1.5 s (crazyflie_2x) of driving at top speed until half of that is certain, less after a
+stand.
+
 A robot that stands, or whose guard brakes it, falls short of nothing, so it may be carried. One that pushes what does
 not give way does fall short, and is told to be broken.
 """
@@ -193,23 +197,24 @@ def _least_way(limits: ResponseLimits, speed: Array, acting: Sequence[Array], el
     the computing time of one command after the other.
     """
     xp = array_namespace(speed)
-    asked = _asked(limits, acting)
+    asked, greatest = _asked(limits, acting)
     gap = asked - speed
     # below what an acceleration that is limited and then dies away with the lag makes of it
     if limits.turns:
         rise = xp.minimum(gap, limits.reach)
     else:
         # the limit is that of the whole change of velocity, in all axes
-        box = xp.minimum(asked, speed)
-        rise = gap * xp.minimum(limits.reach / (length(_ends(box)) + TINY), 1 + 0 * gap)
+        change = length(_ends(xp.minimum(asked, speed)))
+        change = xp.minimum(change, limits.high[0, ...] * greatest + limits.fastest[0, ...])
+        rise = gap * xp.minimum(limits.reach / (change + TINY), 1 + 0 * gap)
     quick, slow = (-xp.expm1(-elapsed_s / lag) for lag in limits.lags_s)
     after = speed + xp.where(gap > 0, slow * rise, xp.maximum(quick * gap, -elapsed_s * limits.acceleration))
     # rising it is above the mean of both, falling above the later one
     return after, elapsed_s * xp.minimum(0.5 * (speed + after), after)
 
 
-def _asked(limits: ResponseLimits, acting: Sequence[Array]) -> Array:
-    """Return the least speed (2 D, ...) of each direction that one of the commands asks for."""
+def _asked(limits: ResponseLimits, acting: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the least speed (2 D, ...) of each direction that one of the commands asks for, and the speed (...)."""
     xp = array_namespace(acting[0])
     low = high = acting[0]
     for command in acting[1:]:
@@ -220,7 +225,7 @@ def _asked(limits: ResponseLimits, acting: Sequence[Array]) -> Array:
         greatest = -xp.minimum(asked[0, ...], asked[2, ...])
     else:
         greatest = length(xp.minimum(asked[:size, ...], asked[size:, ...]))
-    return xp.minimum(limits.low * asked, limits.high * asked) - limits.crosstalk * greatest
+    return xp.minimum(limits.low * asked, limits.high * asked) - limits.crosstalk * greatest, greatest
 
 
 def _ends(rows: Array) -> Array:

@@ -139,6 +139,15 @@ def test_half_the_speed_shows_in_time_with_noise_too(name):
 
 
 @pytest.mark.parametrize("name", WHEELED + POINTS)
+def test_an_actuator_that_gives_half_is_told(name):
+    body = Body(name)
+    body.scale *= 0.5
+    alarms = [time_s for time_s, record in drive(body, ahead(name), 4.0) if record.reason.startswith("no_response: ")]
+    assert alarms
+    assert alarms[0] < 2.5  # the watch begins with any speed in any direction
+
+
+@pytest.mark.parametrize("name", WHEELED + POINTS)
 @pytest.mark.parametrize("corner", [0.0, 1.0])
 def test_normal_driving_at_the_ends_of_the_intervals_raises_none(name, corner):
     records = drive(Body(name, corner, corner, corner, corner), ahead(name), 6.0, random=np.random.default_rng(2))

@@ -173,3 +173,22 @@ def test_a_policy_of_another_hash_is_refused(fleet, tmp_path):
     other.write_bytes(fleet.policy.read_bytes()[:-1])
     with pytest.raises(TestudoError):
         Robot(fleet, "r0", str(other), epoch="a", now_s=0.0)
+
+
+def test_a_robot_that_does_not_move_ends_in_fault(active):
+    """Both stand where they started, whatever they are told, and their guards pass everything on."""
+    for _ in range(200):
+        active.tick()
+        if active.mode is Mode.FAULT:
+            break
+    status = active.robots[0].status(active.now_s)
+    assert (active.mode, status.values["code"]) == (Mode.FAULT, "no_response")
+    assert "does not move as commanded" in status.message
+
+
+def test_a_robot_whose_guard_brakes_need_not_move(active):
+    """Nor may it be told before its supervisor has heard why the guard brakes."""
+    active.guard = "second_publisher"
+    active.tick(200)
+    assert active.mode is Mode.HOLDING
+    assert active.robots[0].supervisor.reason == "guard_brakes: second_publisher"
