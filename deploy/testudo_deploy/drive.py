@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,6 +108,7 @@ def drive(
     run_folder: Path | None,
     seed: int = 0,
     duration_s: float = DEFAULT_DURATION_S,
+    watch: Sequence[str] = (),
     domain_id: int | None = None,
     show: Callable[[DriveState], None] | None = None,
 ) -> DriveState:
@@ -118,6 +119,7 @@ def drive(
         run_folder: where to record; None records nothing.
         seed: of the plant.
         duration_s: longest time [s] from the start.
+        watch: nodes of the station that are also started, see `testudo_deploy.plan.WATCHERS`.
         domain_id: the ROS domain; None takes a free one.
         show: is called with the state some times a second.
 
@@ -132,7 +134,8 @@ def drive(
     check_fleet(obligations)
     show = show or _show_nothing
     processes = FleetProcesses(
-        plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s), domain_id=domain_id
+        plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch),
+        domain_id=domain_id,
     )
     state = DriveState(fleet.names, run_folder=run_folder, domain_id=processes.domain_id)
     try:

@@ -38,7 +38,7 @@ FILE_VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TEXT_TAG = "tag:yaml.org,2002:str"
-_RESERVED = ("plant", "fleet", "world", "recorder")
+_RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy")
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from testudo_deploy.fleet import Fleet
 from testudo_deploy.sensed import absolute, sensed_topics
+from testudo_deploy.station_topics import SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 
@@ -19,6 +20,8 @@ SUPERVISOR_VARIABLE = "TESTUDO_SUPERVISOR"
 """Environment variable that holds the process id of the supervisor that started a node."""
 BACKENDS = ("sim", "hw")
 LEVELS = ("debug", "info", "warn", "error")
+WATCHERS = ("task", "markers")
+"""Nodes of the station that score the task, and draw for RViz and Foxglove; nothing depends on them."""
 DEFAULT_DURATION_S = 60.0
 
 ParameterValue = bool | int | float | str
@@ -92,6 +95,7 @@ def plan(
     log_level: str = "warn",
     robot: str = "",
     station: bool = False,
+    watch: Sequence[str] = (),
 ) -> tuple[ProcessPlan, ...]:
     """Return the processes of a fleet: recorder, plant and station, then guard and policy of each robot.
 
@@ -107,11 +111,13 @@ def plan(
         log_level: of every node.
         robot: only what runs for this robot.
         station: only what runs for no robot.
+        watch: what also runs on the station, of `WATCHERS`.
 
     Raises:
-        TestudoError: unknown backend, log level or robot, a duration that is not positive, or both parts at once.
+        TestudoError: unknown backend, log level, robot or watcher, a duration that is not positive, or both parts at
+            once.
     """
-    _check(backend, log_level, duration_s)
+    _check(backend, log_level, duration_s, watch)
     if robot and station:
         raise TestudoError(f"station: found true with robot {robot!r}, expected one of the two")
     if robot:
@@ -121,6 +127,7 @@ def plan(
         "policy": str(fleet.policy),
     }
     nodes = _station_nodes(run_folder, backend, seed, duration_s)
+    nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch]
     for name in fleet.names:
         nodes += [("guard", name, {"robot": name}), ("policy", name, {"robot": name, "configure": True})]
     arguments = ("--log-level", log_level)
@@ -159,7 +166,8 @@ def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s:
 
 def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
     """Return every topic of a fleet, all of which the recorder takes: our own, and those of the robots' links."""
-    found = [TopicPlan(EVENTS_TOPIC, "std_msgs/msg/String", "", "events")]
+    found = [TopicPlan(topic, "std_msgs/msg/String", "", kind)
+             for topic, kind in ((EVENTS_TOPIC, "events"), (SCORE_TOPIC, "score"))]
     for robot in fleet.robots:
         name = robot.name
         found += [TopicPlan(f"/{name}/{kind}", type_, name, kind) for kind, type_ in ROBOT_TOPICS.items()]
@@ -178,13 +186,17 @@ def ros_arguments(process: ProcessPlan) -> list[str]:
     return [*words, *process.arguments]
 
 
-def _check(backend: str, log_level: str, duration_s: float) -> None:
+def _check(backend: str, log_level: str, duration_s: float, watch: Sequence[str]) -> None:
     if backend not in BACKENDS:
         raise TestudoError(f"backend: found {backend!r}, expected one of {', '.join(BACKENDS)}")
     if log_level not in LEVELS:
         raise TestudoError(f"log_level: found {log_level!r}, expected one of {', '.join(LEVELS)}")
     if not 0 < duration_s < float("inf"):
         raise TestudoError(f"duration_s: found {duration_s}, expected a positive number of seconds")
+
+    unknown = set(watch) - set(WATCHERS)
+    if unknown:
+        raise TestudoError(f"watch: found {', '.join(sorted(unknown))}, expected some of {', '.join(WATCHERS)}")
 
 
 def _yaml_value(value: ParameterValue) -> str:

@@ -86,7 +86,7 @@ def test_every_planned_module_exists(fleet, tmp_path):
 
 def test_every_topic_is_recorded_once(fleet):
     found = topics(fleet)
-    assert len({topic.name for topic in found}) == len(found) == 3 * (len(ROBOT_TOPICS) + 2) + 1
+    assert len({topic.name for topic in found}) == len(found) == 3 * (len(ROBOT_TOPICS) + 2) + 2
     assert {topic.robot for topic in found} == {"r0", "r1", "r2", ""}
     types = {topic.name: topic.type for topic in found}
     assert types["/r1/odom"] == "nav_msgs/msg/Odometry"
@@ -123,3 +123,10 @@ def test_parameters_keep_their_type_on_the_way_through_the_command_line():
         key, _, value = setting.partition(":=")
         read[key] = yaml.safe_load(value)
     assert read == values
+
+
+def test_task_and_markers_are_started_where_asked_for_and_belong_to_the_station(fleet):
+    labels = [process.label for process in plan(fleet, run_folder=None, watch=("markers", "task"), station=True)]
+    assert labels == ["plant", "station", "task", "markers"]
+    with pytest.raises(TestudoError, match="watch: found chess, expected some of task, markers"):
+        plan(fleet, run_folder=None, watch=("chess",))

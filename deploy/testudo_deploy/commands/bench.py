@@ -27,8 +27,9 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and
     training from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics
     drift apart; `shield` runs the test protocol of the shield with its negative controls; `projection` times its
-    solver and all of its layers on one robot; `learning` trains with the shield and without, and times the shields
-    of a team by its size. Compilation is timed apart, and medians of several runs are given.
+    solver and all of its layers on one robot; `faults` injects the fault matrix into a fleet over DDS; `learning`
+    trains with the shield and without, and times the shields of a team by its size. Compilation is timed apart, and
+    medians of several runs are given; of faults the worst.
 
     Example:
         testudo bench sim
@@ -37,6 +38,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         testudo bench tiers --policy policy.onnx
         testudo bench shield --quick --json shield.json
         testudo bench projection --json projection.json
+        testudo bench faults --repeats 5 --json faults.json
         testudo bench learning --json learning.json --plot learning.png
         testudo bench gpu --minutes 10 --json gpu.json
 
@@ -46,9 +48,9 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         robot: registered robot (sim, gpu, tiers, learning).
         team_size: robots in a world (sim, learning), robots of the fleet (robot).
         worlds: worlds at once (sim).
-        repeats: timed runs; seeds of each training (learning).
+        repeats: timed runs; seeds of each training (learning); times that each fault is injected (faults).
         minutes: time that may be spent (gpu).
-        quick: fewer episodes, in about three minutes (shield, learning).
+        quick: fewer episodes, in about three minutes (shield, learning); each fault once (faults).
         plot: file for the picture (learning).
         json: file for the numbers; `learning` goes on from it.
     """

@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import tyro
 from rich.console import Console, Group
@@ -31,6 +31,7 @@ def up(
     seed: Annotated[int, tyro.conf.arg(metavar="INT")] = 0,
     timeout: float = DEFAULT_DURATION_S,
     record: bool = True,
+    watch: tuple[Literal["task", "markers"], ...] = (),
     domain: int | None = None,
     json: Path | None = None,
 ) -> int:
@@ -41,6 +42,7 @@ def up(
 
     Example:
         testudo up --policy policy.onnx --fleet fleet.yaml
+        testudo up --fleet fleet.yaml --watch task markers --domain 7
 
     Args:
         fleet: the fleet file: robots, types, initial poses, goals.
@@ -49,6 +51,7 @@ def up(
         seed: of the plant: dynamics, noise, latency.
         timeout: longest time from the start [s].
         record: write the run folder.
+        watch: also start the node that scores the task, and the one that draws for RViz and Foxglove.
         domain: ROS_DOMAIN_ID; left out, one that nobody on this machine uses.
         json: also write the result to this file.
     """
@@ -64,6 +67,7 @@ def up(
                 run_folder=folder,
                 seed=seed,
                 duration_s=timeout,
+                watch=watch,
                 domain_id=domain,
                 show=display.show,
             )

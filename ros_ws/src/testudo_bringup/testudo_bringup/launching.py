@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from launch import LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction
@@ -12,7 +13,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, ParameterValue, plan
+from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
 
 _KNOWN = (
     DeclareLaunchArgument("fleet", description="Fleet file: robots, types, links, initial poses and goals."),
@@ -38,6 +39,11 @@ _KNOWN = (
         description="Time [s] after which the plant says timeout.",
     ),
     DeclareLaunchArgument(
+        "watch",
+        default_value="",
+        description="Also start on the station: task (scores it) and markers (for RViz, Foxglove), with a comma.",
+    ),
+    DeclareLaunchArgument(
         "log_level",
         default_value="info",
         choices=list(LEVELS),
@@ -59,7 +65,7 @@ def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchA
         robot: whether it starts a single robot, which has to be named.
         plant: whether it starts the plant and the recorder, too.
     """
-    left_out = {*(() if robot else ("robot",)), *(() if plant else ("run_folder", "seed", "duration"))}
+    left_out = {*(() if robot else ("robot",)), *(() if plant else ("run_folder", "seed", "duration", "watch"))}
     return tuple(argument for argument in _KNOWN if argument.name not in left_out)
 
 
@@ -84,9 +90,11 @@ def planned_nodes(
         fleet = replace(fleet, policy=Path(value["policy"]).absolute())
     if "robot" in value:
         fleet.robot(value["robot"])  # an empty name would mean all of them
-    options: dict[str, ParameterValue] = {}
+    options: dict[str, Any] = {}
+    if "watch" in value:
+        options["watch"] = [kind for kind in value["watch"].split(",") if kind]
     if "seed" in value:
-        options = {"seed": int(value["seed"]), "duration_s": float(value["duration"])}
+        options |= {"seed": int(value["seed"]), "duration_s": float(value["duration"])}
     processes = plan(
         fleet,
         run_folder=Path(value["run_folder"]) if value.get("run_folder") else None,

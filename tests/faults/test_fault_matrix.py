@@ -1,0 +1,63 @@
+"""Every row of the fault matrix over real DDS against the MuJoCo plant: the robot does what the row requires.
+
+Times are measured and judged by `testudo bench faults`, on a machine that does nothing else; here a brake only has to
+come within a second, and so from the fault.
+"""
+
+from importlib.util import find_spec
+
+import pytest
+
+pytestmark = [
+    pytest.mark.ros,
+    pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
+    pytest.mark.timeout(240),
+]
+
+if find_spec("rclpy") is not None:
+    from testudo_nodes.fault_matrix.bed import Bed, write_fleet
+    from testudo_nodes.fault_matrix.matrix import ROWS, run_matrix
+else:
+    ROWS = ()
+
+NUMBERS = set(range(1, 33))
+LONG = {9, 18, 27, 26, 30, 31, 32}
+"""Rows that take ten seconds and more, or a fleet of their own."""
+BRAKE_S = 1.0
+
+
+def case(row):
+    """Return a row with a name, and marked as slow if it is."""
+    marks = [pytest.mark.slow] if row.number in LONG else []
+    return pytest.param(row, id=f"{row.number}-{row.inject.__name__}", marks=marks)
+
+
+@pytest.fixture(scope="module")
+def driving(tmp_path_factory):
+    """Three robots that drive, for all rows that need no other fleet."""
+    folder = tmp_path_factory.mktemp("driving")
+    with Bed(folder, write_fleet(folder)) as bed:
+        yield bed
+
+
+def test_no_row_of_the_matrix_is_missing():
+    assert {row.number for row in ROWS} == NUMBERS
+
+
+@pytest.mark.parametrize("row", [case(row) for row in ROWS if row.bed == "driving"])
+def test_a_fleet_that_drives(row, driving):
+    for _ in range(3):
+        driving.wait_until_all_drive()
+        found = row.inject(driving)
+        if found is not None:  # else the machine stalled just then, which tells nothing
+            break
+    assert found is not None, "the machine stalled at every repetition"
+    assert found.passed, found.note
+    assert row.limit_s is None or found.time_s <= BRAKE_S
+
+
+@pytest.mark.parametrize("row", [case(row) for row in ROWS if row.bed != "driving"])
+def test_a_fleet_of_its_own(row, tmp_path):
+    [outcome] = run_matrix([row], 1, tmp_path, lambda _: None)
+    assert all(found.passed for found in outcome.found), outcome.note
+    assert outcome.worst_s is None or outcome.worst_s <= BRAKE_S
