@@ -27,8 +27,9 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and
     training from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics
     drift apart; `shield` runs the test protocol of the shield with its negative controls; `projection` times its
-    solver and all of its layers on one robot; `faults` injects the fault matrix into a fleet over DDS; `learning`
-    trains with the shield and without, and times the shields of a team by its size. Compilation is timed apart, and
+    solver and all of its layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills`
+    kills its processes, `fleet` measures how it keeps time by the number of robots; `learning` trains with the shield
+    and without, and times the shields of a team by its size. Compilation is timed apart, and
     medians of several runs are given; of faults the worst.
 
     Example:
@@ -39,6 +40,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         testudo bench shield --quick --json shield.json
         testudo bench projection --json projection.json
         testudo bench faults --repeats 5 --json faults.json
+        testudo bench fleet --team-size 4 --json fleet.json
         testudo bench learning --json learning.json --plot learning.png
         testudo bench gpu --minutes 10 --json gpu.json
 
@@ -46,10 +48,10 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         name: the benchmark.
         policy: policy file (robot, tiers).
         robot: registered robot (sim, gpu, tiers, learning).
-        team_size: robots in a world (sim, learning), robots of the fleet (robot).
+        team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet).
         worlds: worlds at once (sim).
-        repeats: timed runs; seeds of each training (learning); times that each fault is injected (faults).
-        minutes: time that may be spent (gpu).
+        repeats: timed runs; seeds of each training (learning); times that each fault is injected (faults); kills.
+        minutes: time that may be spent (gpu), that is measured (fleet).
         quick: fewer episodes, in about three minutes (shield, learning); each fault once (faults).
         plot: file for the picture (learning).
         json: file for the numbers; `learning` goes on from it.

@@ -3,6 +3,7 @@
 from testudo_sim.plant.contacts import ContactEvent, ContactWatch, Separation
 from testudo_sim.plant.driver import AppliedCommand, CommandVerdict, Driver, DriverReason
 from testudo_sim.plant.faults import RobotFaults, read_faults, read_start_faults
+from testudo_sim.plant.latency import LatencyMeter
 from testudo_sim.plant.odometry import OdometryModel, OdometrySample
 from testudo_sim.plant.plant import Plant, PlantRobot
 from testudo_sim.plant.stand_in import StandIn
@@ -14,6 +15,7 @@ __all__ = [
     "ContactWatch",
     "Driver",
     "DriverReason",
+    "LatencyMeter",
     "OdometryModel",
     "OdometrySample",
     "Plant",

@@ -41,6 +41,7 @@ from testudo_nodes.node_runner import (
 )
 from testudo_nodes.qos import OFFERED, REQUESTED, measured
 from testudo_sim.plant import (
+    LatencyMeter,
     OdometryModel,
     Plant,
     PlantRobot,
@@ -53,6 +54,8 @@ from testudo_sim.referee import Referee, Rules
 
 _STEP_S = 0.005
 _WARN_EVERY_S = 5.0
+_WARM_UP_S = 10.0
+"""Commands of the first seconds do not count for the latency."""
 _RECORDER_PATIENCE_S = 20.0
 
 
@@ -116,7 +119,9 @@ class PlantNode(Node):
 
     def close(self) -> None:
         """Tell how real time was kept."""
-        tell("plant", {"worst_late_s": self._worst_late_s, "cpu_share": self._cpu.share()})
+        latency = {port.name: port.latency.summary() for port in self._ports}
+        values = {"worst_late_s": self._worst_late_s, "latency": latency}
+        tell("plant", {**values, "cpu_share": self._cpu.share()})
 
     def _step(self) -> None:
         now_s = time.monotonic()
@@ -153,7 +158,8 @@ class _Port:
 
     def __init__(self, node: Node, plant: Plant, robot: FleetRobot, stand_in: StandIn) -> None:
         self._node, self._plant, self._stand_in = node, plant, stand_in
-        self._name, self._spec = robot.name, robot.spec
+        self.name = self._name = robot.name
+        self._spec, self.latency = robot.spec, LatencyMeter(_WARM_UP_S)
         self._sensed = {
             topic.kind: (message_class(topic.type), node.create_publisher(
                 message_class(topic.type), topic.absolute, measured(reliable=topic.wire.reliable)))
@@ -189,6 +195,7 @@ class _Port:
             reading = OdometryReading(
                 sample.stamp_s, sample.position_world, sample.yaw, sample.velocity
             )
+            self.latency.odometry(time.monotonic())
             for topic, measurement in self._stand_in.say(reading, *self._clocks()):
                 kind, publisher = self._sensed[topic.kind]
                 publisher.publish(topic.wire.encode(kind(), measurement))
@@ -216,6 +223,7 @@ class _Port:
         except WireError as error:
             self._node.get_logger().warning(str(error), throttle_duration_sec=_WARN_EVERY_S)
             return
+        self.latency.command(reading.stamp_s, received_s)
         self._plant.command(self._name, reading.command, reading.stamp_s, received_s)
 
     def _on_fault(self, message: String) -> None:
