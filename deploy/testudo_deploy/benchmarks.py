@@ -82,6 +82,7 @@ def _run(policy: Path, team_size: int) -> dict[str, list[float]]:
     names = tuple(f"r{i}" for i in range(team_size))
     goal, zero = (0.5,) * spec.dimension, (0.0,) * spec.dimension
     loop = _TimedLoop(artefact, spec, robot=names[0], peers=names[1:], goal_world=goal, epoch="bench")
+    loop.on_guard(passes=False, received_s=0.0)  # the robot is where the benchmark says, whatever it is sent
     places = _ring(team_size, 3 * artefact.contract.shield.separation_m, spec.dimension)
     contract_hash = artefact.contract.contract_hash
     times: dict[str, list[float]] = {"policy_and_shield": [], "tick": []}

@@ -45,11 +45,12 @@ def _written(folder: Path) -> int | None:
 
 def read_messages(folder: Path, damage: list[str]) -> list[RawMessage]:
     """Return every readable message, in file order; ``damage`` takes what was lost, in words."""
-    written, known = _written(folder), len(damage)
-    messages = list(_prefix(folder / BAG_FILE, damage))
+    written = _written(folder)
     if written is None:
         damage.append("the recording was not closed: its last moments may be missing")
-    elif len(messages) != written and len(damage) == known:
+    known = len(damage)
+    messages = list(_prefix(folder / BAG_FILE, damage))
+    if written is not None and len(messages) != written and len(damage) == known:
         damage.append(f"{BAG_FILE}: holds {len(messages)} messages; {written} were written")
     return messages
 

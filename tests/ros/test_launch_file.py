@@ -13,7 +13,7 @@ from testudo_hardware.errors import TestudoError
 
 PACKAGE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup"
 COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time"}
-PLANT = {"run_folder", "seed", "duration"}
+PLANT = {"run_folder", "seed", "duration", "watch"}
 ARGUMENTS = {"fleet": COMMON | PLANT, "station": COMMON | PLANT, "robot": COMMON | {"robot"}}
 GIVEN = {"fleet": {"fleet"}, "station": {"fleet"}, "robot": {"fleet", "robot"}}
 PARTS = {"fleet": {}, "station": {"station": True}, "robot": {"robot": "r1"}}
