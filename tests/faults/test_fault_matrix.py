@@ -21,8 +21,8 @@ else:
     ROWS = ()
 
 NUMBERS = set(range(1, 33))
-LONG = {9, 18, 27, 26, 30, 31, 32}
-"""Rows that take ten seconds and more, or a fleet of their own."""
+LONG = {8, 9, 15, 18, 26, 27, 30, 31, 32}
+"""Rows that take long, or a fleet of their own, or whose like is in a shorter one."""
 BRAKE_S = 1.0
 
 
@@ -53,11 +53,11 @@ def test_a_fleet_that_drives(row, driving):
             break
     assert found is not None, "the machine stalled at every repetition"
     assert found.passed, found.note
-    assert row.limit_s is None or found.time_s <= BRAKE_S
+    assert row.limit_s is None or found.time_s <= max(BRAKE_S, 2 * row.limit_s)
 
 
 @pytest.mark.parametrize("row", [case(row) for row in ROWS if row.bed != "driving"])
 def test_a_fleet_of_its_own(row, tmp_path):
     [outcome] = run_matrix([row], 1, tmp_path, lambda _: None)
     assert all(found.passed for found in outcome.found), outcome.note
-    assert outcome.worst_s is None or outcome.worst_s <= BRAKE_S
+    assert outcome.worst_s is None or outcome.worst_s <= max(BRAKE_S, 2 * row.limit_s)

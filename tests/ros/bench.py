@@ -178,12 +178,11 @@ class Bench:
         self.observer.close()
 
 
-def start_bench(folder, *, module=None, edit_model=None, run_folder=None):
+def start_bench(folder, *, edit_model=None, run_folder=None):
     """Start one robot with a long way to go, in a ROS domain of its own.
 
     Args:
         folder: where fleet and policy are written.
-        module: to run in place of the policy node.
         edit_model: changes the ONNX model in place.
         run_folder: where to record.
     """
@@ -192,7 +191,6 @@ def start_bench(folder, *, module=None, edit_model=None, run_folder=None):
     policy = replace(
         policy,
         arguments=(*policy.arguments, "-r", "odom:=odom_relayed"),
-        module=module or policy.module,
     )
     processes = FleetProcesses([*others, policy])
     environment = processes.environment()

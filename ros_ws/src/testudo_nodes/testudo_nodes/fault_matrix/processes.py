@@ -85,6 +85,15 @@ def policy_killed(bed: Bed) -> Found | None:
     return found and Found(still and point, found.time_s, "" if still else "it drove by itself")
 
 
+def policy_ended(bed: Bed) -> Found | None:
+    """SIGTERM: the last word of the policy is a brake, and it ends with status 0."""
+    found = brakes(bed, bed.send("r0/policy", signal.SIGTERM))
+    status = bed.wait(lambda: bed.processes.exit_status("r0/policy") is not None, "it lives on", 5.0) and (
+        bed.processes.exit_status("r0/policy"))
+    bed.restart("r0/policy")
+    return found and Found(status == 0, found.time_s, "" if status == 0 else f"status {status}")
+
+
 def policy_sleeps(bed: Bed) -> Found | None:
     """SIGSTOP for two seconds, then SIGCONT: nothing old gets through."""
     fault_s = bed.send("r0/policy", signal.SIGSTOP)
@@ -174,6 +183,7 @@ ROWS = (
     Row(14, "the policy gives NaN", "brake", TICK_S, gives_nan),
     Row(19, "parameters are set while active", "refused", None, parameter_change),
     Row(20, "policy killed", "the guard brakes; back inactive, in a new life", _DEAD_MAN_S, policy_killed),
+    Row(20, "policy terminated", "a brake as its last word", TICK_S, policy_ended),
     Row(21, "policy stopped for 2 s, then continued", "the guard brakes; old commands dropped", _DEAD_MAN_S,
         policy_sleeps),
     Row(22, "guard killed", "the driver brakes; the policy becomes inactive", _DEAD_MAN_S, guard_killed),

@@ -106,6 +106,14 @@ def no_quaternion(bed: Bed) -> Found | None:
     return brakes(bed, _odometry(bed, longer), code="stale_pose")
 
 
+def other_frame(bed: Bed) -> Found | None:
+    """Odometry says to be in a frame that is not the fleet's: messages are refused, and the last pose ages."""
+    def foreign(message: Any) -> Any:
+        message.header.frame_id = "odom"
+        return message
+    return brakes(bed, _odometry(bed, foreign), code="stale_pose")
+
+
 ROWS = (
     Row(1, "NaN in own odometry and in a neighbour's state", "dropped; brake at the age limit", _STALE_S, not_finite),
     Row(2, "odometry stops", "brake", _STALE_S, silent),
@@ -113,5 +121,6 @@ ROWS = (
     Row(3, "odometry out of order, or from the future", "refused, and driven on", None, out_of_order),
     Row(4, "localisation jumps by 30 cm", "brake", TICK_S, jump),
     Row(5, "yaw flips", "brake", TICK_S, flip),
+    Row(5, "odometry in another frame", "refused; brake at the age limit", _STALE_S, other_frame),
     Row(5, "a quaternion that is none", "refused; brake at the age limit", _STALE_S, no_quaternion),
 )
