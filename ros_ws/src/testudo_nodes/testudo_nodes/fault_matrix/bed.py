@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -36,9 +37,9 @@ class BedError(TestudoError):
 
 def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking: bool = False,
                 fast: bool = False) -> Fleet:
-    """Write robot, policy and fleet file into a folder and return the fleet; every robot drives along x.
+    """Write robot, policy and fleet file into a folder and return the fleet.
 
-    A fast one drives along x = y, which is where the policy, axis by axis, asks for top speed.
+    Every robot drives along x = y, which is where the policy, axis by axis, asks for top speed.
     """
     robot, lane_m = (FAST_ROBOT_FILE, FAST_LANE_M) if fast else (ROBOT_FILE, LANE_M)
     spec = load_robot(robot)
@@ -46,8 +47,8 @@ def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking
     policy = folder / "policy.onnx"
     write_plain_policy(policy, spec, team_size=count)
     robots = tuple(
-        FleetRobot(f"r{k}", str(folder / "robot.toml"), (0.0, lane_m * k), 0.0,
-                   (goal_m, lane_m * k + (goal_m if fast else 0.0)), spec)
+        FleetRobot(f"r{k}", str(folder / "robot.toml"), (0.0, lane_m * k), 0.0 if fast else math.pi / 4,
+                   (goal_m, lane_m * k + goal_m), spec)
         for k in range(count)
     )
     file = folder / "fleet.yaml"

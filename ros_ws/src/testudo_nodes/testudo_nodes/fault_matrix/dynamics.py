@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 
 from std_msgs.msg import String
@@ -15,10 +16,14 @@ WEAK = {"faults": json.dumps({"r0": {"braking_share": 0.7}})}
 _BLOCKED_S = 0.3
 _ALARM_S = 1.0
 _BRAKING_S = 0.1
+_FAST = 0.85
+"""Of top speed: a robot that brakes gently from less shows nothing that its intervals do not allow."""
 
 
 def weak_brakes(bed: Bed) -> Found | None:
     """r0 is told to stop from its speed: its brakes are found weak within a second of the braking."""
+    truth, top_m_s = bed.observer.robots["r0"].truth, bed.fleet.robot("r0").spec.control_point_speed_m_s
+    bed.wait(lambda: math.hypot(*truth[-1][1].velocity) > _FAST * top_m_s, "r0 did not come up to speed", 5.0)
     fault_s = time.monotonic()
     bed.observer.ask("r0", "stop")
     brake_s = bed.wait(lambda: bed.observer.brake_after("r0", fault_s), "r0 did not brake", 1.0)

@@ -28,6 +28,10 @@ _WATCH_S = 4.0
 _LOSSY_S = 10.0
 _LIE_S = 0.5
 _OWN_SPEED_M_S = 0.01
+_AT_REST_M = 0.002
+_NEAR_M = 0.15
+_BEFORE_S = 0.06
+"""The truth comes every 20 ms and the contact is told a little later: so long before, nobody pushed yet."""
 
 
 def _changed(change: Callable[[PeerMessage], PeerMessage | None]) -> Callable[[Any], Any]:
@@ -63,8 +67,9 @@ def _stays_in_its_lane(bed: Bed, name: str, fault_s: float) -> Found:
     time.sleep(max(0.0, fault_s + _WATCH_S - time.monotonic()))
     place = np.array(bed.observer.place(name))
     off_m = min(float(point_distance(place, *map(np.array, lane))) for lane in lanes if lane is not None)
-    inside = off_m <= space.lane_m + space.tube_error_m and bed.observer.rests(name, fault_s)
-    return Found(inside, None, f"{1000 * off_m:.0f} mm off the middle of its lane")
+    since_m = math.dist(bed.observer.place(name, time.monotonic() - 0.5), bed.observer.place(name))
+    inside = off_m <= space.lane_m + space.tube_error_m and since_m < _AT_REST_M
+    return Found(inside, None, f"{1000 * off_m:.0f} mm off the middle of its lane, {1000 * since_m:.0f} mm in 0.5 s")
 
 
 def lost(bed: Bed) -> Found:
@@ -96,7 +101,7 @@ def lossy(bed: Bed) -> Found:
     return Found(not hit and way_m > 0.1, None, f"{hit} contacts, {way_m:.2f} m in {_LOSSY_S:g} s")
 
 
-def replayed(bed: Bed) -> Found:
+def replayed(bed: Bed) -> Found | None:
     """Every message is followed by one from a second ago, of another place."""
     past: list[UInt8MultiArray] = []
 
@@ -108,17 +113,20 @@ def replayed(bed: Bed) -> Found:
 
 
 def squeezed(bed: Bed) -> Found | None:
-    """Both peers say to be upon r0, one on each side: what they leave contradicts itself."""
-    said_s: dict[str, float] = {}
+    """Both peers say to be upon r0, one on each side: what they leave contradicts itself, from the first such tick on."""
+    heard = bed.observer.robots["r0"]
 
     def beside(said: PeerMessage) -> PeerMessage:
-        x, y = bed.observer.robots["r0"].record.control_point_world
+        x, y = heard.record.control_point_world
         side = 0.05 if said.robot == "r1" else -0.05
-        said_s.setdefault(said.robot, time.monotonic())
         return replace(said, control_point_world=(x + side, y), control_velocity_world=(0.0, 0.0))
     bed.observer.peers = _changed(beside)
-    bed.wait(lambda: len(said_s) == 2, "the peers are silent", 1.0)
-    return brakes(bed, max(said_s.values()))
+
+    def squeezes() -> float | None:
+        record = heard.record
+        near = [math.dist(point, record.control_point_world) < _NEAR_M for point in record.neighbour_control_point_world]
+        return record.stamp_s if near and all(near) else None
+    return brakes(bed, bed.wait(squeezes, "the peers are silent", 1.0))
 
 
 def liar(bed: Bed) -> Found:
@@ -154,7 +162,7 @@ def chaser(bed: Bed) -> Found:
         while time.monotonic() < end_s:
             wheel.publish(fill_command(TwistStamped(), "r1", spec, _towards(bed, spec.speed_limit_m_s)))
             if bed.observer.contacts > contacts:
-                fastest = max(fastest, abs(bed.observer.robots["r0"].truth[-1][1].velocity[0]))
+                fastest = _speed_before(bed, time.monotonic())
                 break
             time.sleep(TICK_S)
     finally:
@@ -162,6 +170,14 @@ def chaser(bed: Bed) -> Found:
     touched = bed.observer.contacts > contacts
     return Found(touched and fastest < _OWN_SPEED_M_S, None,
                  f"own speed {100 * fastest:.1f} cm/s" if touched else "they never touched")
+
+
+def _speed_before(bed: Bed, contact_s: float) -> float:
+    """Return how fast r0 drove [m/s] before it was touched, and perhaps pushed."""
+    truth = bed.observer.robots["r0"].truth
+    before = [reading.velocity[0] for at_s, reading in truth if contact_s - 2 * _BEFORE_S <= at_s
+              <= contact_s - _BEFORE_S]
+    return max(map(abs, before), default=math.inf)
 
 
 def _towards(bed: Bed, speed_m_s: float) -> CommandReading:

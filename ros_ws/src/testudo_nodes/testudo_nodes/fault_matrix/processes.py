@@ -183,7 +183,7 @@ ROWS = (
     Row(14, "the policy gives NaN", "brake", TICK_S, gives_nan),
     Row(19, "parameters are set while active", "refused", None, parameter_change),
     Row(20, "policy killed", "the guard brakes; back inactive, in a new life", _DEAD_MAN_S, policy_killed),
-    Row(20, "policy terminated", "a brake as its last word", TICK_S, policy_ended),
+    Row(20, "policy terminated", "a brake as its last word", _DEAD_MAN_S, policy_ended),
     Row(21, "policy stopped for 2 s, then continued", "the guard brakes; old commands dropped", _DEAD_MAN_S,
         policy_sleeps),
     Row(22, "guard killed", "the driver brakes; the policy becomes inactive", _DEAD_MAN_S, guard_killed),

@@ -63,9 +63,15 @@ def brakes(bed: Bed, fault_s: float, *, code: str | None = None, name: str = "r0
     return Found(True, brake_s - fault_s)
 
 
-def goes_on(bed: Bed, fault_s: float, for_s: float, *, name: str = "r0") -> Found:
-    """Return whether the robot drove all the time after a fault that must not stop it."""
+def goes_on(bed: Bed, fault_s: float, for_s: float, *, name: str = "r0") -> Found | None:
+    """Return whether the robot drove all the time after a fault that must not stop it.
+
+    None if it held for an old pose: that is a machine that stalled.
+    """
     bed.wait(lambda: bed.observer.drives(name, 0.05), f"{name} stands", 1.0)
     time.sleep(max(0.0, fault_s + for_s - time.monotonic()))
     drove = bed.observer.drives(name, for_s - 0.05)
-    return Found(drove, None, "" if drove else "it stopped")
+    codes = bed.observer.codes_since(name, fault_s) - {""}
+    if not drove and codes == {"stale_pose"}:
+        return None
+    return Found(drove, None, "" if drove else f"it stopped: {', '.join(sorted(codes))}")

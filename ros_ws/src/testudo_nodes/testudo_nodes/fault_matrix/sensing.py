@@ -64,7 +64,7 @@ def repeating(bed: Bed) -> Found | None:
     return brakes(bed, _odometry(bed, repeat), code="stale_pose")
 
 
-def out_of_order(bed: Bed) -> Found:
+def out_of_order(bed: Bed) -> Found | None:
     """Every message is followed by the one before, and by itself with a stamp one second ahead."""
     before: list[Any] = []
 
