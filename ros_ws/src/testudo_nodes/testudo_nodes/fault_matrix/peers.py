@@ -113,7 +113,7 @@ def replayed(bed: Bed) -> Found | None:
 
 
 def squeezed(bed: Bed) -> Found | None:
-    """Both peers say to be upon r0, one on each side: what they leave contradicts itself, from the first such tick on."""
+    """Both peers say to be upon r0, one on each side: from the first such tick on what they leave contradicts itself."""
     heard = bed.observer.robots["r0"]
 
     def beside(said: PeerMessage) -> PeerMessage:
