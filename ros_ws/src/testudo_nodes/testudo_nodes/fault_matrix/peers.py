@@ -113,7 +113,7 @@ def replayed(bed: Bed) -> Found | None:
 
 
 def squeezed(bed: Bed) -> Found | None:
-    """Both peers say to be upon r0, one on each side: from the first such tick on what they leave contradicts itself."""
+    """Both peers say to be upon r0, one on each side: from the first such tick on they leave it no room."""
     heard = bed.observer.robots["r0"]
 
     def beside(said: PeerMessage) -> PeerMessage:
@@ -124,7 +124,8 @@ def squeezed(bed: Bed) -> Found | None:
 
     def squeezes() -> float | None:
         record = heard.record
-        near = [math.dist(point, record.control_point_world) < _NEAR_M for point in record.neighbour_control_point_world]
+        points = record.neighbour_control_point_world
+        near = [math.dist(point, record.control_point_world) < _NEAR_M for point in points]
         return record.stamp_s if near and all(near) else None
     return brakes(bed, bed.wait(squeezes, "the peers are silent", 1.0))
 
