@@ -213,8 +213,7 @@ class PolicyNode(LifecycleNode):
 
     def _ask(self, event: Event) -> tuple[bool, str]:
         answer = self._robot.request(event, time.monotonic())
-        log = self.get_logger()
-        (log.info if answer.granted else log.warning)(answer.sentence)
+        self.get_logger().info(answer.sentence)  # who asked is answered, and the mode is told
         self._tell()
         return answer.granted, answer.sentence
 

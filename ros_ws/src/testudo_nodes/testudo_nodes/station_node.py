@@ -25,7 +25,8 @@ from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_paramet
 from testudo_nodes.qos import REQUESTED
 
 _STEP_S = 0.1
-_COMPLAIN_S = 5.0
+_COMPLAIN_S = 15.0
+"""For so long a fleet may take to start on a slow machine before the station says who is missing."""
 
 
 class StationNode(Node):
