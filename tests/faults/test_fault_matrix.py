@@ -21,7 +21,7 @@ else:
     ROWS = ()
 
 NUMBERS = set(range(1, 33))
-LONG = {8, 9, 15, 18, 26, 27, 30, 31, 32}
+LONG = {8, 9, 15, 18, 21, 24, 26, 27, 28, 30, 31, 32}
 """Rows that take long, or a fleet of their own, or whose like is in a shorter one."""
 BRAKE_S = 1.0
 

@@ -182,6 +182,7 @@ def add_nan(model):
     onnx.checker.check_model(model)
 
 
+@pytest.mark.slow
 def test_a_policy_that_gives_nan_brakes_and_a_dead_recorder_leaves_what_it_wrote(
     make_bench, tmp_path
 ):
