@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-HEALTHY_S = 1.0
-"""For so long nothing may be wrong before a robot that held drives on (fault matrix: "latched until healthy 1 s")."""
+from testudo_deploy.guard import HEALTHY_S
+
 GUARD_SILENT_S = 0.35
 """A guard that said nothing for so long is gone; it speaks ten times a second."""
 
