@@ -23,6 +23,7 @@ from testudo_deploy.drive import DriveError, drive
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import plan, ros_arguments, topics
 from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.wire import read_command
 from testudo_nodes.message_definitions import message_definition, type_hash
 from testudo_sim.run_reader import read_run
 
@@ -97,6 +98,14 @@ def test_a_fleet_starts_arrives_and_ends(driven):
     assert {"plant", "recorder", "station"} | robots == set(driven.cpu_share)
 
 
+def policy_commands(folder, robot):
+    """Return every command that the policy of a robot sent to its guard, as recorded."""
+    with AnyReader([folder]) as reader:
+        topics_ = [item for item in reader.connections if item.topic == f"/{robot.name}/cmd_vel_policy"]
+        messages = [reader.deserialize(data, item.msgtype) for item, _, data in reader.messages(topics_)]
+    return {read_command(message, robot.name, robot.spec).command for message in messages}
+
+
 def test_the_run_is_recorded_whole(driven):
     run = read_run(driven.run_folder)
     assert run.complete, run.warnings
@@ -110,6 +119,7 @@ def test_the_run_is_recorded_whole(driven):
         # what the loop sent is what went over the wire, and what the driver let act; of two commands that meet in
         # the queue of a late guard only the newer one counts
         sent = {tuple(command) for command in run.sent[name].command}
+        assert {tick.sent_command for tick in moving} <= policy_commands(driven.run_folder, run.fleet.robot(name))
         missing = [tick for tick in moving if tick.sent_command not in sent]
         assert len(missing) <= 0.03 * len(moving)
         assert np.abs(run.applied[name].command).max() > 0.05
