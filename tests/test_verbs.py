@@ -158,7 +158,7 @@ REFUSED = {
     "inspect: no file": (["inspect", "no.onnx"], "no.onnx: no such file"),
     "inspect: a folder": (["inspect", "empty"], "empty: is a folder; give the policy.onnx"),
     "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are faults, fleet, gpu, kills, learning, "
-                                            "projection, robot, shield, sim, tiers")),
+                                            "lossy, projection, robot, shield, sim, tiers")),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
     "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),

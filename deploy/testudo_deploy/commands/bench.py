@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,9 +19,36 @@ from testudo_deploy.commands.report import Report, facts, table
 from testudo_hardware.errors import TestudoError
 
 
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured."""
+
+    repeats: int | None = None
+    """Timed runs; seeds of each training (learning); times that each fault is injected (faults); kills; runs with each
+    network (lossy)."""
+    minutes: float | None = None
+    """Time that may be spent (gpu), that is measured (fleet), of one run at most (lossy)."""
+    quick: bool = False
+    """Fewer episodes, in about three minutes (shield, learning); each fault once (faults)."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """What becomes of the messages between robots."""
+
+    delay_ms: float | None = None
+    """Time that each takes [ms] (lossy)."""
+    loss: float | None = None
+    """Share that is lost (lossy)."""
+
+
+_WHOLE, _AS_IT_IS = Extent(), Network()
+
+
 def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = None,
           robot: str | None = None, team_size: int | None = None, worlds: int | None = None,
-          repeats: int | None = None, minutes: float | None = None, quick: bool = False,
+          extent: Annotated[Extent, tyro.conf.arg(name="")] = _WHOLE,
+          network: Annotated[Network, tyro.conf.arg(name="")] = _AS_IT_IS,
           plot: Path | None = None, json: Path | None = None) -> None:
     """Run a benchmark, print its table and say on what machine.
 
@@ -28,7 +56,8 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     training from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics
     drift apart; `shield` runs the test protocol of the shield with its negative controls; `projection` times its
     solver and all of its layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills`
-    kills its processes, `fleet` measures how it keeps time by the number of robots; `learning` trains with the shield
+    kills its processes, `lossy` lets its robots swap places over a bad network, `fleet` measures how it keeps time by
+    the number of robots; `learning` trains with the shield
     and without, and times the shields of a team by its size. Compilation is timed apart, and
     medians of several runs are given; of faults the worst.
 
@@ -40,6 +69,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         testudo bench shield --quick --json shield.json
         testudo bench projection --json projection.json
         testudo bench faults --repeats 5 --json faults.json
+        testudo bench lossy --delay-ms 100 --loss 0.3 --json lossy.json
         testudo bench fleet --team-size 4 --json fleet.json
         testudo bench learning --json learning.json --plot learning.png
         testudo bench gpu --minutes 10 --json gpu.json
@@ -48,11 +78,10 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         name: the benchmark.
         policy: policy file (robot, tiers).
         robot: registered robot (sim, gpu, tiers, learning).
-        team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet).
+        team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy).
         worlds: worlds at once (sim).
-        repeats: timed runs; seeds of each training (learning); times that each fault is injected (faults); kills.
-        minutes: time that may be spent (gpu), that is measured (fleet).
-        quick: fewer episodes, in about three minutes (shield, learning); each fault once (faults).
+        extent: how much is measured.
+        network: between robots.
         plot: file for the picture (learning).
         json: file for the numbers; `learning` goes on from it.
     """
@@ -63,8 +92,8 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     if missing:
         raise TestudoError(f"testudo bench {name}: needs {', '.join(missing)}, which is not installed; "
                            f"run pip install 'testudo[{','.join(sorted(points[name].extras))}]'")
-    given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "repeats": repeats,
-             "minutes": minutes, "quick": quick or None, "plot": plot}
+    given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds,
+             "plot": plot, **asdict(extent), "quick": extent.quick or None, **asdict(network)}
     with Console(stderr=True).status("measuring") as status:
         result = _call(name, points[name].load(), {key: value for key, value in given.items() if value is not None},
                        status.update, json)

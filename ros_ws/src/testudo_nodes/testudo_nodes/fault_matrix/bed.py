@@ -15,10 +15,11 @@ from testudo_deploy.artefact import Artefact
 from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet, save_fleet
 from testudo_deploy.plan import ParameterValue, ProcessPlan, plan
 from testudo_deploy.processes import FleetProcesses, ProcessEvent
+from testudo_deploy.shield.space_margins import space_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_nodes.fault_matrix.faulty_policy import VARIABLE
-from testudo_nodes.fault_matrix.observer import Observer
+from testudo_nodes.fault_matrix.observer import Observer, relayed_topic
 from testudo_sim.plain_policy import write_plain_policy
 
 ROBOT_FILE, FAST_ROBOT_FILE = (Path(__file__).with_name(name) for name in ("robot.toml", "robot_fast.toml"))
@@ -28,6 +29,11 @@ FAST_LANE_M = 3.0
 FAR_M = 1000.0
 PATIENCE_S = 30.0
 UP_TO_SPEED_S = 0.4
+SWAP_RADIUS_M = 1.0
+_PER_RADIUS = 2.2
+"""Clearances between starts on a circle of robots that swap places, as in the protocol of the shield."""
+_NEXT_STEP = {"idle": "activate", "armed": "start", "stopped": "rearm", "fault": "deactivate"}
+"""What an operator asks of a robot in a mode, so that it drives in the end."""
 _PLANT = {"latency_low_s": 0.01, "latency_high_s": 0.03}
 
 
@@ -51,6 +57,33 @@ def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking
                    (goal_m, lane_m * k + goal_m), spec)
         for k in range(count)
     )
+    return _saved(folder, policy, robots, tracking=tracking)
+
+
+def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = SWAP_RADIUS_M) -> Fleet:
+    """Write a fleet whose robots stand on a circle and all want to the place across, and return it.
+
+    Args:
+        folder: where to.
+        count: robots.
+        turn_rad: of the circle.
+        radius_m: of the circle, at least.
+    """
+    spec = load_robot(ROBOT_FILE)
+    (folder / "robot.toml").write_text(ROBOT_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    policy = folder / "policy.onnx"
+    write_plain_policy(policy, spec, team_size=count)
+    radius_m = max(radius_m, count * space_parameters(spec).clearance_m / _PER_RADIUS)
+    robots = []
+    for k in range(count):
+        angle = turn_rad + 2 * math.pi * k / count
+        place = (radius_m * math.cos(angle), radius_m * math.sin(angle))
+        robots.append(FleetRobot(f"r{k}", str(folder / "robot.toml"), place,
+                                 math.remainder(angle + math.pi, 2 * math.pi), (-place[0], -place[1]), spec))
+    return _saved(folder, policy, tuple(robots))
+
+
+def _saved(folder: Path, policy: Path, robots: tuple[FleetRobot, ...], *, tracking: bool = False) -> Fleet:
     file = folder / "fleet.yaml"
     save_fleet(Fleet(file, policy, Artefact.load(policy).sha256, robots, tracking), file)
     return load_fleet(file)
@@ -59,12 +92,14 @@ def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking
 class Bed:
     """A fleet that drives, and what may be done to it; a context manager.
 
-    Robot r0 hears its own odometry and its peers through relays, and its policy can be told to fail.
+    Robot r0 hears its own odometry and its peers through relays, and its policy can be told to fail. With a module
+    for all policies every robot hears its peers through relays, nobody's odometry is touched, and all ticks are kept.
     """
 
     def __init__(self, folder: Path, fleet: Fleet, *, run_folder: Path | None = None,
-                 plant: Mapping[str, ParameterValue] | None = None) -> None:
+                 plant: Mapping[str, ParameterValue] | None = None, module: str = "") -> None:
         self.fleet, self.folder = fleet, folder
+        self._module, self._receivers = module, fleet.names if module else ("r0",)
         self._fault_file = folder / "fault"
         self.plan = tuple(
             self._rewired(process, plant or {})
@@ -72,7 +107,8 @@ class Bed:
         )
         self.processes = FleetProcesses(self.plan)
         os.environ[VARIABLE] = str(self._fault_file)  # the processes inherit it
-        self.observer = Observer(fleet, self.processes.domain_id, self.processes.environment())
+        self.observer = Observer(fleet, self.processes.domain_id, self.processes.environment(),
+                                 receivers=self._receivers, keep_ticks=bool(module))
 
     def __enter__(self) -> Self:
         self.processes.__enter__()
@@ -111,13 +147,17 @@ class Bed:
     def bring_up(self, name: str) -> None:
         """Arm and start a robot as an operator does, as often as it takes; one that holds comes back by itself."""
         def driving() -> bool:
-            mode = self.observer.robots[name].mode
-            if mode in ("idle", "armed", "stopped", "fault"):
-                self.observer.ask(name, {"idle": "activate", "armed": "start", "stopped": "rearm",
-                                         "fault": "deactivate"}[mode])
+            if self.urge(name):
                 time.sleep(0.2)
-            return mode == "active"
+            return self.observer.robots[name].mode == "active"
         self.wait(driving, f"{name} could not be started")
+
+    def urge(self, name: str) -> bool:
+        """Ask a robot once for the next step towards driving; return whether there is one to ask for."""
+        step = _NEXT_STEP.get(self.observer.robots[name].mode)
+        if step is not None:
+            self.observer.ask(name, step)
+        return step is not None
 
     def tell_policy(self, fault: str) -> float:
         """Let the policy of r0 fail at its next decision; return when it did, on the steady clock [s]."""
@@ -162,10 +202,12 @@ class Bed:
     def _rewired(self, process: ProcessPlan, plant: Mapping[str, ParameterValue]) -> ProcessPlan:
         if process.label == "plant":
             return replace(process, parameters={**process.parameters, **_PLANT, **plant})
-        if process.label != "r0/policy":
+        if process.name != "policy" or process.namespace not in self._receivers:
             return process
-        remaps = ["odom:=odom_relayed"]
-        remaps += [f"/{peer}/peer_state:=/{peer}/peer_state_relayed" for peer in self.fleet.peers("r0")]
+        name = process.namespace
+        remaps = [f"/{peer}/peer_state:={relayed_topic(peer, name)}" for peer in self.fleet.peers(name)]
+        if not self._module:
+            remaps.append("odom:=odom_relayed")
         words = [word for remap in remaps for word in ("-r", remap)]
-        return replace(process, module="testudo_nodes.fault_matrix.faulty_policy",
+        return replace(process, module=self._module or "testudo_nodes.fault_matrix.faulty_policy",
                        arguments=(*process.arguments, *words))

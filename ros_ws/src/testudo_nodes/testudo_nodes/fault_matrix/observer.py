@@ -1,4 +1,4 @@
-"""A node beside the fleet: it hears what is sent, applied and true, relays what r0 senses, and asks for services."""
+"""A node beside the fleet: it hears what is sent, applied and true, relays what robots sense, and asks for services."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +26,7 @@ from std_msgs.msg import Bool, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet import Fleet, FleetRobot
-from testudo_deploy.messages import PeerMessage, TickRecord
+from testudo_deploy.messages import TickRecord
 from testudo_deploy.plan import ESTOP_TOPIC, EVENTS_TOPIC
 from testudo_deploy.wire import read_command, read_odometry
 from testudo_nodes.conversions import envelope_bytes, status_values
@@ -38,6 +39,8 @@ _SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rea
 _TRANSITIONS = {"activate": Transition.TRANSITION_ACTIVATE, "deactivate": Transition.TRANSITION_DEACTIVATE}
 Change = Callable[[Any], Any]
 """What becomes of a message that is relayed: another one, several in a list, or None."""
+PeerChange = Callable[[str, str, Any], Any]
+"""The same, with its sender and its receiver before it."""
 
 
 @dataclass
@@ -56,13 +59,13 @@ class Heard:
     codes: list = field(default_factory=list)
     """(time, mode, code), at each change."""
     guard_code: str = "unheard"
-    envelope: bytes = b""
-    """The newest record of a tick."""
+    envelopes: deque = field(default_factory=lambda: deque(maxlen=1))
+    """Records of ticks as they came: the newest, or all where somebody wants them."""
 
     @property
     def record(self) -> TickRecord:
         """Return the newest record."""
-        return TickRecord.decode(self.envelope)
+        return TickRecord.decode(self.envelopes[-1] if self.envelopes else b"")
 
 
 def pass_on(message: Any) -> Any:
@@ -70,18 +73,38 @@ def pass_on(message: Any) -> Any:
     return message
 
 
+def pass_on_to(_sender: str, _receiver: str, message: Any) -> Any:
+    """Return a peer's message as it is."""
+    return message
+
+
+def relayed_topic(sender: str, receiver: str) -> str:
+    """Return on which topic a robot hears a peer through the relay."""
+    return f"/{sender}/peer_state_for_{receiver}"
+
+
 class Observer:
     """Listens in a thread of its own; mappings by robot."""
 
-    def __init__(self, fleet: Fleet, domain_id: int, environment: Mapping[str, str]) -> None:
+    def __init__(self, fleet: Fleet, domain_id: int, environment: Mapping[str, str], *,
+                 receivers: Sequence[str] = ("r0",), keep_ticks: bool = False) -> None:
+        """Begin to listen.
+
+        Args:
+            fleet: the robots.
+            domain_id: their ROS domain.
+            environment: of their processes.
+            receivers: robots that hear their peers through relays.
+            keep_ticks: keep the records of all ticks.
+        """
         self.robots = {name: Heard() for name in fleet.names}
         self.contacts = 0
         self.epochs: dict[str, str] = {}
         """The newest life of each robot, by what it tells its peers."""
         self.odometry: Change = pass_on
         """What becomes of r0's odometry."""
-        self.peers: Change = pass_on
-        """What becomes of what r0 hears from its peers."""
+        self.peers: PeerChange = pass_on_to
+        """What becomes of what robots hear from their peers."""
         self._context = rclpy.Context()
         os.environ.update({name: environment[name] for name in environment if name.startswith(("ROS_A", "FAST"))})
         rclpy.init(context=self._context, domain_id=domain_id)
@@ -89,13 +112,16 @@ class Observer:
         self.button = self.node.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
         self.fault = self.node.create_publisher(String, "/r0/plant_fault", REQUESTED["plant_fault"])
         self._clients: dict[tuple[str, str], Any] = {}
-        for robot in fleet.robots:
-            self._observe(robot)
-        self._relay(Odometry, "/r0/odom", "odom", "odometry")
-        self._deliver = {
-            peer: self._relay(UInt8MultiArray, f"/{peer}/peer_state", "peer_state", "peers")
-            for peer in fleet.peers("r0")
+        self._ways = {
+            (peer, name): self.node.create_publisher(
+                UInt8MultiArray, relayed_topic(peer, name), OFFERED["peer_state"])
+            for name in receivers for peer in fleet.peers(name)
         }
+        for robot in fleet.robots:
+            if keep_ticks:
+                self.robots[robot.name].envelopes = deque()
+            self._observe(robot)
+        self._relay_odometry()
         self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
@@ -109,11 +135,11 @@ class Observer:
 
     def pass_everything(self) -> None:
         """Let the relays pass everything on."""
-        self.odometry = self.peers = pass_on
+        self.odometry, self.peers = pass_on, pass_on_to
 
-    def deliver(self, message: UInt8MultiArray) -> None:
-        """Bring r0 what a peer said, later than it was said."""
-        self._deliver[PeerMessage.decode(envelope_bytes(message)).robot].publish(message)
+    def deliver(self, sender: str, receiver: str, message: UInt8MultiArray) -> None:
+        """Bring a robot what a peer said, later than it was said."""
+        self._ways[sender, receiver].publish(message)
 
     def ask(self, name: str, what: str) -> Any:
         """Ask for a service: activate, deactivate, start, stop, rearm, estop; return the future of its answer."""
@@ -154,14 +180,17 @@ class Observer:
 
     def _observe(self, robot: FleetRobot) -> None:
         name, heard = robot.name, self.robots[robot.name]
+        ways = [(receiver, publisher) for (sender, receiver), publisher in self._ways.items() if sender == name]
 
         def peer_state(message: UInt8MultiArray) -> None:
             found = _EPOCH.search(envelope_bytes(message))
             if found:
                 self.epochs[name] = found[1].decode()
+            for receiver, publisher in ways:
+                _publish(publisher, self.peers(name, receiver, message))
 
         def tick(message: UInt8MultiArray) -> None:
-            heard.envelope = envelope_bytes(message)
+            heard.envelopes.append(envelope_bytes(message))
         listeners = (
             *_motion_listeners(robot, heard), *_mode_listeners(heard),
             (UInt8MultiArray, "tick", tick), (UInt8MultiArray, "peer_state", peer_state))
@@ -172,17 +201,10 @@ class Observer:
         change = self.node.create_client(ChangeState, f"/{name}/policy/change_state")
         self._clients.update({(name, what): change for what in _TRANSITIONS})
 
-    def _relay(self, kind: type, topic: str, profile: str, change: str) -> Any:
-        """Pass a topic on through the change that an attribute of this object holds then; return where to."""
-        publisher = self.node.create_publisher(kind, f"{topic}_relayed", OFFERED[profile])
-
-        def relay(message: Any) -> None:
-            changed = getattr(self, change)(message)
-            for one in changed if isinstance(changed, list) else [changed]:
-                if one is not None:
-                    publisher.publish(one)
-        self.node.create_subscription(kind, topic, relay, REQUESTED[profile])
-        return publisher
+    def _relay_odometry(self) -> None:
+        publisher = self.node.create_publisher(Odometry, "/r0/odom_relayed", OFFERED["odom"])
+        self.node.create_subscription(
+            Odometry, "/r0/odom", lambda message: _publish(publisher, self.odometry(message)), REQUESTED["odom"])
 
     def _on_event(self, message: String) -> None:
         self.contacts += '"contact"' in message.data
@@ -192,6 +214,13 @@ class Observer:
         with suppress(ExternalShutdownException):
             while self._context.ok():  # a wait without an end spins at full load in the wheels' EventsExecutor
                 self._executor.spin_until_future_complete(never, timeout_sec=_WAKE_S)
+
+
+def _publish(publisher: Any, changed: Any) -> None:
+    """Publish what a change made of a message."""
+    for one in changed if isinstance(changed, list) else [changed]:
+        if one is not None:
+            publisher.publish(one)
 
 
 _Listener = tuple[type, str, Callable[[Any], None]]

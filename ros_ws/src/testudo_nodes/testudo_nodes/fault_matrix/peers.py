@@ -36,7 +36,7 @@ _BEFORE_S = 0.06
 
 def _changed(change: Callable[[PeerMessage], PeerMessage | None]) -> Callable[[Any], Any]:
     """Return a relay's change of what the peers say."""
-    def relay(message: UInt8MultiArray) -> UInt8MultiArray | None:
+    def relay(_sender: str, _receiver: str, message: UInt8MultiArray) -> UInt8MultiArray | None:
         said = change(PeerMessage.decode(envelope_bytes(message)))
         return None if said is None else envelope_message(said.encode())
     return relay
@@ -91,9 +91,9 @@ def lossy(bed: Bed) -> Found:
     rng, begin = random.Random(0), bed.observer.place("r0")[0]  # noqa: S311 -- no secret
     contacts = bed.observer.contacts
 
-    def late(message: Any) -> None:
+    def late(*said: Any) -> None:
         if rng.random() < 0.5:
-            threading.Timer(rng.uniform(0, 0.3), bed.observer.deliver, [message]).start()
+            threading.Timer(rng.uniform(0, 0.3), bed.observer.deliver, said).start()
     bed.observer.peers = late
     time.sleep(_LOSSY_S)
     way_m = bed.observer.place("r0")[0] - begin
@@ -105,7 +105,7 @@ def replayed(bed: Bed) -> Found | None:
     """Every message is followed by one from a second ago, of another place."""
     past: list[UInt8MultiArray] = []
 
-    def replay(message: Any) -> list[Any]:
+    def replay(_sender: str, _receiver: str, message: Any) -> list[Any]:
         past.append(message)
         return [message, *past[-100:-99]]
     bed.observer.peers = replay

@@ -38,7 +38,7 @@ def _nan(message: Any) -> Any:
 
 def not_finite(bed: Bed) -> Found | None:
     """Own odometry is NaN; before, for half a second, so are the messages of the neighbours, which then age."""
-    def broken(message: Any) -> Any:
+    def broken(_sender: str, _receiver: str, message: Any) -> Any:
         data = bytes(message.data).replace(b'"yaw": ', b'"yaw": NaN, "was": ', 1)
         message.data = data
         return message
