@@ -117,14 +117,17 @@ def squeezed(bed: Bed) -> Found | None:
     heard = bed.observer.robots["r0"]
 
     def beside(said: PeerMessage) -> PeerMessage:
-        x, y = heard.record.control_point_world
+        place = heard.record.control_point_world
+        if place is None:  # the machine stalled: it does not know where it is
+            return said
+        x, y = place
         side = 0.05 if said.robot == "r1" else -0.05
         return replace(said, control_point_world=(x + side, y), control_velocity_world=(0.0, 0.0))
     bed.observer.peers = _changed(beside)
 
     def squeezes() -> float | None:
         record = heard.record
-        points = record.neighbour_control_point_world
+        points = record.neighbour_control_point_world if record.control_point_world else ()
         near = [math.dist(point, record.control_point_world) < _NEAR_M for point in points]
         return record.stamp_s if near and all(near) else None
     return brakes(bed, bed.wait(squeezes, "the peers are silent", 1.0))
