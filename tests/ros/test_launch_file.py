@@ -123,6 +123,23 @@ def test_another_policy_may_be_given_and_a_wrong_fleet_or_robot_is_refused(stand
             nodes_of("robot", fleet=fleet.file, robot=robot)
 
 
+def test_a_number_that_is_none_is_refused_in_one_sentence(stand_ins, tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 1)
+    for given, sentence in (({"seed": "x"}, "seed: found 'x', expected a whole number"),
+                            ({"duration": "long"}, "duration: found 'long', expected a number"),
+                            ({"duration": "-1"}, "found -1.0, expected a positive number")):
+        with pytest.raises(TestudoError, match=sentence):
+            nodes_of("fleet", fleet=fleet.file, **given)
+
+
+def test_a_node_that_refuses_ends_the_launch_and_one_that_dies_later_does_not(stand_ins, tmp_path):
+    node = nodes_of("fleet", fleet=make_tiny_fleet(tmp_path, 1).file)[0]
+    for status in (0, 1, -9):
+        assert node.on_exit(SimpleNamespace(returncode=status, process_name="guard_node-1"), {}) is None
+    with pytest.raises(TestudoError, match="guard_node-1 refused to start"):
+        node.on_exit(SimpleNamespace(returncode=2, process_name="guard_node-1"), {})
+
+
 @pytest.mark.parametrize("kind", ARGUMENTS)
 def test_the_real_launch_makes_the_nodes_of_the_plan(shared, tmp_path, kind):
     launch = pytest.importorskip("launch", reason="`launch` is not installed: it comes with ROS 2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,10 @@ from launch_ros.actions import Node
 
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
+from testudo_hardware.errors import TestudoError
+
+_REFUSED = 2
+"""Exit status of a node that refuses what it was given, before it does anything."""
 
 _KNOWN = (
     DeclareLaunchArgument("fleet", description="Fleet file: robots, types, links, initial poses and goals."),
@@ -94,7 +98,7 @@ def planned_nodes(
     if "watch" in value:
         options["watch"] = [kind for kind in value["watch"].split(",") if kind]
     if "seed" in value:
-        options |= {"seed": int(value["seed"]), "duration_s": float(value["duration"])}
+        options |= {"seed": _number("seed", value, int), "duration_s": _number("duration", value, float)}
     processes = plan(
         fleet,
         run_folder=Path(value["run_folder"]) if value.get("run_folder") else None,
@@ -114,9 +118,24 @@ def planned_nodes(
             parameters=[dict(process.parameters), use_sim_time],
             ros_arguments=list(process.arguments),
             output="screen",
+            on_exit=_judge_exit,
         )
         for process in processes
     ]
+
+
+def _number(name: str, values: Mapping[str, str], kind: type[int | float]) -> int | float:
+    try:
+        return kind(values[name])
+    except ValueError as error:
+        expected = "a whole number" if kind is int else "a number"
+        raise TestudoError(f"{name}: found {values[name]!r}, expected {expected}") from error
+
+
+def _judge_exit(event: Any, _: LaunchContext) -> None:
+    """End the launch, with status 1, for a node that refused; without one that dies later the robots still brake."""
+    if event.returncode == _REFUSED:
+        raise TestudoError(f"{event.process_name} refused to start; its own line above says why")
 
 
 def description(declared: Sequence[DeclareLaunchArgument], *, station: bool = False) -> LaunchDescription:
