@@ -202,3 +202,16 @@ def test_the_address_check_sees_addresses(text):
 def test_lock_holds_exact_versions_only():
     for line in (ROOT / "requirements.lock").read_text().splitlines():
         assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.]+( ; .*)?", line), line
+
+
+def test_only_the_tempo_of_a_node_reads_a_clock_of_its_own():
+    """Ages and watchdogs go by one injected clock; else lock-step would not be deterministic."""
+    nodes = Path("ros_ws/src/testudo_nodes/testudo_nodes")
+    # who sleeps, who measures real time itself, and who looks which nodes there are, as all that is in real time
+    real = {"tempo.py", "conductor.py", "node_runner.py", "plant_node.py", "guard_node.py", "markers_node.py",
+            "status_listener.py", "status_verb.py", "fleet_benchmark.py"}
+    reads = {file.name for file in nodes.glob("*.py") if re.search(r"\btime\.(monotonic|time)", file.read_text())}
+    assert reads <= real
+    for name in ("plant_node.py", "guard_node.py"):
+        lines = [line for line in (nodes / name).read_text().splitlines() if "time.monotonic" in line]
+        assert all("real_s" in line or "begun_s" in line for line in lines), lines

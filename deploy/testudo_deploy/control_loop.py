@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -45,13 +45,13 @@ class ControlLoop:
 
     def __init__(self, artefact: Artefact, spec: RobotSpec, *, robot: str, peers: tuple[str, ...],
                  goal_world: tuple[float, ...], epoch: str, untrusted: tuple[str, ...] = (),
-                 pose_max_age_s: float | None = None) -> None:
+                 pose_max_age_s: float | None = None, stopwatch: Callable[[], float] = time.perf_counter) -> None:
         contract = artefact.contract
         self._artefact, self._spec, self._robot, self._epoch = artefact, spec, robot, epoch
         self._model = motion_model(spec)
         self._shield = Shield(self._model, contract.shield, space_parameters(spec), contract.arena)
         self._decision_ticks = contract.decision_ticks
-        self._goal_world = goal_world
+        self._goal_world, self._stopwatch = goal_world, stopwatch
         self._contract_hash = contract.contract_hash
         self._roster = Roster(robot, epoch, peers, self._contract_hash, spec.dimension)
         self._roster.untrusted.update(untrusted)
@@ -133,7 +133,7 @@ class ControlLoop:
             order: why the robot has to brake whatever the loop finds, ``code: details``; empty if it may drive. The
                 loop still looks around: its own doubts, which come first in the record, say whether it could drive.
         """
-        begin = time.perf_counter()
+        begin = self._stopwatch()
         hidden_before = self._hidden
         tick = Tick(now_s, late_s, space=self._space, echoes=self._roster.echoes())
         try:
@@ -158,7 +158,7 @@ class ControlLoop:
         self._sequence += 1
         return self._recorder.record(
             tick, sequence=self._sequence - 1, nominal=nominal, command=command,
-            hidden=(hidden_before, self._hidden), duration_s=time.perf_counter() - begin)
+            hidden=(hidden_before, self._hidden), duration_s=self._stopwatch() - begin)
 
     def announcement(self, now_s: float) -> PeerMessage | None:
         """Return what to tell the peers after a tick; None while the own pose is not known."""

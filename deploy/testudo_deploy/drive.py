@@ -43,7 +43,7 @@ class DriveState:
     started: bool = False
     outcome: str = ""
     """Empty while it goes on; then arrived, timeout, not_started, plant_died, plant_silent
-    or interrupted."""
+    stalled (in lock-step a node did not answer) or interrupted."""
     time_s: float = 0.0
     """Since the start; at the end until the last robot had arrived."""
     distance_m: dict[str, float] = field(default_factory=dict)
@@ -61,6 +61,8 @@ class DriveState:
     cpu_share: dict[str, float] = field(default_factory=dict)
     """Of one core, by process, start-up included."""
     recorded_messages: int = 0
+    real_time_factor: float | None = None
+    """Simulated time over real time, from the start of the plant to its end."""
     run_folder: Path | None = None
     lines: list[str] = field(default_factory=list)
     """What the processes wrote on standard error."""
@@ -90,6 +92,8 @@ class DriveState:
             self.late_ticks[values["robot"]] = values["late_ticks"] + values["missed_ticks"]
         elif event.kind == "recorded":
             self.recorded_messages = values["messages"]
+        elif event.kind == "plant":
+            self.real_time_factor = values["real_time_factor"]
         if "cpu_share" in values:
             self.cpu_share[event.process] = values["cpu_share"]
 
@@ -109,6 +113,7 @@ def drive(
     seed: int = 0,
     duration_s: float = DEFAULT_DURATION_S,
     watch: Sequence[str] = (),
+    lock_step: bool = False,
     domain_id: int | None = None,
     show: Callable[[DriveState], None] | None = None,
 ) -> DriveState:
@@ -120,6 +125,7 @@ def drive(
         seed: of the plant.
         duration_s: longest time [s] from the start.
         watch: nodes of the station that are also started, see `testudo_deploy.plan.WATCHERS`.
+        lock_step: in rounds of simulated time instead of real time.
         domain_id: the ROS domain; None takes a free one.
         show: is called with the state some times a second.
 
@@ -134,7 +140,7 @@ def drive(
     check_fleet(obligations)
     show = show or _show_nothing
     processes = FleetProcesses(
-        plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch),
+        plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step),
         domain_id=domain_id,
     )
     state = DriveState(fleet.names, run_folder=run_folder, domain_id=processes.domain_id)

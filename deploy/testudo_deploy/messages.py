@@ -22,7 +22,9 @@ class EnvelopeError(TestudoError):
 
 
 @dataclass(frozen=True)
-class _Envelope:
+class Envelope:
+    """What travels as JSON in bytes; a subclass names its schema."""
+
     SCHEMA = ""
 
     def encode(self) -> bytes:
@@ -53,7 +55,7 @@ class _Envelope:
 
 
 @dataclass(frozen=True)
-class PeerMessage(_Envelope):
+class PeerMessage(Envelope):
     """What a robot announces at every tick. Frame: the fleet's shared world."""
 
     SCHEMA = "testudo/peer/2"
@@ -106,7 +108,7 @@ class PeerMessage(_Envelope):
 
 
 @dataclass(frozen=True)
-class TickRecord(_Envelope):
+class TickRecord(Envelope):
     """What one control tick used and did: written by the control loop itself."""
 
     SCHEMA = "testudo/tick/2"

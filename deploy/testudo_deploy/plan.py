@@ -96,6 +96,7 @@ def plan(
     robot: str = "",
     station: bool = False,
     watch: Sequence[str] = (),
+    lock_step: bool = False,
 ) -> tuple[ProcessPlan, ...]:
     """Return the processes of a fleet: recorder, plant and station, then guard and policy of each robot.
 
@@ -112,10 +113,11 @@ def plan(
         robot: only what runs for this robot.
         station: only what runs for no robot.
         watch: what also runs on the station, of `WATCHERS`.
+        lock_step: the plant conducts rounds of simulated time, see `testudo_deploy.lock_step`; else real time.
 
     Raises:
-        TestudoError: unknown backend, log level, robot or watcher, a duration that is not positive, or both parts at
-            once.
+        TestudoError: unknown backend, log level, robot or watcher, a duration that is not positive, both parts at
+            once, or lock-step without the plant.
     """
     _check(backend, log_level, duration_s, watch)
     if robot and station:
@@ -130,21 +132,34 @@ def plan(
     nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch]
     for name in fleet.names:
         nodes += [("guard", name, {"robot": name}), ("policy", name, {"robot": name, "configure": True})]
+    if lock_step:
+        _put_in_rounds(nodes, backend)
     arguments = ("--log-level", log_level)
     whole = not robot and not station
     return tuple(
         ProcessPlan(
-            kind,
-            PACKAGE,
-            f"{kind}_node",
-            f"{PACKAGE}.{kind}_node",
-            namespace,
-            common | own,
-            arguments,
+            kind, PACKAGE, f"{kind}_node", f"{PACKAGE}.{kind}_node", namespace, common | own, arguments
         )
         for kind, namespace, own in nodes
         if whole or namespace == robot
     )
+
+
+def _put_in_rounds(nodes: Sequence[tuple[str, str, dict[str, ParameterValue]]], backend: str) -> None:
+    """Let all nodes go by simulated time, and tell the plant whom to wait for; who only shows is not waited for.
+
+    Raises:
+        TestudoError: there is no plant.
+    """
+    if backend != "sim":
+        raise TestudoError(f"lock_step: found backend {backend!r}, expected sim: real robots do not wait")
+    labels = [f"{namespace}/{kind}" if namespace else kind for kind, namespace, _ in nodes
+              if kind not in ("plant", "markers")]
+    for kind, _, own in nodes:
+        if kind == "plant":
+            own.update(lock_step=True, lock_step_nodes=" ".join(labels))
+        else:
+            own.update({"use_sim_time": True} | ({} if kind == "markers" else {"lock_step": True}))
 
 
 def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s: float

@@ -5,6 +5,7 @@ Times are seconds on one clock that the caller injects.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from testudo_deploy.artefact import Artefact
@@ -41,8 +42,17 @@ class Outcome:
 class Robot:
     """One robot, its policy loaded and checked against the fleet."""
 
-    def __init__(self, fleet: Fleet, name: str, policy: str, *, epoch: str, now_s: float) -> None:
+    def __init__(self, fleet: Fleet, name: str, policy: str, *, epoch: str, now_s: float, simulated_time: bool = False
+                 ) -> None:
         """Load and check everything.
+
+        Args:
+            fleet: all robots.
+            name: of this one.
+            policy: the policy file.
+            epoch: names this life of the process.
+            now_s: the clock.
+            simulated_time: ticks take no time, so that runs on simulated time are equal to the last byte.
 
         Raises:
             TestudoError: the policy, the robot or the fleet is refused.
@@ -55,7 +65,8 @@ class Robot:
         self.loop = ControlLoop(
             artefact, robot.spec, robot=name, peers=peers, goal_world=robot.goal_world, epoch=epoch,
             untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted),
-            pose_max_age_s=robot.pose.max_age_s)
+            pose_max_age_s=robot.pose.max_age_s,
+            stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter)
         self.supervisor = Supervisor(now_s=now_s)
         self.pacer = Pacer(robot.spec.control_period_s)
         self.refused_messages = 0

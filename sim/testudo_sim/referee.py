@@ -66,6 +66,11 @@ class Referee:
             events.append(self._event("state", now_s, **self._summary(plant, distances, now_s)))
         return events
 
+    def end(self, plant: Plant, now_s: float, outcome: str) -> dict[str, Any]:
+        """End a run that cannot go on, and return the event of its end."""
+        self.outcome = outcome
+        return self._event("finished", now_s, outcome=outcome, **self._summary(plant, self._distances(plant), now_s))
+
     def _judge(self, distances: Mapping[str, float], now_s: float) -> None:
         rules = self._rules
         if self._start_s is None:

@@ -130,3 +130,20 @@ def test_task_and_markers_are_started_where_asked_for_and_belong_to_the_station(
     assert labels == ["plant", "station", "task", "markers"]
     with pytest.raises(TestudoError, match="watch: found chess, expected some of task, markers"):
         plan(fleet, run_folder=None, watch=("chess",))
+
+
+def test_in_lock_step_the_plant_waits_for_all_but_those_who_only_show(fleet, tmp_path):
+    processes = plan(fleet, run_folder=tmp_path / "run", watch=("task", "markers"), lock_step=True)
+    by_label = {process.label: process.parameters for process in processes}
+    awaited = by_label["plant"]["lock_step_nodes"].split()
+    assert sorted([*awaited, "markers", "plant"]) == sorted(by_label)
+    assert all(by_label[label]["lock_step"] for label in (*awaited, "plant"))
+    assert "lock_step" not in by_label["markers"]
+    assert by_label["markers"]["use_sim_time"]
+    part = {process.label: process.parameters for process in plan(fleet, run_folder=None, station=True, lock_step=True)}
+    assert "r0/policy" in part["plant"]["lock_step_nodes"]  # which runs elsewhere
+
+
+def test_real_robots_do_not_wait(fleet):
+    with pytest.raises(TestudoError, match="lock_step: found backend 'hw', expected sim"):
+        plan(fleet, run_folder=None, backend="hw", lock_step=True)

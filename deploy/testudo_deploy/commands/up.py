@@ -32,6 +32,7 @@ def up(
     timeout: float = DEFAULT_DURATION_S,
     record: bool = True,
     watch: tuple[Literal["task", "markers"], ...] = (),
+    lock_step: bool = False,
     domain: int | None = None,
     json: Path | None = None,
 ) -> int:
@@ -43,6 +44,7 @@ def up(
     Example:
         testudo up --policy policy.onnx --fleet fleet.yaml
         testudo up --fleet fleet.yaml --watch task markers --domain 7
+        testudo up --fleet fleet.yaml --lock-step
 
     Args:
         fleet: the fleet file: robots, types, initial poses, goals.
@@ -52,6 +54,8 @@ def up(
         timeout: longest time from the start [s].
         record: write the run folder.
         watch: also start the node that scores the task, and the one that draws for RViz and Foxglove.
+        lock_step: in rounds of simulated time in which the plant waits for every robot: the same seed gives the same
+            run, as fast as the machine allows.
         domain: ROS_DOMAIN_ID; left out, one that nobody on this machine uses.
         json: also write the result to this file.
     """
@@ -68,6 +72,7 @@ def up(
                 seed=seed,
                 duration_s=timeout,
                 watch=watch,
+                lock_step=lock_step,
                 domain_id=domain,
                 show=display.show,
             )
@@ -105,6 +110,7 @@ def result_values(state: DriveState) -> dict[str, Any]:
         "ticks": state.ticks,
         "late_ticks": state.late_ticks,
         "cpu_share": state.cpu_share,
+        "real_time_factor": state.real_time_factor,
         "recorded_messages": state.recorded_messages,
         "run_folder": None if state.run_folder is None else str(state.run_folder),
     }
@@ -116,6 +122,7 @@ def result_report(state: DriveState) -> Report:
     shown = {
         "outcome": state.outcome,
         "time [s]": state.time_s,
+        "simulated time over real time": state.real_time_factor,
         "contacts": state.contacts,
         "smallest separation [m]": values["minimum_separation_m"],
         "between": " and ".join(state.closest),

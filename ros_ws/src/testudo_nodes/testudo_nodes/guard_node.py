@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
-from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.task import Future
@@ -30,8 +29,9 @@ from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import other_clock_s
 from testudo_nodes.conversions import status_message
 from testudo_nodes.message_definitions import message_class
-from testudo_nodes.node_runner import CpuMeter, both_clocks, flag_parameter, guarded, run, tell, text_parameter
+from testudo_nodes.node_runner import CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED
+from testudo_nodes.tempo import tempo_of
 
 _STATUS_S = 0.1
 _LOOK_S = 0.1
@@ -65,6 +65,7 @@ class GuardNode(Node):
         self._seen: tuple[str, ...] = ()
         self._told: tuple[str, str] | None = None
         self._since_s = self._status_s = self._look_s = -float("inf")
+        self._tempo = tempo_of(self)
         self._connect()
         self._cpu = CpuMeter()
 
@@ -93,40 +94,28 @@ class GuardNode(Node):
 
     def close(self) -> None:
         """Brake as the last command."""
-        self.destroy_timer(self._silence)
-        self.destroy_timer(self._pulse)
-        self._brake(time.monotonic())
+        self._tempo.drop(self._silence)
+        self._tempo.drop(self._pulse)
+        self._brake(self._tempo.now_s())
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
         tell("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
 
     def _connect(self) -> None:
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._command = self.create_publisher(self._message, self._topic, OFFERED["cmd_vel"])
-        self._status = self.create_publisher(
-            DiagnosticStatus, "guard_status", OFFERED["guard_status"]
-        )
-        self._policy = self.create_subscription(
-            TwistStamped,
-            "cmd_vel_policy",
-            guarded(self, self._on_command),
-            REQUESTED["cmd_vel_policy"],
-        )
+        tempo = self._tempo
+        self._command = tempo.publisher(self._message, self._topic, OFFERED["cmd_vel"])
+        self._status = tempo.publisher(DiagnosticStatus, "guard_status", OFFERED["guard_status"])
+        tempo.listen(TwistStamped, "cmd_vel_policy", self._on_command, REQUESTED["cmd_vel_policy"])
+        self._policy_topic = self.resolve_topic_name("cmd_vel_policy")
         for topic in (ESTOP_TOPIC, "estop"):
-            self.create_subscription(
-                Bool, topic, guarded(self, self._on_estop), REQUESTED["estop"]
-            )
+            tempo.listen_outside(Bool, topic, self._on_estop, REQUESTED["estop"])
         self.create_service(Trigger, "~/estop", self._on_stop)
         self.create_service(Trigger, "~/rearm", self._on_rearm)
         # begins anew with every command: it runs out when the policy has been silent for too long
-        self._silence = self.create_timer(
-            self._guard.silent_after_s, guarded(self, self._watch), clock=steady
-        )
-        self._pulse = self.create_timer(
-            self._spec.control_period_s, guarded(self, self._beat), clock=steady
-        )
+        self._silence = tempo.every(self._guard.silent_after_s, self._watch)
+        self._pulse = tempo.every(self._spec.control_period_s, self._beat)
 
     def _on_command(self, message: TwistStamped) -> None:
-        now_s = time.monotonic()
+        now_s = self._tempo.now_s()
         try:
             reading = read_command(message, self._name, self._spec)
         except WireError as error:
@@ -157,7 +146,7 @@ class GuardNode(Node):
 
     def _watch(self) -> None:
         """Brake at once if there is a reason that was not told yet."""
-        now_s = time.monotonic()
+        now_s = self._tempo.now_s()
         brakes = self._guard.watch(now_s)
         if self._told is None or self._told[0] != self._guard.code:
             if brakes:
@@ -166,9 +155,10 @@ class GuardNode(Node):
 
     def _beat(self) -> None:
         """Repeat the brake, look who publishes, and say how things are."""
-        now_s = time.monotonic()
-        if now_s - self._look_s >= _LOOK_S:
-            self._look_s = now_s
+        now_s = self._tempo.now_s()
+        real_s = time.monotonic()  # nodes come and go in real time, whatever the robots' clock is
+        if real_s - self._look_s >= _LOOK_S:
+            self._look_s = real_s
             found = self._foreign()
             self._guard.see_publishers(
                 [name for name in found if _NAMELESS not in name or name in self._seen]
@@ -182,7 +172,7 @@ class GuardNode(Node):
 
     def _foreign(self) -> tuple[str, ...]:
         """Return the nodes that publish commands in the guard's place, or in the policy's."""
-        command, policy = self._command.topic_name, self._policy.topic_name
+        command, policy = self._command.topic_name, self._policy_topic
         found = [
             (command, self.get_fully_qualified_name(), self._allowed),
             (policy, f"{self.get_namespace()}/policy", ()),
@@ -202,7 +192,7 @@ class GuardNode(Node):
 
     def _send(self, reading: CommandReading) -> None:
         if self._wire.profile.stamps.value == "ros":
-            ros_now_s, now_s = both_clocks(self)
+            ros_now_s, now_s = self._tempo.clocks()
             reading = replace(reading, stamp_s=other_clock_s(reading.stamp_s, now_s, ros_now_s))
         self._command.publish(self._wire.encode(self._message(), reading))
 

@@ -49,7 +49,9 @@ class MarkersNode(Node):
         """
         super().__init__("markers")
         self.failed = False
-        self._now_s = time.monotonic
+        # in lock-step the ROS clock is simulated time, on which the robots stamp
+        simulated = self.get_parameter("use_sim_time").value
+        self._now_s = self._ros_now_s if simulated else time.monotonic
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         policy = text_parameter(self, "policy", "the policy file, which holds the arena")
         self._arena = arena_markers(Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena)
@@ -63,6 +65,9 @@ class MarkersNode(Node):
     def close(self) -> None:
         """Tell what it cost."""
         tell("markers", {"cpu_share": self._cpu.share()})
+
+    def _ros_now_s(self) -> float:
+        return 1e-9 * self.get_clock().now().nanoseconds
 
     def _show(self) -> None:
         looks = self._publisher.get_subscription_count() > 0

@@ -116,6 +116,12 @@ def text_parameter(node: Node, name: str, description: str) -> str:
     return value
 
 
+def optional_text(node: Node, name: str, description: str, default: str = "") -> str:
+    """Declare a read-only text that may be left out, and return it."""
+    descriptor = ParameterDescriptor(description=description, read_only=True)
+    return node.declare_parameter(name, default, descriptor).value
+
+
 def integer_parameter(
     node: Node, name: str, default: int, bounds: tuple[int, int], description: str
 ) -> int:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
-from rcl_interfaces.msg import ParameterDescriptor
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import String
@@ -26,20 +25,21 @@ from testudo_deploy.plan import DEFAULT_DURATION_S, EVENTS_TOPIC
 from testudo_deploy.sensed import absolute
 from testudo_deploy.wire import CommandReading, OdometryReading, WireError
 from testudo_hardware.errors import TestudoError
+from testudo_nodes.conductor import Conductor
 from testudo_nodes.conversions import command_message, event_message, odometry_message
 from testudo_nodes.message_definitions import message_class
 from testudo_nodes.node_runner import (
     CpuMeter,
-    both_clocks,
     flag_parameter,
-    guarded,
     integer_parameter,
     number_parameter,
+    optional_text,
     run,
     tell,
     text_parameter,
 )
 from testudo_nodes.qos import OFFERED, REQUESTED, measured
+from testudo_nodes.tempo import RealTime, is_lock_step
 from testudo_sim.plant import (
     LatencyMeter,
     OdometryModel,
@@ -74,22 +74,10 @@ class PlantNode(Node):
         policy = text_parameter(self, "policy", "the policy file, which holds the arena")
         seed = integer_parameter(self, "seed", 0, (0, 2**31 - 1), "seed of dynamics and noise")
         duration_s = number_parameter(
-            self,
-            "duration_s",
-            DEFAULT_DURATION_S,
-            (0.1, 86400.0),
-            "time [s] after which the run is declared over",
+            self, "duration_s", DEFAULT_DURATION_S, (0.1, 86400.0), "time [s] after which the run is declared over"
         )
-        self._recorded = flag_parameter(
-            self, "recorded", default=False, description="wait for a recorder before the start"
-        )
-        low_s, high_s = (
-            number_parameter(
-                self, f"latency_{end}_s", default, (0.0, 1.0), f"{what} age [s] of odometry"
-            )
-            for end, default, what in (("low", 0.02, "least"), ("high", 0.06, "greatest"))
-        )
-        odometry = OdometryModel(latency_low_s=low_s, latency_high_s=high_s)
+        recorded = flag_parameter(self, "recorded", default=False, description="wait for a recorder before the start")
+        odometry = _odometry_model(self)
         arena = Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena
         stand_ins = [StandIn(robot) for robot in fleet.robots]
         robots = [
@@ -98,34 +86,43 @@ class PlantNode(Node):
             )
             for robot, stand_in in zip(fleet.robots, stand_ins, strict=True)
         ]
-        self._events = self.create_publisher(String, EVENTS_TOPIC, OFFERED["events"])
-        start_s = time.monotonic()
+        self._tempo = self._make_tempo(fleet)
+        self._events = self._tempo.publisher(String, EVENTS_TOPIC, OFFERED["events"])
+        start_s = self._tempo.now_s()
         self._plant = Plant(robots, arena, seed, start_s=start_s, odometry=odometry)
         for name, faults in _start_faults(self, fleet).items():
             self._plant.break_robot(name, faults)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
         self._rules = Rules(goals, duration_s)
         self._referee: Referee | None = None
+        self._waits_for_recorder = recorded and not self._tempo.in_rounds  # which begin when everybody is there
         self._waits_until_s = start_s + _RECORDER_PATIENCE_S
         self._ports = [
-            _Port(self, self._plant, robot, stand_in)
+            _Port(self, self._tempo, self._plant, robot, stand_in)
             for robot, stand_in in zip(fleet.robots, stand_ins, strict=True)
         ]
-        self._worst_late_s, self._last_s = 0.0, time.monotonic()
+        self._worst_late_s, self._last_s = 0.0, start_s
         self._cpu = CpuMeter()
-        self._timer = self.create_timer(
-            _STEP_S, guarded(self, self._step), clock=Clock(clock_type=ClockType.STEADY_TIME)
-        )
+        self._begun_s: float | None = None
+        """Real time at the first step; simulated time was ``start_s``."""
+        self._start_s = start_s
+        self._timer = self._tempo.every(_STEP_S, self._step)
 
     def close(self) -> None:
         """Tell how real time was kept."""
         latency = {port.name: port.latency.summary() for port in self._ports}
-        values = {"worst_late_s": self._worst_late_s, "latency": latency}
+        factor = None
+        if self._begun_s is not None:
+            factor = (self._tempo.now_s() - self._start_s) / max(time.monotonic() - self._begun_s, 1e-9)
+        values = {"worst_late_s": self._worst_late_s, "latency": latency, "real_time_factor": factor}
         tell("plant", {**values, "cpu_share": self._cpu.share()})
 
     def _step(self) -> None:
-        now_s = time.monotonic()
-        self._worst_late_s = max(self._worst_late_s, now_s - self._last_s - _STEP_S)
+        now_s = self._tempo.now_s()
+        if self._begun_s is None:
+            self._begun_s = time.monotonic()
+        if not self._tempo.in_rounds:
+            self._worst_late_s = max(self._worst_late_s, now_s - self._last_s - _STEP_S)
         self._last_s = now_s
         self._plant.step_to(now_s)
         if self._referee is None:
@@ -135,15 +132,47 @@ class PlantNode(Node):
         for port in self._ports:
             port.publish(now_s)
         for event in self._referee.watch(self._plant, now_s):
-            self._events.publish(event_message(event))
-            kind = event.pop("event")
-            tell(kind, event)
-            if kind != "state":
-                self.get_logger().info(f"{kind}: {event}")
+            self._say(event)
+
+    def _say(self, event: dict[str, Any]) -> None:
+        """Publish an event and tell it; the end of a run in rounds only when everybody has ended the round."""
+        self._events.publish(event_message(event))
+        if event["event"] == "finished" and self._tempo.in_rounds:
+            self._tempo.end_after_this_round(partial(self._tell, event))
+        else:
+            self._tell(event)
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        kind = event.pop("event")
+        tell(kind, event)
+        if kind != "state":
+            self.get_logger().info(f"{kind}: {event}")
+
+    def _on_stuck(self, sentence: str) -> None:
+        """End a run in rounds in which somebody does not answer."""
+        self.get_logger().error(sentence)
+        self._referee = self._referee or Referee(self._rules, self._tempo.now_s())
+        self._tell(self._referee.end(self._plant, self._tempo.now_s(), "stalled"))
+
+    def _make_tempo(self, fleet: Fleet) -> RealTime | Conductor:
+        """Return real time, or rounds of the robots' control period, as the parameters say.
+
+        Raises:
+            TestudoError: the robots have several control periods.
+        """
+        conducts = is_lock_step(self)
+        nodes = optional_text(self, "lock_step_nodes", "labels of the nodes that take part in rounds, by spaces")
+        if not conducts:
+            return RealTime(self)
+        periods_s = {robot.spec.control_period_s for robot in fleet.robots}
+        if len(periods_s) > 1:
+            found = ", ".join(f"{period_s:g} s" for period_s in sorted(periods_s))
+            raise TestudoError(f"lock_step: found control periods of {found}, expected one for all robots")
+        return Conductor(self, nodes.split(), periods_s.pop(), self._on_stuck)
 
     def _may_begin(self, now_s: float) -> bool:
         """Return whether the recorder listens, or was waited for in vain; drops what is sensed."""
-        if not self._recorded or all(port.has_recorder() for port in self._ports):
+        if not self._waits_for_recorder or all(port.has_recorder() for port in self._ports):
             return True
         for port in self._ports:
             port.drop()
@@ -156,28 +185,27 @@ class PlantNode(Node):
 class _Port:
     """The topics of one robot."""
 
-    def __init__(self, node: Node, plant: Plant, robot: FleetRobot, stand_in: StandIn) -> None:
-        self._node, self._plant, self._stand_in = node, plant, stand_in
+    def __init__(self, node: Node, tempo: RealTime | Conductor, plant: Plant, robot: FleetRobot, stand_in: StandIn
+                 ) -> None:
+        self._node, self._tempo, self._plant, self._stand_in = node, tempo, plant, stand_in
         self.name = self._name = robot.name
         self._spec, self.latency = robot.spec, LatencyMeter(_WARM_UP_S)
         self._sensed = {
-            topic.kind: (message_class(topic.type), node.create_publisher(
+            topic.kind: (message_class(topic.type), tempo.publisher(
                 message_class(topic.type), topic.absolute, measured(reliable=topic.wire.reliable)))
             for topic in stand_in.topics
         }
-        self._truth = node.create_publisher(Odometry, f"/{robot.name}/truth", OFFERED["truth"])
-        self._applied = node.create_publisher(
+        self._truth = tempo.publisher(Odometry, f"/{robot.name}/truth", OFFERED["truth"])
+        self._applied = tempo.publisher(
             TwistStamped, f"/{robot.name}/applied_cmd_vel", OFFERED["applied_cmd_vel"]
         )
-        node.create_subscription(
+        tempo.listen(
             message_class(stand_in.commands.type),
             absolute(robot.link.topics["cmd_vel"], robot.name),
-            guarded(node, self._on_command),
+            self._on_command,
             REQUESTED["cmd_vel"],
         )
-        node.create_subscription(
-            String, f"/{robot.name}/plant_fault", guarded(node, self._on_fault), REQUESTED["plant_fault"]
-        )
+        tempo.listen_outside(String, f"/{robot.name}/plant_fault", self._on_fault, REQUESTED["plant_fault"])
         self._next_truth_s = self._next_applied_s = 0.0
         self._applied_since_s = float("nan")
 
@@ -195,8 +223,8 @@ class _Port:
             reading = OdometryReading(
                 sample.stamp_s, sample.position_world, sample.yaw, sample.velocity
             )
-            self.latency.odometry(time.monotonic())
-            for topic, measurement in self._stand_in.say(reading, *self._clocks()):
+            self.latency.odometry(self._tempo.now_s())
+            for topic, measurement in self._stand_in.say(reading, *self._tempo.clocks()):
                 kind, publisher = self._sensed[topic.kind]
                 publisher.publish(topic.wire.encode(kind(), measurement))
         applied = self._plant.applied(self._name)
@@ -217,7 +245,7 @@ class _Port:
             self._truth.publish(odometry_message(self._name, self._spec, reading))
 
     def _on_command(self, message: Any) -> None:
-        ros_now_s, received_s = self._clocks()
+        ros_now_s, received_s = self._tempo.clocks()
         try:
             reading = self._stand_in.command(message, ros_now_s, received_s)
         except WireError as error:
@@ -236,16 +264,20 @@ class _Port:
         self._plant.break_robot(self._name, faults)
         self._node.get_logger().warning(f"{where}: {faults}")
 
-    def _clocks(self) -> tuple[float, float]:
-        """Return the ROS clock and the steady clock [s]; the first is not read where no stamp is on it."""
-        return both_clocks(self._node) if self._stand_in.uses_ros_time else (time.monotonic(),) * 2
+
+def _odometry_model(node: Node) -> OdometryModel:
+    """Declare how old odometry is and return the model."""
+    low_s, high_s = (
+        number_parameter(node, f"latency_{end}_s", default, (0.0, 1.0), f"{what} age [s] of odometry")
+        for end, default, what in (("low", 0.02, "least"), ("high", 0.06, "greatest"))
+    )
+    return OdometryModel(latency_low_s=low_s, latency_high_s=high_s)
 
 
 def _start_faults(node: Node, fleet: Fleet) -> dict[str, RobotFaults]:
     """Declare what is broken from the start and return it by robot."""
     description = 'for tests only: what is broken in robots, JSON such as {"r0": {"braking_share": 0.7}}'
-    descriptor = ParameterDescriptor(description=description, read_only=True)
-    text = node.declare_parameter("faults", "", descriptor).value
+    text = optional_text(node, "faults", description)
     return read_start_faults(text, {robot.name: robot.spec for robot in fleet.robots}, "plant: parameter faults")
 
 

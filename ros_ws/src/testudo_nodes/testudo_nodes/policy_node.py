@@ -7,14 +7,12 @@ decides is in `testudo_deploy.robot`; this node carries messages to it and from 
 from __future__ import annotations
 
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
-from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.task import Future
@@ -37,9 +35,10 @@ from testudo_nodes.conversions import (
     status_message,
     status_values,
 )
-from testudo_nodes.node_runner import CpuMeter, flag_parameter, guarded, run, tell, text_parameter
+from testudo_nodes.node_runner import CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
 from testudo_nodes.sensing import PoseHearer
+from testudo_nodes.tempo import tempo_of
 
 _LAST_WORD_S = 0.2
 _STATUS_S = 0.5
@@ -67,6 +66,7 @@ class PolicyNode(LifecycleNode):
         self._configures = flag_parameter(
             self, "configure", default=False, description="configure at once; refused: end"
         )
+        self._tempo = tempo_of(self)
         self._robot: Robot | None = None
         self._poses: list[PoseHearer] = []
         """Of the robot itself, and where a tracking system sees them of its peers."""
@@ -82,11 +82,12 @@ class PolicyNode(LifecycleNode):
         fleet_file, name, policy = self._files
         try:
             fleet = load_fleet(fleet_file)
-            now_s = time.monotonic()
-            robot = Robot(fleet, name, policy, epoch=uuid.uuid4().hex, now_s=now_s)
-            self._poses = [PoseHearer(self, fleet.robot(name))]
+            robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=self._tempo.now_s(),
+                          simulated_time=self._tempo.in_rounds)
+            clocks = self._tempo.clocks
+            self._poses = [PoseHearer(clocks, fleet.robot(name))]
             if fleet.tracking:
-                self._poses += [PoseHearer(self, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
+                self._poses += [PoseHearer(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
         except TestudoError as error:
             self._refusal = error
             if not self._configures:  # else the process says it as its last line
@@ -143,6 +144,10 @@ class PolicyNode(LifecycleNode):
             },
         )
 
+    def _new_epoch(self) -> str:
+        """Return the name of this life of the robot; a run in lock-step has one, the same in each run."""
+        return "lock-step" if self._tempo.in_rounds else uuid.uuid4().hex
+
     def _connect(self, fleet: Fleet, robot: Robot) -> None:
         self._command = self._publisher(TwistStamped, "cmd_vel_policy")
         self._peer_state = self._publisher(UInt8MultiArray, "peer_state")
@@ -160,22 +165,18 @@ class PolicyNode(LifecycleNode):
         for name, event in (("~/start", Event.START), ("~/stop", Event.STOP)):
             service = self.create_service(Trigger, name, self._operator(event))
             self._entities.append(lambda service=service: self.destroy_service(service))
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        # runs out where no pose begins the tick; set anew by each tick
-        self._alone = self.create_timer(
-            robot.pacer.alone_s(0.0), guarded(self, self._tick_alone), clock=steady
-        )
-        self._show = self.create_timer(_STATUS_S, guarded(self, self._tell), clock=steady)
-        self._entities += [
-            lambda: self.destroy_timer(self._alone),
-            lambda: self.destroy_timer(self._show),
-        ]
+        if self._tempo.in_rounds:
+            self._ticks = self._tempo.every(robot.spec.control_period_s, self._tick_of_round)
+        else:  # runs out where no pose begins the tick; set anew by each tick
+            self._ticks = self._tempo.every(robot.pacer.alone_s(0.0), self._tick_alone)
+        show = self._tempo.every(_STATUS_S, self._tell)
+        self._entities.append(lambda: self._tempo.drop(show))
 
     def _disconnect(self) -> None:
         """Brake as the last command, and be silent and deaf."""
         if self._robot is None:
             return
-        self.destroy_timer(self._alone)  # nothing may follow the brake
+        self._tempo.drop(self._ticks)  # nothing may follow the brake
         self._send_brake()
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
         for destroy in reversed(self._entities):
@@ -184,25 +185,25 @@ class PolicyNode(LifecycleNode):
         self._robot = None
 
     def _publisher(self, kind: type, topic: str) -> Any:
-        publisher = self.create_publisher(
+        publisher = self._tempo.publisher(
             kind,
             topic,
             OFFERED[topic.rpartition("/")[2]],
             event_callbacks=mismatch_of_offer(topic, self._on_mismatch),
         )
-        self._entities.append(lambda: self.destroy_publisher(publisher))
+        self._entities.append(lambda: self._tempo.drop(publisher))
         return publisher
 
     def _listen(self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "") -> None:
         profile = REQUESTED[quality or topic.rpartition("/")[2]]
-        subscription = self.create_subscription(
+        subscription = self._tempo.listen(
             kind,
             topic,
-            guarded(self, callback),
+            callback,
             profile,
             event_callbacks=mismatch_of_request(topic, self._on_mismatch),
         )
-        self._entities.append(lambda: self.destroy_subscription(subscription))
+        self._entities.append(lambda: self._tempo.drop(subscription))
 
     def _operator(self, event: Event) -> Callable[..., Trigger.Response]:
         def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -212,7 +213,7 @@ class PolicyNode(LifecycleNode):
         return answer
 
     def _ask(self, event: Event) -> tuple[bool, str]:
-        answer = self._robot.request(event, time.monotonic())
+        answer = self._robot.request(event, self._tempo.now_s())
         self.get_logger().info(answer.sentence)  # who asked is answered, and the mode is told
         self._tell()
         return answer.granted, answer.sentence
@@ -228,19 +229,21 @@ class PolicyNode(LifecycleNode):
         taken = robot.loop.on_odometry(
             reading.stamp_s, received_s, reading.position_world, reading.yaw, reading.velocity
         )
+        if self._tempo.in_rounds:
+            return  # the tick comes when everything of the round is here
         # a pose that is not believed ends in a brake at once, not at the next tick
         if taken and (robot.pacer.is_due(received_s) or not robot.loop.located):
             self._tick(on_pose=True)
 
     def _on_peer(self, message: UInt8MultiArray) -> None:
         try:
-            self._robot.loop.on_peer(PeerMessage.decode(envelope_bytes(message)), time.monotonic())
+            self._robot.loop.on_peer(PeerMessage.decode(envelope_bytes(message)), self._tempo.now_s())
         except EnvelopeError as error:
             self._refuse(error)
 
     def _on_guard(self, message: DiagnosticStatus) -> None:
         code = status_values(message).get("code", "unreadable")
-        self._robot.hear_guard(GuardReport(time.monotonic(), code))
+        self._robot.hear_guard(GuardReport(self._tempo.now_s(), code))
 
     def _on_mismatch(self, sentence: str) -> None:
         self.get_logger().warning(sentence)
@@ -254,11 +257,15 @@ class PolicyNode(LifecycleNode):
     def _tick_alone(self) -> None:
         self._tick(on_pose=False)
 
+    def _tick_of_round(self) -> None:
+        self._tick(on_pose=True)
+
     def _tick(self, *, on_pose: bool) -> None:
-        now_s = time.monotonic()
+        now_s = self._tempo.now_s()
         outcome = self._robot.tick(now_s, on_pose=on_pose)
-        self._alone.timer_period_ns = round(1e9 * self._robot.pacer.alone_s(now_s))
-        self._alone.reset()
+        if not self._tempo.in_rounds:
+            self._ticks.timer_period_ns = round(1e9 * self._robot.pacer.alone_s(now_s))
+            self._ticks.reset()
         record = outcome.record
         if outcome.commands:
             # without an estimate the command is zero, which no angle turns
@@ -287,7 +294,7 @@ class PolicyNode(LifecycleNode):
             self.trigger_deactivate()
 
     def _tell(self) -> None:
-        now_s = time.monotonic()
+        now_s = self._tempo.now_s()
         status = status_message(self._robot.status(now_s))
         self._mode.publish(status)
         array = DiagnosticArray(status=[status])
@@ -295,7 +302,7 @@ class PolicyNode(LifecycleNode):
         self._diagnostics.publish(array)
 
     def _send_brake(self) -> None:
-        self._send(CommandReading(time.monotonic(), (0.0,) * self._robot.spec.dimension))
+        self._send(CommandReading(self._tempo.now_s(), (0.0,) * self._robot.spec.dimension))
 
     def _send(self, reading: CommandReading) -> None:
         self._command.publish(command_message(self._robot.name, self._robot.spec, reading))

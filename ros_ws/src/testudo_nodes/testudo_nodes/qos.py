@@ -41,6 +41,7 @@ OFFERED: dict[str, QoSProfile] = {
     "score": _profile(10, latched=True),
     "goals": _profile(1, latched=True),
     "markers": _profile(1),
+    "clock": _profile(10),
 }
 """By the last part of the topic's name."""
 
@@ -71,6 +72,7 @@ SHOWN: dict[str, QoSProfile] = {
 """What those ask for who only look on: the newest, and never anything again."""
 
 _RECORDER_DEPTH = 200
+_ROUNDS_DEPTH = 100
 
 
 def measured(*, reliable: bool) -> QoSProfile:
@@ -96,6 +98,11 @@ def recorded(topic: str, *, reliable: bool = True) -> QoSProfile:
         reliable=reliable and profile.reliability == ReliabilityPolicy.RELIABLE,
         latched=profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
     )
+
+
+def in_rounds(profile: QoSProfile | None = None, *, depth: int = _ROUNDS_DEPTH) -> QoSProfile:
+    """Return the profile in lock-step: nothing is lost and who comes late still gets all; with room for a burst."""
+    return _profile(max(depth, profile.depth if profile else 0), latched=True)
 
 
 def mismatch_of_offer(topic: str, report: Callable[[str], None]) -> PublisherEventCallbacks:

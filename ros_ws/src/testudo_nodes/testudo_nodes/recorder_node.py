@@ -6,7 +6,6 @@ Nothing waits for the recorder: when the disk refuses, it says so once and ends;
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from testudo_deploy.run_folder import RecordedTopic, RunWriteError, RunWriter
 from testudo_nodes.message_definitions import message_class, message_definition, type_hash
 from testudo_nodes.node_runner import CpuMeter, integer_parameter, run, tell, text_parameter
 from testudo_nodes.qos import offered, recorded
+from testudo_nodes.tempo import tempo_of
 
 
 class RecorderNode(Node):
@@ -44,14 +44,16 @@ class RecorderNode(Node):
             self, "seed", 0, (0, 2**31 - 1), "seed of the plant, for the record"
         )
         planned = topics(fleet)
+        self._tempo = tempo_of(self)
         self._writer = RunWriter(
             folder,
             [_recorded_topic(topic) for topic in planned],
             replace(fleet, policy=policy.absolute()),
             facts={"seed": seed, "backend": backend},
+            clock=self._tempo.now_s,
         )
         for topic in planned:
-            self.create_subscription(
+            self._tempo.listen(
                 message_class(topic.type),
                 topic.name,
                 partial(self._take, topic.name),
@@ -63,12 +65,14 @@ class RecorderNode(Node):
     def close(self) -> None:
         """Complete the run."""
         if not self.failed:
+            if self._tempo.in_rounds:
+                self._tempo.deliver()  # what was sent after the last round
             self._guarded(self._writer.close)
         tell("recorded", {"messages": self._writer.message_count, "cpu_share": self._cpu.share()})
 
     def _take(self, topic: str, data: bytes) -> None:
         if not self.failed:
-            self._guarded(partial(self._writer.write, topic, data, time.monotonic()))
+            self._guarded(partial(self._writer.write, topic, data, self._tempo.now_s()))
 
     def _guarded(self, write: Callable[[], None]) -> None:
         """Write; if the disk refuses, say so once and end."""

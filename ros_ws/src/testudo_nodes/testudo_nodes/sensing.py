@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
-
-from rclpy.node import Node
 
 from testudo_deploy.fleet import FleetRobot
 from testudo_deploy.sensed import TRANSFORM_TYPE, SensedTopic, Sensor
 from testudo_deploy.wire import WireError
 from testudo_hardware.links.topics import Measurement
 from testudo_nodes.message_definitions import message_class
-from testudo_nodes.node_runner import both_clocks
 
 
 class Listen(Protocol):
@@ -26,11 +22,12 @@ class Listen(Protocol):
 class PoseHearer:
     """Where one robot is, as its pose source tells it."""
 
-    def __init__(self, node: Node, robot: FleetRobot, *, of_peer: bool = False) -> None:
+    def __init__(self, clocks: Callable[[], tuple[float, float]], robot: FleetRobot, *, of_peer: bool = False
+                 ) -> None:
         """Look up what there is to hear.
 
         Args:
-            node: that hears; its clock is the ROS clock.
+            clocks: the ROS clock and the clock of the node that hears [s], at one moment.
             robot: whose poses.
             of_peer: it is another robot than the node's: its poses are handed on as they come, without what only the
                 robot itself knows.
@@ -38,7 +35,7 @@ class PoseHearer:
         Raises:
             TestudoError: a message type is not installed.
         """
-        self._node, self._sensor, self._of_peer = node, Sensor(robot), of_peer
+        self._clocks, self._sensor, self._of_peer = clocks, Sensor(robot), of_peer
         self._topics = [
             (message_class(topic.type), topic.absolute if of_peer else topic.name, topic)
             for topic in self._sensor.topics
@@ -52,7 +49,7 @@ class PoseHearer:
 
         Args:
             listen: makes a subscription.
-            take: is given each place in the fleet's frame, and the steady time [s] at which it came.
+            take: is given each place in the fleet's frame, and the time [s] of the node's clock at which it came.
             refuse: is given why a message cannot be read.
         """
         for kind, name, topic in self._topics:
@@ -84,7 +81,3 @@ class PoseHearer:
                 refuse(error)
 
         return on_transforms
-
-    def _clocks(self) -> tuple[float, float]:
-        """Return the ROS clock and the steady clock [s]; the first is not read where no stamp is on it."""
-        return both_clocks(self._node) if self._sensor.uses_ros_time else (time.monotonic(),) * 2

@@ -6,14 +6,12 @@ A robot that was active once is the operator's: after a stop, a fault or a resta
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rclpy.client import Client
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 from std_srvs.srv import Trigger
@@ -21,10 +19,12 @@ from std_srvs.srv import Trigger
 from testudo_deploy.bring_up import BringUp, Request
 from testudo_deploy.fleet import load_fleet
 from testudo_nodes.conversions import status_values
-from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
+from testudo_nodes.node_runner import CpuMeter, run, tell, text_parameter
 from testudo_nodes.qos import REQUESTED
+from testudo_nodes.tempo import tempo_of
 
 _STEP_S = 0.1
+_SERVICE_S = 5.0
 _COMPLAIN_S = 15.0
 """For so long a fleet may take to start on a slow machine before the station says who is missing."""
 
@@ -42,18 +42,16 @@ class StationNode(Node):
         self.failed = False
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         text_parameter(self, "policy", "the policy file")
+        self._tempo = tempo_of(self)
         self._bring_up = BringUp(fleet.names, fleet.untrusted)
         self._modes: dict[str, tuple[str, str]] = {}
         self._activate, self._start = {}, {}
         for name in fleet.names:
             self._activate[name] = self.create_client(ChangeState, f"/{name}/policy/change_state")
             self._start[name] = self.create_client(Trigger, f"/{name}/policy/start")
-            heard = guarded(self, self._hearer(name))
-            self.create_subscription(DiagnosticStatus, f"/{name}/mode", heard, REQUESTED["mode"])
-        self._complain_s = time.monotonic() + _COMPLAIN_S
-        self._timer = self.create_timer(
-            _STEP_S, guarded(self, self._step), clock=Clock(clock_type=ClockType.STEADY_TIME)
-        )
+            self._tempo.listen(DiagnosticStatus, f"/{name}/mode", self._hearer(name), REQUESTED["mode"])
+        self._complain_s = self._tempo.now_s() + _COMPLAIN_S
+        self._timer = self._tempo.every(_STEP_S, self._step)
         self._cpu = CpuMeter()
 
     def close(self) -> None:
@@ -74,7 +72,7 @@ class StationNode(Node):
         return on_mode
 
     def _step(self) -> None:
-        now_s = time.monotonic()
+        now_s = self._tempo.now_s()
         for name, request in self._bring_up.next_requests(now_s):
             if request is Request.ACTIVATE:
                 order = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVATE))
@@ -87,8 +85,10 @@ class StationNode(Node):
                 self.get_logger().warning(f"{name} is not started: {sentence}")
 
     def _call(self, client: Client, request: object) -> None:
+        if self._tempo.in_rounds:  # asked in every run at the same time
+            client.wait_for_service(_SERVICE_S)
         if client.service_is_ready():
-            client.call_async(request)
+            self._tempo.wait_for(client.call_async(request))
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,6 @@ import jax
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import Odometry
-from rcl_interfaces.msg import ParameterDescriptor
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import String, UInt8MultiArray
@@ -33,8 +30,9 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp
 from testudo_nodes.conversions import envelope_bytes
 from testudo_nodes.marker_messages import marker_array
-from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
+from testudo_nodes.node_runner import CpuMeter, optional_text, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED, SHOWN
+from testudo_nodes.tempo import tempo_of
 from testudo_sim.live import LiveTask, Pose, make_task, scoring_of
 from testudo_sim.live.report import (
     ACTIVE,
@@ -63,11 +61,13 @@ class TaskNode(Node):
         """
         super().__init__("task")
         self.failed = False
-        self._now_s = time.monotonic
+        self._tempo = tempo_of(self)
+        self._now_s = self._tempo.now_s
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         policy = text_parameter(self, "policy", "the policy file, which names scenario and arena")
-        values = _values(self._text("task", "", "values of the task by name, as a JSON object; empty: from the fleet"))
-        self._start_on = self._text("start_on", ACTIVE, f"when an episode begins: {' or '.join(START_ON)}")
+        values = _values(optional_text(
+            self, "task", "values of the task by name, as a JSON object; empty: from the fleet"))
+        self._start_on = optional_text(self, "start_on", f"when an episode begins: {' or '.join(START_ON)}", ACTIVE)
         if self._start_on not in START_ON:
             found = f"found {self._start_on!r}, expected {' or '.join(START_ON)}"
             raise TestudoError(f"parameter start_on: {found}")
@@ -87,28 +87,23 @@ class TaskNode(Node):
         tell("task", {"cpu_share": self._cpu.share()})
 
     def _connect(self, robots: tuple[FleetRobot, ...]) -> None:
-        self._score = self.create_publisher(String, SCORE_TOPIC, OFFERED["score"])
-        self._goals = self.create_publisher(MarkerArray, GOALS_TOPIC, OFFERED["goals"])
+        self._score = self._tempo.publisher(String, SCORE_TOPIC, OFFERED["score"])
+        self._goals = self._tempo.publisher(MarkerArray, GOALS_TOPIC, OFFERED["goals"])
         self._topics = {body: body_topic(body) for body in self._live.bodies}
         for body, topic in self._topics.items():
-            self._listen(PoseStamped, topic, self._body_hearer(body), SHOWN["pose"])
+            self._tempo.listen_outside(PoseStamped, topic, self._body_hearer(body), SHOWN["pose"])
         for robot in robots:
             name, shared = robot.name, shared_odometry(robot)
-            self._listen(DiagnosticStatus, f"/{name}/mode", self._mode_hearer(name), SHOWN["mode"])
+            self._tempo.listen(DiagnosticStatus, f"/{name}/mode", self._mode_hearer(name), SHOWN["mode"])
             self._topics[name] = record_topic(robot) if shared is None else shared[0]
             if shared is not None:
                 hears = self._hearer(robot, shared[1])
-                self._listen(Odometry, shared[0], hears, REQUESTED["odom"])
+                self._tempo.listen(Odometry, shared[0], hears, REQUESTED["odom"])
             if shared is None or self._live.scoring.change_price:
                 hears = self._tick_hearer(name, takes_pose=shared is None)
-                self._listen(UInt8MultiArray, record_topic(robot), hears, SHOWN["tick"])
+                self._tempo.listen(UInt8MultiArray, record_topic(robot), hears, SHOWN["tick"])
         self.create_service(Trigger, "~/restart", self._on_restart)
-        self._timer = self.create_timer(
-            _STEP_S, guarded(self, self._step), clock=Clock(clock_type=ClockType.STEADY_TIME)
-        )
-
-    def _listen(self, kind: type, topic: str, callback: Callable[[Any], None], profile: Any) -> None:
-        self.create_subscription(kind, topic, guarded(self, callback), profile)
+        self._timer = self._tempo.every(_STEP_S, self._step)
 
     def _hearer(self, robot: FleetRobot, frames: tuple[str, str]) -> Callable[[Odometry], None]:
         def on_odometry(message: Odometry) -> None:
@@ -186,11 +181,6 @@ class TaskNode(Node):
     def _show(self) -> None:
         shown = goal_markers(goal_views(self._live), body_markers(self._live))
         self._goals.publish(marker_array(self, shown, self._frame, 0.0))
-
-    def _text(self, name: str, default: str, description: str) -> str:
-        """Declare a read-only text and return it."""
-        descriptor = ParameterDescriptor(description=description, read_only=True)
-        return self.declare_parameter(name, default, descriptor).value
 
 
 def _values(text: str) -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""Lock-step over real DDS: two runs with one seed are equal to the last byte, however the machine is loaded."""
+
+import signal
+import threading
+import time
+from importlib.util import find_spec
+
+import pytest
+from rosbags.highlevel import AnyReader
+from tests.deploy.tiny_fleet import make_tiny_fleet
+
+from testudo_deploy.drive import drive
+from testudo_deploy.plan import plan
+from testudo_deploy.processes import FleetProcesses
+
+pytestmark = [
+    pytest.mark.ros,
+    pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
+    pytest.mark.xdist_group("ros-nodes"),
+    pytest.mark.timeout(240),
+]
+
+
+def recorded(run):
+    """Return by topic the bytes of its messages, stamps included, in order."""
+    found = {}
+    with AnyReader([run]) as reader:
+        for connection, _, data in reader.messages():
+            found.setdefault(connection.topic, []).append(bytes(data))
+    return found
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    return make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 2, start_x=-0.2, goal_x=0.2)
+
+
+@pytest.fixture(scope="module")
+def first(fleet, tmp_path_factory):
+    run = tmp_path_factory.mktemp("first") / "run"
+    state = drive(fleet, run_folder=run, seed=3, duration_s=20.0, lock_step=True)
+    return state, recorded(run)
+
+
+def interrupt(processes, labels):
+    """Let processes sleep for moments in the middle of a run."""
+    for label in labels:
+        time.sleep(0.3)
+        processes.signal(label, signal.SIGSTOP)
+        time.sleep(0.2)
+        processes.signal(label, signal.SIGCONT)
+
+
+def listen(processes, patience_s=60.0):
+    """Return what was told until the end of a run."""
+    told, end_s = [], time.monotonic() + patience_s
+    while not any(event.kind == "finished" for event in told) and time.monotonic() < end_s:
+        event = processes.next_event(0.1)
+        told += [] if event is None else [event]
+    return told
+
+
+def test_a_run_in_rounds_arrives_and_no_tick_is_late(first):
+    state, messages = first
+    assert state.success, state.lines
+    assert set(state.late_ticks.values()) == {0}
+    assert {"/r0/odom", "/r1/cmd_vel", "/r0/peer_state", "/r1/tick", "/plant/events"} <= set(messages)
+
+
+def test_the_same_seed_gives_the_same_bytes_though_processes_sleep(fleet, first, tmp_path):
+    """Robots that freeze for moments of real time, and a recorder that does, change nothing on simulated time."""
+    processes = FleetProcesses(
+        plan(fleet, run_folder=tmp_path / "run", seed=3, duration_s=20.0, lock_step=True)
+    )
+    with processes:
+        while (event := processes.next_event(30.0)) is not None and event.kind != "started":
+            pass
+        sleepers = ("r0/policy", "r1/guard", "recorder")
+        disturber = threading.Thread(target=interrupt, args=(processes, sleepers))
+        disturber.start()
+        listen(processes)
+        disturber.join()
+    _, expected = first
+    found = recorded(tmp_path / "run")
+    assert set(found) == set(expected)
+    for topic, messages in expected.items():
+        assert found[topic] == messages, topic
+
+
+@pytest.mark.slow
+def test_another_seed_gives_another_run(fleet, first, tmp_path):
+    drive(fleet, run_folder=tmp_path / "run", seed=4, duration_s=20.0, lock_step=True)
+    assert recorded(tmp_path / "run")["/r0/odom"] != first[1]["/r0/odom"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("label", "outcome"), [("recorder", "arrived"), ("r0/policy", "stalled")])
+def test_who_dies_ends_the_run_unless_nobody_needs_it(fleet, tmp_path, label, outcome):
+    processes = FleetProcesses(
+        plan(fleet, run_folder=tmp_path / "run", seed=3, duration_s=20.0, lock_step=True)
+    )
+    with processes:
+        while (event := processes.next_event(30.0)) is not None and event.kind != "started":
+            pass
+        processes.signal(label, signal.SIGKILL)
+        told = listen(processes)
+    ends = [event.values["outcome"] for event in told if event.kind == "finished"]
+    assert ends == [outcome]
+    if outcome == "stalled":
+        lines = [event.values["text"] for event in told if event.kind == "error_line"]
+        assert any("r0/policy did not answer for 20 s" in line for line in lines)
