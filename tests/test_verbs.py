@@ -157,6 +157,11 @@ REFUSED = {
     "export: nowhere": (["export", "untrained", "--json", "empty"], "empty: is a folder"),
     "inspect: no file": (["inspect", "no.onnx"], "no.onnx: no such file"),
     "inspect: a folder": (["inspect", "empty"], "empty: is a folder; give the policy.onnx"),
+    "security: no fleet": (["security", "no.yaml", "keys"], "no.yaml: no such fleet file"),
+    "security: domain": (["security", "no.yaml", "keys", "--domain", "300"], "--domain: found '300', expected"),
+    "estop: no fleet": (["estop", "no.yaml"], "no.yaml: no such fleet file"),
+    "estop: domain": (["estop", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
+    "rearm: nobody": (["rearm"], "rearm: no robot is named; expected one or more"),
     "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are faults, fleet, gpu, kills, learning, "
                                             "lossy, projection, robot, shield, sim, tiers")),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
+from testudo_deploy.enclave import enclave_words
 from testudo_deploy.plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
 from testudo_hardware.errors import TestudoError
 
@@ -85,6 +86,7 @@ class FleetProcesses:
             "-m",
             process.module,
             *ros_arguments(process),
+            *enclave_words(process),
             "--disable-external-lib-logs",
         ]
         child = subprocess.Popen(  # noqa: S603 -- our own modules

@@ -109,7 +109,7 @@ def test_the_nodes_are_those_of_the_plan(stand_ins, tmp_path, kind, backend, rec
         assert (node.package, node.executable) == (process.package, process.executable)
         assert (node.name, node.namespace) == (process.name, process.namespace)
         assert node.parameters == [dict(process.parameters), {"use_sim_time": False}]
-        assert node.ros_arguments == list(process.arguments)
+        assert node.ros_arguments == [*process.arguments, "--enclave", f"/testudo/{process.label}"]
 
 
 def test_another_policy_may_be_given_and_a_wrong_fleet_or_robot_is_refused(stand_ins, tmp_path):

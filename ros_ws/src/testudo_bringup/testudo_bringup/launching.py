@@ -12,6 +12,7 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from testudo_deploy.enclave import enclave_words
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
 from testudo_hardware.errors import TestudoError
@@ -116,7 +117,7 @@ def planned_nodes(
             name=process.name,
             namespace=process.namespace,
             parameters=[dict(process.parameters), use_sim_time],
-            ros_arguments=list(process.arguments),
+            ros_arguments=[*process.arguments, *enclave_words(process)],
             output="screen",
             on_exit=_judge_exit,
         )

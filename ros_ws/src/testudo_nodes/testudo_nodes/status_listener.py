@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib import resources
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -17,7 +17,9 @@ from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import BatteryState
 
-from testudo_deploy.fleet_status import FleetStatus
+from testudo_deploy.enclave import ENCLAVES
+from testudo_deploy.interfaces import OPERATOR, TOOL_NODES
+from testudo_hardware.errors import TestudoError
 from testudo_nodes.qos import SHOWN
 
 _LOOK_S = 0.5
@@ -27,10 +29,23 @@ _TYPES = {"mode": DiagnosticStatus, "guard_status": DiagnosticStatus, "battery_s
 _TOPIC = re.compile(rf"/([a-z][a-z0-9_]*)/({'|'.join(_TYPES)})")
 
 
-class StatusListener:
-    """Hears the robots of a domain; a context manager."""
+class Heard(Protocol):
+    """Takes what is heard, such as `testudo_deploy.fleet_status.FleetStatus`."""
 
-    def __init__(self, heard: FleetStatus, domain_id: int, *, local: bool) -> None:
+    def hear_mode(self, robot: str, sentence: str, values: dict[str, str], received_s: float) -> None:
+        """Take a status of the topic `mode`."""
+
+    def hear_guard(self, robot: str, values: dict[str, str], received_s: float) -> None:
+        """Take a status of the topic `guard_status`."""
+
+    def hear_battery(self, robot: str, share: float, voltage_v: float) -> None:
+        """Take a `sensor_msgs/BatteryState`."""
+
+
+class StatusListener:
+    """Hears the robots of a domain; a context manager. Between its ends, ``node`` is for others to use, too."""
+
+    def __init__(self, heard: Heard, domain_id: int, *, local: bool) -> None:
         """Prepare.
 
         Args:
@@ -47,21 +62,29 @@ class StatusListener:
             os.environ["FASTDDS_DEFAULT_PROFILES_FILE"] = str(profile)
             os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "SYSTEM_DEFAULT"  # that of the profile
         self._context = rclpy.Context()
-        # Ctrl-C is the terminal's way to end, not an error of ROS
-        rclpy.init(
-            context=self._context, domain_id=self._domain_id, signal_handler_options=SignalHandlerOptions.NO
-        )
-        self._node = rclpy.create_node(
-            f"testudo_status_{os.getpid()}", context=self._context, start_parameter_services=False
-        )
+        try:
+            self._begin()
+        except RuntimeError as error:  # of rcl
+            self._context.try_shutdown()
+            raise TestudoError(f"ROS 2 refuses to start: {' '.join(str(error).split())}") from error
         self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
+        self._executor.add_node(self.node)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown()
-        self._node.destroy_node()
+        self.node.destroy_node()
         self._context.try_shutdown()
+
+    def _begin(self) -> None:
+        # Ctrl-C is the terminal's way to end, not an error of ROS
+        rclpy.init(
+            args=["--ros-args", "--enclave", f"{ENCLAVES}/{OPERATOR}"],
+            context=self._context, domain_id=self._domain_id, signal_handler_options=SignalHandlerOptions.NO,
+        )
+        self.node = rclpy.create_node(
+            f"{TOOL_NODES}_{os.getpid()}", context=self._context, start_parameter_services=False
+        )
 
     def listen(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
         """Listen for some time [s], or until it is enough."""
@@ -74,7 +97,7 @@ class StatusListener:
 
     def _look_around(self) -> None:
         """Subscribe to what robots publish that are new."""
-        for topic, types in self._node.get_topic_names_and_types():
+        for topic, types in self.node.get_topic_names_and_types():
             match = _TOPIC.fullmatch(topic)
             if match is None or topic in self._known:
                 continue
@@ -85,7 +108,7 @@ class StatusListener:
                 continue
             self._known.add(topic)
             profile = SHOWN.get(kind, qos_profile_sensor_data)
-            self._node.create_subscription(expected, topic, partial(self._take, robot, kind), profile)
+            self.node.create_subscription(expected, topic, partial(self._take, robot, kind), profile)
 
     def _take(self, robot: str, kind: str, message: Any) -> None:
         now_s = time.monotonic()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -15,10 +13,10 @@ from testudo_deploy.commands.report import Report
 from testudo_deploy.commands.status_table import status_table
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.fleet_status import FleetStatus, silence_sentence, status_values
-from testudo_hardware.errors import TestudoError
+from testudo_deploy.ros_domain import ros_domain_id
+from testudo_nodes.reach import fleet_listener
 
 _NOTHING = 1
-_DOMAINS = range(233)
 _REFRESH_S = 0.25
 _PATIENCE_S = 5.0
 
@@ -48,9 +46,9 @@ def status(
         json: also write the values to this file; prints once.
     """
     names = () if fleet is None else load_fleet(fleet).names
-    view = _View(FleetStatus(names), _domain_id(domain), local)
+    view = _View(FleetStatus(names), ros_domain_id(domain), local)
     console = Console()
-    with _listener(view) as listener:
+    with fleet_listener("status", view.heard, view.domain_id, local=local) as listener:
         if once or json is not None or not console.is_terminal:
             listener.listen(wait, enough=lambda: view.heard.is_complete)
             return view.show_once(json)
@@ -87,30 +85,3 @@ class _View:
 
     def _silence(self, now_s: float) -> Text:
         return Text(silence_sentence(now_s - self._begin_s, self.domain_id, local=self.local), "red")
-
-
-def _listener(view: _View) -> Any:
-    """Return what hears the robots.
-
-    Raises:
-        TestudoError: ROS 2 is not within reach.
-    """
-    try:
-        from testudo_nodes.status_listener import StatusListener  # noqa: PLC0415 -- says what to do without ROS
-    except ImportError as error:
-        raise TestudoError(f"status: ROS 2 is not within reach ({error}): source the setup file of the robot's own "
-                           "ROS 2, or pip install 'testudo[ros]'") from error
-    return StatusListener(view.heard, view.domain_id, local=view.local)
-
-
-def _domain_id(given: int | None) -> int:
-    """Return the ROS domain to listen on.
-
-    Raises:
-        TestudoError: not a number that is one.
-    """
-    text = str(given) if given is not None else os.environ.get("ROS_DOMAIN_ID", "0")
-    if not text.isdecimal() or int(text) not in _DOMAINS:
-        where = "--domain" if given is not None else "ROS_DOMAIN_ID"
-        raise TestudoError(f"{where}: found {text!r}, expected a number from 0 to {_DOMAINS[-1]}")
-    return int(text)

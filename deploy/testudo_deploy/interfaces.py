@@ -1,0 +1,161 @@
+"""What each process of a plan publishes, subscribes to, serves and calls; pure, one table for all who must know.
+
+Names are absolute. A test compares the table with what running nodes say of themselves, both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from testudo_deploy.fleet import Fleet
+from testudo_deploy.measured import record_topic, shared_odometry
+from testudo_deploy.plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, EVENTS_TOPIC, ProcessPlan, topics
+from testudo_deploy.sensed import Sensor, absolute, sensed_topics
+from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_hardware.errors import TestudoError
+
+OPERATOR = "operator"
+"""Whoever runs `testudo status` and `testudo estop`, or calls services by hand; not a process of the plan."""
+DRIVER = "driver"
+"""The other end of a robot's link, which on real robots is not a process of the plan either."""
+TOOL_NODES = "testudo_tool"
+"""Beginning of the names of nodes that only a verb of the command line makes; their process id follows."""
+
+_EVERY_NODE = ("/rosout", "/parameter_events")
+_CLOCK_TOPIC = "/clock"
+_PARAMETER_SERVICES = (
+    "describe_parameters", "get_parameters", "get_parameter_types", "list_parameters", "set_parameters",
+    "set_parameters_atomically",
+)
+_TYPES_SERVICE = "get_type_description"
+_LIFECYCLE_SERVICES = (
+    "change_state", "get_state", "get_available_states", "get_available_transitions", "get_transition_graph",
+)
+
+
+@dataclass(frozen=True)
+class Interfaces:
+    """Absolute names of what a node speaks on; `*` stands for any characters, as in DDS."""
+
+    publishes: frozenset[str] = frozenset()
+    subscribes: frozenset[str] = frozenset()
+    serves: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
+    at_times: frozenset[str] = frozenset()
+    """Those of the subscribed that it hears at times only, or not with every policy."""
+
+
+def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
+    """Return what a process of a plan speaks on.
+
+    Args:
+        process: of `testudo_deploy.plan.plan`.
+        fleet: of the same plan.
+
+    Raises:
+        TestudoError: a process that is not in the table.
+    """
+    if process.name not in _TABLE:
+        raise TestudoError(f"process {process.label}: not in the table of interfaces; known are {', '.join(_TABLE)}")
+    return _of_a_node(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
+
+
+def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
+    """Return what the driver of a robot, and what locates it, need of its link; a driver's own topics are its own."""
+    own = fleet.robot(robot)
+    sensor = Sensor(own)
+    said = {topic.absolute for topic in sensor.topics}
+    if sensor.transform_topic:
+        said.add(absolute(sensor.transform_topic, robot))
+    heard = {absolute(own.link.topics["cmd_vel"], robot)}
+    return _of_a_node(f"/{robot}/{DRIVER}", _interfaces(said, heard))
+
+
+def operator_interfaces(fleet: Fleet) -> Interfaces:
+    """Return what an operator may do: see how the fleet stands, stop it, and take a stop back."""
+    heard = [f"/{name}/{kind}" for name in fleet.names for kind in ("mode", "guard_status", "battery_state")]
+    guard = [f"/{name}/guard/{service}" for name in fleet.names for service in ("estop", "rearm")]
+    policy = [f"/{name}/policy/{service}" for name in fleet.names
+              for service in ("start", "stop", "change_state", "get_state")]
+    stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
+    return _interfaces([*_EVERY_NODE, *stops], heard, [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"], [*guard, *policy],
+                       at_times=heard)
+
+
+def _of_a_node(node: str, own: Interfaces) -> Interfaces:
+    """Return the same with what every node of rclpy has."""
+    services = {f"{node}/{service}" for service in (*_PARAMETER_SERVICES, _TYPES_SERVICE)}
+    clock = {_CLOCK_TOPIC}  # with the parameter use_sim_time
+    return Interfaces(own.publishes | set(_EVERY_NODE), own.subscribes | clock, own.serves | services, own.calls,
+                      own.at_times | clock)
+
+
+def _policy(fleet: Fleet, robot: str) -> Interfaces:
+    own = [f"/{robot}/{kind}" for kind in ("cmd_vel_policy", "peer_state", "tick", "mode")]
+    node, sensor, peers = f"/{robot}/policy", Sensor(fleet.robot(robot)), fleet.peers(robot)
+    heard = [topic.absolute for topic in sensor.topics]
+    if sensor.transform_topic:
+        heard.append(absolute(sensor.transform_topic, robot))
+    heard += [f"/{robot}/guard_status", *(f"/{peer}/peer_state" for peer in peers)]
+    if fleet.tracking:
+        heard += [topic.absolute for peer in peers for topic in sensed_topics(fleet.robot(peer))]
+    services = [f"{node}/{service}" for service in ("start", "stop", *_LIFECYCLE_SERVICES)]
+    return _interfaces([*own, DIAGNOSTICS_TOPIC, f"{node}/transition_event"], heard, services)
+
+
+def _guard(fleet: Fleet, robot: str) -> Interfaces:
+    said = [absolute(fleet.robot(robot).link.topics["cmd_vel"], robot), f"/{robot}/guard_status"]
+    heard = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
+    return _interfaces(said, heard, [f"/{robot}/guard/{service}" for service in ("estop", "rearm")])
+
+
+def _station(fleet: Fleet, _: str) -> Interfaces:
+    calls = [f"/{name}/policy/{service}" for name in fleet.names for service in ("change_state", "start")]
+    return _interfaces(heard=[f"/{name}/mode" for name in fleet.names], calls=calls)
+
+
+def _recorder(fleet: Fleet, _: str) -> Interfaces:
+    return _interfaces(heard=[topic.name for topic in topics(fleet)])
+
+
+def _plant(fleet: Fleet, _: str) -> Interfaces:
+    said, heard = [EVENTS_TOPIC], []
+    for robot in fleet.robots:
+        said += [topic.absolute for topic in sensed_topics(robot)]
+        said += [f"/{robot.name}/{kind}" for kind in ("truth", "applied_cmd_vel")]
+        heard += [absolute(robot.link.topics["cmd_vel"], robot.name), f"/{robot.name}/plant_fault"]
+    return _interfaces(said, heard)
+
+
+def _task(fleet: Fleet, _: str) -> Interfaces:
+    shared = [found[0] for robot in fleet.robots if (found := shared_odometry(robot)) is not None]
+    ticks = [record_topic(robot) for robot in fleet.robots]
+    bodies = body_topic("*")
+    # which bodies there are, and whether it needs the ticks beside odometry, is up to the policy's scenario
+    rare = [bodies, *(record_topic(robot) for robot in fleet.robots if shared_odometry(robot) is not None)]
+    heard = [*(f"/{name}/mode" for name in fleet.names), *shared, *ticks, bodies]
+    return _interfaces([SCORE_TOPIC, GOALS_TOPIC], heard, ["/task/restart"], at_times=rare)
+
+
+def _markers(fleet: Fleet, _: str) -> Interfaces:
+    heard = [f"/{name}/{kind}" for name in fleet.names for kind in ("tick", "peer_state", "mode")]
+    heard += [found[0] for robot in fleet.robots if (found := shared_odometry(robot)) is not None]
+    return _interfaces([MARKERS_TOPIC], heard, at_times=heard)  # while somebody looks
+
+
+_TABLE: dict[str, Callable[[Fleet, str], Interfaces]] = {
+    "policy": _policy,
+    "guard": _guard,
+    "station": _station,
+    "recorder": _recorder,
+    "plant": _plant,
+    "task": _task,
+    "markers": _markers,
+}
+"""By the kind of process, which is its node's name: from fleet and robot."""
+
+
+def _interfaces(said: Iterable[str] = (), heard: Iterable[str] = (), serves: Iterable[str] = (),
+                calls: Iterable[str] = (), at_times: Iterable[str] = ()) -> Interfaces:
+    return Interfaces(*(frozenset(names) for names in (said, heard, serves, calls, at_times)))
