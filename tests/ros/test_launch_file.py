@@ -12,7 +12,7 @@ from testudo_deploy.plan import plan
 from testudo_hardware.errors import TestudoError
 
 PACKAGE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup"
-COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time"}
+COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time", "lock_step"}
 PLANT = {"run_folder", "seed", "duration", "watch"}
 ARGUMENTS = {"fleet": COMMON | PLANT, "station": COMMON | PLANT, "robot": COMMON | {"robot"}}
 GIVEN = {"fleet": {"fleet"}, "station": {"fleet"}, "robot": {"fleet", "robot"}}
@@ -110,6 +110,14 @@ def test_the_nodes_are_those_of_the_plan(stand_ins, tmp_path, kind, backend, rec
         assert (node.name, node.namespace) == (process.name, process.namespace)
         assert node.parameters == [dict(process.parameters), {"use_sim_time": False}]
         assert node.ros_arguments == [*process.arguments, "--enclave", f"/testudo/{process.label}"]
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_lock_step_puts_all_nodes_on_simulated_time(stand_ins, tmp_path, kind):
+    given = {"fleet": make_tiny_fleet(tmp_path, 2).file, "lock_step": "true"}
+    for node in nodes_of(kind, **given, **({"robot": "r1"} if kind == "robot" else {})):
+        assert node.parameters[0]["lock_step"]
+        assert node.parameters[1] == {"use_sim_time": True}
 
 
 def test_another_policy_may_be_given_and_a_wrong_fleet_or_robot_is_refused(stand_ins, tmp_path):

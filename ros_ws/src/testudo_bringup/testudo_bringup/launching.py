@@ -55,10 +55,16 @@ _KNOWN = (
         description="Log level of every node.",
     ),
     DeclareLaunchArgument(
+        "lock_step",
+        default_value="false",
+        choices=["true", "false"],
+        description="Rounds of simulated time in which the plant waits for every robot; backend sim only.",
+    ),
+    DeclareLaunchArgument(
         "use_sim_time",
         default_value="false",
         choices=["true", "false"],
-        description="Stamp log messages by /clock; control runs on the steady clock in any case.",
+        description="Stamp log messages by /clock; control runs on the steady clock but in lock-step.",
     ),
 )
 
@@ -107,9 +113,10 @@ def planned_nodes(
         log_level=value["log_level"],
         robot=value.get("robot", ""),
         station=station,
+        lock_step=value["lock_step"] == "true",
         **options,
     )
-    use_sim_time = {"use_sim_time": value["use_sim_time"] == "true"}
+    use_sim_time = {"use_sim_time": "true" in (value["use_sim_time"], value["lock_step"])}
     return [
         Node(
             package=process.package,
