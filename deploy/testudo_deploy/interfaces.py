@@ -6,9 +6,10 @@ Names are absolute. A test compares the table with what running nodes say of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from testudo_deploy.fleet import Fleet
+from testudo_deploy.lock_step import CLOCK_TOPIC, DONE_TOPIC, TURN_TOPIC
 from testudo_deploy.measured import record_topic, shared_odometry
 from testudo_deploy.plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, EVENTS_TOPIC, ProcessPlan, topics
 from testudo_deploy.sensed import Sensor, absolute, sensed_topics
@@ -23,7 +24,6 @@ TOOL_NODES = "testudo_tool"
 """Beginning of the names of nodes that only a verb of the command line makes; their process id follows."""
 
 _EVERY_NODE = ("/rosout", "/parameter_events")
-_CLOCK_TOPIC = "/clock"
 _PARAMETER_SERVICES = (
     "describe_parameters", "get_parameters", "get_parameter_types", "list_parameters", "set_parameters",
     "set_parameters_atomically",
@@ -58,7 +58,10 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
     """
     if process.name not in _TABLE:
         raise TestudoError(f"process {process.label}: not in the table of interfaces; known are {', '.join(_TABLE)}")
-    return _of_a_node(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
+    own = _of_a_node(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
+    rounds = _rounds(process)
+    return replace(own, publishes=own.publishes | rounds.publishes, subscribes=own.subscribes | rounds.subscribes,
+                   at_times=own.at_times if process.parameters.get("use_sim_time") else own.at_times | {CLOCK_TOPIC})
 
 
 def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
@@ -86,9 +89,17 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
 def _of_a_node(node: str, own: Interfaces) -> Interfaces:
     """Return the same with what every node of rclpy has."""
     services = {f"{node}/{service}" for service in (*_PARAMETER_SERVICES, _TYPES_SERVICE)}
-    clock = {_CLOCK_TOPIC}  # with the parameter use_sim_time
-    return Interfaces(own.publishes | set(_EVERY_NODE), own.subscribes | clock, own.serves | services, own.calls,
-                      own.at_times | clock)
+    return replace(own, publishes=own.publishes | set(_EVERY_NODE), serves=own.serves | services,
+                   subscribes=own.subscribes | {CLOCK_TOPIC})  # with the parameter use_sim_time
+
+
+def _rounds(process: ProcessPlan) -> Interfaces:
+    """Return what lock-step adds."""
+    if not process.parameters.get("lock_step"):
+        return Interfaces()
+    if process.name == "plant":
+        return _interfaces([TURN_TOPIC, CLOCK_TOPIC], [DONE_TOPIC])
+    return _interfaces([DONE_TOPIC], [TURN_TOPIC])
 
 
 def _policy(fleet: Fleet, robot: str) -> Interfaces:

@@ -41,17 +41,18 @@ class Enclave:
     interfaces: Interfaces
 
 
-def enclaves(fleet: Fleet, backend: str = "sim") -> tuple[Enclave, ...]:
+def enclaves(fleet: Fleet, backend: str = "sim", *, lock_step: bool = False) -> tuple[Enclave, ...]:
     """Return the enclaves of all that a plan can start, of the operator and, on real robots, of their drivers.
 
     Args:
         fleet: the robots.
         backend: of the plan: ``sim`` or ``hw``.
+        lock_step: of the plan.
 
     Raises:
-        TestudoError: unknown backend.
+        TestudoError: unknown backend, or lock-step without the plant.
     """
-    processes = plan(fleet, run_folder=Path("run"), backend=backend, watch=WATCHERS)
+    processes = plan(fleet, run_folder=Path("run"), backend=backend, watch=WATCHERS, lock_step=lock_step)
     found = [Enclave(enclave_of(process), process.namespace, process.name, process.namespace,
                      process_interfaces(process, fleet)) for process in processes]
     if backend == "hw":

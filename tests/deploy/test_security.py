@@ -147,6 +147,17 @@ def test_the_environment_refuses_what_has_no_keys():
     assert "export ROS_SECURITY_KEYSTORE='/a b/keystore'" in lines
 
 
+def test_only_the_plant_conducts_lock_step_and_only_where_it_is_asked_for(fleet):
+    found = enclaves(fleet, lock_step=True)
+    assert who(found, "publishes", "/clock") == who(found, "publishes", "/lock_step/turn") == {"/testudo/plant"}
+    assert "/testudo/r0/guard" in who(found, "publishes", "/lock_step/done")
+    real_time = enclaves(fleet)
+    for topic in ("/clock", "/lock_step/turn", "/lock_step/done"):
+        assert not who(real_time, "publishes", topic)
+    with pytest.raises(TestudoError, match="real robots do not wait"):
+        enclaves(fleet, "hw", lock_step=True)
+
+
 def test_a_process_that_is_not_in_the_table_is_refused(fleet):
     with pytest.raises(TestudoError, match="process r0/joystick: not in the table of interfaces; known are policy"):
         process_interfaces(ProcessPlan("joystick", "p", "e", "m", "r0"), fleet)

@@ -1,6 +1,7 @@
 """What a running fleet really speaks on is what its policy file permits, both ways."""
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -25,18 +26,17 @@ class Running:
     executor: object
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    """Return two robots with all that a plan can start, at which a viewer looks."""
+@contextmanager
+def started(folder, **options):
+    """Start two robots with all that a plan can start, and look at the markers."""
     import rclpy
     from rclpy.executors import SingleThreadedExecutor
     from visualization_msgs.msg import MarkerArray
 
     from testudo_deploy.station_topics import MARKERS_TOPIC
 
-    folder = tmp_path_factory.mktemp("fleet")
     fleet = make_tiny_fleet(folder, 2, start_x=0.0, goal_x=50.0, walls=False)
-    planned = plan(fleet, run_folder=folder / "run", duration_s=600.0, watch=WATCHERS)
+    planned = plan(fleet, run_folder=folder / "run", duration_s=600.0, watch=WATCHERS, **options)
     processes = FleetProcesses(planned)
     with pytest.MonkeyPatch.context() as patch:
         for key, value in processes.environment().items():
@@ -51,6 +51,13 @@ def running(tmp_path_factory):
         with processes:
             yield Running(fleet, planned, processes, node, executor)
         context.try_shutdown()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """Return a fleet in real time."""
+    with started(tmp_path_factory.mktemp("fleet")) as fleet:
+        yield fleet
 
 
 def spoken(node, process):
@@ -92,12 +99,20 @@ def eventually(find):
     return found
 
 
-def test_each_node_speaks_on_all_that_it_may_and_on_nothing_else(running):
-    def wrong():
-        each = {item.label: difference(running.node, item, running.fleet) for item in running.plan}
-        return {label: found for label, found in each.items() if found}
+def differences(running):
+    """Return the difference of each node that has one."""
+    each = {item.label: difference(running.node, item, running.fleet) for item in running.plan}
+    return {label: found for label, found in each.items() if found}
 
-    assert not eventually(wrong)
+
+def test_each_node_speaks_on_all_that_it_may_and_on_nothing_else(running):
+    assert not eventually(lambda: differences(running))
+
+
+@pytest.mark.slow
+def test_so_it_does_in_lock_step(tmp_path):
+    with started(tmp_path, lock_step=True) as running:
+        assert not eventually(lambda: differences(running))
 
 
 def test_what_markers_hear_while_somebody_looks_is_exactly_what_they_may(running):

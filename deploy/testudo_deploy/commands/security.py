@@ -30,6 +30,7 @@ def security(
     fleet: tyro.conf.Positional[Path],
     out: tyro.conf.Positional[Path],
     backend: Literal["sim", "hw"] = "sim",
+    lock_step: bool = False,
     domain: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
     json: Path | None = None,
 ) -> None:
@@ -46,11 +47,12 @@ def security(
         fleet: the fleet file.
         out: the folder to write policy.xml and make_keystore.sh into.
         backend: sim for the plant, hw for real robots, whose drivers get keys, too.
+        lock_step: for fleets that are started in lock-step.
         domain: ROS_DOMAIN_ID, to which permissions are tied; left out, that of the environment.
         json: also write what each enclave may do to this file.
     """
     domain_id = ros_domain_id(domain)
-    found = enclaves(load_fleet(fleet), backend)
+    found = enclaves(load_fleet(fleet), backend, lock_step=lock_step)
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / POLICY_FILE).write_text(policy_xml(found), encoding="utf-8")
