@@ -122,30 +122,39 @@ def test_what_markers_hear_while_somebody_looks_is_exactly_what_they_may(running
 
 
 def parameters(running, process):
-    """Return the parameters of a node by name, each with whether it is read-only; None while it does not answer."""
+    """Return which parameters of a node are read-only, what it answers to a new `use_sim_time`, and the value after."""
+    from rclpy.parameter import Parameter
     from rclpy.parameter_client import AsyncParameterClient
 
     client = AsyncParameterClient(running.node, f"/{process.label}")
-    if not client.wait_for_services(timeout_sec=PATIENCE_S):
-        return None
+    assert client.wait_for_services(timeout_sec=PATIENCE_S)
     answers = []
-    for ask in (client.list_parameters, lambda: client.describe_parameters(answers[0].result.names)):
+    for ask in (
+        client.list_parameters,
+        lambda: client.describe_parameters(answers[0].result.names),
+        lambda: client.set_parameters([Parameter("use_sim_time", value=True)]),
+        lambda: client.get_parameters(["use_sim_time"]),
+    ):
         future = ask()
         running.executor.spin_until_future_complete(future, timeout_sec=PATIENCE_S)
-        if not future.done():
-            return None
         answers.append(future.result())
-    return {item.name: item.read_only for item in answers[1].descriptors}
+    _, described, (result,), (kept,) = (answers[0], answers[1].descriptors, answers[2].results, answers[3].values)
+    return {item.name: item.read_only for item in described}, result, kept.bool_value
 
 
 def test_no_parameter_can_be_changed_while_the_fleet_runs(running):
     for process in running.plan:
-        found = parameters(running, process)
+        found, answer, sim_time = parameters(running, process)
         assert "fleet" in found, process.label
         assert {name for name, read_only in found.items() if not read_only} <= {"use_sim_time"}, process.label
+        assert not answer.successful, process.label
+        assert answer.reason == "use_sim_time: parameters are read once, at the start"
+        assert not sim_time
 
 
 def test_with_security_on_nothing_starts_without_valid_keys(running, tmp_path):
+    from testudo_nodes.node_runner import REFUSED
+
     # files that are there but no keys: what is refused by a ROS 2 with security is refused by one without it, too
     for process in running.plan:
         (tmp_path / "enclaves/testudo" / process.label).mkdir(parents=True, exist_ok=True)
@@ -156,4 +165,4 @@ def test_with_security_on_nothing_starts_without_valid_keys(running, tmp_path):
             patch.setenv(key, value)
         with FleetProcesses([guard]) as processes:
             assert not eventually(lambda: processes.exit_status(guard.label) is None)
-            assert processes.exit_status(guard.label) != 0
+            assert processes.exit_status(guard.label) == REFUSED

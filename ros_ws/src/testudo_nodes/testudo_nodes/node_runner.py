@@ -14,12 +14,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import rclpy
-from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.exceptions import ParameterException
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
@@ -51,17 +52,18 @@ def run(build: Callable[[Future], Any]) -> int:
         build: makes the node (a `Closable`); ends it by setting the result of the future.
     """
     _die_with_supervisor()
-    # ROS's own signal handlers would end the context before the last command is sent
-    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     stop = Future()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.done() or stop.set_result(None))
     try:
+        # ROS's own signal handlers would end the context before the last command is sent
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
         node = build(stop)
-    except (TestudoError, ParameterException) as error:
-        sys.stderr.write(f"refused: {error}\n")
-        rclpy.shutdown()
+    except (TestudoError, ParameterException, rclpy_implementation.RCLError) as error:
+        sys.stderr.write(f"refused: {' '.join(str(error).split())}\n")
+        rclpy.try_shutdown()
         return REFUSED
+    node.add_on_set_parameters_callback(functools.partial(_refuse_changes, node))
     gc.freeze()
     try:
         executor = _executor()
@@ -163,6 +165,13 @@ class CpuMeter:
     def share(self) -> float:
         """Return the share since the beginning."""
         return (time.process_time() - self._used_s) / max(time.monotonic() - self._start_s, 1e-9)
+
+
+def _refuse_changes(node: Node, parameters: Sequence[Parameter]) -> SetParametersResult:
+    """Refuse what was declared before, `use_sim_time` included, which ROS itself leaves open."""
+    known = ", ".join(parameter.name for parameter in parameters if node.has_parameter(parameter.name))
+    reason = f"{known}: parameters are read once, at the start" if known else ""
+    return SetParametersResult(successful=not known, reason=reason)
 
 
 def _executor() -> Any:
