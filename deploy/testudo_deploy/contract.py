@@ -24,7 +24,7 @@ from testudo_deploy.contract_parts import (
 from testudo_deploy.contract_rules import check_contract, robot_signals
 from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.margins import SHIELD_VERSION, ShieldParameters
-from testudo_deploy.strict import read_as
+from testudo_hardware.strict import read_as
 
 __all__ = [
     "HOLD_RULE",

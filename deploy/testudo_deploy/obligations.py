@@ -16,10 +16,10 @@ from testudo_deploy.contract import Contract
 from testudo_deploy.fleet import Fleet
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.space_margins import SpaceParameters, space_parameters
-from testudo_deploy.strict import read_as
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict import read_as
 
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
 DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)

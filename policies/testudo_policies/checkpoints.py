@@ -15,8 +15,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from testudo_deploy.strict import read_as
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.strict import read_as
 from testudo_policies.config import TrainConfig
 from testudo_policies.ppo import PPO, TrainState
 from testudo_policies.processes import together

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from testudo_deploy.strict import OPTIONAL
+from testudo_hardware.strict import OPTIONAL
 from testudo_policies.networks import NetworkConfig
 from testudo_sim.tiers import Form, Impl, PhysicsChoice, Tier
 

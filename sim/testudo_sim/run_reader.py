@@ -17,9 +17,9 @@ from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.plan import EVENTS_TOPIC, topics
 from testudo_deploy.run_folder import BAG_FILE, FLEET_FILE, INFO_FILE, POLICY_FILE, RUN_SCHEMA
 from testudo_deploy.sensed import Sensor, absolute
-from testudo_deploy.wire import CommandReading, OdometryReading, read_command, read_odometry
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
+from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
 from testudo_sim.run_bag import read_messages
 
 _NANO = 1_000_000_000

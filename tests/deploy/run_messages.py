@@ -8,7 +8,7 @@ from rosbags.typesys import Stores, get_typestore
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.plan import EVENTS_TOPIC, topics
 from testudo_deploy.run_folder import RecordedTopic
-from testudo_deploy.wire import CommandReading, OdometryReading, fill_command, fill_odometry
+from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 
 STORE = get_typestore(Stores.ROS2_KILTED)
 TYPES = STORE.types

@@ -18,7 +18,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.plan import plan
 from testudo_deploy.processes import FleetProcesses
-from testudo_deploy.wire import read_command, read_odometry
+from testudo_hardware.links.wire import read_command, read_odometry
 from testudo_nodes.conversions import status_values
 from testudo_nodes.qos import OFFERED, REQUESTED, recorded
 

@@ -23,7 +23,7 @@ from testudo_deploy.drive import DriveError, drive
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import plan, ros_arguments, topics
 from testudo_deploy.processes import FleetProcesses
-from testudo_deploy.wire import read_command
+from testudo_hardware.links.wire import read_command
 from testudo_nodes.message_definitions import message_definition, type_hash
 from testudo_sim.run_reader import read_run
 

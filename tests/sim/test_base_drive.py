@@ -8,7 +8,7 @@ import pytest
 
 from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.shield.layer1 import Arena
-from testudo_deploy.wire import (
+from testudo_hardware.links.wire import (
     CommandReading,
     OdometryReading,
     fill_command,

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from testudo_deploy.shield.layer1 import Arena
-from testudo_deploy.wire import travelling_command
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.wire import travelling_command
 from testudo_hardware.spec import load_robot
 from testudo_sim.plant import CommandVerdict, DriverReason, OdometryModel, Plant, PlantRobot
 

@@ -10,7 +10,7 @@ import pytest
 from testudo_deploy.motion_watch import MotionWatch
 from testudo_deploy.pending import PendingCommands
 from testudo_deploy.response import begin_response, response_limits, watch_response
-from testudo_deploy.wire import travelling_command
+from testudo_hardware.links.wire import travelling_command
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.spec import load_robot

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from testudo_deploy.shield.segments import dot, point_distance, segment_distance, share_along
-from testudo_deploy.strict import read_as
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.state import TINY, length
+from testudo_hardware.strict import read_as
 
 _SURFACE_M = 1e-6
 """Nearer to a box than this, the direction to its nearest point is rounding: its nearest face counts."""

@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
-from testudo_deploy.wire import world_command
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.wire import world_command
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.plant.contacts import ContactEvent, ContactWatch

@@ -1,4 +1,4 @@
-"""Plain values to ROS messages; `testudo_deploy.wire` holds the conventions and reads them."""
+"""Plain values to ROS messages; `testudo_hardware.links.wire` holds the conventions and reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nav_msgs.msg import Odometry
 from std_msgs.msg import String, UInt8MultiArray
 
 from testudo_deploy.diagnostics import Status
-from testudo_deploy.wire import CommandReading, OdometryReading, fill_command, fill_odometry
+from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 from testudo_hardware.spec import RobotSpec
 
 

@@ -22,11 +22,10 @@ from testudo_deploy.fleet import FleetRobot, load_fleet
 from testudo_deploy.guard import Guard
 from testudo_deploy.plan import ESTOP_TOPIC
 from testudo_deploy.publishers import foreign_publishers
-from testudo_deploy.wire import CommandReading, WireError, read_command
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.profile import with_stamped_commands
 from testudo_hardware.links.topics import CommandWire
-from testudo_hardware.links.wire import other_clock_s
+from testudo_hardware.links.wire import CommandReading, WireError, other_clock_s, read_command
 from testudo_nodes.conversions import status_message
 from testudo_nodes.message_definitions import message_class
 from testudo_nodes.node_runner import CpuMeter, flag_parameter, run, tell, text_parameter

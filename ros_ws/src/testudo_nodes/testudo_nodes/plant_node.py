@@ -23,8 +23,8 @@ from testudo_deploy.artefact import Artefact
 from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.plan import DEFAULT_DURATION_S, EVENTS_TOPIC
 from testudo_deploy.sensed import absolute
-from testudo_deploy.wire import CommandReading, OdometryReading, WireError
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
 from testudo_nodes.conductor import Conductor
 from testudo_nodes.conversions import command_message, event_message, odometry_message
 from testudo_nodes.message_definitions import message_class

@@ -25,9 +25,9 @@ from testudo_deploy.plan import DIAGNOSTICS_TOPIC
 from testudo_deploy.robot import Outcome, Robot
 from testudo_deploy.roster import Sighting
 from testudo_deploy.supervisor import Event, GuardReport, Mode, code_of
-from testudo_deploy.wire import CommandReading, OdometryReading, travelling_command
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import Measurement
+from testudo_hardware.links.wire import CommandReading, OdometryReading, travelling_command
 from testudo_nodes.conversions import (
     command_message,
     envelope_bytes,

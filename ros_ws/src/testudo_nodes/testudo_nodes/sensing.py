@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from testudo_deploy.fleet import FleetRobot
 from testudo_deploy.sensed import TRANSFORM_TYPE, SensedTopic, Sensor
-from testudo_deploy.wire import WireError
 from testudo_hardware.links.topics import Measurement
+from testudo_hardware.links.wire import WireError
 from testudo_nodes.message_definitions import message_class
 
 

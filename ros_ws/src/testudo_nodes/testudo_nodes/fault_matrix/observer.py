@@ -28,7 +28,7 @@ from std_srvs.srv import Trigger
 from testudo_deploy.fleet import Fleet, FleetRobot
 from testudo_deploy.messages import TickRecord
 from testudo_deploy.plan import ESTOP_TOPIC, EVENTS_TOPIC
-from testudo_deploy.wire import read_command, read_odometry
+from testudo_hardware.links.wire import read_command, read_odometry
 from testudo_nodes.conversions import envelope_bytes, status_values
 from testudo_nodes.qos import OFFERED, REQUESTED, recorded
 

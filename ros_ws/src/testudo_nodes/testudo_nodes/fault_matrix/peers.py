@@ -18,7 +18,7 @@ from std_msgs.msg import UInt8MultiArray
 from testudo_deploy.messages import PeerMessage
 from testudo_deploy.shield.segments import point_distance
 from testudo_deploy.shield.space_margins import space_parameters
-from testudo_deploy.wire import CommandReading, fill_command
+from testudo_hardware.links.wire import CommandReading, fill_command
 from testudo_nodes.conversions import envelope_bytes, envelope_message
 from testudo_nodes.fault_matrix.bed import Bed
 from testudo_nodes.fault_matrix.rows import TICK_S, Found, Row, brakes, goes_on

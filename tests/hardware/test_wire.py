@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from testudo_deploy.wire import (
+from testudo_hardware.links.wire import (
     CommandReading,
     OdometryReading,
     WireError,
