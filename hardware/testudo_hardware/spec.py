@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -15,6 +14,7 @@ from typing import Any
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES, VELOCITY_POINT
+from testudo_hardware.toml_files import read_toml
 
 SCHEMA = "testudo/robot/1"
 
@@ -112,17 +112,7 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
     Raises:
         SpecError: no such robot, or the file does not hold.
     """
-    path = Path(name_or_path)
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise SpecError(f"{path}: no such robot file")
-        return _parse_text(path.read_bytes(), str(path))
-    known = robot_files()
-    if str(name_or_path) not in known:
-        raise SpecError(f"robot {str(name_or_path)!r} is not known; known are {', '.join(sorted(known))}, "
-                        "or give the path of a .toml file")
-    file = known[str(name_or_path)]
-    return _parse_text(file.read_bytes(), str(name_or_path) + ".toml")
+    return parse_robot(*read_toml(name_or_path, robot_files(), "robot", SpecError))
 
 
 def robot_files() -> dict[str, Any]:
@@ -132,14 +122,6 @@ def robot_files() -> dict[str, Any]:
                 if point.value != "testudo_hardware.robots"]
     return {file.name.removesuffix(".toml"): file for folder in folders for file in folder.iterdir()
             if file.name.endswith(".toml")}
-
-
-def _parse_text(raw: bytes, where: str) -> RobotSpec:
-    try:
-        tables = tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{where}: not a TOML file: {error}") from error
-    return parse_robot(tables, where)
 
 
 def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:

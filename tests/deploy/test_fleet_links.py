@@ -99,7 +99,7 @@ OWN = "expected odom+initial, which places it at initial_position"
         ({"host": {"tb1": "my computer"}}, "robots.tb1.host", "expected the name or address of a computer"),
         ({"host": {"tb1": 7}}, "robots.tb1.host", "expected a text"),
         ({"link": {"tb1": "unicorn"}}, "robots.tb1.link", "link 'unicorn' is not known"),
-        ({"link": {"tb1": "none.toml"}}, "robots.tb1.link", "no such link profile"),
+        ({"link": {"tb1": "none.toml"}}, "robots.tb1.link", "no such link file"),
         ({"link": {"tb1": 7}}, "robots.tb1.link", "expected an object"),
         ({"link": {"tb1": {"remappings": {}}}}, "robots.tb1.link.profile", "missing"),
         ({"link": {"tb1": {"profile": "testudo", "topic": "x"}}}, "robots.tb1.link.topic", "unknown key"),

@@ -97,7 +97,7 @@ def test_a_robot_that_tells_no_pose_is_refused():
 def test_unknown_and_unreadable_profiles_are_named(tmp_path):
     with pytest.raises(LinkError, match="link 'mine' is not known; known are crazyswarm2, generic_twist"):
         load_link("mine")
-    with pytest.raises(LinkError, match="no such link profile"):
+    with pytest.raises(LinkError, match="no such link file"):
         load_link(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("schema = ")
     with pytest.raises(LinkError, match="not a TOML file"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.strict import OPTIONAL, read_as
+from testudo_hardware.toml_files import read_toml
 
 SCHEMA = "testudo/link/1"
 TWIST = "geometry_msgs/msg/Twist"
@@ -204,24 +204,7 @@ def load_link(name_or_path: str | Path) -> LinkProfile:
     Raises:
         LinkError: no such profile, or the file does not hold.
     """
-    path = Path(name_or_path)
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise LinkError(f"{path}: no such link profile")
-        return _parse_text(path.read_bytes(), str(path))
-    known = link_files()
-    if str(name_or_path) not in known:
-        raise LinkError(f"link {str(name_or_path)!r} is not known; known are {', '.join(sorted(known))}, "
-                        "or give the path of a .toml file")
-    return _parse_text(known[str(name_or_path)].read_bytes(), f"{name_or_path}.toml")
-
-
-def _parse_text(raw: bytes, where: str) -> LinkProfile:
-    try:
-        tables = tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LinkError(f"{where}: not a TOML file: {error}") from error
-    return parse_link(tables, where)
+    return parse_link(*read_toml(name_or_path, link_files(), "link", LinkError))
 
 
 def parse_link(tables: Mapping[str, Any], where: str) -> LinkProfile:

@@ -28,7 +28,7 @@ from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, WireError, other_clock_s, read_command
 from testudo_nodes.conversions import status_message
 from testudo_nodes.message_definitions import message_class
-from testudo_nodes.node_runner import CpuMeter, flag_parameter, run, tell, text_parameter
+from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED
 from testudo_nodes.tempo import tempo_of
 
@@ -38,7 +38,6 @@ _LOOK_S = 0.1
 _NAMELESS = "_NODE_NAME_UNKNOWN_"
 """A publisher whose node is not known yet; one that stays so is no node of ROS."""
 _LAST_WORD_S = 0.2
-_WARN_EVERY_S = 5.0
 
 
 class GuardNode(Node):
@@ -118,7 +117,7 @@ class GuardNode(Node):
         try:
             reading = read_command(message, self._name, self._spec)
         except WireError as error:
-            self.get_logger().warning(str(error), throttle_duration_sec=_WARN_EVERY_S)
+            self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
             return
         if self._guard.command(reading.stamp_s, reading.command, now_s):
             self._silence.reset()

@@ -29,12 +29,11 @@ from testudo_deploy.station_topics import MARKERS_TOPIC
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry
 from testudo_nodes.conversions import envelope_bytes
 from testudo_nodes.marker_messages import marker_array
-from testudo_nodes.node_runner import CpuMeter, guarded, run, tell, text_parameter
+from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, guarded, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, SHOWN
 
 _PERIOD_S = 0.1
 _LIFETIME_S = 1.0
-_WARN_EVERY_S = 5.0
 _TYPES = {"odom": Odometry, "tick": UInt8MultiArray, "peer_state": UInt8MultiArray, "mode": DiagnosticStatus}
 
 
@@ -129,7 +128,7 @@ class _Heard:
         try:
             reading = read_odometry(message, self._robot.name, self._robot.spec, self._frames)
         except WireError as error:
-            self._node.get_logger().warning(str(error), throttle_duration_sec=_WARN_EVERY_S)
+            self._node.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
             return None, float("inf")
         return reading, age_s
 

@@ -32,7 +32,8 @@ from testudo_hardware.errors import TestudoError
 REFUSED, FAILED = 2, 1
 _WAKE_S = 0.2
 _SET_PARENT_DEATH_SIGNAL = 1
-_WARN_EVERY_S = 5.0
+WARN_EVERY_S = 5.0
+"""Between two warnings of one kind."""
 _NANO = 1_000_000_000
 
 
@@ -99,7 +100,7 @@ def guarded(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:  # noqa: BLE001 -- a bad message must not end a control loop
             node.get_logger().warning(
                 f"{callback.__name__}: {type(error).__name__}: {error}",
-                throttle_duration_sec=_WARN_EVERY_S,
+                throttle_duration_sec=WARN_EVERY_S,
             )
 
     return call

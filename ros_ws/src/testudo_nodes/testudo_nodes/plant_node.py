@@ -29,6 +29,7 @@ from testudo_nodes.conductor import Conductor
 from testudo_nodes.conversions import command_message, event_message, odometry_message
 from testudo_nodes.message_definitions import message_class
 from testudo_nodes.node_runner import (
+    WARN_EVERY_S,
     CpuMeter,
     flag_parameter,
     integer_parameter,
@@ -53,7 +54,6 @@ from testudo_sim.plant import (
 from testudo_sim.referee import Referee, Rules
 
 _STEP_S = 0.005
-_WARN_EVERY_S = 5.0
 _WARM_UP_S = 10.0
 """Commands of the first seconds do not count for the latency."""
 _RECORDER_PATIENCE_S = 20.0
@@ -249,7 +249,7 @@ class _Port:
         try:
             reading = self._stand_in.command(message, ros_now_s, received_s)
         except WireError as error:
-            self._node.get_logger().warning(str(error), throttle_duration_sec=_WARN_EVERY_S)
+            self._node.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
             return
         self.latency.command(reading.stamp_s, received_s)
         self._plant.command(self._name, reading.command, reading.stamp_s, received_s)

@@ -35,7 +35,7 @@ from testudo_nodes.conversions import (
     status_message,
     status_values,
 )
-from testudo_nodes.node_runner import CpuMeter, flag_parameter, run, tell, text_parameter
+from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
 from testudo_nodes.sensing import PoseHearer
 from testudo_nodes.tempo import tempo_of
@@ -43,7 +43,6 @@ from testudo_nodes.tempo import tempo_of
 _LAST_WORD_S = 0.2
 _STATUS_S = 0.5
 _DIAGNOSTICS_S = 1.0
-_WARN_EVERY_S = 5.0
 _DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
 
@@ -252,7 +251,7 @@ class PolicyNode(LifecycleNode):
 
     def _refuse(self, error: Exception) -> None:
         self._robot.refused_messages += 1
-        self.get_logger().warning(str(error), throttle_duration_sec=_WARN_EVERY_S)
+        self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
 
     def _tick_alone(self) -> None:
         self._tick(on_pose=False)

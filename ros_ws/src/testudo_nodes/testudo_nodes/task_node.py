@@ -30,7 +30,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp
 from testudo_nodes.conversions import envelope_bytes
 from testudo_nodes.marker_messages import marker_array
-from testudo_nodes.node_runner import CpuMeter, optional_text, run, tell, text_parameter
+from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, optional_text, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED, SHOWN
 from testudo_nodes.tempo import tempo_of
 from testudo_sim.live import LiveTask, Pose, make_task, scoring_of
@@ -47,7 +47,6 @@ from testudo_sim.live.report import (
 
 _STEP_S = 0.05
 _SHOW_S = 1.0
-_WARN_EVERY_S = 5.0
 
 
 class TaskNode(Node):
@@ -173,7 +172,7 @@ class TaskNode(Node):
             tell("task_started", {"scenario": self._live.scoring.scenario.name, "stamp_s": now_s})
         elif now_s >= self._show_s:
             self._say(waiting_values(self._live, reasons))
-            self.get_logger().info(f"waiting: {'; '.join(reasons)}", throttle_duration_sec=_WARN_EVERY_S)
+            self.get_logger().info(f"waiting: {'; '.join(reasons)}", throttle_duration_sec=WARN_EVERY_S)
 
     def _say(self, values: dict[str, Any]) -> None:
         self._score.publish(String(data=json.dumps(values, allow_nan=False)))
