@@ -15,7 +15,7 @@ from testudo_deploy.processes import FleetProcesses, free_domain_id
 
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
-PATIENCE_S = 40.0
+PATIENCE_S = 80.0
 
 
 @dataclass
@@ -53,7 +53,7 @@ def running(tmp_path_factory):
 def verb(domain_id, *words):
     """Run a verb in a domain of this machine; return exit status and all that it printed, in one line."""
     command = [sys.executable, "-m", "testudo_deploy.cli", *words, "--local", "--domain", str(domain_id)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False,
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
                             env=os.environ | {"COLUMNS": "200"})
     return result.returncode, " ".join((result.stdout + result.stderr).split())
 

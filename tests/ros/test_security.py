@@ -14,7 +14,7 @@ from testudo_deploy.processes import FleetProcesses
 
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
-PATIENCE_S = 40.0
+PATIENCE_S = 80.0
 
 
 @dataclass
