@@ -17,21 +17,23 @@ from testudo_deploy.estimate import predict
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.motion_watch import MotionWatch
 from testudo_deploy.pending import PendingCommands
-from testudo_deploy.plausibility import follow_pose
 from testudo_deploy.roster import Roster, Sighting
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.reservations import Sight
-from testudo_deploy.shield.space import OwnSpace, PeerSpaces, at_rest, conflicts
+from testudo_deploy.shield.space import NOTHING_HEARD, OwnSpace, PeerSpaces, at_rest, conflicts
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.stack import Shield
 from testudo_deploy.signals import policy_signals
 from testudo_deploy.tick import PoseSample, Tick, TickRecorder, floats, lane_ends
+from testudo_deploy.whereabouts import Whereabouts
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.spec import RobotSpec
 
 _CLOCK_TOLERANCE_S = 0.002
 """A stamp this far in the future is a clock problem, not rounding."""
+_CLOSER_M = 0.001
+"""Lanes this much closer than the clearance are no rounding."""
 _LARGEST = 1e12
 """SI numbers beyond this are no measurement, and their squares may not be finite."""
 
@@ -58,12 +60,13 @@ class ControlLoop:
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self._pose: PoseSample | None = None
-        self._anchor: MotionState | None = None
-        self._located = False
+        self._whereabouts = Whereabouts(spec, self._pose_max_age_s)
         self._motion = MotionWatch(spec, self._sent)
         self._space: OwnSpace | None = None
         self._placed = False
         """The robot's first lane is clear of all others; only then does it own and ask for space."""
+        self._told_since = NOTHING_HEARD
+        """Number of the first message from a new place; peers have to know it before the robot asks for space."""
         self._recorder = TickRecorder(robot, self._roster.peers, tuple(goal_world))
         self._hidden = np.zeros(contract.hidden_size, np.float32)
         self._nominal: np.ndarray | None = None
@@ -77,7 +80,7 @@ class ControlLoop:
     @property
     def located(self) -> bool:
         """Return whether the newest pose is believed."""
-        return self._located
+        return self._whereabouts.located
 
     @property
     def refused_peer_messages(self) -> int:
@@ -95,13 +98,13 @@ class ControlLoop:
             self.refused_poses += 1
             return False
         measured = MotionState(np.array(position_world, float), np.array(yaw, float), np.array(velocity, float))
-        if self._pose is None or self._anchor is None:
-            self._located, self._anchor = True, measured
+        before = self._pose
+        if self._whereabouts.take(measured, stamp_s):
             self._motion.begin(measured)
+            if before is not None:
+                self._placed, self._told_since = False, self._sequence + 1
         else:
-            follows, self._anchor = follow_pose(self._spec, self._anchor, measured, stamp_s - self._pose.stamp_s)
-            self._located = bool(follows)
-            self._motion.follow(self._anchor, self._located, self._pose.stamp_s, stamp_s, received_s)
+            self._motion.follow(self._whereabouts.anchor, self.located, before.stamp_s, stamp_s, received_s)
         self._pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
         return True
 
@@ -123,6 +126,7 @@ class ControlLoop:
         Only for a robot that does not drive.
         """
         self._placed = False
+        self._whereabouts.pardon()
 
     def tick(self, now_s: float, late_s: float = 0.0, order: str = "") -> TickRecord:
         """Run one control tick and return its record; ``record.sent_command`` is what to send.
@@ -186,7 +190,7 @@ class ControlLoop:
             raise Doubt("stale_pose")
         if age_s < -_CLOCK_TOLERANCE_S:
             raise Doubt("clock_backwards")
-        if not self._located:
+        if not self.located:
             raise Doubt("pose_jump")
         pending, pending_s = self._sent.since(pose.stamp_s, tick.now_s)
         measured = MotionState(np.array(pose.position_world), np.array(pose.yaw), np.array(pose.velocity))
@@ -195,6 +199,8 @@ class ControlLoop:
         tick.stop = self._model.stopping_point(tick.estimate)
         if self._motion.finding:
             raise Doubt(self._motion.finding)
+        if self._whereabouts.restless:
+            raise Doubt("pose_restless")
 
     def _check_clock(self, now_s: float) -> None:
         """Brake while the clock is behind; once it goes on there, as after a jump, nothing of before counts."""
@@ -202,7 +208,8 @@ class ControlLoop:
             self._behind_s = math.inf
             return
         if now_s > self._behind_s:
-            self._pose, self._anchor, self._located = None, None, False
+            self._pose = None
+            self._whereabouts.forget()
             self._sent.clear()
             self._roster.forget()
             self._last_now_s, self._behind_s = -math.inf, math.inf
@@ -224,15 +231,23 @@ class ControlLoop:
         tick.peers = self._roster.spaces(tick.now_s, space.silence_s)
         if not self._placed:
             self._find_place(tick.peers)
+        # no two robots own the same place, unless one of them was wrong about where it is
+        hits, _ = conflicts(self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M)
+        self._refuse_peers("peer_in_space", hits[:, 0] & tick.peers.reserves)
 
     def _find_place(self, peers: PeerSpaces) -> None:
         """Begin to own space, if the place where the robot stands is clear of the others'."""
         lanes = self._space.owned_world[:, :, None]
         hits = np.any(conflicts(lanes, peers, self._shield.space.clearance_m), axis=(0, 2))
-        near = [name for name, is_hit in zip(self._roster.peers, hits & peers.reserves, strict=True) if is_hit]
-        if near:
-            raise Doubt(f"too_close: {', '.join(near)}")
+        self._refuse_peers("too_close", hits & peers.reserves)
+        alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)  # as in `judge`
+        self._refuse_peers("peer_unaware", ~((peers.acknowledged >= self._told_since) | alone) & peers.reserves)
         self._placed = True
+
+    def _refuse_peers(self, code: str, which: np.ndarray) -> None:
+        names = [name for name, is_meant in zip(self._roster.peers, which, strict=True) if is_meant]
+        if names:
+            raise Doubt(f"{code}: {', '.join(names)}")
 
     def _decide(self, tick: Tick) -> None:
         """Run the policy at its period; in between, its last command is held."""

@@ -26,6 +26,8 @@ TRANSFORM_MAX_AGE_S = 1.0
 UNCORRECTED_WAY_M = 1.0
 """The longest way on odometry alone after an `amcl_pose`, which comes every 0.25 m unless nav2 is told otherwise."""
 _HISTORY_S = 2.0
+_START_M, _START_RAD = 0.1, 0.2
+"""A robot whose odometry counts from its initial pose has not come farther before it drives."""
 
 
 class Localiser(Protocol):
@@ -57,6 +59,23 @@ def localiser(robot: FleetRobot) -> Localiser:
     return CorrectedOdometry(robot.spec)
 
 
+def switched_on_at(robot: FleetRobot) -> Placement | None:
+    """Return where odometry has to say that a robot is before it first drives; None if it may say anything.
+
+    Only odometry that counts from the initial pose: one that was not set to zero there is wrong from the start, and
+    nothing else would show it.
+    """
+    return Placement(robot.initial_position_world, robot.initial_yaw) if robot.pose.source == "odom+initial" else None
+
+
+def away_from_start(start: Placement, now: Placement) -> str:
+    """Return by how much a robot is away from its initial pose, ``code: details``; empty if it is there."""
+    away_m, turned_rad = math.dist(start.position, now.position), abs(wrapped(now.yaw - start.yaw))
+    if away_m <= _START_M and turned_rad <= _START_RAD:
+        return ""
+    return f"away_from_start: by {away_m:.2f} m and {turned_rad:.2f} rad"
+
+
 def placed(reading: OdometryReading, frame: Placement, spec: RobotSpec) -> OdometryReading:
     """Return odometry of one frame in the parent of that frame.
 
@@ -74,7 +93,8 @@ class PlacedOdometry:
     """Sources `odom` and `odom+initial`: odometry whose frame never moves in the shared one.
 
     The frame of the odometry is the place where the robot was switched on, so it has to stand at its initial pose
-    then, or have its odometry set to zero there. A node that starts again while the robot is away stays right.
+    then, or have its odometry set to zero there, see `away_from_start`. A node that starts again while the robot is
+    away says rightly where it is, but a robot cannot tell that from odometry that was never set to zero.
     """
 
     def __init__(self, spec: RobotSpec, frame: Placement | None) -> None:

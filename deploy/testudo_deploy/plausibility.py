@@ -25,19 +25,30 @@ def follow_pose(spec: RobotSpec, anchor: MotionState, measured: MotionState, ela
     beyond the odometry is twice the error bound of the robot's localisation.
     """
     xp = array_namespace(measured.position_world)
-    mean = 0.5 * (anchor.velocity + measured.velocity)
+    expected = moved_on(spec, anchor, measured.velocity, elapsed_s)
+    follows = agrees(spec, expected, measured)
+    return follows, MotionState(xp.where(follows, measured.position_world, expected.position_world),
+                                xp.where(follows, measured.yaw, expected.yaw), measured.velocity)
+
+
+def moved_on(spec: RobotSpec, anchor: MotionState, velocity: Array, elapsed_s: Array | float) -> MotionState:
+    """Return where odometry says that a robot has come from a place (...), now with a velocity (D, ...)."""
+    xp = array_namespace(velocity)
+    mean = 0.5 * (anchor.velocity + velocity)
     turned = mean[1, ...] * elapsed_s if spec.kind == DIFFERENTIAL_DRIVE else 0 * anchor.yaw
-    yaw = anchor.yaw + turned
     if spec.kind == DIFFERENTIAL_DRIVE:
         middle = anchor.yaw + 0.5 * turned
         mean = mean[0, ...] * xp.stack([xp.cos(middle), xp.sin(middle)])
-    position = anchor.position_world + elapsed_s * mean
-    turn = xp.abs(measured.yaw - yaw)
+    return MotionState(anchor.position_world + elapsed_s * mean, anchor.yaw + turned, velocity)
+
+
+def agrees(spec: RobotSpec, expected: MotionState, measured: MotionState) -> Array:
+    """Return whether two poses (...) of one moment differ by no more than the errors of localisation."""
+    xp = array_namespace(measured.position_world)
+    turn = xp.abs(measured.yaw - expected.yaw)
     turn = xp.abs(turn - 2 * math.pi * xp.round(turn / (2 * math.pi)))
-    follows = ((length(measured.position_world - position) <= 2 * spec.position_error_m + _WAY_M)
-               & (turn <= 2 * spec.yaw_error_rad + _TURN_RAD))
-    return follows, MotionState(xp.where(follows, measured.position_world, position),
-                                xp.where(follows, measured.yaw, yaw), measured.velocity)
+    away = length(measured.position_world - expected.position_world)
+    return (away <= 2 * spec.position_error_m + _WAY_M) & (turn <= 2 * spec.yaw_error_rad + _TURN_RAD)
 
 
 def left_its_lanes(space: SpaceParameters, peers: PeerSpaces, seen_world: Array, seen_age_s: Array, age_s: Array,

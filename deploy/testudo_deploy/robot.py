@@ -12,11 +12,13 @@ from testudo_deploy.artefact import Artefact
 from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.diagnostics import Level, Status, shown
 from testudo_deploy.fleet import Fleet
+from testudo_deploy.localisation import away_from_start, switched_on_at
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.obligation_rules import check_fleet
 from testudo_deploy.obligations import fleet_obligations
 from testudo_deploy.pacing import Pacer
 from testudo_deploy.supervisor import Answer, Event, GuardReport, Mode, Supervisor, code_of
+from testudo_hardware.frames import Placement
 
 _LEVELS = {Mode.ACTIVE: Level.OK, Mode.ARMED: Level.OK, Mode.IDLE: Level.OK, Mode.HOLDING: Level.WARN,
            Mode.STOPPED: Level.ERROR, Mode.FAULT: Level.ERROR}
@@ -73,6 +75,8 @@ class Robot:
         """Messages that could not be read."""
         self.interventions = 0
         """Ticks in which the robot was to drive and the shield changed or stopped that."""
+        self._start = switched_on_at(robot)
+        """Where it has to be when it is armed first; later, or with another source, it may be anywhere."""
         self._shown = ("", "")
         self._last: TickRecord | None = None
 
@@ -81,6 +85,8 @@ class Robot:
         answer = self.supervisor.request(event, now_s)
         if answer.granted and event is Event.DEACTIVATE:
             self.loop.let_go()
+        if answer.granted and event is Event.ARM:
+            self._start = None
         return answer
 
     def hear_guard(self, report: GuardReport) -> None:
@@ -98,12 +104,18 @@ class Robot:
             self.loop.let_go()
         driving, order = supervisor.mode is Mode.ACTIVE, supervisor.order
         record = self.loop.tick(now_s, late_s, order)
-        supervisor.observe(now_s, "" if record.reason == order else record.reason)
+        doubt = "" if record.reason == order else record.reason
+        supervisor.observe(now_s, doubt or self._away(record))
         self.interventions += driving and record.status in _INTERVENTIONS
         self._last = record
         shown_now = (supervisor.mode, code_of(supervisor.reason))
         changed, self._shown = shown_now != self._shown, shown_now
         return Outcome(record, self.loop.announcement(now_s), supervisor.mode is not Mode.IDLE, changed)
+
+    def _away(self, record: TickRecord) -> str:
+        if self._start is None or self.supervisor.mode is not Mode.IDLE or record.measured_position_world is None:
+            return ""
+        return away_from_start(self._start, Placement(record.measured_position_world, record.measured_yaw))
 
     def status(self, now_s: float) -> Status:
         """Return what to show people."""

@@ -7,10 +7,12 @@ import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.diagnostics import Level
+from testudo_deploy.localisation import switched_on_at
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.robot import Robot
 from testudo_deploy.supervisor import HEALTHY_S, Event, GuardReport, Mode
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import Placement
 
 PERIOD_S = 0.033
 
@@ -192,3 +194,39 @@ def test_a_robot_whose_guard_brakes_need_not_move(active):
     active.tick(200)
     assert active.mode is Mode.HOLDING
     assert active.robots[0].supervisor.reason == "guard_brakes: second_publisher"
+
+
+@pytest.mark.parametrize(("away", "refused"), [
+    ((0.0, 0.0), ""), ((0.09, 0.0), ""), ((0.3, 0.4), "0.50 m and 0.00 rad")])
+def test_odometry_that_counts_from_the_mark_has_to_be_there_when_it_is_armed_first(fleet, away, refused):
+    pair = Pair(fleet)
+    entry = fleet.robots[0]
+    there = replace(entry, initial_position_world=tuple(
+        a - b for a, b in zip(entry.initial_position_world, away, strict=True)))
+    pair.robots[0]._start = switched_on_at(replace(there, pose=replace(there.pose, source="odom+initial")))
+    pair.tick(5)
+    answer = pair.ask(Event.ARM)
+    assert answer.granted is not bool(refused)
+    if refused:
+        assert answer.code == "away_from_start"
+        assert refused in answer.sentence
+        assert "set its odometry to zero there" in answer.sentence
+        assert pair.robots[0].status(pair.now_s).values["code"] == "away_from_start"
+
+
+def test_a_robot_that_was_armed_may_be_armed_again_wherever_it_is(pair):
+    pair.robots[0]._start = Placement(pair.fleet.robots[0].initial_position_world, 0.0)
+    pair.tick(5)
+    assert pair.ask(Event.ARM).granted
+    assert pair.ask(Event.DEACTIVATE).granted
+    first, second = pair.fleet.robots
+    pair.fleet = replace(pair.fleet, robots=(replace(first, initial_position_world=(0.0, 0.0)), second))
+    pair.robots[0].loop._whereabouts.forget()  # as if it had driven there
+    pair.tick(5)
+    assert pair.ask(Event.ARM).granted
+
+
+def test_only_odometry_from_the_initial_pose_is_held_against_it(fleet):
+    for source in ("odom", "tf", "amcl_pose", "mocap"):
+        entry = fleet.robots[0]
+        assert switched_on_at(replace(entry, pose=replace(entry.pose, source=source))) is None
