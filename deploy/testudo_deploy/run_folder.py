@@ -94,6 +94,7 @@ class RunWriter:
         self._start_wall_ns, self._start_s = time.time_ns(), clock()
         self._last_flush_s, self._last_ns = self._start_s, self._start_wall_ns
         self._counts = {topic.name: 0 for topic in topics}
+        self._policy_sha256 = fleet.policy_sha256
         if (self.folder / METADATA_FILE).exists():
             raise RunWriteError(f"{self.folder}: holds a run already; give another run folder")
         try:
@@ -180,7 +181,15 @@ class RunWriter:
                 schemas[topic.type],
                 {"offered_qos_profiles": qos, "topic_type_hash": topic.type_hash},
             )
+        self._enclose_sources()
         self._stream.flush()
+
+    def _enclose_sources(self) -> None:
+        """Put into the bag itself what says which policy and which fleet it is of: files are copied without others."""
+        for name, kind in ((FLEET_FILE, "application/yaml"), (INFO_FILE, "application/json")):
+            data = (self.folder / name).read_bytes()
+            self._writer.add_attachment(self._start_wall_ns, self._start_wall_ns, name, kind, data)
+        self._writer.add_metadata("testudo", {"policy_sha256": self._policy_sha256})
 
     def _save_sources(self, fleet: Fleet, facts: dict[str, str | int | float]) -> None:
         copy = self.folder / POLICY_FILE

@@ -3,10 +3,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
+from mcap.exceptions import McapError
+from mcap.records import Attachment, Metadata
+from mcap.stream_reader import StreamReader
 from rosbags.highlevel import AnyReader
 from tests.deploy.run_messages import RunMessages
 from tests.deploy.tiny_fleet import make_tiny_fleet
@@ -64,6 +68,31 @@ def test_the_folder_holds_fleet_policy_and_versions(tmp_path, fleet, messages):
     assert info["policy_sha256"] == fleet.policy_sha256
     assert info["seed"] == 3
     assert {"python", "numpy", "mcap"} <= set(info["versions"])
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_the_bag_alone_says_which_policy_and_fleet_it_is_of(tmp_path, fleet, messages, closed):
+    """Its file is often copied alone; and that of a run that was killed holds the same."""
+    writer = RunWriter(tmp_path / "run", messages.topics, fleet, facts={"seed": 3})
+    if closed:
+        writer.close()
+    found = {}
+    with (tmp_path / "run/run_0.mcap").open("rb") as stream:
+        for record in whole_records(stream):
+            if isinstance(record, Attachment):
+                found[record.name] = record.data
+            elif isinstance(record, Metadata):
+                found[record.name] = record.metadata
+    writer.abandon()
+    assert found["testudo"] == {"policy_sha256": fleet.policy_sha256}
+    for name in ("fleet.yaml", "run.json"):
+        assert found[name] == (tmp_path / "run" / name).read_bytes()
+
+
+def whole_records(stream):
+    """Yield the records of a file, which may end anywhere."""
+    with suppress(McapError):
+        yield from StreamReader(stream).records
 
 
 def test_metadata_stand_there_before_the_first_message(tmp_path, fleet, messages):

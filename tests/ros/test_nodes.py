@@ -17,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper
 from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
+from tests.ros.recorded_bag import decode_all
 
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.drive import DriveError, drive
@@ -131,6 +132,18 @@ def test_the_run_is_recorded_whole(driven):
     assert {"started", "state", "finished"} <= {event.kind for event in run.events}
     assert run.policy_sha256 == Artefact.load(run.policy_path).sha256
     assert run.info["seed"] == 1
+
+
+def test_every_message_can_be_read_by_the_definitions_in_the_bag(driven):
+    counts, silent = decode_all(driven.run_folder / "run_0.mcap")
+    assert sum(counts.values()) == driven.recorded_messages
+    fleet = read_run(driven.run_folder).fleet
+    assert {*counts} | {(topic, "") for topic in silent} >= {
+        (topic.name, "" if topic.name in silent else topic.type) for topic in topics(fleet)}
+    assert silent == {"/task/score"}  # no task node ran
+    assert {kind for _, kind in counts} == {
+        "diagnostic_msgs/msg/DiagnosticStatus", "geometry_msgs/msg/TwistStamped", "nav_msgs/msg/Odometry",
+        "std_msgs/msg/String", "std_msgs/msg/UInt8MultiArray"}
 
 
 def test_a_robot_brakes_before_it_knows_its_peers(driven):
