@@ -8,6 +8,7 @@ others. What a fleet does is then the same in every run with the same seed, howe
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,8 +148,12 @@ class SimTimer:
         self._due_s = now_s + period_s
 
     def reset(self) -> None:
-        """Begin to wait anew."""
+        """Begin to wait anew, also after `cancel`."""
         self._due_s = self._now_s + self._period_s
+
+    def cancel(self) -> None:
+        """Wait no more."""
+        self._due_s = math.inf
 
     def advance(self, now_s: float) -> None:
         """Move on in time; calls back once if the timer has run out."""

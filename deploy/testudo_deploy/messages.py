@@ -6,8 +6,8 @@ Both are JSON in a `std_msgs/UInt8MultiArray`, one object with a ``schema`` key,
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any, Self
 
 from testudo_hardware.errors import TestudoError
@@ -34,7 +34,8 @@ class Envelope:
             EnvelopeError: a number is not finite.
         """
         try:
-            return json.dumps({"schema": self.SCHEMA, **asdict(self)}, allow_nan=False).encode()
+            # not `asdict`, which copies: all values are numbers, texts, tuples and dictionaries of these
+            return json.dumps({"schema": self.SCHEMA, **vars(self)}, allow_nan=False).encode()
         except ValueError as error:
             raise EnvelopeError(f"{self.SCHEMA}: a value is not finite") from error
 
@@ -91,18 +92,13 @@ class PeerMessage(Envelope):
         Raises:
             EnvelopeError: a text, number, vector or echo is something else.
         """
-        texts = (self.robot, self.epoch, self.contract)
         lanes = (self.owned_lane_world, self.announced_lane_world)
-        vectors = (self.control_point_world, self.control_velocity_world, self.position_world,
-                   *(end for lane in lanes if isinstance(lane, tuple) for end in lane))
-        echoes = list(self.echoes.items()) if isinstance(self.echoes, dict) else [None]
-        sound = (all(isinstance(text, str) for text in texts)
-                 and isinstance(self.sequence, int) and not isinstance(self.sequence, bool)
-                 and all(isinstance(lane, tuple) and len(lane) == 2 for lane in lanes)
-                 and all(isinstance(vector, tuple) for vector in vectors)
-                 and all(map(_is_number, (self.stamp_s, self.sample_age_s, self.yaw)))
-                 and all(_is_number(item) for vector in vectors for item in vector)
-                 and all(map(_is_echo, echoes)))
+        sound = (type(self.robot) is type(self.epoch) is type(self.contract) is str and type(self.sequence) is int
+                 and all(type(lane) is tuple and len(lane) == 2 for lane in lanes)
+                 and all(map(_is_vector, (self.control_point_world, self.control_velocity_world, self.position_world,
+                                          *lanes[0], *lanes[1])))
+                 and _is_number(self.stamp_s) and _is_number(self.sample_age_s) and _is_number(self.yaw)
+                 and type(self.echoes) is dict and all(map(_is_echo, self.echoes.items())))
         if not sound:
             raise EnvelopeError(f"{self.SCHEMA}: a value is of a wrong type or not finite")
 
@@ -173,15 +169,19 @@ class TickRecord(Envelope):
 
 
 def _is_number(value: Any) -> bool:
-    # an integer that no float can hold is no number here; NaN fails the comparison
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
+    # by type, which is quick and no bool; an integer that no float can hold is no number; NaN fails the comparison
+    kind = type(value)
+    return (kind is float or kind is int or isinstance(value, float)) and -1e308 < value < 1e308
+
+
+def _is_vector(value: Any) -> bool:
+    return type(value) is tuple and all(map(_is_number, value))
 
 
 def _is_echo(item: Any) -> bool:
-    match item:
-        case (str(), (str(), stamp_s, int(sequence))):
-            return _is_number(stamp_s) and not isinstance(sequence, bool)
-    return False
+    peer, echo = item
+    return (type(peer) is str and type(echo) is tuple and len(echo) == 3
+            and type(echo[0]) is str and type(echo[2]) is int and _is_number(echo[1]))
 
 
 def _refuse_constant(name: str) -> Any:
@@ -190,10 +190,13 @@ def _refuse_constant(name: str) -> Any:
 
 def _frozen(value: Any) -> Any:
     """Return lists as tuples; numbers must be finite (JSON allows 1e999)."""
-    if isinstance(value, list):
-        return tuple(_frozen(item) for item in value)
-    if isinstance(value, dict):
+    kind = type(value)
+    if kind is float:
+        if not isfinite(value):
+            raise ValueError("a value is not finite")
+        return value
+    if kind is list:
+        return tuple([_frozen(item) for item in value])
+    if kind is dict:
         return {key: _frozen(item) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a value is not finite")
     return value

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import LagResponse, MotionState
 from testudo_hardware.motion.state import TINY, sum_terms
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -101,21 +101,23 @@ def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, l
     """
     xp = array_namespace(measured.position_world)
     asked, across = _asked(spec, watch, acting)
+    mean_asked = sum_terms([share * fastest for share, fastest in asked])
+    goes_on = ((mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s)) & located
+               & (watch.time_s < longest_watch_s(spec)) & (elapsed_s < _LONGEST_TICKS * spec.control_period_s))
+    fresh = begin_watch(spec, measured, located)
+    if known_false(goes_on):  # so it is at most ticks of a robot, and all that follows costs twice what came before
+        return fresh, -math.inf + 0 * watch.speed_m_s
     across = xp.maximum(watch.across_m_s, across)
-    change, way, mean_asked = (0 * watch.speed_m_s for _ in range(3))
+    change, way = (0 * watch.speed_m_s for _ in range(2))
     lags = tuple(LagResponse.create(elapsed_s, 0 * elapsed_s + lag) for lag in _interval(spec, "velocity_lag"))
     for share, fastest in asked:
         step = share * _slowest_braking(spec, watch.speed_m_s, fastest, across, lags)
         change, way = change + step[0, ...], way + step[1, ...]
-        mean_asked = mean_asked + share * fastest
     way = watch.way_m + xp.maximum(way, 0 * way)
-    goes_on = ((mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s)) & located
-               & (watch.time_s < longest_watch_s(spec)) & (elapsed_s < _LONGEST_TICKS * spec.control_period_s))
     covered = _dot(watch.direction_world, measured.position_world - watch.position_world)
     allowed = way + sum(term.value_m for term in braking_terms(spec))
     after = BrakingWatch(watch.position_world, watch.direction_world, watch.direction, watch.began_m_s,
                          xp.maximum(watch.speed_m_s + change, 0 * change), way, across, watch.time_s + elapsed_s)
-    fresh = begin_watch(spec, measured, located)
     kept = BrakingWatch(*(xp.where(goes_on, old, new)
                           for old, new in zip(vars(after).values(), vars(fresh).values(), strict=True)))
     return kept, xp.where(goes_on, covered - allowed, -math.inf + 0 * covered)

@@ -62,8 +62,9 @@ class GuardNode(Node):
         self._guard = Guard(dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s)
         self._seen: tuple[str, ...] = ()
         self._told: tuple[str, str] | None = None
-        self._since_s = self._status_s = self._look_s = -float("inf")
+        self._since_s = self._look_s = -float("inf")
         self._tempo = tempo_of(self)
+        self.priority = self._tempo.priority
         self._connect()
         self._cpu = CpuMeter()
 
@@ -92,8 +93,8 @@ class GuardNode(Node):
 
     def close(self) -> None:
         """Brake as the last command."""
-        self._tempo.drop(self._silence)
-        self._tempo.drop(self._pulse)
+        for timer in (self._silence, self._pulse, self._round):
+            self._tempo.drop(timer)
         self._brake(self._tempo.now_s())
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
         tell("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
@@ -110,7 +111,8 @@ class GuardNode(Node):
         self.create_service(Trigger, "~/rearm", self._on_rearm)
         # begins anew with every command: it runs out when the policy has been silent for too long
         self._silence = tempo.every(self._guard.silent_after_s, self._watch)
-        self._pulse = tempo.every(self._spec.control_period_s, self._beat)
+        self._pulse = tempo.every(self._spec.control_period_s, self._repeat)
+        self._round = tempo.every(_STATUS_S, self._look_around)
 
     def _on_command(self, message: TwistStamped) -> None:
         now_s = self._tempo.now_s()
@@ -122,8 +124,9 @@ class GuardNode(Node):
         if self._guard.command(reading.stamp_s, reading.command, now_s):
             self._silence.reset()
             self._send(reading)
-        else:
-            self._watch()
+            if self._told is not None and not self._told[0]:
+                return
+        self._watch()
 
     def _on_estop(self, message: Bool) -> None:
         self._guard.hear_estop(message.data)
@@ -149,11 +152,19 @@ class GuardNode(Node):
         if self._told is None or self._told[0] != self._guard.code:
             if brakes:
                 self._brake(now_s)
+                self._pulse.reset()
             self._tell(now_s)
 
-    def _beat(self) -> None:
-        """Repeat the brake, look who publishes, and say how things are."""
-        now_s = self._tempo.now_s()
+    def _repeat(self) -> None:
+        """Repeat the brake at the control rate; while commands pass there is nothing to wake up for."""
+        self._watch()
+        if self._guard.code:
+            self._brake(self._tempo.now_s())
+        else:
+            self._pulse.cancel()
+
+    def _look_around(self) -> None:
+        """Look who publishes, and say how things are."""
         real_s = time.monotonic()  # nodes come and go in real time, whatever the robots' clock is
         if real_s - self._look_s >= _LOOK_S:
             self._look_s = real_s
@@ -164,9 +175,8 @@ class GuardNode(Node):
             self._seen = found
         self._watch()
         if self._guard.code:
-            self._brake(now_s)
-        if now_s - self._status_s >= _STATUS_S:
-            self._tell(now_s)
+            self._brake(self._tempo.now_s())  # should the pulse ever be lost
+        self._tell(self._tempo.now_s())
 
     def _foreign(self) -> tuple[str, ...]:
         """Return the nodes that publish commands in the guard's place, or in the policy's."""
@@ -198,7 +208,7 @@ class GuardNode(Node):
         guard = self._guard
         if self._told is None or self._told[0] != guard.code:
             self._since_s = now_s
-        self._told, self._status_s = (guard.code, guard.sentence), now_s
+        self._told = (guard.code, guard.sentence)
         level = Level.ERROR if guard.code else Level.OK
         values = {
             "code": guard.code,

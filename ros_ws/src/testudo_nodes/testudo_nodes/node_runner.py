@@ -6,9 +6,11 @@ when its supervisor does.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
+import inspect
 import json
 import os
 import signal
@@ -31,6 +33,8 @@ from testudo_hardware.errors import TestudoError
 
 REFUSED, FAILED = 2, 1
 _WAKE_S = 0.2
+_GARBAGE = (20_000, 20, 20)
+"""Nodes make few cycles: collecting as often as Python does by default costs more than it frees."""
 _SET_PARENT_DEATH_SIGNAL = 1
 WARN_EVERY_S = 5.0
 """Between two warnings of one kind."""
@@ -41,6 +45,7 @@ class Closable(Protocol):
     """A node that has something to do before it goes."""
 
     failed: bool
+    """It ended by itself, and not as it should."""
 
     def close(self) -> None:
         """Do the last things; ROS still works."""
@@ -65,7 +70,9 @@ def run(build: Callable[[Future], Any]) -> int:
         rclpy.try_shutdown()
         return REFUSED
     node.add_on_set_parameters_callback(functools.partial(_refuse_changes, node))
+    _schedule(getattr(node, "priority", 0))
     gc.freeze()
+    gc.set_threshold(*_GARBAGE)
     try:
         executor = _executor()
         executor.add_node(node)
@@ -93,7 +100,7 @@ def tell(event: str, values: Mapping[str, Any]) -> None:
 def guarded(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
     """Return ``callback`` so that what it raises is logged, and the node lives on."""
 
-    @functools.wraps(callback)  # rclpy looks at the signature
+    @functools.wraps(callback)
     def call(*arguments: Any) -> None:
         try:
             callback(*arguments)
@@ -103,6 +110,7 @@ def guarded(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
                 throttle_duration_sec=WARN_EVERY_S,
             )
 
+    call.__signature__ = inspect.signature(callback)  # rclpy asks for it at each run of a timer
     return call
 
 
@@ -173,6 +181,15 @@ def _refuse_changes(node: Node, parameters: Sequence[Parameter]) -> SetParameter
     known = ", ".join(parameter.name for parameter in parameters if node.has_parameter(parameter.name))
     reason = f"{known}: parameters are read once, at the start" if known else ""
     return SetParametersResult(successful=not known, reason=reason)
+
+
+def _schedule(priority: int) -> None:
+    """Ask for real-time scheduling of all threads, of which DDS has its own; without the right to it, go on."""
+    if not priority or not sys.platform.startswith("linux"):
+        return
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(priority))
 
 
 def _executor() -> Any:

@@ -87,6 +87,7 @@ class PlantNode(Node):
             for robot, stand_in in zip(fleet.robots, stand_ins, strict=True)
         ]
         self._tempo = self._make_tempo(fleet)
+        self.priority = self._tempo.priority
         self._events = self._tempo.publisher(String, EVENTS_TOPIC, OFFERED["events"])
         start_s = self._tempo.now_s()
         self._plant = Plant(robots, arena, seed, start_s=start_s, odometry=odometry)

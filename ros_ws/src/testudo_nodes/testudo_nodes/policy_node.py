@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,8 @@ from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, travelling_command
 from testudo_nodes.conversions import (
     command_message,
-    envelope_bytes,
-    envelope_message,
+    raw_envelope,
+    raw_envelope_bytes,
     status_message,
     status_values,
 )
@@ -41,6 +42,8 @@ from testudo_nodes.sensing import PoseHearer
 from testudo_nodes.tempo import tempo_of
 
 _LAST_WORD_S = 0.2
+_UNREAD = 1000
+"""More than all peers say between two ticks; a flood costs memory no more."""
 _STATUS_S = 0.5
 _DIAGNOSTICS_S = 1.0
 _DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
@@ -66,9 +69,12 @@ class PolicyNode(LifecycleNode):
             self, "configure", default=False, description="configure at once; refused: end"
         )
         self._tempo = tempo_of(self)
+        self.priority = self._tempo.priority
         self._robot: Robot | None = None
         self._poses: list[PoseHearer] = []
         """Of the robot itself, and where a tracking system sees them of its peers."""
+        self._unread: deque[tuple[bytes, float]] = deque(maxlen=_UNREAD)
+        """What peers said since the last tick, and when it came; of too many the newest."""
         self._refusal: TestudoError | None = None
         self._entities: list[Callable[[], Any]] = []
         self._braked_for = ""
@@ -158,7 +164,7 @@ class PolicyNode(LifecycleNode):
         self._listen(DiagnosticStatus, "guard_status", self._on_guard)
         peers = fleet.peers(robot.name)
         for peer in peers:
-            self._listen(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer)
+            self._listen(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)
         for peer, sighting in zip(peers if sightings else (), sightings, strict=True):
             sighting.begin(self._listen, self._sighter(peer), self._refuse)
         for name, event in (("~/start", Event.START), ("~/stop", Event.STOP)):
@@ -193,13 +199,16 @@ class PolicyNode(LifecycleNode):
         self._entities.append(lambda: self._tempo.drop(publisher))
         return publisher
 
-    def _listen(self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "") -> None:
+    def _listen(
+        self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "", *, raw: bool = False
+    ) -> None:
         profile = REQUESTED[quality or topic.rpartition("/")[2]]
         subscription = self._tempo.listen(
             kind,
             topic,
             callback,
             profile,
+            raw=raw,
             event_callbacks=mismatch_of_request(topic, self._on_mismatch),
         )
         self._entities.append(lambda: self._tempo.drop(subscription))
@@ -234,11 +243,18 @@ class PolicyNode(LifecycleNode):
         if taken and (robot.pacer.is_due(received_s) or not robot.loop.located):
             self._tick(on_pose=True)
 
-    def _on_peer(self, message: UInt8MultiArray) -> None:
-        try:
-            self._robot.loop.on_peer(PeerMessage.decode(envelope_bytes(message)), self._tempo.now_s())
-        except EnvelopeError as error:
-            self._refuse(error)
+    def _on_peer(self, data: bytes) -> None:
+        self._unread.append((data, self._tempo.now_s()))
+
+    def _read_peers(self) -> None:
+        """Read what the peers said since the last tick; read one after the other they cost half the time."""
+        unread = tuple(self._unread)
+        self._unread.clear()
+        for data, received_s in unread:
+            try:
+                self._robot.loop.on_peer(PeerMessage.decode(raw_envelope_bytes(data)), received_s)
+            except EnvelopeError as error:
+                self._refuse(error)
 
     def _on_guard(self, message: DiagnosticStatus) -> None:
         code = status_values(message).get("code", "unreadable")
@@ -260,6 +276,7 @@ class PolicyNode(LifecycleNode):
         self._tick(on_pose=True)
 
     def _tick(self, *, on_pose: bool) -> None:
+        self._read_peers()
         now_s = self._tempo.now_s()
         outcome = self._robot.tick(now_s, on_pose=on_pose)
         if not self._tempo.in_rounds:
@@ -272,8 +289,8 @@ class PolicyNode(LifecycleNode):
             travels = travelling_command(self._robot.spec, record.sent_command, yaw)
             self._send(CommandReading(record.stamp_s, travels))
         if outcome.announcement is not None:
-            self._peer_state.publish(envelope_message(outcome.announcement.encode()))
-        self._record.publish(envelope_message(record.encode()))
+            self._peer_state.publish(raw_envelope(outcome.announcement.encode()))
+        self._record.publish(raw_envelope(record.encode()))
         self._note(outcome)
 
     def _note(self, outcome: Outcome) -> None:

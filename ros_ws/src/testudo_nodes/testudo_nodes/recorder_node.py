@@ -5,6 +5,7 @@ Nothing waits for the recorder: when the disk refuses, it says so once and ends;
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,9 @@ from testudo_nodes.message_definitions import message_class, message_definition,
 from testudo_nodes.node_runner import CpuMeter, integer_parameter, run, tell, text_parameter
 from testudo_nodes.qos import offered, recorded
 from testudo_nodes.tempo import tempo_of
+
+_NICE = 5
+"""Control comes first where processors are short; what waits is in the queues."""
 
 
 class RecorderNode(Node):
@@ -61,6 +65,7 @@ class RecorderNode(Node):
                 raw=True,
             )
         tell("recording", {"run_folder": folder})
+        os.nice(_NICE)
 
     def close(self) -> None:
         """Complete the run."""

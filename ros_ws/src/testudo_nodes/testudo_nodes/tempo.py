@@ -30,7 +30,14 @@ class TimerHandle(Protocol):
     """A timer that begins anew when it is reset."""
 
     def reset(self) -> None:
-        """Begin to wait anew."""
+        """Begin to wait anew, also after `cancel`."""
+
+    def cancel(self) -> None:
+        """Wait no more."""
+
+
+PRIORITIES = {"plant": 3, "guard": 2, "policy": 1}
+"""Of real-time scheduling, by node: the world before the guard, the guard before the policy, all before the rest."""
 
 
 class RealTime:
@@ -41,6 +48,11 @@ class RealTime:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+
+    @property
+    def priority(self) -> int:
+        """Return the node's priority of real-time scheduling; 0: none."""
+        return PRIORITIES.get(self._node.get_name(), 0)
 
     def now_s(self) -> float:
         """Return the clock on which every age and watchdog of the node is [s]."""
@@ -93,6 +105,11 @@ class LockStep:
         self._timers: list[SimTimer] = []
         self.sent: dict[str, int] = {}
         """By absolute topic: messages that this node sent."""
+
+    @property
+    def priority(self) -> int:
+        """Return 0: who waits for all others must not take the processors from them."""
+        return 0
 
     def now_s(self) -> float:
         """Return simulated time [s]."""
