@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ from testudo_hardware.errors import TestudoError
 
 REFUSED, FAILED = 2, 1
 _WAKE_S = 0.2
+_LEAVE_S = 3.0
 _GARBAGE = (20_000, 20, 20)
 """Nodes make few cycles: collecting as often as Python does by default costs more than it frees."""
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -68,6 +70,7 @@ def run(build: Callable[[Future], Any]) -> int:
         node = build(stop)
     except (TestudoError, ParameterException, rclpy_implementation.RCLError) as error:
         sys.stderr.write(f"refused: {' '.join(str(error).split())}\n")
+        _leave_within(_LEAVE_S, REFUSED)
         rclpy.try_shutdown()
         return REFUSED
     node.add_on_set_parameters_callback(functools.partial(_refuse_changes, node))
@@ -82,6 +85,7 @@ def run(build: Callable[[Future], Any]) -> int:
             executor.spin_until_future_complete(stop, timeout_sec=_WAKE_S)
     finally:
         node.close()
+        _leave_within(_LEAVE_S, FAILED if node.failed else 0)
         node.destroy_node()
         rclpy.shutdown()
     return FAILED if node.failed else 0
@@ -191,6 +195,16 @@ def _schedule(priority: int) -> None:
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
             os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(priority))
+
+
+def _leave_within(seconds: float, status: int) -> None:
+    """End the process after a time, whatever then hangs: DDS sometimes waits for ever for a thread of its own."""
+    sys.stderr.flush()
+    leaver = threading.Timer(seconds, os._exit, (status,))
+    leaver.daemon = True
+    leaver.start()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(round(seconds) + 1)  # should Python itself be gone when it hangs
 
 
 def _executor() -> Any:

@@ -30,8 +30,12 @@ def _refused(folder: Path, spoil: Callable[[Path], None], *expected: str) -> Fou
     spoil(folder)
     begin_s = time.monotonic()
     words = [sys.executable, "-m", process.module, *ros_arguments(process)]
-    result = subprocess.run(words, env=FleetProcesses([process]).environment(), capture_output=True, text=True,  # noqa: S603
-                            timeout=_PATIENCE_S, check=False)
+    environment = FleetProcesses([process]).environment()
+    try:
+        result = subprocess.run(words, env=environment, capture_output=True, text=True,  # noqa: S603
+                                timeout=_PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired:
+        return Found(False, None, f"the node still runs after {_PATIENCE_S:g} s")
     lines = [line for line in result.stderr.strip().splitlines() if line]
     said = lines[-1] if lines else ""
     missing = [text for text in expected if text not in said]

@@ -1,0 +1,65 @@
+"""Control comes before the rest on a busy machine: the guard before the policy, the recorder last."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.deploy.tiny_fleet import make_tiny_fleet
+
+from testudo_deploy.plan import plan
+from testudo_deploy.processes import FleetProcesses
+
+pytestmark = [
+    pytest.mark.ros,
+    pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
+    pytest.mark.timeout(120),
+]
+
+
+def may_schedule():
+    """Whether this user may ask for real-time scheduling."""
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        return False
+    os.sched_setscheduler(0, *before)
+    return True
+
+
+def threads(process_id):
+    """Return policy and priority of every thread of a process."""
+    numbers = [int(thread.name) for thread in Path(f"/proc/{process_id}/task").iterdir()]
+    return {(os.sched_getscheduler(one), os.sched_getparam(one).sched_priority) for one in numbers}
+
+
+def run_until_started(processes):
+    while (event := processes.next_event(40.0)) is not None and event.kind != "started":
+        pass
+    assert event is not None, "the fleet did not start"
+
+
+@pytest.mark.skipif(not may_schedule(), reason="this user may not ask for real-time scheduling")
+def test_world_guard_and_policy_come_first_and_the_recorder_last(tmp_path):
+    processes = FleetProcesses(plan(make_tiny_fleet(tmp_path, 1), run_folder=tmp_path / "run"))
+    with processes:
+        run_until_started(processes)
+        labels = ("plant", "r0/guard", "r0/policy", "recorder")
+        found = {label: threads(processes.process_id(label)) for label in labels}
+        niceness = os.getpriority(os.PRIO_PROCESS, processes.process_id("recorder"))
+    assert found == {
+        "plant": {(os.SCHED_RR, 3)},
+        "r0/guard": {(os.SCHED_RR, 2)},
+        "r0/policy": {(os.SCHED_RR, 1)},
+        "recorder": {(os.SCHED_OTHER, 0)},
+    }
+    assert niceness > os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_who_waits_for_all_others_takes_no_processor_from_them(tmp_path):
+    processes = FleetProcesses(plan(make_tiny_fleet(tmp_path, 1), run_folder=None, lock_step=True))
+    with processes:
+        run_until_started(processes)
+        found = [threads(processes.process_id(label)) for label in ("plant", "r0/guard", "r0/policy")]
+    assert found == [{(os.SCHED_OTHER, 0)}] * 3
