@@ -87,6 +87,8 @@ def _other_robot(folder: Path) -> None:
 def _text(file: str, before: str, after: str) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         text = (folder / file).read_text(encoding="utf-8")
+        if before not in text:
+            raise AssertionError(f"{file} holds no {before!r} that could be spoiled")
         (folder / file).write_text(text.replace(before, after, 1), encoding="utf-8")
     return spoil
 
@@ -114,8 +116,8 @@ def bad_files(folder: Path) -> Found:
     accel = "acceleration = { value = 5.0"
     return _all(folder, {
         "unknown_key": (_text("fleet.yaml", "robots:", "speed: 3\nrobots:"), ("fleet.yaml", "speed")),
-        "wrong_type": (_text("fleet.yaml", "initial_yaw: 0.0", "initial_yaw: left"), ("fleet.yaml", "initial_yaw")),
-        "nan": (_text("fleet.yaml", "initial_yaw: 0.0", "initial_yaw: .nan"), ("fleet.yaml", "initial_yaw")),
+        "wrong_type": (_text("fleet.yaml", "initial_yaw:", "initial_yaw: left #"), ("fleet.yaml", "initial_yaw")),
+        "nan": (_text("fleet.yaml", "initial_yaw:", "initial_yaw: .nan #"), ("fleet.yaml", "initial_yaw")),
         "unit": (_text("robot.toml", 'unit = "m/s^2"', 'unit = "g"'), ("robot.toml", "acceleration", "m/s^2")),
         "zero": (_text("robot.toml", accel, "acceleration = { value = 0.0"), ("robot.toml", "acceleration")),
         "interval": (_text("robot.toml", "interval = [0.064, 0.096]", "interval = [0.096, 0.064]"),
