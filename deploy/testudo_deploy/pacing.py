@@ -29,6 +29,8 @@ class Pacer:
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
         self._due_s: float | None = None
+        self._early_s: float | None = None
+        """When the newest pose came that was too early to begin a tick; None once a tick began."""
         self.ticks = 0
         self.late_ticks = 0
         self.missed_ticks = 0
@@ -39,7 +41,10 @@ class Pacer:
         """Return whether a pose that comes now begins a tick."""
         if self._due_s is None or self._is_behind(now_s):
             return True
-        return now_s >= self._due_s - EARLY_SHARE * self._period_s
+        is_due = now_s >= self._due_s - EARLY_SHARE * self._period_s
+        if not is_due:
+            self._early_s = now_s
+        return is_due
 
     def alone_s(self, now_s: float) -> float:
         """Return after which time without a pose the robot ticks by itself."""
@@ -56,7 +61,10 @@ class Pacer:
         missed = math.floor(late_s / self._period_s)
         if missed:
             due_s, off_s = now_s, 0.0
-        self._due_s = due_s + self._period_s + (_FOLLOW * off_s if on_pose else 0.0)
+        elif not on_pose:  # it waited in vain; were all poses too early for their ticks, it would so for ever
+            off_s = 0.0 if self._early_s is None else -EARLY_SHARE * self._period_s
+        self._early_s = None
+        self._due_s = due_s + self._period_s + _FOLLOW * off_s
         self.ticks += 1
         self.late_ticks += late_s > LATE_S
         self.missed_ticks += missed

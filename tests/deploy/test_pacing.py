@@ -73,3 +73,23 @@ def test_a_clock_that_is_set_back_begins_a_new_grid():
     assert pacer.begin(1.0) == 0.0
     assert not pacer.is_due(1.0 + PERIOD_S / 2)
     assert pacer.is_due(1.0 + PERIOD_S)
+
+
+@pytest.mark.parametrize("early_s", [0.001, 0.006, 0.010, 0.014, 0.019])
+def test_poses_at_any_phase_begin_its_ticks_soon(early_s):
+    """Poses that come too early for a tick and too late for the one before must not miss all ticks for ever."""
+    pacer = Pacer(PERIOD_S)
+    pacer.begin(0.0)
+    poses = np.arange(1, 500) * PERIOD_S - early_s
+    found, alone_s = [], PERIOD_S
+    for pose_s in poses:
+        while alone_s < pose_s:
+            pacer.begin(alone_s, on_pose=False)
+            found.append(alone_s)
+            alone_s += pacer.alone_s(alone_s)
+        if pacer.is_due(pose_s):
+            pacer.begin(pose_s)
+            found.append(pose_s)
+            alone_s = pose_s + pacer.alone_s(pose_s)
+    assert np.isin(found[20:], poses).all()
+    assert np.diff(found).min() >= 0.5 * PERIOD_S

@@ -64,8 +64,9 @@ class Odometer:
     """
 
     def __init__(
-        self, spec: RobotSpec, model: OdometryModel, rng: np.random.Generator, start_s: float
+        self, spec: RobotSpec, model: OdometryModel, rng: np.random.Generator, start_s: float, phase: float
     ) -> None:
+        """Begin; the first sample is the share ``phase`` of a period after ``start_s``."""
         self._period_s = 1 / model.rate_hz
         self._model, self._rng = model, rng
         size = spec.dimension
@@ -79,7 +80,7 @@ class Odometer:
             [spec.position_error_m / 3] * size + [spec.yaw_error_rad / 3, *velocity]
         )
         self._size, self._slides = size, spec.kind == HOLONOMIC
-        self._next_s = start_s + rng.uniform(0, self._period_s)
+        self._next_s = start_s + phase * self._period_s
         self._latency_s = rng.uniform(model.latency_low_s, model.latency_high_s)
         self._waiting: deque[OdometrySample] = deque()
 

@@ -86,6 +86,7 @@ class Plant:
                 replace(model, rate_hz=robot.odometry_rate_hz or model.rate_hz),
                 _stream(seed, i, _SENSOR_STREAM),
                 start_s,
+                phase=(i + 0.5) / len(self.robots),  # spread: one machine need not run all robots' ticks at once
             )
             for i, robot in enumerate(self.robots)
         ]

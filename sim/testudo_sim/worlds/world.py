@@ -69,6 +69,8 @@ class MujocoWorld:
             row[: len(scale)] = scale
         self._braking_share = np.ones(len(self.robots))
         self._stuck = np.zeros(len(self.robots), bool)
+        self._poses: tuple[RobotPose, ...] | None = None
+        """Of the current state, once somebody asked."""
         self._find_pairs()
 
     def weaken_brakes(self, index: int, share: float) -> None:
@@ -92,6 +94,7 @@ class MujocoWorld:
 
     def place(self, index: int, position_world: Sequence[float], yaw: float) -> None:
         """Put robot ``index`` at rest at ``position_world`` (D,) [m] and ``yaw`` [rad]."""
+        self._poses = None
         group, place = self._find(index)
         count = group.start_ids.shape[1]  # as if all of the group were placed there
         places = np.repeat(np.array(position_world, dtype=float)[:, None], count, axis=1)
@@ -119,16 +122,13 @@ class MujocoWorld:
                 forces = self._broken(group, part, forces)
             self.data.ctrl[group.controls] = forces
         mujoco.mj_step2(self.model, self.data)
+        self._poses = None
 
     def pose(self, index: int) -> RobotPose:
         """Return the true pose of robot ``index`` in the current state."""
-        group, place = self._find(index)
-        motion = group.motion(self.data.qpos, self.data.qvel)
-        return RobotPose(
-            tuple(motion.position_world[:, place].tolist()),
-            float(motion.yaw[place]),
-            tuple(motion.velocity[:, place].tolist()),
-        )
+        if self._poses is None:
+            self._poses = self._all_poses()
+        return self._poses[index]
 
     def contacts(self) -> tuple[Contact, ...]:
         """Return what overlapped at the last `look`, each pair once with its greatest depth."""
@@ -153,6 +153,15 @@ class MujocoWorld:
         apart = centres[self.pairs[0]] - centres[self.pairs[1]]
         apart[self._flat_pairs, 2] = 0
         return np.sqrt(np.einsum("pk,pk->p", apart, apart))
+
+    def _all_poses(self) -> tuple[RobotPose, ...]:
+        poses: dict[int, RobotPose] = {}
+        for group, part in zip(self._groups, self._members, strict=True):
+            motion = group.motion(self.data.qpos, self.data.qvel)
+            found = zip(motion.position_world.T.tolist(), motion.yaw.tolist(), motion.velocity.T.tolist(), strict=True)
+            poses |= {int(i): RobotPose(tuple(position), yaw, tuple(velocity))
+                      for i, (position, yaw, velocity) in zip(part, found, strict=True)}
+        return tuple(poses[i] for i in range(len(self.robots)))
 
     def _broken(self, group: Group, part: np.ndarray, forces: np.ndarray) -> np.ndarray:
         """Return the forces (F, n) of robots of which some have weak brakes or are blocked."""
