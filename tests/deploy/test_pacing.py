@@ -92,4 +92,4 @@ def test_poses_at_any_phase_begin_its_ticks_soon(early_s):
             found.append(pose_s)
             alone_s = pose_s + pacer.alone_s(pose_s)
     assert np.isin(found[20:], poses).all()
-    assert np.diff(found).min() >= 0.5 * PERIOD_S
+    assert np.diff(found).min() >= 0.44 * PERIOD_S  # alone at the end of its wait, then on an early pose
