@@ -14,7 +14,7 @@ import yaml
 from mcap.records import Channel, Message, Schema
 from mcap.stream_reader import StreamReader
 
-from testudo_deploy.run_folder import BAG_FILE, CLOSED_KEY, METADATA_FILE
+from testudo_deploy.bag_writer import BAG_FILE, CLOSED_KEY, METADATA_FILE
 
 
 @dataclass(frozen=True)

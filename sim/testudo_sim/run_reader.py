@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
+from testudo_deploy.bag_writer import BAG_FILE
 from testudo_deploy.fleet import Fleet, load_fleet
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.plan import EVENTS_TOPIC, topics
-from testudo_deploy.run_folder import BAG_FILE, FLEET_FILE, INFO_FILE, POLICY_FILE, RUN_SCHEMA
+from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE, RUN_SCHEMA
 from testudo_deploy.sensed import Sensor, absolute
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
+from testudo_deploy.bag_writer import RecordedTopic
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.plan import EVENTS_TOPIC, topics
-from testudo_deploy.run_folder import RecordedTopic
 from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 
 STORE = get_typestore(Stores.ROS2_KILTED)

@@ -15,8 +15,9 @@ from rosbags.highlevel import AnyReader
 from tests.deploy.run_messages import RunMessages
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
+from testudo_deploy.bag_writer import RunWriteError
 from testudo_deploy.fleet import load_fleet
-from testudo_deploy.run_folder import RunWriteError, RunWriter
+from testudo_deploy.run_folder import RunWriter
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,8 @@ def test_a_disk_that_fills_is_one_error_and_what_is_written_stays(tmp_path, flee
         import resource
         from tests.deploy.run_messages import RunMessages
         from testudo_deploy.fleet import load_fleet
-        from testudo_deploy.run_folder import RunWriteError, RunWriter
+        from testudo_deploy.bag_writer import RunWriteError
+        from testudo_deploy.run_folder import RunWriter
         fleet = load_fleet({str(fleet.file)!r})
         messages = RunMessages(fleet)
         writer = RunWriter({str(tmp_path / "run")!r}, messages.topics, fleet)

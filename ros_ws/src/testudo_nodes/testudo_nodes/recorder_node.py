@@ -16,9 +16,10 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from rclpy.task import Future
 
+from testudo_deploy.bag_writer import RecordedTopic, RunWriteError
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import BACKENDS, TopicPlan, topics
-from testudo_deploy.run_folder import RecordedTopic, RunWriteError, RunWriter
+from testudo_deploy.run_folder import RunWriter
 from testudo_nodes.message_definitions import message_class, message_definition, type_hash
 from testudo_nodes.node_runner import CpuMeter, integer_parameter, run, tell, text_parameter
 from testudo_nodes.qos import offered, recorded
