@@ -83,6 +83,18 @@ def test_silence_brakes_within_the_dead_man_time_and_the_lag():
     assert brakes_from(plant, 0.15) < 3.5 * SPEC.velocity_lag_s  # 5 % is three lags
 
 
+@pytest.mark.parametrize("phase_s", [0.0, 0.0007, 0.0014, 0.0021, 0.0027])
+def test_silence_brakes_no_later_than_the_dead_man_time_at_any_phase_of_the_physics(phase_s):
+    plant = plant_of((0.0, 0.0))
+    plant.step_to(phase_s)
+    plant.command("r0", (0.1, 0.0), phase_s, phase_s)
+    now_s = phase_s
+    while plant.applied("r0").reason is not DriverReason.DEAD_MAN:
+        now_s += 0.0005
+        plant.step_to(now_s)
+    assert 0.8 * SPEC.dead_man_s <= plant.applied("r0").since_s - phase_s <= SPEC.dead_man_s
+
+
 def test_a_sender_that_wakes_up_moves_nothing():
     plant = plant_of((-1.0, 0.0, 0.0))
     frozen_s = drive(plant, {"r0": (0.1, 0.0)}, 1.0)[-1]

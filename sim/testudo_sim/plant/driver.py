@@ -56,10 +56,11 @@ class AppliedCommand:
 class Driver:
     """Delay, limits and dead-man time of one robot; every time is passed in."""
 
-    def __init__(self, spec: RobotSpec, command_delay_s: float, start_s: float) -> None:
+    def __init__(self, spec: RobotSpec, command_delay_s: float, start_s: float, look_s: float = 0.0) -> None:
+        """Begin without a command; ``look_s`` [s] is the time between two calls of `advance`."""
         self._model = motion_model(spec)
         self._spec = spec
-        self._delay_s = command_delay_s
+        self._delay_s, self._look_s = command_delay_s, look_s
         self._queue: deque[tuple[float, AppliedCommand]] = deque()
         self._last_stamp_s = -math.inf
         self.applied = self._zero(DriverReason.START, start_s, "no command yet: the robot stands")
@@ -75,7 +76,8 @@ class Driver:
         """Return the command that acts at ``now_s`` [s], which never goes back."""
         while self._queue and self._queue[0][0] <= now_s:
             self.applied = self._queue.popleft()[1]
-        self._watch_silence(now_s)
+        # at the next look it would be too late
+        self._watch_silence(now_s, self._look_s)
         return self.applied
 
     def _judge(self, values: Sequence[float], stamp_s: float, received_s: float) -> CommandVerdict:
@@ -102,9 +104,9 @@ class Driver:
         self._last_stamp_s = stamp_s
         return CommandVerdict.CLIPPED if clipped else CommandVerdict.ACCEPTED
 
-    def _watch_silence(self, now_s: float) -> None:
+    def _watch_silence(self, now_s: float, look_s: float = 0.0) -> None:
         # from its stamp on: a command that was long under way acts for the less
-        if now_s - self._last_stamp_s <= self._spec.dead_man_s or self._last_stamp_s == -math.inf:
+        if now_s + look_s - self._last_stamp_s <= self._spec.dead_man_s or self._last_stamp_s == -math.inf:
             return
         if self.applied.reason is not DriverReason.DEAD_MAN or self._queue:
             self._queue.clear()

@@ -76,7 +76,7 @@ class Plant:
         _check_room(self._world)
         self._index = {robot.name: i for i, robot in enumerate(self.robots)}
         self._drivers = [
-            Driver(robot.spec, self.parameters[robot.name].command_delay_s, start_s)
+            Driver(robot.spec, self.parameters[robot.name].command_delay_s, start_s, self.step_s)
             for robot in self.robots
         ]
         model = odometry or OdometryModel()
