@@ -30,6 +30,7 @@ from testudo_deploy.fleet_links import (
     pose_tables,
     spelled_out,
 )
+from testudo_deploy.strict_yaml import parse_yaml
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_hardware.strict import OPTIONAL, read_as
@@ -37,7 +38,6 @@ from testudo_hardware.strict import OPTIONAL, read_as
 FILE_VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_TEXT_TAG = "tag:yaml.org,2002:str"
 _RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy")
 
 
@@ -167,10 +167,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     Raises:
         FleetError: see `load_fleet`.
     """
-    try:
-        tables = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 -- derives from SafeLoader
-    except yaml.YAMLError as error:
-        raise FleetError(f"{file}: not a YAML file: {' '.join(str(error).split())}") from error
+    tables = parse_yaml(text, file, FleetError)
     entry: _FleetEntry = read_as(_FleetEntry, tables, f"{file}: fleet", FleetError)
     if entry.fileversion != FILE_VERSION:
         raise FleetError(f"{file}: fileversion: found {entry.fileversion}, expected {FILE_VERSION}")
@@ -275,22 +272,6 @@ def _relative(path: Path, folder: Path) -> str:
 
 def _plain(values: Iterable[float]) -> list[float]:
     return [float(value) for value in values]
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which YAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of a node, whose keys must differ."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            wrong = "" if key.tag == _TEXT_TAG else "is not a text"
-            if wrong or key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} {wrong or 'stands twice'}", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 class _FlowLists(yaml.SafeDumper):

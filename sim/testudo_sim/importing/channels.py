@@ -1,0 +1,57 @@
+"""Channels that a mapping file may name, their units, and the factors to SI."""
+
+from __future__ import annotations
+
+import math
+
+from testudo_sim.recording.roles import ROLES
+
+STANDARD_GRAVITY = 9.80665
+"""[m/s^2], CGPM 1901."""
+_GRAM_FORCE = STANDARD_GRAVITY / 1000
+
+UNITS: dict[str, dict[str, float]] = {
+    "m": {"m": 1.0, "cm": 1e-2, "mm": 1e-3},
+    "1": {"1": 1.0},
+    "rad": {"rad": 1.0, "mrad": 1e-3, "deg": math.pi / 180},
+    "m/s": {"m/s": 1.0, "cm/s": 1e-2, "mm/s": 1e-3, "km/h": 1 / 3.6},
+    "rad/s": {"rad/s": 1.0, "mrad/s": 1e-3, "deg/s": math.pi / 180},
+    "m/s^2": {"m/s^2": 1.0, "mm/s^2": 1e-3, "g": STANDARD_GRAVITY},
+    "N": {"N": 1.0, "mN": 1e-3, "gf": _GRAM_FORCE},
+    "V": {"V": 1.0, "mV": 1e-3},
+}
+"""Factor of each unit, by the SI unit that it is turned into."""
+TIME_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""Nanoseconds of each unit of time."""
+
+QUATERNION = ("qx", "qy", "qz", "qw")
+ANGLES = ("roll", "pitch", "yaw")
+"""Turns about the fixed axes x, then y, then z of the world (REP-103), in place of a quaternion."""
+PACKED = "packed"
+"""One number that holds a quaternion as the Crazyflie packs it."""
+ATTITUDE = (*QUATERNION, *ANGLES, PACKED)
+
+_NEEDED = {
+    "pose": ("x", "y"),
+    "odometry": ("x", "y"),
+    "command": ("vx",),
+    "motors": ("m1", "m2", "m3", "m4"),
+    "imu": ("ax", "ay", "az", "wx", "wy", "wz"),
+    "battery": ("voltage",),
+    "setpoint": ("x", "y"),
+}
+
+
+def units_of(role: str) -> dict[str, str]:
+    """Return the SI unit of each channel that a mapping file may name for a role."""
+    units = dict(zip(ROLES[role].channels, ROLES[role].units, strict=True))
+    if role in ("pose", "odometry", "setpoint", "imu"):
+        units.update(dict.fromkeys(QUATERNION, "1"))
+        units.update(dict.fromkeys(ANGLES, "rad"))
+        units[PACKED] = "1"
+    return units
+
+
+def needed_of(role: str) -> tuple[str, ...]:
+    """Return the channels without which a role has no sense; others that nobody names are zero."""
+    return _NEEDED[role]
