@@ -19,6 +19,8 @@ class QuantityRule:
     low: float
     high: float
     kinds: tuple[str, ...] = KINDS
+    default: float | None = None
+    """Value of a robot whose file does not have it; None if every file must."""
 
 
 _WHEELED = (DIFFERENTIAL_DRIVE,)
@@ -40,6 +42,7 @@ QUANTITIES: dict[str, QuantityRule] = {
     "dynamics.command_delay": QuantityRule("command_delay_s", "s", 0, 1),
     "dynamics.speed_scale": QuantityRule("speed_scale", "1", 0.3, 3),
     "dynamics.turn_scale": QuantityRule("turn_scale", "1", 0.3, 3, _WHEELED),
+    "dynamics.turn_slip": QuantityRule("turn_slip_s_rad", "s/rad", 0, 10, _WHEELED, default=0.0),
     "contact.wheel_friction": QuantityRule("wheel_friction", "1", 0.05, 3, _WHEELED),
     "timing.control_period": QuantityRule("control_period_s", "s", 0.001, 0.5),
     "timing.dead_man": QuantityRule("dead_man_s", "s", 0.005, 2),

@@ -38,7 +38,8 @@ class Quantity:
 class RobotSpec:
     """A robot; every number is SI. Lengths m, times s, angles rad; absent for a kind means NaN.
 
-    ``quantities`` holds the same numbers with unit, source and interval, by ``section.key``.
+    ``quantities`` holds the same numbers with unit, source and interval, by ``section.key``; what a file need not
+    have, and does not, is not among them.
     """
 
     name: str
@@ -59,6 +60,7 @@ class RobotSpec:
     command_delay_s: float
     speed_scale: float
     turn_scale: float
+    turn_slip_s_rad: float
     wheel_friction: float
     control_period_s: float
     dead_man_s: float
@@ -147,6 +149,9 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
             continue
         section, name = key.split(".")
         entry = tables.get(section, {}).get(name)
+        if entry is None and rule.default is not None:
+            values[rule.attribute] = rule.default
+            continue
         if entry is None:
             raise SpecError(f"{where}: {key}: missing; write {name} = {{ value = ..., "
                             f'unit = "{rule.unit}", source = "..." }} below [{section}]')

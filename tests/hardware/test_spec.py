@@ -10,6 +10,7 @@ from testudo_hardware.schema import KINDS, QUANTITIES
 from testudo_hardware.spec import SpecError, load_robot, parse_robot, robot_files
 
 ROBOTS = sorted(robot_files())
+REQUIRED = sorted(key for key, rule in QUANTITIES.items() if rule.default is None)
 
 
 def tables_of(name):
@@ -132,7 +133,18 @@ def test_a_holonomic_base_moves_in_the_plane_and_has_no_turn_rate():
     refused(tables, "limits.turn_rate: unknown key", "holonomic")
 
 
-@pytest.mark.parametrize("key", sorted(QUANTITIES))
+def test_what_a_file_need_not_have_has_its_default_and_leaves_the_hash(tables):
+    without = parse_robot(tables, "mine.toml")
+    assert without.turn_slip_s_rad == 0.0
+    assert "dynamics.turn_slip" not in without.quantities
+    assert "turn_slip" not in without.to_dict()["dynamics"]
+    tables["dynamics"]["turn_slip"] = {"value": 1.5, "unit": "s/rad", "source": "measured", "interval": [1.0, 2.0]}
+    with_it = parse_robot(tables, "mine.toml")
+    assert with_it.turn_slip_s_rad == 1.5
+    assert parse_robot(with_it.to_dict(), "again").sha256 == with_it.sha256 != without.sha256
+
+
+@pytest.mark.parametrize("key", REQUIRED)
 def test_a_missing_key_is_refused_with_the_line_to_write(tables, key):
     section, name = key.split(".")
     del tables[section][name]
@@ -144,7 +156,7 @@ def test_a_missing_table_is_refused(tables):
     refused(tables, "timing.control_period: missing")
 
 
-@pytest.mark.parametrize("key", sorted(QUANTITIES))
+@pytest.mark.parametrize("key", REQUIRED)
 def test_a_bare_number_is_refused_for_its_missing_unit(tables, key):
     section, name = key.split(".")
     tables[section][name] = tables[section][name]["value"]

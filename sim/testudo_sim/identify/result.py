@@ -1,0 +1,148 @@
+"""The result of an identification, of whatever kind of robot: estimates, and errors on what was held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from testudo_hardware.errors import TestudoError
+
+IDENTIFICATION_SCHEMA = "testudo/identification/1"
+HALF, ROBOTS = "half", "robots"
+"""What was held out: the second half of the run, or each robot in turn."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One parameter of a robot type, in the unit of its robot file."""
+
+    key: str
+    """Key of the robot file, such as `dynamics.velocity_lag`, or another name where the file has none."""
+    value: float
+    low: float
+    """Lower end of the 95 % interval."""
+    high: float
+    unit: str
+    determined: bool = True
+    """The run says more about it than was known before; if not, the robot file keeps what it had."""
+    note: str = ""
+    """Why it is not determined, and which manoeuvre would determine it; or what else there is to say."""
+    by_robot: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """Value, low and high of single robots; the robot file's interval covers them all."""
+
+    @property
+    def hull(self) -> tuple[float, float]:
+        """Return the interval that covers the estimate and those of single robots."""
+        parts = [(self.low, self.high), *((low, high) for _, low, high in self.by_robot.values())]
+        return min(low for low, _ in parts), max(high for _, high in parts)
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Errors of many windows."""
+
+    median: float
+    p90: float
+    count: int
+
+    @classmethod
+    def create(cls, errors: np.ndarray) -> Quantiles:
+        """Return them for errors (S,), at least one."""
+        return cls(float(np.median(errors)), float(np.percentile(errors, 90)), len(errors))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Open-loop error after one horizon on windows that were not used to fit."""
+
+    robot: str
+    horizon_s: float
+    channel: str
+    unit: str
+    baseline: Quantiles
+    """Of the simplest prediction: dead reckoning, or ballistic flight."""
+    nominal: Quantiles
+    """Of the robot file as it was."""
+    identified: Quantiles
+    split: str = HALF
+    """`HALF` or `ROBOTS`."""
+
+    def reduction(self) -> tuple[float, float]:
+        """Return by which share of the baseline the median and the p90 are lower."""
+        return tuple(1 - ours / theirs if theirs > 0 else 0.0 for ours, theirs in (
+            (self.identified.median, self.baseline.median), (self.identified.p90, self.baseline.p90)))
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What a run says about one robot type."""
+
+    robot_type: str
+    robots: tuple[str, ...]
+    """Those of the run that were fitted."""
+    estimates: tuple[Estimate, ...]
+    held_out: tuple[HeldOut, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Provenance and choices: JSON-ready values, such as run, run_sha256, recorded, version, windows."""
+
+    def find(self, key: str) -> Estimate:
+        """Return the estimate of a parameter.
+
+        Raises:
+            TestudoError: it is not among them.
+        """
+        for estimate in self.estimates:
+            if estimate.key == key:
+                return estimate
+        raise TestudoError(f"identification of {self.robot_type}: {key} is not among "
+                           f"{', '.join(estimate.key for estimate in self.estimates) or 'nothing'}")
+
+    def reductions(self, channel: str, horizon_s: float, split: str) -> tuple[float, float]:
+        """Return by which share median and p90 are lower than the baseline's: the medians over robots.
+
+        Raises:
+            TestudoError: nothing was held out so.
+        """
+        shares = [row.reduction() for row in self.held_out
+                  if (row.channel, row.horizon_s, row.split) == (channel, horizon_s, split)]
+        if not shares:
+            raise TestudoError(f"identification of {self.robot_type}: no held-out {channel} at {horizon_s:g} s "
+                               f"with split {split!r}")
+        median, p90 = np.median(shares, axis=0)
+        return float(median), float(p90)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {"schema": IDENTIFICATION_SCHEMA, "robot_type": self.robot_type, "robots": list(self.robots),
+                "estimates": [asdict(estimate) | {"by_robot": {name: list(values) for name, values
+                                                               in estimate.by_robot.items()}}
+                              for estimate in self.estimates],
+                "held_out": [asdict(row) for row in self.held_out], "facts": dict(self.facts)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "identification") -> Self:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            TestudoError: it is not an identification, or keys are missing or unknown.
+        """
+        try:
+            if values["schema"] != IDENTIFICATION_SCHEMA:
+                raise TestudoError(f"{where}: schema: found {values['schema']!r}, expected {IDENTIFICATION_SCHEMA!r}")
+            return cls(values["robot_type"], tuple(values["robots"]), _estimates(values["estimates"]),
+                       _held_out(values["held_out"]), values["facts"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise TestudoError(f"{where}: not an identification: {error!r}") from error
+
+
+def _estimates(rows: Sequence[Mapping[str, Any]]) -> tuple[Estimate, ...]:
+    return tuple(Estimate(**{**row, "by_robot": {name: tuple(map(float, numbers)) for name, numbers
+                                                 in row["by_robot"].items()}}) for row in rows)
+
+
+def _held_out(rows: Sequence[Mapping[str, Any]]) -> tuple[HeldOut, ...]:
+    return tuple(HeldOut(**{**row, **{name: Quantiles(**row[name]) for name in ("baseline", "nominal", "identified")}})
+                 for row in rows)
