@@ -92,6 +92,8 @@ def _once(row: Row, bed: Bed) -> Found | None:
         return row.inject(bed)
     except BedError as error:
         return Found(False, None, str(error))
+    except Exception as error:  # noqa: BLE001 -- one row that breaks must not cost the others their results
+        return Found(False, None, f"the injection failed: {type(error).__name__}: {error}")
 
 
 def _alone(row: Row, folder: Path) -> Found:
