@@ -201,7 +201,7 @@ class Rerun:
         signals = policy_signals(
             self._estimate,
             self._stop,
-            _table(record),
+            recorded_table(record),
             self.artefact.contract.shield.hold_s,
             {"goal_world": np.array(record.goal_world)},
         )
@@ -219,7 +219,8 @@ class Rerun:
         if not np.isfinite(self._nominal).all():
             return None
         own, peers = _spaces(record)
-        sight = Sight(np.array(record.measured_position_world), self._estimate, self._stop, _table(record), peers)
+        sight = Sight(np.array(record.measured_position_world), self._estimate, self._stop, recorded_table(record),
+                      peers)
         return self._whole_shield.step(sight, own, self._nominal, np.array(float(record.sequence + 1)))[0]
 
     @cached_property
@@ -228,7 +229,7 @@ class Rerun:
         return Shield(self.model, contract.shield, space_parameters(self.model.spec), contract.arena)
 
 
-def _table(record: TickRecord) -> NeighbourTable:
+def recorded_table(record: TickRecord) -> NeighbourTable:
     """Return the recorded neighbour table (D, K)."""
     shape = (len(record.neighbour_names), len(record.goal_world))
     return NeighbourTable(

@@ -1,0 +1,90 @@
+"""`testudo dataset`: an offline dataset from recorded runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from testudo_hardware.errors import TestudoError
+from testudo_policies.commands.output import check_output, write_output
+from testudo_policies.dataset.profile import GOOD, MEDIUM, POOR
+from testudo_policies.dataset.read import find_runs, read_source, sha256_of
+from testudo_policies.dataset.write import Dataset, Source, save_arrays, save_card
+from testudo_policies.progress import counted
+
+_BAR = 24
+
+
+def dataset(paths: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS... OUT")], *,
+            good_return: float | None = None, skip_bad: bool = False, json: Path | None = None) -> int:
+    """Write an offline dataset from recorded runs, with its composition profile and a card.
+
+    Observations, actions, rewards, terminals and truncations for each robot, in the names and axes of Off-the-Grid
+    MARL; rewards are computed again with the scenario's code. The card (OUT with .json) holds layout, profile, hashes.
+
+    Example:
+        testudo dataset runs/mine dataset.npz
+        testudo dataset runs/ dataset.npz --skip-bad --json profile.json
+
+    Args:
+        paths: run folders, or folders that hold some, and last the file to write (.npz).
+        good_return: the episode return that counts as 1 in the profile; by default that of the best episode.
+        skip_bad: leave out runs that cannot be used, and say which.
+        json: file for the card's numbers, for scripts.
+    """
+    console = Console()
+    check_output(json)
+    if len(paths) < 2:
+        raise TestudoError("testudo dataset: expected run folders and a file to write, as in "
+                           "`testudo dataset runs/mine dataset.npz`")
+    *folders, out = paths
+    if out.suffix != ".npz":
+        raise TestudoError(f"{out}: expected a file that ends in .npz as the last word")
+    check_output(out, "OUT")
+    made = Dataset.of(_read(find_runs(list(folders)), skip_bad=skip_bad, console=console), good_return)
+    arrays = made.arrays()
+    save_arrays(out, arrays)
+    card = made.card(arrays, sha256_of(out))
+    save_card(out.with_suffix(".json"), card)
+    for table in profile_tables(made):
+        console.print(table)
+    console.print(Text(f"wrote {out}: {card['transitions']:,} transitions of {card['robots']} robots, "
+                       f"{card['invalid']} robot-steps marked invalid; card {out.with_suffix('.json')}"))
+    write_output(json, card, console)
+    return 0
+
+
+def profile_tables(made: Dataset) -> tuple[Table, Table]:
+    """Return the composition and the histogram of returns."""
+    values = made.profile.to_dict()
+    table = Table("composition", made.profile.name, title="Composition by episode return")
+    for name in (GOOD, MEDIUM, POOR):
+        table.add_row(f"{name} episodes", str(made.profile.count(name)))
+    for name, value in values["return"].items():
+        table.add_row(f"return, {name}", f"{value:.2f}")
+    counts, edges = values["histogram"]["counts"], values["histogram"]["edges"]
+    bars = Table("return", "episodes", "", title="Histogram")
+    for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True):
+        bars.add_row(f"{low:.2f} to {high:.2f}", str(count), "█" * round(_BAR * count / max(counts)))
+    return table, bars
+
+
+def _read(folders: list[Path], *, skip_bad: bool, console: Console) -> list[Source]:
+    sources: list[Source] = []
+    with counted(console, "runs", len(folders)) as done:
+        for number, folder in enumerate(folders, 1):
+            try:
+                sources.append(read_source(folder))
+            except TestudoError as error:
+                if not skip_bad:
+                    raise
+                console.print(Text(f"left out: {error}"))
+            done(number)
+    if not sources:
+        raise TestudoError("no run is left to make a dataset of")
+    return sources
