@@ -50,3 +50,22 @@ QUANTITIES: dict[str, QuantityRule] = {
     "sensing.yaw_error": QuantityRule("yaw_error_rad", "rad", 0, 1),
     "sensing.pose_max_age": QuantityRule("pose_max_age_s", "s", 0.005, 2),
 }
+
+_DRONES = (VELOCITY_POINT,)
+
+ROTORS: dict[str, QuantityRule] = {
+    "rotors.arm": QuantityRule("arm_m", "m", 0.005, 2, _DRONES),
+    "rotors.roll_inertia": QuantityRule("roll_inertia_kg_m2", "kg m^2", 1e-7, 10, _DRONES),
+    "rotors.pitch_inertia": QuantityRule("pitch_inertia_kg_m2", "kg m^2", 1e-7, 10, _DRONES),
+    "rotors.yaw_inertia": QuantityRule("yaw_inertia_kg_m2", "kg m^2", 1e-7, 10, _DRONES),
+    "rotors.torque_per_thrust": QuantityRule("torque_per_thrust_m", "m", 1e-4, 1, _DRONES),
+    "rotors.thrust_scale": QuantityRule("thrust_scale", "1", 0.3, 3, _DRONES),
+    "rotors.thrust_lag": QuantityRule("thrust_lag_s", "s", 0.001, 1, _DRONES),
+    "rotors.thrust_delay": QuantityRule("thrust_delay_s", "s", 0, 0.5, _DRONES),
+    "rotors.drag_across": QuantityRule("drag_across_kg_s", "kg/s", 0, 10, _DRONES),
+    "rotors.drag_along": QuantityRule("drag_along_kg_s", "kg/s", 0, 10, _DRONES),
+    "rotors.thrust_most": QuantityRule("thrust_most_n", "N", 0.001, 1000, _DRONES),
+    "rotors.thrust_most_per_volt": QuantityRule("thrust_most_n_v", "N/V", 0, 1000, _DRONES),
+    "rotors.battery": QuantityRule("battery_v", "V", 1, 100, _DRONES),
+}
+"""Quantities of the optional table of a drone whose rotors are commanded: all of them or none."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES, VELOCITY_POINT
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES, ROTORS, VELOCITY_POINT
 from testudo_hardware.toml_files import read_toml
 
 SCHEMA = "testudo/robot/1"
@@ -68,6 +68,9 @@ class RobotSpec:
     yaw_error_rad: float
     pose_max_age_s: float
     quantities: Mapping[str, Quantity] = field(repr=False)
+    rotors: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
+    """What a drone with commanded rotors is, by `rotors.key`; empty if the file does not say. A policy that commands
+    velocities does not rest on these, so that they are no part of `to_dict` and the hash."""
 
     @property
     def dimension(self) -> int:
@@ -158,13 +161,24 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
         quantities[key] = _quantity(entry, rule, f"{where}: {key}")
         values[rule.attribute] = quantities[key].value
     spec = RobotSpec(name=tables["name"], kind=kind, description=tables["description"],
-                     quantities=quantities, **values)
+                     quantities=quantities, rotors=_rotors(tables, where), **values)
     _check_order(spec, where)
     return spec
 
 
+def _rotors(tables: Mapping[str, Any], where: str) -> dict[str, Quantity]:
+    found = tables.get("rotors")
+    if found is None:
+        return {}
+    for key, rule in ROTORS.items():
+        if key.split(".")[1] not in found:
+            raise SpecError(f"{where}: {key}: missing; a drone has all keys of [rotors] or no such table; write "
+                            f'{key.split(".")[1]} = {{ value = ..., unit = "{rule.unit}", source = "..." }}')
+    return {key: _quantity(found[key.split(".")[1]], rule, f"{where}: {key}") for key, rule in ROTORS.items()}
+
+
 def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
-    allowed = {key for key, rule in QUANTITIES.items() if kind in rule.kinds}
+    allowed = {key for key, rule in (QUANTITIES | ROTORS).items() if kind in rule.kinds}
     sections = {key.split(".")[0] for key in allowed}
     for section, content in tables.items():
         if section in ("schema", "name", "kind", "description"):

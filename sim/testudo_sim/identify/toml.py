@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import QUANTITIES
+from testudo_hardware.schema import QUANTITIES, ROTORS
 from testudo_hardware.spec import SpecError, parse_robot, robot_files
 from testudo_hardware.toml_files import read_toml
 from testudo_sim.identify.result import Estimate, Identification
 
+_RULES = QUANTITIES | ROTORS
 _HEAD = ("schema", "name", "kind", "description")
 
 
@@ -75,14 +76,16 @@ def _merged(tables: Mapping[str, Any], identification: Identification) -> dict[s
     merged = {section: dict(content) if isinstance(content, Mapping) else content
               for section, content in tables.items()}
     for estimate in identification.estimates:
-        if estimate.determined and estimate.key in QUANTITIES:
+        if estimate.determined and estimate.key in _RULES:
             section, name = estimate.key.split(".")
+            if section == "rotors" and section not in tables:  # all of its keys or none
+                continue
             merged.setdefault(section, {})[name] = _entry(estimate, provenance(identification))
     return merged
 
 
 def _entry(estimate: Estimate, source: str) -> dict[str, Any]:
-    rule = QUANTITIES[estimate.key]
+    rule = _RULES[estimate.key]
     if estimate.unit != rule.unit:
         raise TestudoError(f"{estimate.key}: found unit {estimate.unit!r}, expected {rule.unit!r}")
     low, high = (min(max(end, rule.low), rule.high) for end in estimate.hull)
@@ -97,7 +100,7 @@ def _comments(where: str, identification: Identification) -> list[str]:
         found = f"{estimate.value:.4g} in [{estimate.low:.4g}, {estimate.high:.4g}] {estimate.unit}"
         if not estimate.determined:
             lines.append(f"{estimate.key}: not determined by this run ({found}): {estimate.note}")
-        elif estimate.key not in QUANTITIES:
+        elif estimate.key not in _RULES:
             lines.append(f"{estimate.key}: {found}" + (f" ({estimate.note})" if estimate.note else ""))
     return [" ".join(line.split()) for line in lines]
 

@@ -1,0 +1,221 @@
+"""A quadrotor whose command is the thrust of each rotor: rigid body, rotors with a lag, drag (first principles).
+
+Body frame FLU. Rotors stand as on a Crazyflie (X, numbered clockwise seen from above, from the front right one):
+1 front right, 2 rear right, 3 rear left, 4 front left; 1 and 3 turn counter-clockwise. With thrust f_k along the
+body's z axis and the arm a = L / sqrt(2)::
+
+    m dv/dt = R (0, 0, c sum f) - R D R' v - m g e_z + F
+    J dw/dt = M f + t0 - B w - w x J w + T,  M = ((-a, -a, a, a), (-a, a, a, -a), (-k, k, -k, k)) c
+    dq/dt   = q (w, 0) / 2,   df/dt = (u - f) / lag
+
+Rigid body as in Mahony, Kumar, Corke, "Multirotor aerial vehicles" (RAM 2012), linear drag as in Faessler, Franchi,
+Scaramuzza, "Differential flatness of quadrotor dynamics subject to rotor drag" (RA-L 2018). One step is of second
+order: the lag and the damping of rates are exact, everything else is taken at the middle of the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion.state import sum_terms
+from testudo_hardware.quaternions import body_up, from_rotation_vector, multiply, normalised, rotate, rotate_back
+from testudo_hardware.spec import RobotSpec
+
+GRAVITY_M_S2 = 9.81
+
+ROLL_SIGNS = (-1.0, -1.0, 1.0, 1.0)
+PITCH_SIGNS = (-1.0, 1.0, 1.0, -1.0)
+YAW_SIGNS = (-1.0, 1.0, -1.0, 1.0)
+
+_SMALL_DECAY = 1e-6
+"""Damping times duration below which the series of (1 - exp(-x))/x is exact to rounding."""
+
+
+@dataclass(frozen=True)
+class RotorDroneState:
+    """Where quadrotors are and how they move; batch axes last."""
+
+    position_world: Array
+    """(3, ...) [m]."""
+    quaternion_xyzw: Array
+    """(4, ...) [1]: body to world."""
+    velocity_world: Array
+    """(3, ...) [m/s]."""
+    rates_body: Array
+    """(3, ...) [rad/s]."""
+    thrust: Array
+    """(4, ...) [N]: what the rotors produce now, before the scale."""
+
+
+@dataclass(frozen=True)
+class RotorDroneParameters:
+    """What a quadrotor is; each a number, or an array over the batch (...)."""
+
+    mass_kg: Array
+    arm_m: Array
+    """Lever of each rotor about the body's x and y axes: half the distance of neighbouring rotors."""
+    inertia_kg_m2: tuple[Array, Array, Array]
+    """About the body's axes."""
+    torque_per_thrust_m: Array
+    """Yaw torque of a rotor over its thrust."""
+    thrust_scale: Array
+    """Thrust that acts over thrust that was asked for."""
+    thrust_lag_s: Array
+    drag_kg_s: tuple[Array, Array, Array]
+    """Force against the velocity along the body's axes."""
+    rate_damping_n_m_s: tuple[Array, Array, Array]
+    """Torque against the body's rates."""
+    torque_offset_n_m: tuple[Array, Array, Array]
+    """Constant torque about the body's axes: centre of mass off the middle, uneven rotors."""
+    thrust_least_n: Array
+    """Least thrust of one rotor; a lower command acts as this one."""
+    thrust_most_n: Array
+    """Largest thrust of one rotor; a higher command acts as this one."""
+
+    @classmethod
+    def from_spec(cls, spec: RobotSpec, battery_v: Array | None = None) -> Self:
+        """Return the parameters of a robot file with a table `[rotors]`.
+
+        The delay of the command (`rotors.thrust_delay`) is for the caller: commands queue outside of the model.
+
+        Args:
+            spec: the robot.
+            battery_v: voltage (...) [V], which sets the largest thrust; None for that of the file.
+
+        Raises:
+            TestudoError: the file has no `[rotors]`.
+        """
+        if not spec.rotors:
+            raise TestudoError(f"{spec.name}: the robot file has no [rotors]; a model of the rotors needs it")
+        value = {key.removeprefix("rotors."): quantity.value for key, quantity in spec.rotors.items()}
+        most = value["thrust_most"]
+        if battery_v is not None:
+            most = most + value["thrust_most_per_volt"] * (battery_v - value["battery"])
+        return cls(
+            mass_kg=spec.mass_kg, arm_m=value["arm"],
+            inertia_kg_m2=(value["roll_inertia"], value["pitch_inertia"], value["yaw_inertia"]),
+            torque_per_thrust_m=value["torque_per_thrust"], thrust_scale=value["thrust_scale"],
+            thrust_lag_s=value["thrust_lag"],
+            drag_kg_s=(value["drag_across"], value["drag_across"], value["drag_along"]),
+            rate_damping_n_m_s=(0.0, 0.0, 0.0), torque_offset_n_m=(0.0, 0.0, 0.0),
+            thrust_least_n=0.0, thrust_most_n=most)
+
+    @property
+    def hover_thrust_n(self) -> Array:
+        """Return the command of each rotor that carries the weight."""
+        return self.mass_kg * GRAVITY_M_S2 / (4 * self.thrust_scale)
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What else acts on the body, held over a step."""
+
+    acceleration_world: Array
+    """(3, ...) [m/s²]: force over mass."""
+    angular_acceleration_body: Array
+    """(3, ...) [rad/s²]: torque over inertia."""
+
+
+def step(parameters: RotorDroneParameters, state: RotorDroneState, thrust_command: Array, duration_s: Array,
+         disturbance: Disturbance | None = None) -> RotorDroneState:
+    """Return the state after a time under a constant command.
+
+    Args:
+        parameters: of the drones.
+        state: now.
+        thrust_command: (4, ...) [N], body frame, up; clipped to what a rotor can do.
+        duration_s: (...) [s], or a number; the error of a step grows with its third power.
+        disturbance: what else acts; None for nothing.
+    """
+    xp = array_namespace(state.thrust)
+    duration = xp.asarray(duration_s, dtype=state.thrust.dtype)
+    wanted = clip_thrust(parameters, thrust_command)
+    ratio = duration / parameters.thrust_lag_s
+    gain = -xp.expm1(-ratio)
+    thrust = state.thrust + gain * (wanted - state.thrust)
+    # mean over the step of the exact exponential
+    mean_thrust = wanted + gain / ratio * (state.thrust - wanted)
+    torque = _rotor_torque(parameters, mean_thrust)
+    outside = None if disturbance is None else disturbance.angular_acceleration_body
+    first = _next_rates(parameters, state.rates_body, state.rates_body, torque, duration, outside)
+    rates = _next_rates(parameters, state.rates_body, (state.rates_body + first) / 2, torque, duration, outside)
+    turn = (state.rates_body + rates) * (duration / 2)
+    middle = multiply(state.quaternion_xyzw, from_rotation_vector(turn / 2))
+    quaternion = normalised(multiply(state.quaternion_xyzw, from_rotation_vector(turn)))
+    half_velocity = state.velocity_world + (duration / 2) * _acceleration(
+        parameters, state.quaternion_xyzw, state.velocity_world, mean_thrust, disturbance)
+    acceleration = _acceleration(parameters, middle, half_velocity, mean_thrust, disturbance)
+    velocity = state.velocity_world + duration * acceleration
+    position = state.position_world + duration * (state.velocity_world + velocity) / 2
+    return RotorDroneState(position, quaternion, velocity, rates, thrust)
+
+
+def clip_thrust(parameters: RotorDroneParameters, thrust_command: Array) -> Array:
+    """Return what the rotors can do (4, ...) [N] of a command."""
+    xp = array_namespace(thrust_command)
+    return xp.minimum(xp.maximum(thrust_command, parameters.thrust_least_n + 0 * thrust_command),
+                      parameters.thrust_most_n + 0 * thrust_command)
+
+
+def resting(position_world: Array, parameters: RotorDroneParameters) -> RotorDroneState:
+    """Return level drones that hover at positions (3, ...) [m]."""
+    zero = position_world * 0
+    level = stacked(zero[0, ...], zero[0, ...], zero[0, ...], zero[0, ...] + 1)
+    hover = zero[0, ...] + parameters.hover_thrust_n
+    return RotorDroneState(position_world, level, zero, zero, stacked(hover, hover, hover, hover))
+
+
+def kinetic_energy(parameters: RotorDroneParameters, state: RotorDroneState) -> Array:
+    """Return the energy (...) [J] of motion and rotation."""
+    xp = array_namespace(state.velocity_world)
+    turning = sum_terms([parameters.inertia_kg_m2[k] * state.rates_body[k, ...] ** 2 for k in range(3)])
+    return (parameters.mass_kg * xp.sum(state.velocity_world**2, axis=0) + turning) / 2
+
+
+def angular_momentum_world(parameters: RotorDroneParameters, state: RotorDroneState) -> Array:
+    """Return the angular momentum (3, ...) [N m s] of the body about its centre, in the world."""
+    body = stacked(*(parameters.inertia_kg_m2[k] * state.rates_body[k, ...] for k in range(3)))
+    return rotate(state.quaternion_xyzw, body)
+
+
+def _rotor_torque(parameters: RotorDroneParameters, thrust: Array) -> Array:
+    lever = parameters.arm_m * parameters.thrust_scale
+    drag = parameters.torque_per_thrust_m * parameters.thrust_scale
+    axes = zip((ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), (lever, lever, drag), parameters.torque_offset_n_m, strict=True)
+    return stacked(*(factor * sum_terms([sign * thrust[k, ...] for k, sign in enumerate(signs)]) + offset
+                     for signs, factor, offset in axes))
+
+
+def _next_rates(parameters: RotorDroneParameters, rates: Array, middle: Array, torque: Array, duration: Array,
+                outside: Array | None) -> Array:
+    """Return the rates (3, ...) after a step; ``middle`` (3, ...) are those of the gyroscopic term."""
+    xp = array_namespace(rates)
+    x, y, z = parameters.inertia_kg_m2
+    wx, wy, wz = (middle[k, ...] for k in range(3))
+    gyroscopic = ((y - z) * wy * wz, (z - x) * wz * wx, (x - y) * wx * wy)
+    after = []
+    for k in range(3):
+        inertia = parameters.inertia_kg_m2[k]
+        push = (torque[k, ...] + gyroscopic[k]) / inertia
+        push = push if outside is None else push + outside[k, ...]
+        damping = parameters.rate_damping_n_m_s[k] / inertia
+        decay = duration * damping
+        large = decay > _SMALL_DECAY
+        share = xp.where(large, -xp.expm1(-decay) / xp.where(large, decay, 1.0), 1 - decay / 2)
+        after.append(rates[k, ...] + share * duration * (push - rates[k, ...] * damping))
+    return stacked(*after)
+
+
+def _acceleration(parameters: RotorDroneParameters, quaternion_xyzw: Array, velocity_world: Array, thrust: Array,
+                  disturbance: Disturbance | None) -> Array:
+    xp = array_namespace(thrust)
+    total = parameters.thrust_scale / parameters.mass_kg * xp.sum(thrust, axis=0)
+    along = rotate_back(quaternion_xyzw, velocity_world)
+    drag = rotate(quaternion_xyzw, stacked(*(parameters.drag_kg_s[k] / parameters.mass_kg * along[k, ...]
+                                             for k in range(3))))
+    lift = total * body_up(quaternion_xyzw) - drag
+    fall = stacked(lift[0, ...], lift[1, ...], lift[2, ...] - GRAVITY_M_S2)
+    return fall if disturbance is None else fall + disturbance.acceleration_world
