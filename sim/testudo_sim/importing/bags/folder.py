@@ -37,6 +37,8 @@ class BagFolder:
     """As `metadata.yaml` names them, without definitions."""
     distribution: str
     """Of ROS 2; empty where nobody says."""
+    notes: tuple[str, ...] = ()
+    """What was noticed that is no damage."""
 
 
 def looks_like_bag(path: str | Path) -> bool:
@@ -67,18 +69,19 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
             raise BagError(f"{path}: no bag: expected a folder of rosbag2, or a file that ends in "
                            f"{', '.join(_ENDINGS)}")
         return BagFolder(path, _stem(path), (path,), None, None, (), "")
-    facts = _metadata(path, damage)
+    notes: list[str] = []
+    facts = _metadata(path, damage, notes)
     there = _bag_files(path)
     listed = _listed(path, facts, damage)
-    files = (*listed, *(file for file in there if file not in listed and file.suffix in {x.suffix for x in listed}
-                        or not listed))
+    kinds = {file.suffix for file in listed or there}
+    files = (*listed, *(file for file in there if file not in listed and file.suffix in kinds))
     if not files:
         raise BagError(f"{path}: holds no file of a bag: expected one that ends in {', '.join(_ENDINGS)}")
     if listed and len(files) > len(listed):
         damage.append(f"{METADATA}: does not name {', '.join(file.name for file in files[len(listed):])}; read, too")
     name = path.name or path.resolve().name
     return BagFolder(path, name, files, _number(facts, "version"), _expected(facts), _topics(facts),
-                     str(facts.get("ros_distro") or ""))
+                     str(facts.get("ros_distro") or ""), tuple(notes))
 
 
 def is_packed(file: Path) -> bool:
@@ -93,17 +96,16 @@ def is_mcap(file: Path) -> bool:
     return ".mcap" in file.name.lower()
 
 
-def _metadata(path: Path, damage: list[str]) -> dict[str, Any]:
+def _metadata(path: Path, damage: list[str], notes: list[str]) -> dict[str, Any]:
     """Return the information of `metadata.yaml`; empty if it is missing or does not hold."""
     file = path / METADATA
     if not file.is_file():
-        damage.append(f"{path.name}: {METADATA} is missing: the recorder was killed, or the file was left behind; "
-                      "everything is taken from the bag itself")
+        notes.append(f"{path.name}: {METADATA} is missing: the recorder was killed, or the file was left behind; "
+                     "everything is taken from the bag itself")
         return {}
     try:
         facts = yaml.safe_load(file.read_text(encoding="utf-8"))[_KEY]
-        if not isinstance(facts, dict):
-            raise TypeError(f"{_KEY} holds no table")
+        facts = dict(facts)
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
         damage.append(f"{path.name}: {METADATA} cannot be read ({type(error).__name__}); everything is taken from the "
                       "bag itself")

@@ -14,6 +14,7 @@ from testudo_sim.importing.bags.sqlite_pages import Pages, Value
 
 _BLOCK = 1000
 _BESIDE = ("-wal", "-journal")
+_TOPIC_COLUMNS = ("id", "name", "type", "serialization_format", "offered_qos_profiles", "type_description_hash")
 
 
 class SqliteBag:
@@ -103,11 +104,7 @@ class SqliteBag:
                     topics[number] = row
                 case [None | int(), str(kind), "ros2msg" | "ros2idl" as form, str(text), str()]:
                     definitions[kind] = (text, form)
-        names = ("id", "name", "type", "serialization_format", "offered_qos_profiles", "type_description_hash")
-        for number, row in sorted(topics.items()):
-            if number not in self._topics:
-                facts = dict(zip(names, [number, *row[1:6]], strict=False))
-                self._add_topic(facts, *definitions.get(str(row[2]), ("", "")))
+        self._add_rows(topics, definitions)
         unknown = 0
         for number in sorted(found.keys() - taken):
             topic_id, log_ns, data = found[number]
@@ -121,3 +118,10 @@ class SqliteBag:
                 yield BagMessage(topic, log_ns, log_ns, 0, data)
         if unknown:
             self._damage.append(f"{self._file.name}: {unknown} messages of topics whose names are lost; left out")
+
+    def _add_rows(self, topics: dict[int, list[Value]], definitions: dict[str, tuple[str, str]]) -> None:
+        """Take topics that no query gave."""
+        for number, row in sorted(topics.items()):
+            if number not in self._topics:
+                facts = dict(zip(_TOPIC_COLUMNS, [number, *row[1:6]], strict=False))
+                self._add_topic(facts, *definitions.get(str(row[2]), ("", "")))

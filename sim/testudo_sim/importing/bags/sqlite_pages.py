@@ -96,7 +96,7 @@ def _columns(payload: bytes) -> list[Value]:
         raise ValueError("no head of a row")
     values: list[Value] = []
     for kind in kinds:
-        size = (kind - 12) // 2 if kind >= 12 else _SIZES[kind] if kind in _SIZES else -1
+        size = (kind - 12) // 2 if kind >= 12 else _SIZES.get(kind, -1)
         if size < 0 or at + size > len(payload):
             raise ValueError("no such column")
         piece = payload[at : at + size]

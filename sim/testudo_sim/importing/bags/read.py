@@ -1,0 +1,175 @@
+"""Reads bags that are not ours as one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from testudo_hardware.links.wire import WORLD_FRAME, body_frame
+from testudo_sim.importing.bags.clocks import Clock, Marks, clocks_of
+from testudo_sim.importing.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
+from testudo_sim.importing.bags.decode import Samples
+from testudo_sim.importing.bags.motion import motion_of
+from testudo_sim.importing.bags.series import BagSeries, read_series, topics_for
+from testudo_sim.importing.bags.source import BagSource
+from testudo_sim.importing.bags.topic_map import TopicMap, parse_topics
+from testudo_sim.importing.map_file import ReadMap
+from testudo_sim.recording.roles import ROLES
+from testudo_sim.recording.types import Recording, RobotRecording, Series
+
+_LEAST_HASHED = 32
+"""Bytes: shorter messages are alike without being the same."""
+_SEEN = ("pose", "odometry", "imu")
+"""Roles that show a motion; a command is only followed by one."""
+_WORLD_FRAMES = ("world", "map", "odom", "earth")
+
+
+def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage: list[str], *,
+              msg_path: Sequence[str | Path] = (), offsets: Mapping[str, float] | None = None) -> Recording:
+    """Read one bag, or several that recorded the same run, as one recording.
+
+    Its ``info`` holds ``notes`` (choices that were made) and ``clocks`` (of several bags, with their uncertainty).
+
+    Args:
+        paths: folders or files; the clock of the first one counts.
+        mapping: its section `topics` says what the topics mean.
+        tell: is told the share that is done.
+        damage: takes what was lost, in words.
+        msg_path: folders with .msg files of custom messages.
+        offsets: seconds by which bags are put forward, by their names; estimated where not given.
+
+    Raises:
+        BagError: no bag, a topic that is not there or of no fitting type, or clocks that nothing connects.
+        MapError: the section `topics` does not hold.
+    """
+    entries = parse_topics(mapping)
+    folders = [Path(folder) for folder in msg_path]
+    sources = [BagSource(path, damage) for path in paths]
+    _check_names(sources, entries)
+    bags: list[BagSeries] = []
+    hashes: list[tuple[np.ndarray, np.ndarray]] = []
+    for number, source in enumerate(sources):
+        found, marks = _collect(source, _entries_for(source, entries), len(sources) > 1,
+                                lambda share, number=number: tell((number + share) / len(sources)))
+        hashes.append(marks)
+        bags.append(read_series(source, found, _entries_for(source, entries), folders))
+    _check_found(sources, bags, entries, damage)
+    clocks = _clocks(bags, hashes, offsets or {})
+    robots, start_ns = _robots(_merged(bags, clocks), mapping, entries)
+    notes = [note for source in sources for note in source.folder.notes] + [note for bag in bags for note in bag.notes]
+    info = {"notes": notes, "clocks": {name: clock.to_dict() for name, clock in clocks.items()},
+            "clock_sentences": [clock.sentence() for clock in list(clocks.values())[1:]]}
+    return Recording(robots, start_ns, None, info, not damage, tuple(damage))
+
+
+def _collect(source: BagSource, entries: Sequence[TopicMap], several: bool, tell: Tell
+             ) -> tuple[dict[BagTopic, list[BagMessage]], tuple[np.ndarray, np.ndarray]]:
+    """Return the messages that are needed, and hash and record time of those that stand once in the bag."""
+    wanted = topics_for(entries)
+    found: dict[BagTopic, list[BagMessage]] = {}
+    marks: dict[int, int] = {}
+    for message in source.messages((lambda _: True) if several else (lambda topic: topic.name in wanted), tell):
+        if several and len(message.data) >= _LEAST_HASHED:
+            mark = hash((message.topic.type, message.data))
+            marks[mark] = 0 if mark in marks else message.log_ns
+        if message.topic.name in wanted:
+            found.setdefault(message.topic, []).append(message)
+    once = {mark: log_ns for mark, log_ns in marks.items() if log_ns}
+    return found, (np.fromiter(once, np.int64, len(once)), np.fromiter(once.values(), np.int64, len(once)))
+
+
+def _entries_for(source: BagSource, entries: Sequence[TopicMap]) -> list[TopicMap]:
+    return [entry for entry in entries if entry.bag in ("", source.name)]
+
+
+def _check_names(sources: Sequence[BagSource], entries: Sequence[TopicMap]) -> None:
+    names = [source.name for source in sources]
+    for name in names:
+        if names.count(name) > 1:
+            raise BagError(f"{name}: two of the bags are called so; give them different names")
+    for entry in entries:
+        if entry.bag and entry.bag not in names:
+            raise BagError(f"topics: {entry.topic}: bag: found {entry.bag!r}, expected one of {', '.join(names)}")
+
+
+def _check_found(sources: Sequence[BagSource], bags: Sequence[BagSeries], entries: Sequence[TopicMap],
+                 damage: list[str]) -> None:
+    for entry in entries:
+        if any(entry in bag.samples for bag in bags):
+            continue
+        if not damage:
+            there = sorted({name for source in sources for name in source.contents.topics})
+            raise BagError(f"topics: {entry.topic} holds no message; there are {', '.join(there) or 'no topics'}")
+        damage.append(f"{entry.topic}: no message of it can be read")
+
+
+def _clocks(bags: Sequence[BagSeries], hashes: Sequence[tuple[np.ndarray, np.ndarray]], offsets: Mapping[str, float]
+            ) -> dict[str, Clock]:
+    marks = []
+    for bag, (mark, log_ns) in zip(bags, hashes, strict=True):
+        motions: dict[str, list] = {}
+        for entry, samples in bag.samples.items():
+            if entry.role in _SEEN and len(bags) > 1:
+                motion = motion_of(entry.role, samples.stamp_ns / NANO, samples.values)
+                if motion is not None:
+                    motions.setdefault(entry.robot, []).append(motion)
+        marks.append(Marks(bag.name, mark, log_ns, motions))
+    return clocks_of(marks, offsets)
+
+
+def _merged(bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[tuple[str, str], tuple[Samples, TopicMap]]:
+    """Return samples by robot and role on the clock of the first bag."""
+    found: dict[tuple[str, str], tuple[Samples, TopicMap]] = {}
+    for bag in bags:
+        clock = clocks[bag.name]
+        for entry, samples in bag.samples.items():
+            key = (entry.robot, entry.role)
+            mine = replace(samples, stamp_ns=clock.apply(samples.stamp_ns), log_ns=clock.apply(samples.log_ns))
+            if key not in found:
+                found[key] = (mine, entry)
+                continue
+            other = found[key][0]
+            # what one sender sent to both bears one stamp: that of the first bag is kept, the other's only fills up
+            shared = np.isin(samples.stamp_ns, other.stamp_ns) if samples.has_stamp else np.zeros(len(samples), bool)
+            if shared.sum() > len(shared) // 2:
+                mine = replace(mine, stamp_ns=samples.stamp_ns)
+            found[key] = (_joined(other, mine, ~shared), entry)
+    return found
+
+
+def _joined(first: Samples, second: Samples, rows: np.ndarray) -> Samples:
+    stamp, log, values = (np.concatenate([getattr(first, name), getattr(second, name)[rows]])
+                          for name in ("stamp_ns", "log_ns", "values"))
+    order = np.argsort(log, kind="stable")
+    return Samples(stamp[order], log[order], values[order], first.frame or second.frame,
+                   first.has_stamp and second.has_stamp)
+
+
+def _robots(merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping: ReadMap,
+            entries: Sequence[TopicMap]) -> tuple[dict[str, RobotRecording], int]:
+    firsts = [int(min(samples.stamp_ns.min(), samples.log_ns.min())) for samples, _ in merged.values() if len(samples)]
+    if not firsts:
+        raise BagError("no sample of any robot could be read")
+    start_ns = max(min(firsts), 0)
+    robots = {}
+    for name in dict.fromkeys(entry.robot for entry in entries):
+        series = {}
+        for role in ROLES:
+            if (name, role) in merged:
+                samples, entry = merged[name, role]
+                series[role] = Series((samples.stamp_ns - start_ns) / NANO, samples.values,
+                                      (samples.log_ns - start_ns) / NANO, _frame(entry, samples))
+        kind = next((entry.robot_type for entry in entries if entry.robot == name and entry.robot_type), "")
+        robots[name] = RobotRecording(name, kind or mapping.robot_type, series)
+    return robots, start_ns
+
+
+def _frame(entry: TopicMap, samples: Samples) -> str:
+    if entry.role != "command":
+        return samples.frame or WORLD_FRAME
+    if entry.frame:
+        return WORLD_FRAME if entry.frame == "world" else body_frame(entry.robot)
+    return WORLD_FRAME if samples.frame in _WORLD_FRAMES else body_frame(entry.robot)

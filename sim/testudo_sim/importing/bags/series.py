@@ -1,0 +1,135 @@
+"""From the messages of one bag to samples by robot and role, with stamps that can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from testudo_sim.importing.bags.contents import NANO, BagError, BagMessage, BagTopic, clock_time
+from testudo_sim.importing.bags.decode import TF, Samples, read_samples
+from testudo_sim.importing.bags.definitions import Types
+from testudo_sim.importing.bags.source import BagSource
+from testudo_sim.importing.bags.topic_map import TopicMap
+from testudo_sim.importing.bags.transforms import Link, chain, compose, read_links
+
+_OTHER_CLOCK_S = 1.0
+_STRAY_NS = 86_400 * NANO
+_STATIC = "_static"
+
+Found = Mapping[BagTopic, Sequence[BagMessage]]
+
+
+@dataclass
+class BagSeries:
+    """The samples of one bag, and what was found out about it."""
+
+    name: str
+    path: Path
+    samples: dict[TopicMap, Samples]
+    notes: list[str]
+
+
+def topics_for(entries: Sequence[TopicMap]) -> set[str]:
+    """Return the topics that are needed for some entries, fixed transforms among them."""
+    return {name for entry in entries for name in (entry.topic, entry.topic + _STATIC)}
+
+
+def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], folders: Sequence[Path]) -> BagSeries:
+    """Return the samples of a bag that was read.
+
+    Args:
+        source: the bag; its damage is added to.
+        found: its messages by topic.
+        entries: what the topics mean; those of topics that are not in the bag are left out.
+        folders: with .msg files.
+
+    Raises:
+        BagError: a topic cannot have its role, or its type is not known.
+    """
+    types = Types(source.contents.topics.values(), folders, source.folder.distribution)
+    by_name: dict[str, tuple[BagTopic, list[BagMessage]]] = {}
+    for topic, messages in found.items():
+        by_name.setdefault(topic.name, (topic, []))[1].extend(messages)
+    made = BagSeries(source.name, source.folder.path, {}, [])
+    links: dict[str, dict[str, Link]] = {}
+    for entry in entries:
+        if entry.topic not in by_name:
+            continue
+        topic, messages = by_name[entry.topic]
+        if topic.type == TF and not entry.fields:
+            if entry.topic not in links:
+                used = {by_name[name][0]: by_name[name][1] for name in (entry.topic, entry.topic + _STATIC)
+                        if name in by_name}
+                links[entry.topic] = read_links(used, types, source.damage)
+            samples = _of_transforms(entry, links[entry.topic], source.damage)
+        else:
+            samples = read_samples(topic, messages, entry, types, source.damage)
+        made.samples[entry] = _settled(samples, entry, source.damage, made.notes)
+    return made
+
+
+def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) -> Samples:
+    if not entry.child:
+        raise BagError(f"topics: {entry.topic} of {entry.robot}: child: missing; expected one of the frames "
+                       f"{', '.join(links) or '(none)'}")
+    try:
+        return compose(links, chain(links, entry.child, entry.parent))
+    except BagError:
+        if not lost:
+            raise
+        lost.append(f"{entry.topic}: the transforms to {entry.child} are lost")
+        nothing = np.zeros(0, np.int64)
+        return Samples(nothing, nothing, np.zeros((0, 7)), entry.parent, has_stamp=True)
+
+
+def _settled(samples: Samples, entry: TopicMap, lost: list[str], notes: list[str]) -> Samples:
+    """Leave out what is no number or of no possible time, and bring foreign clocks to that of the recorder."""
+    what = f"{entry.topic} ({entry.robot}, {entry.role})"
+    good = np.isfinite(samples.values).all(axis=1)
+    if not good.all():
+        notes.append(f"{what}: {int((~good).sum())} of {len(good)} samples hold no finite numbers; left out")
+    samples = _chosen(samples, good)
+    if not len(samples):
+        return samples
+    middle = np.median(samples.log_ns)
+    good = np.abs(samples.log_ns - middle) < 30 * _STRAY_NS
+    if not good.all():
+        lost.append(f"{what}: {int((~good).sum())} messages have an impossible record time; left out")
+        samples = _chosen(samples, good)
+    if entry.stamp == "record" or not samples.has_stamp:
+        if not samples.has_stamp:
+            notes.append(f"{what}: has no stamps; the times of recording are taken")
+        return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
+    if not samples.stamp_ns.any():
+        notes.append(f"{what}: its stamps are all zero; the times of recording are taken")
+        return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
+    return _on_record_clock(samples, what, lost, notes)
+
+
+def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[str]) -> Samples:
+    late_ns = samples.log_ns - samples.stamp_ns
+    good = np.abs(late_ns - np.median(late_ns)) < _STRAY_NS
+    if not good.all():
+        lost.append(f"{what}: {int((~good).sum())} messages have an impossible stamp; left out")
+        samples, late_ns = _chosen(samples, good), late_ns[good]
+    if abs(float(np.median(late_ns))) < _OTHER_CLOCK_S * NANO:
+        return samples
+    # the message that took the least time shows the difference of the clocks
+    ahead_ns = np.int64(np.quantile(late_ns, 0.01))
+    wander_s = float(np.quantile(late_ns, 0.9) - ahead_ns) / NANO
+    if wander_s > _OTHER_CLOCK_S:
+        notes.append(f"{what}: its stamps, such as {clock_time(int(samples.stamp_ns[0]))}, are of a clock that runs "
+                     "otherwise than that of the recorder; the times of recording are taken")
+        return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
+    notes.append(f"{what}: its stamps are of another clock than that of the recorder; put forward by "
+                 f"{ahead_ns / NANO:.3f} s")
+    return replace(samples, stamp_ns=samples.stamp_ns + ahead_ns)
+
+
+def _chosen(samples: Samples, rows: np.ndarray) -> Samples:
+    if rows.all():
+        return samples
+    return replace(samples, stamp_ns=samples.stamp_ns[rows], log_ns=samples.log_ns[rows], values=samples.values[rows])
