@@ -2,6 +2,7 @@
 
 from testudo_sim.importing.bags.contents import BagError
 from testudo_sim.importing.bags.folder import looks_like_bag
+from testudo_sim.importing.bags.propose import Proposal, propose_map, settled
 from testudo_sim.importing.bags.read import read_bags
 
-__all__ = ["BagError", "looks_like_bag", "read_bags"]
+__all__ = ["BagError", "Proposal", "looks_like_bag", "propose_map", "read_bags", "settled"]

@@ -59,6 +59,8 @@ class Samples:
     frame: str
     has_stamp: bool
     """The stamps are those of headers."""
+    ahead_ns: int = 0
+    """By so much they were put forward to be on the clock of the recorder."""
 
     def __len__(self) -> int:
         return len(self.stamp_ns)

@@ -8,7 +8,7 @@ import numpy as np
 
 STEP_S = 0.02
 _SMOOTH_S = 0.1
-_QUIET = {"forward": 0.01, "turn": 0.02, "east": 0.01, "north": 0.01, "up": 0.01}
+_QUIET = {"forward": 0.01, "left": 0.01, "turn": 0.02, "speed": 0.01, "east": 0.01, "north": 0.01, "up": 0.01}
 """Least standard deviation of a channel that says something [m/s or rad/s]."""
 _MOST_STEPS = 4_000_000
 
@@ -19,7 +19,8 @@ class Motion:
 
     begin_s: float
     channels: dict[str, np.ndarray]
-    """Of equal length: `forward` [m/s] and `turn` [rad/s] in the body, `east`, `north`, `up` [m/s] in the world."""
+    """Of equal length: `forward`, `left` [m/s] and `turn` [rad/s] in the body, `east`, `north`, `up` [m/s] in the
+    world, `speed` [m/s] over ground."""
 
     @property
     def steps(self) -> int:
@@ -64,7 +65,8 @@ def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> Motion | No
     if role == "command":
         # a command holds until the next one
         held = values[np.clip(np.searchsorted(times_s, grid, side="right") - 1, 0, None)].T
-        found = {"forward": held[0], "turn": held[5], "east": held[0], "north": held[1], "up": held[2]}
+        found = {"forward": held[0], "left": held[1], "turn": held[5], "east": held[0], "north": held[1],
+                 "up": held[2], "speed": np.hypot(held[0], held[1])}
     elif role == "imu":
         found = {"turn": even[5]}
     elif role in ("pose", "odometry", "setpoint"):
@@ -74,30 +76,36 @@ def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> Motion | No
     return Motion(float(grid[0]), {name: _smooth(column) for name, column in found.items()})
 
 
-def follow(first: Motion, second: Motion, lags_s: tuple[float, float] | None = None) -> Match | None:
+ANY_FRAME = ("speed", "turn", "up")
+"""Channels that are the same wherever the axes of world and body point to."""
+IN_BODY, IN_WORLD = ("forward", "left", "turn"), ("east", "north", "up")
+
+
+def follow(first: Motion, second: Motion, lags_s: tuple[float, float] | None = None,
+           channels: tuple[str, ...] = ANY_FRAME) -> Match | None:
     """Return the lag at which ``second`` repeats ``first`` best; None if they share nothing that moves.
 
     Args:
         first: earlier motion, such as a command.
         second: later motion, such as that of the robot.
         lags_s: lags to look at; None for all at which at least a third of the shorter one lies upon the other.
+        channels: those that are compared, as far as both have them and they change.
     """
-    names = tuple(sorted(first.lively() & second.lively()))
+    names = tuple(name for name in channels if name in first.lively() & second.lively())
     if not names:
         return None
-    shift = round((second.begin_s - first.begin_s) / STEP_S)
     least = max(25, min(first.steps, second.steps) // 3)
     scores = np.mean([_correlations(first.channels[name], second.channels[name], least) for name in names], axis=0)
-    lags = np.arange(-(first.steps - 1), second.steps) + shift
+    lags = np.arange(-(first.steps - 1), second.steps) * STEP_S + (second.begin_s - first.begin_s)
     if lags_s is not None:
-        inside = (lags * STEP_S >= lags_s[0]) & (lags * STEP_S <= lags_s[1])
+        inside = (lags >= lags_s[0]) & (lags <= lags_s[1])
         scores, lags = scores[inside], lags[inside]
     if not len(scores) or not np.isfinite(scores).any():
         return None
     best = int(np.nanargmax(scores))
-    far = np.abs(lags - lags[best]) > 1.0 / STEP_S
+    far = np.abs(lags - lags[best]) > 1.0
     rival = float(np.nanmax(scores[far])) if far.any() and np.isfinite(scores[far]).any() else -1.0
-    return Match((lags[best] + _vertex(scores, best)) * STEP_S, float(scores[best]), rival, names)
+    return Match(float(lags[best] + _vertex(scores, best) * STEP_S), float(scores[best]), rival, names)
 
 
 def _from_poses(times_s: np.ndarray, values: np.ndarray, grid: np.ndarray, even: np.ndarray) -> dict[str, np.ndarray]:
@@ -105,8 +113,9 @@ def _from_poses(times_s: np.ndarray, values: np.ndarray, grid: np.ndarray, even:
     yaw = np.interp(grid, times_s, np.unwrap(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))))
     velocity = np.stack([np.gradient(_smooth(column), STEP_S) for column in even[:3]])
     forward = velocity[0] * np.cos(yaw) + velocity[1] * np.sin(yaw)
-    return {"forward": forward, "turn": np.gradient(_smooth(yaw), STEP_S), "east": velocity[0], "north": velocity[1],
-            "up": velocity[2]}
+    left = velocity[1] * np.cos(yaw) - velocity[0] * np.sin(yaw)
+    return {"forward": forward, "left": left, "turn": np.gradient(_smooth(yaw), STEP_S), "east": velocity[0],
+            "north": velocity[1], "up": velocity[2], "speed": np.hypot(velocity[0], velocity[1])}
 
 
 def _correlations(first: np.ndarray, second: np.ndarray, least: int) -> np.ndarray:

@@ -133,9 +133,10 @@ def _merged(bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[tupl
                 continue
             other = found[key][0]
             # what one sender sent to both bears one stamp: that of the first bag is kept, the other's only fills up
-            shared = np.isin(samples.stamp_ns, other.stamp_ns) if samples.has_stamp else np.zeros(len(samples), bool)
+            sent = samples.stamp_ns - samples.ahead_ns
+            shared = np.isin(sent, other.stamp_ns - other.ahead_ns) & (samples.has_stamp and other.has_stamp)
             if shared.sum() > len(shared) // 2:
-                mine = replace(mine, stamp_ns=samples.stamp_ns)
+                mine = replace(mine, stamp_ns=sent + other.ahead_ns)
             found[key] = (_joined(other, mine, ~shared), entry)
     return found
 
@@ -145,7 +146,7 @@ def _joined(first: Samples, second: Samples, rows: np.ndarray) -> Samples:
                           for name in ("stamp_ns", "log_ns", "values"))
     order = np.argsort(log, kind="stable")
     return Samples(stamp[order], log[order], values[order], first.frame or second.frame,
-                   first.has_stamp and second.has_stamp)
+                   first.has_stamp and second.has_stamp, first.ahead_ns)
 
 
 def _robots(merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping: ReadMap,

@@ -126,7 +126,7 @@ def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[s
         return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
     notes.append(f"{what}: its stamps are of another clock than that of the recorder; put forward by "
                  f"{ahead_ns / NANO:.3f} s")
-    return replace(samples, stamp_ns=samples.stamp_ns + ahead_ns)
+    return replace(samples, stamp_ns=samples.stamp_ns + ahead_ns, ahead_ns=int(ahead_ns))
 
 
 def _chosen(samples: Samples, rows: np.ndarray) -> Samples:

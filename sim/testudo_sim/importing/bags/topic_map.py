@@ -10,7 +10,7 @@ Each entry says which role of which robot a topic holds::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -70,8 +70,9 @@ def parse_topics(found: ReadMap) -> tuple[TopicMap, ...]:
     return entries
 
 
-def topics_text(name: str, about: str, robot_type: str, entries: Sequence[TopicMap]) -> str:
-    """Return a mapping file that holds these entries."""
+def topics_text(name: str, about: str, robot_type: str, entries: Sequence[TopicMap],
+                why: Mapping[TopicMap, str] | None = None) -> str:
+    """Return a mapping file that holds these entries, each with a comment on it."""
     head = {"schema": "testudo/map/1", "name": name, "about": about}
     lines = [yaml.safe_dump(head | ({"robot_type": robot_type} if robot_type else {}), sort_keys=False, width=1000),
              "topics:\n"]
@@ -80,6 +81,8 @@ def topics_text(name: str, about: str, robot_type: str, entries: Sequence[TopicM
         given: dict[str, Any] = {key: value for key, value in asdict(entry).items()
                                  if key in ("topic", "robot", "role") or value != getattr(defaults, key)}
         text = yaml.safe_dump(given, sort_keys=False, default_flow_style=True, width=1000).strip()
+        reason = (why or {}).get(entry)
+        lines += [f"  # {reason}\n"] if reason else []
         lines.append(f"  - {text}\n")
     return "".join(lines)
 

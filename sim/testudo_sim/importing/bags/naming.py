@@ -1,0 +1,66 @@
+"""What the name of a topic tells: whose it is, and whether it is a goal, a truth or a measured velocity."""
+
+from __future__ import annotations
+
+import re
+
+_CAPTURE = frozenset((
+    "mocap", "vrpn", "vrpn_mocap", "vrpn_client_node", "natnet", "natnet_ros", "natnet_ros2", "vicon", "optitrack",
+    "qualisys", "mocap4r2", "motion_capture", "phasespace", "rigid_bodies", "rigid_body", "tracking", "tracker"))
+_PARTS = frozenset((
+    "odom", "odometry", "odometry_filtered", "filtered", "raw", "pose", "pose_stamped", "poses", "cmd_vel",
+    "cmd_vel_nav", "cmd_vel_raw", "cmd_vel_teleop", "cmd_vel_joy", "cmd_vel_smoothed", "cmd_vel_stamped",
+    "cmd_vel_unstamped", "cmd_pose", "command", "commands", "imu", "data", "data_raw", "imu_raw", "battery",
+    "battery_state", "battery_status", "joint_states", "joint_state", "tf", "tf_static", "goal", "goal_pose", "target",
+    "setpoint", "setpoint_raw", "setpoint_velocity", "setpoint_position", "velocity", "twist", "twist_stamped", "state",
+    "local", "local_position", "mavros", "wheel", "wheels", "wheel_odom", "diff_drive", "diff_drive_controller",
+    "base_controller", "mobile_base", "controller", "ekf", "ekf_node", "amcl", "amcl_pose", "slam", "ground_truth",
+    "truth", "gazebo", "model", "sensors", "robot_base", "vel_cmd", "motors", "motor", "thrust", "cmd", "reference",
+    "desired", "world", "map", "base_link", "base_footprint", "base_stabilized", "body", "transform", "kinematics",
+    "nav", "navigation", "teleop", "joy", "mux", "cmd_vel_mux", "twist_mux", "key_vel", "velocity_smoother",
+    "collision_monitor", "status", "gt", "teleop_twist", "ins"))
+_GOAL = re.compile(r"goal|target|set_?point|desired|reference|cmd_pos|command_pos|cmd_full|plan")
+_TRUTH = re.compile(r"ground_?truth|truth|/gt\b|_gt\b")
+_COMMAND = re.compile(r"cmd|command|set_?point|teleop|joy|key_vel|vel_ref|reference")
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9_]+")
+
+
+def robot_of(topic: str) -> str:
+    """Return the robot that a topic's name tells of; empty if it tells of none."""
+    parts = [part for part in topic.split("/") if part]
+    known = [part for part in parts if part.lower() not in _PARTS and part.lower() not in _CAPTURE]
+    return known[0] if known else ""
+
+
+def robot_of_frame(frame: str) -> str:
+    """Return the robot that the name of a frame tells of; empty if it is a robot's only by standing alone."""
+    parts = [part for part in frame.split("/") if part and part.lower() not in _PARTS]
+    if parts:
+        return re.sub(r"[_.-]?(base_link|base_footprint|base)$", "", parts[0])
+    return ""
+
+
+def is_body(frame: str) -> bool:
+    """Return whether a frame is by its name that of a robot's body."""
+    return frame.rpartition("/")[2].rpartition(".")[2].endswith(("base_link", "base_footprint", "base_stabilized"))
+
+
+def is_goal(topic: str) -> bool:
+    """Return whether a topic tells where a robot is to be."""
+    return bool(_GOAL.search(topic.lower()))
+
+
+def is_truth(topic: str) -> bool:
+    """Return whether a topic tells what was seen from outside."""
+    return bool(_TRUTH.search(topic.lower())) or any(part in _CAPTURE for part in topic.lower().split("/"))
+
+
+def is_command(topic: str) -> bool:
+    """Return whether a velocity is one that is asked for; others are measured."""
+    return bool(_COMMAND.search(topic.lower()))
+
+
+def plain_name(text: str) -> str:
+    """Return a name that a robot can have: small letters, digits and _, a letter first."""
+    name = _NOT_IN_A_NAME.sub("_", text.lower()).strip("_")
+    return name if name[:1].isalpha() else f"r{name}"

@@ -1,0 +1,125 @@
+"""A mapping is proposed from types, names, transforms and motion; what nothing decides is said."""
+
+import numpy as np
+import pytest
+from tests.sim.importing.bag_maker import NANO, START_NS, drive, message, write_bag
+
+from testudo_sim.importing.bags import BagError, propose_map, read_bags, settled
+from testudo_sim.importing.bags.naming import robot_of
+
+COUNT = 700
+
+
+def rows_of(seed, topics, lag_s=0.3, frame="odom", child="base_link", command_seed=None):
+    """Return rows of one robot; topics by kind of content: odom, pose, command, other (a command not obeyed)."""
+    times, command, poses, velocity = drive(COUNT, seed=seed, lag_s=lag_s)
+    other = drive(COUNT, seed=seed + 50)[1]
+    rows = []
+    for k, stamp in enumerate(START_NS + np.rint(times * NANO).astype(np.int64)):
+        content = {"odom": ("Odometry", np.concatenate([poses[k], velocity[k]])), "pose": ("PoseStamped", poses[k]),
+                   "command": ("Twist", command[k]), "relay": ("Twist", command[k]), "other": ("Twist", other[k]),
+                   "tf": ("TFMessage", poses[k]), "named": ("NamedPoseArray", poses[k])}
+        for key, topic in topics.items():
+            kind, values = content[key]
+            rows.append((topic, kind, stamp, message(kind, stamp, values, frame, child)))
+    return rows
+
+
+def bag_of(path, *parts):
+    return write_bag(path, sorted((row for part in parts for row in part), key=lambda row: row[2]))
+
+
+def taken(proposal):
+    return {(entry["robot"], entry["role"]): entry["topic"] for entry in proposal.mapping.topics}
+
+
+def test_two_robots_by_their_namespaces_and_the_command_that_the_motion_follows(tmp_path):
+    bag = bag_of(tmp_path / "lab",
+                 rows_of(1, {"odom": "/r0/odom", "other": "/r0/cmd_vel", "command": "/r0/nav/cmd_vel",
+                             "pose": "/vrpn_mocap/r0/pose"}),
+                 rows_of(2, {"odom": "/r1/odom", "command": "/r1/cmd_vel"}))
+    proposal = propose_map(bag)
+    assert taken(proposal) == {("r0", "odometry"): "/r0/odom", ("r0", "command"): "/r0/nav/cmd_vel",
+                               ("r0", "pose"): "/vrpn_mocap/r0/pose", ("r1", "odometry"): "/r1/odom",
+                               ("r1", "command"): "/r1/cmd_vel"}
+    why = proposal.reasons["/r0/nav/cmd_vel r0 command"]
+    lag = float(why.partition(", ")[2].partition("correlation")[2].split(", ")[1].split()[0])
+    assert lag == pytest.approx(0.3, abs=0.02)
+    assert not proposal.ambiguous
+    damage = []
+    found = read_bags([bag], settled(proposal), lambda _: None, damage)
+    assert set(found.robots) == {"r0", "r1"}
+    assert len(found.robots["r0"].find("pose")) == COUNT
+    assert "proposed by `testudo inspect`" in proposal.text
+
+
+def test_one_robot_without_a_namespace_with_localisation_in_tf(tmp_path):
+    moves = rows_of(3, {"odom": "/odom", "command": "/cmd_vel", "tf": "/tf"})
+    still = [("/tf", "TFMessage", START_NS + k * NANO, message(
+        "TFMessage", START_NS + k * NANO, [0.1 * k, 0, 0, 0, 0, 0, 1], "map", "odom")) for k in range(20)]
+    proposal = propose_map(bag_of(tmp_path / "lab", moves, still))
+    entry = next(entry for entry in proposal.mapping.topics if entry["role"] == "pose")
+    assert (entry["topic"], entry["parent"], entry["child"]) == ("/tf", "map", "base_link")
+    assert not proposal.ambiguous
+
+
+def test_a_rigid_body_is_given_to_the_robot_that_moves_alike(tmp_path):
+    parts = [rows_of(seed, {"named": "/poses", "command": f"/{robot}/cmd_vel"}, child=body)
+             for seed, robot, body in ((4, "a", "body7"), (5, "b", "body3"))]
+    proposal = propose_map(bag_of(tmp_path / "lab", *parts))
+    found = {(entry["robot"], entry["role"]): entry.get("child") for entry in proposal.mapping.topics}
+    assert found[("a", "pose")] == "body7"
+    assert found[("b", "pose")] == "body3"
+
+
+@pytest.mark.parametrize(("topics", "says"), [
+    ({"odom": "/odom", "other": "/cmd_vel"}, "motion hardly follows /cmd_vel"),
+    ({"odom": "/a/odom", "pose": "/b/pose", "other": "/cmd_vel"}, "the names tell no robot"),
+    ({"pose": "/amcl_pose", "command": "/cmd_vel", "odom": "/ground_truth/odom"}, ""),
+    ({"command": "/cmd_vel"}, "no topic shows where a robot was"),
+])
+def test_what_nothing_decides_is_ambiguous(tmp_path, topics, says):
+    proposal = propose_map(bag_of(tmp_path / "lab", rows_of(6, topics)))
+    if not says:
+        assert not proposal.ambiguous
+        return
+    assert any(says in text for text in proposal.ambiguous), proposal.ambiguous
+    with pytest.raises(BagError, match=r"the mapping is ambiguous: .*give it with --map"):
+        settled(proposal)
+
+
+def test_the_same_command_on_two_topics_is_said_but_not_ambiguous(tmp_path):
+    proposal = propose_map(bag_of(tmp_path / "lab", rows_of(7, {"odom": "/odom", "command": "/cmd_vel",
+                                                                 "relay": "/cmd_vel_smoothed"})))
+    assert not proposal.ambiguous
+    assert any("holds nearly the same" in why for why in proposal.reasons.values())
+
+
+def test_commands_in_the_world_are_seen_by_the_motion(tmp_path):
+    """A body that turns while it is told velocities of the world: forward of the body is another direction."""
+    rng = np.random.default_rng(8)
+    times = np.arange(COUNT) / 50
+    knots = np.arange(0, 21, 0.7)
+    east, north = (np.interp(times, knots, rng.uniform(-0.5, 0.5, len(knots))) for _ in "xy")
+    yaw, rows = 0.8 * times, []
+    x, y = np.cumsum(east) / 50, np.cumsum(north) / 50
+    for k, stamp in enumerate(START_NS + np.rint(times * NANO).astype(np.int64)):
+        seen = [x[k], y[k], 1, 0, 0, np.sin(yaw[k] / 2), np.cos(yaw[k] / 2)]
+        rows += [("/cf1/pose", "PoseStamped", stamp, message("PoseStamped", stamp, seen)),
+                 ("/cf1/cmd_vel", "Twist", stamp, message("Twist", stamp, [east[k], north[k], 0, 0, 0, 0]))]
+    proposal = propose_map(bag_of(tmp_path / "lab", rows))
+    assert next(entry for entry in proposal.mapping.topics if entry["role"] == "command")["frame"] == "world"
+
+
+def test_a_bag_of_nothing_that_can_be_used(tmp_path):
+    row = ("/x", "Thrust", START_NS, message("Thrust", START_NS, [1, 2, 3, 4]))
+    proposal = propose_map(write_bag(tmp_path / "lab", [row]))
+    with pytest.raises(BagError, match=r"no topic of the bag .* /x \(lab_msgs/msg/Thrust\)"):
+        settled(proposal)
+
+
+@pytest.mark.parametrize(("topic", "robot"), [
+    ("/r0/odom", "r0"), ("/odom", ""), ("/vrpn_mocap/cf5/pose", "cf5"), ("/vicon/tb3/tb3", "tb3"), ("/mocap/r1", "r1"),
+    ("/cmd_vel", ""), ("/robot_1/diff_drive_controller/cmd_vel", "robot_1"), ("/mavros/local_position/pose", "")])
+def test_the_robot_in_a_topics_name(topic, robot):
+    assert robot_of(topic) == robot
