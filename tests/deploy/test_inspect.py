@@ -6,7 +6,6 @@ import pytest
 from tests.deploy.tiny_policy import make_tiny_policy
 
 from testudo_deploy.commands.inspect import inspect
-from testudo_deploy.onnx_header import ArtefactError
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 
@@ -39,9 +38,14 @@ def test_tables_and_json_say_what_the_contract_says(tmp_path, capsys, name, hidd
     assert values["file"]["test_vector_error"] <= 1e-5
 
 
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(ArtefactError, match="is a folder"):
+def test_a_folder_without_a_recording_is_refused(tmp_path):
+    with pytest.raises(TestudoError, match=r"holds no file|which is not installed here"):  # a robot reads no recordings
         inspect(tmp_path)
+
+
+def test_options_of_recordings_are_refused_for_a_policy(tmp_path):
+    with pytest.raises(TestudoError, match="--map and --pick are for recordings"):
+        inspect(tmp_path / "policy.onnx", pick="a")
 
 
 def test_json_to_nowhere_is_refused(tmp_path):

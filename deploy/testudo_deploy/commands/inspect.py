@@ -1,22 +1,47 @@
-"""`testudo inspect`: says what a file is, after proving that it holds."""
+"""`testudo inspect`: says what a file or a run is, after proving that it holds."""
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import tyro
 
+from testudo_deploy.cli import missing_requirements
 from testudo_deploy.commands.artefact_report import artefact_report
+from testudo_hardware.errors import TestudoError
+
+GROUP = "testudo.inspectors"
+"""Entry points that show what is no policy file: recordings, which only the simulation side can read."""
+_POLICY = ".onnx"
+_RECORDINGS = (".mcap", ".db3", ".zstd", ".bin", ".csv", ".tsv", ".dat", ".txt", ".log")
 
 
-def inspect(path: tyro.conf.Positional[Path], json: Path | None = None) -> None:
-    """Show what a policy file promises: signals, timing, robot, shield, evaluation, hashes.
+def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
+            map: str | None = None, pick: str | None = None) -> None:  # noqa: A002 -- the option's name
+    """Show what a policy file promises, or what a run holds.
+
+    Of a policy file: signals, timing, robot, shield, evaluation, hashes. Of a run folder, and of logs and bags that are
+    not imported yet: robots, topics, rates, gaps, clock problems, damage.
 
     Example:
         testudo inspect policy.onnx --json policy.json
+        testudo inspect run
 
     Args:
-        path: the policy file.
+        path: the policy file, the run folder, or the source of an import.
         json: also write the values to this file.
+        map: mapping of logs or bags that are not imported yet.
+        pick: which run of them, where they are of several.
     """
-    artefact_report(path).show(json)
+    if not path.is_dir() and path.suffix not in _RECORDINGS:
+        if map or pick:
+            raise TestudoError(f"{path}: --map and --pick are for recordings, not for a policy file")
+        artefact_report(path).show(json)
+        return
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    missing = missing_requirements(points["recording"]) if "recording" in points else ["the package testudo_sim"]
+    if missing:
+        raise TestudoError(f"{path}: to show a recording, `testudo inspect` needs {', '.join(missing)}, which is not "
+                           "installed here: pip install 'testudo[train]'")
+    points["recording"].load()(path, map, pick).show(json)

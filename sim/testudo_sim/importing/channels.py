@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+
+import numpy as np
 
 from testudo_sim.recording.roles import ROLES
 
@@ -21,6 +24,23 @@ UNITS: dict[str, dict[str, float]] = {
     "V": {"V": 1.0, "mV": 1e-3},
 }
 """Factor of each unit, by the SI unit that it is turned into."""
+
+
+@dataclass(frozen=True)
+class PwmCurve:
+    """Thrust of one rotor by its 16-bit duty cycle, on a battery as the curve was measured with."""
+
+    unit: str
+    coefficients: tuple[float, float, float]
+    """[N] by powers of the duty cycle 0 to 65535, the highest first."""
+
+    def force(self, duty: np.ndarray) -> np.ndarray:
+        """Return thrusts [N]; none below the first count."""
+        return np.where(duty > 0, np.polyval(self.coefficients, duty), duty * 0.0)
+
+
+PWM16 = PwmCurve("pwm16", (2.130295e-11, 1.032633e-6, 5.484560e-4))
+"""Crazyflie 2.x, J. Förster, "System identification of the Crazyflie 2.0 nano quadrocopter", ETH Zürich 2015."""
 TIME_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds of each unit of time."""
 

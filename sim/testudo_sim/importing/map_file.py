@@ -15,7 +15,17 @@ from typing import Any, Literal
 from testudo_deploy.strict_yaml import parse_yaml
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.strict import OPTIONAL, read_as
-from testudo_sim.importing.channels import ANGLES, ATTITUDE, PACKED, QUATERNION, TIME_UNITS, UNITS, needed_of, units_of
+from testudo_sim.importing.channels import (
+    ANGLES,
+    ATTITUDE,
+    PACKED,
+    PWM16,
+    QUATERNION,
+    TIME_UNITS,
+    UNITS,
+    needed_of,
+    units_of,
+)
 from testudo_sim.recording.roles import ROLES
 
 SCHEMA = "testudo/map/1"
@@ -91,8 +101,8 @@ class UsdMap:
     """Binary logs of the Crazyflie's SD card."""
 
     files: str
-    time: TimeMap
     roles: dict[str, tuple[RoleMap, ...]]
+    """By role; of several ways the first whose variables are all logged. The time is the log's own."""
 
 
 @dataclass(frozen=True)
@@ -189,10 +199,10 @@ def _ways(ways: Any) -> Any:
 
 def _check_part(part: TextMap | UsdMap, where: str) -> None:
     _check_pattern(part.files, _FIELDS, f"{where}.files")
-    _check_column(part.time.column, part, f"{where}.time.column")
-    if part.time.bits is not None and not 8 <= part.time.bits <= 64:
-        raise MapError(f"{where}.time.bits: found {part.time.bits}, expected 8 to 64")
     if isinstance(part, TextMap):
+        _check_column(part.time.column, part, f"{where}.time.column")
+        if part.time.bits is not None and not 8 <= part.time.bits <= 64:
+            raise MapError(f"{where}.time.bits: found {part.time.bits}, expected 8 to 64")
         if part.delimiter != "whitespace" and len(part.delimiter) != 1:
             raise MapError(f"{where}.delimiter: found {part.delimiter!r}, expected 'whitespace' or one character")
         if part.header == "comment" and not part.comment:
@@ -212,7 +222,7 @@ def _check_way(role: str, way: RoleMap, part: TextMap | UsdMap, where: str) -> N
         here = f"{where}.channels.{name}"
         if name not in units:
             raise MapError(f"{here}: unknown channel; a {role} has {', '.join(units)}")
-        known = UNITS[units[name]]
+        known = (*UNITS[units[name]], *((PWM16.unit,) if role == "motors" else ()))
         if channel.unit and channel.unit not in known:
             raise MapError(f"{here}.unit: found {channel.unit!r}, expected one of {', '.join(known)}")
         _check_column(channel.column, part, f"{here}.column")

@@ -1,0 +1,101 @@
+"""What `testudo inspect` shows of a recording: a run folder, or logs and bags that are not imported yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.table import Table
+
+from testudo_deploy.bag_writer import BAG_FILE, METADATA_FILE
+from testudo_deploy.commands.report import Report, table
+from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE
+from testudo_sim.importing.discover import files_of, runs_of
+from testudo_sim.importing.map_file import load_map
+from testudo_sim.importing.run_import import Request, read_sources
+from testudo_sim.importing.statistics import recording_facts
+from testudo_sim.importing.tables_shown import head_table, series_table, text_table, trouble_tables
+from testudo_sim.recording.load import load_recording
+from testudo_sim.recording.types import Recording
+
+
+def inspect_recording(path: Path, map_name: str | None = None, pick: str | None = None) -> Report:
+    """Say what a recording holds: topics and roles, rates, gaps, clocks, robots, damage.
+
+    Args:
+        path: a run folder, or the source of an import.
+        map_name: mapping of a source.
+        pick: which run of a source.
+
+    Raises:
+        TestudoError: nothing can be read.
+    """
+    if path.is_dir() and (path / INFO_FILE).is_file() and (path / BAG_FILE).is_file():
+        recording = load_recording(path)
+        kind = "recorded by testudo up" if (path / FLEET_FILE).is_file() else "imported"
+        notes = tuple(recording.info.get("import", {}).get("notes", ()))
+        lost = tuple(_loss_text(loss) for loss in recording.info.get("import", {}).get("losses", ()))
+        return _report(recording, kind, path, notes, lost, topics=_topics(path))
+    given = load_map(map_name) if map_name else None
+    runs = runs_of(files_of([path]), given)
+    if len(runs) > 1 and pick is None:
+        return _several(path, runs)
+    imported, _, more = read_sources(Request((path,), given, None, pick))
+    kind = "not imported yet; " + ", ".join(f"mapping {one['name']}" for one in more["maps"])
+    return _report(imported.recording, kind, path, imported.notes, (), ignored=more["ignored"])
+
+
+def _report(recording: Recording, kind: str, path: Path, notes: tuple[str, ...], lost: tuple[str, ...], **more: Any
+            ) -> Report:
+    found = recording_facts(recording)
+    values = {
+        "source": str(path), "kind": kind, "start_ns": recording.start_ns, "duration_s": recording.duration_s,
+        "complete": recording.complete, "damage": list(recording.warnings), "lost_in_import": list(lost),
+        "notes": list(notes), **more,
+        "robots": {name: {"type": robot.robot_type,
+                          "roles": {role: one.to_dict() for role, one in found[name].items()}}
+                   for name, robot in recording.robots.items()},
+    }
+    return Report(values, (
+        head_table(recording, kind, str(path)),
+        series_table(found),
+        *trouble_tables(found),
+        *_topic_tables(more.get("topics", ())),
+        *text_table("Choices of the import", notes),
+        *text_table("Lost in the import", lost),
+        *text_table("Damage", recording.warnings),
+    ))
+
+
+def _topics(folder: Path) -> list[dict[str, Any]]:
+    """Return topic, type and number of messages as `metadata.yaml` says them; nothing where it says nothing."""
+    try:
+        tables = yaml.safe_load((folder / METADATA_FILE).read_text(encoding="utf-8"))
+        return [{"topic": str(one["topic_metadata"]["name"]), "type": str(one["topic_metadata"]["type"]),
+                 "messages": int(one["message_count"])}
+                for one in tables["rosbag2_bagfile_information"]["topics_with_message_count"]]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        return []
+
+
+def _topic_tables(topics: Sequence[dict[str, Any]]) -> tuple[Table, ...]:
+    rows = [(one["topic"], one["type"], one["messages"]) for one in topics]
+    return (table("Topics, as metadata.yaml says them", ("topic", "type", "messages"), rows),) if rows else ()
+
+
+def _several(path: Path, runs: dict[str, list[Any]]) -> Report:
+    """Return the runs of a folder that holds logs of several."""
+    rows = [(run or "-", ", ".join(sorted({log.robot for log in logs})), len(logs),
+             ", ".join(sorted({log.map.name for log in logs}))) for run, logs in sorted(runs.items())]
+    values = {"source": str(path), "kind": "logs of several runs", "runs": {
+        run: {"robots": sorted({log.robot for log in logs}), "files": [log.file.name for log in logs],
+              "maps": sorted({log.map.name for log in logs})} for run, logs in sorted(runs.items())}}
+    return Report(values, (table(f"{path}: logs of several runs; choose one with --pick",
+                                 ("run", "robots", "files", "mapping"), rows),))
+
+
+def _loss_text(loss: Any) -> str:
+    places = f" {loss['places']}:" if loss.get("places") else ""
+    return f"{loss['file']}:{places} {loss['why']}"

@@ -1,0 +1,195 @@
+"""Reads text and binary logs as one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from testudo_sim.importing.channels import PWM16
+from testudo_sim.importing.discover import LogFile
+from testudo_sim.importing.losses import FileLosses, Loss
+from testudo_sim.importing.map_file import RoleMap, TextMap
+from testudo_sim.importing.series import frame_of, missing_columns, values_of
+from testudo_sim.importing.stamps import in_order, to_ns
+from testudo_sim.importing.tables import Table
+from testudo_sim.importing.text_log import read_text
+from testudo_sim.importing.usd_log import read_usd
+from testudo_sim.recording.types import Recording, RecordingError, RobotRecording, Series
+
+_NANO = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one file says of one role of a robot."""
+
+    log: LogFile
+    role: str
+    way: RoleMap
+    clock: str
+    """`unix` or `boot`."""
+    time_ns: np.ndarray
+    values: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A recording, and how it came about."""
+
+    recording: Recording
+    losses: tuple[Loss, ...]
+    notes: tuple[str, ...]
+    """Choices that were made, in words."""
+    origins: Mapping[str, Mapping[str, Mapping[str, object]]]
+    """By robot and role: files, columns, units and frames that it was made of."""
+
+
+def read_logs(logs: Sequence[LogFile], robot_types: Mapping[str, str], tell: Callable[[float], None] = lambda _: None
+              ) -> Imported:
+    """Read logs of one run.
+
+    Args:
+        logs: what they are.
+        robot_types: type by robot; by the empty name that of all others. The mapping's own where nothing is said.
+        tell: is told the share that is done.
+
+    Raises:
+        RecordingError: nothing in them can be used, or two files say the same of one robot at the same time.
+    """
+    total, done = sum(_size(log) for log in logs) or 1, 0
+    losses: list[Loss] = []
+    notes: list[str] = []
+    pieces: list[Piece] = []
+    for log in logs:
+        found = FileLosses(log.file)
+        pieces += _read(log, found, notes)
+        losses += found.all()
+        done += _size(log)
+        tell(done / total)
+    pieces = [piece for piece in pieces if len(piece.time_ns)]
+    if not pieces:
+        raise RecordingError("nothing in the source can be used" + "".join(f"; {loss}" for loss in losses[:4]))
+    start_ns, shifts = _common_start(pieces, notes)
+    return _assembled(pieces, start_ns, shifts, robot_types, tuple(losses), notes)
+
+
+def _size(log: LogFile) -> int:
+    try:
+        return log.file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[Piece]:
+    try:
+        if isinstance(log.part, TextMap):
+            table = read_text(log.file, log.part, losses)
+            at = table.index(log.part.time.column)
+            if at is None:
+                if len(table):
+                    losses.add(f"the time column {log.part.time.column!r} is missing: nothing can be used")
+                return []
+            tables, clock = [(table, to_ns(table.columns[at], log.part.time))], log.part.time.clock
+        else:
+            tables, clock = [(table, table.time_ns) for table in read_usd(log.file, losses)], "boot"
+    except OSError as error:
+        losses.add(f"cannot be read: {error.strerror or error}")
+        return []
+    ordered = []
+    for table, time_ns in tables:
+        if time_ns is None:
+            losses.add("no variable 'tick' is logged: the records have no time")
+            continue
+        keep = in_order(time_ns, table.places, losses)
+        ordered.append((table.take(keep), time_ns[keep]))
+    return _roles(log, ordered, clock, losses, notes)
+
+
+def _roles(log: LogFile, tables: list[tuple[Table, np.ndarray]], clock: str, losses: FileLosses, notes: list[str]
+           ) -> list[Piece]:
+    """Return a piece for each role that the columns of one table make."""
+    pieces = []
+    for role, ways in log.part.roles.items():
+        whole = [(way, table, time_ns) for way in ways for table, time_ns in tables if not missing_columns(way, table)]
+        if not whole:
+            if isinstance(log.part, TextMap) and tables and tables[0][0].count:
+                absent = missing_columns(ways[0], tables[0][0])
+                losses.add(f"{role}: the column {absent[0]!r} is missing: the role is left out")
+            continue
+        way, table, time_ns = whole[0]
+        values, keep = values_of(role, way, table, losses)
+        pieces.append(Piece(log, role, way, clock, time_ns[keep], values))
+        if any(channel.unit == PWM16.unit for channel in way.channels.values()):
+            notes.append(f"{log.robot}: motors: thrust is the nominal curve of the PWM duty cycle, battery left aside")
+    if not pieces and tables and not isinstance(log.part, TextMap):
+        losses.add("logs none of the variables that the mapping names", (), ", ".join(tables[0][0].names[:4]))
+    return pieces
+
+
+def _common_start(pieces: Sequence[Piece], notes: list[str]) -> tuple[int, dict[str, int]]:
+    """Return the start of the recording, and what to add to each clock's stamps."""
+    first = {clock: min(int(piece.time_ns[0]) for piece in pieces if piece.clock == clock)
+             for clock in {piece.clock for piece in pieces}}
+    if "boot" in first:
+        robots = sorted({piece.log.robot for piece in pieces if piece.clock == "boot"})
+        if len(robots) > 1:
+            notes.append(f"{', '.join(robots)}: clocks since boot are taken as one; alignment estimates their offsets")
+    if "unix" not in first:
+        notes.append("the time of day is not known: the run begins at the stamp of the clock since boot")
+        return first["boot"], {"boot": 0}
+    if "boot" in first:
+        notes.append("clocks since boot are laid so that they begin with the others")
+        return first["unix"], {"unix": 0, "boot": first["unix"] - first["boot"]}
+    return first["unix"], {"unix": 0}
+
+
+def _assembled(pieces: Sequence[Piece], start_ns: int, shifts: Mapping[str, int], robot_types: Mapping[str, str],
+               losses: tuple[Loss, ...], notes: list[str]) -> Imported:
+    by_series: dict[tuple[str, str], list[Piece]] = {}
+    for piece in pieces:
+        by_series.setdefault((piece.log.robot, piece.role), []).append(piece)
+    robots: dict[str, dict[str, Series]] = {}
+    types, origins = {}, {}
+    for (robot, role), found in sorted(by_series.items(), key=lambda item: item[0][0]):
+        used = _agreed(robot, role, found, notes)
+        time_ns = np.concatenate([piece.time_ns + shifts[piece.clock] for piece in used])
+        values = np.concatenate([piece.values for piece in used])
+        frame = frame_of(role, used[0].way, robot)
+        robots.setdefault(robot, {})[role] = Series((time_ns - start_ns) / _NANO, values, None, frame)
+        types.setdefault(robot, robot_types.get(robot, robot_types.get("", used[0].log.map.robot_type)))
+        origins.setdefault(robot, {})[role] = {
+            "files": [piece.log.file.name for piece in used], "map": used[0].log.map.name, "clock": used[0].clock,
+            "columns": {name: _words(channel.column, channel.unit, channel.scale)
+                        for name, channel in used[0].way.channels.items()},
+            **({"velocity": used[0].way.velocity} if used[0].way.velocity else {}),
+            **({"acceleration": used[0].way.acceleration} if role == "imu" else {}),
+        }
+    unknown = sorted(set(robot_types) - set(robots) - {""})
+    if unknown:
+        raise RecordingError(f"--robot-type: found the robot {unknown[0]!r}, expected one of {', '.join(robots)}")
+    recording = Recording({name: RobotRecording(name, types[name], series) for name, series in robots.items()},
+                          start_ns, None, {}, not losses, tuple(str(loss) for loss in losses))
+    return Imported(recording, losses, tuple(dict.fromkeys(notes)), origins)
+
+
+def _agreed(robot: str, role: str, pieces: list[Piece], notes: list[str]) -> list[Piece]:
+    """Return the pieces of one series in order of time; a binary log goes before a text that was made from it."""
+    binary = [piece for piece in pieces if not isinstance(piece.log.part, TextMap)]
+    if binary and len(binary) < len(pieces):
+        other = next(piece for piece in pieces if piece not in binary)
+        notes.append(f"{robot}: what {other.log.file.name} has, too, is taken from the original "
+                     f"{binary[0].log.file.name}")
+        pieces = binary
+    pieces = sorted(pieces, key=lambda piece: int(piece.time_ns[0]))
+    for one, other in pairwise(pieces):
+        if other.time_ns[0] < one.time_ns[-1]:
+            raise RecordingError(f"{robot}: {role} stands in {one.log.file.name} and in {other.log.file.name} over the "
+                                 "same time; name the files of one run, or give a mapping that tells robots apart")
+    return pieces
+
+
+def _words(column: int | str, unit: str, scale: float) -> str:
+    return f"{column}" + (f" [{unit}]" if unit else "") + (f" times {scale:g}" if scale != 1 else "")
