@@ -162,11 +162,12 @@ class McapStream:
 
     def _cut(self, stream: BinaryIO, begin: int, opcode: int, keep: Keep) -> Iterator[BagMessage]:
         """Yield what can be had of a record that is longer than the rest of the file."""
-        before = self._found
+        before, until = self._found, ""
         if opcode == Opcode.CHUNK:
             try:
                 head = stream.read(_CHUNK.size)
-                _, _, size, crc, named = _CHUNK.unpack(head)
+                _, end_ns, size, crc, named = _CHUNK.unpack(head)
+                until = f"; the cut chunk went on to {clock_time(end_ns)}"
                 compression, (packed,) = stream.read(named & 7), struct.unpack("<Q", stream.read(8))
                 data = _unpacked(stream.read(min(packed, self._size)), compression, size)[:size]
                 if len(data) < size or not crc or zlib.crc32(data) == crc:
@@ -176,7 +177,7 @@ class McapStream:
         got = self._found - before
         extra = f", {got} of them from the cut chunk, without its checksum" if got else ""
         self._say(f"cannot be read from byte {begin} of {self._size} on, after {self._found} messages{extra}"
-                  + (f"; the last is of {clock_time(self._last_ns)}" if self._found else ""))
+                  + (f"; the last is of {clock_time(self._last_ns)}" if self._found else "") + until)
 
     def _resume(self, stream: BinaryIO, begin: int) -> bool:
         """Go to the next chunk after ``begin``; False if there is none."""
