@@ -13,6 +13,9 @@ from testudo_deploy.commands.report import Report, table
 from testudo_deploy.run_folder import POLICY_FILE
 from testudo_sim.importing.bags.rebuild import Recovered, recover_bag
 
+_NO_POLICY = ("without policy.onnx, the artefact that drove the robots, nothing can be inferred again: put it into the "
+              "folder")
+
 
 def recover(
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_BAG")],
@@ -53,8 +56,7 @@ def _report(found: Recovered) -> Report:
     if found.missing:
         head.append(("missing", ", ".join(found.missing)))
     if POLICY_FILE in found.missing:
-        head.append(("", "without policy.onnx, the artefact that drove the robots, nothing can be inferred again: put "
-                         "it into the folder"))
+        head.append(("", _NO_POLICY))
     tables = [table(f"{found.source}: recovered", ("", ""), head),
               table("Topics", ("topic", "messages"), sorted(found.topics.items()))]
     for title, texts in (("Lost", found.lost), ("Notes", found.notes)):
