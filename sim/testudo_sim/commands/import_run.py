@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from testudo_deploy.commands.report import Report
 from testudo_hardware.errors import TestudoError
+from testudo_sim.importing.bags.sources import parse_offsets, proposed
 from testudo_sim.importing.map_file import load_map
 from testudo_sim.importing.run_import import ImportResult, Request, import_run, parse_robot_types
 from testudo_sim.importing.tables_shown import head_table, series_table, text_table, trouble_tables
@@ -22,6 +23,9 @@ def import_verb(
     map: str | None = None,  # noqa: A002 -- the option's name
     robot_type: tuple[str, ...] = (),
     pick: str | None = None,
+    msg_path: tuple[Path, ...] = (),
+    offset: tuple[str, ...] = (),
+    yes: bool = False,
     allow_damage: bool = False,
     json: Path | None = None,
 ) -> int:
@@ -29,25 +33,31 @@ def import_verb(
 
     What the numbers mean is said by a mapping; those that come with Testudo are found by the first lines of a log.
     Damaged sources are read as far as they hold. Exit status 1 means that something was lost: the run is there all the
-    same.
+    same. Bags without a mapping: one is proposed and printed, and with --yes used at once unless it is ambiguous.
 
     Example:
         testudo import mrclam6 run
         testudo import logs run --pick swap_sss_00
         testudo import cf1.csv cf2.csv run --map own.yaml --robot-type crazyflie_2x --json import.json
+        testudo import robot1_bag robot2_bag run --map own.yaml --robot-type turtlebot4
+        testudo import bag run --yes
 
     Args:
         paths: files or folders to read, and last the run folder to make.
         map: mapping file, or the name of one that comes with Testudo.
         robot_type: TYPE for all robots, ROBOT=TYPE for one: a registered robot or a robot file.
         pick: name of the run, where the files are of several.
+        msg_path: folders with .msg files, for messages in bags that hold no definitions of their own.
+        offset: NAME=SECONDS by which the bag of that name is put forward, where several have nothing in common.
+        yes: take the mapping that is proposed for bags.
         allow_damage: a source of which part cannot be read is no failure.
         json: also write the report to this file.
     """
     if len(paths) < 2:
         raise TestudoError("import: found one path, expected SOURCE... RUN: what to read, and last the run folder to "
                            "make")
-    request = Request(tuple(paths[:-1]), load_map(map) if map else None, parse_robot_types(robot_type), pick)
+    given = load_map(map) if map else proposed(paths[:-1], msg_path, accept=yes)
+    request = Request(tuple(paths[:-1]), given, parse_robot_types(robot_type), pick, msg_path, parse_offsets(offset))
     console = Console(stderr=True)
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
                    console=console, transient=True, disable=not console.is_terminal)

@@ -12,6 +12,7 @@ from rich.table import Table
 from testudo_deploy.bag_writer import BAG_FILE, METADATA_FILE
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE
+from testudo_sim.importing.bags.sources import bags_of, inspect_bags
 from testudo_sim.importing.discover import files_of, runs_of
 from testudo_sim.importing.map_file import load_map
 from testudo_sim.importing.run_import import Request, read_sources
@@ -39,7 +40,9 @@ def inspect_recording(path: Path, map_name: str | None = None, pick: str | None 
         lost = tuple(_loss_text(loss) for loss in recording.info.get("import", {}).get("losses", ()))
         return _report(recording, kind, path, notes, lost, topics=_topics(path))
     given = load_map(map_name) if map_name else None
-    runs = runs_of(files_of([path]), given)
+    if bags_of([path]) and given is None:
+        return inspect_bags(path)
+    runs = {} if bags_of([path]) else runs_of(files_of([path]), given)
     if len(runs) > 1 and pick is None:
         return _several(path, runs)
     imported, _, more = read_sources(Request((path,), given, None, pick))

@@ -7,12 +7,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_sim.importing.bags.sources import bags_of, import_bags
 from testudo_sim.importing.discover import discover, files_of
 from testudo_sim.importing.logs import Imported, read_logs
 from testudo_sim.importing.losses import Loss
@@ -36,6 +37,10 @@ class Request:
     """By robot; by the empty name for all others."""
     pick: str | None = None
     """Name of the run, where the files are of several."""
+    msg_path: tuple[Path, ...] = ()
+    """Folders with .msg files of messages in bags."""
+    offsets: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by which bags are put forward, by their names."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,11 @@ def read_sources(request: Request, tell: Callable[[float], None] = lambda _: Non
     Raises:
         TestudoError: nothing in the sources can be used.
     """
+    bags = bags_of(request.sources)
+    if bags:
+        if request.pick is not None:
+            raise RecordingError(f"--pick {request.pick}: is for logs of several runs, not for bags")
+        return import_bags(bags, request.map, request.robot_types or {}, request.msg_path, request.offsets, tell)
     files = files_of(request.sources)
     source = discover(files, request.map, request.pick)
     imported = read_logs(source.logs, request.robot_types or {}, tell)

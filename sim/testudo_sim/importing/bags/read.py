@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,10 +60,19 @@ def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage:
     _check_found(sources, bags, entries, damage)
     clocks = _clocks(bags, hashes, offsets or {})
     robots, start_ns = _robots(_merged(bags, clocks), mapping, entries)
+    return Recording(robots, start_ns, None, _info(sources, bags, clocks), not damage, tuple(damage))
+
+
+def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[str, Any]:
+    origins: dict[str, dict[str, list[dict[str, str]]]] = {}
+    for source, bag in zip(sources, bags, strict=True):
+        for entry in bag.samples:
+            origins.setdefault(entry.robot, {}).setdefault(entry.role, []).append(
+                {"bag": bag.name, "topic": entry.topic, "type": source.contents.topics[entry.topic].type})
     notes = [note for source in sources for note in source.folder.notes] + [note for bag in bags for note in bag.notes]
-    info = {"notes": notes, "clocks": {name: clock.to_dict() for name, clock in clocks.items()},
-            "clock_sentences": [clock.sentence() for clock in list(clocks.values())[1:]]}
-    return Recording(robots, start_ns, None, info, not damage, tuple(damage))
+    return {"notes": notes, "origins": origins, "clocks": {name: clock.to_dict() for name, clock in clocks.items()},
+            "clock_sentences": [clock.sentence() for clock in list(clocks.values())[1:]],
+            "files": [str(file) for source in sources for file in source.folder.files]}
 
 
 def _collect(source: BagSource, entries: Sequence[TopicMap], several: bool, tell: Tell
