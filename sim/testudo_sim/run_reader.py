@@ -125,6 +125,9 @@ def read_run(path: str | Path) -> Run:
         raise RunError(f"{folder}: no such run folder")
     for name in (FLEET_FILE, INFO_FILE, BAG_FILE):
         if not (folder / name).is_file():
+            if _is_imported(folder):
+                raise RunError(f"{folder}: was imported: it holds poses and commands, but not the artefact that drove "
+                               "the robots nor its inputs, which this needs; identify and gap work on it")
             raise RunError(f"{folder}: {name} is missing: not a run folder, or one never begun")
     reader = _Reader(folder)
     fleet, specs = reader.fleet, {robot.name: robot.spec for robot in reader.fleet.robots}
@@ -290,6 +293,13 @@ def _read_info(file: Path) -> Mapping[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file}: cannot be read: {error!r}") from error
     return info
+
+
+def _is_imported(folder: Path) -> bool:
+    try:
+        return "kind" in json.loads((folder / INFO_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def _shortened(lines: list[str]) -> list[str]:

@@ -23,8 +23,8 @@ from testudo_sim.importing.losses import Loss
 from testudo_sim.importing.map_file import ReadMap
 from testudo_sim.recording.types import Recording
 
-_NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify and a counterfactual of the shield alone work "
-              "on the run; inferring its commands again would need the artefact that drove the robots, and its inputs")
+_NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify and a counterfactual of the shield alone "
+              "work on the run; inferring its commands again would need the artefact that drove the robots")
 
 
 @dataclass(frozen=True)
