@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from testudo_sim.importing.bags.contents import CDR, BagContents, BagMessage, BagTopic, Keep, Tell
-from testudo_sim.importing.bags.sqlite_pages import Pages, Value
+from testudo_sim.importing.bags.sqlite_pages import Pages, Value, is_cut
 
 _BLOCK = 1000
 _BESIDE = ("-wal", "-journal")
@@ -38,6 +38,9 @@ class SqliteBag:
     def _regular(self, keep: Keep, tell: Tell, taken: set[int]) -> Iterator[BagMessage]:
         with TemporaryDirectory(prefix="testudo_bag_") as scratch:
             file = self._beside_copied(Path(scratch))
+            if file == self._file and (cut := is_cut(file)):
+                # SQLite would take zeros for what is missing of a page
+                raise sqlite3.DatabaseError(cut)
             with closing(sqlite3.connect(f"{file.absolute().as_uri()}?{self._mode(file)}", uri=True)) as base:
                 self._read_topics(base)
                 (last,) = base.execute("SELECT max(id) FROM messages").fetchone()

@@ -19,6 +19,23 @@ _MOST_COLUMNS, _MAX_VALUE = 32, 1 << 30
 Value = int | float | bytes | str | None
 
 
+def is_cut(file: Path) -> str:
+    """Return in words how the size of a file does not fit its own count of pages; empty if it does."""
+    with file.open("rb") as stream:
+        head = stream.read(100)
+    size = int.from_bytes(head[16:18], "big") if len(head) == 100 else 0
+    size = 65_536 if size == 1 else size
+    there = file.stat().st_size
+    if size not in _PAGE_SIZES:
+        return ""
+    # the count holds only if the version that wrote it was the last one to write
+    count = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
+    if there % size or there < size * count:
+        return f"it has {there} bytes, which is no whole number of pages" if there % size else (
+            f"{count * size - there} bytes of it are missing")
+    return ""
+
+
 class Pages:
     """The pages of one file."""
 
