@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from rich.table import Table
 from testudo_deploy.bag_writer import BAG_FILE, METADATA_FILE
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE
+from testudo_hardware.errors import TestudoError
 from testudo_sim.importing.bags.sources import bags_of, inspect_bags
 from testudo_sim.importing.discover import files_of, runs_of
-from testudo_sim.importing.map_file import load_map
+from testudo_sim.importing.map_file import load_map, parse_map
 from testudo_sim.importing.run_import import Request, read_sources
 from testudo_sim.importing.statistics import recording_facts
-from testudo_sim.importing.tables_shown import head_table, series_table, text_table, trouble_tables
+from testudo_sim.importing.tables_shown import SeriesByRobot, head_table, series_table, text_table, trouble_tables
 from testudo_sim.recording.load import load_recording
 from testudo_sim.recording.types import Recording
 
@@ -41,13 +43,33 @@ def inspect_recording(path: Path, map_name: str | None = None, pick: str | None 
         return _report(recording, kind, path, notes, lost, topics=_topics(path))
     given = load_map(map_name) if map_name else None
     if bags_of([path]) and given is None:
-        return inspect_bags(path)
+        return _with_series(path, inspect_bags(path))
     runs = {} if bags_of([path]) else runs_of(files_of([path]), given)
     if len(runs) > 1 and pick is None:
         return _several(path, runs)
     imported, _, more = read_sources(Request((path,), given, None, pick))
     kind = "not imported yet; " + ", ".join(f"mapping {one['name']}" for one in more["maps"])
     return _report(imported.recording, kind, path, imported.notes, (), ignored=more["ignored"])
+
+
+def _with_series(path: Path, report: Report) -> Report:
+    """Return what bags hold with rates, gaps and clocks by the proposed mapping, if it is certain."""
+    if report.values["ambiguous"]:
+        return report
+    try:
+        mapping = parse_map(report.values["proposal"], "the proposed mapping")
+        recording = read_sources(Request((path,), mapping))[0].recording
+    except TestudoError:  # no topic that means anything: the report says which there are
+        return report
+    found = recording_facts(recording)
+    values = {"duration_s": recording.duration_s, "start_ns": recording.start_ns, "robots": _robots(recording, found)}
+    return replace(report, values={**report.values, **values},
+                   tables=(*report.tables, series_table(found), *trouble_tables(found)))
+
+
+def _robots(recording: Recording, found: SeriesByRobot) -> dict[str, Any]:
+    return {name: {"type": robot.robot_type, "roles": {role: one.to_dict() for role, one in found[name].items()}}
+            for name, robot in recording.robots.items()}
 
 
 def _report(recording: Recording, kind: str, path: Path, notes: tuple[str, ...], lost: tuple[str, ...], **more: Any
@@ -57,9 +79,7 @@ def _report(recording: Recording, kind: str, path: Path, notes: tuple[str, ...],
         "source": str(path), "kind": kind, "start_ns": recording.start_ns, "duration_s": recording.duration_s,
         "complete": recording.complete, "damage": list(recording.warnings), "lost_in_import": list(lost),
         "notes": list(notes), **more,
-        "robots": {name: {"type": robot.robot_type,
-                          "roles": {role: one.to_dict() for role, one in found[name].items()}}
-                   for name, robot in recording.robots.items()},
+        "robots": _robots(recording, found),
     }
     return Report(values, (
         head_table(recording, kind, str(path)),

@@ -88,7 +88,7 @@ def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[Piece]:
         if isinstance(log.part, TextMap):
             table = read_text(log.file, log.part, losses)
             at = table.index(log.part.time.column)
-            if at is None:
+            if at is None or not len(table):
                 if len(table):
                     losses.add(f"the time column {log.part.time.column!r} is missing: nothing can be used")
                 return []

@@ -17,6 +17,7 @@ class Loss:
     """One reason, with all the places in one file where it held."""
 
     file: str
+    """Empty where the reason names it."""
     why: str
     count: int
     """Lines, records or files."""
@@ -25,8 +26,8 @@ class Loss:
     example: str = ""
 
     def __str__(self) -> str:
-        where = f"{self.file}: {self.places}" if self.places else self.file
-        return f"{where}: {self.why}" + (f", such as {self.example}" if self.example else "")
+        where = "".join(f"{part}: " for part in (self.file, self.places) if part)
+        return f"{where}{self.why}" + (f", such as {self.example}" if self.example else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""

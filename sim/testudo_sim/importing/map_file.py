@@ -7,8 +7,9 @@ A mapping is YAML with the schema ``testudo/map/1``. Three sections say where th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,9 +147,17 @@ def load_map(name_or_path: str | Path) -> ReadMap:
         MapError: there is none, or it does not hold.
     """
     known, file = shipped_maps(), Path(name_or_path)
-    file = known.get(str(name_or_path), file)
+    return _shipped(known[str(name_or_path)]) if str(name_or_path) in known else _load(file, known)
+
+
+@cache
+def _shipped(file: Path) -> ReadMap:
+    return _load(file, ())
+
+
+def _load(file: Path, known: Iterable[str]) -> ReadMap:
     if file.suffix not in (".yaml", ".yml"):
-        raise MapError(f"--map: {str(name_or_path)!r} is not known; known are {', '.join(known)}, or give the path of "
+        raise MapError(f"--map: {str(file)!r} is not known; known are {', '.join(known)}, or give the path of "
                        "a .yaml file")
     try:
         text = file.read_text(encoding="utf-8")

@@ -28,7 +28,9 @@ def to_ns(values: np.ndarray, time: TimeMap) -> np.ndarray:
     values = np.asarray(values, float)
     factor = time_factor(time)
     low, high = _UNIX_NS if time.clock == "unix" else (0, _LONGEST_NS)
-    fits = np.isfinite(values) & (values * float(factor) >= low) & (values * float(factor) <= high)
+    with np.errstate(over="ignore"):
+        rough = values * float(factor)
+    fits = np.isfinite(values) & (rough >= low) & (rough <= high)
     safe = np.where(fits, values, 0.0)
     whole = np.floor(safe)
     step_ns = np.spacing(max(1.0, safe.max(initial=0.0))) * factor

@@ -69,12 +69,12 @@ def trouble_tables(found: SeriesByRobot) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def text_table(title: str, texts: Sequence[str]) -> tuple[Table, ...]:
-    """Return a table of sentences; nothing where there are none."""
+def text_table(title: str, texts: Sequence[str], most: int = _WARNINGS) -> tuple[Table, ...]:
+    """Return a table of at most so many sentences; nothing where there are none."""
     if not texts:
         return ()
-    more = [f"and {len(texts) - _WARNINGS} more"] if len(texts) > _WARNINGS else []
-    return (table(title, ("",), [(text,) for text in (*texts[:_WARNINGS], *more)]),)
+    more = [f"and {len(texts) - most} more"] if len(texts) > most else []
+    return (table(title, ("",), [(text,) for text in (*texts[:most], *more)]),)
 
 
 def start_text(start_ns: int) -> str:

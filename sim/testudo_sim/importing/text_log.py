@@ -63,7 +63,7 @@ def column_names(line: bytes, kind: TextMap) -> tuple[str, ...]:
 def _blocks(read: Callable[[int], bytes], losses: FileLosses, tell: Callable[[int], None]
             ) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines, each block with the number of its first line."""
-    rest, line, begun = b"", 1, False
+    rest, line, begun, skips = b"", 1, False, False
     while data := read(BLOCK_BYTES):
         tell(len(data))
         if not begun:
@@ -71,6 +71,9 @@ def _blocks(read: Callable[[int], bytes], losses: FileLosses, tell: Callable[[in
                 losses.add("is UTF-16 text, expected UTF-8")
                 return
             data, begun = data.removeprefix(_BYTE_ORDER_MARK), True
+        if skips:
+            _, end, data = data.partition(b"\n")
+            skips, line = not end, line + len(end)
         data = rest + data
         end = data.rfind(b"\n") + 1
         block, rest = data[:end], data[end:]
@@ -79,9 +82,7 @@ def _blocks(read: Callable[[int], bytes], losses: FileLosses, tell: Callable[[in
             line += block.count(b"\n")
         if len(rest) > _LONGEST_LINE:
             losses.add("a line of over a million bytes", [line], shown(rest))
-            while (data := read(BLOCK_BYTES)) and b"\n" not in data:
-                tell(len(data))
-            rest, line = data.partition(b"\n")[2], line + 1
+            rest, skips = b"", True
     if rest.strip():
         losses.add("the last line has no end: it may be cut", [line], shown(rest))
 

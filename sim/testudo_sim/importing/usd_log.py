@@ -28,6 +28,7 @@ _VARIABLE = re.compile(rb"([\w. \-]+)\(([bBhHiIlLqQefd?])\)")
 _DTYPES = {"b": "i1", "B": "u1", "h": "<i2", "H": "<u2", "i": "<i4", "I": "<u4", "l": "<i4", "L": "<u4", "q": "<i8",
            "Q": "<u8", "e": "<f2", "f": "<f4", "d": "<f8", "?": "u1"}
 _RESIDUE = 0xFFFFFFFF
+_LONGEST_DAMAGE_NS = 60_000_000_000
 _LONGEST_NAME = 128
 _TICK = "tick"
 _MICROSECONDS_FROM = 500
@@ -93,7 +94,7 @@ def _read_blocks(data: bytes, losses: FileLosses) -> list[Table]:
             places.append(np.arange(record, record + count))
             at, record = end + 4, record + count
             continue
-        found = _next_block(data, at + 1, size)
+        found = _next_block(data, at + 1, kind, parts[-1] if parts else None)
         lost = max(1, ((found or len(data)) - at) // size)
         losses.add("a block's checksum is wrong", range(record, record + lost))
         if found is None:
@@ -123,11 +124,23 @@ def _block_head(data: bytes, losses: FileLosses) -> tuple[_Kind | None, int]:
     return _kind("", variables), at + 4
 
 
-def _next_block(data: bytes, at: int, size: int) -> int | None:
-    """Return where the next block with a right checksum begins; None if there is none."""
-    for start in range(at, len(data) - 5):
+def _next_block(data: bytes, at: int, kind: _Kind, after: np.ndarray | None) -> int | None:
+    """Return where the next block with a right checksum begins; None if there is none.
+
+    Only places are tried whose first record would come soon after the last sound ones, so that a long damage costs no
+    more than a short one.
+    """
+    starts = np.arange(at, len(data) - 5 - kind.dtype.itemsize)
+    if after is not None and _TICK in kind.names:
+        field = kind.dtype.fields[f"v{kind.names.index(_TICK)}"]
+        windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), field[0].itemsize)
+        ticks = windows[starts + 1 + field[1]].copy().view(field[0])[:, 0].astype(np.int64)
+        last = after[f"v{kind.names.index(_TICK)}"].astype(np.int64)
+        longest = _LONGEST_DAMAGE_NS // tick_unit(last)
+        starts = starts[(ticks > last[-1]) & (ticks - last[-1] < longest)]
+    for start in starts.tolist():
         count = data[start]
-        end = start + 1 + count * size
+        end = start + 1 + count * kind.dtype.itemsize
         if count and end + 4 <= len(data) and crc32(data[start : end + 4]) == _RESIDUE:
             return start
     return None

@@ -1,0 +1,79 @@
+"""Bags through the verb, with a mapping and with the proposed one, and what inspect shows of them."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.sim.importing.bag_maker import NANO, START_NS, drive, message, write_bag
+from tests.sim.importing.made_logs import write_team
+
+from testudo_hardware.errors import TestudoError
+from testudo_sim.commands.import_run import import_verb
+from testudo_sim.importing.bags.sources import parse_offsets
+from testudo_sim.importing.inspection import inspect_recording
+from testudo_sim.importing.run_import import Request, import_run
+from testudo_sim.recording import load_recording
+
+COUNT = 600
+
+
+def bag_of(path, robot, seed, topics=("odom", "cmd_vel")):
+    times, command, poses, velocity = drive(COUNT, seed=seed, lag_s=0.2)
+    rows = []
+    for k, stamp in enumerate(START_NS + np.rint(times * NANO).astype(np.int64)):
+        rows.append((f"/{robot}/{topics[0]}", "Odometry", stamp + 2_000_000, message(
+            "Odometry", stamp, np.concatenate([poses[k], velocity[k]]), "odom", "base_link")))
+        rows.append((f"/{robot}/{topics[1]}", "Twist", stamp, message("Twist", stamp, command[k])))
+    return write_bag(path, rows)
+
+
+def test_a_folder_with_a_bag_is_imported_by_the_proposed_mapping(tmp_path):
+    bag_of(tmp_path / "logs" / "morning", "r0", 1)
+    run = tmp_path / "run"
+    assert import_verb((tmp_path / "logs", run), robot_type=("turtlebot4",), yes=True) == 0
+    found = load_recording(run)
+    assert found.robots["r0"].robot_type == "turtlebot4"
+    assert len(found.robots["r0"].find("odometry")) == len(found.robots["r0"].find("command")) == COUNT
+    report = json.loads((run / "import.json").read_text())
+    assert "topic: /r0/odom" in report["maps"][0]["text"]
+    assert [source["name"] for source in report["sources"]] == ["morning.mcap"]
+    with pytest.raises(TestudoError, match="take it with --yes"):
+        import_verb((tmp_path / "logs", tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
+    values = inspect_recording(run).values["robots"]["r0"]["roles"]["odometry"]
+    assert values["delay_median_s"] == pytest.approx(0.002, abs=1e-6)
+
+
+def test_inspect_shows_a_bag_and_the_mapping_to_save(tmp_path, capsys):
+    bag = bag_of(tmp_path / "lab", "r0", 2)
+    report = inspect_recording(bag)
+    report.show(None)
+    assert report.values["robots"]["r0"]["roles"]["odometry"]["samples"] == COUNT
+    assert "topic: /r0/odom" in capsys.readouterr().out
+    (tmp_path / "own.yaml").write_text(report.values["proposal"])
+    with_map = inspect_recording(bag, str(tmp_path / "own.yaml"))
+    assert with_map.values["robots"] == report.values["robots"]
+
+
+def test_a_cut_bag_is_imported_as_far_as_it_holds(tmp_path):
+    bag = bag_of(tmp_path / "lab", "r0", 3)
+    report = inspect_recording(bag)
+    (tmp_path / "own.yaml").write_text(report.values["proposal"])
+    file = bag / "lab.mcap"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    (bag / "metadata.yaml").unlink()
+    status = import_verb((bag, tmp_path / "run"), map=str(tmp_path / "own.yaml"), json=tmp_path / "import.json")
+    report = json.loads((tmp_path / "import.json").read_text()) if (tmp_path / "import.json").is_file() else None
+    assert status == 1
+    assert report["losses"]
+    assert 0 < report["robots"]["r0"]["roles"]["odometry"]["samples"] < COUNT
+
+
+def test_bags_and_logs_are_not_mixed_and_offsets_have_one_form(tmp_path):
+    bag = bag_of(tmp_path / "lab", "r0", 4)
+    with pytest.raises(TestudoError, match=r"no bag, but .* is one; import logs and bags one after the other"):
+        import_run(Request((write_team(tmp_path / "logs", 1, 20), bag)), tmp_path / "run")
+    assert parse_offsets(["a=b=-0.25"]) == {"a=b": -0.25}
+    for text in ("lab", "=3", "lab=soon", "lab=inf", "lab=nan"):
+        with pytest.raises(TestudoError, match=r"--offset .*: expected NAME=SECONDS"):
+            parse_offsets([text])
