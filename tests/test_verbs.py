@@ -102,6 +102,17 @@ def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
     assert values["machine"]["cores"] >= 1
 
 
+def test_bench_import_times_reading_and_writing(capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("TESTUDO_REAL_DATA", raising=False)
+    monkeypatch.setattr("testudo_sim.importing.benchmark._DURATION_S", 5.0)
+    numbers = tmp_path / "import.json"
+    shown = succeed(capsys, "bench", "import", "--repeats", "1", "--team-size", "2", "--json", numbers)
+    assert "times real time" in shown
+    values = json.loads(numbers.read_text())
+    assert (values["logs"], values["robots"], values["messages"]) == ("made", 2, 2 * (5 * 67 + 5 * 64))
+    assert 0 < values["writing_s"] < values["wall_s"]
+
+
 def test_bench_projection_times_solves_and_whole_shields(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("testudo_sim.projection_benchmark._SIZES", ((2, 2, 10.0), (3, 2, 1.0)))
     monkeypatch.setattr("testudo_sim.projection_benchmark._TICKS", 20)
@@ -169,8 +180,8 @@ REFUSED = {
     "estop: no fleet": (["estop", "no.yaml"], "no.yaml: no such fleet file"),
     "estop: domain": (["estop", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
     "rearm: nobody": (["rearm"], "rearm: no robot is named; expected one or more"),
-    "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are faults, fleet, gpu, kills, learning, "
-                                            "lossy, projection, robot, shield, sim, tiers")),
+    "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are faults, fleet, gpu, import, kills, "
+                                            "learning, lossy, projection, robot, shield, sim, tiers")),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
     "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),

@@ -58,8 +58,8 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     solver and all of its layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills`
     kills its processes, `lossy` lets its robots swap places over a bad network, `fleet` measures how it keeps time by
     the number of robots; `learning` trains with the shield
-    and without, and times the shields of a team by its size. Compilation is timed apart, and
-    medians of several runs are given; of faults the worst.
+    and without, and times the shields of a team by its size; `import` makes run folders of logs. Compilation is timed
+    apart, and medians of several runs are given; of faults the worst.
 
     Example:
         testudo bench sim
@@ -71,6 +71,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         testudo bench faults --repeats 5 --json faults.json
         testudo bench lossy --delay-ms 100 --loss 0.3 --json lossy.json
         testudo bench fleet --team-size 4 --json fleet.json
+        testudo bench import --json import.json
         testudo bench learning --json learning.json --plot learning.png
         testudo bench gpu --minutes 10 --json gpu.json
 
@@ -78,7 +79,8 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         name: the benchmark.
         policy: policy file (robot, tiers).
         robot: registered robot (sim, gpu, tiers, learning).
-        team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy).
+        team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
+            (import).
         worlds: worlds at once (sim).
         extent: how much is measured.
         network: between robots.

@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import tyro
+from rich.console import Console
 
 from testudo_deploy.cli import missing_requirements
 from testudo_deploy.commands.artefact_report import artefact_report
@@ -44,4 +45,6 @@ def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
     if missing:
         raise TestudoError(f"{path}: to show a recording, `testudo inspect` needs {', '.join(missing)}, which is not "
                            "installed here: pip install 'testudo[train]'")
-    points["recording"].load()(path, map, pick).show(json)
+    with Console(stderr=True).status("reading"):
+        report = points["recording"].load()(path, map, pick)
+    report.show(json)
