@@ -1,13 +1,16 @@
 """Bags of every form and age give the values that were written, exactly; the library rosbags is the writer."""
 
 import shutil
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.sim.importing.bag_maker import NANO, START_NS, drive, make_older, mapping, message, write_bag
 
 from testudo_sim.importing.bags import BagError, looks_like_bag, read_bags
-from testudo_sim.importing.map_file import MapError
+from testudo_sim.importing.bags.topic_map import parse_topics
+from testudo_sim.importing.map_file import MapError, parse_map
 from testudo_sim.recording import ROLES, load_recording, write_recording
 
 LATE_NS = 3_000_000
@@ -226,3 +229,11 @@ def test_a_wrong_mapping_is_refused_in_one_sentence(tmp_path, rows, text, error,
     bag = write_bag(tmp_path / "bag", rows[:20])
     with pytest.raises(error, match=says):
         read(bag, text)
+
+
+def test_the_mapping_in_the_documentation_holds():
+    text = (Path(__file__).parents[3] / "docs" / "replay.md").read_text(encoding="utf-8")
+    section = text.partition("## Bags that are not ours")[2]
+    block = section.partition("    schema:")[2].partition("\n\n")[0]
+    entries = parse_topics(parse_map(textwrap.dedent(f"    schema:{block}"), "docs/replay.md"))
+    assert {entry.role for entry in entries} == {"odometry", "pose", "command", "motors"}

@@ -19,7 +19,7 @@ from testudo_sim.importing.map_file import ReadMap, parse_map
 from testudo_sim.recording.roles import ROLES
 
 _LAGS_S = (-0.1, 2.0)
-_CLEAR, _MARGIN, _SAME = 0.4, 0.1, 0.98
+_CLEAR, _MARGIN, _APART, _SAME = 0.4, 0.1, 0.2, 0.98
 _ALONE = "robot"
 
 
@@ -135,7 +135,7 @@ def _join_bodies(team: _Team) -> None:
         if not ranked or scores[ranked[0]] < _CLEAR:
             continue
         best, second = ranked[0], scores[ranked[1]] if len(ranked) > 1 else 0.0
-        if scores[best] - second < _MARGIN:
+        if scores[best] - second < _APART:
             team.ambiguous.append(f"{name}: the bodies {best} and {ranked[1]} move alike ({scores[best]:.2f} and "
                                   f"{second:.2f}); its pose is not given")
             continue
