@@ -33,7 +33,11 @@ class Windows:
 
 
 def pick_windows(
-    timeline: Timeline, part: slice, track: Track, horizons_s: Sequence[float]
+    timeline: Timeline,
+    part: slice,
+    track: Track,
+    horizons_s: Sequence[float],
+    tolerance_s: float | np.ndarray | None = None,
 ) -> Windows:
     """Return a window for each sample; ends are samples too, so that nothing is interpolated.
 
@@ -42,17 +46,18 @@ def pick_windows(
         part: those of this one.
         track: what it did, (T,) samples.
         horizons_s: (H,) [s].
+        tolerance_s: how far a sample may be from the horizon at most, of each (H, 1) or all; half of the usual period
+            if not given, which is right where poses come evenly.
     """
     stamps = track.stamp_s
-    begins = timeline.begin_s[part]
     wanted = stamps[None, :] + np.asarray(horizons_s)[:, None]
     after = np.clip(np.searchsorted(stamps, wanted), 1, len(stamps) - 1)
     end = np.where(wanted - stamps[after - 1] <= stamps[after] - wanted, after - 1, after)
-    half_period = 0.5 * float(np.median(np.diff(stamps)))
-    near = np.abs(stamps[end] - wanted) <= half_period * (1 + 1e-6) + 1e-9
-    acting = np.searchsorted(begins, stamps, side="right") - 1
-    unknown = np.concatenate([[0], np.cumsum(~timeline.known[part])])
-    valid = near & (end > np.arange(len(stamps))) & (unknown[acting[end] + 1] == unknown[acting])
+    if tolerance_s is None:
+        tolerance_s = 0.5 * float(np.median(np.diff(stamps)))
+    near = np.abs(stamps[end] - wanted) <= tolerance_s * (1 + 1e-6) + 1e-9
+    acting, known = acting_commands(timeline, part, stamps, stamps[end])
+    valid = near & (end > np.arange(len(stamps))) & known
     start = np.flatnonzero(valid.any(axis=0))
     return Windows(
         start,
@@ -61,8 +66,24 @@ def pick_windows(
         MotionState(track.position_world[start].T, track.yaw[start], track.velocity[start].T),
         stamps[start],
         stamps[end[:, start]],
-        acting[start] + part.start,
+        acting[start],
     )
+
+
+def acting_commands(timeline: Timeline, part: slice, start_s: np.ndarray, end_s: np.ndarray
+                    ) -> tuple[np.ndarray, np.ndarray]:
+    """Return which command acts at the starts (S,), and whether all are known from there to the ends (H, S).
+
+    Args:
+        timeline: the commands of all robots.
+        part: those of this one.
+        start_s: (S,) [s].
+        end_s: (H, S) [s].
+    """
+    begins = timeline.begin_s[part]
+    first, last = (np.searchsorted(begins, times, side="right") - 1 for times in (start_s, end_s))
+    unknown = np.concatenate([[0], np.cumsum(~timeline.known[part])])
+    return first + part.start, unknown[last + 1] == unknown[first]
 
 
 def roll_windows(

@@ -1,0 +1,68 @@
+"""`testudo bench replay`: how fast every start of a run is replayed open loop."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+
+from testudo_deploy.benchmarking import BenchResult
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
+from testudo_sim.devices import devices
+from testudo_sim.gap.analyse import HORIZONS_S, recorded_motions
+from testudo_sim.gap.errors import error_channels
+from testudo_sim.gap.rollout import roll_out_all
+from testudo_sim.gap.synthetic import synthetic_recording
+from testudo_sim.recording import load_recording
+
+_BAR = 1000.0
+
+
+def bench_replay(*, run: Path | None = None, robot: str = "irobot_create", robots: int = 5, seconds: float = 772.0,
+                 repeats: int = 5) -> BenchResult:
+    """Replay every start of every robot of a run over all horizons, and take the errors in every channel.
+
+    Real time is counted once, not once for each robot: from the first to the last start. What is timed is everything
+    from the tidy series in memory to the errors; reading the run and compilation are timed apart.
+
+    Args:
+        run: folder of a run; a synthetic recording if not given.
+        robot: registered robot of the synthetic recording.
+        robots: in the synthetic recording.
+        seconds: of the synthetic recording.
+        repeats: timed replays.
+
+    Raises:
+        TestudoError: the run holds robots of several types, or none that can be replayed.
+    """
+    recording = load_recording(run) if run else synthetic_recording(load_robot(robot), robots=robots, seconds=seconds,
+                                                                    pose_period_s=0.02)
+    began = time.perf_counter()
+    groups, left_out = recorded_motions(recording, None)
+    tidy_s = time.perf_counter() - began
+    if len(groups) != 1:
+        raise TestudoError(f"{run}: found robots of {len(groups)} types that can be replayed, expected one; "
+                           + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
+    (spec, motions), = groups
+    times = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        outs = roll_out_all(motions, [spec], HORIZONS_S)
+        for out in outs:
+            error_channels(spec, out, 0)
+        times.append(time.perf_counter() - began)
+    wall_s = statistics.median(times[1:])
+    starts = [out.windows.start_s for out in outs]
+    real_s = float(max(s.max() for s in starts) - min(s.min() for s in starts))
+    windows = int(sum(out.windows.valid.sum() for out in outs))
+    values = {"run": str(run or "synthetic"), "robots": len(motions), "real_s": real_s, "wall_s": wall_s,
+              "times_real_time": real_s / wall_s, "starts": sum(map(len, starts)), "windows": windows,
+              "windows_per_s": windows / wall_s, "fastest": real_s / min(times[1:]), "tidy_s": tidy_s,
+              "compile_s": times[0] - wall_s, "repeats": repeats, "device": devices().to_dict()}
+    rows = [("times real time", f"{values['times_real_time']:,.0f}", f"≥ {_BAR:,.0f}"),
+            ("wall time of one replay", f"{wall_s:.2f} s", ""),
+            ("starts, windows", f"{values['starts']:,}, {windows:,}", ""),
+            ("tidying the series", f"{tidy_s:.2f} s", ""), ("compilation", f"{values['compile_s']:.1f} s", "")]
+    title = f"open-loop replay of {real_s:.0f} s of {len(motions)} {spec.name}; {devices().text}"
+    return BenchResult(title, ("what", "median", "bar"), rows, values)

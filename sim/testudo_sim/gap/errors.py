@@ -1,0 +1,95 @@
+"""Errors of predictions by channel, and how the robot moved where each of them began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_hardware.frames import wrap_angle
+from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.gap.rollout import RollOut
+
+UNITS = {"position": "m", "along": "m", "across": "m", "up": "m", "yaw": "rad", "speed": "m/s"}
+"""The channels: distance; its parts along and across the way that was really driven, and up; heading; velocity."""
+_STANDS_M = 0.01
+_SIDES_S = 0.05
+
+
+@dataclass(frozen=True)
+class StartFeatures:
+    """How one robot moved at each start, (S,)."""
+
+    speed_m_s: np.ndarray
+    """Not negative."""
+    turn_rad_s: np.ndarray
+    acceleration_m_s2: np.ndarray
+    """Of the speed, signed."""
+
+
+def error_channels(spec: RobotSpec, out: RollOut, index: int) -> dict[str, np.ndarray]:
+    """Return predicted less real (H, S) by channel, NaN where not valid; positions and speeds as lengths.
+
+    Args:
+        spec: of the robot.
+        out: the predictions.
+        index: of the parameter set.
+    """
+    predicted, track, end = out.predicted[index], out.motion.track, out.windows.end
+    offset = predicted.position_world - track.position_world[end].transpose(2, 0, 1)
+    forward = _way_direction(spec, out)
+    values = {
+        "position": np.linalg.norm(offset, axis=0),
+        "along": offset[0] * forward[0] + offset[1] * forward[1],
+        "across": offset[1] * forward[0] - offset[0] * forward[1],
+    }
+    if spec.dimension == 3:
+        values["up"] = offset[2]
+    values["yaw"] = wrap_angle(predicted.yaw - track.yaw[end])
+    change = predicted.velocity - track.velocity[end].transpose(2, 0, 1)
+    values["speed"] = change[0] if spec.kind == DIFFERENTIAL_DRIVE else np.linalg.norm(change, axis=0)
+    return {name: np.where(out.windows.valid, value, np.nan) for name, value in values.items()}
+
+
+def start_features(spec: RobotSpec, out: RollOut) -> StartFeatures:
+    """Return how the robot moved at each start; acceleration over a tenth of a second."""
+    track, start = out.motion.track, out.windows.start
+    wheeled = spec.kind == DIFFERENTIAL_DRIVE
+    speed = track.velocity[:, 0] if wheeled else np.linalg.norm(track.velocity, axis=1)
+    stamps = track.stamp_s
+    sides = [stamps[start] + side for side in (-_SIDES_S, _SIDES_S)]
+    before, after = (np.interp(side, stamps, speed) for side in sides)
+    if wheeled:
+        turn = track.velocity[start, 1]
+    else:
+        first, last = (np.interp(side, stamps, track.yaw) for side in sides)
+        turn = (last - first) / (2 * _SIDES_S)
+    return StartFeatures(np.abs(speed[start]), turn, (after - before) / (2 * _SIDES_S))
+
+
+def travelled(out: RollOut) -> np.ndarray:
+    """Return how far each robot really got within each window (H, S) [m]."""
+    track, windows = out.motion.track, out.windows
+    way = np.linalg.norm(track.position_world[windows.end] - track.position_world[windows.start], axis=2)
+    return np.where(windows.valid, way, np.nan)
+
+
+def predicted_change(out: RollOut, index: int) -> MotionState:
+    """Return by how much a parameter set says that the state changes within each window, (D, H, S)."""
+    predicted, state = out.predicted[index], out.windows.state
+    return MotionState(predicted.position_world - state.position_world[:, None], predicted.yaw - state.yaw,
+                       predicted.velocity - state.velocity[:, None])
+
+
+def _way_direction(spec: RobotSpec, out: RollOut) -> np.ndarray:
+    """Return the direction (2, H, S) of the real way: a wheeled robot's heading in the middle, else of its course."""
+    track, windows = out.motion.track, out.windows
+    middle = 0.5 * (track.yaw[windows.start] + track.yaw[windows.end])
+    heading = np.stack([np.cos(middle), np.sin(middle)])
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        return heading
+    moved = (track.position_world[windows.end] - track.position_world[windows.start])[..., :2].transpose(2, 0, 1)
+    way = np.linalg.norm(moved, axis=0)
+    return np.where(way > _STANDS_M, moved / np.maximum(way, _STANDS_M), heading)
