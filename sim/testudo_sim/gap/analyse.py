@@ -16,6 +16,7 @@ from testudo_sim.gap.blocks import Blocks, Interval, quantiles
 from testudo_sim.gap.causes import Cause, Predicted, causes
 from testudo_sim.gap.errors import UNITS, StartFeatures, error_channels, predicted_change, start_features, travelled
 from testudo_sim.gap.margins import margin_checks
+from testudo_sim.gap.motion import Motion, motion_of
 from testudo_sim.gap.report import (
     ALL,
     DEAD_RECKONING,
@@ -29,7 +30,6 @@ from testudo_sim.gap.report import (
 from testudo_sim.gap.response import latencies
 from testudo_sim.gap.rollout import RollOut, dead_reckoning, roll_out_all
 from testudo_sim.gap.score import score
-from testudo_sim.gap.tidy import Motion, motion_of
 from testudo_sim.gap.where import axes_of, state_errors
 from testudo_sim.recording import Recording, RobotRecording
 from testudo_sim.recording.types import RecordingError
@@ -207,9 +207,7 @@ def _with_pose(robot: RobotRecording) -> RobotRecording:
 
 
 def _choices(replays: Sequence[TypeReplay]) -> list[str]:
-    motions = [out.motion for replay in replays for out in replay.outs]
-    return [f"{motion.robot}: {motion.left_out} poses left out: doubles, not finite, or too far from others to have a "
-            "velocity" for motion in motions if motion.left_out]
+    return [f"{out.motion.robot}, {note}" for replay in replays for out in replay.outs for note in out.motion.notes]
 
 
 def _pooled(errors: Sequence[Mapping[str, np.ndarray]], channel: str) -> np.ndarray:
@@ -270,7 +268,8 @@ def _causes(replay: TypeReplay, index: int, at: int, horizon_s: float) -> tuple[
     return causes(replay.blocks, errors, Predicted(*columns), horizon_s)
 
 
-def _predicted(replay: TypeReplay, out: RollOut, index: int, at: int, horizon_s: float) -> tuple[np.ndarray | None, ...]:
+def _predicted(replay: TypeReplay, out: RollOut, index: int, at: int, horizon_s: float
+               ) -> tuple[np.ndarray | None, ...]:
     """Return the fields of `Predicted` for one robot."""
     change, start = predicted_change(out, index), out.windows.state
     lag = list(replay.models.values())[index].velocity_lag_s

@@ -14,8 +14,8 @@ import numpy as np
 
 from testudo_sim.gap.blocks import Blocks, Interval
 
-_WORTH = 0.02
-"""A cause is named if it explains this share of the squared error."""
+_WORTH, _LEAST = 0.02, 0.005
+"""A cause is named if it explains this share of the squared error, and makes an error of this share of the motion."""
 _KEPT = 0.995
 """Share of the starts, by size of the error, that is fitted: jumps of the tracker would rule the squares."""
 
@@ -145,9 +145,10 @@ def _fit(blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], terms
         without = _left(squares.sum(axis=2)[np.ix_(others, others)], products.sum(axis=1)[others], total)
         effect = Interval.of_samples(float(value[k] / scale[k]), samples[:, k] / scale[k])
         explains = max((without - left) / total, 0.0)
-        sure = effect.is_above or effect.is_below
+        named = ((effect.is_above or effect.is_below) and explains > _WORTH
+                 and abs(effect.value) * scale[k] > _LEAST * scale.max())
         found.append(Cause(terms[which].kind, effect, terms[which].unit, explains, terms[which].say(effect),
-                           bool(sure and explains > _WORTH)))
+                           bool(named)))
     return found
 
 

@@ -11,8 +11,8 @@ from testudo_deploy.shield.margins import shield_parameters
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.gap.motion import Motion
 from testudo_sim.gap.response import Latency
-from testudo_sim.gap.tidy import Motion
 
 _WITHIN = 99.0
 """A run stays within a term if this share of it does [%]."""

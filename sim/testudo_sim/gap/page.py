@@ -115,8 +115,8 @@ def _kinds(gap: TypeGap) -> str:
                 for cause in found]
         parts.append(f"<h3>{text(model)}</h3>" + table(("kind", "what it is", "explains", ""), rows, numbers=(2,)))
     note = (f"Least squares on the error after {gap.state_horizon_s:g} s: a wrong scale grows with the way, a wrong "
-            "lag or delay goes with changes of velocity, slip with way times turn rate. What a kind explains is the share "
-            "of the squared error of its channel that it accounts for beside the others.")
+            "lag or delay goes with changes of velocity, slip with way times turn rate. What a kind explains is the "
+            "share of the squared error of its channel that it accounts for beside the others.")
     return paragraph(note) + "".join(parts)
 
 

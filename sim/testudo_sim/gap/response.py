@@ -8,13 +8,15 @@ import numpy as np
 
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.alignment import response_latency
 from testudo_sim.gap.blocks import Interval
-from testudo_sim.gap.tidy import Motion
+from testudo_sim.gap.motion import Motion
 
 _STEP_S = 0.01
 _LONGEST_S = 0.8
-_PART_S = 30.0
-_LEAST_CORRELATION = 0.3
+_PARTS, _LONGEST_PART_S, _SHORTEST_PART_S = 6, 30.0, 5.0
+_CHANGE_S = 0.1
+_LEAST_USABLE = 0.8
 _LEAST_PARTS = 3
 
 
@@ -36,7 +38,7 @@ def latencies(motion: Motion, spec: RobotSpec) -> list[Latency]:
     """Return the latency of each channel that the robot was moved in.
 
     The shift at which the changes of the real velocity fit those of the command best; the interval is that of
-    stretches of 30 s against one another.
+    stretches of at most 30 s against one another.
     """
     track, found = motion.track, []
     names = ("speed", "turn rate") if spec.kind == DIFFERENTIAL_DRIVE else ("x", "y", "z")[: spec.dimension]
@@ -49,13 +51,14 @@ def latencies(motion: Motion, spec: RobotSpec) -> list[Latency]:
         real = np.interp(times, track.stamp_s, track.velocity[:, channel])
         model = _lagged(command, spec)
         shifts, weights, model_shifts = [], [], []
-        for begin in range(0, len(times), round(_PART_S / _STEP_S)):
-            part = slice(begin, begin + round(_PART_S / _STEP_S))
-            one = _shift(command[part], real[part], usable[part])
+        size = round(np.clip(len(times) * _STEP_S / _PARTS, _SHORTEST_PART_S, _LONGEST_PART_S) / _STEP_S)
+        for begin in range(0, len(times), size):
+            part = slice(begin, begin + size)
+            one = _shift(times[part], command[part], real[part], usable[part])
             if one is not None:
                 shifts.append(one[0])
                 weights.append(one[1])
-                other = _shift(command[part], model[part], usable[part])
+                other = _shift(times[part], command[part], model[part], usable[part])
                 model_shifts.append(other[0] if other else np.nan)
         if len(shifts) >= _LEAST_PARTS:
             rng = np.random.default_rng(0)
@@ -76,22 +79,13 @@ def _lagged(command: np.ndarray, spec: RobotSpec) -> np.ndarray:
     return out
 
 
-def _shift(command: np.ndarray, response: np.ndarray, usable: np.ndarray) -> tuple[float, float] | None:
+def _shift(times_s: np.ndarray, command: np.ndarray, response: np.ndarray, usable: np.ndarray
+           ) -> tuple[float, float] | None:
     """Return the shift [s] of the best correlation and that correlation; None without a clear one."""
-    if usable.sum() < 0.8 * len(usable) or len(command) < 3 * _LONGEST_S / _STEP_S or np.ptp(command) < 1e-6:
+    if usable.mean() < _LEAST_USABLE or np.ptp(command) < 1e-6:
         return None
     # changes over a tenth of a second: slow drift would correlate at any shift
-    wide = round(0.1 / _STEP_S)
+    wide = round(_CHANGE_S / _STEP_S)
     first, second = (values[wide:] - values[:-wide] for values in (command, response))
-    size = len(first)
-    spectrum = np.fft.rfft(second, 2 * size) * np.conj(np.fft.rfft(first, 2 * size))
-    strength = np.linalg.norm(first) * np.linalg.norm(second)
-    if strength < 1e-12:
-        return None
-    curve = np.fft.irfft(spectrum)[: round(_LONGEST_S / _STEP_S) + 1] / strength
-    peak = int(np.argmax(curve))
-    if curve[peak] < _LEAST_CORRELATION or peak in (0, len(curve) - 1):
-        return None
-    low, here, high = curve[peak - 1 : peak + 2]
-    bend = low - 2 * here + high
-    return (peak + (0.5 * (low - high) / bend if bend else 0.0)) * _STEP_S, float(here)
+    found = response_latency(times_s[wide:], first, times_s[wide:], second, longest_s=_LONGEST_S)
+    return (found.delay_s, found.correlation) if found.determined else None

@@ -9,7 +9,7 @@ import numpy as np
 
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.gap.tidy import Motion, timeline_of
+from testudo_sim.gap.motion import Motion, seen, timeline_of
 from testudo_sim.replay.timeline import Timeline
 
 EVERY_S, STEP_S = 2.0, 0.1
@@ -41,18 +41,13 @@ def courses(motions: Sequence[Motion], spec: RobotSpec) -> list[Course]:
 def _course(motion: Motion, spec: RobotSpec, times: np.ndarray) -> Course:
     track, model = motion.track, motion_model(spec)
     timeline = timeline_of(model, motion.commands)
-    columns = np.column_stack([track.position_world, track.yaw, track.velocity])
-    after = np.clip(np.searchsorted(track.stamp_s, times), 1, len(track.stamp_s) - 1)
-    seen = ((times >= track.stamp_s[0]) & (times <= track.stamp_s[-1])
-            & (track.stamp_s[after] - track.stamp_s[after - 1] < 2 * STEP_S))
-    at_times = np.stack([np.interp(times, track.stamp_s, column) for column in columns.T], axis=1)
-    real = np.where(seen[:, None], at_times[:, : spec.dimension + 1], np.nan)
+    real, velocity = seen(track, times, 2 * STEP_S)
     steps = round(EVERY_S / STEP_S)
     starts = np.arange(0, len(times), steps)
-    now = at_times[starts].T
-    state = MotionState(now[: spec.dimension], now[spec.dimension], now[spec.dimension + 1 :])
+    good = np.isfinite(real[starts]).all(axis=1)
+    now, moving = np.nan_to_num(real[starts]).T, np.nan_to_num(velocity[starts]).T
+    state = MotionState(now[: spec.dimension], now[spec.dimension], moving)
     replayed = np.full_like(real, np.nan)
-    good = seen[starts]
     for k in range(steps):
         index = starts + k
         inside = index < len(times)

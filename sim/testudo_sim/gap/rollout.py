@@ -9,7 +9,7 @@ import numpy as np
 
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.gap.tidy import Motion, timeline_of
+from testudo_sim.gap.motion import Motion, timeline_of
 from testudo_sim.replay.batch import roll_batch
 from testudo_sim.replay.timeline import joined
 from testudo_sim.replay.windows import Windows, acting_commands, pick_windows

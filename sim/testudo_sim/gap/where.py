@@ -153,7 +153,7 @@ def _median(blocks: Blocks, error: np.ndarray) -> tuple[Interval, np.ndarray]:
 def _speed_axis(speed: np.ndarray) -> Axis:
     top = max(float(np.quantile(speed, 0.995)), 1e-3)
     edges = np.append(0.0, np.linspace(_STANDS_SHARE, 1.0, _STEPS + 1)) * top
-    spans = [f"at {low:.2g} to {high:.2g} m/s" for low, high in itertools.pairwise(edges)]
+    spans = [f"at {low:.2g} to {high:.2g} m/s" for low, high in itertools.pairwise(edges[1:])]
     return Axis("speed", "m/s", edges, ("standing", *spans))
 
 

@@ -30,6 +30,8 @@ _BLOCK = 128
 _CALL = 128 * _BLOCK
 """Starts of one call: one program fits runs of any length."""
 _QUICKEST_LAG_S = 1e-6
+_LONGEST_STEP_S = 0.05
+"""A step of the model is exact for a constant turn rate only; a command that holds for long is taken in parts."""
 _LOCK = Lock()
 _PROGRAMS: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
@@ -119,10 +121,10 @@ def _roll_block(model: MotionModel, horizons: int, velocity: Any, yaw: Any, segm
 
     def on(carry: Any) -> Any:
         position, yaw, velocity, segment, rest, left = carry
-        duration = jnp.minimum(rest, left)
+        duration = jnp.minimum(jnp.minimum(rest, left), _LONGEST_STEP_S)
         after = model.step(MotionState(position, yaw, velocity), commands[:, segment],
                            LagResponse.create(duration, lag))
-        ended = rest <= left
+        ended = rest <= duration
         segment = jnp.where(ended, jnp.minimum(segment + 1, len(lengths) - 1), segment)
         rest = jnp.where(ended, lengths[segment], rest - duration)
         return after.position_world, after.yaw, after.velocity, segment, rest, left - duration

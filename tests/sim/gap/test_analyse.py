@@ -94,13 +94,13 @@ def test_latency_is_told_as_the_model_has_it(exact):
 
 
 def test_a_run_beyond_a_margin_is_told():
-    report, _ = report_of({"all": {"speed_scale": 0.5}})
+    report, _ = report_of({"all": {"command_delay_s": 0.4}})
     beyond = [check for check in report.types[0].margins if not check.within]
-    assert "layer 2: speed scale + lag + delay" in {check.term for check in beyond}
+    assert "guarantee: velocity_lag_high_s + command_delay_high_s" in {check.term for check in beyond}
     assert all(check.p99 > check.limit for check in beyond)
 
 
-@pytest.mark.parametrize("robot", ["crazyflie_2x", "robomaster_s1"])
+@pytest.mark.parametrize("robot", ["crazyflie_2x", pytest.param("robomaster_s1", marks=pytest.mark.slow)])
 def test_points_in_the_plane_and_in_space_are_replayed(robot):
     report, _ = report_of({"all": {"speed_scale": 0.9}}, robot=robot, seconds=40.0)
     (gap,) = report.types
@@ -127,6 +127,7 @@ def test_two_files_and_two_runs_are_compared():
 def test_a_run_of_ours_is_replayed_and_scored(recorded):
     from testudo_sim.gap.score import score_of
 
+    recorded = replace(recorded, info={"start_steady_s": 100.0, "start_wall_ns": 0, "versions": {}})
     report, _ = analyse(recording_of_run(recorded))
     (gap,) = report.types
     assert gap.robots == ("r0", "r1", "r2")
@@ -172,7 +173,7 @@ def test_doubles_backward_stamps_and_gaps_cost_only_what_they_touch(exact):
     whole, torn = (r.types[0].find("nominal", "position", 1.0) for r in (exact[0], report))
     assert torn.count > 0.9 * whole.count - 400
     assert torn.median.value < 2 * whole.median.value + 1e-4
-    assert any("left out" in note for note in report.notes)
+    assert any("doubles" in note for note in report.notes)
 
 
 def test_intervals_grow_with_what_is_common_to_a_block():
