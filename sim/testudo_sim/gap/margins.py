@@ -13,6 +13,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.gap.motion import Motion
 from testudo_sim.gap.response import Latency
+from testudo_sim.run_reader import Track
 
 _WITHIN = 99.0
 """A run stays within a term if this share of it does [%]."""
@@ -95,7 +96,7 @@ def _limits(spec: RobotSpec, motions: Sequence[Motion], check) -> Iterator[Margi
     tracks = [motion.track for motion in motions]
     yield from check("sensing.pose_max_age", "time from one pose to the next", "s", spec.pose_max_age_s,
                      [np.diff(track.stamp_s) for track in tracks])
-    rates = [np.diff(track.velocity, axis=0) / np.maximum(np.diff(track.stamp_s), 1e-3)[:, None] for track in tracks]
+    rates = [_accelerations(track) for track in tracks]
     if spec.kind == DIFFERENTIAL_DRIVE:
         fastest = [np.abs(t.velocity[:, 0]) + 0.5 * spec.wheel_base_m * np.abs(t.velocity[:, 1]) for t in tracks]
         yield from check("guarantee: speed_m_s", "rim speed of the faster wheel", "m/s", spec.wheel_limit_m_s, fastest)
@@ -108,6 +109,15 @@ def _limits(spec: RobotSpec, motions: Sequence[Motion], check) -> Iterator[Margi
         along = [np.linalg.norm(rate, axis=1) for rate in rates]
     yield from check("guarantee: acceleration_m_s2", "change of the speed", "m/s^2", spec.acceleration_limit_m_s2,
                      along)
+
+
+def _accelerations(track: Track) -> np.ndarray:
+    """Return the change of the velocity (T, D) per second, over `_SMOOTH_S`: shorter ones are noise of the poses."""
+    stamps, velocity = track.stamp_s, track.velocity
+    after = np.minimum(np.searchsorted(stamps, stamps + _SMOOTH_S), len(stamps) - 1)
+    apart = stamps[after] - stamps
+    good = (apart > 0.5 * _SMOOTH_S) & (apart < 2 * _SMOOTH_S)
+    return (velocity[after[good]] - velocity[good]) / apart[good, None]
 
 
 def _check(term: str, what: str, unit: str, limit: float, by_robot: Mapping[str, np.ndarray]) -> Iterator[MarginCheck]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from rich import box
 from rich.table import Table
 
-from testudo_sim.gap.report import GapReport, TypeGap
+from testudo_sim.gap.report import DEAD_RECKONING, GapReport, TypeGap
 from testudo_sim.replay.tables import SHOWN_UNITS
+
+_SHORT = {DEAD_RECKONING: "dead reck."}
 
 
 def gap_tables(report: GapReport) -> list[Table]:
@@ -20,7 +22,7 @@ def gap_tables(report: GapReport) -> list[Table]:
 def _errors(gap: TypeGap, report: GapReport) -> Table:
     table = _table(f"Open-loop error of {len(gap.robots)} {gap.robot_type}: median / p90")
     table.add_column("channel", no_wrap=True)
-    table.add_column("parameters", no_wrap=True)
+    table.add_column("model", no_wrap=True)
     for horizon in report.horizons_s:
         table.add_column(f"{horizon:g} s", justify="right", no_wrap=True)
     for channel in gap.channels:
@@ -29,7 +31,7 @@ def _errors(gap: TypeGap, report: GapReport) -> Table:
             rows = [gap.find(model, channel, horizon) for horizon in report.horizons_s]
             cells = ["-" if row is None else f"{_short(row.median.value * factor)}/{_short(row.p90.value * factor)}"
                      for row in rows]
-            table.add_row(f"{channel} ({unit})" if k == 0 else "", model, *cells)
+            table.add_row(f"{channel} {unit}" if k == 0 else "", _SHORT.get(model, model), *cells)
     return table
 
 

@@ -52,7 +52,7 @@ def top_view(courses: Sequence[Course], radius_m: float) -> str:
     packed = np.where(np.isfinite(numbers), whole, _NONE).astype("<i2")
     room = 2.5 * radius_m
     begins = int(np.argmax(np.isfinite(planes[..., 0]).all(axis=1)))
-    letter = 0.026 * float(max(high - low) + 2 * room)
+    letter = 0.02 * float(max(high - low) + 2 * room)
     data = {
         "frames": len(picked), "step": STEP_S * stride, "begin": float(times[0]), "scale": scale, "radius": radius_m,
         "first": min(begins + round(11.0 / STEP_S / stride), len(picked) - 1), "letter": letter,
