@@ -5,6 +5,8 @@ import pytest
 from tests.sim.importing.bag_maker import NANO, START_NS, drive, mapping, message, write_bag
 
 from testudo_sim.importing.bags import BagError, propose_map, read_bags, settled
+from testudo_sim.importing.bags.clocks import Marks, between
+from testudo_sim.importing.bags.motion import motion_of
 
 COUNT, RATE = 1200, 20.0
 TEXT = ("{topic: /odom, bag: one, robot: a, role: odometry}\n{topic: /cmd_vel, bag: one, robot: a, role: command}\n"
@@ -92,3 +94,28 @@ def test_the_proposal_for_several_bags_names_robots_by_their_bags(tmp_path):
         "one": {"pose", "odometry", "command"}, "two": {"pose", "odometry", "command"}}
     for robot in found.robots.values():  # the body that moves as the robot does is its pose
         np.testing.assert_allclose(robot.find("pose").values[:, :2], robot.find("odometry").values[:, :2], atol=1e-6)
+
+
+def test_the_interval_of_an_offset_covers_the_truth():
+    """Thirty pairs of clocks laid together by a robot's motion: odometry with 3 % too much way, in axes of its own."""
+    nothing, inside, errors = np.zeros(0, np.int64), 0, []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        offset_s, drift, turned = rng.uniform(-30, 30), rng.uniform(-1e-4, 1e-4) * (seed % 2), rng.uniform(-3, 3)
+        count = int(rng.uniform(60, 180) * RATE)
+        times, _, poses, velocity = drive(count, RATE, seed=seed)
+        seen, believed = poses.copy(), poses.copy()
+        seen[:, :2] += rng.normal(0, 0.002, (count, 2))
+        yaw = 2 * np.arctan2(poses[:, 5], poses[:, 6]) + turned
+        turn = np.array([[np.cos(turned), np.sin(turned)], [-np.sin(turned), np.cos(turned)]])
+        believed[:, :2], believed[:, 5], believed[:, 6] = 1.03 * poses[:, :2] @ turn, np.sin(yaw / 2), np.cos(yaw / 2)
+        kept = rng.random(count) > 0.1
+        one = motion_of("pose", START_NS / NANO + times, seen)
+        two = motion_of("odometry", START_NS / NANO + (times[kept] - offset_s) / (1 + drift),
+                        np.concatenate([believed, velocity], axis=1)[kept])
+        clock = between(Marks("two", nothing, nothing, {"r": [two]}), Marks("one", nothing, nothing, {"r": [one]}))
+        error = abs(clock.offset_s - (offset_s + drift * (clock.at_s - START_NS / NANO)))
+        errors.append(error)
+        inside += error <= clock.within_s
+    assert inside >= 27
+    assert np.median(errors) < 1e-3

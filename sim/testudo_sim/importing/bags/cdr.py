@@ -22,6 +22,8 @@ _KINDS = {"bool": "u1", "octet": "u1", "byte": "u1", "char": "u1", "int8": "i1",
           "float64": "f8"}
 _HEAD = 4
 _MOST_ITEMS = 100_000
+_MOST_PADDING = 16
+"""Bytes behind a message: padding to four, and more where ROS 2 took a buffer as large as it had guessed."""
 
 
 class CdrError(ValueError):
@@ -115,7 +117,7 @@ def walk(store: Typestore, name: str, data: bytes) -> Layout:
     layout.fixed.append((0, _HEAD))
     walker = _Walker(store, data[_HEAD:], layout)
     walker.message(name, "")
-    if len(walker.data) - walker.at > 3:  # padding to four bytes is allowed
+    if len(walker.data) - walker.at > _MOST_PADDING:
         raise CdrError("longer than its type")
     return layout
 

@@ -12,12 +12,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from testudo_sim.importing.bags.contents import NANO, BagError
 from testudo_sim.importing.bags.motion import STEP_S, Motion, follow
 
-_LEAST_COMMON, _LEAST_SCORE, _WINDOW_S = 5, 0.6, 20.0
+_LEAST_COMMON, _LEAST_SCORE, _WINDOW_S = 5, 0.6, 15.0
 _DRIFT_SPAN_S, _MOST_DRIFT = 30.0, 1e-3
+_LEAST_FOR_DRIFT, _MANY = 4, 30
+_FLOOR_S = 5e-4
+"""What an offset is not known better than, whatever the measurements agree upon."""
 _MAX_SPREAD_S = 0.5
 _Z95 = 1.96
 
@@ -177,7 +181,7 @@ def _fit(name: str, to: str, times_s: np.ndarray, ahead_s: np.ndarray, how: str)
     passed = times_s - at_s
     design = np.stack([np.ones_like(passed), passed], axis=1)
     weight = np.ones_like(passed)
-    if np.ptp(passed) < _DRIFT_SPAN_S or len(passed) < 6:
+    if np.ptp(passed) < _DRIFT_SPAN_S or len(passed) < _LEAST_FOR_DRIFT:
         design = design[:, :1]
     for _ in range(20):  # least absolute values: the delays on the way have a long tail
         root = np.sqrt(weight)[:, None]
@@ -185,15 +189,22 @@ def _fit(name: str, to: str, times_s: np.ndarray, ahead_s: np.ndarray, how: str)
         weight = 1 / np.maximum(np.abs(ahead_s - design @ line), 1e-5)
     left = ahead_s - design @ line
     spread = _spread(left)
-    # delays of neighbours go together: a tenth of the messages counts
-    effective = max(len(left) / 10, 1) if len(left) > 30 else len(left)
-    error = 1.2533 * 1.4826 * spread / np.sqrt(effective)
+    error = _error(left, len(line))
     drift = float(line[1]) if len(line) > 1 else 0.0
-    drift_error = 1.2533 * 1.4826 * spread / np.sqrt(effective) / max(float(passed.std()), 1e-9)
-    if abs(drift) < _Z95 * drift_error or abs(drift) > _MOST_DRIFT:
+    if abs(drift) < error / max(float(passed.std()), 1e-9) or abs(drift) > _MOST_DRIFT:
         drift = 0.0
         line = np.array([np.median(ahead_s)])
-    return Clock(name, to, float(line[0]), drift, at_s, max(float(_Z95 * error), 1e-6), spread, how, len(left))
+        error = _error(ahead_s - line[0], 1)
+    return Clock(name, to, float(line[0]), drift, at_s, float(np.hypot(error, _FLOOR_S)), spread, how, len(left))
+
+
+def _error(left: np.ndarray, parameters: int) -> float:
+    """Return half of the 95 % interval of the mean of what a line leaves."""
+    if len(left) > _MANY:
+        # a median of long tails; delays of neighbours go together: a tenth of the messages counts
+        return float(_Z95 * 1.2533 * 1.4826 * _spread(left) / np.sqrt(len(left) / 10))
+    free = len(left) - parameters
+    return float(student.ppf(0.975, free) * np.sqrt((left**2).sum() / free / len(left))) if free > 0 else STEP_S
 
 
 def _spread(values: np.ndarray) -> float:
