@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mcap.writer import CompressionType, Writer
 from tests.sim.importing.bag_maker import NANO, START_NS, drive, make_older, mapping, message, write_bag
 
 from testudo_sim.importing.bags import BagError, looks_like_bag, read_bags
@@ -101,6 +102,39 @@ def test_compressed_bags(tmp_path, rows, storage, compression, metadata):
     check_drive(found)
     assert not damage
     assert metadata == (not any("metadata.yaml is missing" in note for note in found.info["notes"]))
+
+
+IDL = """module lab_msgs { module msg {
+  struct Way { geometry_msgs::msg::Point place; double heading; sequence<double> extra; };
+}; };
+"""
+POINT = "module geometry_msgs { module msg { struct Point { double x; double y; double z; }; }; };\n"
+
+
+@pytest.mark.parametrize("options", [{"compression": CompressionType.LZ4}, {"compression": CompressionType.ZSTD},
+                                     {"compression": CompressionType.NONE}, {"use_chunking": False},
+                                     {"compression": CompressionType.LZ4, "chunk_size": 500}])
+def test_every_form_of_chunks_and_a_definition_in_idl(tmp_path, options):
+    line = "=" * 80 + "\n"
+    definition = f"{line}IDL: lab_msgs/msg/Way\n{IDL}{line}IDL: geometry_msgs/msg/Point\n{POINT}"
+    file, values = tmp_path / "way.mcap", np.random.default_rng(0).normal(size=(50, 4))
+    with file.open("wb") as stream:
+        writer = Writer(stream, **options)
+        writer.start(profile="ros2", library="test")
+        schema = writer.register_schema("lab_msgs/msg/Way", "ros2idl", definition.encode())
+        channel = writer.register_channel("/way", "cdr", schema)
+        other = writer.register_channel("/text", "json", writer.register_schema("Text", "jsonschema", b"{}"))
+        for k, row in enumerate(values):
+            data = b"\0\1\0\0" + row.astype("<f8").tobytes() + (k % 3).to_bytes(8, "little") + bytes(8 * (k % 3))
+            writer.add_message(channel, START_NS + k, data, START_NS + k)
+            writer.add_message(other, START_NS + k, b"{}", START_NS + k)
+        writer.finish()
+    entry = "{topic: /way, robot: r0, role: pose, fields: {x: place.x, y: place.y, z: place.z, qw: heading}}"
+    found, damage = read(file, entry)
+    np.testing.assert_array_equal(found.robots["r0"].find("pose").values[:, [0, 1, 2, 6]], values)
+    assert not damage
+    with pytest.raises(BagError, match="/text: its messages are encoded as 'json', expected 'cdr'"):
+        read(file, entry.replace("/way", "/text"))
 
 
 @pytest.mark.parametrize("ending", ["mcap", "db3"])
@@ -217,7 +251,7 @@ def test_what_is_a_bag(tmp_path, rows):
 
 @pytest.mark.parametrize(("text", "error", "says"), [
     ("{topic: /r0/odom, robot: r0, role: odometri}", MapError, r"topics\[0\].role: found 'odometri', expected one of"),
-    ("{topic: /r0/odom, robot: a/b, role: odometry}", MapError, "expected a name without /"),
+    ("{topic: /r0/odom, robot: a/b, role: odometry}", MapError, "expected letters, digits and _, a letter first"),
     ("{topic: /r0/odom, robot: r0, role: odometry, frame: body}", MapError, "only a command has one"),
     ("{topic: /r0/odom, robot: r0}", MapError, r"topics\[0\].role: missing"),
     (BOTH + "\n{topic: /other, robot: r0, role: command}", MapError, "r0 has its command from /r0/cmd_vel already"),

@@ -17,6 +17,7 @@ from testudo_deploy.run_folder import RunWriter
 from testudo_sim.commands.recover import recover
 from testudo_sim.importing.bags import BagError, read_bags
 from testudo_sim.importing.bags.rebuild import recover_bag
+from testudo_sim.recording import load_recording, write_recording
 from testudo_sim.run_reader import read_run
 
 TICKS, PERIOD_S = 120, 0.033
@@ -159,3 +160,37 @@ def test_an_enclosed_file_cannot_lead_out_of_the_folder(tmp_path, rows):
     found = recover_bag(file, tmp_path / "rescued")
     assert found.files == ("good.json",)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["evil.mcap", "rescued"]
+
+
+def test_a_recorder_that_is_killed_loses_half_a_second_at_most(tmp_path):
+    """What is on the disk while the recorder still runs is what a kill leaves."""
+    fleet = make_tiny_fleet(tmp_path, 2, "gritsbot_x")
+    messages = RunMessages(fleet)
+    with RunWriter(tmp_path / "run", messages.topics, fleet) as writer:
+        for k in range(TICKS):
+            stamp_s = writer._start_s + PERIOD_S * k
+            for topic, data in messages.at(stamp_s, k):
+                writer.write(topic, data, stamp_s)
+        shutil.copytree(tmp_path / "run", tmp_path / "killed")
+        written, last_ns = writer.message_count, writer._start_wall_ns + round(PERIOD_S * (TICKS - 1) * NANO)
+    found = recover_bag(tmp_path / "killed", tmp_path / "rescued")
+    assert 0 < found.messages <= written
+    assert last_ns - found.last_ns < 0.6 * NANO
+    assert any("was not closed" in text or "cannot be read" in text for text in found.lost)
+    assert found.expected is None  # the recorder notes the count when it closes
+    run = read_run(tmp_path / "rescued")
+    assert run.complete
+    assert run.info["recovered"]["messages"] == found.messages
+
+
+def test_an_imported_run_that_was_cut_comes_back(tmp_path, rows):
+    bag, text = write_bag(tmp_path / "bag", rows), "{topic: /r0/odom, robot: r0, role: odometry}"
+    write_recording(read_bags([bag], mapping(text), lambda _: None, []), tmp_path / "run", {"note": "mine"})
+    file = tmp_path / "run" / "run_0.mcap"
+    file.write_bytes(file.read_bytes()[:-3000])
+    found = recover_bag(tmp_path / "run", tmp_path / "rescued")
+    recording = load_recording(tmp_path / "rescued")
+    assert recording.complete
+    assert recording.info["note"] == "mine"
+    assert recording.info["recovered"]["messages"] == found.messages == len(recording.robots["r0"].find("odometry"))
+    assert not found.missing

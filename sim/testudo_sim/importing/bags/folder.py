@@ -101,7 +101,7 @@ def _metadata(path: Path, damage: list[str], notes: list[str]) -> dict[str, Any]
     file = path / METADATA
     if not file.is_file():
         notes.append(f"{path.name}: {METADATA} is missing: the recorder was killed, or the file was left behind; "
-                     "everything is taken from the bag itself")
+                     "everything is taken from the bag itself; `testudo recover` makes it whole")
         return {}
     try:
         facts = yaml.safe_load(file.read_text(encoding="utf-8"))[_KEY]

@@ -153,7 +153,8 @@ def inspect_bags(path: Path) -> Report:
         tables += [facts("Bag, not imported yet", head), table("Topics", ("topic", "type", "messages", "rate"), rows)]
         values.append({**head, "start_ns": contents.first_ns, "duration_s": span_s, "notes": source.folder.notes,
                        "topics": [{"topic": row[0], "type": row[1], "messages": row[2]} for row in rows]})
-    for title, texts in (("Damage", damage), ("Ambiguous", proposal.ambiguous)):
+    noticed = [note for one in values for note in one["notes"]]
+    for title, texts in (("Damage", damage), ("Noticed", noticed), ("Ambiguous", proposal.ambiguous)):
         if texts:
             tables.append(table(title, ("",), [(text,) for text in texts]))
     return BagReport({"source": str(path), "kind": "bags, not imported yet", "bags": values, "damage": damage,

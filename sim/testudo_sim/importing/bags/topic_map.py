@@ -10,6 +10,7 @@ Each entry says which role of which robot a topic holds::
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from testudo_hardware.strict import OPTIONAL, read_as
 from testudo_sim.importing.bags.contents import BagError
 from testudo_sim.importing.map_file import MapError, ReadMap
 from testudo_sim.recording.roles import ROLES
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +93,8 @@ def topics_text(name: str, about: str, robot_type: str, entries: Sequence[TopicM
 def _check(entry: TopicMap, where: str) -> None:
     if entry.role not in ROLES:
         raise MapError(f"{where}.role: found {entry.role!r}, expected one of {', '.join(ROLES)}")
-    if not entry.robot or "/" in entry.robot:
-        raise MapError(f"{where}.robot: found {entry.robot!r}, expected a name without /")
+    if not _NAME.fullmatch(entry.robot):
+        raise MapError(f"{where}.robot: found {entry.robot!r}, expected letters, digits and _, a letter first")
     if not entry.topic:
         raise MapError(f"{where}.topic: found an empty name, expected one such as /{entry.robot}/odom")
     if entry.frame and entry.role != "command":
