@@ -17,6 +17,7 @@ from testudo_policies.config import TrainConfig
 from testudo_policies.ppo import PPO
 from testudo_sim.environment import Environment
 from testudo_sim.scenarios import make_scenario
+from testudo_sim.starts import Starts, parse_starts
 from testudo_sim.team import Team
 from testudo_sim.tiers import PhysicsChoice, make_physics
 
@@ -26,7 +27,7 @@ _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("decisions", "worlds", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
     (("memory",), 0, math.inf),
     (("seed",), 0, 2**31 - 1),
-    (("discount", "trace"), 0, 1),
+    (("discount", "trace", "starts_share"), 0, 1),
     (("learning_rate", "clip", "max_gradient"), 1e-9, 1e9),
     (("entropy", "value_weight", "change_price"), 0, 1e9),
 )
@@ -65,27 +66,34 @@ def build(config: TrainConfig) -> Workshop:
     shield = shield_parameters(spec)
     environment = make_environment(config.scenario, spec, shield, config.team_size, physics=config.physics_choice,
                                    obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"))
-    environment = replace(environment, scenario=environment.scenario.for_training(),
-                          change_price=config.change_price)
+    task = environment.scenario.for_training()
+    if config.starts:
+        if not hasattr(task, "with_starts"):
+            raise TestudoError(f"--starts: scenario {config.scenario!r} takes none")
+        task = task.with_starts(parse_starts(config.starts, "--starts"), config.starts_share)
+        # without running it, as in `make_environment`
+        jax.eval_shape(lambda key: task.start(key, config.team_size), jax.random.key(0))
+    environment = replace(environment, scenario=task, change_price=config.change_price)
     agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s)
     return Workshop(config, spec, shield, environment, agent)
 
 
 def make_environment(scenario: str, spec: RobotSpec, shield: ShieldParameters, team_size: int, *,
                      shielded: bool = True, physics: PhysicsChoice = PhysicsChoice(),  # noqa: B008 -- frozen
-                     obstacles: tuple[Obstacle, ...] = ()) -> Environment:
-    """Return a scenario for a team of one kind of robot.
+                     obstacles: tuple[Obstacle, ...] = (), starts: Starts | None = None) -> Environment:
+    """Return a scenario for a team of one kind of robot, begun from ``starts`` where these are given.
 
     Raises:
-        TestudoError: there is no such scenario, the team does not fit into it, or the physics cannot run it.
+        TestudoError: there is no such scenario, the team does not fit into it or into the starts, or the physics
+            cannot run it.
     """
     model = motion_model(spec)
-    task = make_scenario(scenario, spec, shield, obstacles)
+    task = make_scenario(scenario, spec, shield, obstacles, starts)
     # without running it: says now, and not when all is compiled, that the team does not fit
     jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
     below = make_physics(physics, model, task.arena, team_size, task.boxes)
     team = Team(model, shield, task.arena, below, team_size, shielded=shielded)
-    return Environment(task, team)
+    return Environment(task, team, spread=1.0 if starts is None else starts.spread.parameters)
 
 
 def _check(config: TrainConfig) -> None:

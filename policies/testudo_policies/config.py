@@ -34,6 +34,10 @@ class TrainConfig:
     """`testudo`, or `brax-ppo` and `brax-sac` of brax, which train the same network without memory."""
     obstacles: str = field(default="", metadata=OPTIONAL)
     """What stands in the arena, as a JSON list: `[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]`."""
+    starts: Annotated[str, tyro.conf.Suppress] = field(default="", metadata=OPTIONAL)
+    """What a part of the worlds begins from: the text of a start file (`testudo train --starts FILE` puts it here)."""
+    starts_share: float = field(default=0.5, metadata=OPTIONAL)
+    """Share of the worlds that begin from `--starts`; the others begin as ever."""
     memory: int = 32
     """Units of the GRU; 0 is feed-forward."""
     width: int = 64

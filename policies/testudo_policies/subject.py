@@ -20,6 +20,7 @@ from testudo_policies.checkpoints import load_config
 from testudo_policies.evaluation import BatchPolicy
 from testudo_policies.training import load_parameters
 from testudo_sim.environment import Environment
+from testudo_sim.starts import Starts
 from testudo_sim.tiers import PhysicsChoice
 
 
@@ -35,13 +36,13 @@ class Subject:
     team_size: int
     obstacles: tuple[Obstacle, ...] = ()
 
-    def environment(self, team_size: int, *, shielded: bool = True, physics: PhysicsChoice | None = None
-                    ) -> Environment:
-        """Return its scenario with a team of another size, on other physics than the kinematic tier."""
+    def environment(self, team_size: int, *, shielded: bool = True, physics: PhysicsChoice | None = None,
+                    starts: Starts | None = None) -> Environment:
+        """Return its scenario with a team of another size, on other physics, or begun from the starts of a file."""
         if team_size < 2:
             raise TestudoError(f"--team-size: found {team_size}, a team has at least 2 robots")
         return make_environment(self.scenario, self.spec, self.shield, team_size, shielded=shielded,
-                                physics=physics or PhysicsChoice(), obstacles=self.obstacles)
+                                physics=physics or PhysicsChoice(), obstacles=self.obstacles, starts=starts)
 
 
 def load_subject(path: Path) -> Subject:

@@ -25,6 +25,7 @@ from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.motion.state import length
 from testudo_sim import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.faults import CHASER, LIAR, Faults
+from testudo_sim.moving import held_velocity, moments_before, still_before, stopping_lane
 from testudo_sim.parameters import Slots, WorldParameters
 from testudo_sim.radio import Radio, by_slot, exchange, message, neighbour_table, peer_spaces, tune_in
 from testudo_sim.team import Team, measure, per_robot
@@ -83,15 +84,17 @@ class DeployedState:
 
 
 def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array, yaw: jax.Array,
-                   parameters: WorldParameters, faults: Faults) -> DeployedState:
-    """Return a team at rest whose robots have heard each other."""
+                   parameters: WorldParameters, faults: Faults, velocity: jax.Array | None = None) -> DeployedState:
+    """Return a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
     slots = Slots.create(team.model.spec, team.channels)
-    physics = team.physics.reset(position_world, yaw, None)
+    physics = team.physics.reset(position_world, yaw, None, velocity)
     motion = team.physics.scene(physics).robots
     stop = team.model.stopping_point(motion)
-    space = at_rest(position_world)
-    radio = tune_in(message(stop.position_world, jnp.zeros_like(position_world), space),
-                    deployment.longest_message_ticks + 1)
+    moves = velocity is not None
+    space = stopping_lane(team.model, motion) if moves else at_rest(position_world)
+    control = held_velocity(team.model, stop, motion) if moves else jnp.zeros_like(position_world)
+    held = motion.velocity if moves else jnp.zeros_like(position_world)
+    radio = tune_in(message(stop.position_world, control, space), deployment.longest_message_ticks + 1)
     size = yaw.shape[0]
     last = (jnp.arange(size) + 1 + jnp.arange(size - 1)[:, None]) % size == size - 1
     flagged = last[..., None] & (faults.stranger == CHASER)
@@ -99,11 +102,11 @@ def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array
     number = jnp.zeros((), jnp.int32)
     table = neighbour_table(radio, number, team.model.spec.control_period_s, faults)
     table = replace(table, untrusted=flagged) if deployment.strangers else table
+    past = moments_before(team.model, motion, slots.states) if moves else still_before(motion, slots.states)
     return DeployedState(
-        physics, jnp.zeros((slots.commands, *position_world.shape)),
-        jax.tree.map(lambda x: jnp.broadcast_to(x, (slots.states, *x.shape)), motion),
-        table, motion, motion, motion, zero == 0,
-        jnp.zeros((earlier_slots(team.model.spec, slots), *position_world.shape)),
+        physics, jnp.broadcast_to(held, (slots.commands, *held.shape)),
+        past, table, motion, motion, motion, zero == 0,
+        jnp.broadcast_to(held, (earlier_slots(team.model.spec, slots), *held.shape)),
         begin_watch(team.model.spec, motion, zero == 0), zero > 0, space, radio, flagged, zero, zero + 1000, number,
         parameters, faults)
 

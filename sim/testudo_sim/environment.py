@@ -98,7 +98,7 @@ class Environment:
         begin = jax.vmap(lambda key: self.scenario.start(key, self.team.size), out_axes=-1)(keys)
         parameters = draw_parameters(jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys),
                                      self.team.model.spec, self.team.channels, self.spread)
-        state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies)
+        state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
         return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
 
     def signals(self, state: WorldState) -> dict[str, jax.Array]:

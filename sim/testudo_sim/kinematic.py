@@ -27,9 +27,10 @@ class KinematicPhysics:
     arena: Arena | None
     name: str = "kinematic"
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None) -> MotionState:
+    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
+              velocity: jax.Array | None = None) -> MotionState:
         """See `Physics.reset`."""
-        return MotionState(position_world, yaw, jnp.zeros_like(position_world))
+        return MotionState(position_world, yaw, jnp.zeros_like(position_world) if velocity is None else velocity)
 
     def advance(self, state: MotionState, sent: jax.Array, parameters: WorldParameters) -> MotionState:
         """See `Physics.advance`."""

@@ -15,8 +15,15 @@ class Physics(Protocol):
 
     name: str
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None) -> Any:
-        """Return the state of robots at rest at position (D, N, E) [m] and yaw (N, E) [rad]."""
+    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
+              velocity: jax.Array | None = None) -> Any:
+        """Return the state of robots at position (D, N, E) [m] and yaw (N, E) [rad].
+
+        They are at rest, or move at velocities (D, N, E) of `MotionState.velocity`; not every tier can begin so.
+
+        Raises:
+            TestudoError: this tier begins at rest only.
+        """
 
     def advance(self, state: Any, sent: jax.Array, parameters: WorldParameters) -> Any:
         """Return the state one control tick later.

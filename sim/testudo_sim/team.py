@@ -18,6 +18,7 @@ from testudo_deploy.shield.layer1 import Arena, ShieldResult, shield_layer1
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
+from testudo_sim.moving import held_velocity, moments_before, still_before
 from testudo_sim.parameters import Channels, Slots, WorldParameters
 from testudo_sim.physics import Physics
 from testudo_sim.radio import by_slot
@@ -58,22 +59,24 @@ class TeamState:
 
 
 def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: WorldParameters,
-          bodies: BodyState | None = None) -> TeamState:
-    """Return the state of a team at rest whose robots have heard each other."""
+          bodies: BodyState | None = None, velocity: jax.Array | None = None) -> TeamState:
+    """Return the state of a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
     slots = Slots.create(team.model.spec, team.channels)
-    physics = team.physics.reset(position_world, yaw, bodies)
+    physics = team.physics.reset(position_world, yaw, bodies, velocity)
     motion = team.physics.scene(physics).robots
     stop = team.model.stopping_point(motion)
-    announcement = jnp.concatenate([stop.position_world, jnp.zeros_like(stop.position_world)])
+    control = jnp.zeros_like(stop.position_world) if velocity is None else held_velocity(team.model, stop, motion)
+    announcement = jnp.concatenate([stop.position_world, control])
     announced = jnp.broadcast_to(announcement, (slots.messages, *announcement.shape))
     heard = by_slot(announcement)
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
     dimension = position_world.shape[0]
     table = NeighbourTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
-    return TeamState(
-        physics, jnp.zeros((slots.commands, *position_world.shape)),
-        jax.tree.map(lambda x: jnp.broadcast_to(x, (slots.states, *x.shape)), motion),
-        announced, table, motion, parameters)
+    sent = jnp.zeros_like(position_world) if velocity is None else motion.velocity
+    past = (still_before(motion, slots.states) if velocity is None
+            else moments_before(team.model, motion, slots.states))
+    return TeamState(physics, jnp.broadcast_to(sent, (slots.commands, *sent.shape)), past, announced, table, motion,
+                     parameters)
 
 
 def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array

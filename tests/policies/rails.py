@@ -28,7 +28,7 @@ class RailPhysics:
     radius_m: float
     name: str = "rails"
 
-    def reset(self, position_world, yaw, bodies=None):
+    def reset(self, position_world, yaw, bodies=None, velocity=None):
         return position_world, yaw, jnp.zeros(yaw.shape[-1])
 
     def advance(self, state, _sent, _parameters):

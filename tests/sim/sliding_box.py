@@ -29,7 +29,7 @@ class SlidingBox:
     arena: object
     name: str = "sliding"
 
-    def reset(self, position_world, yaw, bodies=None):
+    def reset(self, position_world, yaw, bodies=None, velocity=None):
         return MotionState(position_world, yaw, jnp.zeros_like(position_world)), bodies
 
     def advance(self, state, sent, parameters):

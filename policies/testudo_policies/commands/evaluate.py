@@ -14,19 +14,24 @@ from testudo_policies.evaluation import HELD_OUT_SEED, Evaluation, evaluate_poli
 from testudo_policies.progress import counted
 from testudo_policies.subject import load_subject
 from testudo_sim.devices import devices
+from testudo_sim.starts import load_starts
 from testudo_sim.tiers import PhysicsChoice
 
 
 def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1000,
              team_size: tuple[int, ...] = (), seed: int = HELD_OUT_SEED, shield: bool = True,
-             physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
-             json: Path | None = None) -> None:
+             starts: Path | None = None, physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
+             json: Path | None = None) -> int:
     """Evaluate a policy on held-out episodes: success, contacts, separation, interventions, deadlocks.
+
+    With --starts the episodes begin where a real run went wrong, and exit status 1 means that robots touched again:
+    a regression test for every failed run.
 
     Example:
         testudo evaluate policy.onnx --episodes 10000
         testudo evaluate runs/mine --team-size 2 4 6 8 --json evaluation.json
         testudo evaluate policy.onnx --physics mjx --episodes 200
+        testudo evaluate policy.onnx --starts incident.yaml --episodes 200
 
     Args:
         policy: an exported policy.onnx, or the folder of a training run.
@@ -34,6 +39,7 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
         team_size: team sizes; by default that of the training.
         seed: seed of the first episode; the following ones count on.
         shield: `--no-shield` is the negative control: nominal commands pass unchecked.
+        starts: start file that `testudo incident --save-scenario` wrote: every episode begins from it.
         physics: what moves the robots.
         json: file for the numbers.
     """
@@ -41,15 +47,21 @@ def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1
     check_output(json)
     console.print(devices().text)
     subject = load_subject(policy)
-    sizes = team_size or (subject.team_size,)
+    begin = None if starts is None else load_starts(starts)
+    sizes = team_size or (subject.team_size if begin is None else begin.size,)
     # all of them before the first runs: a size that does not fit is told at once
-    environments = {size: subject.environment(size, shielded=shield, physics=physics) for size in sizes}
+    environments = {size: subject.environment(size, shielded=shield, physics=physics, starts=begin) for size in sizes}
     results = []
     for size, environment in environments.items():
         with counted(console, f"{size} robots", episodes) as done:
             results.append(evaluate_policy(environment, subject.policy, subject.memory, episodes, seed, done))
     console.print(evaluation_table(results, f"{environment.scenario.name} on {environment.team.physics.name}"))
     write_output(json, [result.to_dict() for result in results], console)
+    touched = sum(result.episodes_with_contact for result in results)
+    if begin is None or not touched:
+        return 0
+    console.print(f"[red]failed:[/] {touched} episodes from {starts} with a contact", highlight=False)
+    return 1
 
 
 def evaluation_table(results: list[Evaluation], title: str) -> Table:

@@ -19,12 +19,14 @@ from testudo_policies.progress import TrainingDisplay
 from testudo_policies.sizing import sized
 from testudo_policies.training import train_run
 from testudo_sim.devices import devices
+from testudo_sim.starts import load_starts, starts_text
 
 _STOPPED = 130  # as for every other verb that Ctrl-C ends
 
 
 def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run: Path | None = None,
-          coordinator: str | None = None, processes: int | None = None, process_id: int | None = None,
+          starts: Path | None = None, coordinator: str | None = None, processes: int | None = None,
+          process_id: int | None = None,
           config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig()) -> int:  # noqa: B008
     """Train a coordination policy for a team, with the shield at every control tick.
 
@@ -36,11 +38,13 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
         testudo train --run runs/mine      (goes on where it stopped)
         testudo train navigation --trainer brax-ppo --run runs/brax
         testudo train --run runs/large --worlds 0 --decisions 50000000     (as many worlds as fit)
+        testudo train navigation --starts incident.yaml     (half of the worlds begin where a real run went wrong)
         testudo train --run runs/two --coordinator 10.0.0.1:7007 --processes 2 --process-id 0
 
     Args:
         scenario: registered scenario.
         run: run folder; one that exists is resumed with its own configuration.
+        starts: start file that `testudo incident --save-scenario` wrote: a share of the worlds begins from it.
         coordinator: HOST:PORT of process 0 where several processes train together, or `auto` in a cluster
             that says who is who (Slurm, Open MPI, Kubernetes); start the same command once for each.
         processes: how many processes there are.
@@ -50,7 +54,8 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
     join(coordinator, processes, process_id)
     console = Console(quiet=not first())
     console.print(devices().text)
-    chosen = _configuration(run, replace(config, scenario=scenario), console)
+    text = "" if starts is None else starts_text(load_starts(starts))
+    chosen = _configuration(run, replace(config, scenario=scenario, starts=text), console)
     folder = run or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{chosen.scenario}"
     console.print(f"run folder {folder}")
     workshop = build(chosen)

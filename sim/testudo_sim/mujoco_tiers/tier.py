@@ -17,6 +17,7 @@ import mujoco
 import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.kinematic import acting_command
@@ -114,8 +115,12 @@ class MujocoTier:
     stepper: Stepper
     name: str
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None) -> MujocoState:
-        """See `Physics.reset`."""
+    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
+              velocity: jax.Array | None = None) -> MujocoState:
+        """See `Physics.reset`; robots begin at rest."""
+        if velocity is not None:
+            raise TestudoError(f"--physics {self.name}: found starts at speed, MuJoCo begins at rest; use --physics "
+                               "kinematic")
         compiled, worlds = self.tier.compiled, yaw.shape[-1]
         qpos = jnp.broadcast_to(jnp.asarray(compiled.qpos0, jnp.float32)[:, None], (compiled.nq, worlds))
         qpos = qpos.at[self._group.start_ids].set(self._group.start(position_world, yaw))

@@ -16,6 +16,7 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scene import BodyState, Box, Scene
+from testudo_sim.starts import Starts
 
 
 @jax.tree_util.register_dataclass
@@ -27,6 +28,8 @@ class StartState:
     yaw: jax.Array
     task: Any
     bodies: BodyState | None = None
+    velocity: jax.Array | None = None
+    """(D, N, E): see `MotionState.velocity`; None is at rest."""
 
 
 class Scenario(Protocol):
@@ -57,8 +60,8 @@ class Scenario(Protocol):
         """Return (E,) bool: the task is done, which ends the episode."""
 
 
-def make_scenario(name: str, spec: RobotSpec, shield: ShieldParameters, obstacles: tuple[Obstacle, ...] = ()
-                  ) -> Scenario:
+def make_scenario(name: str, spec: RobotSpec, shield: ShieldParameters, obstacles: tuple[Obstacle, ...] = (),
+                  starts: Starts | None = None) -> Scenario:
     """Build a registered scenario (entry points `testudo.scenarios`) for a kind of robot.
 
     Args:
@@ -66,16 +69,21 @@ def make_scenario(name: str, spec: RobotSpec, shield: ShieldParameters, obstacle
         spec: the kind of robot.
         shield: margins.
         obstacles: stand in its arena; a scenario that takes any has a method `with_obstacles`.
+        starts: what its worlds begin from, in place of its own starts; a scenario that can has a method `with_starts`.
 
     Raises:
-        TestudoError: no scenario has this name, or it takes no obstacles.
+        TestudoError: no scenario has this name, or it takes no obstacles or starts.
     """
     points = {point.name: point for point in entry_points(group="testudo.scenarios")}
     if name not in points:
         raise TestudoError(f"scenario {name!r} is not known; known are {', '.join(sorted(points))}")
     scenario: Scenario = points[name].load().create(spec, shield)
-    if not obstacles:
-        return scenario
-    if not hasattr(scenario, "with_obstacles"):
-        raise TestudoError(f"--obstacles: found {len(obstacles)} of them, scenario {name!r} takes none")
-    return scenario.with_obstacles(obstacles)  # type: ignore[no-any-return]
+    if obstacles:
+        if not hasattr(scenario, "with_obstacles"):
+            raise TestudoError(f"--obstacles: found {len(obstacles)} of them, scenario {name!r} takes none")
+        scenario = scenario.with_obstacles(obstacles)
+    if starts is not None:
+        if not hasattr(scenario, "with_starts"):
+            raise TestudoError(f"--starts: found those of {starts.source.run}, scenario {name!r} takes none")
+        scenario = scenario.with_starts(starts)
+    return scenario

@@ -25,6 +25,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
 from testudo_sim.scenarios.grid import Grid
 from testudo_sim.scene import Box, Scene
+from testudo_sim.starts import Starts
 
 _ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
 _SPAWN_EDGE_M = (0.35, 0.25)
@@ -32,6 +33,7 @@ _SPAWN_EDGE_M = (0.35, 0.25)
 _FIRST_GAP_M = 0.1
 """Goals are at least the enforced separation and this apart, and at least `_GRID_M`."""
 _GRID_M = 0.45
+_STARTS_STREAM, _CHOICE_STREAM = 11, 12
 
 
 @jax.tree_util.register_dataclass
@@ -65,6 +67,11 @@ class Navigation:
     name: str = "navigation"
     boxes: tuple[Box, ...] = ()
     task_signals: tuple[Signal, ...] = ()
+    spec: RobotSpec | None = None
+    starts: Starts | None = None
+    """What worlds begin from; None are starts of its own."""
+    starts_share: float = 1.0
+    """Share of the worlds that begin from them; the others have starts of its own."""
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Navigation:
@@ -76,10 +83,23 @@ class Navigation:
         low = tuple(x + e for x, e in zip(arena.low_world, edge, strict=True))
         high = tuple(x - e for x, e in zip(arena.high_world, edge, strict=True))
         return cls(arena, low, high, spacing, spec.control_point_speed_m_s, ticks * spec.control_period_s, ticks,
-                   room_m=_room_m(spec, shield), task_signals=(signal,))
+                   room_m=_room_m(spec, shield), task_signals=(signal,), spec=spec)
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """See `Scenario.start`."""
+        if self.starts is None:
+            return self._start(key, team_size)
+        self.starts.check_fits(self.spec, team_size, "--starts")
+        position, yaw, velocity, goal = self.starts.draw(jax.random.fold_in(key, _STARTS_STREAM))
+        recorded = StartState(position, yaw, NavigationTask(goal), velocity=velocity)
+        if self.starts_share == 1:
+            return recorded
+        own = replace(self._start(key, team_size), velocity=jnp.zeros_like(velocity))
+        chosen = jax.random.uniform(jax.random.fold_in(key, _CHOICE_STREAM)) < self.starts_share
+        return jax.tree.map(lambda one, other: jnp.where(chosen, one, other), recorded, own)
+
+    def _start(self, key: jax.Array, team_size: int) -> StartState:
+        """Draw starts and goals on the grid."""
         grid = self._grid()
         cells = grid.points_world
         if team_size > len(cells):
@@ -136,6 +156,11 @@ class Navigation:
     def with_obstacles(self, obstacles: tuple[Obstacle, ...]) -> Navigation:
         """Return the same scenario with obstacles in its arena, off which starts and goals lie."""
         return replace(self, arena=replace(self.arena, obstacles=obstacles))
+
+    def with_starts(self, starts: Starts, share: float = 1.0) -> Navigation:
+        """Return the same scenario begun from moments of a run, in the arena of that run if it is known."""
+        return replace(self, starts=starts, starts_share=share, horizon_s=starts.horizon_s if share == 1 else
+                       self.horizon_s, arena=starts.arena if starts.arena and share == 1 else self.arena)
 
     def with_horizon(self, horizon_s: float) -> Navigation:
         """Return the same scenario with another time limit [s]."""
