@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.evaluation import LAST_SEED, BatchPolicy
+from testudo_policies.evaluation import LAST_SEED
+from testudo_sim.batch_policy import BatchPolicy
 from testudo_sim.environment import Environment, WorldState
 from testudo_sim.rendering import Scenery, Show, Trajectory, arena_around
 from testudo_sim.scene import Scene

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from testudo_hardware.errors import TestudoError
+from testudo_sim.batch_policy import BatchPolicy
 from testudo_sim.environment import Environment, StepMetrics, WorldState
 
 HELD_OUT_SEED = 1_000_000
@@ -22,9 +23,6 @@ _BATCH = 1000
 _SHRINK = 0.25
 """Of MuJoCo worlds, which are slow, those that are done are dropped once so few are open."""
 _DEADLOCK_S = 5.0
-
-BatchPolicy = Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]
-"""(signals (B, ...), hidden (B, M)) -> (velocity (B, D), hidden (B, M)); B robots of all worlds."""
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from testudo_deploy.artefact import Artefact
-from testudo_deploy.contract_rules import HIDDEN, graph_inputs, graph_outputs
-from testudo_deploy.runtime import open_session
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.obstacles import Obstacle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_policies.build import build, make_environment
 from testudo_policies.checkpoints import load_config
-from testudo_policies.evaluation import BatchPolicy
 from testudo_policies.training import load_parameters
+from testudo_sim.batch_policy import BatchPolicy, artefact_policy
 from testudo_sim.environment import Environment
 from testudo_sim.starts import Starts
 from testudo_sim.tiers import PhysicsChoice
@@ -65,14 +62,6 @@ def _from_run(folder: Path) -> Subject:
 def _from_artefact(path: Path) -> Subject:
     artefact = Artefact.load(path)  # refuses a file that does not hold
     contract = artefact.contract
-    session = open_session(path.read_bytes(), artefact.header, str(path))
-    inputs, outputs = list(graph_inputs(contract)), list(graph_outputs(contract))
-
-    def policy(signals: dict[str, jax.Array], hidden: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-        values = {**signals, HIDDEN: hidden}
-        found = session.run(outputs, {name: np.asarray(values[name]) for name in inputs})
-        return found[0], found[1] if contract.hidden_size else np.asarray(hidden)
-
-    return Subject(policy, contract.hidden_size, contract.scenario,
+    return Subject(artefact_policy(artefact), contract.hidden_size, contract.scenario,
                    parse_robot(contract.robot_spec, str(path)), contract.shield, contract.team_size,
                    contract.arena.obstacles if contract.arena is not None else ())

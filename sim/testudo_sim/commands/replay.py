@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from json import dumps
 from pathlib import Path
@@ -9,25 +11,52 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
+from rich.progress import Progress, TaskID
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_sim.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
+from testudo_sim.replay.branches import what_happened
+from testudo_sim.replay.counterfactual import Ahead, go_on_from, ways_of
 from testudo_sim.replay.open_loop import Reference
-from testudo_sim.replay.tables import gap_tables, reinference_tables
+from testudo_sim.replay.story import tell
+from testudo_sim.replay.tables import counterfactual_tables, gap_tables, reinference_tables
 from testudo_sim.run_reader import Run, read_run
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Counterfactual replay: where it begins, and how the team goes on."""
+
+    start: Annotated[tuple[float, ...], tyro.conf.arg(name="from")] = ()
+    """Counterfactual: moments to go on from [s since the start of the run]."""
+    commands: bool = False
+    """Counterfactual: go on with the recorded commands, as imported runs do, in place of a policy."""
+    shield: bool = True
+    """Counterfactual: with the shield, and without it beside; `--no-shield` is without it alone."""
+    horizon: float = 10.0
+    """Counterfactual: for so long [s]."""
+    draws: int = 16
+    """Counterfactual: worlds for each moment; the first has the dynamics as described, the others drawn ones."""
+    seed: int = 0
+    """Counterfactual: seed of the draws, of noise and of losses."""
+    robot: str = ""
+    """Counterfactual: kind of the robots, for imported runs that do not say."""
 
 
 def replay(
     run: Annotated[Path, tyro.conf.Positional],
     policy: Path | None = None,
-    mode: Literal["all", "reinference", "open-loop"] = "all",
+    mode: Literal["all", "reinference", "open-loop", "counterfactual"] = "all",
     reference: Reference = "truth",
     alter: bool = False,
     allow_damage: bool = False,
     json: Path | None = None,
+    branch: Annotated[Branch, tyro.conf.arg(name="")] = Branch(),
 ) -> int:
-    """Infer a run's commands again from its recorded inputs, and measure the sim-to-real gap.
+    """Infer a run's commands again, measure the sim-to-real gap, or go on otherwise from a moment.
 
     Exit status 1 means that re-inference failed, so that the record does not follow from its inputs, or that part of
     the run could not be read: the rest is replayed all the same.
@@ -35,17 +64,25 @@ def replay(
     Example:
         testudo replay runs/latest/run --json replay.json
         testudo replay run --mode reinference --alter    # changes one input; must fail
+        testudo replay run --mode counterfactual --from 4.5 --policy other.onnx
 
     Args:
         run: the run folder.
         policy: policy file to use; the copy in the run folder if not given.
-        mode: reinference compares commands, open-loop measures the gap by horizon, all does both.
+        mode: reinference compares commands, open-loop measures the gap by horizon, all does both; counterfactual goes
+            on in simulation from --from, with and without the shield, against what really happened.
         reference: what open-loop replay starts from and is compared with.
         alter: change one recorded input before, to see re-inference fail.
         allow_damage: a run of which part cannot be read is no failure.
         json: also write the results to this file.
+        branch: of a counterfactual.
     """
     console = Console()
+    if mode == "counterfactual":
+        return _counterfactual(run, policy, branch, json, console)
+    if (run / INFO_FILE).is_file() and not (run / FLEET_FILE).is_file():
+        raise TestudoError(f"{run}: an imported run has neither ticks nor a policy, which re-inference needs; "
+                           "--mode counterfactual goes on from a moment of it, and `testudo gap` measures the model")
     recording = read_run(run)
     for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
@@ -69,13 +106,48 @@ def replay(
         for table in gap_tables(gap):
             console.print(table)
         results |= {"open_loop": gap.to_dict()}
-    if json is not None:
-        json.parent.mkdir(parents=True, exist_ok=True)
-        json.write_text(dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        console.print(f"written: {json}", highlight=False)
+    _write(json, results, console)
     if not recording.complete and not allow_damage:
         console.print("[red]part of the run could not be read[/]; --allow-damage takes the rest for good")
     return status
+
+
+def _write(file: Path | None, results: dict[str, Any], console: Console) -> None:
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        console.print(f"written: {file}", highlight=False)
+
+
+def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Path | None, console: Console) -> int:
+    if not branch.start:
+        raise TestudoError("--from: found nothing, expected the moment [s] from which the team goes on")
+    story = tell(folder, branch.robot or None)
+    for warning in story.warnings:
+        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+    whole, story = story, story.seen_at(branch.start)
+    if len(story.robots) < len(whole.robots):
+        absent = ", ".join(sorted(set(whole.names) - set(story.names)))
+        console.print(f"[yellow]note:[/] {absent}: not recorded at these times; the others go on without")
+    ahead = Ahead(branch.horizon, branch.draws, branch.seed)
+    ways = ways_of(story, policy, commands=branch.commands, shield=branch.shield)
+    outcomes = [what_happened(story, time_s, branch.horizon)[0] for time_s in branch.start]
+    with Progress(console=console, transient=True) as progress:
+        for way in ways:
+            task = progress.add_task(way.name, total=1.0)
+            made = go_on_from(story, branch.start, way, ahead, partial(_show, progress, task))
+            outcomes += made.outcomes
+    for table in counterfactual_tables(outcomes):
+        console.print(table)
+    if any(robot.sent is None for robot in story.robots) and any(way.artefact is None for way in ways):
+        console.print("[yellow]note:[/] no commands are recorded: the robots were told to move as they then moved")
+    _write(json, {"run": str(folder), "robots": list(story.names), "ahead": asdict(ahead),
+                  "counterfactual": [outcome.to_dict() for outcome in outcomes]}, console)
+    return 0
+
+
+def _show(progress: Progress, task: TaskID, share: float) -> None:
+    progress.update(task, completed=share)
 
 
 def _load(recording: Run, policy: Path | None) -> Artefact:

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from testudo_sim.replay.altered import Alteration
+from testudo_sim.replay.branches import Outcome
 from testudo_sim.replay.checks import Reinference
 from testudo_sim.replay.open_loop import ALL_ROBOTS, Gap
 
@@ -58,6 +59,33 @@ def gap_tables(gap: Gap) -> list[Table]:
         cells = [_quantiles(gap, "position", horizon, robot) for horizon in gap.horizons_s]
         robots.add_row(robot, *cells)
     return [channels, robots]
+
+
+def counterfactual_tables(outcomes: Sequence[Outcome]) -> list[Table]:
+    """Return one table for each moment: what became of the team in each way of going on."""
+    return [_counterfactual_table(time_s, [item for item in outcomes if item.from_s == time_s])
+            for time_s in sorted({item.from_s for item in outcomes})]
+
+
+def _counterfactual_table(time_s: float, outcomes: Sequence[Outcome]) -> Table:
+    horizon_s = max(item.horizon_s for item in outcomes)
+    table = _table(f"From {time_s:.2f} s on, {horizon_s:.1f} s ahead")
+    table.add_column("how it goes on", overflow="fold")
+    for name in ("touch", "least (mm)", "arrive", "after (s)", "shield", "braked"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for item in outcomes:
+        colour = "red" if item.touched else "green"
+        least = "-" if item.least_separation_m is None else f"{item.least_separation_m * 1e3:.0f}"
+        table.add_row(
+            item.way, f"[{colour}]{item.touched} of {item.worlds}[/]", least,
+            "-" if item.arrived is None else f"{item.arrived} of {item.worlds}",
+            "-" if item.arrival_s is None else f"{item.arrival_s:.1f}", _share(item.interventions),
+            _share(item.braked))
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
 
 
 def alteration_table(alterations: Sequence[Alteration]) -> Table:

@@ -1,0 +1,137 @@
+"""What became of the worlds of a counterfactual, and of the real run in the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from testudo_deploy.shield.layer1 import ShieldStatus
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.replay.moment import Moment, goals_of
+from testudo_sim.replay.story import Story
+
+REAL = "what happened"
+_ARRIVED_M = 0.1
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Where the worlds of one moment went."""
+
+    position_world: np.ndarray
+    """(T, D, N, E) [m]."""
+    yaw: np.ndarray
+    """(T, N, E) [rad]."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one way of going on came to from one moment; of the real run there is one world."""
+
+    way: str
+    from_s: float
+    horizon_s: float
+    worlds: int
+    touched: int
+    """Worlds in which robots touched each other or a wall."""
+    contacts: int
+    """Ticks times touching pairs, all worlds."""
+    separation_m: float | None
+    """Least distance of two centres, median over the worlds."""
+    least_separation_m: float | None
+    """The same, least of all worlds."""
+    arrived: int | None
+    """Worlds in which all robots were at their goals at once; None without goals."""
+    arrival_s: float | None
+    """After so long, median over those worlds."""
+    interventions: float | None
+    """Share of the robots' ticks in which the shield changed the command; None where that is not recorded."""
+    braked: float | None
+    """Share of the robots' ticks in which it braked."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Branches:
+    """All worlds of one way."""
+
+    way: str
+    outcomes: tuple[Outcome, ...]
+    """One for each moment."""
+    ways: tuple[Ways, ...] = field(repr=False)
+    """One for each moment."""
+
+    @classmethod
+    def create(cls, story: Story, way: str, moments: Sequence[Moment], draws: int, logs: Any, goal: np.ndarray | None
+               ) -> Branches:
+        """Return the outcomes of worlds (..., E) whose ticks were logged; those of one moment are side by side."""
+        outcomes, ways = [], []
+        for k, moment in enumerate(moments):
+            part = slice(k * draws, (k + 1) * draws)
+            position, status = logs.position_world[..., part], logs.status[..., part]
+            arrival = _arrivals(story.spec, position, goal)
+            separation = logs.separation_m[:, part].min(axis=0)
+            outcomes.append(Outcome(
+                way, moment.time_s, len(position) * story.spec.control_period_s, draws,
+                int((logs.contacts[:, part] > 0).any(axis=0).sum()), int(logs.contacts[:, part].sum()),
+                _finite(np.median(separation)), _finite(separation.min()),
+                *_arrival(arrival, story.spec), float((status != int(ShieldStatus.PASSED)).mean()),
+                float((status == int(ShieldStatus.BRAKED)).mean())))
+            ways.append(Ways(position, logs.yaw[..., part]))
+        return cls(way, tuple(outcomes), tuple(ways))
+
+
+def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcome, Ways]:
+    """Return what the real run came to from a moment on, looked at as often as a simulated one."""
+    spec = story.spec
+    end_s = min(time_s + horizon_s, story.span_s[1])
+    at_s = np.arange(time_s + spec.control_period_s, end_s + 1e-9, spec.control_period_s)
+    found = [robot.motion.at(at_s) for robot in story.robots]
+    position = np.stack([place.T for place, _, _ in found], axis=-1).transpose(1, 0, 2)  # (T, D, N)
+    yaw = np.stack([angle for _, angle, _ in found], axis=-1)
+    pairs = list(combinations(range(len(story.robots)), 2))
+    distance = np.array([np.linalg.norm(position[:, :, i] - position[:, :, j], axis=1) for i, j in pairs])
+    contacts = int((distance < 2 * spec.body_radius_m).sum())
+    arrival = _arrivals(spec, position[..., None], goals_of(story))
+    least = _finite(distance.min()) if distance.size else None
+    outcome = Outcome(REAL, time_s, end_s - time_s, 1, int(contacts > 0), contacts, least, least,
+                      *_arrival(arrival, spec), *_statuses(story, time_s, end_s))
+    return outcome, Ways(position[..., None], yaw[..., None])
+
+
+def _statuses(story: Story, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
+    """Return the shares of ticks in which the shield acted and in which the robot braked."""
+    if story.run is None:
+        return None, None
+    found = [tick.status for name in story.names for tick in story.run.ticks[name]
+             if begin_s < tick.stamp_s - story.start_s <= end_s]
+    if not found:
+        return None, None
+    return sum(status != "passed" for status in found) / len(found), found.count("braked") / len(found)
+
+
+def _arrivals(spec: RobotSpec, position_world: np.ndarray, goal_world: np.ndarray | None) -> np.ndarray | None:
+    """Return the tick (E,) at which all robots were at their goals at once, -1 for never; None without goals."""
+    if goal_world is None:
+        return None
+    away = np.linalg.norm(position_world - goal_world[None, :, :, None], axis=1)
+    there = (away < max(_ARRIVED_M, spec.body_radius_m)).all(axis=1)
+    return np.where(there.any(axis=0), there.argmax(axis=0), -1)
+
+
+def _arrival(ticks: np.ndarray | None, spec: RobotSpec) -> tuple[int | None, float | None]:
+    if ticks is None:
+        return None, None
+    there = ticks[ticks >= 0]
+    return len(there), float(np.median(there + 1) * spec.control_period_s) if len(there) else None
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
