@@ -70,7 +70,7 @@ def counterfactual_tables(outcomes: Sequence[Outcome]) -> list[Table]:
 def _counterfactual_table(time_s: float, outcomes: Sequence[Outcome]) -> Table:
     horizon_s = max(item.horizon_s for item in outcomes)
     table = _table(f"From {time_s:.2f} s on, {horizon_s:.1f} s ahead")
-    table.add_column("how it goes on", overflow="fold")
+    table.add_column("how it goes on", no_wrap=True)
     for name in ("touch", "least (mm)", "arrive", "after (s)", "shield", "braked"):
         table.add_column(name, justify="right", no_wrap=True)
     for item in outcomes:
