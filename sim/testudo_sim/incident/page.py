@@ -77,19 +77,22 @@ def _timeline(story: Story, incidents: Sequence[Incident], bounds: Bounds) -> st
 def _aftermath(item: Aftermath, bounds: Bounds) -> str:
     incident = item.incident
     rows = [_row(outcome) for outcome in incident.aftermath]
-    columns = ("From there on", "Worlds that touch", "Least distance", "All arrive", "Shield acts", "Braked")
+    columns = ("From there on", "Worlds that touch", "Least distance", "Off at the end", "All arrive", "Shield acts",
+               "Braked")
     caption = (f"The team goes on from {incident.from_s:.1f} s: what happened (solid), and the world with the dynamics "
-               "as described; the bands hold all drawn worlds.")
+               "as described; the bands hold all drawn worlds. Off: how far the robots end from where they really "
+               "were.")
     return (f"<p><strong>{text(incident.what)}.</strong></p>" + paragraph(f"Likely cause: {incident.cause}.")
-            + figure(incident_plot(item, bounds), caption) + table(columns, rows, numbers=(1, 2, 3, 4, 5)))
+            + figure(incident_plot(item, bounds), caption) + table(columns, rows, numbers=range(1, 7)))
 
 
 def _row(outcome: Outcome) -> tuple[object, ...]:
     touched = f"{outcome.touched} of {outcome.worlds}"
     least = None if outcome.least_separation_m is None else f"{1e3 * outcome.least_separation_m:.0f} mm"
     arrived = None if outcome.arrived is None else f"{outcome.arrived} of {outcome.worlds}"
-    return (outcome.way, pill(not outcome.touched, touched, touched), least, arrived, _share(outcome.interventions),
-            _share(outcome.braked))
+    off = None if outcome.off_m is None else f"{1e3 * outcome.off_m:.0f} mm"
+    return (outcome.way, pill(not outcome.touched, touched, touched), least, off, arrived,
+            _share(outcome.interventions), _share(outcome.braked))
 
 
 def _share(value: float | None) -> str | None:

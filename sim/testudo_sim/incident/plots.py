@@ -13,7 +13,7 @@ from matplotlib.patches import Circle, Rectangle
 from testudo_sim.incident.aftermath import Aftermath
 from testudo_sim.incident.types import Bounds, Incident, Kind
 from testudo_sim.replay.branches import Ways
-from testudo_sim.replay.story import Story
+from testudo_sim.replay.story import RobotStory, Story
 from testudo_sim.report.style import BAD, FAINT, GOOD, INK, WARN, Picture, drawing, legend_above, picture, robot_colour
 
 _COLOURS = {Kind.CONTACT: BAD, Kind.NEAR_CONTACT: WARN, Kind.DEADLOCK: "#7a4fa3"}
@@ -82,13 +82,14 @@ def _draw_above(axes: Axes, aftermath: Aftermath) -> None:
     axes.legend(handles, [outcome.way for outcome, _ in aftermath.ways], loc="best", fontsize=7)
 
 
-def _draw_body(axes: Axes, robot: object, at_s: float, colour: str, *, strong: bool) -> None:
+def _draw_body(axes: Axes, robot: RobotStory, at_s: float, colour: str, *, strong: bool) -> None:
     position, yaw, _ = robot.motion.at(np.array([at_s]))
     place, radius = position[0][:2], robot.spec.body_radius_m
     axes.add_patch(Circle(place, radius, facecolor=colour, alpha=0.28 if strong else 0.12, edgecolor=colour))
     axes.plot([place[0], place[0] + radius * np.cos(yaw[0])], [place[1], place[1] + radius * np.sin(yaw[0])],
               color=colour, linewidth=1.2)
-    axes.annotate(robot.name, place, fontsize=7, color=INK, ha="center", va="center")
+    axes.annotate(robot.name, (place[0], place[1] + radius), fontsize=7, color=INK, ha="center", va="bottom",
+                  xytext=(0, 1.5), textcoords="offset points")
 
 
 def _draw_distances(axes: Axes, aftermath: Aftermath, bounds: Bounds) -> None:

@@ -52,6 +52,9 @@ class Outcome:
     """Share of the robots' ticks in which the shield changed the command; None where that is not recorded."""
     braked: float | None
     """Share of the robots' ticks in which it braked."""
+    off_m: float | None = None
+    """How far a robot was at the end from where it really was, mean over the robots, median over the worlds: without
+    the shield and with the recorded commands this is the error of the model, otherwise also what was changed."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -78,12 +81,14 @@ class Branches:
             position, status = logs.position_world[..., part], logs.status[..., part]
             arrival = _arrivals(story.spec, position, goal)
             separation = logs.separation_m[:, part].min(axis=0)
+            there = _real_places(story, moment.time_s + len(position) * story.spec.control_period_s)
+            off = np.linalg.norm(position[-1] - there[..., None], axis=0).mean(axis=0)
             outcomes.append(Outcome(
                 way, moment.time_s, len(position) * story.spec.control_period_s, draws,
                 int((logs.contacts[:, part] > 0).any(axis=0).sum()), int(logs.contacts[:, part].sum()),
                 _finite(np.median(separation)), _finite(separation.min()),
                 *_arrival(arrival, story.spec), float((status != int(ShieldStatus.PASSED)).mean()),
-                float((status == int(ShieldStatus.BRAKED)).mean())))
+                float((status == int(ShieldStatus.BRAKED)).mean()), _finite(np.median(off))))
             ways.append(Ways(position, logs.yaw[..., part]))
         return cls(way, tuple(outcomes), tuple(ways))
 
@@ -104,6 +109,13 @@ def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcom
     outcome = Outcome(REAL, time_s, end_s - time_s, 1, int(contacts > 0), contacts, least, least,
                       *_arrival(arrival, spec), *_statuses(story, time_s, end_s))
     return outcome, Ways(position[..., None], yaw[..., None])
+
+
+def _real_places(story: Story, time_s: float) -> np.ndarray:
+    """Return where the robots really were (D, N) [m]; not a number where nobody knows."""
+    known = time_s <= story.span_s[1]
+    places = [robot.motion.at(np.array([time_s]))[0][0] for robot in story.robots]
+    return np.stack(places, axis=1) if known else np.full((story.spec.dimension, len(places)), np.nan)
 
 
 def _statuses(story: Story, begin_s: float, end_s: float) -> tuple[float | None, float | None]:

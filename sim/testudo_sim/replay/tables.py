@@ -71,13 +71,14 @@ def _counterfactual_table(time_s: float, outcomes: Sequence[Outcome]) -> Table:
     horizon_s = max(item.horizon_s for item in outcomes)
     table = _table(f"From {time_s:.2f} s on, {horizon_s:.1f} s ahead")
     table.add_column("how it goes on", no_wrap=True)
-    for name in ("touch", "least (mm)", "arrive", "after (s)", "shield", "braked"):
+    for name in ("touch", "least (mm)", "off (mm)", "arrive", "after (s)", "shield", "braked"):
         table.add_column(name, justify="right", no_wrap=True)
     for item in outcomes:
         colour = "red" if item.touched else "green"
         least = "-" if item.least_separation_m is None else f"{item.least_separation_m * 1e3:.0f}"
         table.add_row(
             item.way, f"[{colour}]{item.touched} of {item.worlds}[/]", least,
+            "-" if item.off_m is None else f"{item.off_m * 1e3:.0f}",
             "-" if item.arrived is None else f"{item.arrived} of {item.worlds}",
             "-" if item.arrival_s is None else f"{item.arrival_s:.1f}", _share(item.interventions),
             _share(item.braked))
