@@ -1,6 +1,7 @@
 """A failed run becomes a regression test: found, saved, and met again without the shield, but not with it."""
 
 import json
+import re
 from dataclasses import replace
 
 import jax
@@ -57,7 +58,7 @@ def test_without_the_shield_the_recorded_commands_lead_where_the_robots_went(fol
 def test_the_page_holds_everything_and_fetches_nothing(folder):
     page = (folder / "page" / "incidents.html").read_text()
     assert page.count("data:image/png;base64,") == 2
-    assert "http" not in page.replace("http-equiv", "")
+    assert not re.search(r"(src|href|url)\W{0,3}http", page)
     assert "commands, no shield" in page
 
 

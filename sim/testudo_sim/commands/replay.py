@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from testudo_deploy.artefact import Artefact
-from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_sim.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
@@ -80,9 +79,6 @@ def replay(
     console = Console()
     if mode == "counterfactual":
         return _counterfactual(run, policy, branch, json, console)
-    if (run / INFO_FILE).is_file() and not (run / FLEET_FILE).is_file():
-        raise TestudoError(f"{run}: an imported run has neither ticks nor a policy, which re-inference needs; "
-                           "--mode counterfactual goes on from a moment of it, and `testudo gap` measures the model")
     recording = read_run(run)
     for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
