@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -80,8 +81,7 @@ def replay(
     if mode == "counterfactual":
         return _counterfactual(run, policy, branch, json, console)
     recording = read_run(run)
-    for warning in recording.warnings:
-        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+    _warn(recording.warnings, console)
     artefact = _load(recording, policy)
     results: dict[str, Any] = {
         "run": str(run),
@@ -108,6 +108,11 @@ def replay(
     return status
 
 
+def _warn(warnings: Sequence[str], console: Console) -> None:
+    for warning in warnings:
+        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+
+
 def _write(file: Path | None, results: dict[str, Any], console: Console) -> None:
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -119,8 +124,7 @@ def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Pat
     if not branch.start:
         raise TestudoError("--from: found nothing, expected the moment [s] from which the team goes on")
     story = tell(folder, branch.robot or None)
-    for warning in story.warnings:
-        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+    _warn(story.warnings, console)
     whole, story = story, story.seen_at(branch.start)
     if len(story.robots) < len(whole.robots):
         absent = ", ".join(sorted(set(whole.names) - set(story.names)))
