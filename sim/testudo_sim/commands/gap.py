@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
@@ -62,6 +63,7 @@ def gap(
     if rerun is not None:
         rerun_library()  # refuse before the work, not after it
     spec = None if identified is None else load_robot(identified)
+    folder = out or run / "gap"
     with console.status("reading") as status:
         report, replays = analyse(recording, robot_type=robot_type, identified=spec, tell=status.update)
         if against is not None:
@@ -70,24 +72,27 @@ def gap(
         status.update("drawing")
         made = tuple(tuple(courses([out.motion for out in replay.outs], list(replay.models.values())[-1]))
                      for replay in replays)
-        folder = out or run / "gap"
-        page = write_page(PageData(report, replays, made), folder / _PAGE)
+        files = [write_page(PageData(report, replays, made), folder / _PAGE), folder / _NUMBERS]
         numbers = dumps(report.to_dict(), indent=None if json else 1, allow_nan=False) + "\n"
-        (folder / _NUMBERS).write_text(numbers, encoding="utf-8")
+        files[1].write_text(numbers, encoding="utf-8")
         if rerun is not None:
             status.update("writing the Rerun recording")
-            write_rerun(rerun, report, replays, made)
+            files.append(write_rerun(rerun, report, replays, made))
     if json:
         print(numbers, end="")
+    _show(console, report, files)
+    return 0 if recording.complete or allow_damage else 1
+
+
+def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
     for table in gap_tables(report):
         console.print(table)
     for sentence in findings(report):
         console.print(f"• {sentence}", highlight=False)
     for name, why in report.left_out.items():
         console.print(f"[yellow]{name} could not be replayed:[/] {why}", highlight=False)
-    for file in (page, folder / _NUMBERS, *([rerun] if rerun else [])):
+    for file in files:
         console.print(f"written: {file}", highlight=False)
-    return 0 if recording.complete or allow_damage else 1
 
 
 def _beside(report: GapReport, replays: tuple[TypeReplay, ...], recording: Recording, against: Path,
