@@ -168,6 +168,7 @@ REFUSED = {
     "export: nowhere": (["export", "untrained", "--json", "empty"], "empty: is a folder"),
     "inspect: no file": (["inspect", "no.onnx"], "no.onnx: no such file"),
     "inspect: an empty folder": (["inspect", "empty"], "the source holds no file"),
+    "inspect: neither": (["inspect", "file"], "no file is known by its header: found file"),
     "inspect: no recording": (["inspect", "broken"], "no file is known by its header: found config.json"),
     "inspect: no mapping": (["inspect", "empty", "--map", "kitti"], "--map: 'kitti' is not known; known are crazyflie"),
     "import: one path": (["import", "empty"], "import: found one path, expected SOURCE... RUN"),

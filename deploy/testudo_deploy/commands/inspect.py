@@ -15,7 +15,6 @@ from testudo_hardware.errors import TestudoError
 GROUP = "testudo.inspectors"
 """Entry points that show what is no policy file: recordings, which only the simulation side can read."""
 _POLICY = ".onnx"
-_RECORDINGS = (".mcap", ".db3", ".zstd", ".bin", ".csv", ".tsv", ".dat", ".txt", ".log")
 
 
 def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
@@ -35,7 +34,7 @@ def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
         map: mapping of logs or bags that are not imported yet.
         pick: which run of them, where they are of several.
     """
-    if not path.is_dir() and path.suffix not in _RECORDINGS:
+    if _is_policy(path):
         if map or pick:
             raise TestudoError(f"{path}: --map and --pick are for recordings, not for a policy file")
         artefact_report(path).show(json)
@@ -48,3 +47,17 @@ def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
     with Console(stderr=True).status("reading"):
         report = points["recording"].load()(path, map, pick)
     report.show(json)
+
+
+def _is_policy(path: Path) -> bool:
+    """Return whether a path is to be read as a policy file: by its name, or as it begins with the version of ONNX."""
+    if path.suffix == _POLICY or not path.exists():
+        return True
+    if path.is_dir():
+        return False
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(2)
+    except OSError:
+        return False
+    return head[:1] == b"\x08" and head[1:] < b"\x20"

@@ -33,6 +33,7 @@ SCHEMA = "testudo/map/1"
 MAPS = Path(__file__).parent / "maps"
 """Folder of the mappings that come with Testudo."""
 _FIELD = re.compile(r"\{(\w*)\}")
+_DELIMITER = re.compile(r"[\t !#$%&*,/:;<=>?@^_|~]")
 _FIELDS = ("robot", "run")
 
 
@@ -212,8 +213,11 @@ def _check_part(part: TextMap | UsdMap, where: str) -> None:
         _check_column(part.time.column, part, f"{where}.time.column")
         if part.time.bits is not None and not 8 <= part.time.bits <= 64:
             raise MapError(f"{where}.time.bits: found {part.time.bits}, expected 8 to 64")
-        if part.delimiter != "whitespace" and len(part.delimiter) != 1:
-            raise MapError(f"{where}.delimiter: found {part.delimiter!r}, expected 'whitespace' or one character")
+        if part.delimiter != "whitespace" and not _DELIMITER.fullmatch(part.delimiter):
+            raise MapError(f"{where}.delimiter: found {part.delimiter!r}, expected 'whitespace' or one character, "
+                           "such as ',', ';', '|' or a tab")
+        if part.columns is not None and part.columns < 1:
+            raise MapError(f"{where}.columns: found {part.columns}, expected at least 1")
         if part.header == "comment" and not part.comment:
             raise MapError(f"{where}.comment: missing; expected the sign of the comment that holds the header")
     if not part.roles:

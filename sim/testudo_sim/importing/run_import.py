@@ -89,8 +89,7 @@ def import_run(request: Request, folder: Path, tell: Callable[[str, float], None
             is no run folder then.
     """
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RecordingError(f"{folder}: exists already; give a new folder for the run")
+    _check_free(folder)
     imported, files, more = read_sources(request, lambda share: tell("reading", share))
     facts = recording_facts(imported.recording)
     report = {
@@ -120,12 +119,15 @@ def read_sources(request: Request, tell: Callable[[float], None] = lambda _: Non
     Raises:
         TestudoError: nothing in the sources can be used.
     """
-    bags = bags_of(request.sources)
+    try:
+        bags = bags_of(request.sources)
+        files = [] if bags else files_of(request.sources)
+    except OSError as error:
+        raise RecordingError(f"{error.filename}: cannot be read: {error.strerror or error}") from error
     if bags:
         if request.pick is not None:
             raise RecordingError(f"--pick {request.pick}: is for logs of several runs, not for bags")
         return import_bags(bags, request.map, request.robot_types or {}, request.msg_path, request.offsets, tell)
-    files = files_of(request.sources)
     source = discover(files, request.map, request.pick)
     imported = read_logs(source.logs, request.robot_types or {}, tell)
     maps = {log.map.name: log.map for log in source.logs}
@@ -136,6 +138,15 @@ def read_sources(request: Request, tell: Callable[[float], None] = lambda _: Non
         "ignored": [file.name for file in source.ignored],
     }
     return imported, [log.file for log in source.logs], more
+
+
+def _check_free(folder: Path) -> None:
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise RecordingError(f"{folder}: cannot be used: {error.strerror or error}") from error
+    if taken:
+        raise RecordingError(f"{folder}: exists already; give a new folder for the run")
 
 
 def _write(recording: Recording, report: dict[str, Any], folder: Path, tell: Callable[[float], None]) -> int:

@@ -89,6 +89,13 @@ def test_a_binary_log_goes_before_the_text_made_of_it(tmp_path):
     assert any("odometry: the column 'vy[m/s]' is missing" in str(loss) for loss in result.losses)
 
 
+@pytest.mark.parametrize(("name", "robot"), [("swap_cf7.bin", "cf7"), ("swap_cf7.usddeck.bin", "cf7"),
+                                             ("LOG 00.BIN", "log_00"), ("07", "r07")])
+def test_a_binary_log_is_known_by_its_beginning_whatever_its_name(name, robot, tmp_path):
+    (tmp_path / name).write_bytes(block_log())
+    assert list(import_run(Request((tmp_path / name,)), tmp_path / "run").recording.robots) == [robot]
+
+
 def test_files_of_several_runs_are_not_mixed(tmp_path):
     for run in ("a", "b"):
         (tmp_path / f"{run}_cf1.usddeck.bin").write_bytes(block_log())

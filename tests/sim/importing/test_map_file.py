@@ -49,6 +49,7 @@ def test_short_forms_are_written_out():
     ("{robot}.csv", "{robot}{robot}.csv", "text[0].files: found '{robot}{robot}.csv'"),
     ("{robot}.csv", "{who}.csv", "text[0].files: found '{who}.csv', expected a name in which {robot} and {run} may"),
     ('delimiter: ","', "delimiter: tab", "text[0].delimiter: found 'tab', expected 'whitespace' or one character"),
+    ("header: line", "header: line\n    columns: 0", "text[0].columns: found 0, expected at least 1"),
     ("yaw: {column: heading, unit: deg, scale: -1}", "qx: qx", "channels: found qx, expected all of qx, qy, qz, qw"),
     (", yaw: {column: heading, unit: deg, scale: -1}", "", "roles.pose.channels: no attitude"),
     ("      pose:", "      pose:\n        velocity: world", "roles.pose.velocity: found 'world', but a pose has none"),
