@@ -91,7 +91,7 @@ def test_accelerations_are_those_of_drone_models(quaternion, velocity, rates, th
                                                  angular):
     """The limit of a short step; the yaw torque, another function of the speed there, is put in as an offset."""
     parameters = RotorDroneParameters(
-        mass_kg=0.0319, arm_m=0.03253, inertia_kg_m2=(16.8e-6, 16.8e-6, 29.8e-6), torque_per_thrust_m=0.0,
+        mass_kg=0.0319, arm_m=(0.03253, 0.03253), inertia_kg_m2=(16.8e-6, 16.8e-6, 29.8e-6), torque_per_thrust_m=0.0,
         thrust_scale=1.0, thrust_lag_s=0.1, drag_kg_s=(0.01471782, 0.01471782, 0.01277641),
         rate_damping_n_m_s=(0.0, 0.0, 0.0), torque_offset_n_m=(0.0, 0.0, yaw_torque), thrust_least_n=0.0,
         thrust_most_n=1.0)

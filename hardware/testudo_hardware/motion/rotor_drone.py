@@ -55,8 +55,8 @@ class RotorDroneParameters:
     """What a quadrotor is; each a number, or an array over the batch (...)."""
 
     mass_kg: Array
-    arm_m: Array
-    """Lever of each rotor about the body's x and y axes: half the distance of neighbouring rotors."""
+    arm_m: tuple[Array, Array]
+    """Lever of each rotor about the body's x and y axes: half the distance of the rotors beside and before it."""
     inertia_kg_m2: tuple[Array, Array, Array]
     """About the body's axes."""
     torque_per_thrust_m: Array
@@ -95,7 +95,7 @@ class RotorDroneParameters:
         if battery_v is not None:
             most = most + value["thrust_most_per_volt"] * (battery_v - value["battery"])
         return cls(
-            mass_kg=spec.mass_kg, arm_m=value["arm"],
+            mass_kg=spec.mass_kg, arm_m=(value["arm"], value["arm"]),
             inertia_kg_m2=(value["roll_inertia"], value["pitch_inertia"], value["yaw_inertia"]),
             torque_per_thrust_m=value["torque_per_thrust"], thrust_scale=value["thrust_scale"],
             thrust_lag_s=value["thrust_lag"],
@@ -182,11 +182,10 @@ def angular_momentum_world(parameters: RotorDroneParameters, state: RotorDroneSt
 
 
 def _rotor_torque(parameters: RotorDroneParameters, thrust: Array) -> Array:
-    lever = parameters.arm_m * parameters.thrust_scale
-    drag = parameters.torque_per_thrust_m * parameters.thrust_scale
-    axes = zip((ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), (lever, lever, drag), parameters.torque_offset_n_m, strict=True)
-    return stacked(*(factor * sum_terms([sign * thrust[k, ...] for k, sign in enumerate(signs)]) + offset
-                     for signs, factor, offset in axes))
+    levers = (*parameters.arm_m, parameters.torque_per_thrust_m)
+    axes = zip((ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), levers, parameters.torque_offset_n_m, strict=True)
+    return stacked(*(parameters.thrust_scale * lever * sum_terms([sign * thrust[k, ...] for k, sign in enumerate(signs)])
+                     + offset for signs, lever, offset in axes))
 
 
 def _next_rates(parameters: RotorDroneParameters, rates: Array, middle: Array, torque: Array, duration: Array,

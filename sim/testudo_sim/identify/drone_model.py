@@ -1,0 +1,288 @@
+"""What is fitted of a quadrotor, and its open-loop prediction from logged motor signals.
+
+The rotor model of `testudo_hardware.motion.rotor_drone` with the torques as accelerations: a gain of each axis
+[rad/s² per N of thrust difference], damping of the rates, stiffness of the tilt, an offset, and a balance::
+
+    dw/dt = g u - d w - k (tilt) + b + balance,    T d(balance)/dt = -(share g u + balance)
+
+On a rigid body in still air whose log holds every motor command, damping, stiffness and balance are about zero and
+the gain is arm over inertia. In flight most of the slow torque of the motors answers something that is not in the
+model (gusts, downwash of others, trim): the balance takes that share of it away. And a log at a fifth of the
+controller's rate lacks most of its commands; damping and stiffness stand for what those do. All of these are
+*effective*: they predict from such a log, and are no properties of the drone alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.signal import lfilter
+
+from testudo_hardware.motion.rotor_drone import (
+    PITCH_SIGNS,
+    ROLL_SIGNS,
+    YAW_SIGNS,
+    Disturbance,
+    RotorDroneParameters,
+    RotorDroneState,
+    step,
+)
+from testudo_hardware.quaternions import conjugate, multiply, rotate_back, rotation_vector
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.identify.drone_flights import Flight, Samples
+
+NAMES = ("thrust_scale", "thrust_lag", "thrust_delay", "thrust_most", "drag_across", "drag_along", "roll_gain",
+         "pitch_gain", "yaw_gain", "roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "roll_offset",
+         "pitch_offset", "yaw_offset", "balance_share", "balance_memory", "force_memory", "force_share", "force_decay", "torque_memory", "torque_share")
+UNITS = ("1", "s", "s", "N", "kg/s", "kg/s", *("rad/s^2/N",) * 3, *("1/s",) * 3, "1/s^2", *("rad/s^2",) * 3,
+         "1", "s", "s", "1", "s", "s", "1")
+DISTURBANCE = NAMES[18:]
+"""How the causal estimate of the disturbance is made; without it, these are unused."""
+
+
+@dataclass(frozen=True)
+class DroneModel:
+    """Maps a vector of parameters, in the order of `NAMES`, to the rotor model of a robot."""
+
+    spec: RobotSpec
+    causal: bool = False
+    """Estimate force and torque from the samples before the start: the torque is held, the force fades."""
+
+    def start_vector(self) -> np.ndarray:
+        """Return the parameters (P,) that a fit starts from: the robot file's, and an attitude that resists."""
+        rotors = {key.removeprefix("rotors."): quantity.value for key, quantity in self.spec.rotors.items()}
+        values = {"roll_gain": 600.0, "pitch_gain": 600.0, "yaw_gain": 60.0, "roll_damping": 10.0,
+                  "pitch_damping": 10.0, "yaw_damping": 5.0, "tilt_stiffness": 20.0, "force_memory": 0.05,
+                  "force_share": 0.8, "force_decay": 1.0, "torque_memory": 3.0, "torque_share": 0.8, "thrust_delay": 0.015, "balance_share": 0.8,
+                  "balance_memory": 0.1}
+        return np.array([values.get(name, rotors.get(name, 0.0)) for name in NAMES])
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return lower and upper bounds (P,) of a fit; wide, about the robot file's numbers."""
+        hover = self.spec.mass_kg * 9.81 / 4
+        limits = {"thrust_scale": (0.5, 2), "thrust_lag": (0.003, 0.3), "thrust_delay": (0, 0.12),
+                  "thrust_most": (1.15 * hover, 4 * hover), "drag_across": (0, 0.3), "drag_along": (0, 0.3),
+                  "tilt_stiffness": (0, 400), "balance_share": (0, 1.0),
+                  "balance_memory": (0.02, 2), "force_memory": (0.02, 1), "force_share": (0, 1.2),
+                  "force_decay": (0.05, 20), "torque_memory": (0.3, 10), "torque_share": (0, 1.2)}
+        for axis in ("roll", "pitch", "yaw"):
+            limits |= {f"{axis}_gain": (0.5, 5000), f"{axis}_damping": (0, 200), f"{axis}_offset": (-30, 30)}
+        return tuple(np.array([limits[name][end] for name in NAMES]) for end in (0, 1))
+
+    def parameters(self, vectors: np.ndarray) -> RotorDroneParameters:
+        """Return the rotor model of vectors (P, K); its batch axes are (K, 1)."""
+        value = {name: vectors[k][:, None] for k, name in enumerate(NAMES)}
+        inertia = tuple(self.spec.rotors[f"rotors.{axis}_inertia"].value for axis in ("roll", "pitch", "yaw"))
+        lever = [value[f"{axis}_gain"] * inertia[k] / value["thrust_scale"]
+                 for k, axis in enumerate(("roll", "pitch", "yaw"))]
+        return RotorDroneParameters(
+            mass_kg=self.spec.mass_kg, arm_m=(lever[0], lever[1]), inertia_kg_m2=inertia, torque_per_thrust_m=lever[2],
+            thrust_scale=value["thrust_scale"], thrust_lag_s=value["thrust_lag"],
+            drag_kg_s=(value["drag_across"], value["drag_across"], value["drag_along"]),
+            rate_damping_n_m_s=tuple(value[f"{axis}_damping"] * inertia[k]
+                                     for k, axis in enumerate(("roll", "pitch", "yaw"))),
+            torque_offset_n_m=tuple(value[f"{axis}_offset"] * inertia[k]
+                                    for k, axis in enumerate(("roll", "pitch", "yaw"))),
+            # commands are clipped before they are delayed
+            thrust_least_n=-np.inf, thrust_most_n=np.inf)
+
+    def clipped(self, flight: Flight, vector: np.ndarray) -> np.ndarray:
+        """Return the logged commands (4, T) [N] as far as the rotors can follow at the battery's voltage."""
+        most = vector[NAMES.index("thrust_most")]
+        if flight.battery_v is not None:
+            rotors = self.spec.rotors
+            most = most + rotors["rotors.thrust_most_per_volt"].value * (
+                flight.battery_v - rotors["rotors.battery"].value)
+        return np.clip(flight.thrust_command, 0.0, most)
+
+    def arriving(self, flight: Flight, vector: np.ndarray) -> np.ndarray:
+        """Return the command (4, T) [N] that acts from each sample to the next: clipped, then delayed."""
+        clipped = self.clipped(flight, vector)
+        late = vector[NAMES.index("thrust_delay")] / flight.period_s
+        whole = int(late)
+        index = np.arange(clipped.shape[1])
+        return ((1 - late + whole) * clipped[:, np.maximum(index - whole, 0)]
+                + (late - whole) * clipped[:, np.maximum(index - whole - 1, 0)])
+
+    def lagged(self, flight: Flight, arriving: np.ndarray, lag_s: float) -> np.ndarray:
+        """Return the thrust (4, T) [N] at the samples, before each one's command acts."""
+        gain = 1 - np.exp(-flight.period_s / lag_s)
+        after = lfilter([gain], [1, gain - 1], arriving, axis=1, zi=(1 - gain) * arriving[:, :1])[0]
+        return np.concatenate([arriving[:, :1], after[:, :-1]], axis=1)
+
+
+def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tuple[int, ...]
+            ) -> dict[int, RotorDroneState]:
+    """Return the states (.., K, S) so many samples after the starts.
+
+    Args:
+        model: which model.
+        samples: S starts.
+        vectors: (P, K) parameters.
+        marks: numbers of samples, at most ``samples.steps``.
+    """
+    parameters = model.parameters(vectors)
+    signals = _Signals.create(model, samples, vectors)
+    count = vectors.shape[1]
+    state = RotorDroneState(*(np.repeat(samples.at(name)[:, None], count, axis=1) for name in (
+        "position_world", "quaternion_xyzw", "velocity_world", "rates_body")), thrust=signals.thrust)
+    stiffness = vectors[NAMES.index("tilt_stiffness")][:, None]
+    share, memory = (vectors[NAMES.index(name)][:, None] for name in ("balance_share", "balance_memory"))
+    balance, elapsed, found = signals.balance, 0.0, {}
+    for k in range(max(marks)):
+        duration = samples.durations(k)
+        wanted = signals.command(k)
+        # the mean of a step's torque to first order in its length
+        pushed = torque_acceleration(parameters, state.thrust + duration / (2 * parameters.thrust_lag_s) * (
+            wanted - state.thrust))
+        change = -np.expm1(-duration / memory) * (-share * pushed - balance)
+        outside = Disturbance(signals.force(elapsed + duration / 2), righting(state.quaternion_xyzw, stiffness)
+                              + signals.torque + balance + change / 2)
+        balance = balance + change
+        state = step(parameters, state, wanted, duration, outside)
+        elapsed = elapsed + duration
+        if k + 1 in marks:
+            found[k + 1] = state
+    return found
+
+
+def torque_acceleration(parameters: RotorDroneParameters, thrust: np.ndarray) -> np.ndarray:
+    """Return the angular acceleration (3, ...) [rad/s²] of rotor thrusts (4, ...), without the constant offset."""
+    levers = (*parameters.arm_m, parameters.torque_per_thrust_m)
+    return np.stack([parameters.thrust_scale * lever / inertia * sum(sign * thrust[k] for k, sign in enumerate(signs))
+                     for signs, lever, inertia in zip((ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), levers,
+                                                      parameters.inertia_kg_m2, strict=True)])
+
+
+def righting(quaternion_xyzw: np.ndarray, stiffness: np.ndarray) -> np.ndarray:
+    """Return the angular acceleration (3, ...) [rad/s²] that a tilt stiffness [1/s²] sets against the tilt."""
+    zero = np.zeros_like(quaternion_xyzw[:3])
+    zero[2] = 1
+    up = rotate_back(quaternion_xyzw, zero)
+    return np.stack([-stiffness * up[1], stiffness * up[0], 0 * up[2]])
+
+
+def errors(samples: Samples, mark: int, state: RotorDroneState) -> tuple[np.ndarray, np.ndarray]:
+    """Return position errors (3, K, S) [m] and rotation vectors (3, K, S) [rad] from the prediction to the log."""
+    position = state.position_world - samples.at("position_world", mark)[:, None]
+    logged = np.broadcast_to(samples.at("quaternion_xyzw", mark)[:, None], state.quaternion_xyzw.shape)
+    return position, rotation_vector(multiply(conjugate(state.quaternion_xyzw), logged))
+
+
+@dataclass(frozen=True)
+class _Signals:
+    """What drives a prediction: commands, thrust at the start, and the causal estimates."""
+
+    samples: Samples
+    arriving: list[list[np.ndarray]]
+    """By candidate and flight: (4, T)."""
+    thrust: np.ndarray
+    """(4, K, S)."""
+    balance: np.ndarray
+    """(3, K, S) [rad/s²]: at the starts."""
+    start: tuple[np.ndarray, ...]
+    """Force (3, K, S) [m/s²] and torque (3, K, S) [rad/s²]; empty without an estimate."""
+    force_decay: np.ndarray
+    """(K, 1) [s]."""
+
+    @property
+    def torque(self) -> np.ndarray | float:
+        """Return the angular acceleration (3, K, S) [rad/s²] of the disturbance."""
+        return self.start[1] if self.start else 0.0
+
+    @classmethod
+    def create(cls, model: DroneModel, samples: Samples, vectors: np.ndarray) -> _Signals:
+        series: dict[bytes, tuple[list[np.ndarray], list[np.ndarray]]] = {}
+        driving = [NAMES.index(name) for name in ("thrust_lag", "thrust_delay", "thrust_most")]
+        used = []
+        for vector in vectors.T:
+            key = vector[driving].tobytes()
+            if key not in series:
+                arriving = [model.arriving(flight, vector) for flight in samples.flights]
+                series[key] = arriving, [model.lagged(flight, command, vector[driving[0]])
+                                         for flight, command in zip(samples.flights, arriving, strict=True)]
+            used.append(series[key])
+        thrust = np.stack([samples.gather(lagged) for _, lagged in used], axis=1)
+        balance = np.stack([samples.gather([balances(model, flight, vector, thrusts) for flight, thrusts
+                                            in zip(samples.flights, lagged, strict=True)])
+                            for vector, (_, lagged) in zip(vectors.T, used, strict=True)], axis=1)
+        start: tuple[np.ndarray, ...] = ()
+        if model.causal:
+            estimates = [held_disturbance(model, samples, vector, lagged)
+                         for vector, (_, lagged) in zip(vectors.T, used, strict=True)]
+            start = tuple(np.stack([each[part] for each in estimates], axis=1) for part in range(2))
+        return cls(samples, [arriving for arriving, _ in used], thrust, balance, start,
+                   vectors[NAMES.index("force_decay")][:, None])
+
+    def command(self, shift: int) -> np.ndarray:
+        """Return the command (4, K, S) that acts from ``shift`` samples after the starts on."""
+        known: dict[int, np.ndarray] = {}
+        for arriving in self.arriving:
+            if id(arriving) not in known:
+                known[id(arriving)] = self.samples.gather(arriving, shift)
+        return np.stack([known[id(arriving)] for arriving in self.arriving], axis=1)
+
+    def force(self, elapsed_s: np.ndarray) -> np.ndarray:
+        """Return the acceleration (3, K, S) [m/s²] of the disturbance, a time (S,) after the starts."""
+        if not self.start:
+            return np.zeros((3, *self.thrust.shape[1:]))
+        return self.start[0] * np.exp(-elapsed_s / self.force_decay)
+
+
+def balances(model: DroneModel, flight: Flight, vector: np.ndarray, lagged: np.ndarray) -> np.ndarray:
+    """Return the angular acceleration (3, T) [rad/s²] that the commands so far have balanced."""
+    value = dict(zip(NAMES, vector, strict=True))
+    pushed = torque_acceleration(_flat_parameters(model.parameters(vector[:, None])), lagged)
+    gain = -np.expm1(-flight.period_s / value["balance_memory"])
+    target = -value["balance_share"] * pushed
+    return lfilter([gain], [1, gain - 1], target, axis=1, zi=(1 - gain) * target[:, :1])[0]
+
+
+def held_disturbance(model: DroneModel, samples: Samples, vector: np.ndarray, lagged: list[np.ndarray]
+                     ) -> tuple[np.ndarray, np.ndarray]:
+    """Return acceleration (3, S) [m/s²] and angular acceleration (3, S) [rad/s²] that the model misses at the starts.
+
+    Causal: the slope, over the memory before the start, of what was logged less what the model integrates from
+    the logged states; velocity for the force, rates for the torque.
+    """
+    value = dict(zip(NAMES, vector, strict=True))
+    parameters = model.parameters(vector[:, None])
+    force, torque = [], []
+    for flight, thrust in zip(samples.flights, lagged, strict=True):
+        linear, angular = _model_accelerations(parameters, flight, thrust, value["tilt_stiffness"])
+        angular = angular + balances(model, flight, vector, thrust)
+        force.append(value["force_share"] * _slope(flight, flight.velocity_world, linear, value["force_memory"]))
+        torque.append(value["torque_share"] * _slope(flight, flight.rates_body, angular, value["torque_memory"]))
+    return samples.gather(force), samples.gather(torque)
+
+
+def _model_accelerations(parameters: RotorDroneParameters, flight: Flight, thrust: np.ndarray, stiffness: float
+                         ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the model's accelerations (3, T) in the logged states, from one very short step."""
+    short = 1e-4
+    state = RotorDroneState(flight.position_world, flight.quaternion_xyzw, flight.velocity_world, flight.rates_body,
+                            thrust)
+    after = step(_flat_parameters(parameters), state, thrust, short)
+    return ((after.velocity_world - state.velocity_world) / short,
+            (after.rates_body - state.rates_body) / short + righting(state.quaternion_xyzw, np.array(stiffness)))
+
+
+def _flat_parameters(parameters: RotorDroneParameters) -> RotorDroneParameters:
+    return RotorDroneParameters(**{name: _flat(value) for name, value in vars(parameters).items()})
+
+
+def _flat(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_flat, value))
+    return value[0, 0] if isinstance(value, np.ndarray) else value
+
+
+def _slope(flight: Flight, logged: np.ndarray, rate: np.ndarray, memory_s: float) -> np.ndarray:
+    """Return the slope (3, T) of logged values less the integral of a rate, by a critically damped tracker."""
+    period = flight.period_s
+    steps = (rate[:, 1:] + rate[:, :-1]) / 2 * np.diff(flight.stamp_s)
+    rest = logged - np.concatenate([np.zeros((len(rate), 1)), np.cumsum(steps, axis=1)], axis=1)
+    pole = np.exp(-period / memory_s)
+    level, slope = 1 - pole**2, (1 - pole) ** 2
+    return lfilter([slope / period, -slope / period], [1, level + slope - 2, 1 - level], rest - rest[:, :1], axis=1)
