@@ -184,8 +184,9 @@ def angular_momentum_world(parameters: RotorDroneParameters, state: RotorDroneSt
 def _rotor_torque(parameters: RotorDroneParameters, thrust: Array) -> Array:
     levers = (*parameters.arm_m, parameters.torque_per_thrust_m)
     axes = zip((ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), levers, parameters.torque_offset_n_m, strict=True)
-    return stacked(*(parameters.thrust_scale * lever * sum_terms([sign * thrust[k, ...] for k, sign in enumerate(signs)])
-                     + offset for signs, lever, offset in axes))
+    return stacked(*(
+        parameters.thrust_scale * lever * sum_terms([sign * thrust[k, ...] for k, sign in enumerate(signs)]) + offset
+        for signs, lever, offset in axes))
 
 
 def _next_rates(parameters: RotorDroneParameters, rates: Array, middle: Array, torque: Array, duration: Array,

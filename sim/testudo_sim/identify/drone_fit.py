@@ -15,7 +15,13 @@ from testudo_sim.identify.drone_model import DISTURBANCE, NAMES, DroneModel, err
 _SCALES = ((0.1, 2e-3, 5e-3), (0.3, 8e-3, 2e-2), (0.5, 2e-2, 5e-2))
 """Horizon [s], and the position [m] and attitude error [rad] that count as one there."""
 _SETTLED = ("thrust_lag", "thrust_delay")
-"""Fitted first, to the fast response."""
+"""Fitted first, to the fast response; later only refined where the motors explain that response."""
+_BALANCE = ("balance_share", "balance_memory")
+_GAINS = ("roll_gain", "pitch_gain", "yaw_gain")
+_RIGID = ("roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "balance_share")
+"""Zero of a rigid body in still air."""
+EXPLAINED = 0.9
+"""Share of the power of the fast rates from which the motors count as explaining them."""
 _DIFFERENCE = 1e-4
 
 
@@ -23,7 +29,7 @@ _DIFFERENCE = 1e-4
 class FitSettings:
     """How a fit is made."""
 
-    windows: Windows = Windows(spacing_s=0.4)
+    windows: Windows = field(default_factory=lambda: Windows(spacing_s=0.4))
     """Of the starts that are fitted."""
     segment_s: float = 2.0
     """Length of the pieces that the bootstrap draws."""
@@ -83,7 +89,12 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
         k = NAMES.index(name)
         spread[k] = np.std(values)
         low[k], high[k] = (min(vector[k], np.percentile(values, 2.5)), max(vector[k], np.percentile(values, 97.5)))
-    stages = [tuple(name for name in NAMES if name not in DISTURBANCE + _SETTLED)]
+    # motors that explain all leave nothing to balance, and a balance would only blur the lag
+    left = _BALANCE if min(fast[0].explained[:2]) >= EXPLAINED else _SETTLED
+    if left == _BALANCE:
+        known = dict(zip(_GAINS, fast[0].gains, strict=True)) | dict.fromkeys(_RIGID, 0.0) | {"balance_memory": 1.0}
+        vector[[NAMES.index(name) for name in known]] = list(known.values())
+    stages = [tuple(name for name in NAMES if name not in DISTURBANCE + left)]
     stages += [DISTURBANCE] if model.causal else []
     for number, names in enumerate(stages):
         free = [NAMES.index(name) for name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -72,6 +72,14 @@ def _rising(series: Series) -> Series:
     newest = np.maximum.accumulate(stamp)
     later = np.concatenate([[True], stamp[1:] > newest[:-1]])
     return Series(stamp[later], values[later])
+
+
+def piece_of(flight: Flight, begin: float, end: float) -> Flight:
+    """Return the part of a flight between two shares of its samples."""
+    part = slice(round(begin * len(flight.stamp_s)), round(end * len(flight.stamp_s)))
+    return replace(flight, stamp_s=flight.stamp_s[part], **{name: getattr(flight, name)[..., part] for name in (
+        "position_world", "quaternion_xyzw", "velocity_world", "rates_body", "thrust_command")},
+        battery_v=None if flight.battery_v is None else flight.battery_v[part])
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Delay and lag of the rotors from the fast part of the response, where the motors and not disturbances move the body.
 
-Below some hertz a flight controller answers disturbances (gusts, downwash of others, its own trim), so that torque and rotation are
-related by the controller rather than by the drone. Above, the rates follow the thrust differences; both are filtered to a
-band, and delay, lag and gains are those that leave the least of the rates unexplained.
+Below some hertz a flight controller answers disturbances (gusts, downwash of others, its own trim), so that torque
+and rotation are related by the controller rather than by the drone. Above, the rates follow the thrust differences;
+both are filtered to a band, and delay, lag and gains are those that leave the least of the rates unexplained.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FastResponse:
     @property
     def inside(self) -> bool:
         """Return whether lag and delay are not at the end of what was searched."""
-        return (1.02 * _LAGS_S[0] < self.lag_s < 0.98 * _LAGS_S[-1]) and self.delay_s < 0.98 * _DELAYS_S[-1]
+        return bool(1.02 * _LAGS_S[0] < self.lag_s < 0.98 * _LAGS_S[-1] and self.delay_s < 0.98 * _DELAYS_S[-1])
 
 
 def fast_responses(flights: Sequence[Flight], commands: Sequence[np.ndarray], draws: int = 0
@@ -81,8 +81,8 @@ def _pieces(flight: Flight, command: np.ndarray, length_s: float = 3.0) -> list[
         for part in np.array_split(stretch, parts):
             if len(part) * period < 1.0:
                 continue
-            found.append(_Piece(period, _band(flight.rates_body[:, part], period), _band(_MIX @ command[:, part], period),
-                                round(0.15 / period)))
+            rates, mixed = (_band(values[:, part], period) for values in (flight.rates_body, _MIX @ command))
+            found.append(_Piece(period, rates, mixed, round(0.15 / period)))
     return found
 
 

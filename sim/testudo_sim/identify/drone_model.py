@@ -34,9 +34,9 @@ from testudo_sim.identify.drone_flights import Flight, Samples
 
 NAMES = ("thrust_scale", "thrust_lag", "thrust_delay", "thrust_most", "drag_across", "drag_along", "roll_gain",
          "pitch_gain", "yaw_gain", "roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "roll_offset",
-         "pitch_offset", "yaw_offset", "balance_share", "balance_memory", "force_memory", "force_share", "force_decay", "torque_memory", "torque_share")
+         "pitch_offset", "yaw_offset", "balance_share", "balance_memory", "force_memory", "force_share", "force_decay")
 UNITS = ("1", "s", "s", "N", "kg/s", "kg/s", *("rad/s^2/N",) * 3, *("1/s",) * 3, "1/s^2", *("rad/s^2",) * 3,
-         "1", "s", "s", "1", "s", "s", "1")
+         "1", "s", "s", "1", "s")
 DISTURBANCE = NAMES[18:]
 """How the causal estimate of the disturbance is made; without it, these are unused."""
 
@@ -47,16 +47,24 @@ class DroneModel:
 
     spec: RobotSpec
     causal: bool = False
-    """Estimate force and torque from the samples before the start: the torque is held, the force fades."""
+    """Estimate a force from the samples before the start, which then fades; the attitude is as without."""
+
+    def file_vector(self) -> np.ndarray:
+        """Return the parameters (P,) of the robot file: a rigid body in still air."""
+        rotors = {key.removeprefix("rotors."): quantity.value for key, quantity in self.spec.rotors.items()}
+        values = {name: rotors.get(name, 0.0) for name in NAMES}
+        for axis, lever in (("roll", "arm"), ("pitch", "arm"), ("yaw", "torque_per_thrust")):
+            values[f"{axis}_gain"] = rotors[lever] * rotors["thrust_scale"] / rotors[f"{axis}_inertia"]
+        return np.array([(values | {"balance_memory": 1.0, "force_memory": 0.05, "force_decay": 1.0})[name]
+                         for name in NAMES])
 
     def start_vector(self) -> np.ndarray:
         """Return the parameters (P,) that a fit starts from: the robot file's, and an attitude that resists."""
-        rotors = {key.removeprefix("rotors."): quantity.value for key, quantity in self.spec.rotors.items()}
-        values = {"roll_gain": 600.0, "pitch_gain": 600.0, "yaw_gain": 60.0, "roll_damping": 10.0,
-                  "pitch_damping": 10.0, "yaw_damping": 5.0, "tilt_stiffness": 20.0, "force_memory": 0.05,
-                  "force_share": 0.8, "force_decay": 1.0, "torque_memory": 3.0, "torque_share": 0.8, "thrust_delay": 0.015, "balance_share": 0.8,
-                  "balance_memory": 0.1}
-        return np.array([values.get(name, rotors.get(name, 0.0)) for name in NAMES])
+        values = dict(zip(NAMES, self.file_vector(), strict=True)) | {
+            "thrust_delay": 0.015, "roll_gain": 600.0, "pitch_gain": 600.0, "yaw_gain": 60.0, "roll_damping": 10.0,
+            "pitch_damping": 10.0, "yaw_damping": 5.0, "tilt_stiffness": 20.0, "balance_share": 0.8,
+            "balance_memory": 0.1, "force_memory": 0.05, "force_share": 0.8, "force_decay": 1.0}
+        return np.array([values[name] for name in NAMES])
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return lower and upper bounds (P,) of a fit; wide, about the robot file's numbers."""
@@ -65,7 +73,7 @@ class DroneModel:
                   "thrust_most": (1.15 * hover, 4 * hover), "drag_across": (0, 0.3), "drag_along": (0, 0.3),
                   "tilt_stiffness": (0, 400), "balance_share": (0, 1.0),
                   "balance_memory": (0.02, 2), "force_memory": (0.02, 1), "force_share": (0, 1.2),
-                  "force_decay": (0.05, 20), "torque_memory": (0.3, 10), "torque_share": (0, 1.2)}
+                  "force_decay": (0.05, 20)}
         for axis in ("roll", "pitch", "yaw"):
             limits |= {f"{axis}_gain": (0.5, 5000), f"{axis}_damping": (0, 200), f"{axis}_offset": (-30, 30)}
         return tuple(np.array([limits[name][end] for name in NAMES]) for end in (0, 1))
@@ -138,7 +146,7 @@ def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tup
             wanted - state.thrust))
         change = -np.expm1(-duration / memory) * (-share * pushed - balance)
         outside = Disturbance(signals.force(elapsed + duration / 2), righting(state.quaternion_xyzw, stiffness)
-                              + signals.torque + balance + change / 2)
+                              + balance + change / 2)
         balance = balance + change
         state = step(parameters, state, wanted, duration, outside)
         elapsed = elapsed + duration
@@ -181,15 +189,10 @@ class _Signals:
     """(4, K, S)."""
     balance: np.ndarray
     """(3, K, S) [rad/s²]: at the starts."""
-    start: tuple[np.ndarray, ...]
-    """Force (3, K, S) [m/s²] and torque (3, K, S) [rad/s²]; empty without an estimate."""
+    force_start: np.ndarray | None
+    """(3, K, S) [m/s²]; None without an estimate."""
     force_decay: np.ndarray
     """(K, 1) [s]."""
-
-    @property
-    def torque(self) -> np.ndarray | float:
-        """Return the angular acceleration (3, K, S) [rad/s²] of the disturbance."""
-        return self.start[1] if self.start else 0.0
 
     @classmethod
     def create(cls, model: DroneModel, samples: Samples, vectors: np.ndarray) -> _Signals:
@@ -207,12 +210,11 @@ class _Signals:
         balance = np.stack([samples.gather([balances(model, flight, vector, thrusts) for flight, thrusts
                                             in zip(samples.flights, lagged, strict=True)])
                             for vector, (_, lagged) in zip(vectors.T, used, strict=True)], axis=1)
-        start: tuple[np.ndarray, ...] = ()
+        force = None
         if model.causal:
-            estimates = [held_disturbance(model, samples, vector, lagged)
-                         for vector, (_, lagged) in zip(vectors.T, used, strict=True)]
-            start = tuple(np.stack([each[part] for each in estimates], axis=1) for part in range(2))
-        return cls(samples, [arriving for arriving, _ in used], thrust, balance, start,
+            force = np.stack([held_force(model, samples, vector, lagged)
+                              for vector, (_, lagged) in zip(vectors.T, used, strict=True)], axis=1)
+        return cls(samples, [arriving for arriving, _ in used], thrust, balance, force,
                    vectors[NAMES.index("force_decay")][:, None])
 
     def command(self, shift: int) -> np.ndarray:
@@ -225,9 +227,9 @@ class _Signals:
 
     def force(self, elapsed_s: np.ndarray) -> np.ndarray:
         """Return the acceleration (3, K, S) [m/s²] of the disturbance, a time (S,) after the starts."""
-        if not self.start:
+        if self.force_start is None:
             return np.zeros((3, *self.thrust.shape[1:]))
-        return self.start[0] * np.exp(-elapsed_s / self.force_decay)
+        return self.force_start * np.exp(-elapsed_s / self.force_decay)
 
 
 def balances(model: DroneModel, flight: Flight, vector: np.ndarray, lagged: np.ndarray) -> np.ndarray:
@@ -239,33 +241,22 @@ def balances(model: DroneModel, flight: Flight, vector: np.ndarray, lagged: np.n
     return lfilter([gain], [1, gain - 1], target, axis=1, zi=(1 - gain) * target[:, :1])[0]
 
 
-def held_disturbance(model: DroneModel, samples: Samples, vector: np.ndarray, lagged: list[np.ndarray]
-                     ) -> tuple[np.ndarray, np.ndarray]:
-    """Return acceleration (3, S) [m/s²] and angular acceleration (3, S) [rad/s²] that the model misses at the starts.
+def held_force(model: DroneModel, samples: Samples, vector: np.ndarray, lagged: list[np.ndarray]) -> np.ndarray:
+    """Return the acceleration (3, S) [m/s²] in the world that the model misses at the starts.
 
-    Causal: the slope, over the memory before the start, of what was logged less what the model integrates from
-    the logged states; velocity for the force, rates for the torque.
+    Causal: the slope, over the memory before the start, of the logged velocity less what the model integrates from
+    the logged states.
     """
     value = dict(zip(NAMES, vector, strict=True))
-    parameters = model.parameters(vector[:, None])
-    force, torque = [], []
+    parameters = _flat_parameters(model.parameters(vector[:, None]))
+    forces = []
     for flight, thrust in zip(samples.flights, lagged, strict=True):
-        linear, angular = _model_accelerations(parameters, flight, thrust, value["tilt_stiffness"])
-        angular = angular + balances(model, flight, vector, thrust)
-        force.append(value["force_share"] * _slope(flight, flight.velocity_world, linear, value["force_memory"]))
-        torque.append(value["torque_share"] * _slope(flight, flight.rates_body, angular, value["torque_memory"]))
-    return samples.gather(force), samples.gather(torque)
-
-
-def _model_accelerations(parameters: RotorDroneParameters, flight: Flight, thrust: np.ndarray, stiffness: float
-                         ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the model's accelerations (3, T) in the logged states, from one very short step."""
-    short = 1e-4
-    state = RotorDroneState(flight.position_world, flight.quaternion_xyzw, flight.velocity_world, flight.rates_body,
-                            thrust)
-    after = step(_flat_parameters(parameters), state, thrust, short)
-    return ((after.velocity_world - state.velocity_world) / short,
-            (after.rates_body - state.rates_body) / short + righting(state.quaternion_xyzw, np.array(stiffness)))
+        short = 1e-4
+        state = RotorDroneState(flight.position_world, flight.quaternion_xyzw, flight.velocity_world,
+                                flight.rates_body, thrust)
+        rate = (step(parameters, state, thrust, short).velocity_world - state.velocity_world) / short
+        forces.append(value["force_share"] * _slope(flight, flight.velocity_world, rate, value["force_memory"]))
+    return samples.gather(forces)
 
 
 def _flat_parameters(parameters: RotorDroneParameters) -> RotorDroneParameters:
