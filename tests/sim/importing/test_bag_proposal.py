@@ -63,6 +63,32 @@ def test_one_robot_without_a_namespace_with_localisation_in_tf(tmp_path):
     assert not proposal.ambiguous
 
 
+def test_a_usual_robot_with_sensors_of_other_names(tmp_path):
+    """Wheels turn in tf, the camera has an IMU, and odometry stands in tf once more: one robot, nothing twice."""
+    moves = rows_of(9, {"odom": "/odom", "command": "/cmd_vel", "tf": "/tf"}, child="base_footprint")
+    rest = [("/tf_static", "TFMessage", START_NS, message("TFMessage", START_NS, [0, 0, 0.1, 0, 0, 0, 1],
+                                                          "base_footprint", "base_link"))]
+    for k in range(100):
+        stamp = START_NS + k * 100_000_000
+        rest.append(("/depth_cam/imu", "Imu", stamp, message("Imu", stamp, np.ones(6))))
+        rest.append(("/tf", "TFMessage", stamp, message("TFMessage", stamp, [0, 0, 0, 0, 0, np.sin(k), np.cos(k)],
+                                                        "base_link", "wheel_left_link")))
+    proposal = propose_map(bag_of(tmp_path / "lab", moves, rest))
+    assert taken(proposal) == {("robot", "odometry"): "/odom", ("robot", "command"): "/cmd_vel",
+                               ("robot", "imu"): "/depth_cam/imu"}
+    assert any("says what the odometry says" in text for text in proposal.unused)
+    assert not proposal.ambiguous
+
+
+def test_motion_capture_goes_before_the_robots_own_localisation(tmp_path):
+    parts = [rows_of(10, {"odom": "/tb/odom", "command": "/tb/cmd_vel"}),
+             rows_of(10, {"pose": "/tb/amcl_pose"}, lag_s=0.31), rows_of(10, {"named": "/poses"}, child="rigid5")]
+    proposal = propose_map(bag_of(tmp_path / "lab", *parts))
+    assert taken(proposal)[("tb", "pose")] == "/poses"
+    assert {robot for robot, _ in taken(proposal)} == {"tb"}
+    assert not proposal.ambiguous
+
+
 def test_a_rigid_body_is_given_to_the_robot_that_moves_alike(tmp_path):
     parts = [rows_of(seed, {"named": "/poses", "command": f"/{robot}/cmd_vel"}, child=body)
              for seed, robot, body in ((4, "a", "body7"), (5, "b", "body3"))]

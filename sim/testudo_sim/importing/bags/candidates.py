@@ -37,6 +37,8 @@ class Candidate:
     parent: str = ""
     samples: Samples | None = field(default=None, repr=False)
     note: str = ""
+    reckoned: bool = False
+    """A pose by dead reckoning alone."""
 
     def entry(self, robot: str, bag: str = "", frame: str = "") -> TopicMap:
         """Return the line of a mapping that takes it."""
@@ -145,7 +147,8 @@ def _of_transforms(source: BagSource, messages: Mapping[BagTopic, list[BagMessag
             odometric = root.rpartition("/")[2] == _DEAD_RECKONED
             note = "dead reckoning: nothing above odom" if odometric else ""
             robot = robot_of_frame(child) or robot_of(name)
-            found.append(Candidate(source.name, name, TF, "pose", robot, 3 if odometric else 2, child, root, note=note))
+            found.append(Candidate(source.name, name, TF, "pose", robot, 3 if odometric else 2, child, root, note=note,
+                                   reckoned=odometric))
     return found
 
 

@@ -18,7 +18,9 @@ _PARTS = frozenset((
     "truth", "gazebo", "model", "sensors", "robot_base", "vel_cmd", "motors", "motor", "thrust", "cmd", "reference",
     "desired", "world", "map", "base_link", "base_footprint", "base_stabilized", "body", "transform", "kinematics",
     "nav", "navigation", "teleop", "joy", "mux", "cmd_vel_mux", "twist_mux", "key_vel", "velocity_smoother",
-    "collision_monitor", "status", "gt", "teleop_twist", "ins"))
+    "collision_monitor", "status", "gt", "teleop_twist", "ins", "camera", "realsense", "t265", "zed", "oak", "lidar",
+    "front", "rear", "left", "right", "sample", "accel", "gyro", "bno055", "mpu", "sensor", "driver", "create3",
+    "robot_description", "platform", "chassis", "base"))
 _GOAL = re.compile(r"goal|target|set_?point|desired|reference|cmd_pos|command_pos|cmd_full|plan")
 _TRUTH = re.compile(r"ground_?truth|truth|/gt\b|_gt\b")
 _COMMAND = re.compile(r"cmd|command|set_?point|teleop|joy|key_vel|vel_ref|reference")

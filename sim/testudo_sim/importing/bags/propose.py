@@ -69,6 +69,7 @@ def propose_map(paths: Sequence[str | Path] | str | Path, *, tell: Tell = lambda
     found = [candidates_of(path, folders, lambda share, k=k: tell((k + share) / len(paths)), lost)
              for k, path in enumerate(paths)]
     team = _grouped(found)
+    _join_parts(team)
     _join_nameless(team)
     _join_bodies(team)
     for robot, candidates in team.robots.items():
@@ -88,6 +89,20 @@ def _grouped(found: Sequence[Found]) -> _Team:
                 name = alone
             team.robots.setdefault(name, []).append(candidate)
     return team
+
+
+def _join_parts(team: _Team) -> None:
+    """Take for no robot what only measures: a sensor with a name of its own is one of the only robot, or of none."""
+    parts = [name for name, mine in team.robots.items() if not _moving(mine)]
+    robots = [name for name in team.robots if name not in parts]
+    for name in parts if robots else ():
+        loose = team.robots.pop(name)
+        if len(robots) == 1:
+            for candidate in loose:
+                candidate.rank += 1
+            team.robots[robots[0]] += loose
+        else:
+            team.left += [f"{candidate.topic} (of no certain robot)" for candidate in loose]
 
 
 def _join_nameless(team: _Team) -> None:
@@ -124,10 +139,10 @@ def _owner(team: _Team, nameless: Sequence[Candidate]) -> tuple[str | None, str]
 
 
 def _join_bodies(team: _Team) -> None:
-    """Join a body that was only seen with a robot that only told and believed, if they move alike."""
+    """Join a body that was only seen with a robot that was told or believed something, if they move alike."""
     seen = [name for name, mine in team.robots.items() if {one.role for one in mine} <= {"pose", "setpoint"}]
     told = [name for name, mine in team.robots.items() if name not in seen
-            and not any(one.role == "pose" for one in mine)]
+            and not any(one.role == "pose" and one.rank == 0 for one in mine)]
     for name in told:
         scores = {body: max((match.score for a in _moving(team.robots[name]) for b in _moving(team.robots[body])
                              if (match := _match(a, b))), default=0.0) for body in seen}
@@ -143,11 +158,18 @@ def _join_bodies(team: _Team) -> None:
             candidate.note = f"{best} moves as {name} does (correlation {scores[best]:.2f})"
             team.robots[name].append(candidate)
         seen.remove(best)
+    for name in seen:
+        motions = [motion for one in team.robots[name] if (motion := one.motion())]
+        if len(team.robots) > 1 and not any(motion.lively() for motion in motions):
+            team.left.append(f"{_names(team.robots.pop(name))} (a body that never moves)")
 
 
 def _choose(team: _Team, robot: str, candidates: Sequence[Candidate], *, several: bool) -> None:
     for role in ROLES:
         mine = [one for one in candidates if one.role == role]
+        if role == "pose" and any(one.role == "odometry" for one in candidates):
+            team.left += [f"{one.topic} to {one.child} (says what the odometry says)" for one in mine if one.reckoned]
+            mine = [one for one in mine if not one.reckoned]
         by_topic: dict[tuple[str, str], list[Candidate]] = {}
         for one in mine:
             by_topic.setdefault((one.topic, one.child), []).append(one)
