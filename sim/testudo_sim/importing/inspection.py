@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,16 @@ from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_sim.importing.bags.sources import bags_of, inspect_bags
 from testudo_sim.importing.discover import files_of, runs_of
+from testudo_sim.importing.draft import Draft, draft_of
 from testudo_sim.importing.map_file import load_map, parse_map
 from testudo_sim.importing.run_import import Request, read_sources
 from testudo_sim.importing.statistics import recording_facts
 from testudo_sim.importing.tables_shown import SeriesByRobot, head_table, series_table, text_table, trouble_tables
 from testudo_sim.recording.load import load_recording
 from testudo_sim.recording.types import Recording
+
+_DRAFTS = 4
+"""Logs of a folder that are looked at."""
 
 
 def inspect_recording(path: Path, map_name: str | None = None, pick: str | None = None) -> Report:
@@ -47,6 +52,10 @@ def inspect_recording(path: Path, map_name: str | None = None, pick: str | None 
     runs = {} if bags_of([path]) else runs_of(files_of([path]), given)
     if len(runs) > 1 and pick is None:
         return _several(path, runs)
+    drafts = [] if runs or given or bags_of([path]) else [one for file in files_of([path])[:_DRAFTS]
+                                                          if (one := draft_of(file)) is not None]
+    if drafts:
+        return _drafted(path, drafts)
     imported, _, more = read_sources(Request((path,), given, None, pick))
     kind = "not imported yet; " + ", ".join(f"mapping {one['name']}" for one in more["maps"])
     return _report(imported.recording, kind, path, imported.notes, (), ignored=more["ignored"])
@@ -117,6 +126,25 @@ def _several(path: Path, runs: dict[str, list[Any]]) -> Report:
               "maps": sorted({log.map.name for log in logs})} for run, logs in sorted(runs.items())}}
     return Report(values, (table(f"{path}: logs of several runs; choose one with --pick",
                                  ("run", "robots", "files", "mapping"), rows),))
+
+
+def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:
+    """Show the columns of logs that no mapping knows, and a mapping to begin with."""
+    tables, texts = [], []
+    for draft in drafts:
+        tables.append(table(f"{draft.file}: columns", ("number", "name", "least", "largest"), draft.columns))
+        texts += [draft.text] if draft.text and draft.text not in texts else []
+    for text in texts:
+        tables += text_table("A mapping to begin with: look over units, frames and time, and give it with --map",
+                             text.splitlines(), 1000)
+    values = {"source": str(path), "kind": "text logs that no mapping knows", "drafts": texts, "columns": {
+        draft.file: [{"number": number, "name": name, "least": _json(least), "largest": _json(largest)}
+                     for number, name, least, largest in draft.columns] for draft in drafts}}
+    return Report(values, tuple(tables))
+
+
+def _json(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _loss_text(loss: Any) -> str:

@@ -1,0 +1,151 @@
+"""A mapping to begin with for a text log that no mapping knows: its columns, and what their names and numbers suggest.
+
+Units and frames of position and velocity cannot be seen in a table: whoever saves the draft looks them over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from testudo_sim.importing.map_file import SCHEMA, TextMap
+from testudo_sim.importing.text_log import column_names
+
+_HEAD_BYTES = 1 << 18
+_LEAST_ROWS = 3
+_SIGNS = ("#", "%", "//")
+_DELIMITERS = (",", ";", "\t", "|", "whitespace")
+_TIME_NAMES = ("time", "stamp", "tick", "sec", "nsec", "t")
+_UNIX = {"s": 1e9, "ms": 1e12, "us": 1e15, "ns": 1e18}
+_STEPS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
+_SHARED = {"x": ("x", "px", "posx", "positionx"), "y": ("y", "py", "posy", "positiony"),
+           "z": ("z", "pz", "posz", "positionz"), "yaw": ("yaw", "theta", "heading", "orientation"),
+           **{q: (q, f"quat{q[1]}", f"orientation{q[1]}") for q in ("qx", "qy", "qz", "qw")}}
+_TWIST = {"vx": ("vx", "velx", "v", "linear", "linearx", "forwardvelocity"), "vy": ("vy", "vely", "lineary"),
+          "vz": ("vz", "velz", "linearz"), "wx": ("wx", "gyrox", "angularx"), "wy": ("wy", "gyroy", "angulary"),
+          "wz": ("wz", "gyroz", "angularz", "w", "omega", "yawrate", "angular", "angularvelocity")}
+_NAMES = {
+    "pose": _SHARED,
+    "odometry": {**_SHARED, **_TWIST},
+    "command": {name: (*(f"cmd{text}" for text in texts), *texts) for name, texts in _TWIST.items()},
+    "motors": {f"m{k}": (f"m{k}", f"u{k}", f"motor{k}", f"thrust{k}") for k in range(1, 5)},
+    "imu": {**{f"a{axis}": (f"a{axis}", f"acc{axis}", f"accel{axis}") for axis in "xyz"},
+            **{f"w{axis}": _TWIST[f"w{axis}"][:3] for axis in "xyz"}},
+    "battery": {"voltage": ("voltage", "vbat", "battery", "batteryvoltage")},
+}
+_WHOLE = {"pose": ({"x", "y", "yaw"}, {"x", "y", "qx", "qy", "qz", "qw"}),
+          "odometry": ({"x", "y", "yaw", "vx"}, {"x", "y", "qx", "qy", "qz", "qw", "vx"}),
+          "command": ({"vx", "wz"},), "motors": ({"m1", "m2", "m3", "m4"},),
+          "imu": ({"ax", "ay", "az", "wx", "wy", "wz"},), "battery": ({"voltage"},)}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What the beginning of a log shows."""
+
+    file: str
+    columns: tuple[tuple[int, str, float, float], ...]
+    """Number, name, least and largest value."""
+    text: str
+    """The mapping; empty if no time or no role is seen."""
+
+
+def draft_of(file: Path) -> Draft | None:
+    """Return what a text log shows at its beginning; None if that is no table of numbers."""
+    try:
+        with file.open("rb") as stream:
+            lines = stream.read(_HEAD_BYTES).decode("utf-8").splitlines()[:-1]
+    except (OSError, UnicodeDecodeError):
+        return None
+    sign = next((sign for sign in _SIGNS if any(line.lstrip().startswith(sign) for line in lines)), "")
+    plain = [line for line in lines if line.strip() and not (sign and line.lstrip().startswith(sign))]
+    comments = [line for line in lines if sign and line.lstrip().startswith(sign)]
+    for delimiter in _DELIMITERS:
+        rows = _rows(plain[1:], delimiter)
+        if rows is not None:
+            return _drafted(file, plain, comments, sign, delimiter, rows)
+    return None
+
+
+def _rows(lines: list[str], delimiter: str) -> np.ndarray | None:
+    """Return the numbers (R, C) of lines that all have as many; NaN where a field is no number."""
+    fields = [line.split(None if delimiter == "whitespace" else delimiter) for line in lines[:2000]]
+    count = len(fields[0]) if fields else 0
+    if len(fields) < _LEAST_ROWS or count < 2 or any(len(parts) != count for parts in fields):
+        return None
+    rows = np.array([[_number(part) for part in parts] for parts in fields])
+    return rows if np.isfinite(rows).mean() > 0.5 else None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan
+
+
+def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delimiter: str, rows: np.ndarray) -> Draft:
+    part = TextMap("", None, {}, delimiter, sign)
+    header, names = "none", ()
+    for where, line in (("line", plain[0]), ("comment", comments[-1] if comments else "")):
+        found = column_names(line.encode(), part)
+        numbers = [np.isfinite(_number(name)) for name in found]
+        if len(found) == rows.shape[1] and not any(numbers) and len(set(found)) == len(found):
+            header, names = where, found
+            break
+    keys: list[int | str] = list(names) or list(range(1, rows.shape[1] + 1))
+    low = [float(np.nanmin(column)) if np.isfinite(column).any() else np.nan for column in rows.T]
+    high = [float(np.nanmax(column)) if np.isfinite(column).any() else np.nan for column in rows.T]
+    columns = tuple((k + 1, names[k] if names else "", low[k], high[k]) for k in range(rows.shape[1]))
+    time = _time(rows, names)
+    roles = _roles(names)
+    if time is None or not roles:
+        return Draft(file.name, columns, "")
+    at, unit, clock = time
+    kind = {"files": "{robot}" + "".join(file.suffixes), "delimiter": delimiter, **({"comment": sign} if sign else {}),
+            "header": header, "time": {"column": keys[at], "unit": unit, "clock": clock}, "roles": roles}
+    tables = {"schema": SCHEMA, "name": "own", "about": f"drafted from {file.name}; look over units, frames and time",
+              "text": [kind]}
+    return Draft(file.name, columns, yaml.safe_dump(tables, sort_keys=False, width=110))
+
+
+def _time(rows: np.ndarray, names: tuple[str, ...]) -> tuple[int, str, str] | None:
+    """Return index, unit and clock of the column that only rises, one that is called so before others."""
+    rises = [k for k, column in enumerate(rows.T) if np.isfinite(column).all() and (np.diff(column) >= 0).all()
+             and column[-1] > column[0] >= 0]
+    called = [k for k in rises if (names and any(word in names[k].lower() for word in _TIME_NAMES[:-1]))
+              or (names and _plain(names[k]) == _TIME_NAMES[-1])]
+    if not rises:
+        return None
+    at = (called or rises)[0]
+    first = rows[0, at]
+    for unit, size in _UNIX.items():
+        if size <= first < 4.2 * size:
+            return at, unit, "unix"
+    step = float(np.median(np.diff(rows[:, at])))
+    return at, next((unit for unit, longest in _STEPS if step < longest), "ns"), "boot"
+
+
+def _roles(names: tuple[str, ...]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the roles whose channels all have a column of a usual name."""
+    plain = {_plain(name): name for name in reversed(names)}
+    found = {}
+    for role, channels in _NAMES.items():
+        here = {name: plain[text] for name, texts in channels.items()
+                for text in [next((text for text in texts if text in plain), None)] if text is not None}
+        if "qx" in here:
+            here.pop("yaw", None)
+        if any(whole <= set(here) for whole in _WHOLE[role]):
+            found[role] = {"channels": here}
+    if "odometry" in found and not any(_plain(name).startswith("cmd") for name in names):
+        found.pop("command", None)  # a velocity that stands beside a position was measured
+    return found
+
+
+def _plain(name: str) -> str:
+    """Return a name without unit, case and signs."""
+    return re.sub(r"[^a-z0-9]", "", re.sub(r"[\[(].*", "", name.lower()))
