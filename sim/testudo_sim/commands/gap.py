@@ -70,8 +70,8 @@ def gap(
             status.update(f"comparing with {against}")
             report = _beside(report, replays, recording, against, robot_type)
         status.update("drawing")
-        made = tuple(tuple(courses([out.motion for out in replay.outs], list(replay.models.values())[-1]))
-                     for replay in replays)
+        made = tuple(() if replay.flown else tuple(courses([out.motion for out in replay.outs],
+                                                           list(replay.models.values())[-1])) for replay in replays)
         files = [write_page(PageData(report, replays, made), folder / _PAGE), folder / _NUMBERS]
         numbers = dumps(report.to_dict(), indent=None if json else 1, allow_nan=False) + "\n"
         files[1].write_text(numbers, encoding="utf-8")

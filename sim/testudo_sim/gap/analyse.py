@@ -15,6 +15,7 @@ from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.gap.blocks import Blocks, Interval, quantiles
 from testudo_sim.gap.causes import Cause, Predicted, causes
 from testudo_sim.gap.errors import UNITS, StartFeatures, error_channels, predicted_change, start_features, travelled
+from testudo_sim.gap.flights import Flight, flight_of, fly_all
 from testudo_sim.gap.margins import margin_checks
 from testudo_sim.gap.motion import Motion, motion_of
 from testudo_sim.gap.report import (
@@ -54,6 +55,11 @@ class TypeReplay:
     blocks: Blocks = field(repr=False)
     found: dict[tuple[str, str, str, float], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
     """By parameter set, robot, channel and horizon: quantiles (Q,) and bootstrap samples (Q, R), filled on the way."""
+
+    @property
+    def flown(self) -> bool:
+        """Return whether motor signals were replayed, rather than velocity commands."""
+        return isinstance(self.outs[0].motion, Flight)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,10 +111,12 @@ def replay_type(spec: RobotSpec, motions: Sequence[Motion], identified: RobotSpe
     Raises:
         TestudoError: no window is as long as the shortest horizon.
     """
-    models = {DEAD_RECKONING: dead_reckoning(spec), NOMINAL: spec}
+    flown = isinstance(motions[0], Flight)
+    models = {DEAD_RECKONING: spec if flown else dead_reckoning(spec), NOMINAL: spec}
     if identified is not None and identified.kind == spec.kind:
         models[IDENTIFIED] = identified
-    outs = [out for out in roll_out_all(motions, list(models.values()), horizons_s) if out.windows.valid.any()]
+    made = (fly_all if flown else roll_out_all)(motions, list(models.values()), horizons_s)
+    outs = [out for out in made if out.windows.valid.any()]
     if not outs:
         names = ", ".join(motion.robot for motion in motions)
         raise TestudoError(f"{names}: no stretch of poses with known commands is as long as"
@@ -122,25 +130,24 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
     features = [start_features(replay.spec, out) for out in replay.outs]
     whole = StartFeatures(*(np.concatenate(column) for column in zip(
         *((f.speed_m_s, f.turn_rad_s, f.acceleration_m_s2) for f in features), strict=True)))
-    at = int(np.argmin(np.abs(np.asarray(horizons_s) - _STATE_HORIZON_S)))
-    if not any(out.windows.valid[at].any() for out in replay.outs):
-        at = 0
+    there = [h for h, horizon in enumerate(horizons_s) if horizon <= _STATE_HORIZON_S + 1e-9
+             and any(out.windows.valid[h].any() for out in replay.outs)]
+    at = max(there, default=0)
     owner = np.repeat(np.arange(len(replay.outs)), [len(out.windows.start) for out in replay.outs])
     axes = axes_of(whole)
     state = {model: state_errors(replay.blocks, owner, replay.names, whole, axes,
                                  _pooled(own, "position")[at])
              for model, own in replay.errors.items() if model != DEAD_RECKONING}
-    found = [latency for out in replay.outs for latency in latencies(out.motion, replay.spec)]
+    found = [] if replay.flown else [each for out in replay.outs for each in latencies(out.motion, replay.spec)]
     why = {model: _causes(replay, k, at, horizons_s[at]) for k, model in enumerate(replay.models)
-           if model != DEAD_RECKONING}
+           if model != DEAD_RECKONING and not replay.flown}
     return TypeGap(
         replay.spec.name, replay.names, tuple(replay.models),
-        {name: {key: float(getattr(spec, key)) for key in _PARAMETERS
-                if np.isfinite(getattr(spec, key, np.nan))} for name, spec in replay.models.items()},
+        {name: _parameters(replay, spec) for name, spec in replay.models.items()},
         tuple(_rows(replay, horizons_s)), tuple(_model_differences(replay, horizons_s)), state, horizons_s[at], why,
         tuple(found),
-        tuple(margin_checks(replay.spec, [out.motion for out in replay.outs], replay.errors[NOMINAL], horizons_s,
-                            found)))
+        () if replay.flown else tuple(margin_checks(
+            replay.spec, [out.motion for out in replay.outs], replay.errors[NOMINAL], horizons_s, found)))
 
 
 def compare(first: Sequence[TypeReplay], second: Sequence[TypeReplay], names: tuple[str, str],
@@ -182,21 +189,30 @@ def recorded_motions(recording: Recording, robot_type: str | None
         TestudoError: no such robot type.
     """
     imported = recording.info.get("kind") == IMPORTED or recording.folder is None
-    groups: dict[str, tuple[RobotSpec, list[Motion]]] = {}
+    groups: dict[tuple[str, bool], tuple[RobotSpec, list[Motion]]] = {}
+    specs: dict[str, RobotSpec] = {}
     left_out: dict[str, str] = defaultdict(str)
     for name, robot in recording.robots.items():
         kind = robot_type or robot.robot_type
         if not kind:
             left_out[name] = "nobody said of which type it is; --robot-type says so"
             continue
-        spec = groups[kind][0] if kind in groups else load_robot(kind)
+        spec = specs[kind] = specs.get(kind) or load_robot(kind)
+        flown = bool(spec.rotors) and "motors" in robot.series and "command" not in robot.series
         try:
-            motion = motion_of(_with_pose(robot), spec, dead_man_s=None if imported else spec.dead_man_s)
+            motion = flight_of(robot) if flown else motion_of(_with_pose(robot), spec,
+                                                              dead_man_s=None if imported else spec.dead_man_s)
         except RecordingError as error:
             left_out[name] = str(error).removeprefix(f"{name}: ")
             continue
-        groups.setdefault(kind, (spec, []))[1].append(motion)
+        groups.setdefault((kind, flown), (spec, []))[1].append(motion)
     return list(groups.values()), dict(left_out)
+
+
+def _parameters(replay: TypeReplay, spec: RobotSpec) -> dict[str, float]:
+    if replay.flown:
+        return {"mass_kg": spec.mass_kg} | {key: quantity.value for key, quantity in spec.rotors.items()}
+    return {key: float(getattr(spec, key)) for key in _PARAMETERS if np.isfinite(getattr(spec, key, np.nan))}
 
 
 def _with_pose(robot: RobotRecording) -> RobotRecording:

@@ -12,8 +12,10 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.gap.rollout import RollOut
 
-UNITS = {"position": "m", "along": "m", "across": "m", "up": "m", "yaw": "rad", "speed": "m/s"}
-"""The channels: distance; its parts along and across the way that was really driven, and up; heading; velocity."""
+UNITS = {"position": "m", "along": "m", "across": "m", "up": "m", "yaw": "rad", "speed": "m/s",
+         "attitude": "rad"}
+"""The channels: distance; its parts along and across the way that was really driven, and up; heading; velocity; angle
+of the rotation between both attitudes."""
 _STANDS_M = 0.01
 _SIDES_S = 0.05
 
@@ -50,6 +52,8 @@ def error_channels(spec: RobotSpec, out: RollOut, index: int) -> dict[str, np.nd
     values["yaw"] = wrap_angle(predicted.yaw - track.yaw[end])
     change = predicted.velocity - track.velocity[end].transpose(2, 0, 1)
     values["speed"] = change[0] if spec.kind == DIFFERENTIAL_DRIVE else np.linalg.norm(change, axis=0)
+    if out.more:
+        values |= out.more[index]
     return {name: np.where(out.windows.valid, value, np.nan) for name, value in values.items()}
 
 

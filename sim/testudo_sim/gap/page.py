@@ -108,6 +108,8 @@ def _errors(gap: TypeGap, horizons_s: Sequence[float]) -> str:
 
 
 def _kinds(gap: TypeGap) -> str:
+    if not gap.causes:
+        return ""
     parts = []
     for model, found in gap.causes.items():
         rows = [(Html(f"<strong>{text(cause.kind)}</strong>") if cause.named else cause.kind, cause.words,
@@ -150,6 +152,8 @@ def _latency(gap: TypeGap) -> str:
     rows = [(found.robot, found.channel, f"{1e3 * found.real_s.value:.0f}", (f"{1e3 * found.real_s.low:.0f} to "
              f"{1e3 * found.real_s.high:.0f}"), f"{1e3 * found.model_s:.0f}", f"{found.correlation:.2f}")
             for found in gap.latencies]
+    if not rows and not gap.causes:
+        return ""
     if not rows:
         return paragraph("No stretch of the run holds enough changes of command to tell.")
     return (paragraph("The shift at which changes of the command and of the real velocity fit best, and the same "
@@ -159,6 +163,8 @@ def _latency(gap: TypeGap) -> str:
 
 
 def _margins(gap: TypeGap) -> str:
+    if not gap.margins:
+        return ""
     rows = [(check.term, check.what, f"{check.limit:.3g} {check.unit}", f"{check.p50:.3g}", f"{check.p99:.3g}",
              f"{check.worst:.3g}", f"{100 * check.beyond:.2f} %", check.robot, pill(check.within, "within", "beyond"))
             for check in gap.margins]

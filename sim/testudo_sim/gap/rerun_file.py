@@ -56,15 +56,16 @@ def write_rerun(path: Path, report: GapReport, replays: Sequence[TypeReplay],
     stream.log("world", rr.ViewCoordinates.RIGHT_HAND_Z_UP, static=True)
     index = 0
     for replay, own in zip(replays, courses, strict=True):
-        for k, course in enumerate(own):
-            _log_course(rr, stream, course, replay.spec.body_radius_m, robot_colour(index))
-            out, errors = replay.outs[k], replay.errors[list(replay.models)[-1]][k]
+        for k, out in enumerate(replay.outs):
+            if own:
+                _log_course(rr, stream, own[k], replay.spec.body_radius_m, robot_colour(index))
+            errors = replay.errors[list(replay.models)[-1]][k]
             for channel, values in errors.items():
                 for h, horizon in enumerate(report.horizons_s):
                     good = np.isfinite(values[h])
                     if good.any():
                         stream.send_columns(
-                            f"errors/{channel}/{horizon:g}s/{course.robot}",
+                            f"errors/{channel}/{horizon:g}s/{out.motion.robot}",
                             indexes=[rr.TimeColumn(_TIMELINE, duration=out.windows.start_s[good])],
                             columns=rr.Scalars.columns(scalars=values[h][good]))
             index += 1

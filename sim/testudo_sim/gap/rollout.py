@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +28,8 @@ class RollOut:
     """Valid for every parameter set."""
     predicted: tuple[MotionState, ...]
     """(D, H, S) at the ends by parameter set; any where not valid."""
+    more: tuple[Mapping[str, np.ndarray], ...] = ()
+    """Errors (H, S) by further channel that the states do not show, by parameter set."""
 
 
 def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons_s: Sequence[float]

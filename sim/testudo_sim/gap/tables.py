@@ -15,7 +15,7 @@ def gap_tables(report: GapReport) -> list[Table]:
     """Return for each type of robot the errors by horizon, and the margins."""
     found = []
     for gap in report.types:
-        found += [_errors(gap, report), _margins(gap)]
+        found += [_errors(gap, report), *([_margins(gap)] if gap.margins else [])]
     return found
 
 

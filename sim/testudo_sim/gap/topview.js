@@ -52,7 +52,9 @@
       const shown = place(mark.real, f, r, 0);
       place(mark.ghost, f, r, 3);
       mark.label.style.display = shown ? "" : "none";
-      mark.label.setAttribute("x", value(f, r, 0) / data.scale + 1.3 * data.radius);
+      const x = value(f, r, 0) / data.scale, left = x + 1.3 * data.radius + 4 * data.letter > data.right;
+      mark.label.setAttribute("text-anchor", left ? "end" : "start");
+      mark.label.setAttribute("x", x + (left ? -1.3 : 1.3) * data.radius);
       mark.label.setAttribute("y", -value(f, r, 1) / data.scale - 1.1 * data.radius);
     });
     slider.value = f;

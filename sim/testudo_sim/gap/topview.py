@@ -51,11 +51,11 @@ def top_view(courses: Sequence[Course], radius_m: float) -> str:
     whole = np.clip(np.nan_to_num(np.rint(numbers)), -32767, 32767)
     packed = np.where(np.isfinite(numbers), whole, _NONE).astype("<i2")
     room = 2.5 * radius_m
-    begins = int(np.argmax(np.isfinite(planes[..., 0]).all(axis=1)))
+    off = np.nan_to_num(np.linalg.norm(planes[..., 3:5] - planes[..., :2], axis=-1)).sum(axis=1)
     letter = 0.02 * float(max(high - low) + 2 * room)
     data = {
         "frames": len(picked), "step": STEP_S * stride, "begin": float(times[0]), "scale": scale, "radius": radius_m,
-        "first": min(begins + round(11.0 / STEP_S / stride), len(picked) - 1), "letter": letter,
+        "first": int(np.argmax(off)), "letter": letter, "right": float(high[0] + room),
         "robots": [{"name": c.robot, "colour": robot_colour(k)} for k, c in enumerate(courses)],
         "restart": [int(flag) for flag in np.add.reduceat(courses[0].restart, picked) > 0],
         "poses": base64.b64encode(packed.tobytes()).decode(),

@@ -78,7 +78,7 @@ def _sizes(gap: TypeGap, horizons_s: tuple[float, ...]) -> Iterator[str]:
 
 def _causes(gap: TypeGap) -> Iterator[str]:
     named = [cause for cause in gap.causes.get(gap.best, ()) if cause.named]
-    if not named:
+    if gap.best in gap.causes and not named:
         yield (f"No kind of error of the {gap.best} model stands out after {gap.state_horizon_s:g} s: neither scale, "
                "nor lag or delay, nor slip.")
     for cause in named[:_FEW]:

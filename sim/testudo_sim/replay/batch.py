@@ -25,9 +25,9 @@ from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_sim.replay.timeline import Timeline
 
-_BLOCK = 128
+_BLOCK = 64
 """Starts that go together."""
-_CALL = 128 * _BLOCK
+_CALL = 256 * _BLOCK
 """Starts of one call: one program fits runs of any length."""
 _QUICKEST_LAG_S = 1e-6
 _LONGEST_STEP_S = 0.05

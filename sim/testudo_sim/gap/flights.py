@@ -1,0 +1,148 @@
+"""Drones whose motor signals were recorded: their starts, and what ballistics and the rotor model predict from them.
+
+The attitude is held by a controller that is not in the model, so that open loop it leaves the real one within a second:
+horizons beyond `LONGEST_S` are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.signal import lfilter
+
+from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParameters, RotorDroneState, step
+from testudo_hardware.quaternions import conjugate, from_rotation_vector, multiply, normalised, rotate, rotation_vector
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.alignment import heading, tidy
+from testudo_sim.gap.motion import Commands, Motion
+from testudo_sim.gap.rollout import RollOut
+from testudo_sim.recording import RobotRecording
+from testudo_sim.recording.types import RecordingError
+from testudo_sim.replay.timeline import Timeline
+from testudo_sim.replay.windows import pick_windows
+from testudo_sim.run_reader import Track
+
+LONGEST_S = 0.5
+_FEWEST = 100
+_GAP_PERIODS = 3.0
+_Advance = Callable[[RotorDroneState, np.ndarray, np.ndarray], RotorDroneState]
+_NO_COMMANDS = Commands(np.zeros(0), np.zeros((3, 0)), np.zeros(0, bool))
+
+
+@dataclass(frozen=True)
+class Flight(Motion):
+    """One drone with motor signals, at the stamps of its track."""
+
+    quaternion_xyzw: np.ndarray = field(default_factory=lambda: np.zeros((4, 0)), repr=False)
+    """(4, T): body to world."""
+    rates_body: np.ndarray = field(default_factory=lambda: np.zeros((3, 0)), repr=False)
+    """(3, T) [rad/s]."""
+    thrust_command: np.ndarray = field(default_factory=lambda: np.zeros((4, 0)), repr=False)
+    """(4, T) [N], as logged; each holds until the next one."""
+
+
+def flight_of(robot: RobotRecording) -> Flight:
+    """Return a drone with odometry and motor signals as replay wants it.
+
+    Raises:
+        RecordingError: a role is missing, or fewer than a hundred samples are left.
+    """
+    (odometry, report), (motors, _) = (tidy(robot.find(role)) for role in ("odometry", "motors"))
+    inside = (odometry.stamp_s >= motors.stamp_s[0]) & (odometry.stamp_s <= motors.stamp_s[-1])
+    stamps, values = odometry.stamp_s[inside], odometry.values[inside].T
+    if len(stamps) < _FEWEST:
+        raise RecordingError(f"{len(stamps)} samples with odometry and motors, expected at least {_FEWEST}")
+    quaternion = normalised(values[3:7])
+    latest = np.searchsorted(motors.stamp_s, stamps + 1e-6, side="right") - 1
+    track = Track(stamps, stamps, values[:3].T, heading(quaternion.T), rotate(quaternion, values[7:10]).T)
+    notes = [f"odometry: {report.gap_count} gaps"] if report.gap_count else []
+    return Flight(robot.name, track, _NO_COMMANDS, tuple(notes), quaternion, values[10:13], motors.values[latest].T)
+
+
+def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: Sequence[float]) -> list[RollOut]:
+    """Return the predictions from every sample of every flight.
+
+    Args:
+        flights: drones of one type.
+        specs: parameter sets; of the first one, ballistic flight: logged thrust along the body's axis over its mass,
+            body rates held.
+        horizons_s: rising [s]; those beyond `LONGEST_S` have no valid window.
+    """
+    found = []
+    for flight in flights:
+        windows = pick_windows(_steady_parts(flight.track), slice(0, None), flight.track, horizons_s)
+        windows.valid[np.asarray(horizons_s) > LONGEST_S + 1e-9] = False
+        ends = np.where(windows.valid, windows.end, windows.start)
+        made = [_fly(flight, windows.start, ends, make(flight, spec, windows.start))
+                for make, spec in zip([_ballistic, *[_rotors] * (len(specs) - 1)], specs, strict=True)]
+        real = flight.quaternion_xyzw[:, windows.end]
+        more = tuple({"attitude": np.where(windows.valid, np.linalg.norm(rotation_vector(
+            multiply(conjugate(real), quaternion)), axis=0), np.nan)} for _, quaternion in made)
+        found.append(RollOut(flight, windows, tuple(state for state, _ in made), more))
+    return found
+
+
+def _steady_parts(track: Track) -> Timeline:
+    """Return a timeline that is not known across gaps."""
+    steps = np.diff(track.stamp_s)
+    wide = np.flatnonzero(steps > _GAP_PERIODS * np.median(steps))
+    begins = np.sort(np.concatenate([[-np.inf], track.stamp_s[wide] + 1e-6, track.stamp_s[wide + 1] - 1e-6]))
+    return Timeline(begins, np.zeros((3, len(begins))), np.arange(len(begins)) % 2 == 0)
+
+
+def _fly(flight: Flight, start: np.ndarray, end: np.ndarray, begun: tuple[_Advance, RotorDroneState]
+         ) -> tuple[MotionState, np.ndarray]:
+    """Return the states (3, H, S) and quaternions (4, H, S) at the end samples (H, S)."""
+    advance, state = begun
+    steps = np.diff(flight.track.stamp_s)
+    rows = np.zeros((10, *end.shape))
+    for k in range(int((end - start).max(initial=0))):
+        index = np.minimum(start + k, len(steps) - 1)
+        state = advance(state, index, steps[index])
+        reached = end == start + k + 1
+        now = np.concatenate([state.position_world, state.velocity_world, state.quaternion_xyzw])
+        rows = np.where(reached, now[:, None, :], rows)
+    rows[9] = np.where(end > start, rows[9], 1.0)
+    yaw = np.stack([heading(quaternion.T) for quaternion in rows[6:].transpose(1, 0, 2)])
+    return MotionState(rows[:3], yaw, rows[3:6]), rows[6:]
+
+
+def _start(flight: Flight, start: np.ndarray, thrust: np.ndarray) -> RotorDroneState:
+    track = flight.track
+    return RotorDroneState(track.position_world[start].T, flight.quaternion_xyzw[:, start], track.velocity[start].T,
+                           flight.rates_body[:, start], thrust[:, start])
+
+
+def _rotors(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
+    parameters = RotorDroneParameters.from_spec(spec)
+    period = float(np.median(np.diff(flight.track.stamp_s)))
+    arriving = _delayed(flight.thrust_command, spec.rotors["rotors.thrust_delay"].value / period)
+    gain = -np.expm1(-period / parameters.thrust_lag_s)
+    after = lfilter([gain], [1, gain - 1], arriving, axis=1, zi=(1 - gain) * arriving[:, :1])[0]
+    thrust = np.concatenate([arriving[:, :1], after[:, :-1]], axis=1)
+    return (lambda state, index, duration: step(parameters, state, arriving[:, index], duration),
+            _start(flight, start, thrust))
+
+
+def _delayed(commands: np.ndarray, periods: float) -> np.ndarray:
+    """Return commands (4, T) that arrive so many periods later, a fraction of one as a mixture."""
+    whole, index = int(periods), np.arange(commands.shape[1])
+    rest = periods - whole
+    return ((1 - rest) * commands[:, np.maximum(index - whole, 0)]
+            + rest * commands[:, np.maximum(index - whole - 1, 0)])
+
+
+def _ballistic(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
+    def advance(state: RotorDroneState, index: np.ndarray, duration: np.ndarray) -> RotorDroneState:
+        half = multiply(state.quaternion_xyzw, from_rotation_vector(0.5 * duration * state.rates_body))
+        force = np.zeros_like(state.velocity_world)
+        force[2] = flight.thrust_command[:, index].sum(axis=0) / spec.mass_kg
+        push = rotate(half, force) - np.array([[0.0], [0.0], [GRAVITY_M_S2]])
+        return RotorDroneState(state.position_world + duration * (state.velocity_world + 0.5 * duration * push),
+                               multiply(state.quaternion_xyzw, from_rotation_vector(duration * state.rates_body)),
+                               state.velocity_world + duration * push, state.rates_body, state.thrust)
+
+    return advance, _start(flight, start, flight.thrust_command)
