@@ -15,7 +15,7 @@ from testudo_deploy.bag_writer import BAG_FILE, METADATA_FILE
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_sim.importing.bags.sources import bags_of, inspect_bags
+from testudo_sim.importing.bags.sources import BagReport, bags_of, inspect_bags
 from testudo_sim.importing.discover import files_of, runs_of
 from testudo_sim.importing.draft import Draft, draft_of
 from testudo_sim.importing.map_file import load_map, parse_map
@@ -134,13 +134,11 @@ def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:
     for draft in drafts:
         tables.append(table(f"{draft.file}: columns", ("number", "name", "least", "largest"), draft.columns))
         texts += [draft.text] if draft.text and draft.text not in texts else []
-    for text in texts:
-        tables += text_table("A mapping to begin with: look over units, frames and time, and give it with --map",
-                             text.splitlines(), 1000)
     values = {"source": str(path), "kind": "text logs that no mapping knows", "drafts": texts, "columns": {
         draft.file: [{"number": number, "name": name, "least": _json(least), "largest": _json(largest)}
                      for number, name, least, largest in draft.columns] for draft in drafts}}
-    return Report(values, tuple(tables))
+    said = ("# A mapping to begin with: look over units, frames and time, save it, and give it with --map", *texts)
+    return BagReport(values, tuple(tables), "\n".join(said) + "\n" if texts else "")
 
 
 def _json(value: float) -> float | None:

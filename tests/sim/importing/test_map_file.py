@@ -1,5 +1,7 @@
 """Mapping files: the shipped ones hold, and each mistake is named with file, key, found and expected."""
 
+from pathlib import Path
+
 import pytest
 
 from testudo_sim.importing.map_file import MapError, load_map, parse_map, shipped_maps
@@ -25,6 +27,14 @@ def test_shipped_maps_hold_and_know_their_files():
         assert found.name == name
         assert found.raw == file.read_text()
         assert found.text or found.usd
+
+
+def test_the_example_of_the_documentation_holds():
+    text = (Path(__file__).parents[3] / "docs" / "replay.md").read_text(encoding="utf-8")
+    begin = text.index("    schema: testudo/map/1")
+    lines = text[begin : text.index("A column is a name", begin)].splitlines()
+    found = parse_map("\n".join(line.removeprefix("    ") for line in lines), "docs/replay.md")
+    assert list(found.text[0].roles) == ["pose", "odometry", "imu"]
 
 
 def test_short_forms_are_written_out():
