@@ -25,7 +25,7 @@ from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.motion.state import length
 from testudo_sim import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.faults import CHASER, LIAR, Faults
-from testudo_sim.moving import held_velocity, moments_before, still_before, stopping_lane
+from testudo_sim.moving import held_velocity, moments_before, seen_late, still_before, stopping_lane
 from testudo_sim.parameters import Slots, WorldParameters
 from testudo_sim.radio import Radio, by_slot, exchange, message, neighbour_table, peer_spaces, tune_in
 from testudo_sim.team import Team, measure, per_robot
@@ -89,11 +89,16 @@ def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array
     slots = Slots.create(team.model.spec, team.channels)
     physics = team.physics.reset(position_world, yaw, None, velocity)
     motion = team.physics.scene(physics).robots
-    stop = team.model.stopping_point(motion)
-    moves = velocity is not None
-    space = stopping_lane(team.model, motion) if moves else at_rest(position_world)
-    control = held_velocity(team.model, stop, motion) if moves else jnp.zeros_like(position_world)
-    held = motion.velocity if moves else jnp.zeros_like(position_world)
+    held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
+    sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
+    past, seen, estimate = still_before(motion, slots.states), motion, motion
+    if velocity is not None:
+        past = moments_before(team.model, motion, slots.states)
+        seen = seen_late(past, parameters)
+        estimate = predict(team.model, seen, sent, per_robot(parameters.pending))
+    stop = team.model.stopping_point(estimate)
+    space = at_rest(position_world) if velocity is None else stopping_lane(team.model, seen, estimate)
+    control = jnp.zeros_like(position_world) if velocity is None else held_velocity(team.model, stop, estimate)
     radio = tune_in(message(stop.position_world, control, space), deployment.longest_message_ticks + 1)
     size = yaw.shape[0]
     last = (jnp.arange(size) + 1 + jnp.arange(size - 1)[:, None]) % size == size - 1
@@ -102,12 +107,10 @@ def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array
     number = jnp.zeros((), jnp.int32)
     table = neighbour_table(radio, number, team.model.spec.control_period_s, faults)
     table = replace(table, untrusted=flagged) if deployment.strangers else table
-    past = moments_before(team.model, motion, slots.states) if moves else still_before(motion, slots.states)
     return DeployedState(
-        physics, jnp.broadcast_to(held, (slots.commands, *held.shape)),
-        past, table, motion, motion, motion, zero == 0,
+        physics, sent, past, table, estimate, seen, seen, zero == 0,
         jnp.broadcast_to(held, (earlier_slots(team.model.spec, slots), *held.shape)),
-        begin_watch(team.model.spec, motion, zero == 0), zero > 0, space, radio, flagged, zero, zero + 1000, number,
+        begin_watch(team.model.spec, seen, zero == 0), zero > 0, space, radio, flagged, zero, zero + 1000, number,
         parameters, faults)
 
 

@@ -16,6 +16,7 @@ from testudo_hardware.arrays import stacked
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import control_velocity
 from testudo_sim import pytrees  # noqa: F401  (registers MotionState)
+from testudo_sim.parameters import WorldParameters
 
 _ASKING_TICKS = 3
 
@@ -31,6 +32,12 @@ def moments_before(model: MotionModel, motion: MotionState, count: int) -> Motio
     return jax.tree.map(lambda *parts: jnp.stack(parts), *states)
 
 
+def seen_late(past: MotionState, parameters: WorldParameters) -> MotionState:
+    """Return the pose (D, N, E) as old as the sensors of each world deliver it, without noise; past (M, D, N, E)."""
+    weights = parameters.age_weights
+    return jax.tree.map(lambda x: sum(weights[m] * x[m] for m in range(x.shape[0])), past)
+
+
 def still_before(motion: MotionState, count: int) -> MotionState:
     """Return the states (M, D, N, E) of robots that have stood where they are."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), motion)
@@ -42,13 +49,13 @@ def held_velocity(model: MotionModel, stop: StoppingPoint, motion: MotionState) 
     return control_velocity(model, stop, motion.velocity / scale)
 
 
-def stopping_lane(model: MotionModel, motion: MotionState) -> OwnSpace:
-    """Return the space that robots on the move own: from where they are to where they rest if they brake soon.
+def stopping_lane(model: MotionModel, seen: MotionState, motion: MotionState) -> OwnSpace:
+    """Return the space that robots on the move own: from where they were seen to where they rest if they brake soon.
 
     That is after the time for which a command can act and the ticks that asking for more space takes: a shorter
     lane would make them brake at once.
     """
-    here, spec = motion.position_world, model.spec
+    here, spec = seen.position_world, model.spec
     number = 0 * here[0, ...]
     soon_s = spec.hold_s + _ASKING_TICKS * spec.control_period_s
     ahead = model.step(motion, motion.velocity, LagResponse.create(jnp.full(motion.yaw.shape, soon_s),

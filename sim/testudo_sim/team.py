@@ -18,7 +18,7 @@ from testudo_deploy.shield.layer1 import Arena, ShieldResult, shield_layer1
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
-from testudo_sim.moving import held_velocity, moments_before, still_before
+from testudo_sim.moving import held_velocity, moments_before, seen_late, still_before
 from testudo_sim.parameters import Channels, Slots, WorldParameters
 from testudo_sim.physics import Physics
 from testudo_sim.radio import by_slot
@@ -64,19 +64,21 @@ def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: Wor
     slots = Slots.create(team.model.spec, team.channels)
     physics = team.physics.reset(position_world, yaw, bodies, velocity)
     motion = team.physics.scene(physics).robots
-    stop = team.model.stopping_point(motion)
-    control = jnp.zeros_like(stop.position_world) if velocity is None else held_velocity(team.model, stop, motion)
+    held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
+    sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
+    past, estimate = still_before(motion, slots.states), motion
+    if velocity is not None:
+        past = moments_before(team.model, motion, slots.states)
+        estimate = predict(team.model, seen_late(past, parameters), sent, per_robot(parameters.pending))
+    stop = team.model.stopping_point(estimate)
+    control = jnp.zeros_like(stop.position_world) if velocity is None else held_velocity(team.model, stop, estimate)
     announcement = jnp.concatenate([stop.position_world, control])
     announced = jnp.broadcast_to(announcement, (slots.messages, *announcement.shape))
     heard = by_slot(announcement)
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
     dimension = position_world.shape[0]
     table = NeighbourTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
-    sent = jnp.zeros_like(position_world) if velocity is None else motion.velocity
-    past = (still_before(motion, slots.states) if velocity is None
-            else moments_before(team.model, motion, slots.states))
-    return TeamState(physics, jnp.broadcast_to(sent, (slots.commands, *sent.shape)), past, announced, table, motion,
-                     parameters)
+    return TeamState(physics, sent, past, announced, table, estimate, parameters)
 
 
 def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
@@ -121,8 +123,7 @@ def per_robot(response: Any) -> Any:
 
 def measure(team: Team, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
     """Return the pose as the sensors deliver it: late, and with noise bounded by three sigma."""
-    weights = parameters.age_weights
-    state = jax.tree.map(lambda x: sum(weights[m] * x[m] for m in range(x.shape[0])), past)
+    state = seen_late(past, parameters)
     spec, share = team.model.spec, team.channels.noise_share
     size = state.position_world.shape[0]
     noise = _bounded_noise(key, size + 1, state.yaw.shape) * share

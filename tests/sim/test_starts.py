@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.sim.deployed_team import deployed, drive, places
 
+from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_deploy.shield.walls import Arena
 from testudo_hardware.motion import MotionState, motion_model
@@ -102,15 +103,18 @@ def test_the_moments_before_lie_on_the_arc_that_was_driven():
 
 
 def test_a_team_that_begins_at_speed_drives_on_at_that_speed():
-    """All layers: with the lane that it has the gate lets it drive, while it asks for more."""
-    team, deployment = deployed()
-    spec, velocity = team.model.spec, np.zeros((2, 2, 1))
-    velocity[0] = 0.12
-    place, yaw = np.array([[[0.0], [0.0]], [[0.0], [3.0]]]), np.zeros((2, 1))
-    parameters = draw_parameters(jax.random.split(jax.random.key(0), 1), spec, team.channels, spread=0.0)
+    """All layers: with the lane that it has the gate lets it drive, and its late poses are where it expects them."""
+    team, deployment = deployed("robomaster_s1")
+    spec, velocity = team.model.spec, np.zeros((2, 2, 3))
+    velocity[0] = 0.5
+    place, yaw = np.zeros((2, 2, 3)), np.zeros((2, 3))
+    place[1, 1] = 3.0
+    parameters = draw_parameters(jax.random.split(jax.random.key(0), 3), spec, team.channels, spread=0.0)
     state = start_deployed(team, deployment, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), parameters,
-                           no_faults(2, 2, 1, 4), jnp.asarray(velocity, jnp.float32))
-    wanted = np.stack([np.full((2, 1), 0.12), np.zeros((2, 1))])
-    *_, (after, _) = drive(team, deployment, state, wanted, 15)
-    assert np.allclose(places(after)[0], 0.12 * 15 * spec.control_period_s, rtol=0.05)
-    assert np.allclose(after.physics.velocity[0], 0.12, rtol=0.1)
+                           no_faults(2, 2, 3, 4), jnp.asarray(velocity, jnp.float32))
+    log = list(drive(team, deployment, state, velocity, 15))
+    assert all(bool(after.located.all()) and not bool(after.weak.any()) for after, _ in log)
+    assert all(int(result.status.max()) != ShieldStatus.BRAKED for _, result in log)
+    after = log[-1][0]
+    assert np.allclose(places(after)[0], 0.5 * 15 * spec.control_period_s, rtol=0.05)
+    assert np.allclose(after.physics.velocity[0], 0.5, rtol=0.1)

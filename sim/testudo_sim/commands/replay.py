@@ -126,6 +126,11 @@ def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Pat
     story = tell(folder, branch.robot or None)
     _warn(story.warnings, console)
     whole, story = story, story.seen_at(branch.start)
+    if len(story.robots) < 2:
+        spans = ", ".join(f"{one.name} {one.motion.stamp_s[0]:.1f} to {one.motion.stamp_s[-1]:.1f} s"
+                          for one in whole.robots)
+        raise TestudoError(f"{folder}: --from: found {', '.join(f'{time_s:g}' for time_s in branch.start)} s, expected "
+                           f"times at which two robots were recorded all the while: {spans}")
     if len(story.robots) < len(whole.robots):
         absent = ", ".join(sorted(set(whole.names) - set(story.names)))
         console.print(f"[yellow]note:[/] {absent}: not recorded at these times; the others go on without")

@@ -16,6 +16,7 @@ from testudo_sim.replay.story import Story
 
 REAL = "what happened"
 _ARRIVED_M = 0.1
+_ROUNDED_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcom
     """Return what the real run came to from a moment on, looked at as often as a simulated one."""
     spec = story.spec
     end_s = min(time_s + horizon_s, story.span_s[1])
-    at_s = np.arange(time_s + spec.control_period_s, end_s + 1e-9, spec.control_period_s)
+    count = max(1, int((end_s - time_s) / spec.control_period_s + 1e-9))
+    at_s = time_s + spec.control_period_s * np.arange(1, count + 1)
     found = [robot.motion.at(at_s) for robot in story.robots]
     position = np.stack([place.T for place, _, _ in found], axis=-1).transpose(1, 0, 2)  # (T, D, N)
     yaw = np.stack([angle for _, angle, _ in found], axis=-1)
@@ -113,7 +115,7 @@ def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcom
 
 def _real_places(story: Story, time_s: float) -> np.ndarray:
     """Return where the robots really were (D, N) [m]; not a number where nobody knows."""
-    known = time_s <= story.span_s[1]
+    known = time_s <= story.span_s[1] + _ROUNDED_S
     places = [robot.motion.at(np.array([time_s]))[0][0] for robot in story.robots]
     return np.stack(places, axis=1) if known else np.full((story.spec.dimension, len(places)), np.nan)
 
