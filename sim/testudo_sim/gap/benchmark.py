@@ -6,13 +6,15 @@ import statistics
 import time
 from pathlib import Path
 
+import numpy as np
+
 from testudo_deploy.benchmarking import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.devices import devices
 from testudo_sim.gap.analyse import HORIZONS_S, recorded_motions
 from testudo_sim.gap.errors import error_channels
-from testudo_sim.gap.rollout import roll_out_all
+from testudo_sim.gap.rollout import by_robot, roll_out_all
 from testudo_sim.gap.synthetic import synthetic_recording
 from testudo_sim.recording import load_recording
 
@@ -23,7 +25,7 @@ def bench_replay(*, run: Path | None = None, robot: str = "irobot_create", robot
                  repeats: int = 5) -> BenchResult:
     """Replay every start of every robot of a run over all horizons, and take the errors in every channel.
 
-    Real time is counted once, not once for each robot: from the first to the last start. What is timed is everything
+    Real time is counted once, not once for each robot: the time that all of them share. What is timed is everything
     from the tidy series in memory to the errors; reading the run and compilation are timed apart.
 
     Args:
@@ -49,22 +51,23 @@ def bench_replay(*, run: Path | None = None, robot: str = "irobot_create", robot
     for _ in range(repeats + 1):
         began, used = time.perf_counter(), time.process_time()
         outs = roll_out_all(motions, [spec], HORIZONS_S)
-        for out in outs:
-            error_channels(spec, out, 0)
+        by_robot(lambda out: error_channels(spec, out, 0), outs)
         times.append(time.perf_counter() - began)
         processor.append(time.process_time() - used)
     wall_s = statistics.median(times[1:])
     starts = [out.windows.start_s for out in outs]
-    real_s = float(max(s.max() for s in starts) - min(s.min() for s in starts))
+    shared_s = float(min(s.max() for s in starts) - max(s.min() for s in starts))
+    real_s = shared_s if shared_s > 0 else float(max(np.ptp(s) for s in starts))
     windows = int(sum(out.windows.valid.sum() for out in outs))
     values = {"run": str(run or "synthetic"), "robots": len(motions), "real_s": real_s, "wall_s": wall_s,
               "times_real_time": real_s / wall_s, "starts": sum(map(len, starts)), "windows": windows,
               "windows_per_s": windows / wall_s, "fastest": real_s / min(times[1:]),
+              "times_real_time_by_processor": real_s / statistics.median(processor[1:]),
               "tidy_s": tidy_s, "processor_s": statistics.median(processor[1:]), "compile_s": times[0] - wall_s,
               "repeats": repeats, "device": devices().to_dict()}
     rows = [("times real time", f"{values['times_real_time']:,.0f}", f"≥ {_BAR:,.0f}"),
             ("wall time of one replay", f"{wall_s:.2f} s", ""),
-            ("processor time of one replay", f"{values['processor_s']:.2f} s", ""),
+            ("processor time of one replay, all cores together", f"{values['processor_s']:.2f} s", ""),
             ("starts, windows", f"{values['starts']:,}, {windows:,}", ""),
             ("tidying the series", f"{tidy_s:.2f} s", ""), ("compilation", f"{values['compile_s']:.1f} s", "")]
     title = f"open-loop replay of {real_s:.0f} s of {len(motions)} {spec.name}; {devices().text}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +53,8 @@ def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons
         timeline, first = joined([timeline_of(model, motion.commands) for motion in motions])
         parts = [slice(*ends) for ends in zip(first, np.append(first[1:], len(timeline.begin_s)), strict=True)]
         if k == 0:
-            picked = [pick_windows(timeline, part, motion.track, horizons_s, _tolerance(motion, horizons_s))
-                      for part, motion in zip(parts, motions, strict=True)]
+            picked = by_robot(lambda part, motion, timeline=timeline: pick_windows(
+                timeline, part, motion.track, horizons_s, _tolerance(motion, horizons_s)), parts, motions)
             edges = np.cumsum([len(windows.start) for windows in picked])[:-1]
             start_s, end_s = (np.concatenate(column, axis=-1) for column in zip(
                 *((windows.start_s, windows.end_s) for windows in picked), strict=True))
@@ -69,6 +72,12 @@ def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons
             own.append(part)
     return [RollOut(motion, windows, tuple(own)) for motion, windows, own in zip(motions, picked, predicted,
                                                                                  strict=True)]
+
+
+def by_robot(function: Callable[..., Any], *columns: Sequence[Any]) -> list[Any]:
+    """Return what a function makes of each robot, on all cores: NumPy lets go of the interpreter meanwhile."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(function, *columns))
 
 
 def dead_reckoning(spec: RobotSpec) -> RobotSpec:
