@@ -192,3 +192,15 @@ def test_real_flights_are_told_apart_by_run(tmp_path):
     thrust = found.robots["cf51"].find("motors").values.sum(axis=1)
     force = found.robots["cf51"].find("imu").values[:, 2]
     assert np.median(thrust) / np.median(force) == pytest.approx(0.034, abs=0.002)  # its mass [kg]
+
+
+def test_clocks_since_boot_begin_with_those_that_know_the_time_of_day(tmp_path):
+    source = write_team(tmp_path / "logs", 1, 50)
+    (source / "a_cf1.usddeck.bin").write_bytes(block_log(50, first=5_000_000))
+    result = import_run(Request((source,), robot_types=parse_robot_types(["r1=turtlebot4"])), tmp_path / "run")
+    assert result.recording.start_ns == int(START_S * 1e9)
+    found = load_recording(tmp_path / "run")
+    np.testing.assert_allclose(found.robots["cf1"].find("pose").stamp_s, 0.01 * np.arange(50), atol=1e-9)
+    assert {name: robot.robot_type for name, robot in found.robots.items()} == {"cf1": "crazyflie_2x",
+                                                                              "r1": "turtlebot4"}
+    assert any("clocks since boot are laid so that they begin with the others" in note for note in result.notes)
