@@ -42,7 +42,8 @@ def series_table(found: SeriesByRobot) -> Table:
              f"{one.longest_gap_s:.3f} s" if one.gaps else "", one.duplicates or "",
              f"{one.backward}, by up to {one.furthest_back_s:.3g} s" if one.backward else "",
              # an imported log knows no time of record: the stamp stands for it
-             _number(one.delay_median_s if one.delay_p99_s else None, "{:.1f} ms", 1000.0), len(one.clock_jumps) or "", one.not_finite or "")
+             _number(one.delay_median_s if one.delay_p99_s else None, "{:.1f} ms", 1000.0),
+             len(one.clock_jumps) or "", one.not_finite or "")
             for robot, series in found.items() for role, one in series.items()]
     columns = ("robot", "role", "samples", "rate", "mean", "gaps", "longest", "same stamp", "stamp goes back",
                "stamp to record", "clock jumps", "not finite")
