@@ -225,6 +225,12 @@ def test_stamps_of_another_clock_are_brought_to_that_of_the_recorder(tmp_path):
                                                             "{topic: /zero, robot: b, role: pose}")
     for name in "ab":
         np.testing.assert_allclose(found.robots[name].find("pose").stamp_s, np.arange(60) / 10, atol=1e-6)
+    rows[30] = (*rows[30][:3], message("PoseStamped", 5 * 3600 * NANO, values[30]))  # one stamp is five hours off
+    rows[40] = ("/sim", "PoseStamped", START_NS - 7200 * NANO, rows[40][3])  # and one record time two hours
+    strayed, told = read(write_bag(tmp_path / "strayed", rows), "{topic: /sim, robot: a, role: pose}")
+    np.testing.assert_allclose(strayed.robots["a"].find("pose").stamp_s, np.delete(np.arange(60), [30, 40]) / 10,
+                               atol=1e-6)
+    assert len(told) == 2
     assert any("put forward by 1700000000.000 s" in note for note in found.info["notes"])
     assert any("stamps are all zero" in note for note in found.info["notes"])
     assert not damage

@@ -17,6 +17,7 @@ from testudo_sim.importing.bags.transforms import Link, chain, compose, read_lin
 
 _OTHER_CLOCK_S = 1.0
 _STRAY_NS = 86_400 * NANO
+_FAR_NS, _FEW = 60 * NANO, 0.01
 _STATIC = "_static"
 
 Found = Mapping[BagTopic, Sequence[BagMessage]]
@@ -94,8 +95,7 @@ def _settled(samples: Samples, entry: TopicMap, lost: list[str], notes: list[str
     samples = _chosen(samples, good)
     if not len(samples):
         return samples
-    middle = np.median(samples.log_ns)
-    good = np.abs(samples.log_ns - middle) < 30 * _STRAY_NS
+    good = (np.abs(samples.log_ns - np.median(samples.log_ns)) < 30 * _STRAY_NS) & ~_alone(samples.log_ns)
     if not good.all():
         lost.append(f"{what}: {int((~good).sum())} messages have an impossible record time; left out")
         samples = _chosen(samples, good)
@@ -111,7 +111,9 @@ def _settled(samples: Samples, entry: TopicMap, lost: list[str], notes: list[str
 
 def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[str]) -> Samples:
     late_ns = samples.log_ns - samples.stamp_ns
-    good = np.abs(late_ns - np.median(late_ns)) < _STRAY_NS
+    far = np.abs(late_ns - np.median(late_ns))
+    few = (far > _FAR_NS).sum() <= max(1, _FEW * len(far))  # a clock that was set would make many
+    good = far < (_FAR_NS if few else _STRAY_NS)
     if not good.all():
         lost.append(f"{what}: {int((~good).sum())} messages have an impossible stamp; left out")
         samples, late_ns = _chosen(samples, good), late_ns[good]
@@ -127,6 +129,14 @@ def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[s
     notes.append(f"{what}: its stamps are of another clock than that of the recorder; put forward by "
                  f"{ahead_ns / NANO:.3f} s")
     return replace(samples, stamp_ns=samples.stamp_ns + ahead_ns, ahead_ns=int(ahead_ns))
+
+
+def _alone(times_ns: np.ndarray) -> np.ndarray:
+    """Return which times (T,) are far from those before and behind, which are near to each other."""
+    alone = np.zeros(len(times_ns), bool)
+    step = np.abs(np.diff(times_ns))
+    alone[1:-1] = (step[:-1] > _FAR_NS) & (step[1:] > _FAR_NS) & (np.abs(times_ns[2:] - times_ns[:-2]) < _FAR_NS)
+    return alone
 
 
 def _chosen(samples: Samples, rows: np.ndarray) -> Samples:

@@ -45,9 +45,12 @@ class SqliteBag:
                 self._read_topics(base)
                 (last,) = base.execute("SELECT max(id) FROM messages").fetchone()
                 rows = base.execute("SELECT id, topic_id, timestamp, data FROM messages ORDER BY id")
-                unknown = 0
+                unknown, before = 0, None
                 while block := rows.fetchmany(_BLOCK):
                     for number, topic_id, log_ns, data in block:
+                        if before is not None and number <= before:  # a broken tree may go round in circles
+                            raise sqlite3.DatabaseError("its rows do not follow one another")
+                        before = number
                         topic = self._topics.get(topic_id)
                         taken.add(number)
                         if topic is None or not isinstance(log_ns, int) or not isinstance(data, bytes):

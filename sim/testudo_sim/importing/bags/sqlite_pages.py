@@ -14,7 +14,7 @@ HEADER = b"SQLite format 3\x00"
 _LEAF = 0x0D
 _PAGE_SIZES = frozenset(1 << k for k in range(9, 17))
 _SIZES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
-_MOST_COLUMNS, _MAX_VALUE = 32, 1 << 30
+_MOST_COLUMNS = 32
 
 Value = int | float | bytes | str | None
 
@@ -75,7 +75,7 @@ class Pages:
     def _row(self, page: bytes, at: int) -> tuple[int, list[Value]]:
         length, at = _varint(page, at)
         number, at = _varint(page, at)
-        if not 0 < length < _MAX_VALUE:
+        if not 0 < length < len(self._data):
             raise ValueError("no row is so long")
         return number, _columns(self._payload(page, at, length))
 
