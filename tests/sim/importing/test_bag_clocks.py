@@ -61,6 +61,29 @@ def test_messages_that_both_recorded_give_offset_and_drift(tmp_path, offset_s, d
     np.testing.assert_allclose(believed.stamp_s, seen.stamp_s, atol=1e-3)
 
 
+def test_what_two_bags_hold_is_taken_once_and_by_the_clock_of_its_sender(tmp_path):
+    """Robot b sends odometry and hears commands; the lab records both over the network, 20 ms late."""
+    offset_s, ways = 0.4, drive(COUNT, RATE, seed=2)
+    rows = {"lab": [], "robot": []}
+    for k in range(COUNT):
+        true_ns, own_ns = (START_NS + round((k / RATE - shift) * NANO) for shift in (0, offset_s))
+        odometry = message("Odometry", own_ns, np.concatenate([ways[2][k], ways[3][k]]), "odom")
+        latched = message("TFMessage", START_NS, np.ones(7), "base", f"part{k % 7}")
+        for bag, now_ns in (("lab", true_ns + 20_000_000), ("robot", own_ns + 1_000_000)):
+            rows[bag] += [("/odom", "Odometry", now_ns, odometry),
+                          ("/cmd_vel", "Twist", now_ns, message("Twist", 0, ways[1][k]))]
+            if k < 7:  # heard when the recorder begins: the robot's begins a minute later
+                rows[bag].append(("/tf_static", "TFMessage", now_ns + 60 * NANO * (bag == "robot"), latched))
+    paths = [write_bag(tmp_path / bag, sorted(rows[bag], key=lambda row: row[2])) for bag in rows]
+    found = read(paths, "{topic: /odom, robot: b, role: odometry}\n{topic: /cmd_vel, robot: b, role: command}")
+    assert found.info["clocks"]["robot"]["offset_s"] == pytest.approx(offset_s + 0.019, abs=1e-3)
+    series = found.robots["b"].find("odometry")
+    assert len(series) == len(found.robots["b"].find("command")) == COUNT
+    stamps = series.stamp_s + (found.start_ns - START_NS) / NANO
+    # not earlier by the offset of the robot's clock; the delay of the network cannot be told from it
+    np.testing.assert_allclose(stamps, np.arange(COUNT) / RATE + 0.019, atol=2e-3)
+
+
 @pytest.mark.parametrize(("offset_s", "drift"), [(3.21, 0.0), (-40.0, 2e-4)])
 def test_motion_that_both_saw_gives_the_offset(tmp_path, offset_s, drift):
     """Only `one` records motion capture; robot b's own odometry in `two` moves alike."""

@@ -22,7 +22,7 @@ _DRIFT_SPAN_S, _MOST_DRIFT = 30.0, 1e-3
 _LEAST_FOR_DRIFT, _MANY = 4, 30
 _FLOOR_S = 5e-4
 """What an offset is not known better than, whatever the measurements agree upon."""
-_MAX_SPREAD_S = 0.5
+_MAX_SPREAD_S, _LEAST_SPAN_S = 0.5, 1.0
 _Z95 = 1.96
 
 
@@ -136,6 +136,8 @@ def _by_messages(bag: Marks, other: Marks) -> Clock | None:
     if len(mine) < _LEAST_COMMON:
         return None
     times_s, ahead_s = _seconds(bag.log_ns[mine]), (other.log_ns[theirs] - bag.log_ns[mine]) / NANO
+    if np.ptp(times_s) < _LEAST_SPAN_S:  # as many at once as a recorder hears when it begins
+        return None
     clear = np.abs(ahead_s - np.median(ahead_s)) < 10 * max(_spread(ahead_s), 1e-4)
     times_s, ahead_s = times_s[clear], ahead_s[clear]
     clock = _fit(bag.name, other.name, times_s, ahead_s, f"from {len(times_s)} messages that stand in both")

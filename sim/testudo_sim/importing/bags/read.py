@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_sim.importing.bags.clocks import Clock, Marks, clocks_of
 from testudo_sim.importing.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
 from testudo_sim.importing.bags.decode import Samples
+from testudo_sim.importing.bags.merge import merged
 from testudo_sim.importing.bags.motion import motion_of
 from testudo_sim.importing.bags.series import BagSeries, read_series, topics_for
 from testudo_sim.importing.bags.source import BagSource
@@ -23,6 +24,7 @@ from testudo_sim.recording.types import Recording, RobotRecording, Series
 
 _LEAST_HASHED = 32
 """Bytes: shorter messages are alike without being the same."""
+_LATCHED = re.compile(r"durability:\s*(1|transient_local)\b")
 _SEEN = ("pose", "odometry", "imu")
 """Roles that show a motion; a command is only followed by one."""
 _WORLD_FRAMES = ("world", "map", "odom", "earth")
@@ -59,7 +61,7 @@ def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage:
         bags.append(read_series(source, found, _entries_for(source, entries), folders))
     _check_found(sources, bags, entries, damage)
     clocks = _clocks(bags, hashes, offsets or {})
-    robots, start_ns = _robots(_merged(bags, clocks), mapping, entries)
+    robots, start_ns = _robots(merged(bags, clocks), mapping, entries)
     return Recording(robots, start_ns, None, _info(sources, bags, clocks), not damage, tuple(damage))
 
 
@@ -82,13 +84,18 @@ def _collect(source: BagSource, entries: Sequence[TopicMap], several: bool, tell
     found: dict[BagTopic, list[BagMessage]] = {}
     marks: dict[int, int] = {}
     for message in source.messages((lambda _: True) if several else (lambda topic: topic.name in wanted), tell):
-        if several and len(message.data) >= _LEAST_HASHED:
+        if several and len(message.data) >= _LEAST_HASHED and not _is_latched(message.topic):
             mark = hash((message.topic.type, message.data))
             marks[mark] = 0 if mark in marks else message.log_ns
         if message.topic.name in wanted:
             found.setdefault(message.topic, []).append(message)
     once = {mark: log_ns for mark, log_ns in marks.items() if log_ns}
     return found, (np.fromiter(once, np.int64, len(once)), np.fromiter(once.values(), np.int64, len(once)))
+
+
+def _is_latched(topic: BagTopic) -> bool:
+    """Return whether a recorder hears old messages of a topic, whenever it begins: their times say nothing."""
+    return topic.name.endswith("_static") or bool(_LATCHED.search(topic.qos))
 
 
 def _entries_for(source: BagSource, entries: Sequence[TopicMap]) -> list[TopicMap]:
@@ -128,35 +135,6 @@ def _clocks(bags: Sequence[BagSeries], hashes: Sequence[tuple[np.ndarray, np.nda
                     motions.setdefault(entry.robot, []).append(motion)
         marks.append(Marks(bag.name, mark, log_ns, motions))
     return clocks_of(marks, offsets)
-
-
-def _merged(bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[tuple[str, str], tuple[Samples, TopicMap]]:
-    """Return samples by robot and role on the clock of the first bag."""
-    found: dict[tuple[str, str], tuple[Samples, TopicMap]] = {}
-    for bag in bags:
-        clock = clocks[bag.name]
-        for entry, samples in bag.samples.items():
-            key = (entry.robot, entry.role)
-            mine = replace(samples, stamp_ns=clock.apply(samples.stamp_ns), log_ns=clock.apply(samples.log_ns))
-            if key not in found:
-                found[key] = (mine, entry)
-                continue
-            other = found[key][0]
-            # what one sender sent to both bears one stamp: that of the first bag is kept, the other's only fills up
-            sent = samples.stamp_ns - samples.ahead_ns
-            shared = np.isin(sent, other.stamp_ns - other.ahead_ns) & (samples.has_stamp and other.has_stamp)
-            if shared.sum() > len(shared) // 2:
-                mine = replace(mine, stamp_ns=sent + other.ahead_ns)
-            found[key] = (_joined(other, mine, ~shared), entry)
-    return found
-
-
-def _joined(first: Samples, second: Samples, rows: np.ndarray) -> Samples:
-    stamp, log, values = (np.concatenate([getattr(first, name), getattr(second, name)[rows]])
-                          for name in ("stamp_ns", "log_ns", "values"))
-    order = np.argsort(log, kind="stable")
-    return Samples(stamp[order], log[order], values[order], first.frame or second.frame,
-                   first.has_stamp and second.has_stamp, first.ahead_ns)
 
 
 def _robots(merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping: ReadMap,
