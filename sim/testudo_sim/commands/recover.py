@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.run_folder import POLICY_FILE
 from testudo_sim.importing.bags.rebuild import Recovered, recover_bag
+from testudo_sim.importing.tables_shown import text_table
 
 _NO_POLICY = ("without policy.onnx, the artefact that drove the robots, nothing can be inferred again: put it into the "
               "folder")
@@ -59,7 +60,5 @@ def _report(found: Recovered) -> Report:
         head.append(("", _NO_POLICY))
     tables = [table(f"{found.source}: recovered", ("", ""), head),
               table("Topics", ("topic", "messages"), sorted(found.topics.items()))]
-    for title, texts in (("Lost", found.lost), ("Notes", found.notes)):
-        if texts:
-            tables.append(table(title, ("",), [(text,) for text in texts]))
+    tables += [*text_table("Lost", found.lost), *text_table("Notes", found.notes)]
     return Report(found.to_dict(), tuple(tables))

@@ -76,7 +76,8 @@ def text_table(title: str, texts: Sequence[str], most: int = _WARNINGS) -> tuple
     if not texts:
         return ()
     more = [f"and {len(texts) - most} more"] if len(texts) > most else []
-    return (table(title, ("",), [(text,) for text in (*texts[:most], *more)]),)
+    # the first column of a table is never broken into lines, sentences are
+    return (table(title, ("", ""), [("-", text) for text in (*texts[:most], *more)]),)
 
 
 def start_text(start_ns: int) -> str:

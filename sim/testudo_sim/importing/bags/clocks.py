@@ -113,7 +113,7 @@ def clocks_of(bags: Sequence[Marks], given: Mapping[str, float]) -> dict[str, Cl
     while grown and len(found) < len(bags):
         grown = False
         for bag in bags:
-            links = [link.then(found[other.name]) for other in bags
+            links = [link if other.name == first else link.then(found[other.name]) for other in bags
                      if bag.name not in found and other.name in found and (link := between(bag, other))]
             if links:
                 found[bag.name] = min(links, key=lambda link: link.within_s)

@@ -213,7 +213,8 @@ def _command(team: _Team, robot: str, mine: Sequence[Candidate], all_of_it: Sequ
             team.ambiguous.append(f"{robot}: its commands could be {_names(ranked)}, and nothing moves by which to "
                                   f"tell; {best.topic} stands in the mapping")
         return best, "nothing moves by which to check it" if len(ranked) == 1 else "AMBIGUOUS"
-    why = f"the motion follows it (correlation {match.score:.2f}, {match.lag_s:.2f} s later)"
+    when = f"{abs(match.lag_s):.2f} s {'later' if match.lag_s >= 0 else 'before it'}"
+    why = f"the motion follows it (correlation {match.score:.2f}, {when})"
     if match.score < _CLEAR:
         team.ambiguous.append(f"{robot}: its motion hardly follows {best.topic} (correlation {match.score:.2f}); is it "
                               "another robot's, or are there commands that were not recorded?")

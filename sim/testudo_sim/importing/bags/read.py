@@ -71,7 +71,8 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
         for entry in bag.samples:
             origins.setdefault(entry.robot, {}).setdefault(entry.role, []).append(
                 {"bag": bag.name, "topic": entry.topic, "type": source.contents.topics[entry.topic].type})
-    notes = [note for source in sources for note in source.folder.notes] + [note for bag in bags for note in bag.notes]
+    notes = [note for source in sources for note in source.folder.notes]
+    notes += [f"{bag.name}: {note}" if len(bags) > 1 else note for bag in bags for note in bag.notes]
     return {"notes": notes, "origins": origins, "clocks": {name: clock.to_dict() for name, clock in clocks.items()},
             "clock_sentences": [clock.sentence() for clock in list(clocks.values())[1:]],
             "files": [str(file) for source in sources for file in source.folder.files]}

@@ -21,6 +21,7 @@ from testudo_sim.importing.bags.source import BagSource
 from testudo_sim.importing.logs import Imported
 from testudo_sim.importing.losses import Loss
 from testudo_sim.importing.map_file import ReadMap
+from testudo_sim.importing.tables_shown import text_table
 from testudo_sim.recording.types import Recording
 
 _NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify and a counterfactual of the shield alone "
@@ -155,8 +156,7 @@ def inspect_bags(path: Path) -> Report:
                        "topics": [{"topic": row[0], "type": row[1], "messages": row[2]} for row in rows]})
     noticed = [note for one in values for note in one["notes"]]
     for title, texts in (("Damage", damage), ("Noticed", noticed), ("Ambiguous", proposal.ambiguous)):
-        if texts:
-            tables.append(table(title, ("",), [(text,) for text in texts]))
+        tables += text_table(title, texts)
     return BagReport({"source": str(path), "kind": "bags, not imported yet", "bags": values, "damage": damage,
                       "ambiguous": list(proposal.ambiguous), "reasons": proposal.reasons, "proposal": proposal.text},
                      tuple(tables), proposal.text)
