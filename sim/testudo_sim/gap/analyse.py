@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from testudo_sim.gap.blocks import Blocks, Interval, quantiles
 from testudo_sim.gap.causes import Cause, Predicted, causes
 from testudo_sim.gap.errors import UNITS, StartFeatures, error_channels, predicted_change, start_features, travelled
 from testudo_sim.gap.flights import Flight, flight_of, fly_all
-from testudo_sim.gap.margins import margin_checks
+from testudo_sim.gap.margins import MarginCheck, margin_checks
 from testudo_sim.gap.motion import Motion, motion_of
 from testudo_sim.gap.report import (
     ALL,
@@ -28,7 +28,7 @@ from testudo_sim.gap.report import (
     GapReport,
     TypeGap,
 )
-from testudo_sim.gap.response import latencies
+from testudo_sim.gap.response import Latency, latencies
 from testudo_sim.gap.rollout import RollOut, dead_reckoning, roll_out_all
 from testudo_sim.gap.score import score
 from testudo_sim.gap.where import axes_of, state_errors
@@ -39,6 +39,7 @@ from testudo_sim.recording.write import IMPORTED
 HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 _STATE_HORIZON_S = 1.0
 _SHARES = (0.5, 0.9)
+_IDENTIFIABLE = ("layer", "guarantee: velocity")
 _PARAMETERS = ("velocity_lag_s", "command_delay_s", "speed_scale", "turn_scale", "turn_slip_s_rad",
                "acceleration_limit_m_s2", "turn_acceleration_limit_rad_s2")
 
@@ -146,8 +147,7 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
         {name: _parameters(replay, spec) for name, spec in replay.models.items()},
         tuple(_rows(replay, horizons_s)), tuple(_model_differences(replay, horizons_s)), state, horizons_s[at], why,
         tuple(found),
-        () if replay.flown else tuple(margin_checks(
-            replay.spec, [out.motion for out in replay.outs], replay.errors[NOMINAL], horizons_s, found)))
+        () if replay.flown else tuple(_margins(replay, horizons_s, found)))
 
 
 def compare(first: Sequence[TypeReplay], second: Sequence[TypeReplay], names: tuple[str, str],
@@ -207,6 +207,16 @@ def recorded_motions(recording: Recording, robot_type: str | None
             continue
         groups.setdefault((kind, flown), (spec, []))[1].append(motion)
     return list(groups.values()), dict(left_out)
+
+
+def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[Latency]) -> list[MarginCheck]:
+    """Return the checks of the nominal file, and of the identified one those that depend on what was identified."""
+    motions = [out.motion for out in replay.outs]
+    checks = margin_checks(replay.spec, motions, replay.errors[NOMINAL], horizons_s, found)
+    if IDENTIFIED in replay.models:
+        own = margin_checks(replay.models[IDENTIFIED], motions, replay.errors[IDENTIFIED], horizons_s, found)
+        checks += [replace(check, model=IDENTIFIED) for check in own if check.term.startswith(_IDENTIFIABLE)]
+    return checks
 
 
 def _parameters(replay: TypeReplay, spec: RobotSpec) -> dict[str, float]:

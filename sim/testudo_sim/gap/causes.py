@@ -63,7 +63,7 @@ def _delay(what: str) -> Callable[[Interval], str]:
 def _slip(effect: Interval) -> str:
     lost = "loses" if effect.value > 0 else "gains"
     return (f"slip-like: the robot {lost} {abs(effect.value):.2f} of its speed for each rad/s of turning "
-            f"({effect.low:.2f} to {effect.high:.2f}), which the model does not have")
+            f"({effect.low:.2f} to {effect.high:.2f}) beside what the model has")
 
 
 def _offset(effect: Interval) -> str:

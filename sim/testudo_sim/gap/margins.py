@@ -39,6 +39,8 @@ class MarginCheck:
     within: bool
     robot: str
     """The one with the highest p99."""
+    model: str = "nominal"
+    """Parameter set whose predictions and margins these are."""
 
 
 def margin_checks(spec: RobotSpec, motions: Sequence[Motion], errors: Sequence[Mapping[str, np.ndarray]],

@@ -113,7 +113,7 @@ def _kinds(gap: TypeGap) -> str:
     parts = []
     for model, found in gap.causes.items():
         rows = [(Html(f"<strong>{text(cause.kind)}</strong>") if cause.named else cause.kind, cause.words,
-                 f"{100 * cause.explains:.1f} %", pill(cause.named or None, "named"))
+                 f"{100 * cause.explains:.1f} %", _NAMED if cause.named else pill(None))
                 for cause in found]
         parts.append(f"<h3>{text(model)}</h3>" + table(("kind", "what it is", "explains", ""), rows, numbers=(2,)))
     note = (f"Least squares on the error after {gap.state_horizon_s:g} s: a wrong scale grows with the way, a wrong "
@@ -165,14 +165,14 @@ def _latency(gap: TypeGap) -> str:
 def _margins(gap: TypeGap) -> str:
     if not gap.margins:
         return ""
-    rows = [(check.term, check.what, f"{check.limit:.3g} {check.unit}", f"{check.p50:.3g}", f"{check.p99:.3g}",
-             f"{check.worst:.3g}", f"{100 * check.beyond:.2f} %", check.robot, pill(check.within, "within", "beyond"))
-            for check in gap.margins]
-    return (paragraph("Residuals of the run against the terms that the shield's margins are the sum of, as the nominal "
-                      "robot file makes them. Within means: in 99 % of the samples. A margin holds for top speed, so a "
-                      "slow run says little about it.")
-            + table(("term", "residual", "covers", "p50", "p99", "worst", "beyond", "robot", ""), rows,
-                    numbers=range(2, 7)))
+    rows = [(check.model, check.term, check.what, f"{check.limit:.3g} {check.unit}", f"{check.p50:.3g}",
+             f"{check.p99:.3g}", f"{check.worst:.3g}", f"{100 * check.beyond:.2f} %", check.robot,
+             pill(check.within, "within", "beyond")) for check in gap.margins]
+    note = ("Residuals of the run against the terms that the shield's margins are the sum of, as a robot file makes "
+            "them; of an identified file, those that depend on what was identified. Within means: in 99 % of the "
+            "samples. A margin holds for top speed, so a slow run says little about it.")
+    heads = ("file", "term", "residual", "covers", "p50", "p99", "worst", "beyond", "robot", "")
+    return paragraph(note) + table(heads, rows, numbers=range(3, 8))
 
 
 def _parameters(gap: TypeGap) -> str:
@@ -207,6 +207,7 @@ def _next(report: GapReport) -> str:
     return table(("command", "what for"), [(code(command), what) for command, what in next_steps(report)])
 
 
+_NAMED = Html('<span class="pill warn">named</span>')
 _CHANGE = ("robot", "channel", "horizon", "from, to", "median", "p90", "of the median", "sure")
 
 

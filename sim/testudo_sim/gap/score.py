@@ -15,6 +15,8 @@ from testudo_sim.report.data import FleetSection
 from testudo_sim.report.fleet import summarise_fleet
 from testudo_sim.run_reader import Run, read_run
 
+_NEEDED = {"success", "success_low", "success_high", "contacts", "episodes", "intervention_rate"}
+
 
 @dataclass(frozen=True)
 class ScoreRow:
@@ -54,10 +56,11 @@ def score_of(run: Run, contract: Any, evaluation: Mapping[str, Any]) -> Score:
     """Return what happened beside an evaluation by team size, as a contract holds it."""
     section = FleetSection(run, contract)
     real = summarise_fleet(section)
-    if not evaluation:
-        return Score(_real_only(real), "The policy's file holds no evaluation: run `testudo evaluate --json` before "
-                                       "`testudo export`.")
-    sizes = sorted(evaluation, key=lambda size: (abs(int(size) - len(run.robots)), int(size)))
+    known = [size for size, values in evaluation.items() if size.isdecimal() and set(values) >= _NEEDED]
+    if not known:
+        return Score(_real_only(real), "The policy's file holds no evaluation by team size, so nothing predicted a "
+                                       "score: run `testudo evaluate --json` before `testudo export`.")
+    sizes = sorted(known, key=lambda size: (abs(int(size) - len(run.robots)), int(size)))
     predicted = evaluation[sizes[0]]
     success = real.arrived == len(real.robots) and real.contacts in (0, None)
     chance = float(predicted["success"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich import box
 from rich.table import Table
 
-from testudo_sim.gap.report import DEAD_RECKONING, GapReport, TypeGap
+from testudo_sim.gap.report import DEAD_RECKONING, NOMINAL, GapReport, TypeGap
 from testudo_sim.replay.tables import SHOWN_UNITS
 
 _SHORT = {DEAD_RECKONING: "dead reck."}
@@ -41,7 +41,8 @@ def _margins(gap: TypeGap) -> Table:
         table.add_column(name, justify="left" if name == "term" else "right")
     for check in gap.margins:
         within = "[green]yes[/]" if check.within else "[red]no[/]"
-        table.add_row(check.term, f"{check.limit:.3g} {check.unit}", f"{check.p50:.3g}", f"{check.p99:.3g}",
+        term = check.term if check.model == NOMINAL else f"{check.term} ({check.model})"
+        table.add_row(term, f"{check.limit:.3g} {check.unit}", f"{check.p50:.3g}", f"{check.p99:.3g}",
                       f"{check.worst:.3g}", within)
     return table
 

@@ -8,6 +8,7 @@ from testudo_sim.gap.blocks import Interval
 from testudo_sim.gap.report import DEAD_RECKONING, IDENTIFIED, Difference, GapReport, TypeGap
 
 _FEW = 3
+_HARDLY_M = 0.005
 
 
 def findings(report: GapReport) -> list[str]:
@@ -28,7 +29,7 @@ def next_steps(report: GapReport) -> list[tuple[str, str]]:
     steps = []
     for gap in report.types:
         if IDENTIFIED not in gap.models:
-            steps += [(f"testudo identify {run} --robot {gap.robot_type} --out {gap.robot_type}_identified.toml",
+            steps += [(f"testudo identify {run} --out {gap.robot_type}_identified.toml",
                        "fits the parameters that this run can determine"),
                       (f"testudo gap {run} --identified {gap.robot_type}_identified.toml",
                        "shows what they are worth")]
@@ -68,6 +69,8 @@ def _sizes(gap: TypeGap, horizons_s: tuple[float, ...]) -> Iterator[str]:
     row = gap.find(gap.best, "position", horizon)
     yield (f"After {horizon:g} s the {gap.best} model is off by {millimetres(row.median)} in the median and "
            f"{millimetres(row.p90)} at p90, on a way of {1e3 * row.travel_m:.0f} mm.")
+    if row.travel_m < _HARDLY_M:
+        yield "The robots hardly moved, so this run says little about how they move."
     for first in [model for model in gap.models if model != gap.best]:
         change = next((d for d in gap.differences if (d.first, d.second, d.robot, d.channel, d.horizon_s)
                        == (first, gap.best, "all", "position", horizon)), None)
@@ -106,7 +109,8 @@ def _margins(gap: TypeGap) -> Iterator[str]:
     if gap.margins and not beyond:
         yield f"All {len(gap.margins)} residuals stay within the shield's margins in 99 % of the samples."
     for check in beyond:
-        yield (f"Beyond a margin: {check.what} is {_number(check.p99)} {check.unit} at p99; what is covered by "
+        yield (f"Beyond a margin of the {check.model} file: "
+               f"{check.what} is {_number(check.p99)} {check.unit} at p99; what is covered by "
                f"{check.term} is {_number(check.limit)} {check.unit}. It is worst of {check.robot}.")
 
 

@@ -141,7 +141,8 @@ def test_a_run_of_ours_is_replayed_and_scored(recorded):
     result = score_of(recorded, contract, {"3": values, "8": values})
     assert [row.name for row in result.rows][:2] == ["success", "contacts"]
     assert "100 held-out episodes of 3 robots" in result.note
-    assert "no evaluation" in score_of(recorded, contract, {}).note
+    for other in ({}, {"success": 0.9}, {"3": {"success": 0.9}}):
+        assert "no evaluation" in score_of(recorded, contract, other).note
 
 
 def test_what_cannot_be_replayed_is_told_and_the_rest_is_replayed():
