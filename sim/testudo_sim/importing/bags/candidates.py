@@ -100,8 +100,10 @@ def _of_topic(bag: str, topic: BagTopic, messages: Sequence[BagMessage], types: 
     if is_named_poses(topic.type):
         return [Candidate(bag, name, topic.type, "pose", body, child=body) for body in _bodies(topic, messages, types)]
     role, rank = roles_of(topic.type)[0], 0
-    if role == "command" and not is_command(name):
-        return []
+    if role == "command":
+        if not is_command(name):
+            return []
+        rank = 0 if name.endswith("/cmd_vel") else 1
     if role == "odometry":
         role = "setpoint" if is_goal(name) else "pose" if is_truth(name) else "odometry"
         rank = 0 if name.endswith(("/odom", "/truth")) or role == "pose" else 1

@@ -20,6 +20,7 @@ from testudo_sim.recording.roles import ROLES
 
 _LAGS_S = (-0.1, 2.0)
 _CLEAR, _MARGIN, _APART, _SAME = 0.4, 0.1, 0.2, 0.98
+_EQUAL = 0.02
 _ALONE = "robot"
 
 
@@ -206,7 +207,8 @@ def _command(team: _Team, robot: str, mine: Sequence[Candidate], all_of_it: Sequ
     motions = [one for one in all_of_it if one.role in ("pose", "odometry")]
     matches = {one: max((match for motion in motions if (match := _match(one, motion))), key=lambda match: match.score,
                         default=None) for one in mine}
-    ranked = sorted(mine, key=lambda one: -(matches[one].score if matches[one] else -1.0))
+    # of those that go equally well with the motion the usual name comes first
+    ranked = sorted(mine, key=lambda one: (-round(matches[one].score / _EQUAL) if matches[one] else 1, one.rank))
     best, match = ranked[0], matches[ranked[0]]
     if match is None:
         if len(ranked) > 1:
