@@ -58,7 +58,8 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     solver and all of its layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills`
     kills its processes, `lossy` lets its robots swap places over a bad network, `fleet` measures how it keeps time by
     the number of robots; `learning` trains with the shield
-    and without, and times the shields of a team by its size; `import` makes run folders of logs. Compilation is timed
+    and without, and times the shields of a team by its size; `import` makes run folders of logs,
+    `drone_identify` predicts flights that were not fitted. Compilation is timed
     apart, and medians of several runs are given; of faults the worst.
 
     Example:
@@ -72,13 +73,14 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         testudo bench lossy --delay-ms 100 --loss 0.3 --json lossy.json
         testudo bench fleet --team-size 4 --json fleet.json
         testudo bench import --json import.json
+        testudo bench drone_identify --json drone.json
         testudo bench learning --json learning.json --plot learning.png
         testudo bench gpu --minutes 10 --json gpu.json
 
     Args:
         name: the benchmark.
         policy: policy file (robot, tiers).
-        robot: registered robot (sim, gpu, tiers, learning).
+        robot: registered robot (sim, gpu, tiers, learning, drone_identify).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
             (import).
         worlds: worlds at once (sim).

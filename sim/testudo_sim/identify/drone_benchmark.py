@@ -85,8 +85,8 @@ def read_flights(folder: Path, runs: str, say: Callable[[str], None] = lambda _:
         TestudoError: there is none.
     """
     if not folder.is_dir():
-        raise TestudoError(f"--data: found no folder {folder}, expected logs of Crazyflies; {DATA_VARIABLE} names the "
-                           f"folder above {_FOLDER}, too")
+        raise TestudoError(f"drone_identify: found no folder {folder}, expected logs of Crazyflies; let "
+                           f"{DATA_VARIABLE} name the folder above {_FOLDER}")
     found = []
     for run in sorted(runs_of(files_of([folder]), None)):
         if runs not in run:
@@ -96,7 +96,7 @@ def read_flights(folder: Path, runs: str, say: Callable[[str], None] = lambda _:
         found += [replace(flight_of(robot), name=f"{run}/{robot.name}") for robot in recording.robots.values()
                   if can_identify(robot)]
     if not found:
-        raise TestudoError(f"--data: {folder} holds no run with {runs!r} in its name and motors and odometry")
+        raise TestudoError(f"drone_identify: {folder} holds no run with {runs!r} in its name and motors and odometry")
     return found
 
 

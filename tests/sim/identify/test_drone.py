@@ -169,7 +169,7 @@ def test_what_cannot_be_identified_is_refused_in_one_sentence(recording):
         recording.robots["d0"].series.items()})
     with pytest.raises(RecordingError, match="expected at least 100"):
         flight_of(short)
-    with pytest.raises(TestudoError, match="--data: found no folder"):
+    with pytest.raises(TestudoError, match="drone_identify: found no folder"):
         read_flights(Path("nowhere"), "swap")
 
 
