@@ -76,7 +76,7 @@ def identify_drone(recordings: Sequence[Recording], spec: RobotSpec, *, robots: 
     names = tuple(dict.fromkeys(flight.robot for flight in flights))
     facts = {"fitted": ", ".join(names), "windows": f"{fit.starts} starts, 0.1, 0.3, 0.5 s", "flights": len(flights),
              "explained": dict(zip(("roll", "pitch", "yaw"), fit.fast[0].explained, strict=True)),
-             "loss": "soft_l1 of position and attitude errors over 2, 8, 20 mm and 5, 20, 50 mrad"}
+             "loss": "Cauchy of position and attitude errors over 2, 8, 20 mm and 5, 20, 50 mrad"}
     return Identification(spec.name, names, drone_estimates(fit, flights, spec), tuple(rows), facts)
 
 

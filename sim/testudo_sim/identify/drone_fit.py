@@ -17,8 +17,11 @@ _SCALES = ((0.1, 2e-3, 5e-3), (0.3, 8e-3, 2e-2), (0.5, 2e-2, 5e-2))
 _SETTLED = ("thrust_lag", "thrust_delay")
 """Fitted first, to the fast response; later only refined where the motors explain that response."""
 _BALANCE = ("balance_share", "balance_memory")
+_LIFT = ("lift_share", "lift_memory")
+_STEADY = ("thrust_scale", "drag_across", "drag_along")
+"""Fitted while all lift counts: a balanced lift would hide them."""
 _GAINS = ("roll_gain", "pitch_gain", "yaw_gain")
-_RIGID = ("roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "balance_share")
+_RIGID = ("roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "balance_share", "lift_share")
 """Zero of a rigid body in still air."""
 EXPLAINED = 0.9
 """Share of the power of the fast rates from which the motors count as explaining them."""
@@ -90,24 +93,32 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
         spread[k] = np.std(values)
         low[k], high[k] = (min(vector[k], np.percentile(values, 2.5)), max(vector[k], np.percentile(values, 97.5)))
     # motors that explain all leave nothing to balance, and a balance would only blur the lag
-    left = _BALANCE if min(fast[0].explained[:2]) >= EXPLAINED else _SETTLED
-    if left == _BALANCE:
-        known = dict(zip(_GAINS, fast[0].gains, strict=True)) | dict.fromkeys(_RIGID, 0.0) | {"balance_memory": 1.0}
+    rigid = min(fast[0].explained[:2]) >= EXPLAINED
+    if rigid:
+        known = dict(zip(_GAINS, fast[0].gains, strict=True)) | dict.fromkeys(_RIGID, 0.0)
         vector[[NAMES.index(name) for name in known]] = list(known.values())
-    stages = [tuple(name for name in NAMES if name not in DISTURBANCE + left)]
+    vector[NAMES.index("lift_share")] = 0.0
+    stages = [_without(_BALANCE + _LIFT if rigid else _SETTLED + _LIFT)]
+    stages += [] if rigid else [_without(_SETTLED + _STEADY)]
     stages += [DISTURBANCE] if model.causal else []
-    for number, names in enumerate(stages):
+    for names in stages:
         free = [NAMES.index(name) for name in names]
-        problem = _Problem(model if number else replace(model, causal=False), samples, vector, free)
+        if "lift_share" in names:
+            vector[NAMES.index("lift_share")] = 0.5
+        problem = _Problem(replace(model, causal=names is DISTURBANCE), samples, vector, free)
         lower, upper = (bound[free] for bound in model.bounds())
         inside = np.clip(vector[free], lower + 1e-9 * (upper - lower), upper - 1e-9 * (upper - lower))
         solution = least_squares(problem.residuals, inside, jac=lambda x, p=problem: p.jacobian(x, tick),
-                                 bounds=(lower, upper), x_scale=problem.scale, loss="soft_l1",
+                                 bounds=(lower, upper), x_scale=problem.scale, loss="cauchy",
                                  max_nfev=settings.evaluations, xtol=1e-4, ftol=1e-4)
         vector = vector.copy()
         vector[free] = solution.x
         low[free], high[free], spread[free] = _intervals(problem, solution.x, samples, settings)
     return DroneFit(model, vector, low, high, spread, fast, len(samples.start))
+
+
+def _without(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in NAMES if name not in DISTURBANCE + names)
 
 
 @dataclass(frozen=True)
@@ -159,7 +170,7 @@ def _intervals(problem: _Problem, values: np.ndarray, samples: Samples, settings
     """
     residuals = problem.residuals(values)
     jacobian = problem.jacobian(values, lambda: None) * problem.scale
-    weight = 1 / np.sqrt(1 + residuals**2)  # soft_l1
+    weight = 1 / (1 + residuals**2)  # cauchy
     count = len(samples.start)
     shape = (-1, count)
     segment = samples.flight * 10_000 + (samples.start * samples.flights[0].period_s / settings.segment_s).astype(int)

@@ -6,10 +6,10 @@ The rotor model of `testudo_hardware.motion.rotor_drone` with the torques as acc
     dw/dt = g u - d w - k (tilt) + b + balance,    T d(balance)/dt = -(share g u + balance)
 
 On a rigid body in still air whose log holds every motor command, damping, stiffness and balance are about zero and
-the gain is arm over inertia. In flight most of the slow torque of the motors answers something that is not in the
-model (gusts, downwash of others, trim): the balance takes that share of it away. And a log at a fifth of the
-controller's rate lacks most of its commands; damping and stiffness stand for what those do. All of these are
-*effective*: they predict from such a log, and are no properties of the drone alone.
+the gain is arm over inertia. In flight most of the slow torque of the motors, and of their lift beyond the weight,
+answers something that is not in the model (gusts, downwash of others, trim): the balances take that share of them
+away. And a log at a fifth of the controller's rate lacks most of its commands; damping and stiffness stand for what
+those do. All of these are *effective*: they predict from such a log, and are no properties of the drone alone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from testudo_hardware.motion.rotor_drone import (
+    GRAVITY_M_S2,
     PITCH_SIGNS,
     ROLL_SIGNS,
     YAW_SIGNS,
@@ -34,10 +35,11 @@ from testudo_sim.identify.drone_flights import Flight, Samples
 
 NAMES = ("thrust_scale", "thrust_lag", "thrust_delay", "thrust_most", "drag_across", "drag_along", "roll_gain",
          "pitch_gain", "yaw_gain", "roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "roll_offset",
-         "pitch_offset", "yaw_offset", "balance_share", "balance_memory", "force_memory", "force_share", "force_decay")
+         "pitch_offset", "yaw_offset", "balance_share", "balance_memory", "lift_share", "lift_memory",
+         "force_memory", "force_share", "force_decay")
 UNITS = ("1", "s", "s", "N", "kg/s", "kg/s", *("rad/s^2/N",) * 3, *("1/s",) * 3, "1/s^2", *("rad/s^2",) * 3,
-         "1", "s", "s", "1", "s")
-DISTURBANCE = NAMES[18:]
+         "1", "s", "1", "s", "s", "1", "s")
+DISTURBANCE = NAMES[20:]
 """How the causal estimate of the disturbance is made; without it, these are unused."""
 
 
@@ -55,15 +57,16 @@ class DroneModel:
         values = {name: rotors.get(name, 0.0) for name in NAMES}
         for axis, lever in (("roll", "arm"), ("pitch", "arm"), ("yaw", "torque_per_thrust")):
             values[f"{axis}_gain"] = rotors[lever] * rotors["thrust_scale"] / rotors[f"{axis}_inertia"]
-        return np.array([(values | {"balance_memory": 1.0, "force_memory": 0.05, "force_decay": 1.0})[name]
-                         for name in NAMES])
+        values |= {"balance_memory": 1.0, "lift_memory": 1.0, "force_memory": 0.05, "force_decay": 1.0}
+        return np.array([values[name] for name in NAMES])
 
     def start_vector(self) -> np.ndarray:
         """Return the parameters (P,) that a fit starts from: the robot file's, and an attitude that resists."""
         values = dict(zip(NAMES, self.file_vector(), strict=True)) | {
             "thrust_delay": 0.015, "roll_gain": 600.0, "pitch_gain": 600.0, "yaw_gain": 60.0, "roll_damping": 10.0,
             "pitch_damping": 10.0, "yaw_damping": 5.0, "tilt_stiffness": 20.0, "balance_share": 0.8,
-            "balance_memory": 0.1, "force_memory": 0.05, "force_share": 0.8, "force_decay": 1.0}
+            "balance_memory": 0.1, "lift_share": 0.3, "lift_memory": 0.3, "force_memory": 0.05, "force_share": 0.8,
+            "force_decay": 1.0}
         return np.array([values[name] for name in NAMES])
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -71,9 +74,9 @@ class DroneModel:
         hover = self.spec.mass_kg * 9.81 / 4
         limits = {"thrust_scale": (0.5, 2), "thrust_lag": (0.003, 0.3), "thrust_delay": (0, 0.12),
                   "thrust_most": (1.15 * hover, 4 * hover), "drag_across": (0, 0.3), "drag_along": (0, 0.3),
-                  "tilt_stiffness": (0, 400), "balance_share": (0, 1.0),
-                  "balance_memory": (0.02, 2), "force_memory": (0.02, 1), "force_share": (0, 1.2),
-                  "force_decay": (0.05, 20)}
+                  "tilt_stiffness": (0, 400), "balance_share": (0, 1.0), "balance_memory": (0.02, 2),
+                  "lift_share": (0, 1.0), "lift_memory": (0.02, 2), "force_memory": (0.02, 1),
+                  "force_share": (0, 1.2), "force_decay": (0.05, 20)}
         for axis in ("roll", "pitch", "yaw"):
             limits |= {f"{axis}_gain": (0.5, 5000), f"{axis}_damping": (0, 200), f"{axis}_offset": (-30, 30)}
         return tuple(np.array([limits[name][end] for name in NAMES]) for end in (0, 1))
@@ -137,15 +140,20 @@ def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tup
         "position_world", "quaternion_xyzw", "velocity_world", "rates_body")), thrust=signals.thrust)
     stiffness = vectors[NAMES.index("tilt_stiffness")][:, None]
     share, memory = (vectors[NAMES.index(name)][:, None] for name in ("balance_share", "balance_memory"))
-    balance, elapsed, found = signals.balance, 0.0, {}
+    lift_share, lift_memory = (vectors[NAMES.index(name)][:, None] for name in ("lift_share", "lift_memory"))
+    balance, lift, elapsed, found = signals.balance, signals.lift, 0.0, {}
     for k in range(max(marks)):
         duration = samples.durations(k)
         wanted = signals.command(k)
-        # the mean of a step's torque to first order in its length
-        pushed = torque_acceleration(parameters, state.thrust + duration / (2 * parameters.thrust_lag_s) * (
-            wanted - state.thrust))
+        # the mean of a step's thrust to first order in its length
+        middle = state.thrust + duration / (2 * parameters.thrust_lag_s) * (wanted - state.thrust)
+        pushed = torque_acceleration(parameters, middle)
+        lifted = -np.expm1(-duration / lift_memory) * (-lift_share * excess_lift(parameters, middle) - lift)
         change = -np.expm1(-duration / memory) * (-share * pushed - balance)
-        outside = Disturbance(signals.force(elapsed + duration / 2), righting(state.quaternion_xyzw, stiffness)
+        force = signals.force(elapsed + duration / 2)
+        force[2] += lift + lifted / 2
+        lift = lift + lifted
+        outside = Disturbance(force, righting(state.quaternion_xyzw, stiffness)
                               + balance + change / 2)
         balance = balance + change
         state = step(parameters, state, wanted, duration, outside)
@@ -161,6 +169,11 @@ def torque_acceleration(parameters: RotorDroneParameters, thrust: np.ndarray) ->
     return np.stack([parameters.thrust_scale * lever / inertia * sum(sign * thrust[k] for k, sign in enumerate(signs))
                      for signs, lever, inertia in zip((ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), levers,
                                                       parameters.inertia_kg_m2, strict=True)])
+
+
+def excess_lift(parameters: RotorDroneParameters, thrust: np.ndarray) -> np.ndarray:
+    """Return by how much rotor thrusts (4, ...) [N] exceed the weight, as an acceleration (...) [m/s²]."""
+    return parameters.thrust_scale / parameters.mass_kg * thrust.sum(axis=0) - GRAVITY_M_S2
 
 
 def righting(quaternion_xyzw: np.ndarray, stiffness: np.ndarray) -> np.ndarray:
@@ -189,6 +202,8 @@ class _Signals:
     """(4, K, S)."""
     balance: np.ndarray
     """(3, K, S) [rad/s²]: at the starts."""
+    lift: np.ndarray
+    """(K, S) [m/s²]: the same of the lift."""
     force_start: np.ndarray | None
     """(3, K, S) [m/s²]; None without an estimate."""
     force_decay: np.ndarray
@@ -207,14 +222,16 @@ class _Signals:
                                          for flight, command in zip(samples.flights, arriving, strict=True)]
             used.append(series[key])
         thrust = np.stack([samples.gather(lagged) for _, lagged in used], axis=1)
-        balance = np.stack([samples.gather([balances(model, flight, vector, thrusts) for flight, thrusts
-                                            in zip(samples.flights, lagged, strict=True)])
-                            for vector, (_, lagged) in zip(vectors.T, used, strict=True)], axis=1)
+        slow = [[balances(model, flight, vector, thrusts)
+                 for flight, thrusts in zip(samples.flights, lagged, strict=True)]
+                for vector, (_, lagged) in zip(vectors.T, used, strict=True)]
+        balance, lift = (np.stack([samples.gather([each[part] for each in one]) for one in slow], axis=-2)
+                         for part in (0, 1))
         force = None
         if model.causal:
             force = np.stack([held_force(model, samples, vector, lagged)
                               for vector, (_, lagged) in zip(vectors.T, used, strict=True)], axis=1)
-        return cls(samples, [arriving for arriving, _ in used], thrust, balance, force,
+        return cls(samples, [arriving for arriving, _ in used], thrust, balance, lift, force,
                    vectors[NAMES.index("force_decay")][:, None])
 
     def command(self, shift: int) -> np.ndarray:
@@ -232,13 +249,18 @@ class _Signals:
         return self.force_start * np.exp(-elapsed_s / self.force_decay)
 
 
-def balances(model: DroneModel, flight: Flight, vector: np.ndarray, lagged: np.ndarray) -> np.ndarray:
-    """Return the angular acceleration (3, T) [rad/s²] that the commands so far have balanced."""
+def balances(model: DroneModel, flight: Flight, vector: np.ndarray, lagged: np.ndarray
+             ) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the commands so far have balanced: torque (3, T) [rad/s²] and lift (T,) [m/s²]."""
     value = dict(zip(NAMES, vector, strict=True))
-    pushed = torque_acceleration(_flat_parameters(model.parameters(vector[:, None])), lagged)
-    gain = -np.expm1(-flight.period_s / value["balance_memory"])
-    target = -value["balance_share"] * pushed
-    return lfilter([gain], [1, gain - 1], target, axis=1, zi=(1 - gain) * target[:, :1])[0]
+    parameters = _flat_parameters(model.parameters(vector[:, None]))
+    found = []
+    for name, pushed in (("balance", torque_acceleration(parameters, lagged)),
+                         ("lift", excess_lift(parameters, lagged)[None])):
+        gain = -np.expm1(-flight.period_s / value[f"{name}_memory"])
+        target = -value[f"{name}_share"] * pushed
+        found.append(lfilter([gain], [1, gain - 1], target, axis=1, zi=(1 - gain) * target[:, :1])[0])
+    return found[0], found[1][0]
 
 
 def held_force(model: DroneModel, samples: Samples, vector: np.ndarray, lagged: list[np.ndarray]) -> np.ndarray:
@@ -255,6 +277,7 @@ def held_force(model: DroneModel, samples: Samples, vector: np.ndarray, lagged: 
         state = RotorDroneState(flight.position_world, flight.quaternion_xyzw, flight.velocity_world,
                                 flight.rates_body, thrust)
         rate = (step(parameters, state, thrust, short).velocity_world - state.velocity_world) / short
+        rate[2] += balances(model, flight, vector, thrust)[1]
         forces.append(value["force_share"] * _slope(flight, flight.velocity_world, rate, value["force_memory"]))
     return samples.gather(forces)
 
