@@ -23,8 +23,8 @@ _INERTIA = ("the logged motor signals explain only {share:.0%} of the fast rates
             "small; to find it: log the motors at the rate of the controller, with quick steps of the {axis} rate")
 _LAG = "the fast rates do not follow the motors; to find it: quick steps of roll and pitch rate, logged at 100 Hz"
 _MOST = "the commands are hardly ever above it; to find it: a climb at full thrust, or turns at high load"
-_TRADED = ("clipped commands and what the logged motors do not explain trade off; to find it: log the PWM, and climb at "
-           "full thrust")
+_TRADED = ("clipped commands and what the logged motors do not explain trade off; to find it: log the PWM, and climb "
+           "at full thrust")
 _EFFECTIVE = "effective: predicts from logs of this kind, no property of the drone alone"
 
 
@@ -38,7 +38,8 @@ def drone_estimates(fit: DroneFit, flights: Sequence[Flight], spec: RobotSpec) -
     rows += [_direct(fit, name) for name in ("drag_across", "drag_along")]
     above = np.mean(np.concatenate([flight.thrust_command.ravel() > fit.value("thrust_most") for flight in flights]))
     seen, explained = bool(above >= _SATURATED), bool(min(fit.fast[0].explained[:2]) >= EXPLAINED)
-    rows.append(_direct(fit, "thrust_most", seen and explained, "" if seen and explained else _TRADED if seen else _MOST))
+    note = "" if seen and explained else _TRADED if seen else _MOST
+    rows.append(_direct(fit, "thrust_most", seen and explained, note))
     rows += _inertias(fit, spec)
     effective = [name for name in NAMES if f"rotors.{name}" not in ROTORS]
     rows += [Estimate(f"response.{name}", fit.value(name), *fit.interval(name), UNITS[NAMES.index(name)], True,

@@ -81,17 +81,12 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
         RecordingError: no start can be used.
     """
     settings = settings or FitSettings()
-    vector = model.start_vector()
     samples = Samples.create(flights, settings.windows)
+    vector = model.start_vector()
     fast = fast_responses(flights, [model.clipped(flight, vector) for flight in flights], settings.bootstrap)
     if fast[0].inside:
         vector[[NAMES.index(name) for name in _SETTLED]] = fast[0].lag_s, fast[0].delay_s
-    low, high, spread = vector.copy(), vector.copy(), np.full(len(NAMES), np.inf)
-    for name, values in zip(_SETTLED, ([each.lag_s for each in fast[1:]], [each.delay_s for each in fast[1:]]),
-                            strict=True):
-        k = NAMES.index(name)
-        spread[k] = np.std(values)
-        low[k], high[k] = (min(vector[k], np.percentile(values, 2.5)), max(vector[k], np.percentile(values, 97.5)))
+    low, high, spread = _settled_intervals(vector, fast)
     # motors that explain all leave nothing to balance, and a balance would only blur the lag
     rigid = min(fast[0].explained[:2]) >= EXPLAINED
     if rigid:
@@ -115,6 +110,17 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
         vector[free] = solution.x
         low[free], high[free], spread[free] = _intervals(problem, solution.x, samples, settings)
     return DroneFit(model, vector, low, high, spread, fast, len(samples.start))
+
+
+def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return low, high and deviation (P,) of lag and delay from draws; the vector itself of all others."""
+    low, high, spread = vector.copy(), vector.copy(), np.full(len(NAMES), np.inf)
+    for name, values in zip(_SETTLED, ([each.lag_s for each in fast[1:]], [each.delay_s for each in fast[1:]]),
+                            strict=True):
+        k = NAMES.index(name)
+        spread[k] = np.std(values)
+        low[k], high[k] = (min(vector[k], np.percentile(values, 2.5)), max(vector[k], np.percentile(values, 97.5)))
+    return low, high, spread
 
 
 def _without(names: tuple[str, ...]) -> tuple[str, ...]:
