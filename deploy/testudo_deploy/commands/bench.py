@@ -52,15 +52,14 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
           plot: Path | None = None, json: Path | None = None) -> None:
     """Run a benchmark, print its table and say on what machine.
 
-    `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and
-    training from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics
-    drift apart; `shield` runs the test protocol of the shield with its negative controls; `projection` times its
-    solver and all of its layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills`
-    kills its processes, `lossy` lets its robots swap places over a bad network, `fleet` measures how it keeps time by
-    the number of robots; `learning` trains with the shield
-    and without, and times the shields of a team by its size; `import` makes run folders of logs,
-    `drone_identify` predicts flights that were not fitted. Compilation is timed
-    apart, and medians of several runs are given; of faults the worst.
+    `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and training
+    from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics drift apart; `shield`
+    runs the test protocol of the shield with its negative controls; `projection` times its solver and all of its
+    layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills` kills its processes, `lossy`
+    lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
+    `learning` trains with the shield and without, and times the shields of a team by its size; `import` makes run
+    folders of logs, `drone_identify` predicts flights that were not fitted. Compilation is timed apart, and medians
+    of several runs are given; of faults the worst.
 
     Example:
         testudo bench sim
