@@ -40,7 +40,7 @@ def write_page(story: Story, incidents: Sequence[Incident], aftermaths: Sequence
 def page(story: Story, incidents: Sequence[Incident], aftermaths: Sequence[Aftermath], bounds: Bounds) -> str:
     """Return the page."""
     style = (resources.files("testudo_sim.report") / "page.css").read_text(encoding="utf-8")
-    title = f"Incidents of {story.folder.name}"
+    title = f"Incidents of {'/'.join(story.folder.parts[-2:])}"
     parts = [_section("timeline", "Timeline", _timeline(story, incidents, bounds))]
     parts += [_section(f"worst-{k}", f"{item.incident.kind} at {item.incident.at_s:.1f} s",
                        _aftermath(item, bounds)) for k, item in enumerate(aftermaths, 1)]

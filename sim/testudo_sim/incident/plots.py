@@ -66,7 +66,7 @@ def _draw_above(axes: Axes, aftermath: Aftermath) -> None:
             mine = k in involved
             colour = robot_colour(k) if mine else FAINT
             axes.plot(*path.T, linestyle=line, color=colour, linewidth=1.6 if mine else 0.8, alpha=1 if mine else 0.5)
-            if mine:
+            if mine or len(involved) < 2:  # one alone is shown among the others
                 points.append(path)
             if line == "-":
                 _draw_body(axes, robot, item.at_s, colour, strong=mine)

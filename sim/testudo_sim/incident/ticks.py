@@ -71,16 +71,18 @@ def find_stops(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray) -> l
         for tick in ticks[begin:end + 1]:
             if tick.reason:
                 codes.append(root_code(tick.reason, codes[-1] if codes else ""))
-        code = next((code for code in codes if code not in _ORDERED), codes[0])
-        if code in _ORDERED:
+        own = [code for code in codes if code not in _ORDERED]
+        if not own:
             continue
+        code = Counter(own).most_common(1)[0][0]
+        before = f", after {own[0]}" if own[0] != code else ""
         guard = code == "guard_brakes"
         lasted = float(stamp_s[end] - stamp_s[begin])
         until = "to the end of the run" if end == len(ticks) - 1 else f"for {lasted:.2f} s"
         found.append(Incident(
             Kind.GUARD_BRAKE if guard else Kind.STOP, (name,), float(stamp_s[begin]), float(stamp_s[end]),
-            float(stamp_s[begin]), lasted, 0.0, "s", f"{name} braked {until}: {_said(ticks[begin:end + 1], code)}",
-            code=code))
+            float(stamp_s[begin]), lasted, 0.0, "s",
+            f"{name} braked {until}: {_said(ticks[begin:end + 1], code)}{before}", code=code))
     return found
 
 

@@ -148,9 +148,7 @@ def story_of_run(run: Run, contract: Contract | None = None, warnings: tuple[str
         motion = _motion(truth, start_s) if len(truth.stamp_s) > 1 else believed
         if len(motion.stamp_s) < 2:
             continue
-        ticks = ticks_in_order(run.ticks[robot.name]) if run.ticks[robot.name] else []
-        sent = Sent(np.array([tick.stamp_s for tick in ticks]) - start_s,
-                    np.array([tick.sent_command for tick in ticks], float)) if ticks else None
+        sent = _sent(run, robot.name, robot.spec, start_s)
         robots.append(RobotStory(robot.name, robot.spec, motion, believed, sent, robot.goal_world))
     _check(run.folder, robots, [robot.name for robot in run.fleet.robots])
     shield = contract.shield if contract else shield_parameters(robots[0].spec)
@@ -180,6 +178,19 @@ def story_of_recording(recording: Recording, robot: str | None = None) -> Story:
             robots.append(RobotStory(name, spec, motion, believed, sent, None))
     _check(folder, robots, list(recording.robots))
     return Story(folder, tuple(robots), shield_parameters(robots[0].spec), None, warnings=recording.warnings)
+
+
+def _sent(run: Run, name: str, spec: RobotSpec, start_s: float) -> Sent | None:
+    """Return what the driver was told: what the guard let through, or what the loop sent where that is not known."""
+    driver, ticks = run.sent[name], run.ticks[name]
+    if len(driver.stamp_s) > 1 and spec.kind != HOLONOMIC:  # a base's commands travel in its body
+        chosen = rising(driver.stamp_s)
+        return Sent(driver.stamp_s[chosen] - start_s, driver.command[chosen])
+    if not ticks:
+        return None
+    ticks = ticks_in_order(ticks)
+    return Sent(np.array([tick.stamp_s for tick in ticks]) - start_s,
+                np.array([tick.sent_command for tick in ticks], float))
 
 
 def _check(folder: Path, robots: list[RobotStory], names: list[str]) -> None:

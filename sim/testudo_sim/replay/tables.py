@@ -69,9 +69,9 @@ def counterfactual_tables(outcomes: Sequence[Outcome]) -> list[Table]:
 
 def _counterfactual_table(time_s: float, outcomes: Sequence[Outcome]) -> Table:
     horizon_s = max(item.horizon_s for item in outcomes)
-    table = _table(f"From {time_s:.2f} s on, {horizon_s:.1f} s ahead")
+    table = _table(f"From {time_s:.2f} s on, {horizon_s:.1f} s ahead (mm, s)")
     table.add_column("how it goes on", no_wrap=True)
-    for name in ("touch", "least (mm)", "off (mm)", "arrive", "after (s)", "shield", "braked"):
+    for name in ("touch", "least", "off", "arrive", "after", "acts", "brakes"):
         table.add_column(name, justify="right", no_wrap=True)
     for item in outcomes:
         colour = "red" if item.touched else "green"

@@ -64,6 +64,15 @@ def test_a_stop_that_is_held_goes_back_to_its_first_code(clean, artefact):
     assert "no finite command" in incident.cause
 
 
+def test_a_stop_is_named_after_what_held_it_longest_and_tells_what_came_first(clean, artefact):
+    def change(tick):
+        return braked("stale_pose" if tick.sequence < FROM + 5 else "fault: no_response: blocked")(tick)
+    (incident,) = found(spoilt(clean, "r1", change), artefact)
+    assert incident.code == "no_response"
+    assert incident.what.endswith("after stale_pose")
+    assert "wheel blocked" in incident.cause
+
+
 @pytest.mark.parametrize("reason", ["idle", "armed"])
 def test_an_operators_stop_is_no_incident(clean, artefact, reason):
     assert found(spoilt(clean, "r1", braked(reason)), artefact) == []
