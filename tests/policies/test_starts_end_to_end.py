@@ -66,7 +66,8 @@ def test_the_moment_before_is_a_start_file_of_robots_that_are_still_apart(folder
     starts = load_starts(folder / "starts.yaml")
     (start,) = starts.starts
     places = np.array(start.position_world)
-    assert np.linalg.norm(places[0] - places[1]) > 0.5
+    assert np.linalg.norm(places[0] - places[1]) == pytest.approx(starts.least_distance_m)
+    assert starts.least_distance_m > 0.5
     assert start.velocity[0][0] == pytest.approx(0.15, abs=0.01)
     assert starts.source.incident == "contact"
     assert "no goals" in starts.source.goals

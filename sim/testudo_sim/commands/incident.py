@@ -19,7 +19,7 @@ from testudo_sim.incident.find import find_incidents
 from testudo_sim.incident.page import write_page
 from testudo_sim.incident.scenario import merged, starts_of
 from testudo_sim.incident.tables import incident_table
-from testudo_sim.incident.types import Bounds, Incident
+from testudo_sim.incident.types import Bounds, Incident, kept_apart_m
 from testudo_sim.replay.counterfactual import ways_of
 from testudo_sim.replay.story import Story, tell
 from testudo_sim.replay.tables import counterfactual_tables
@@ -141,5 +141,10 @@ def _save(story: Story, picked: list[Incident], choice: Choice, bounds: Bounds, 
         raise TestudoError(f"{story.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
                            "of it, use `testudo replay --mode counterfactual --from`")
     chosen = picked if choice.incident else picked[:1]
-    save_starts(merged([starts_of(story, item, bounds) for item in chosen]), file)
+    starts = merged([starts_of(story, item, bounds) for item in chosen])
+    save_starts(starts, file)
+    kept_m, apart_m = kept_apart_m(story), starts.least_distance_m
+    if apart_m < kept_m:
+        console.print(f"[yellow]note:[/] at the start two robots are {apart_m:.3f} m apart already; the shield keeps "
+                      f"{kept_m:.3f} m and cannot promise anything from there", highlight=False)
     console.print(f"written: {file}; next: testudo evaluate POLICY --starts {file}", highlight=False)

@@ -15,10 +15,10 @@ from testudo_sim.replay.story import Story
 
 _LEAD_S = 3.0
 """The team goes on from so long before it was worst, or earlier, where the robots were still apart."""
-_EARLIEST_S = 10.0
+_EARLIEST_S = 20.0
 _AFTER_S = 3.0
 """It is followed for so long beyond."""
-_LONGEST_S = 20.0
+_LONGEST_S = 25.0
 _STEP_S = 0.25
 _ENCOUNTERS = (Kind.CONTACT, Kind.NEAR_CONTACT)
 

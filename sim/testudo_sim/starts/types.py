@@ -89,6 +89,12 @@ class Starts:
         """Return the number of robots."""
         return len(self.robots)
 
+    @property
+    def least_distance_m(self) -> float:
+        """Return the least distance of two robots in any start [m]."""
+        return min(math.dist(one, other) for start in self.starts
+                   for one, other in itertools.combinations(start.position_world, 2))
+
     def check(self, where: str) -> None:
         """Refuse numbers that cannot be.
 
