@@ -58,8 +58,8 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills` kills its processes, `lossy`
     lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
     `learning` trains with the shield and without, and times the shields of a team by its size; `import` makes run
-    folders of logs, `drone_identify` predicts flights that were not fitted. Compilation is timed apart, and medians
-    of several runs are given; of faults the worst.
+    folders of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted.
+    Compilation is timed apart, and medians of several runs are given; of faults the worst.
 
     Example:
         testudo bench sim
@@ -79,9 +79,9 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     Args:
         name: the benchmark.
         policy: policy file (robot, tiers).
-        robot: registered robot (sim, gpu, tiers, learning, drone_identify).
+        robot: registered robot (sim, gpu, tiers, learning, replay, drone_identify).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
-            (import).
+            (import, replay).
         worlds: worlds at once (sim).
         extent: how much is measured.
         network: between robots.

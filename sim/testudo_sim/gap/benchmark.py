@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,39 +19,61 @@ from testudo_sim.gap.analyse import HORIZONS_S, recorded_motions
 from testudo_sim.gap.errors import error_channels
 from testudo_sim.gap.rollout import by_robot, roll_out_all
 from testudo_sim.gap.synthetic import synthetic_recording
-from testudo_sim.recording import load_recording
+from testudo_sim.importing.benchmark import DATA_VARIABLE
+from testudo_sim.importing.run_import import Request, import_run
+from testudo_sim.recording import Recording, load_recording
 
 _BAR = 1000.0
+_SECONDS = 772.0
 
 
-def bench_replay(*, run: Path | None = None, robot: str = "irobot_create", robots: int = 5, seconds: float = 772.0,
-                 repeats: int = 5) -> BenchResult:
+def bench_replay(*, robot: str = "irobot_create", team_size: int = 5, repeats: int = 5,
+                 say: Callable[[str], None] = lambda _: None) -> BenchResult:
     """Replay every start of every robot of a run over all horizons, and take the errors in every channel.
 
-    Real time is counted once, not once for each robot: the time that all of them share. What is timed is everything
-    from the tidy series in memory to the errors; reading the run and compilation are timed apart.
+    Takes the real logs of five ground robots where the environment variable TESTUDO_REAL_DATA names their folder, and
+    else a recording of the motion model itself of the same length. Real time is counted once, not once for each robot:
+    the time that all of them share. What is timed is everything from the tidy series in memory to the errors; reading
+    the run and compilation are timed apart.
 
     Args:
-        run: folder of a run; a synthetic recording if not given.
-        robot: registered robot of the synthetic recording.
-        robots: in the synthetic recording.
-        seconds: of the synthetic recording.
+        robot: registered robot, where there are no logs.
+        team_size: robots, where there are no logs.
         repeats: timed replays.
+        say: is told what is going on.
+    """
+    folder = Path(os.environ.get(DATA_VARIABLE, "")) / "mrclam6"
+    if not (os.environ.get(DATA_VARIABLE) and folder.is_dir()):
+        say("driving a synthetic recording")
+        return measure(synthetic_recording(load_robot(robot), robots=team_size, seconds=_SECONDS), repeats, say)
+    with tempfile.TemporaryDirectory() as scratch:
+        say("importing")
+        import_run(Request((folder,)), Path(scratch) / "run")
+        return measure(load_recording(Path(scratch) / "run"), repeats, say)
+
+
+def measure(recording: Recording, repeats: int, say: Callable[[str], None] = lambda _: None) -> BenchResult:
+    """Time the replay of a recording.
+
+    Args:
+        recording: of robots of one type.
+        repeats: timed replays.
+        say: is told what is going on.
 
     Raises:
-        TestudoError: the run holds robots of several types, or none that can be replayed.
+        TestudoError: robots of several types, or none that can be replayed.
     """
-    recording = load_recording(run) if run else synthetic_recording(load_robot(robot), robots=robots, seconds=seconds,
-                                                                    pose_period_s=0.02)
+    say("tidying the series")
     began = time.perf_counter()
     groups, left_out = recorded_motions(recording, None)
     tidy_s = time.perf_counter() - began
     if len(groups) != 1:
-        raise TestudoError(f"{run}: found robots of {len(groups)} types that can be replayed, expected one; "
-                           + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
+        raise TestudoError(f"{recording.folder}: found robots of {len(groups)} types that can be replayed, expected "
+                           "one; " + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
     (spec, motions), = groups
     times, processor = [], []
-    for _ in range(repeats + 1):
+    for repeat in range(repeats + 1):
+        say(f"replay {repeat} of {repeats}" if repeat else "compiling")
         began, used = time.perf_counter(), time.process_time()
         outs = roll_out_all(motions, [spec], HORIZONS_S)
         by_robot(lambda out: error_channels(spec, out, 0), outs)
@@ -59,7 +84,7 @@ def bench_replay(*, run: Path | None = None, robot: str = "irobot_create", robot
     shared_s = float(min(s.max() for s in starts) - max(s.min() for s in starts))
     real_s = shared_s if shared_s > 0 else float(max(np.ptp(s) for s in starts))
     windows = int(sum(out.windows.valid.sum() for out in outs))
-    values = {"run": str(run or "synthetic"), "robots": len(motions), "real_s": real_s, "wall_s": wall_s,
+    values = {"real": recording.folder is not None, "robots": len(motions), "real_s": real_s, "wall_s": wall_s,
               "times_real_time": real_s / wall_s, "starts": sum(map(len, starts)), "windows": windows,
               "windows_per_s": windows / wall_s, "fastest": real_s / min(times[1:]),
               "times_real_time_by_processor": real_s / statistics.median(processor[1:]),

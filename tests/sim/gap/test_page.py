@@ -10,7 +10,7 @@ from tests.sim.gap.runs import ROBOT
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.commands.gap import gap
-from testudo_sim.gap.benchmark import bench_replay
+from testudo_sim.gap.benchmark import measure
 from testudo_sim.gap.synthetic import synthetic_recording
 from testudo_sim.recording import load_recording, write_recording
 
@@ -98,8 +98,7 @@ def test_rerun_is_refused_where_it_is_not_installed(folders, tmp_path):
 
 
 def test_the_benchmark_counts_real_time_once(folders):
-    result = bench_replay(run=folders[0], repeats=1)
-    values = result.values
+    values = measure(load_recording(folders[0]), 1).values
     assert values["real_s"] == pytest.approx(load_recording(folders[0]).duration_s, abs=0.5)
     assert values["times_real_time"] == pytest.approx(values["real_s"] / values["wall_s"])
     assert values["starts"] > 2900
