@@ -31,5 +31,10 @@ def known_false(mask: Array) -> bool:
     return isinstance(mask, np.ndarray | np.bool_) and not mask.any()
 
 
+def is_number(value: Any, number: float) -> bool:
+    """Return whether a value is known to be this number; one that is traced, to be identified, can be any."""
+    return isinstance(value, int | float) and value == number
+
+
 # NumPy 2 follows the standard itself; the wrappers for older ones cost about a microsecond a call
 _NUMPY = np if int(np.__version__.partition(".")[0]) >= 2 else array_api_compat.array_namespace(np.zeros(1))

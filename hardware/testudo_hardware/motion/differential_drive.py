@@ -42,6 +42,9 @@ class DifferentialDrive:
     def _saturates(self) -> bool:
         """Whether a change of command within the wheel limits can reach an acceleration limit."""
         spec, swing = self.spec, 2 * self.spec.wheel_limit_m_s
+        identified = (spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2, spec.velocity_lag_s)
+        if not all(isinstance(value, int | float) for value in identified):
+            return True
         return (spec.acceleration_limit_m_s2 * spec.velocity_lag_s < swing * (1 - 1e-6)
                 or spec.turn_acceleration_limit_rad_s2 * spec.velocity_lag_s
                 < 2 * swing / spec.wheel_base_m * (1 - 1e-6))

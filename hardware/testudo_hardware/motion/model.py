@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from testudo_hardware.arrays import Array, array_namespace
+import numpy as np
+
+from testudo_hardware.arrays import Array, array_namespace, is_number, stacked
 from testudo_hardware.motion.differential_drive import DifferentialDrive
 from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector
 from testudo_hardware.motion.velocity_point import VelocityPoint
@@ -61,8 +63,35 @@ def motion_model(spec: RobotSpec) -> MotionModel:
 
 
 def effective_command(model: MotionModel, command: Array) -> Array:
-    """Return what the velocity tends to under an actuator command (D, ...)."""
-    return scale_channels(model.limit_command(command), model.scale)
+    """Return what the velocity tends to under an actuator command (D, ...).
+
+    `actuator_command` and `control_velocity` do not make up for what is lost in turns, so that no command grows by a
+    loss that may be less than described: the shield's margins cover it whole (`turn_loss_m_s`).
+    """
+    return scale_channels(lose_in_turns(model.limit_command(command), model.spec), model.scale)
+
+
+def lose_in_turns(command: Array, spec: RobotSpec) -> Array:
+    """Return a command (2, ...) of a differential drive with its forward speed as slipping wheels leave it.
+
+    v / (1 + (k omega)²), with k = `dynamics.turn_slip`: nothing is lost straight on, half at omega = 1/k, and no turn
+    rate turns the sign. Other kinds, and k = 0, lose nothing: the same array.
+    """
+    slip = spec.turn_slip_s_rad
+    if spec.kind != DIFFERENTIAL_DRIVE or is_number(slip, 0.0):
+        return command
+    return stacked(command[0, ...] / (1 + (slip * command[1, ...]) ** 2), command[1, ...])
+
+
+def turn_loss_m_s(spec: RobotSpec) -> float:
+    """Return the most forward speed that turns can cost a robot at any slip up to the highest of its interval."""
+    slip = spec.quantities.get("dynamics.turn_slip")
+    if slip is None or slip.high == 0:
+        return 0.0
+    turn = np.linspace(0.0, spec.turn_rate_limit_rad_s, 1001)
+    asked = np.clip(spec.wheel_limit_m_s - spec.wheel_base_m / 2 * turn, 0.0, spec.speed_limit_m_s)
+    scale = spec.quantities["dynamics.speed_scale"].high
+    return float(np.max(scale * asked * (1 - 1 / (1 + (slip.high * turn) ** 2))))
 
 
 def actuator_command(model: MotionModel, stop: StoppingPoint, control_velocity_world: Array) -> Array:
@@ -83,7 +112,7 @@ def control_velocity(model: MotionModel, stop: StoppingPoint, command: Array) ->
 
 def scale_channels(command: Array, scale: tuple[float, ...]) -> Array:
     """Return ``command`` (D, ...) with each channel times its scale; the same array if all are 1."""
-    if all(factor == 1.0 for factor in scale):
+    if all(is_number(factor, 1.0) for factor in scale):
         return command
     xp = array_namespace(command)
     return xp.stack([command[k, ...] * factor for k, factor in enumerate(scale)])

@@ -1,0 +1,266 @@
+"""Identifies robots that follow velocity commands: scales, slip in turns, delay, lag, limits of acceleration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.alignment import AlignedRobot
+from testudo_sim.identify.fit import Fit, fit
+from testudo_sim.identify.result import HALF, ROBOTS, HeldOut, Quantiles
+from testudo_sim.identify.roll import DELAY, SLIP, Roller, dead_reckoning, to_inner
+from testudo_sim.identify.uncertainty import Spread, bootstrap, flat, prior
+from testudo_sim.identify.windows import Cutting, Stretches, cut
+
+HoldOut = Literal["half", "robots", "none"]
+LIMITS = ("limits.acceleration", "limits.turn_acceleration")
+_LAG = "dynamics.velocity_lag"
+_FIRST_SCALE = (0.01, 0.03)
+"""Errors [m] and [rad] that count as large before the residuals say what is."""
+_LIMIT_SHARES = (0.5, 0.25, 0.1)
+"""Limits of acceleration are looked for from these shares of the file's, too."""
+_LIMIT_GAIN = 0.01
+
+
+@dataclass(frozen=True)
+class GroundFit:
+    """What was fitted to a run."""
+
+    keys: tuple[str, ...]
+    """P parameters of the robot file."""
+    values: np.ndarray
+    """(P,): all robots together, as they are fitted (turn slip squared)."""
+    free: np.ndarray
+    """(P,) bool: the others stay as they were."""
+    flat: np.ndarray
+    """(P,) bool: changes nothing."""
+    spread: Spread
+    by_robot: np.ndarray
+    """(R, P)."""
+    robot_spread: tuple[Spread, ...]
+    held_out: tuple[HeldOut, ...]
+    stretches: Stretches = field(repr=False)
+    scale: np.ndarray = field(repr=False)
+    """(H, E): robust deviation of the residuals by horizon and channel."""
+    baseline_loss: float
+    loss: float
+    start_delay_s: float
+    """Where the fit began: the latency of the cross-correlation less the file's lag, or the file's delay."""
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What all fits of a run share."""
+
+    roller: Roller
+    start: np.ndarray
+    bounds: tuple[np.ndarray, np.ndarray]
+    free: np.ndarray
+    scale: np.ndarray
+
+    def solve(self, start: np.ndarray, group: np.ndarray, weight: np.ndarray, free: np.ndarray | None = None) -> Fit:
+        return fit(self.roller, start, self.free if free is None else free, self.bounds, self.scale, group, weight)
+
+
+def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
+               cutting: Cutting | None = None, progress: Callable[[str], None] = lambda _: None) -> GroundFit:
+    """Fit the parameters of one robot type.
+
+    Args:
+        robots: aligned, all of the type.
+        spec: the file that is improved; what it says is where the fit starts.
+        hold_out: what to measure on: the other half of the run, robots left out.
+        cutting: how the run is cut.
+        progress: is told what is being done.
+
+    Raises:
+        TestudoError: the run has too few windows.
+    """
+    chosen = cutting or Cutting.create(spec)
+    stretches = cut(robots, spec, chosen)
+    keys = _keys(spec)
+    roller = Roller(spec, keys, stretches, chosen)
+    start = _start(roller, robots, spec, chosen)
+    errors = _first_scale(spec, chosen)
+    problem = _Problem(roller, start, _bounds(keys, chosen), np.array([key not in LIMITS for key in keys]), errors)
+    everyone, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
+    progress("all robots, first pass")
+    first = problem.solve(start, all_one, everyone)
+    problem = replace(problem, scale=_residual_scale(roller, first.values[0], stretches, len(chosen.horizons_s)))
+    progress("limits of acceleration")
+    problem = _with_limits(problem, first.values[0], everyone)
+    progress("all robots")
+    whole = problem.solve(np.where(problem.free & ~_limit_mask(keys), first.values[0], problem.start), all_one, everyone)
+    problem, whole, spread = _without_undetermined(problem, whole, spec, everyone)
+    progress("each robot")
+    single = problem.solve(whole.values[0], stretches.robot, everyone)
+    robot_spread = tuple(
+        bootstrap(single.curvature, stretches.robot, (stretches.robot == k).astype(float), single.values[k],
+                  problem.free) for k in range(len(robots)))
+    held: list[HeldOut] = []
+    names = [robot.name for robot in robots]
+    if HALF in hold_out:
+        progress("held out: second half")
+        held += _hold_half(problem, whole, spec, names, chosen)
+    if ROBOTS in hold_out and len(robots) > 1:
+        for k, name in enumerate(names):
+            progress(f"held out: {name}")
+            held += _hold_robot(problem, whole, spec, names, chosen, k)
+    width = _widths(spec, keys)
+    baseline = _reckoned(spec, stretches, chosen)
+    return GroundFit(keys, whole.values[0], problem.free, flat(whole.curvature, everyone, width), spread,
+                     single.values, robot_spread, tuple(held), stretches, problem.scale,
+                     _loss(baseline, problem.scale, stretches), float(whole.loss[0]),
+                     float(start[keys.index(DELAY)]))
+
+
+def _keys(spec: RobotSpec) -> tuple[str, ...]:
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        return (DELAY, _LAG, "dynamics.speed_scale", "dynamics.turn_scale", SLIP, *LIMITS)
+    return (DELAY, _LAG, "dynamics.speed_scale", LIMITS[0])
+
+
+def _limit_mask(keys: tuple[str, ...]) -> np.ndarray:
+    return np.array([key in LIMITS for key in keys])
+
+
+def _widths(spec: RobotSpec, keys: tuple[str, ...]) -> np.ndarray:
+    """Return how much each parameter may change by what is known (P,), as they are fitted."""
+    ends = np.array([prior(spec, key) for key in keys])
+    inner = np.stack([to_inner(keys, ends[:, 0]), to_inner(keys, ends[:, 1])])
+    return inner[1] - inner[0]
+
+
+def _bounds(keys: tuple[str, ...], cutting: Cutting) -> tuple[np.ndarray, np.ndarray]:
+    low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
+    high = np.where(np.array(keys) == DELAY, cutting.longest_delay_s, high)
+    return to_inner(keys, low), to_inner(keys, high)
+
+
+def _start(roller: Roller, robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> np.ndarray:
+    """Return where the fit begins (P,): the file, but for the delay, which is looked for first."""
+    start = roller.nominal()
+    found = [robot.report.latency.delay_s for robot in robots
+             if robot.report.latency is not None and robot.report.latency.determined]
+    if found:
+        start[roller.keys.index(DELAY)] = np.clip(np.median(found) - spec.velocity_lag_s, 0.0,
+                                                  cutting.longest_delay_s - cutting.step_s)
+    return start
+
+
+def _first_scale(spec: RobotSpec, cutting: Cutting) -> np.ndarray:
+    """Return what counts as large (H, E) at first: it grows with the horizon."""
+    row = np.array([_FIRST_SCALE[0]] * spec.dimension + [_FIRST_SCALE[1]])
+    return np.array(cutting.horizons_s)[:, None] / cutting.horizons_s[-1] * row
+
+
+def _residual_scale(roller: Roller, values: np.ndarray, stretches: Stretches, horizons: int) -> np.ndarray:
+    """Return the robust deviation (H, E) of the residuals at parameters (P,)."""
+    errors = roller.errors(np.broadcast_to(values, (len(stretches), len(values))))
+    rows = [np.median(np.abs(np.moveaxis(errors, 1, 0)[:, stretches.fitted & (stretches.horizon == k)]), axis=1)
+            for k in range(horizons)]
+    return np.maximum(1.4826 * np.array(rows), 1e-5)
+
+
+def _with_limits(problem: _Problem, values: np.ndarray, weight: np.ndarray) -> _Problem:
+    """Return the problem with those limits of acceleration free that the run shows, from where they fit best."""
+    keys, start, free = problem.roller.keys, problem.start.copy(), problem.free.copy()
+    count = len(weight)
+
+    def loss(at: np.ndarray) -> float:
+        return float(problem.roller.curvature(np.broadcast_to(at, (count, len(at))), problem.scale).loss @ weight)
+
+    best = values.copy()
+    least = loss(best)
+    for key in LIMITS:
+        if key not in keys:
+            continue
+        k = keys.index(key)
+        for share in _LIMIT_SHARES:
+            tried = best.copy()
+            tried[k] = max(share * values[k], problem.bounds[0][k])
+            if (found := loss(tried)) < least * (1 - _LIMIT_GAIN):
+                best, least, free[k] = tried, found, True
+        start[k] = best[k]
+    curved = ~flat(problem.roller.curvature(np.broadcast_to(best, (count, len(best))), problem.scale), weight,
+                   np.maximum(best, 1e-3))
+    return replace(problem, start=start, free=free | (_limit_mask(keys) & curved))
+
+
+def _without_undetermined(problem: _Problem, whole: Fit, spec: RobotSpec, weight: np.ndarray
+                          ) -> tuple[_Problem, Fit, Spread]:
+    """Return problem, fit and resamples with what the run cannot tell left as the file has it, one after the other."""
+    keys, stretches = problem.roller.keys, problem.roller.stretches
+    width, file = _widths(spec, keys), problem.roller.nominal()
+    while True:
+        spread = bootstrap(whole.curvature, stretches.robot, weight, whole.values[0], problem.free)
+        low, high = spread.interval(whole.values[0])
+        ratio = np.where(problem.free, (high - low) / width, 0.0)
+        slip = keys.index(SLIP) if SLIP in keys else -1
+        if slip >= 0 and problem.free[slip] and low[slip] <= 0:
+            ratio[slip] = max(ratio[slip], 1.0)  # none is within the interval, so that it is not said to be there
+        worst = int(np.argmax(ratio))
+        if ratio[worst] < 1:
+            return problem, whole, spread
+        free = problem.free.copy()
+        free[worst] = False
+        start = whole.values[0].copy()
+        start[worst] = file[worst]
+        problem = replace(problem, free=free)
+        whole = problem.solve(start, np.zeros(len(weight), int), weight)
+
+
+def _reckoned(spec: RobotSpec, stretches: Stretches, cutting: Cutting) -> np.ndarray:
+    """Return the errors (C, E, S) of dead reckoning with the commands."""
+    return Roller(dead_reckoning(spec), (), stretches, cutting).errors(np.zeros((len(stretches), 0)))
+
+
+def _loss(errors: np.ndarray, scale: np.ndarray, stretches: Stretches) -> float:
+    z = np.sum((errors / np.moveaxis(scale[stretches.horizon], -1, 1)) ** 2, axis=1)
+    return float(np.sum(stretches.fitted * 2 * (np.sqrt(1 + z) - 1)))
+
+
+def _hold_half(problem: _Problem, whole: Fit, spec: RobotSpec, names: list[str], cutting: Cutting) -> list[HeldOut]:
+    """Fit each robot on its first half and measure on its second."""
+    stretches = problem.roller.stretches
+    middle = np.array([0.5 * (stretches.begin_s[stretches.robot == k].min() + stretches.end_s[stretches.robot == k].max())
+                       for k in range(len(names))])[stretches.robot]
+    found = problem.solve(whole.values[0], stretches.robot, (stretches.end_s <= middle).astype(float))
+    test = stretches.begin_s >= middle
+    values = found.values[stretches.robot]
+    return [row for k, name in enumerate(names)
+            for row in _measured(problem.roller, values, spec, cutting, test & (stretches.robot == k), name, HALF)]
+
+
+def _hold_robot(problem: _Problem, whole: Fit, spec: RobotSpec, names: list[str], cutting: Cutting, left_out: int
+                ) -> list[HeldOut]:
+    """Fit the other robots together and measure on this one."""
+    stretches = problem.roller.stretches
+    mine = stretches.robot == left_out
+    found = problem.solve(whole.values[0], np.zeros(len(stretches), int), (~mine).astype(float))
+    values = np.broadcast_to(found.values[0], (len(stretches), len(found.values[0])))
+    return _measured(problem.roller, values, spec, cutting, mine, names[left_out], ROBOTS)
+
+
+def _measured(roller: Roller, values: np.ndarray, spec: RobotSpec, cutting: Cutting, test: np.ndarray, name: str,
+              split: str) -> list[HeldOut]:
+    """Return the errors of one robot on the stretches to test on, by horizon and channel."""
+    stretches = roller.stretches
+    nominal = np.broadcast_to(roller.nominal(), values.shape)
+    found = [_reckoned(spec, stretches, cutting), roller.errors(nominal), roller.errors(values)]
+    rows = []
+    for k, horizon in enumerate(cutting.horizons_s):
+        at = stretches.valid & (stretches.horizon == k) & test[:, None]
+        if not at.any():
+            continue
+        place = [np.sqrt(np.sum(errors[:, :-1] ** 2, axis=1))[at] for errors in found]
+        turn = [np.abs(errors[:, -1])[at] for errors in found]
+        rows.append(HeldOut(name, horizon, "position", "m", *map(Quantiles.create, place), split))
+        if spec.kind == DIFFERENTIAL_DRIVE:
+            rows.append(HeldOut(name, horizon, "yaw", "rad", *map(Quantiles.create, turn), split))
+    return rows
