@@ -43,6 +43,7 @@ import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.model import slip_ratio
 from testudo_hardware.motion.state import TINY, length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -107,6 +108,7 @@ def response_limits(spec: RobotSpec, like: Array) -> ResponseLimits:
     turns, size = spec.kind == DIFFERENTIAL_DRIVE, spec.dimension
     names = ("speed_scale", "turn_scale") if turns else ("speed_scale",) * size
     scales = [quantities[f"dynamics.{name}"] for name in names]
+    slipping = list(zip(scales, (slip_ratio(spec), *((1.0, 1.0),) * (size - 1)), strict=True))
     speed = max(spec.speed_limit_m_s, spec.wheel_limit_m_s) if turns else spec.speed_limit_m_s
     swing = (scales[0].high - scales[0].low) / scales[0].value
 
@@ -119,8 +121,8 @@ def response_limits(spec: RobotSpec, like: Array) -> ResponseLimits:
     lag = quantities["dynamics.velocity_lag"]
     acceleration = per_channel(spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2)
     return ResponseLimits(
-        turns, (lag.low, lag.high), both([scale.low / scale.value for scale in scales]),
-        both([scale.high / scale.value for scale in scales]),
+        turns, (lag.low, lag.high), both([scale.low / scale.value * low for scale, (low, _) in slipping]),
+        both([scale.high / scale.value * high for scale, (_, high) in slipping]),
         acceleration, lag.high * acceleration,
         both((0.0, swing / spec.wheel_base_m)) if turns else both((spec.yaw_error_rad,) * size),
         per_channel(speed * scales[0].high, spec.turn_rate_limit_rad_s * scales[-1].high),

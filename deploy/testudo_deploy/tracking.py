@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import LagResponse, MotionState
+from testudo_hardware.motion.model import slip_ratio
 from testudo_hardware.motion.state import TINY, sum_terms
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -154,7 +155,7 @@ def _slowest_braking(spec: RobotSpec, speed: Array, asked: Array, across: Array,
 def _asked(spec: RobotSpec, watch: BrakingWatch, acting: Sequence[Piece]) -> tuple[list[tuple[Array, Array]], Array]:
     """Return the highest speeds (...) along the direction that were asked for, with their shares, and that across."""
     xp = array_namespace(watch.speed_m_s)
-    low, high = _interval(spec, "speed_scale")
+    low, high = (scale * slip for scale, slip in zip(_interval(spec, "speed_scale"), slip_ratio(spec), strict=True))
     nominal = spec.quantities["dynamics.speed_scale"].value
     asked, across = [], 0 * watch.speed_m_s
     for share, commands in acting:

@@ -62,6 +62,10 @@ def _weaker_braking(model: MotionModel, velocity: jax.Array, change: jax.Array, 
 
 
 def acting_command(sent: jax.Array, parameters: WorldParameters) -> jax.Array:
-    """Return the effective command (D, N, E) of a tick: the sent ones that act in it, scaled."""
+    """Return what the velocity tends to in a tick (D, N, E): effective commands, as robots of the world follow them."""
     acting = sum(parameters.delay_weights[h] * sent[h] for h in range(sent.shape[0]))
-    return acting * parameters.scale[:, None, :]
+    realised = acting * parameters.scale[:, None, :]
+    if parameters.turn_slip is None:
+        return realised
+    described, drawn = (1 + (slip * acting[1]) ** 2 for slip in parameters.turn_slip)
+    return realised.at[0].multiply(described / drawn)

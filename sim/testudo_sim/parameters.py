@@ -39,7 +39,7 @@ class WorldParameters:
     delay_weights: jax.Array
     """(H, E): share of each past command, newest first, that acts in a tick."""
     scale: jax.Array
-    """(D, E): realised over commanded velocity."""
+    """(D, E): realised over effective velocity, which is the commanded one times the description's own scale."""
     age_weights: jax.Array
     """(M, E): share of each past state, newest first, in the measured one."""
     pending: LagResponse
@@ -58,6 +58,9 @@ class WorldParameters:
     """(E,) probability."""
     brake_share: jax.Array | None = None
     """(E,) deceleration over the identified one (kinematic tier); None is as identified."""
+    turn_slip: jax.Array | None = None
+    """(2, E) [s/rad]: turn slip of the description, which is in effective commands, and of the world, both for
+    effective turn rates; None for robots that have none."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,10 @@ def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread
     units = iter(jax.vmap(lambda key: jax.random.uniform(key, (8,)))(keys).T)
     lag = _draw(next(units), spec, "dynamics.velocity_lag", spread)
     delay = _draw(next(units), spec, "dynamics.command_delay", spread)
-    scales = [_draw(next(units), spec, "dynamics.speed_scale", spread)] * spec.dimension
+    scales = [_over_described(next(units), spec, "dynamics.speed_scale", spread)] * spec.dimension
     turn = next(units)
     if "dynamics.turn_scale" in spec.quantities:
-        scales[1] = _draw(turn, spec, "dynamics.turn_scale", spread)
+        scales[1] = _over_described(turn, spec, "dynamics.turn_scale", spread)
     age = _between(next(units), channels.pose_age_s)
     first, last = channels.message_ticks
     message_ticks = first + jnp.floor(next(units) * (last - first + 1)).astype(jnp.int32)
@@ -104,7 +107,21 @@ def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread
         _interpolation(age / period, slots.states),
         LagResponse.create(pending_time_s(spec, age, slots.commands), jnp.float32(spec.velocity_lag_s)),
         lag, friction, mass, friction * (spec.wheel_friction if "contact.wheel_friction" in spec.quantities else 1.0),
-        message_ticks, _between(next(units), channels.message_loss))
+        message_ticks, _between(next(units), channels.message_loss), turn_slip=_draw_slip(keys, spec, spread))
+
+
+def _over_described(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
+    """Return a drawn scale over the described one, which the effective command has in it already."""
+    return _draw(unit, spec, name, spread) / spec.quantities[name].value
+
+
+def _draw_slip(keys: jax.Array, spec: RobotSpec, spread: float) -> jax.Array | None:
+    """Return the described and a drawn turn slip (2, E) [s/rad], for effective turn rates; None if there is none."""
+    if "dynamics.turn_slip" not in spec.quantities:
+        return None
+    unit = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 2)))(keys)
+    drawn = _draw(unit, spec, "dynamics.turn_slip", spread)
+    return jnp.stack([jnp.full_like(drawn, spec.turn_slip_s_rad), drawn]) / spec.turn_scale
 
 
 def _draw_contact(keys: jax.Array, spec: RobotSpec, spread: float) -> tuple[jax.Array, jax.Array]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion.model import turn_loss_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
@@ -88,9 +89,10 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
     ahead = _look_ahead(own) + _look_ahead(peer)
     lag = _lag_margin(own, peer, bodies + ahead)
     arc = 2 * hold / gap_share * _held_arc(own)
+    slip = 2 * hold / gap_share * turn_loss_m_s(own)
     located = _localisation(own) + _localisation(peer)
     model = _model_error(own) + _model_error(peer)
-    kappa = _direction_factor(bodies + ahead + lag + arc, located + model,
+    kappa = _direction_factor(bodies + ahead + lag + arc + slip, located + model,
                               2 * hold * own.control_point_speed_m_s / gap_share)
     located, model = kappa * located, kappa * model
     terms = (
@@ -101,8 +103,10 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
         MarginTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
         MarginTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
     )
+    if slip:
+        terms += (MarginTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
     wall = (own.body_radius_m + _look_ahead(own) + _localisation(own) + _model_error(own)
-            + hold / gap_share * _held_arc(own))
+            + hold / gap_share * (_held_arc(own) + turn_loss_m_s(own)))
     return ShieldParameters(
         SHIELD_VERSION, gap_share, hold, kappa, sum(term.value_m for term in terms), wall,
         peer.control_point_speed_m_s, peer.acceleration_limit_m_s2, peer.velocity_lag_s,
@@ -150,7 +154,9 @@ def _model_error(spec: RobotSpec) -> float:
     if spec.kind != DIFFERENTIAL_DRIVE:
         return along
     turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
-    return along + spec.look_ahead_m * turned
+    # commands do not make up for what is lost in turns, and neither does what is announced for a tick
+    lost = turn_loss_m_s(spec) * (ahead_s + spec.control_period_s)
+    return along + spec.look_ahead_m * turned + lost
 
 
 def _held_arc(spec: RobotSpec) -> float:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion.model import turn_loss_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
@@ -112,6 +113,11 @@ def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
         across = _turning_way(spec, ahead_s + spec.velocity_lag_s)
         terms.append(SpaceTerm("heading", (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
                                "yaw error and half-width of dynamics.turn_scale over the way while turning"))
+        lost = turn_loss_m_s(spec)
+        if lost:
+            braking_s = max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
+            terms.append(SpaceTerm("turn slip", lost * (ahead_s + braking_s),
+                                   "forward speed lost in turns over pose age, delay, hold and braking"))
     if spec.kind == HOLONOMIC:
         terms.append(SpaceTerm("heading", spec.yaw_error_rad * way, "a base drives along its own axes: yaw error over "
                                "the way of pose age, delay, hold and braking"))

@@ -94,6 +94,15 @@ def turn_loss_m_s(spec: RobotSpec) -> float:
     return float(np.max(scale * asked * (1 - 1 / (1 + (slip.high * turn) ** 2))))
 
 
+def slip_ratio(spec: RobotSpec) -> tuple[float, float]:
+    """Return the least and the greatest realised over described forward speed, as the turn slip is in its interval."""
+    slip = spec.quantities.get("dynamics.turn_slip")
+    if slip is None:
+        return 1.0, 1.0
+    value, low, high = (1 + (k * spec.turn_rate_limit_rad_s) ** 2 for k in (slip.value, slip.low, slip.high))
+    return value / high, value / low
+
+
 def actuator_command(model: MotionModel, stop: StoppingPoint, control_velocity_world: Array) -> Array:
     """Return the actuator command (D, ...) that moves the control point at this velocity (D, ...) [m/s]."""
     rate = matrix_vector(stop.inverse, control_velocity_world)

@@ -49,6 +49,7 @@ class GroundFit:
     """(H, E): robust deviation of the residuals by horizon and channel."""
     baseline_loss: float
     loss: float
+    cutting: Cutting
     start_delay_s: float
     """Where the fit began: the latency of the cross-correlation less the file's lag, or the file's delay."""
 
@@ -81,7 +82,7 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     Raises:
         TestudoError: the run has too few windows.
     """
-    chosen = cutting or Cutting.create(spec)
+    chosen = cutting or Cutting.create(spec, sum(float(np.ptp(robot.stamp_s)) for robot in robots))
     stretches = cut(robots, spec, chosen)
     keys = _keys(spec)
     roller = Roller(spec, keys, stretches, chosen)
@@ -95,7 +96,8 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     progress("limits of acceleration")
     problem = _with_limits(problem, first.values[0], everyone)
     progress("all robots")
-    whole = problem.solve(np.where(problem.free & ~_limit_mask(keys), first.values[0], problem.start), all_one, everyone)
+    begin = np.where(problem.free & ~_limit_mask(keys), first.values[0], problem.start)
+    whole = problem.solve(begin, all_one, everyone)
     problem, whole, spread = _without_undetermined(problem, whole, spec, everyone)
     progress("each robot")
     single = problem.solve(whole.values[0], stretches.robot, everyone)
@@ -115,7 +117,7 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     baseline = _reckoned(spec, stretches, chosen)
     return GroundFit(keys, whole.values[0], problem.free, flat(whole.curvature, everyone, width), spread,
                      single.values, robot_spread, tuple(held), stretches, problem.scale,
-                     _loss(baseline, problem.scale, stretches), float(whole.loss[0]),
+                     _loss(baseline, problem.scale, stretches), float(whole.loss[0]), chosen,
                      float(start[keys.index(DELAY)]))
 
 
@@ -201,6 +203,7 @@ def _without_undetermined(problem: _Problem, whole: Fit, spec: RobotSpec, weight
         spread = bootstrap(whole.curvature, stretches.robot, weight, whole.values[0], problem.free)
         low, high = spread.interval(whole.values[0])
         ratio = np.where(problem.free, (high - low) / width, 0.0)
+        ratio[problem.free & flat(whole.curvature, weight, width)] = np.inf
         slip = keys.index(SLIP) if SLIP in keys else -1
         if slip >= 0 and problem.free[slip] and low[slip] <= 0:
             ratio[slip] = max(ratio[slip], 1.0)  # none is within the interval, so that it is not said to be there
@@ -228,13 +231,14 @@ def _loss(errors: np.ndarray, scale: np.ndarray, stretches: Stretches) -> float:
 def _hold_half(problem: _Problem, whole: Fit, spec: RobotSpec, names: list[str], cutting: Cutting) -> list[HeldOut]:
     """Fit each robot on its first half and measure on its second."""
     stretches = problem.roller.stretches
-    middle = np.array([0.5 * (stretches.begin_s[stretches.robot == k].min() + stretches.end_s[stretches.robot == k].max())
-                       for k in range(len(names))])[stretches.robot]
+    mine = [stretches.robot == k for k in range(len(names))]
+    middle = np.array([0.5 * (stretches.begin_s[own].min() + stretches.end_s[own].max()) for own in mine])
+    middle = middle[stretches.robot]
     found = problem.solve(whole.values[0], stretches.robot, (stretches.end_s <= middle).astype(float))
     test = stretches.begin_s >= middle
     values = found.values[stretches.robot]
     return [row for k, name in enumerate(names)
-            for row in _measured(problem.roller, values, spec, cutting, test & (stretches.robot == k), name, HALF)]
+            for row in _measured(problem.roller, values, spec, cutting, test & mine[k], name, HALF)]
 
 
 def _hold_robot(problem: _Problem, whole: Fit, spec: RobotSpec, names: list[str], cutting: Cutting, left_out: int

@@ -123,11 +123,14 @@ def _root(value: jax.Array) -> jax.Array:
 def _path(spec: RobotSpec, cutting: Cutting, asked: jax.Array, phase: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return positions (D, T) [m] and headings (T,) of one stretch, from the origin."""
     model, step = motion_model(spec), cutting.step_s
-    # a step's command is the mean of what was asked during it, so that the delay acts smoothly
-    nodes = (jnp.arange(cutting.steps + 1) + cutting.reach + phase - spec.command_delay_s / step) * cutting.finer
+    # a step's command is the mean of what was asked during it, so that the delay acts smoothly; of parts of it, as what
+    # is lost in turns is not linear
+    parts = jnp.arange(cutting.steps * cutting.finer + 1) / cutting.finer
+    nodes = (parts + cutting.reach + phase - spec.command_delay_s / step) * cutting.finer
     below = jnp.clip(jnp.floor(nodes), 0, asked.shape[1] - 2).astype(jnp.int32)
     integral = asked[:, below] + (nodes - below) * (asked[:, below + 1] - asked[:, below])
-    effective = effective_command(model, (integral[:, 1:] - integral[:, :-1]) / step)
+    effective = effective_command(model, (integral[:, 1:] - integral[:, :-1]) * (cutting.finer / step))
+    effective = jnp.mean(jnp.reshape(effective, (asked.shape[0], cutting.steps, cutting.finer)), axis=2)
     response = LagResponse.create(jnp.float32(step), jnp.float32(1.0) * spec.velocity_lag_s)
     size = asked.shape[0]
     zero = jnp.zeros((size,), jnp.float32)

@@ -39,10 +39,17 @@ class Spread:
     samples: np.ndarray
     """(B, P), as they are fitted."""
     blocks: int
+    fitted: int
+    """Parameters that were free."""
 
     def interval(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends (P,) of the 95 % interval about fitted values (P,), wider for few blocks."""
-        wider = student.ppf((1 + LEVEL) / 2, max(self.blocks - 1, 1)) / student.ppf((1 + LEVEL) / 2, 1e6)
+        """Return the ends (P,) of the 95 % interval about fitted values (P,).
+
+        The fit itself takes as many degrees of freedom from the blocks as it has parameters: with few blocks the
+        interval is wider for that, and by Student's quantile.
+        """
+        left = max(self.blocks - self.fitted, 1)
+        wider = np.sqrt(self.blocks / left) * student.ppf((1 + LEVEL) / 2, left) / student.ppf((1 + LEVEL) / 2, 1e6)
         ends = np.quantile(self.samples - values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
         return values + wider * ends[0], values + wider * ends[1]
 
@@ -69,14 +76,14 @@ def bootstrap(curvature: Curvature, robot: np.ndarray, weight: np.ndarray, value
     np.add.at(hessian, block, curvature.hessian[used])
     samples = np.broadcast_to(values, (RESAMPLES, len(values))).copy()
     if blocks < _FEWEST_BLOCKS or not free.any():
-        return Spread(samples, blocks)
+        return Spread(samples, blocks, int(free.sum()))
     counts = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES).astype(float)
     moved = np.flatnonzero(free)
     inner = np.tensordot(counts, hessian[:, moved[:, None], moved], axes=1)
     inner += np.eye(len(moved)) * 1e-9 * np.trace(inner, axis1=1, axis2=2)[:, None, None]
     # the whole gradient is not quite zero at a bound; what the fit holds there, the resamples may leave
     samples[:, moved] -= np.linalg.solve(inner, (counts @ gradient[:, moved])[..., None])[..., 0]
-    return Spread(samples, blocks)
+    return Spread(samples, blocks, int(free.sum()))
 
 
 def prior(spec: RobotSpec, key: str) -> tuple[float, float]:

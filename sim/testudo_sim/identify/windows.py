@@ -18,6 +18,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.alignment import AlignedRobot, interpolated
 
 _FEWEST_WINDOWS = 20
+_FINE_BELOW_S = 1000.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Cutting:
     """Least time between starts."""
     step_s: float = 0.01
     """Step of the model."""
-    finer: int = 2
+    finer: int = 4
     """What was asked is known at so many moments of each step: the finer, the smoother the loss over the delay."""
     held_s: float = 1.1
     """A command acts for so long, if no other one comes; what a longer silence means is not known. Windows with shorter
@@ -42,10 +43,10 @@ class Cutting:
     """The model runs so long before the first start of a stretch, so that its velocity is that of the commands."""
 
     @classmethod
-    def create(cls, spec: RobotSpec) -> Self:
-        """Return how runs of a robot are cut."""
+    def create(cls, spec: RobotSpec, robot_seconds: float = 0.0) -> Self:
+        """Return how runs of a robot are cut: with a finer step where there is little to roll out."""
         lag = spec.quantities["dynamics.velocity_lag"].high
-        return cls(step_s=float(np.clip(spec.control_period_s / 4, 0.005, 0.01)), warm_up_s=max(1.0, 4 * lag))
+        return cls(step_s=0.005 if robot_seconds < _FINE_BELOW_S else 0.01, warm_up_s=max(1.0, 4 * lag))
 
     @property
     def steps(self) -> int:
@@ -126,12 +127,13 @@ def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> St
     found = sum(len(part[5]) for part in parts)
     if found < _FEWEST_WINDOWS:
         raise TestudoError(
-            f"{', '.join(robot.name for robot in robots)}: {found} stretches of {cutting.horizons_s[-1]:g} s with poses "
-            f"and commands in the run, expected at least {_FEWEST_WINDOWS}; record a minute or more of driving")
+            f"{', '.join(robot.name for robot in robots)}: found {found} windows of {cutting.horizons_s[0]:g} s or "
+            f"more with poses and commands, expected at least {_FEWEST_WINDOWS}; record a minute or more of driving")
     size = max(len(part[5]) for part in parts)
 
     def padded(values: Sequence[np.ndarray]) -> np.ndarray:
-        return np.stack([np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, size - value.shape[-1])]) for value in values])
+        return np.stack([np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, size - value.shape[-1])])
+                         for value in values])
 
     columns = list(zip(*parts, strict=True))
     robot, begin, last, phase = (np.array(column) for column in columns[:4])

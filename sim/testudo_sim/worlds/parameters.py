@@ -24,11 +24,14 @@ class PlantParameters:
     """Realised over commanded speed."""
     turn_scale: float
     """Realised over commanded turn rate; NaN for a robot that has none."""
+    turn_slip_s_rad: float = 0.0
+    """Forward speed is divided by 1 + (this times the commanded turn rate)²."""
 
     @classmethod
     def nominal(cls, spec: RobotSpec) -> PlantParameters:
         """Return the parameters of the description itself."""
-        return cls(spec.velocity_lag_s, spec.command_delay_s, spec.speed_scale, spec.turn_scale)
+        slip = spec.turn_slip_s_rad if "dynamics.turn_slip" in spec.quantities else 0.0
+        return cls(spec.velocity_lag_s, spec.command_delay_s, spec.speed_scale, spec.turn_scale, slip)
 
     @classmethod
     def sample(
@@ -53,11 +56,14 @@ class PlantParameters:
             (max(1 - spread, one.low / one.value), min(1 + spread, one.high / one.value)) for one in known
         ]).T
         lag, delay, speed, turn = rng.uniform(low, high).tolist()
+        slip = spec.quantities.get("dynamics.turn_slip")
         return cls(
             spec.velocity_lag_s * lag,
             spec.command_delay_s * delay,
             spec.speed_scale * speed,
             spec.turn_scale * turn,
+            0.0 if slip is None else float(rng.uniform(max(slip.low, slip.value * (1 - spread)),
+                                                       min(slip.high, slip.value * (1 + spread)))),
         )
 
     def channel_scale(self, spec: RobotSpec) -> tuple[float, ...]:

@@ -64,6 +64,7 @@ class MujocoWorld:
         lags = np.array([one.velocity_lag_s for one in parameters])
         self._gain = discrete_gain(lags, self.step_s)
         self._scale = np.zeros((len(self.robots), 3))
+        self._turn_slip = np.array([one.turn_slip_s_rad for one in parameters])
         for row, one, robot in zip(self._scale, parameters, self.robots, strict=True):
             scale = one.channel_scale(robot.spec)
             row[: len(scale)] = scale
@@ -115,6 +116,8 @@ class MujocoWorld:
         The channels are (forward [m/s], turn rate [rad/s]) or (x, y, z) [m/s] in the world.
         """
         targets = (commands * self._scale).T
+        # the second channel of what has no wheels is a speed, but it has no slip either
+        targets[0] /= 1 + (self._turn_slip * commands[:, 1]) ** 2
         for group, part in zip(self._groups, self._members, strict=True):
             size = self.robots[part[0]].spec.dimension
             forces = group.forces(targets[:size, part], self.data.qpos, self.data.qvel, self._gain[part], 1.0)

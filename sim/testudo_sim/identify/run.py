@@ -1,0 +1,154 @@
+"""From a recorded run to an identification: which robots, which fit, and what it says in the words of a robot file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testudo_deploy.bag_writer import BAG_FILE
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES, VELOCITY_POINT
+from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_sim.alignment import AlignedRobot, align_robot
+from testudo_sim.identify.ground import GroundFit, HoldOut, fit_ground
+from testudo_sim.identify.result import HALF, ROBOTS, Estimate, Identification
+from testudo_sim.identify.roll import SLIP, to_file
+from testudo_sim.identify.uncertainty import MANOEUVRES, Spread, prior
+from testudo_sim.recording import Recording, RobotRecording
+
+Progress = Callable[[str], None]
+WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
+_SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
+
+
+def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type: str = "",
+                 hold_out: Sequence[HoldOut] = (HALF, ROBOTS), progress: Progress = lambda _: None
+                 ) -> tuple[Identification, str]:
+    """Return what a run says about one robot type, and the robot file that it improves.
+
+    Args:
+        recording: the run.
+        robots: names; all of the type if none.
+        robot_type: registered robot or robot file; what the recording says if empty.
+        hold_out: what to measure the fit on.
+        progress: is told what is being done.
+
+    Raises:
+        TestudoError: no such robot, no type or several, a kind that this cannot fit, or too little motion.
+    """
+    chosen, source = choose(recording, robots, robot_type)
+    spec = load_robot(source)
+    if spec.kind == VELOCITY_POINT and all("motors" in robot.series for robot in chosen):
+        progress("motor signals are recorded, too; here the velocity response is identified")
+    aligned = []
+    for robot in chosen:
+        progress(f"aligning {robot.name}")
+        aligned.append(align_robot(robot, world=spec.kind != DIFFERENTIAL_DRIVE))
+    found = fit_ground(aligned, spec, hold_out=hold_out, progress=progress)
+    return Identification(spec.name, tuple(robot.name for robot in chosen), estimates(found, spec, aligned),
+                          found.held_out, facts_of(recording, chosen) | _choices(found, aligned)), source
+
+
+def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tuple[list[RobotRecording], str]:
+    """Return the robots to fit, all of one type, and that type.
+
+    Raises:
+        TestudoError: an unknown name, no type, or several.
+    """
+    unknown = set(robots) - set(recording.robots)
+    if unknown:
+        raise TestudoError(f"--robot: found {min(unknown)}, expected some of {', '.join(recording.robots)}")
+    chosen = [robot for name, robot in recording.robots.items() if not robots or name in robots]
+    types = sorted({robot.robot_type for robot in chosen})
+    if robot_type:
+        return chosen, robot_type
+    if types == [""] or not types:
+        raise TestudoError("identify: the run does not say which robots these are; give --robot-type TYPE")
+    if len(types) > 1:
+        raise TestudoError(f"identify: found robots of {len(types)} types ({', '.join(filter(None, types))}), expected "
+                           "one; name those of one type with --robot")
+    return chosen, types[0]
+
+
+def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot]) -> tuple[Estimate, ...]:
+    """Return the parameters in the units of the robot file, and what wheels would do the same as both scales."""
+    low, high = found.spread.interval(found.values)
+    value, low, high = (to_file(found.keys, part) for part in (found.values, low, high))
+    singles = [(to_file(found.keys, values), *(to_file(found.keys, end) for end in spread.interval(values)))
+               for values, spread in zip(found.by_robot, found.robot_spread, strict=True)]
+    rows = []
+    for k, key in enumerate(found.keys):
+        rule = QUANTITIES[key]
+        if not found.free[k]:
+            rows.append(_undetermined(found, spec, k))
+            continue
+        by_robot = {robot.name: tuple(float(np.clip(part[k], rule.low, rule.high)) for part in single)
+                    for robot, single in zip(robots, singles, strict=True)} if len(robots) > 1 else {}
+        ends = (float(np.clip(end[k], rule.low, rule.high)) for end in (low, high))
+        rows.append(Estimate(key, float(value[k]), *ends, rule.unit, True, "", by_robot))
+    if spec.kind == DIFFERENTIAL_DRIVE and all(found.free[found.keys.index(key)] for key in (_SPEED, _TURN)):
+        rows += _wheels(found, spec)
+    return tuple(rows)
+
+
+def facts_of(recording: Recording, robots: Sequence[RobotRecording]) -> dict[str, Any]:
+    """Return where the numbers come from."""
+    start = datetime.fromtimestamp(recording.start_ns / 1e9, UTC)
+    digest = file_sha256(recording.folder / BAG_FILE) if recording.folder else ""
+    return {"run": "" if recording.folder is None else recording.folder.resolve().name, "run_sha256": digest,
+            "recorded": start.strftime("%Y-%m-%d") if recording.start_ns > 0 else "", "version": version("testudo"),
+            "fitted": ", ".join(robot.name for robot in robots), "duration_s": recording.duration_s,
+            "complete": recording.complete}
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hash of a file; empty if it is not there."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _undetermined(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
+    """Return the estimate of a parameter that the run does not tell: what was known before, why, what to drive."""
+    key = found.keys[k]
+    low, high = prior(spec, key)
+    reason = "nothing in the run depends on it" if found.flat[k] else "its interval is as wide as what was known before"
+    if key == SLIP:
+        reason = "none is seen beyond the noise"
+    value = float(getattr(spec, QUANTITIES[key].attribute))
+    note = f"{reason}; to find it: {MANOEUVRES.get(key, 'drive more')}"
+    return Estimate(key, value, low, high, QUANTITIES[key].unit, False, note)
+
+
+def _wheels(found: GroundFit, spec: RobotSpec) -> list[Estimate]:
+    """Return the wheel radius and base with which the file's scales would be one."""
+    at = [found.keys.index(_SPEED), found.keys.index(_TURN)]
+
+    def both(values: np.ndarray) -> np.ndarray:
+        speed, turn = values[..., at[0]], values[..., at[1]]
+        return np.stack([spec.wheel_radius_m * speed, spec.wheel_base_m * speed / turn], axis=-1)
+
+    value = both(found.values)
+    spread = Spread(both(found.spread.samples), found.spread.blocks, found.spread.fitted)
+    low, high = spread.interval(value)
+    return [Estimate(name, float(value[k]), float(low[k]), float(high[k]), "m") for k, name in enumerate(
+        (WHEEL_RADIUS, WHEEL_BASE))]
+
+
+def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]:
+    cutting = found.cutting
+    horizons = ", ".join(f"{horizon:g}" for horizon in cutting.horizons_s)
+    return {
+        "windows": f"{int(found.stretches.fitted.sum())} of {horizons} s in {len(found.stretches)} stretches",
+        "horizons_s": list(cutting.horizons_s), "step_s": cutting.step_s, "spacing_s": cutting.spacing_s,
+        "bootstrap_blocks": found.spread.blocks, "loss": found.loss, "dead_reckoning_loss": found.baseline_loss,
+        "delay_at_start_s": found.start_delay_s, "residual_deviation": found.scale.tolist(),
+        "alignment": {robot.name: robot.report.to_dict() for robot in robots},
+    }
