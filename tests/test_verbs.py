@@ -182,8 +182,8 @@ REFUSED = {
     "estop: domain": (["estop", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
     "rearm: nobody": (["rearm"], "rearm: no robot is named; expected one or more"),
     "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are drone_identify, faults, fleet, gpu, "
-                                            "import, kills, learning, lossy, projection, replay, robot, shield, sim, "
-                                            "tiers")),
+                                            "identify, import, kills, learning, lossy, projection, replay, robot, "
+                                            "shield, sim, tiers")),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
     "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),

@@ -22,6 +22,8 @@ DELAY, SLIP = "dynamics.command_delay", "dynamics.turn_slip"
 INSTANT_S = 1e-4
 """Lag of a robot that follows its commands at once."""
 NO_LIMIT = 1e6
+_NEVER_ZERO_M_S = 1e-5
+"""Far below any error of a pose."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +131,15 @@ def _path(spec: RobotSpec, cutting: Cutting, asked: jax.Array, phase: jax.Array)
     nodes = (parts + cutting.reach + phase - spec.command_delay_s / step) * cutting.finer
     below = jnp.clip(jnp.floor(nodes), 0, asked.shape[1] - 2).astype(jnp.int32)
     integral = asked[:, below] + (nodes - below) * (asked[:, below + 1] - asked[:, below])
-    effective = effective_command(model, (integral[:, 1:] - integral[:, :-1]) * (cutting.finer / step))
+    command = (integral[:, 1:] - integral[:, :-1]) * (cutting.finer / step)
+    if spec.kind != DIFFERENTIAL_DRIVE:  # the length of a vector has no derivative at zero
+        command = command + _NEVER_ZERO_M_S
+    effective = effective_command(model, command)
     effective = jnp.mean(jnp.reshape(effective, (asked.shape[0], cutting.steps, cutting.finer)), axis=2)
     response = LagResponse.create(jnp.float32(step), jnp.float32(1.0) * spec.velocity_lag_s)
     size = asked.shape[0]
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        effective = effective + _NEVER_ZERO_M_S * (-1.0) ** jnp.arange(cutting.steps)
     zero = jnp.zeros((size,), jnp.float32)
     first = MotionState(zero, jnp.float32(0.0), effective[:, 0])
 
@@ -174,7 +181,10 @@ def _curvature(spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values:
     weight = data.fitted / jnp.sqrt(1 + z)
     loss = jnp.sum(data.fitted * 2 * (jnp.sqrt(1 + z) - 1))
     gradient = jnp.einsum("es,s,esp->p", errors, weight, slope)
-    return loss, gradient, jnp.einsum("esp,s,esq->pq", slope, weight, slope)
+    # of the loss itself, not of weighted squares, which would be too steep by what the weights lose along the error
+    along = jnp.einsum("es,esp->sp", errors, slope)
+    bent = jnp.einsum("sp,s,sq->pq", along, weight / (1 + z), along)
+    return loss, gradient, jnp.einsum("esp,s,esq->pq", slope, weight, slope) - bent
 
 
 def _forward(function: Callable[[jax.Array], tuple[jax.Array, jax.Array]], at: jax.Array
