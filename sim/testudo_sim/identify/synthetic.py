@@ -12,6 +12,9 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.recording import Recording, RobotRecording, Series
 
+_START_NS = 1_700_000_000_000_000_000
+"""Some time of day."""
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -49,7 +52,7 @@ def synthetic_run(spec: RobotSpec, truth: Truth, *, robots: int = 3, duration_s:
     """
     rng = np.random.default_rng(seed)
     made = [_robot(f"r{k}", spec, truth, duration_s, rng) for k in range(robots)]
-    return Recording({robot.name: robot for robot in made}, 0, None, {"kind": "synthetic"})
+    return Recording({robot.name: robot for robot in made}, _START_NS, None, {"kind": "synthetic"})
 
 
 def _robot(name: str, spec: RobotSpec, truth: Truth, duration_s: float, rng: np.random.Generator) -> RobotRecording:

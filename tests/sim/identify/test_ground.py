@@ -137,10 +137,9 @@ def test_real_robots_are_predicted_better_than_by_dead_reckoning():
     assert not found.find("limits.acceleration").determined
 
 
-def test_the_baseline_of_the_real_run_is_what_its_description_says():
-    """Two robots and 100 s: dead reckoning has a median of about 0.011 m after 2 s."""
-    found, _ = identify_run(utias_recording(utias_folder(), robots=(1, 2), seconds=100), hold_out=("robots",))
-    rows = [row for row in found.held_out if row.horizon_s == 2.0 and row.channel == "position"]
-    for row in rows:
-        assert 0.008 < row.baseline.median < 0.014
-        assert row.identified.p90 < 0.7 * row.baseline.p90
+def test_a_part_of_the_real_run_is_better_predicted_too():
+    """One robot, first half of 160 s for the second."""
+    found, _ = identify_run(utias_recording(utias_folder(), robots=(2,), seconds=160), hold_out=("half",))
+    (row,) = (row for row in found.held_out if row.horizon_s == 2.0 and row.channel == "position")
+    assert 0.006 < row.baseline.median < 0.015
+    assert row.identified.p90 < 0.75 * row.baseline.p90
