@@ -88,7 +88,9 @@ def turn_loss_m_s(spec: RobotSpec) -> float:
     slip = spec.quantities.get("dynamics.turn_slip")
     if slip is None or slip.high == 0:
         return 0.0
-    turn = np.linspace(0.0, spec.turn_rate_limit_rad_s, 1001)
+    # most is lost where the wheels' limit begins to bind, or near it
+    corner = 2 * (spec.wheel_limit_m_s - spec.speed_limit_m_s) / spec.wheel_base_m
+    turn = np.minimum(np.append(np.linspace(0.0, spec.turn_rate_limit_rad_s, 1001), corner), spec.turn_rate_limit_rad_s)
     asked = np.clip(spec.wheel_limit_m_s - spec.wheel_base_m / 2 * turn, 0.0, spec.speed_limit_m_s)
     scale = spec.quantities["dynamics.speed_scale"].high
     return float(np.max(scale * asked * (1 - 1 / (1 + (slip.high * turn) ** 2))))
