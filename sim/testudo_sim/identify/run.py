@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.alignment import AlignedRobot, align_robot
+from testudo_sim.identify.drone import DroneSettings, can_identify, identify_drone
 from testudo_sim.identify.ground import GroundFit, HoldOut, fit_ground
 from testudo_sim.identify.result import HALF, ROBOTS, Estimate, Identification
 from testudo_sim.identify.roll import SLIP, to_file
@@ -32,6 +34,8 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
                  ) -> tuple[Identification, str]:
     """Return what a run says about one robot type, and the robot file that it improves.
 
+    Drones whose motors were recorded are identified from those (`identify_drone`), all others from velocity commands.
+
     Args:
         recording: the run.
         robots: names; all of the type if none.
@@ -44,8 +48,10 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
     """
     chosen, source = choose(recording, robots, robot_type)
     spec = load_robot(source)
-    if spec.kind == VELOCITY_POINT and all("motors" in robot.series for robot in chosen):
-        progress("motor signals are recorded, too; here the velocity response is identified")
+    if spec.kind == VELOCITY_POINT and all(map(can_identify, chosen)):
+        found = identify_drone([recording], spec, robots=[robot.name for robot in chosen],
+                               settings=DroneSettings(hold_out=tuple(hold_out)), progress=progress)
+        return replace(found, facts=facts_of(recording, chosen) | dict(found.facts)), source
     aligned = []
     for robot in chosen:
         progress(f"aligning {robot.name}")

@@ -11,6 +11,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.commands.identify import identify
 from testudo_sim.identify.benchmark import draw_truth, recover
+from testudo_sim.identify.result import Identification
 from testudo_sim.identify.run import identify_run
 from testudo_sim.identify.synthetic import Truth, synthetic_run
 from testudo_sim.recording import Recording, RobotRecording, Series, write_recording
@@ -122,6 +123,25 @@ def test_a_base_that_moves_in_the_plane_is_identified_by_the_same_code():
     found = recover(spec, truth, robots=1, duration_s=40, seed=0)
     for name, (true, value, _, _) in found.items():
         assert abs(value / true - 1) < 0.05, (name, true, value)
+
+
+def test_drones_whose_motors_were_logged_are_identified_from_those(monkeypatch):
+    run = constant(turns=0)
+    robot = run.robots["r0"]
+    series = {"motors": robot.series["command"], "odometry": robot.series["pose"]}
+    asked = []
+
+    def stand_in(recordings, spec, *, robots, settings, progress):
+        asked.append((recordings, spec.name, robots, settings.hold_out))
+        return Identification(spec.name, ("r0",), (), (), {"windows": "some"})
+
+    monkeypatch.setattr("testudo_sim.identify.run.identify_drone", stand_in)
+    drone = replace(run, robots={"r0": replace(robot, robot_type="crazyflie_2x", series=series)})
+    found, source = identify_run(drone, hold_out=("half",))
+    assert asked == [([drone], "crazyflie_2x", ["r0"], ("half",))]
+    assert source == "crazyflie_2x"
+    assert found.facts["windows"] == "some"
+    assert found.facts["version"]
 
 
 @pytest.mark.slow
