@@ -110,6 +110,8 @@ def _picked(incidents: list[Incident], choice: Choice, run: Path) -> list[Incide
 def _gone_on(story: Story, picked: list[Incident], policy: Path | None, choice: Choice, bounds: Bounds,
              console: Console) -> list[Aftermath]:
     ways = ways_of(story, policy, commands=choice.commands)
+    if any(way.artefact is None for way in ways) and any(robot.sent is None for robot in story.robots):
+        console.print("[yellow]note:[/] no commands are recorded: the robots are told to move as they then moved")
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("going on from before the worst", total=1.0)
         show: Callable[[float], Any] = partial(_show, progress, task)
