@@ -176,14 +176,20 @@ REFUSED = {
     "import: no logs": (["import", "broken", "new"], "no file is known by its header: found config.json"),
     "import: not empty": (["import", "file", "broken"], "broken: exists already; give a new folder for the run"),
     "import: robot": (["import", "file", "new", "--robot-type", "r2d2"], "--robot-type: robot 'r2d2' is not known"),
+    "dataset: one path": (["dataset", "empty"], "expected run folders and a file to write"),
+    "dataset: not npz": (["dataset", "empty", "data.h5"], "data.h5: expected a file that ends in .npz"),
+    "dataset: no run": (["dataset", "empty", "data.npz"], "empty: no run.json in it or below"),
+    "improve: no run": (["improve", "no", "--policy", "p.onnx"], "no: no such run folder"),
+    "improve: no policy": (["improve", "empty", "--policy", "p.onnx"], "p.onnx: no such file"),
+    "improve: no time": (["improve", "empty", "--policy", "p.onnx", "--minutes", "0"], "--minutes: found 0.0"),
     "security: no fleet": (["security", "no.yaml", "keys"], "no.yaml: no such fleet file"),
     "security: domain": (["security", "no.yaml", "keys", "--domain", "300"], "--domain: found '300', expected"),
     "estop: no fleet": (["estop", "no.yaml"], "no.yaml: no such fleet file"),
     "estop: domain": (["estop", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
     "rearm: nobody": (["rearm"], "rearm: no robot is named; expected one or more"),
     "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are drone_identify, faults, fleet, gpu, "
-                                            "identify, import, kills, learning, lossy, projection, replay, robot, "
-                                            "shield, sim, tiers")),
+                                            "identify, import, improve, kills, learning, lossy, projection, replay, "
+                                            "robot, shield, sim, tiers")),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
     "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),

@@ -40,14 +40,19 @@ class Batch:
 
 
 def advantages(reward: jax.Array, value: jax.Array, next_value: jax.Array, terminated: jax.Array,
-               truncated: jax.Array, discount: float, trace: float) -> jax.Array:
+               truncated: jax.Array, discount: float, trace: float, trust: jax.Array | None = None) -> jax.Array:
     """Return generalised advantages (T, B) (Schulman et al., 2016).
 
     A termination has no future; a time-out has one, which the value of the last state stands for; at
     both the trace is cut, since the next step belongs to another episode.
+
+    ``trust`` (T, B) weighs each step's own error and all that follows it: with the truncated ratio of another
+    dynamics over the one that was sampled, these are V-trace's errors (Espeholt et al., 2018).
     """
     delta = reward + discount * jnp.where(terminated, 0.0, next_value) - value
     carry_on = jnp.where(terminated | truncated, 0.0, discount * trace)
+    if trust is not None:
+        delta, carry_on = trust * delta, trust * carry_on
 
     def backwards(later: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         now, weight = step

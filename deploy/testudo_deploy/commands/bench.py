@@ -24,12 +24,12 @@ class Extent:
     """How much is measured."""
 
     repeats: int | None = None
-    """Timed runs; seeds of each training (learning); times that each fault is injected (faults); kills; runs with each
-    network (lossy)."""
+    """Timed runs; seeds of each training (learning, improve); times that each fault is injected (faults); kills; runs
+    with each network (lossy)."""
     minutes: float | None = None
     """Time that may be spent (gpu), that is measured (fleet), of one run at most (lossy)."""
     quick: bool = False
-    """Fewer episodes, in about three minutes (shield, learning); each fault once (faults)."""
+    """Fewer episodes, in about three minutes (shield, learning, improve); each fault once (faults)."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills` kills its processes, `lossy`
     lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
     `learning` trains with the shield and without, and times the shields of a team by its size; `import` makes run
-    folders of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted.
-    Compilation is timed apart, and medians of several runs are given; of faults the worst.
+    folders of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted,
+    `improve` learns for a plant that is not as described. Compilation is timed apart, and medians of several runs are
+    given; of faults the worst.
 
     Example:
         testudo bench sim
@@ -79,7 +80,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     Args:
         name: the benchmark.
         policy: policy file (robot, tiers).
-        robot: registered robot (sim, gpu, tiers, learning, replay, drone_identify).
+        robot: registered robot (sim, gpu, tiers, learning, replay, drone_identify, improve).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
             (import, replay).
         worlds: worlds at once (sim).

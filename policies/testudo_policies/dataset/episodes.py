@@ -113,7 +113,7 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
     if idle or not series:
         raise TestudoError(f"{run.folder}: {', '.join(idle) or 'no robot'} never ran its policy in the record; a "
                            "dataset needs a run in which every robot was active")
-    tracks = {name: track_in_order(_track(run, name)) for name in run.robots}
+    tracks = {name: track_in_order(best_track(run, name)) for name in run.robots}
     begin_s = max(decisions.stamp_s[decisions.decided][0] for decisions in series.values())
     end_s = max(track.stamp_s[-1] for track in tracks.values())
     task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
@@ -133,7 +133,7 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
     return tuple(found)
 
 
-def _track(run: Run, name: str) -> Track:
+def best_track(run: Run, name: str) -> Track:
     """Return the truth of a robot where there is any, else what it believed."""
     track = run.truth[name] if len(run.truth[name].stamp_s) else run.odometry[name]
     if not len(track.stamp_s):
@@ -187,7 +187,7 @@ def _episode(run: Run, contract: Contract, model: MotionModel, series: Mapping[s
     terminals = np.array([score.outcome == SUCCESS for score in scores])
     truncations = np.zeros(len(scores), bool)
     truncations[-1] = not terminals[-1]
-    state = _states(run, tracks, moments)
+    state = team_states(run, tracks, moments)
     return Episode(
         names, starts, {name: value[:-1] for name, value in signals.items()},
         {name: value[1:] for name, value in signals.items()}, hidden.reshape(len(scores), len(names), -1), actions,
@@ -212,7 +212,7 @@ def _stacked(rows: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, np.ndarra
     return {name: np.array([[values[name] for values in row] for row in rows], np.float32) for name in rows[0][0]}
 
 
-def _states(run: Run, tracks: Mapping[str, Track], moments: np.ndarray) -> np.ndarray:
+def team_states(run: Run, tracks: Mapping[str, Track], moments: np.ndarray) -> np.ndarray:
     """Return the state (T, S) of the team at moments."""
     def at(track: Track, values: np.ndarray) -> np.ndarray:
         columns = values.reshape(len(track.stamp_s), -1).T
@@ -229,7 +229,7 @@ def _rest_return(run: Run, contract: Contract, tracks: Mapping[str, Track], begi
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)
     size = spec.dimension
-    state = _states(run, tracks, np.array([begin_s]))[0].reshape(len(tracks), -1)
+    state = team_states(run, tracks, np.array([begin_s]))[0].reshape(len(tracks), -1)
     motion = MotionState(state[:, :size].T[..., None], state[:, size][:, None], np.zeros((size, len(tracks), 1)))
     task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
     still = Scene(motion)

@@ -1,0 +1,1 @@
+"""A better policy out of a real run: identify, randomise, fine-tune, compare, export."""

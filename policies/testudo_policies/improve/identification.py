@@ -1,0 +1,53 @@
+"""First step of `testudo improve`: the robot file that the run tells of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
+from testudo_policies.improve.steps import Improvement
+from testudo_sim.identify import write_identified
+from testudo_sim.identify.result import HALF
+from testudo_sim.identify.run import identify_run
+from testudo_sim.identify.toml import robot_text
+from testudo_sim.recording import Recording, load_recording
+
+_BEFORE, _FOUND = "robot_before.toml", "identification.json"
+
+
+def identify_step(state: Improvement, robot_file: Path | None) -> None:
+    """Put the identified robot into the folder, unless it is there: out of the run, or the given file.
+
+    The identification begins with the robot that the old policy was trained for, as its artefact has it.
+
+    Raises:
+        TestudoError: the run is of other robots, or has too little motion; or the file does not hold.
+    """
+    if state.robot_file.is_file():
+        state.console.print(f"{state.robot_file} is there already")
+        return
+    if robot_file is not None:
+        load_robot(robot_file)
+        shutil.copyfile(robot_file, state.robot_file)
+        return
+    recording = load_recording(state.order.run_folder)
+    _check_robots(state, recording)
+    before = state.order.folder / _BEFORE
+    before.write_text(robot_text(state.old.contract.robot_spec, ["as the old policy's artefact has it"]),
+                      encoding="utf-8")
+    with state.console.status("identifying") as status:
+        found, _ = identify_run(recording, robot_type=str(before), hold_out=(HALF,), progress=status.update)
+    (state.order.folder / _FOUND).write_text(json.dumps(found.to_dict(), indent=2) + "\n", encoding="utf-8")
+    write_identified(before, found, state.robot_file)
+
+
+def _check_robots(state: Improvement, recording: Recording) -> None:
+    expected = state.old.contract.robot
+    for robot in recording.robots.values():
+        found = load_robot(robot.robot_type).name if robot.robot_type else expected
+        if found != expected:
+            raise TestudoError(f"{state.order.run_folder}: {robot.name} is a {found}, expected {expected}, for which "
+                               f"{state.order.policy} is")
