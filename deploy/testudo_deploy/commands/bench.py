@@ -59,8 +59,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
     `learning` trains with the shield and without, and times the shields of a team by its size; `import` makes run
     folders of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted,
-    `improve` learns for a plant that is not as described. Compilation is timed apart, and medians of several runs are
-    given; of faults the worst.
+    `improve` learns for a plant unlike its file. Compilation is timed apart; medians of runs, of faults the worst.
 
     Example:
         testudo bench sim
