@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +35,11 @@ def drone_estimates(fit: DroneFit, flights: Sequence[Flight], spec: RobotSpec) -
     rows = [Estimate("geometry.mass", mass.value, mass.low, mass.high, "kg", False, _MASS),
             _direct(fit, "thrust_scale", note=f"for a mass of {mass.value:g} kg")]
     moving = bool(min(fit.fast[0].explained[:2]) >= SEEN and fit.fast[0].inside)
-    rows += [_direct(fit, name, moving, "" if moving else _LAG) for name in ("thrust_lag", "thrust_delay")]
+    # a command that is delayed by a part of a sample acts blended with the one before
+    blur = max(flight.period_s for flight in flights) ** 2 / (4 * fit.value("thrust_lag"))
+    for name in ("thrust_lag", "thrust_delay"):
+        row = _direct(fit, name, moving, "" if moving else _LAG)
+        rows.append(replace(row, low=max(row.low - blur, 0.0), high=row.high + blur))
     rows += [_direct(fit, name) for name in ("drag_across", "drag_along")]
     above = np.mean(np.concatenate([flight.thrust_command.ravel() > fit.value("thrust_most") for flight in flights]))
     seen, explained = bool(above >= _SATURATED), bool(min(fit.fast[0].explained[:2]) >= EXPLAINED)
