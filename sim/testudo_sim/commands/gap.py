@@ -31,7 +31,7 @@ def gap(
     robot_type: str | None = None,
     identified: Path | None = None,
     out: Path | None = None,
-    json: bool = False,
+    json: Path | None = None,
     rerun: Path | None = None,
     allow_damage: bool = False,
 ) -> int:
@@ -52,11 +52,11 @@ def gap(
         robot_type: robot or robot file for all robots; what the run says if not given.
         identified: robot file that `testudo identify` wrote.
         out: folder for the page and the numbers; `gap` in the run folder if not given.
-        json: print the numbers, and nothing else.
+        json: also write the numbers to this file.
         rerun: also write poses and errors as a Rerun recording (.rrd).
         allow_damage: a run of which part cannot be read is no failure.
     """
-    console = Console(quiet=json)
+    console = Console()
     recording = load_recording(run)
     for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
@@ -73,13 +73,15 @@ def gap(
         made = tuple(() if replay.flown else tuple(courses([out.motion for out in replay.outs],
                                                            list(replay.models.values())[-1])) for replay in replays)
         files = [write_page(PageData(report, replays, made), folder / _PAGE), folder / _NUMBERS]
-        numbers = dumps(report.to_dict(), indent=None if json else 1, allow_nan=False) + "\n"
+        numbers = dumps(report.to_dict(), indent=1, allow_nan=False) + "\n"
         files[1].write_text(numbers, encoding="utf-8")
+        if json is not None:
+            json.parent.mkdir(parents=True, exist_ok=True)
+            json.write_text(numbers, encoding="utf-8")
+            files.append(json)
         if rerun is not None:
             status.update("writing the Rerun recording")
             files.append(write_rerun(rerun, report, replays, made))
-    if json:
-        print(numbers, end="")
     _show(console, report, files)
     return 0 if recording.complete or allow_damage else 1
 

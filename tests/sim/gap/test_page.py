@@ -43,9 +43,9 @@ def test_the_verb_writes_a_page_and_numbers(folders, tmp_path, capsys):
     assert not re.search(r"(src|href)=\"(?!data:|#)", page)
 
 
-def test_numbers_go_to_the_terminal_with_json(folders, tmp_path, capsys):
-    assert gap(folders[1], out=tmp_path, json=True) == 0
-    values = json.loads(capsys.readouterr().out)
+def test_numbers_go_to_the_file_that_is_asked_for(folders, tmp_path):
+    assert gap(folders[1], out=tmp_path, json=tmp_path / "more" / "numbers.json") == 0
+    values = json.loads((tmp_path / "more" / "numbers.json").read_text(encoding="utf-8"))
     assert values["types"][0]["causes"]["nominal"][0]["kind"] == "speed scale"
 
 
