@@ -13,6 +13,8 @@ from testudo_hardware.arrays import Array, array_namespace, stacked
 
 TINY = 1e-9
 """Added to lengths before a division."""
+_NO_LENGTH = 1e-30
+"""Square of a length that no computation tells from zero; single precision has it."""
 
 
 @dataclass(frozen=True)
@@ -128,5 +130,7 @@ def length(vector: Array) -> Array:
 def shorten(vector: Array, limit: Array | float) -> Array:
     """Return vectors (D, ...) that keep their direction and are no longer than the limit (...), zero or above."""
     xp = array_namespace(vector)
+    # the root of zero has no derivative, which identification needs where a robot has reached its command
+    size = xp.sqrt(sum_terms([vector[d, ...] ** 2 for d in range(vector.shape[0])]) + _NO_LENGTH)
     # never longer than the limit by rounding: the denominator is a little too large
-    return vector * xp.minimum(limit / (length(vector) + TINY), 1.0)
+    return vector * xp.minimum(limit / (size + TINY), 1.0)
