@@ -18,7 +18,7 @@ def test_the_page_has_an_example_for_each_library():
     assert ["MultiAgentTeam(" in code for code in EXAMPLES] == [False, True]
 
 
-@pytest.mark.parametrize("index", [0, 1], ids=["brax", "jaxmarl"])
+@pytest.mark.parametrize("index", [pytest.param(0, marks=pytest.mark.slow), 1], ids=["brax", "jaxmarl"])
 def test_an_example_runs(index):
     names = {}
     exec(compile(EXAMPLES[index], "docs/training.md", "exec"), names)  # noqa: S102  (our own page)

@@ -28,6 +28,7 @@ def start_two(folders, updates=3):
     return [start(folder, updates, (address, 2, number)) for number, folder in enumerate(folders)]
 
 
+@pytest.mark.slow
 def test_two_processes_end_with_the_same_parameters_and_the_losses_of_one(tmp_path):
     folders = [tmp_path / name for name in ("first", "second")]
     processes = start_two(folders)

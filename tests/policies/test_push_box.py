@@ -46,6 +46,7 @@ def assert_rising(rewards, successes):
     assert successes[-quarter:].sum() > 1.5 * successes[:quarter].sum()
 
 
+@pytest.mark.slow
 def test_the_return_rises_on_a_box_that_slides_without_inertia():
     """The scenario can be learned from its signals and rewards alone, whatever moves the box."""
     config = replace(SHORT, discount=0.95)

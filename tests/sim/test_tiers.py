@@ -92,7 +92,7 @@ def random_second():
     return start, jnp.asarray(np.repeat(commands, 6, axis=0), jnp.float32), draw_parameters(keys, spec, Channels())
 
 
-@pytest.mark.parametrize(("form", "bound_m"), [("planar", 1e-4), ("wheels", 1e-3)])
+@pytest.mark.parametrize(("form", "bound_m"), [pytest.param("planar", 1e-4, marks=pytest.mark.slow), ("wheels", 1e-3)])
 def test_mjx_is_c_mujoco_over_a_second_of_random_commands(form, bound_m):
     start, commands, parameters = random_second()
     found = [team_motion(PhysicsChoice(tier, form, "jax"), 8, commands, start, parameters)

@@ -100,7 +100,7 @@ def test_the_plant_draws_it_within_its_interval():
     assert PlantParameters.nominal(load_robot("crazyflie_2x")).turn_slip_s_rad == 0.0
 
 
-@pytest.mark.parametrize("slip", [(2.0, 1.6, 2.4), (0.4, 0.0, 0.8)])
+@pytest.mark.parametrize("slip", [(2.0, 1.6, 2.4), pytest.param((0.4, 0.0, 0.8), marks=pytest.mark.slow)])
 def test_shielded_robots_that_slip_never_touch(slip):
     """Four robots that want through one another, any slip, lag, delay and scale of their intervals: no contact."""
     spec = slipping(value=slip[0], low=slip[1], high=slip[2])
