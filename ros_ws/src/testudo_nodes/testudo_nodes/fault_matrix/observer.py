@@ -125,13 +125,15 @@ class Observer:
         self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
+        self._closing = False
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listening."""
+        self._closing = True
+        self._thread.join(5)  # a context that ends while the executor logs waits for it, and it for the context
         self._context.try_shutdown()
-        self._thread.join(5)
 
     def pass_everything(self) -> None:
         """Let the relays pass everything on."""
@@ -212,7 +214,8 @@ class Observer:
     def _spin(self) -> None:
         never = Future()
         with suppress(ExternalShutdownException):
-            while self._context.ok():  # a wait without an end spins at full load in the wheels' EventsExecutor
+            # a wait without an end spins at full load in the wheels' EventsExecutor
+            while self._context.ok() and not self._closing:
                 self._executor.spin_until_future_complete(never, timeout_sec=_WAKE_S)
 
 
