@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +17,7 @@ from testudo_sim.importing.logs import Imported, read_logs
 from testudo_sim.importing.losses import Loss
 from testudo_sim.importing.map_file import ReadMap
 from testudo_sim.importing.statistics import SeriesFacts, recording_facts
+from testudo_sim.importing.whole_folder import whole_folder
 from testudo_sim.recording.types import Recording, RecordingError
 from testudo_sim.recording.write import write_recording
 
@@ -151,20 +150,13 @@ def _check_free(folder: Path) -> None:
 
 def _write(recording: Recording, report: dict[str, Any], folder: Path, tell: Callable[[float], None]) -> int:
     """Write beside the folder and move it there when it is whole."""
-    made: Path | None = None
     try:
-        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.absolute().parent))
-        messages = write_recording(recording, made, {"import": report}, tell)
-        (made / REPORT_FILE).write_text(json.dumps({**report, "messages": messages}, indent=2, allow_nan=False) + "\n",
-                                        encoding="utf-8")
-        made.chmod(0o755)
-        made.replace(folder)
+        with whole_folder(folder) as made:
+            messages = write_recording(recording, made, {"import": report}, tell)
+            (made / REPORT_FILE).write_text(
+                json.dumps({**report, "messages": messages}, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise RecordingError(f"{folder}: the run cannot be written: {error.strerror or error}") from error
-    finally:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)
     return messages
 
 

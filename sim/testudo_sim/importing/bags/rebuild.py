@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,6 +19,7 @@ from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE, versio
 from testudo_sim.importing.bags.contents import NANO, BagContents, BagError, BagTopic, Tell, clock_time
 from testudo_sim.importing.bags.definitions import Types
 from testudo_sim.importing.bags.source import BagSource
+from testudo_sim.importing.whole_folder import whole_folder
 
 REPORT_FILE = "recovered.json"
 RECOVERED_KEY = "testudo_recovered"
@@ -85,19 +84,11 @@ def recover_bag(source: str | Path, folder: str | Path, *, msg_path: tuple[Path,
         raise BagError(f"{folder}: is the source; give another folder")
     damage: list[str] = []
     bag = BagSource(source, damage)
-    made: Path | None = None
     try:
-        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.absolute().parent))
-        found = _rebuilt(bag, made, folder, msg_path, tell)
-        made.chmod(0o755)
-        made.replace(folder)
+        with whole_folder(folder) as made:
+            return _rebuilt(bag, made, folder, msg_path, tell)
     except OSError as error:
         raise BagError(f"{folder}: cannot be written: {error.strerror or error}") from error
-    finally:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)
-    return found
 
 
 def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...], tell: Tell) -> Recovered:
