@@ -162,7 +162,7 @@ def read_run(path: str | Path) -> Run:
         reader.info,
         **run,
         complete=not reader.damage,
-        warnings=(*_shortened(reader.damage), *_shortened(reader.warnings)),
+        warnings=(*shortened(reader.damage), *shortened(reader.warnings)),
     )
 
 
@@ -302,6 +302,7 @@ def _is_imported(folder: Path) -> bool:
         return False
 
 
-def _shortened(lines: list[str]) -> list[str]:
+def shortened(lines: list[str]) -> list[str]:
+    """Return the first of many lines, and how many more there are."""
     more = len(lines) - _SHOWN
     return lines if more <= 0 else [*lines[:_SHOWN], f"and {more} more"]

@@ -19,9 +19,7 @@ from testudo_sim.recording.roles import ROLES, Role
 from testudo_sim.recording.types import Recording, RecordingError, RobotRecording, Series
 from testudo_sim.recording.write import IMPORTED
 from testudo_sim.run_bag import RawMessage, read_messages
-from testudo_sim.run_reader import CommandTrack, Run, Track, read_run
-
-_SHOWN = 20
+from testudo_sim.run_reader import CommandTrack, Run, Track, read_run, shortened
 
 
 def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "truth") -> Recording:
@@ -56,8 +54,7 @@ def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "tr
               for name, facts in info["robots"].items()}
     if not any(len(series) for robot in robots.values() for series in robot.series.values()):
         raise RecordingError(f"{folder / BAG_FILE}: holds no readable message" + "".join(f"; {x}" for x in damage))
-    more = [f"and {len(damage) - _SHOWN} more"] if len(damage) > _SHOWN else []
-    return Recording(robots, info["start_wall_ns"], folder, info, not damage, (*damage[:_SHOWN], *more))
+    return Recording(robots, info["start_wall_ns"], folder, info, not damage, tuple(shortened(damage)))
 
 
 def recording_of_run(run: Run, *, seen: Literal["truth", "odometry"] = "truth") -> Recording:
