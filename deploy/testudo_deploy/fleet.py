@@ -69,6 +69,11 @@ class FleetRobot:
         if self.pose is None:
             object.__setattr__(self, "pose", default_pose(self.spec))
 
+    @property
+    def has_flight_phases(self) -> bool:
+        """Return whether it stands on the ground at first, takes off to its initial position and lands at the end."""
+        return self.spec.dimension == 3 and self.link.profile.flight is not None
+
 
 @dataclass(frozen=True)
 class Fleet:

@@ -72,15 +72,21 @@ def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
     if sensor.transform_topic:
         said.add(absolute(sensor.transform_topic, robot))
     heard = {absolute(own.link.topics["cmd_vel"], robot)}
+    if own.has_flight_phases:
+        said.add(f"/{robot}/vehicle_state")
+        heard.add(f"/{robot}/flight_request")
     return _of_a_node(f"/{robot}/{DRIVER}", _interfaces(said, heard))
 
 
 def operator_interfaces(fleet: Fleet) -> Interfaces:
     """Return what an operator may do: see how the fleet stands, stop it, and take a stop back."""
     heard = [f"/{name}/{kind}" for name in fleet.names for kind in ("mode", "guard_status", "battery_state")]
+    flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
     guard = [f"/{name}/guard/{service}" for name in fleet.names for service in ("estop", "rearm")]
+    guard += [f"/{name}/guard/motors_off" for name in flying]
     policy = [f"/{name}/policy/{service}" for name in fleet.names
               for service in ("start", "stop", "change_state", "get_state")]
+    policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
     return _interfaces([*_EVERY_NODE, *stops], heard, [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"], [*guard, *policy],
                        at_times=heard)
@@ -105,20 +111,30 @@ def _rounds(process: ProcessPlan) -> Interfaces:
 def _policy(fleet: Fleet, robot: str) -> Interfaces:
     own = [f"/{robot}/{kind}" for kind in ("cmd_vel_policy", "peer_state", "tick", "mode")]
     node, sensor, peers = f"/{robot}/policy", Sensor(fleet.robot(robot)), fleet.peers(robot)
+    flies = fleet.robot(robot).has_flight_phases
     heard = [topic.absolute for topic in sensor.topics]
     if sensor.transform_topic:
         heard.append(absolute(sensor.transform_topic, robot))
     heard += [f"/{robot}/guard_status", *(f"/{peer}/peer_state" for peer in peers)]
     if fleet.tracking:
         heard += [topic.absolute for peer in peers for topic in sensed_topics(fleet.robot(peer))]
-    services = [f"{node}/{service}" for service in ("start", "stop", *_LIFECYCLE_SERVICES)]
+    if flies:
+        own.append(f"/{robot}/flight_order")
+        heard.append(f"/{robot}/vehicle_state")
+    words = ("start", "stop", "land") if flies else ("start", "stop")
+    services = [f"{node}/{service}" for service in (*words, *_LIFECYCLE_SERVICES)]
     return _interfaces([*own, DIAGNOSTICS_TOPIC, f"{node}/transition_event"], heard, services)
 
 
 def _guard(fleet: Fleet, robot: str) -> Interfaces:
     said = [absolute(fleet.robot(robot).link.topics["cmd_vel"], robot), f"/{robot}/guard_status"]
     heard = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
-    return _interfaces(said, heard, [f"/{robot}/guard/{service}" for service in ("estop", "rearm")])
+    words = ["estop", "rearm"]
+    if fleet.robot(robot).has_flight_phases:
+        said.append(f"/{robot}/flight_request")
+        heard += [f"/{robot}/flight_order", f"/{robot}/vehicle_state"]
+        words.append("motors_off")
+    return _interfaces(said, heard, [f"/{robot}/guard/{service}" for service in words])
 
 
 def _station(fleet: Fleet, _: str) -> Interfaces:
@@ -136,6 +152,9 @@ def _plant(fleet: Fleet, _: str) -> Interfaces:
         said += [topic.absolute for topic in sensed_topics(robot)]
         said += [f"/{robot.name}/{kind}" for kind in ("truth", "applied_cmd_vel")]
         heard += [absolute(robot.link.topics["cmd_vel"], robot.name), f"/{robot.name}/plant_fault"]
+        if robot.has_flight_phases:
+            said.append(f"/{robot.name}/vehicle_state")
+            heard.append(f"/{robot.name}/flight_request")
     return _interfaces(said, heard)
 
 

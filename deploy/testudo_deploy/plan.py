@@ -79,6 +79,13 @@ The policy commands on `cmd_vel_policy`; what the guard lets pass, and its brake
 its link may call otherwise.
 """
 
+FLIGHT_TOPICS: Mapping[str, str] = {
+    "flight_order": "std_msgs/msg/UInt8MultiArray",
+    "flight_request": "std_msgs/msg/UInt8MultiArray",
+    "vehicle_state": "std_msgs/msg/UInt8MultiArray",
+}
+"""Topics of a robot with flight phases: its policy orders, its guard asks the vehicle, the vehicle says how it is."""
+
 EVENTS_TOPIC = "/plant/events"
 DIAGNOSTICS_TOPIC = "/diagnostics"
 ESTOP_TOPIC = "/estop"
@@ -185,7 +192,8 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
              for topic, kind in ((EVENTS_TOPIC, "events"), (SCORE_TOPIC, "score"))]
     for robot in fleet.robots:
         name = robot.name
-        found += [TopicPlan(f"/{name}/{kind}", type_, name, kind) for kind, type_ in ROBOT_TOPICS.items()]
+        own = {**ROBOT_TOPICS, **(FLIGHT_TOPICS if robot.has_flight_phases else {})}
+        found += [TopicPlan(f"/{name}/{kind}", type_, name, kind) for kind, type_ in own.items()]
         commands = CommandWire(name, robot.spec, robot.link.profile)
         found.append(TopicPlan(absolute(robot.link.topics["cmd_vel"], name), commands.type, name, "cmd_vel"))
         found += [TopicPlan(topic.absolute, topic.type, name, topic.kind, topic.wire.reliable)

@@ -147,6 +147,22 @@ class BatteryTopic:
 
 
 @dataclass(frozen=True)
+class FlightWire:
+    """How a vehicle that flies is asked to take off and land, and where that comes from."""
+
+    value: Literal["topics", "crazyswarm2"]
+    """`topics`: `flight_request` and `vehicle_state` of the robot; `crazyswarm2`: services, and its status."""
+    source: str
+
+
+@dataclass(frozen=True)
+class FlightPart:
+    """That a robot which flies goes through flight phases: it starts on the ground and takes off."""
+
+    wire: FlightWire
+
+
+@dataclass(frozen=True)
 class LinkProfile:
     """How one kind of driver is reached; every name and number has its source."""
 
@@ -160,6 +176,8 @@ class LinkProfile:
     odometry: OdometryTopic | None = field(default=None, metadata=OPTIONAL)
     pose: PoseTopic | None = field(default=None, metadata=OPTIONAL)
     battery: BatteryTopic | None = field(default=None, metadata=OPTIONAL)
+    flight: FlightPart | None = field(default=None, metadata=OPTIONAL)
+    """None: a robot that flies is in the air before anything is asked of it, and somebody else lands it."""
 
     @property
     def command_type(self) -> str:

@@ -36,6 +36,9 @@ OFFERED: dict[str, QoSProfile] = {
     "events": _profile(50, latched=True),
     "guard_status": _profile(1, latched=True),
     "mode": _profile(1, latched=True),
+    "flight_order": _profile(1),
+    "flight_request": _profile(10),
+    "vehicle_state": _profile(10),
     "estop": _profile(1, latched=True),
     "diagnostics": _profile(10),
     "score": _profile(10, latched=True),
@@ -56,6 +59,9 @@ REQUESTED: dict[str, QoSProfile] = {
     "events": _profile(50, latched=True),
     "guard_status": _profile(1, latched=True),
     "mode": _profile(1, latched=True),
+    "flight_order": _profile(1),
+    "flight_request": _profile(10),
+    "vehicle_state": _profile(1, reliable=False),
     "plant_fault": _profile(5),
     "estop": _profile(1),  # not latched: a partner that only publishes, as most do, still matches
 }
