@@ -103,7 +103,9 @@ def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, l
     xp = array_namespace(measured.position_world)
     asked, across = _asked(spec, watch, acting)
     mean_asked = sum_terms([share * fastest for share, fastest in asked])
-    goes_on = ((mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s)) & located
+    # a robot that has stopped and is asked to go the other way does not brake: its next braking needs a new watch
+    turns_back = (watch.speed_m_s <= 0) & (mean_asked < 0)
+    goes_on = ((mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s)) & located & ~turns_back
                & (watch.time_s < longest_watch_s(spec)) & (elapsed_s < _LONGEST_TICKS * spec.control_period_s))
     fresh = begin_watch(spec, measured, located)
     if known_false(goes_on):  # so it is at most ticks of a robot, and all that follows costs twice what came before

@@ -93,6 +93,31 @@ def test_brakes_of_70_percent_raise_the_alarm_and_the_robot_stays_braked(name):
     assert records[first].reason.count(" m on, expected at most ") == 1
 
 
+@pytest.mark.parametrize("name", FAST)
+def test_a_robot_that_seemed_to_roll_back_before_it_started_is_watched_when_it_brakes(name):
+    """Noise of the odometry at rest began a watch the other way, which once went on for all of a short drive."""
+    body = Body(name, brakes=WEAK)
+    spec, size = body.spec, body.spec.dimension
+    delay, sent = spec.quantities["dynamics.command_delay"], PendingCommands(spec.command_delay_s, spec.dead_man_s)
+    noise, wish = np.zeros(size), np.zeros(size)
+    noise[0] = -0.013
+    pose = measured(body, np.zeros(size))
+    watch = begin_watch(spec, MotionState(pose.position_world, pose.yaw, noise), np.array(True))
+    excess_m = []
+    for tick in range(round(1.9 / spec.control_period_s)):
+        wish[0] = spec.speed_limit_m_s if tick * spec.control_period_s < 0.9 else 0.0
+        effective = effective_command(body.model, wish)
+        sent.push(body.now_s, effective)
+        body.send(effective)
+        before_s = body.now_s
+        body.move(spec.control_period_s)
+        pieces = sent.may_act(before_s, body.now_s, (delay.low, delay.high), np.zeros(size))
+        watch, excess = watch_braking(spec, watch, measured(body, np.zeros(size)), np.array(True), pieces,
+                                      np.array(body.now_s - before_s))
+        excess_m.append(float(excess))
+    assert max(excess_m) > 0
+
+
 @pytest.mark.parametrize("name", ROBOTS)
 @pytest.mark.parametrize("corner", [0.0, 1.0])
 def test_brakes_at_the_ends_of_the_intervals_raise_none(name, corner):

@@ -21,6 +21,8 @@ from testudo_sim.plant.odometry import Odometer, OdometryModel, OdometrySample
 from testudo_sim.worlds import MujocoWorld, PlantParameters, RobotPose, WorldRobot
 
 _PARAMETER_STREAM, _SENSOR_STREAM = 0, 1
+_LOOK_STEPS = 2
+"""Drivers brake so many steps before the dead-man time ends: a step that comes one step late is early enough."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Plant:
         _check_room(self._world)
         self._index = {robot.name: i for i, robot in enumerate(self.robots)}
         self._drivers = [
-            Driver(robot.spec, self.parameters[robot.name].command_delay_s, start_s, self.step_s)
+            Driver(robot.spec, self.parameters[robot.name].command_delay_s, start_s, _LOOK_STEPS * self.step_s)
             for robot in self.robots
         ]
         model = odometry or OdometryModel()
