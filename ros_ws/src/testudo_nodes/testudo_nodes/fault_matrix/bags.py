@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+from mcap.opcode import Opcode
+from mcap.stream_reader import MAGIC_SIZE
 
 from testudo_hardware.errors import TestudoError
-from testudo_nodes.fault_matrix.bed import Bed
+from testudo_nodes.fault_matrix.bed import Bed, BedError
 from testudo_nodes.fault_matrix.rows import Found, Row
 from testudo_sim.run_reader import read_run
 
@@ -26,6 +28,21 @@ _SLOWER = 1.5
 def _copy(run: Path, folder: Path) -> Path:
     shutil.copytree(run, folder)
     return folder
+
+
+def _middle_chunk(data: bytes) -> tuple[int, int]:
+    """Return where the chunk that holds or follows the middle of an MCAP file begins and ends.
+
+    A record is its opcode, its length as 8 bytes, and its content; the checksum of a chunk is over its messages, and
+    the indices between chunks have none: a byte changed there costs nothing.
+    """
+    begin = MAGIC_SIZE
+    while begin < len(data):
+        end = begin + 9 + int.from_bytes(data[begin + 1 : begin + 9], "little")
+        if data[begin] == Opcode.CHUNK and end > len(data) // 2:
+            return begin, end
+        begin = end
+    raise BedError("the recording has no chunk behind its middle")
 
 
 def _replay(folder: Path, *words: str) -> int:
@@ -44,7 +61,8 @@ def damaged(run: Path) -> Found:
         if name == "cut":
             bag.write_bytes(data[: 2 * len(data) // 3])
         elif name == "chunk":
-            data[len(data) // 2 : len(data) // 2 + 64] = bytes(64)
+            middle = sum(_middle_chunk(data)) // 2
+            data[middle : middle + 64] = bytes(64)
             bag.write_bytes(data)
         else:
             (folder / "metadata.yaml").unlink()
