@@ -147,3 +147,26 @@ def test_without_opengl_the_error_says_what_to_install(monkeypatch):
             working_backend()
     finally:
         working_backend.cache_clear()
+
+
+def test_a_drone_has_four_rotors_that_fill_the_circle_of_its_ball():
+    """Nothing of it is drawn beyond the radius that the shield keeps free; the two front rotors are white."""
+    drone = load_robot("crazyflie_2x")
+    scenery = Scenery((drone,), Arena((-1.0, -1.0, 0.0), (1.0, 1.0, 2.0)))
+    model = scene_model(scenery)
+    data = mujoco.MjData(model)
+    place_bodies(data, scenery, Moment(np.array([[0.0, 0.0, 1.0]]), np.zeros(1)))
+    mujoco.mj_forward(model, data)
+    discs = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] == model.body("r0").id
+             and model.geom_rgba[geom][3] < 1]
+    assert len(discs) == 4
+    places = data.geom_xpos[discs]
+    reach = np.linalg.norm(places[:, :2], axis=1) + model.geom_size[discs, 0]
+    assert reach == pytest.approx(drone.body_radius_m)
+    assert {tuple(np.sign(np.round(place[:2], 6))) for place in places} == {(1, 1), (1, -1), (-1, 1), (-1, -1)}
+    white = np.all(model.geom_rgba[discs, :3] == 1, axis=1)
+    assert (places[white, 0] > 0).all()
+    assert white.sum() == 2
+    for geom in range(model.ngeom):
+        if model.geom_bodyid[geom] == model.body("r0").id:
+            assert abs(data.geom_xpos[geom][2] - 1.0) <= drone.body_height_m / 2

@@ -13,6 +13,7 @@ from testudo_deploy.shield.obstacles import Ball, Block, Obstacle
 from testudo_deploy.shield.walls import Arena
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.rendering.drone import add_drone
 from testudo_sim.rendering.show import Moment, Scenery
 from testudo_sim.scene import Box
 
@@ -45,6 +46,7 @@ _WALL_HEIGHT_M = 0.06
 _WALL_WIDTH_M = 0.03
 _MARGIN = 1.06
 _LIFT_M = 0.002  # discs lie above the floor and do not flicker
+_SPACE = 3
 
 
 def scene_spec(scenery: Scenery, size: tuple[int, int] = (640, 448), *, free: bool = False) -> mujoco.MjSpec:
@@ -218,6 +220,9 @@ def _add_box(body: mujoco.MjsBody, box: Box) -> None:
 
 
 def _add_robot(body: mujoco.MjsBody, spec: RobotSpec, colour: tuple[float, ...]) -> None:
+    if spec.dimension == _SPACE:
+        add_drone(body, spec, colour)
+        return
     radius, half = spec.body_radius_m, spec.body_height_m / 2
     box = mujoco.mjtGeom.mjGEOM_BOX
     top = half + 0.02 * radius
