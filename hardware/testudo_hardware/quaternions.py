@@ -69,3 +69,44 @@ def rotation_vector(quaternion_xyzw: Array) -> Array:
     sine = xp.sqrt(xp.where(large, square, 1.0))
     share = 2 * xp.where(large, xp.atan2(sine, w) / sine, 1 + square / 6)
     return stacked(share * x, share * y, share * z)
+
+
+def from_angles(angles: Array) -> Array:
+    """Return the quaternion (4, ...) of roll, pitch, yaw (3, ...) [rad]: turned about z, then y, then x of the body."""
+    xp = array_namespace(angles)
+    (sr, sp, sy), (cr, cp, cy) = ([f(angles[k, ...] / 2) for k in range(3)] for f in (xp.sin, xp.cos))
+    return stacked(sr * cp * cy - cr * sp * sy, cr * sp * cy + sr * cp * sy,
+                   cr * cp * sy - sr * sp * cy, cr * cp * cy + sr * sp * sy)
+
+
+def to_angles(quaternion_xyzw: Array) -> Array:
+    """Return roll, pitch and yaw (3, ...) [rad] of unit quaternions; pitch within a quarter turn."""
+    xp = array_namespace(quaternion_xyzw)
+    x, y, z, w = (quaternion_xyzw[k, ...] for k in range(4))
+    sine = 2 * (w * y - x * z)
+    sine = xp.where(sine > 1, 1.0, xp.where(sine < -1, -1.0, sine))
+    return stacked(xp.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)), xp.asin(sine), heading(quaternion_xyzw))
+
+
+def heading(quaternion_xyzw: Array) -> Array:
+    """Return the yaw (...) [rad] of unit quaternions."""
+    xp = array_namespace(quaternion_xyzw)
+    x, y, z, w = (quaternion_xyzw[k, ...] for k in range(4))
+    return xp.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+
+
+def angle_rates(angles: Array, rates_body: Array) -> Array:
+    """Return how fast roll, pitch, yaw (3, ...) grow [rad/s] at body rates (3, ...); pitch is within a quarter turn."""
+    xp = array_namespace(angles)
+    sr, cr, cp = xp.sin(angles[0, ...]), xp.cos(angles[0, ...]), xp.cos(angles[1, ...])
+    across = (sr * rates_body[1, ...] + cr * rates_body[2, ...]) / cp
+    return stacked(rates_body[0, ...] + xp.sin(angles[1, ...]) * across,
+                   cr * rates_body[1, ...] - sr * rates_body[2, ...], across)
+
+
+def body_rates(angles: Array, rates: Array) -> Array:
+    """Return body rates (3, ...) [rad/s] of growing roll, pitch, yaw (3, ...) [rad/s]: inverse of `angle_rates`."""
+    xp = array_namespace(angles)
+    sr, cr, cp = xp.sin(angles[0, ...]), xp.cos(angles[0, ...]), xp.cos(angles[1, ...])
+    return stacked(rates[0, ...] - xp.sin(angles[1, ...]) * rates[2, ...],
+                   cr * rates[1, ...] + sr * cp * rates[2, ...], cr * cp * rates[2, ...] - sr * rates[1, ...])

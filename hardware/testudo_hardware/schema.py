@@ -69,3 +69,40 @@ ROTORS: dict[str, QuantityRule] = {
     "rotors.battery": QuantityRule("battery_v", "V", 1, 100, _DRONES),
 }
 """Quantities of the optional table of a drone whose rotors are commanded: all of them or none."""
+
+ATTITUDE: dict[str, QuantityRule] = {
+    "attitude.tilt_frequency": QuantityRule("tilt_frequency_rad_s", "rad/s", 0.5, 100, _DRONES),
+    "attitude.tilt_damping": QuantityRule("tilt_damping", "1", 0.05, 5, _DRONES),
+    "attitude.tilt_gain": QuantityRule("tilt_gain", "1", 0.3, 3, _DRONES),
+    "attitude.yaw_frequency": QuantityRule("yaw_frequency_rad_s", "rad/s", 0.5, 100, _DRONES),
+    "attitude.yaw_damping": QuantityRule("yaw_damping", "1", 0.05, 5, _DRONES),
+    "attitude.thrust_scale": QuantityRule("attitude_thrust_scale", "1", 0.3, 3, _DRONES),
+    "attitude.thrust_lag": QuantityRule("attitude_thrust_lag_s", "s", 0.001, 1, _DRONES),
+    "attitude.drag_across": QuantityRule("attitude_drag_across_kg_s", "kg/s", 0, 10, _DRONES),
+    "attitude.drag_along": QuantityRule("attitude_drag_along_kg_s", "kg/s", 0, 10, _DRONES),
+    "attitude.thrust_least": QuantityRule("collective_least_n", "N", 0, 4000, _DRONES),
+    "attitude.thrust_most": QuantityRule("collective_most_n", "N", 0.001, 4000, _DRONES),
+    "attitude.link_delay": QuantityRule("link_delay_s", "s", 0, 0.5, _DRONES),
+    "attitude.cascade_period": QuantityRule("cascade_period_s", "s", 0.001, 0.1, _DRONES),
+    "attitude.tilt_limit": QuantityRule("tilt_limit_rad", "rad", 0.05, 1.4, _DRONES),
+    "attitude.tilt_per_speed": QuantityRule("tilt_per_speed_rad_s_m", "rad s/m", 0.001, 100, _DRONES),
+    "attitude.tilt_per_way": QuantityRule("tilt_per_way_rad_m", "rad/m", 0.0001, 100, _DRONES),
+    "attitude.thrust_per_speed": QuantityRule("thrust_per_speed_n_s_m", "N s/m", 0.0001, 1000, _DRONES),
+    "attitude.thrust_per_way": QuantityRule("thrust_per_way_n_m", "N/m", 0.0001, 1000, _DRONES),
+    "attitude.thrust_base": QuantityRule("thrust_base_n", "N", 0, 4000, _DRONES),
+    "attitude.thrust_floor": QuantityRule("thrust_floor_n", "N", 0, 4000, _DRONES),
+}
+"""Quantities of the optional table of a drone under attitude or velocity commands: all of them or none."""
+
+PROPELLERS: dict[str, QuantityRule] = {
+    "propellers.thrust_linear": QuantityRule("thrust_linear_n_rpm", "N/rpm", -1e-3, 1e-3, _DRONES),
+    "propellers.thrust_square": QuantityRule("thrust_square_n_rpm2", "N/rpm^2", 1e-12, 1e-3, _DRONES),
+    "propellers.torque_linear": QuantityRule("torque_linear_n_m_rpm", "N m/rpm", -1e-4, 1e-4, _DRONES),
+    "propellers.torque_square": QuantityRule("torque_square_n_m_rpm2", "N m/rpm^2", 1e-15, 1e-4, _DRONES),
+    "propellers.rise_linear": QuantityRule("rise_linear_1_s", "1/s", 0, 1000, _DRONES),
+    "propellers.rise_square": QuantityRule("rise_square_1_s_rpm", "1/(s rpm)", 0, 1, _DRONES),
+    "propellers.fall_linear": QuantityRule("fall_linear_1_s", "1/s", 0, 1000, _DRONES),
+    "propellers.fall_square": QuantityRule("fall_square_1_s_rpm", "1/(s rpm)", 0, 1, _DRONES),
+    "propellers.inertia": QuantityRule("propeller_inertia_kg_m2", "kg m^2", 0, 1e-2, _DRONES),
+}
+"""Quantities of the optional table of a drone whose propellers have a speed: all of them or none."""

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES, ROTORS, VELOCITY_POINT
+from testudo_hardware.schema import (
+    ATTITUDE,
+    DIFFERENTIAL_DRIVE,
+    KINDS,
+    PROPELLERS,
+    QUANTITIES,
+    ROTORS,
+    VELOCITY_POINT,
+    QuantityRule,
+)
 from testudo_hardware.toml_files import read_toml
 
 SCHEMA = "testudo/robot/1"
@@ -71,6 +80,10 @@ class RobotSpec:
     rotors: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
     """What a drone with commanded rotors is, by `rotors.key`; empty if the file does not say. A policy that commands
     velocities does not rest on these, so that they are no part of `to_dict` and the hash."""
+    attitude: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
+    """What a drone under its attitude loop and velocity controller is, by `attitude.key`; as `rotors`."""
+    propellers: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
+    """How speed, thrust and torque of its propellers go together, by `propellers.key`; as `rotors`."""
 
     @property
     def dimension(self) -> int:
@@ -161,24 +174,28 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
         quantities[key] = _quantity(entry, rule, f"{where}: {key}")
         values[rule.attribute] = quantities[key].value
     spec = RobotSpec(name=tables["name"], kind=kind, description=tables["description"],
-                     quantities=quantities, rotors=_rotors(tables, where), **values)
+                     quantities=quantities, rotors=_optional(tables, ROTORS, where),
+                     attitude=_optional(tables, ATTITUDE, where),
+                     propellers=_optional(tables, PROPELLERS, where), **values)
     _check_order(spec, where)
     return spec
 
 
-def _rotors(tables: Mapping[str, Any], where: str) -> dict[str, Quantity]:
-    found = tables.get("rotors")
+def _optional(tables: Mapping[str, Any], rules: Mapping[str, QuantityRule], where: str) -> dict[str, Quantity]:
+    """Return the quantities of a table that a file has whole or not at all."""
+    section = next(iter(rules)).split(".")[0]
+    found = tables.get(section)
     if found is None:
         return {}
-    for key, rule in ROTORS.items():
+    for key, rule in rules.items():
         if key.split(".")[1] not in found:
-            raise SpecError(f"{where}: {key}: missing; a drone has all keys of [rotors] or no such table; write "
+            raise SpecError(f"{where}: {key}: missing; a drone has all keys of [{section}] or no such table; write "
                             f'{key.split(".")[1]} = {{ value = ..., unit = "{rule.unit}", source = "..." }}')
-    return {key: _quantity(found[key.split(".")[1]], rule, f"{where}: {key}") for key, rule in ROTORS.items()}
+    return {key: _quantity(found[key.split(".")[1]], rule, f"{where}: {key}") for key, rule in rules.items()}
 
 
 def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
-    allowed = {key for key, rule in (QUANTITIES | ROTORS).items() if kind in rule.kinds}
+    allowed = {key for key, rule in (QUANTITIES | ROTORS | ATTITUDE | PROPELLERS).items() if kind in rule.kinds}
     sections = {key.split(".")[0] for key in allowed}
     for section, content in tables.items():
         if section in ("schema", "name", "kind", "description"):

@@ -13,6 +13,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse
 from testudo_hardware.spec import RobotSpec
 from testudo_sim import pytrees  # noqa: F401  (registers the types)
+from testudo_sim.drone_draws import draw_drones
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class WorldParameters:
     turn_slip: jax.Array | None = None
     """(2, E) [s/rad]: turn slip of the description, which is in effective commands, and of the world, both for
     effective turn rates; None for robots that have none."""
+    drone: dict[str, jax.Array] | None = None
+    """(E,) of each uncertain quantity of `[attitude]`, `[rotors]` and `[propellers]`, by `table.key`; None without."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,12 @@ def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread
     period, slots = spec.control_period_s, Slots.create(spec, channels)
     return WorldParameters(
         LagResponse.create(jnp.full(lag.shape, period), lag),
-        _interpolation(delay / period, slots.commands), jnp.stack(scales),
-        _interpolation(age / period, slots.states),
+        interpolation(delay / period, slots.commands), jnp.stack(scales),
+        interpolation(age / period, slots.states),
         LagResponse.create(pending_time_s(spec, age, slots.commands), jnp.float32(spec.velocity_lag_s)),
         lag, friction, mass, friction * (spec.wheel_friction if "contact.wheel_friction" in spec.quantities else 1.0),
-        message_ticks, _between(next(units), channels.message_loss), turn_slip=_draw_slip(keys, spec, spread))
+        message_ticks, _between(next(units), channels.message_loss), turn_slip=_draw_slip(keys, spec, spread),
+        drone=draw_drones(keys, spec, spread))
 
 
 def _over_described(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
@@ -162,7 +166,7 @@ def _between(unit: jax.Array, interval: tuple[float, float]) -> jax.Array:
     return interval[0] + unit * (interval[1] - interval[0])
 
 
-def _interpolation(ticks: jax.Array, slots: int) -> jax.Array:
+def interpolation(ticks: jax.Array, slots: int) -> jax.Array:
     """Return weights (slots, E) that read a history at a fractional number of ticks ago."""
     distance = jnp.abs(jnp.arange(slots, dtype=jnp.float32)[:, None] - jnp.minimum(ticks, slots - 1.0))
     return jnp.maximum(1 - distance, 0)

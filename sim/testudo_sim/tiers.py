@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel
+from testudo_sim.drones import make_drone_tier
 from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.mujoco_tiers.c_stepper import CStepper
 from testudo_sim.mujoco_tiers.mjx_stepper import Impl, MjxStepper, choose_impl
@@ -17,7 +18,7 @@ from testudo_sim.physics import Physics
 from testudo_sim.scene import Box
 from testudo_sim.worlds import Form, physics_step_s
 
-Tier = Literal["kinematic", "mjx", "mujoco"]
+Tier = Literal["kinematic", "attitude", "rotors", "mjx", "mujoco"]
 _PLANAR_STEP_S = 0.0125
 
 
@@ -26,11 +27,14 @@ class PhysicsChoice:
     """Which physics, and in which form."""
 
     physics: Tier = "kinematic"
-    """`kinematic` is fast and has no contact; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
+    """`kinematic` is fast and has no contact; `attitude` and `rotors` are drones as they fly, without contact; `mjx` is
+    MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
     """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, about ten times as fast."""
     impl: Impl = "auto"
     """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` takes what is there."""
+    downwash: bool = True
+    """Tiers `attitude` and `rotors`: drones push down those in their wake."""
 
 
 def make_physics(choice: PhysicsChoice, model: MotionModel, arena: Arena | None, size: int,
@@ -44,11 +48,13 @@ def make_physics(choice: PhysicsChoice, model: MotionModel, arena: Arena | None,
         if getattr(choice, name) not in get_args(kind):
             raise TestudoError(f"--{name}: found {getattr(choice, name)!r}, expected one of "
                                f"{', '.join(get_args(kind))}")
-    if choice.physics == "kinematic":
+    if choice.physics in ("kinematic", "attitude", "rotors"):
         if boxes:
-            raise TestudoError("--physics kinematic: this scenario has boxes that robots push, which only MuJoCo "
-                               "moves; use --physics mjx or --physics mujoco")
-        return KinematicPhysics(model, arena)
+            raise TestudoError(f"--physics {choice.physics}: this scenario has boxes that robots push, which only "
+                               "MuJoCo moves; use --physics mjx or --physics mujoco")
+        if choice.physics == "kinematic":
+            return KinematicPhysics(model, arena)
+        return make_drone_tier(choice.physics, model, arena, with_downwash=choice.downwash)
     tier = make_tier(choice.form, model, arena, size, boxes)
     if choice.physics == "mujoco":
         return MujocoTier(tier, CStepper(tier.compiled), "mujoco")

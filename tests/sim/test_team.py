@@ -24,7 +24,7 @@ from testudo_sim.parameters import (
     Channels,
     Slots,
     WorldParameters,
-    _interpolation,
+    interpolation,
 )
 from testudo_sim.team import Team, start, tick
 
@@ -80,9 +80,9 @@ def corners(spec, worlds, *, nominal=False, losses=LOSSES):
     lag, ones = single(pick("dynamics.velocity_lag")), jnp.ones(worlds)
     return WorldParameters(
         LagResponse.create(jnp.full(worlds, period), lag),
-        _interpolation(single(pick("dynamics.command_delay")) / period, slots.commands),
+        interpolation(single(pick("dynamics.command_delay")) / period, slots.commands),
         single(scale),
-        _interpolation(age / period, slots.states),
+        interpolation(age / period, slots.states),
         LagResponse.create(pending_time_s(spec, age, slots.commands), single(spec.velocity_lag_s)),
         lag,
         ones,

@@ -8,6 +8,9 @@ body's z axis and the arm a = L / sqrt(2)::
     J dw/dt = M f + t0 - B w - w x J w + T,  M = ((-a, -a, a, a), (-a, a, a, -a), (-k, k, -k, k)) c
     dq/dt   = q (w, 0) / 2,   df/dt = (u - f) / lag
 
+With propellers (`propellers.py`), thrusts follow their speeds, yaw torque is theirs, and their momentum h along z adds
+h (w_y, -w_x, 0) + (0, 0, dh/dt) to the torque.
+
 Rigid body as in Mahony, Kumar, Corke, "Multirotor aerial vehicles" (RAM 2012), linear drag as in Faessler, Franchi,
 Scaramuzza, "Differential flatness of quadrotor dynamics subject to rotor drag" (RA-L 2018). One step is of second
 order: the lag and the damping of rates are exact, everything else is taken at the middle of the step.
@@ -15,11 +18,13 @@ order: the lag and the damping of rates are exact, everything else is taken at t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion.propellers import RAD_S_PER_RPM, Propellers
 from testudo_hardware.motion.state import sum_terms
 from testudo_hardware.quaternions import body_up, from_rotation_vector, multiply, normalised, rotate, rotate_back
 from testudo_hardware.spec import RobotSpec
@@ -74,9 +79,12 @@ class RotorDroneParameters:
     """Least thrust of one rotor; a lower command acts as this one."""
     thrust_most_n: Array
     """Largest thrust of one rotor; a higher command acts as this one."""
+    propellers: Propellers | None = None
+    """What sets thrust and yaw torque in place of `thrust_lag_s` and `torque_per_thrust_m`; None for these two."""
 
     @classmethod
-    def from_spec(cls, spec: RobotSpec, battery_v: Array | None = None) -> Self:
+    def from_spec(cls, spec: RobotSpec, battery_v: Array | None = None, drawn: Mapping[str, Array] | None = None,
+                  *, with_propellers: bool = False) -> Self:
         """Return the parameters of a robot file with a table `[rotors]`.
 
         The delay of the command (`rotors.thrust_delay`) is for the caller: commands queue outside of the model.
@@ -84,24 +92,45 @@ class RotorDroneParameters:
         Args:
             spec: the robot.
             battery_v: voltage (...) [V], which sets the largest thrust; None for that of the file.
+            drawn: values (...) by `rotors.key`, `propellers.key` and `geometry.mass` in place of the file's.
+            with_propellers: take the speeds of `[propellers]` for lag and yaw torque, where the file has them.
 
         Raises:
             TestudoError: the file has no `[rotors]`.
         """
         if not spec.rotors:
             raise TestudoError(f"{spec.name}: the robot file has no [rotors]; a model of the rotors needs it")
-        value = {key.removeprefix("rotors."): quantity.value for key, quantity in spec.rotors.items()}
+        named = {key: quantity.value for key, quantity in spec.rotors.items()} | dict(drawn or {})
+        value = {key.removeprefix("rotors."): number for key, number in named.items()}
         most = value["thrust_most"]
         if battery_v is not None:
             most = most + value["thrust_most_per_volt"] * (battery_v - value["battery"])
         return cls(
-            mass_kg=spec.mass_kg, arm_m=(value["arm"], value["arm"]),
+            mass_kg=named.get("geometry.mass", spec.mass_kg), arm_m=(value["arm"], value["arm"]),
             inertia_kg_m2=(value["roll_inertia"], value["pitch_inertia"], value["yaw_inertia"]),
             torque_per_thrust_m=value["torque_per_thrust"], thrust_scale=value["thrust_scale"],
             thrust_lag_s=value["thrust_lag"],
             drag_kg_s=(value["drag_across"], value["drag_across"], value["drag_along"]),
             rate_damping_n_m_s=(0.0, 0.0, 0.0), torque_offset_n_m=(0.0, 0.0, 0.0),
-            thrust_least_n=0.0, thrust_most_n=most)
+            thrust_least_n=0.0, thrust_most_n=most,
+            propellers=Propellers.from_spec(spec, drawn) if with_propellers else None)
+
+    @classmethod
+    def from_crazyflow(cls, values: Mapping[str, Any]) -> Self:
+        """Return the parameters of one drone in crazyflow's file `first_principles`.
+
+        Raises:
+            TestudoError: its axes are coupled by inertia or drag, or its curves of thrust and torque begin above zero.
+        """
+        inertia, drag = ([[float(x) for x in row] for row in values[key]] for key in ("J", "drag_matrix"))
+        apart = all(table[i][j] == 0 for table in (inertia, drag) for i in range(3) for j in range(3) if i != j)
+        if not apart or float(values["rpm2thrust"][0]) != 0 or float(values["rpm2torque"][0]) != 0:
+            raise TestudoError("crazyflow parameters: J and drag_matrix have to be diagonal, rpm2thrust and rpm2torque "
+                               "to begin with 0")
+        arm = float(values["L"])
+        return cls(float(values["mass"]), (arm, arm), tuple(inertia[k][k] for k in range(3)), 0.0, 1.0, 1.0,
+                   tuple(-drag[k][k] for k in range(3)), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), float(values["thrust_min"]),
+                   float(values["thrust_max"]), Propellers.from_crazyflow(values))
 
     @property
     def hover_thrust_n(self) -> Array:
@@ -115,8 +144,8 @@ class Disturbance:
 
     acceleration_world: Array
     """(3, ...) [m/s²]: force over mass."""
-    angular_acceleration_body: Array
-    """(3, ...) [rad/s²]: torque over inertia."""
+    angular_acceleration_body: Array | None
+    """(3, ...) [rad/s²]: torque over inertia; None for none."""
 
 
 def step(parameters: RotorDroneParameters, state: RotorDroneState, thrust_command: Array, duration_s: Array,
@@ -133,15 +162,12 @@ def step(parameters: RotorDroneParameters, state: RotorDroneState, thrust_comman
     xp = array_namespace(state.thrust)
     duration = xp.asarray(duration_s, dtype=state.thrust.dtype)
     wanted = clip_thrust(parameters, thrust_command)
-    ratio = duration / parameters.thrust_lag_s
-    gain = -xp.expm1(-ratio)
-    thrust = state.thrust + gain * (wanted - state.thrust)
-    # mean over the step of the exact exponential
-    mean_thrust = wanted + gain / ratio * (state.thrust - wanted)
-    torque = _rotor_torque(parameters, mean_thrust)
+    thrust, mean_thrust, yaw_torque, momentum, push = _spun(parameters, state.thrust, wanted, duration)
+    torque = _rotor_torque(parameters, mean_thrust, yaw_torque, push)
     outside = None if disturbance is None else disturbance.angular_acceleration_body
-    first = _next_rates(parameters, state.rates_body, state.rates_body, torque, duration, outside)
-    rates = _next_rates(parameters, state.rates_body, (state.rates_body + first) / 2, torque, duration, outside)
+    first = _next_rates(parameters, state.rates_body, state.rates_body, torque, momentum, duration, outside)
+    rates = _next_rates(parameters, state.rates_body, (state.rates_body + first) / 2, torque, momentum, duration,
+                        outside)
     turn = (state.rates_body + rates) * (duration / 2)
     middle = multiply(state.quaternion_xyzw, from_rotation_vector(turn / 2))
     quaternion = normalised(multiply(state.quaternion_xyzw, from_rotation_vector(turn)))
@@ -181,21 +207,57 @@ def angular_momentum_world(parameters: RotorDroneParameters, state: RotorDroneSt
     return rotate(state.quaternion_xyzw, body)
 
 
-def _rotor_torque(parameters: RotorDroneParameters, thrust: Array) -> Array:
-    levers = (*parameters.arm_m, parameters.torque_per_thrust_m)
-    axes = zip((ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), levers, parameters.torque_offset_n_m, strict=True)
-    return stacked(*(
-        parameters.thrust_scale * lever * sum_terms([sign * thrust[k, ...] for k, sign in enumerate(signs)]) + offset
-        for signs, lever, offset in axes))
+def _spun(parameters: RotorDroneParameters, thrust: Array, wanted: Array, duration: Array
+          ) -> tuple[Array, Array, Array, Array | None, Array | None]:
+    """Return how the rotors do in a step.
+
+    Returns:
+        Thrusts (4, ...) [N] after it and in the mean, the mean yaw torque (...) [N m] of the air, and along the body's
+        z axis mean momentum (...) [N m s] and its mean growth [N m]; both None without propellers.
+    """
+    xp = array_namespace(thrust)
+    if parameters.propellers is None:
+        ratio = duration / parameters.thrust_lag_s
+        gain = -xp.expm1(-ratio)
+        # mean over the step of the exact exponential
+        mean = wanted + gain / ratio * (thrust - wanted)
+        yaw = parameters.torque_per_thrust_m * _signed_sum(YAW_SIGNS, mean)
+        return thrust + gain * (wanted - thrust), mean, yaw, None, None
+    blades = parameters.propellers
+    start, command = blades.speed(thrust), blades.speed(wanted)
+    middle, end = (blades.speed_after(start, command, time) for time in (duration / 2, duration))
+
+    def mean_of(function: Callable[[Array], Array]) -> Array:
+        return (function(start) + 4 * function(middle) + function(end)) / 6
+
+    spin = blades.inertia_kg_m2 * RAD_S_PER_RPM
+    return (blades.thrust(end), mean_of(blades.thrust), _signed_sum(YAW_SIGNS, mean_of(blades.torque)),
+            spin * _signed_sum(YAW_SIGNS, mean_of(lambda speed: speed)),
+            spin * _signed_sum(YAW_SIGNS, end - start) / duration)
 
 
-def _next_rates(parameters: RotorDroneParameters, rates: Array, middle: Array, torque: Array, duration: Array,
-                outside: Array | None) -> Array:
+def _signed_sum(signs: tuple[float, ...], values: Array) -> Array:
+    return sum_terms([sign * values[k, ...] for k, sign in enumerate(signs)])
+
+
+def _rotor_torque(parameters: RotorDroneParameters, thrust: Array, yaw: Array, push: Array | None) -> Array:
+    roll, pitch = (lever * _signed_sum(signs, thrust)
+                   for lever, signs in zip(parameters.arm_m, (ROLL_SIGNS, PITCH_SIGNS), strict=True))
+    along = parameters.thrust_scale * yaw + parameters.torque_offset_n_m[2]
+    return stacked(parameters.thrust_scale * roll + parameters.torque_offset_n_m[0],
+                   parameters.thrust_scale * pitch + parameters.torque_offset_n_m[1],
+                   along if push is None else along + push)
+
+
+def _next_rates(parameters: RotorDroneParameters, rates: Array, middle: Array, torque: Array,
+                momentum: Array | None, duration: Array, outside: Array | None) -> Array:
     """Return the rates (3, ...) after a step; ``middle`` (3, ...) are those of the gyroscopic term."""
     xp = array_namespace(rates)
     x, y, z = parameters.inertia_kg_m2
     wx, wy, wz = (middle[k, ...] for k in range(3))
     gyroscopic = ((y - z) * wy * wz, (z - x) * wz * wx, (x - y) * wx * wy)
+    if momentum is not None:
+        gyroscopic = (gyroscopic[0] + momentum * wy, gyroscopic[1] - momentum * wx, gyroscopic[2])
     after = []
     for k in range(3):
         inertia = parameters.inertia_kg_m2[k]
