@@ -52,7 +52,8 @@ def test_propellers_that_spin_up_push_the_body_back():
     with_inertia = rotor_drone.step(SPUN, state(), command, 1e-4)
     without = rotor_drone.step(dataclasses.replace(
         SPUN, propellers=dataclasses.replace(BLADES, inertia_kg_m2=0.0)), state(), command, 1e-4)
-    gained = 2 * (BLADES.speed(with_inertia.thrust[1, 0]) - BLADES.speed(0.08)) * RAD_S_PER_RPM * BLADES.inertia_kg_m2
+    gained = BLADES.speed(with_inertia.thrust[1, 0]) - BLADES.speed(np.array(0.08))
+    gained = 2 * gained * RAD_S_PER_RPM * BLADES.inertia_kg_m2
     difference = (with_inertia.rates_body - without.rates_body)[2, 0] * SPUN.inertia_kg_m2[2]
     assert difference == pytest.approx(gained, rel=1e-6)
 
@@ -61,7 +62,7 @@ def test_a_turning_body_feels_the_momentum_of_uneven_propellers():
     uneven = np.array([[0.06], [0.10], [0.06], [0.10]])
     start = dataclasses.replace(state((1.0, 0.0, 0.0)), thrust=uneven)
     after = rotor_drone.step(SPUN, start, uneven, 1e-5)
-    momentum = 2 * (BLADES.speed(0.10) - BLADES.speed(0.06)) * RAD_S_PER_RPM * BLADES.inertia_kg_m2
+    momentum = 2 * (BLADES.speed(np.array(0.10)) - BLADES.speed(np.array(0.06))) * RAD_S_PER_RPM * BLADES.inertia_kg_m2
     expected = -1.0 * momentum / SPUN.inertia_kg_m2[1] * 1e-5
     assert after.rates_body[1, 0] == pytest.approx(expected, rel=1e-3)
 

@@ -198,7 +198,7 @@ def advance(parameters: AttitudeDroneParameters, response: AttitudeResponse, sta
     """Return the state after one step of ``response``; command and disturbance as in `step`."""
     duration = response.duration_s
     turning = None if disturbance is None else disturbance.angular_acceleration_body
-    pushed = (None,) * 3 if turning is None else _pushed_angles(parameters, state, turning)
+    pushed = (None,) * 3 if turning is None else _pushed_angles(parameters, state, turning, duration)
     pairs = [_turned(parameters, response, state, k, command[k, ...], pushed[k]) for k in range(3)]
     wanted = clip_thrust(parameters, command[3, ...])
     thrust = state.thrust + response.thrust_gain * (wanted - state.thrust)
@@ -212,13 +212,15 @@ def advance(parameters: AttitudeDroneParameters, response: AttitudeResponse, sta
     push[2] = push[2] - GRAVITY_M_S2
     if disturbance is not None:
         push = [push[k] + disturbance.acceleration_world[k, ...] for k in range(3)]
-    velocity = [state.velocity_world[k, ...] for k in range(3)]
-    halfway = [v + (duration / 2) * a for v, a in zip(velocity, push, strict=True)]
-    along = sum_terms([u * v for u, v in zip(up, halfway, strict=True)])
     across, more = (drag / parameters.mass_kg for drag in (
         parameters.drag_across_kg_s, parameters.drag_along_kg_s - parameters.drag_across_kg_s))
-    after = [v + duration * (a - across * half - more * along * u)
-             for v, a, half, u in zip(velocity, push, halfway, up, strict=True)]
+
+    def accelerated(start: list[Array], speed: list[Array], time: Array) -> list[Array]:
+        along = more * sum_terms([u * v for u, v in zip(up, speed, strict=True)])
+        return [v + time * (a - across * s - along * u) for v, a, s, u in zip(start, push, speed, up, strict=True)]
+
+    velocity = [state.velocity_world[k, ...] for k in range(3)]
+    after = accelerated(velocity, accelerated(velocity, velocity, duration / 2), duration)
     place = [state.position_world[k, ...] + (duration / 2) * (velocity[k] + after[k]) for k in range(3)]
     return AnglesState(stacked(*place), stacked(*(pair[0] for pair in pairs)), stacked(*after),
                        stacked(*(pair[1] for pair in pairs)), thrust)
@@ -264,10 +266,11 @@ def _turned(parameters: AttitudeDroneParameters, response: AttitudeResponse, sta
     return angle + change, response.rate_kept[k] * rate - response.slowed[k] * offset
 
 
-def _pushed_angles(parameters: AttitudeDroneParameters, state: AnglesState, turning: Array) -> list[Array]:
+def _pushed_angles(parameters: AttitudeDroneParameters, state: AnglesState, turning: Array, duration: Array
+                   ) -> list[Array]:
     """Return by how much a constant angular acceleration (3, ...) moves where the angles tend to."""
-    # the same map as for rates: what its own change in the step adds is of second order
-    growth = angle_rates(state.angles, turning)
+    # the same map as for rates, in the middle of the step
+    growth = angle_rates(state.angles + duration / 2 * state.rates, turning)
     return [growth[k, ...] / parameters.frequency_rad_s[k] ** 2 for k in range(3)]
 
 
