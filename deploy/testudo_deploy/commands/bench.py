@@ -57,9 +57,9 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     runs the test protocol of the shield with its negative controls; `projection` times its solver and all of its
     layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills` kills its processes, `lossy`
     lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
-    `learning` trains with the shield and without, and times the shields of a team by its size; `import` makes run
-    folders of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted,
-    `improve` learns for a plant unlike its file. Compilation is timed apart; medians of runs, of faults the worst.
+    `learning` trains with the shield and without, and times shields by the size of a team; `import` makes run folders
+    of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted, `improve`
+    learns for a plant unlike its file, `drones` steps beside crazyflow. Compilation is timed apart; medians of runs.
 
     Example:
         testudo bench sim
