@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from testudo_deploy.supervisor import Mode
+from testudo_deploy.modes import READY, RESTING, Mode
 
 RETRY_S = 0.5
 """A request that was refused is repeated after so long."""
@@ -30,6 +30,8 @@ class _Robot:
     asked_s: float = -float("inf")
     started: bool = False
     """It has been active: from then on it is the operator's."""
+    flew: bool = False
+    """It has left the ground: should it come down, nobody but an operator lets it take off again."""
 
 
 class BringUp:
@@ -56,15 +58,21 @@ class BringUp:
             return
         robot.mode, robot.ready, robot.sentence = Mode(mode), not code, sentence
         robot.started |= robot.mode in (Mode.ACTIVE, Mode.HOLDING)
+        robot.flew |= robot.mode in (Mode.TAKE_OFF, Mode.HOLD)
 
     def next_requests(self, now_s: float) -> list[tuple[str, Request]]:
         """Return what to ask of whom now; nobody is started before all are armed."""
         waiting = {name: robot for name, robot in self._robots.items() if not robot.started}
-        all_armed = all(robot.mode is Mode.ARMED and robot.ready for robot in waiting.values() if robot.waited_for)
+        all_armed = all(robot.mode in READY and robot.ready for robot in waiting.values() if robot.waited_for)
         found = []
         for name, robot in waiting.items():
-            wanted = {Mode.IDLE: Request.ACTIVATE, Mode.ARMED: Request.START if all_armed else None}.get(robot.mode)
+            wanted = self._wanted(robot, all_armed=all_armed)
             if wanted is not None and robot.ready and now_s - robot.asked_s >= RETRY_S:
                 robot.asked_s = now_s
                 found.append((name, wanted))
         return found
+
+    def _wanted(self, robot: _Robot, *, all_armed: bool) -> Request | None:
+        if robot.mode in RESTING and not robot.flew:
+            return Request.ACTIVATE
+        return Request.START if robot.mode in READY and all_armed else None

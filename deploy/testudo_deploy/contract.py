@@ -103,6 +103,8 @@ class Contract:
             "shield": self.shield.to_dict(),
             "contract_hash": self.contract_hash,
         }
+        if not self.command.limits:  # what says nothing is left out, so that software from before it reads the file
+            values["command"].pop("limits")
         try:
             return json.dumps(values, allow_nan=False)
         except (TypeError, ValueError) as error:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.profile import CONTROL_POINT_VELOCITY
+from testudo_hardware.strict import OPTIONAL
 
 FAMILY = "testudo/contract/"
 VERSION = FAMILY + "1"
 METADATA_KEY = "testudo"
 NEIGHBOURS = "neighbours"
-COMMAND_TYPE = "control_point_velocity_world"
+COMMAND_TYPE = CONTROL_POINT_VELOCITY
+ATTITUDE_THRUST = "attitude_thrust"
+MOTOR_THRUSTS = "motor_thrusts"
 HOLD_RULE = "zero_order_hold_world"
 
 
@@ -42,7 +46,9 @@ class Command:
     type: str
     unit: str
     limit: float
-    """Largest length of the vector, in ``unit``."""
+    """Largest length of the vector, in ``unit``; of a type with limits by channel the largest of them."""
+    limits: tuple[tuple[float, float], ...] = field(default=(), metadata=OPTIONAL)
+    """Lowest and highest value by channel; for types below velocities."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from testudo_deploy.command_types import FORMS, check_vehicle
 from testudo_deploy.contract_parts import (
-    COMMAND_TYPE,
     HOLD_RULE,
     NEIGHBOURS,
     ContractError,
@@ -53,7 +53,9 @@ def graph_inputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
 
 def graph_outputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
     """Return the shapes of the graph's outputs by name, without the batch axis."""
-    shapes: dict[str, tuple[int | str, ...]] = {COMMAND: (contract.dimension,)}
+    form = FORMS[contract.command.type]
+    size = len(form.channels) if form.table else contract.dimension
+    shapes: dict[str, tuple[int | str, ...]] = {COMMAND: (size,)}
     return shapes | ({HIDDEN_NEXT: (contract.hidden_size,)} if contract.hidden_size else {})
 
 
@@ -74,13 +76,12 @@ def check_contract(contract: Contract, where: str) -> None:
         ("control_period_s", contract.control_period_s, spec.control_period_s),
         ("dead_man_s", contract.dead_man_s, spec.dead_man_s),
         ("hold_rule", contract.hold_rule, HOLD_RULE),
-        ("command.type", contract.command.type, COMMAND_TYPE),
-        ("command.unit", contract.command.unit, "m/s"),
     ):
         if found != expected:
             raise ContractError(
                 f"{where}.{name}: found {found!r}, expected {expected!r}; export the policy again"
             )
+    _check_command(contract, where)
     _check_ranges(contract, spec, where)
     _check_signals(contract, spec, where)
     _check_test_vector(contract, where)
@@ -111,6 +112,7 @@ def check_robot(
             f"{where}.robot_sha256: found {contract.robot_sha256[:12]}, this robot has "
             f"{robot.sha256[:12]}; {path} differs: found {found!r}, this robot has {here!r}; {mend}"
         )
+    check_vehicle(contract.command.type, contract.command.limits, robot, where)
     known = [*(signal.name for signal in robot_signals(robot)), *task_signals]
     for index, signal in enumerate(contract.signals):
         if signal.name not in known:
@@ -119,6 +121,23 @@ def check_robot(
                 f"robot; known are {', '.join(known)}; nothing measures it here, and the policy of "
                 f"{contract.scenario!r} cannot act without it: it runs in simulation only"
             )
+
+
+def _check_command(contract: Contract, where: str) -> None:
+    command = contract.command
+    form = FORMS.get(command.type)
+    if form is None:
+        raise ContractError(f"{where}.command.type: found {command.type!r}, expected one of {', '.join(FORMS)}; update "
+                            "this software, or export the policy again")
+    unit = ", ".join(form.units) if form.table else "m/s"
+    if command.unit != unit:
+        raise ContractError(f"{where}.command.unit: found {command.unit!r}, expected {unit!r}; export the policy again")
+    if len(command.limits) != (len(form.channels) if form.table else 0):
+        raise ContractError(f"{where}.command.limits: found {len(command.limits)} of a {command.type}, expected "
+                            f"{len(form.channels) if form.table else 0}; export the policy again")
+    for channel, limits in zip(form.channels, command.limits, strict=False):
+        if len(limits) != 2 or not limits[0] < limits[1]:
+            raise ContractError(f"{where}.command.limits of {channel}: found {limits}, expected low below high")
 
 
 def _first_difference(policy: Any, robot: Any, path: str = "") -> tuple[str, Any, Any]:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.command_types import check_shielded
 from testudo_deploy.estimate import predict
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.motion_watch import MotionWatch
 from testudo_deploy.pending import PendingCommands
 from testudo_deploy.roster import Roster, Sighting
+from testudo_deploy.shield.landing import column_below, landing_shield
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.reservations import Sight
 from testudo_deploy.shield.space import NOTHING_HEARD, OwnSpace, PeerSpaces, at_rest, conflicts
@@ -49,9 +51,11 @@ class ControlLoop:
                  goal_world: tuple[float, ...], epoch: str, untrusted: tuple[str, ...] = (),
                  pose_max_age_s: float | None = None, stopwatch: Callable[[], float] = time.perf_counter) -> None:
         contract = artefact.contract
+        check_shielded(contract.command.type, robot)
         self._artefact, self._spec, self._robot, self._epoch = artefact, spec, robot, epoch
         self._model = motion_model(spec)
         self._shield = Shield(self._model, contract.shield, space_parameters(spec), contract.arena)
+        self._landing = landing_shield(self._shield)
         self._decision_ticks = contract.decision_ticks
         self._goal_world, self._stopwatch = goal_world, stopwatch
         self._contract_hash = contract.contract_hash
@@ -74,8 +78,17 @@ class ControlLoop:
         self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
+        self.take_off_to_m: float | None = None
+        """Height to which a vehicle that stands on the ground is to climb: the column below it is asked for, too."""
+        self.flown_by_itself = False
+        """The vehicle's own planner moves it, and not the commands: what it does with them is not judged."""
         self.refused_poses = 0
         """Pose samples that were not finite, absurdly large, out of order or from the future."""
+
+    @property
+    def pose(self) -> PoseSample | None:
+        """Return the newest pose; None before the first."""
+        return self._pose
 
     @property
     def located(self) -> bool:
@@ -103,6 +116,8 @@ class ControlLoop:
             self._motion.begin(measured)
             if before is not None:
                 self._placed, self._told_since = False, self._sequence + 1
+        elif self.flown_by_itself:
+            self._motion.begin(measured)
         else:
             self._motion.follow(self._whereabouts.anchor, self.located, before.stamp_s, stamp_s, received_s)
         self._pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
@@ -128,7 +143,8 @@ class ControlLoop:
         self._placed = False
         self._whereabouts.pardon()
 
-    def tick(self, now_s: float, late_s: float = 0.0, order: str = "") -> TickRecord:
+    def tick(self, now_s: float, late_s: float = 0.0, order: str = "",
+             wish_world: Sequence[float] | None = None) -> TickRecord:
         """Run one control tick and return its record; ``record.sent_command`` is what to send.
 
         Args:
@@ -136,16 +152,23 @@ class ControlLoop:
             late_s: how late the tick begins.
             order: why the robot has to brake whatever the loop finds, ``code: details``; empty if it may drive. The
                 loop still looks around: its own doubts, which come first in the record, say whether it could drive.
+            wish_world: velocity (D,) [m/s] that is wanted in spite of the order and in place of the policy's, to land:
+                the shield of a landing looks at it, and what is wrong with brakes or actuators keeps nobody up.
         """
         begin = self._stopwatch()
         hidden_before = self._hidden
         tick = Tick(now_s, late_s, space=self._space, echoes=self._roster.echoes())
         try:
             self._locate(tick)
+            if wish_world is None:
+                self._judge_motion()
             self._look_around(tick)
-            _obey(order)
-            self._decide(tick)
-            self._check_command(tick)
+            if wish_world is None:
+                _obey(order)
+                self._decide(tick)
+            else:
+                self._nominal = np.array(wish_world, float)
+            self._check_command(tick, self._shield if wish_world is None else self._landing)
         except Doubt as doubt:
             tick.reason = str(doubt)
         except Exception as error:  # noqa: BLE001  (nothing may keep the robot from braking)
@@ -155,6 +178,8 @@ class ControlLoop:
             self._nominal, nominal = None, None  # decide afresh once the doubt is over
         else:
             nominal = self._nominal
+            if wish_world is not None:
+                tick.reason, self._nominal = order, None
         command = np.zeros(self._spec.dimension) if tick.result is None else tick.result.command
         self._last_now_s = max(now_s, self._last_now_s)
         self._sent.push(now_s, effective_command(self._model, command))
@@ -197,6 +222,8 @@ class ControlLoop:
         tick.pose, tick.pending, tick.pending_s = pose, tuple(pending), pending_s
         tick.estimate = estimate_state(self._model, measured, tick.pending, pending_s)
         tick.stop = self._model.stopping_point(tick.estimate)
+
+    def _judge_motion(self) -> None:
         if self._motion.finding:
             raise Doubt(self._motion.finding)
         if self._whereabouts.restless:
@@ -231,6 +258,7 @@ class ControlLoop:
         tick.peers = self._roster.spaces(tick.now_s, space.silence_s)
         if not self._placed:
             self._find_place(tick.peers)
+            tick.space = self._space
         # no two robots own the same place, unless one of them was wrong about where it is
         hits, _ = conflicts(self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M)
         self._refuse_peers("peer_in_space", hits[:, 0] & tick.peers.reserves)
@@ -242,6 +270,11 @@ class ControlLoop:
         self._refuse_peers("too_close", hits & peers.reserves)
         alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)  # as in `judge`
         self._refuse_peers("peer_unaware", ~((peers.acknowledged >= self._told_since) | alone) & peers.reserves)
+        if self.take_off_to_m is not None:
+            column = column_below(self._space, self.take_off_to_m)
+            hits = np.any(conflicts(column.owned_world[:, :, None], peers, self._shield.space.clearance_m), axis=(0, 2))
+            self._refuse_peers("column_taken", hits & peers.reserves)
+            self._space = column
         self._placed = True
 
     def _refuse_peers(self, code: str, which: np.ndarray) -> None:
@@ -266,9 +299,9 @@ class ControlLoop:
         self._ticks_since_decision = 1
         tick.decided = True
 
-    def _check_command(self, tick: Tick) -> None:
+    def _check_command(self, tick: Tick, shield: Shield) -> None:
         sight = Sight(np.array(tick.pose.position_world, float), tick.estimate, tick.stop, tick.table, tick.peers)
-        result, space = self._shield.step(sight, self._space, self._nominal, np.array(float(self._sequence + 1)))
+        result, space = shield.step(sight, self._space, self._nominal, np.array(float(self._sequence + 1)))
         tick.result = result
         if int(result.status) == ShieldStatus.BRAKED:
             raise Doubt("shield_braked")

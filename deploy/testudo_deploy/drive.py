@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.command_types import check_commands
 from testudo_deploy.fleet import Fleet
 from testudo_deploy.obligation_rules import check_fleet
 from testudo_deploy.obligations import fleet_obligations, save_obligations
@@ -136,6 +137,7 @@ def drive(
     """
     for robot in fleet.robots:  # a refusal here is clearer than one of many processes
         artefact = Artefact.load(fleet.policy, robot=robot.spec, sha256=fleet.policy_sha256)
+    check_commands(fleet, artefact.contract)
     obligations = fleet_obligations(fleet, artefact.contract)
     check_fleet(obligations)
     show = show or _show_nothing

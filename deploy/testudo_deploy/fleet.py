@@ -212,7 +212,7 @@ def save_fleet(fleet: Fleet, path: str | Path) -> None:
                 "goal": _plain(robot.goal_world),
                 **({"untrusted": True} if robot.untrusted else {}),
                 **({"host": robot.host} if robot.host else {}),
-                **link_tables(robot.link, _moved(robot.link.name, fleet.file, file)),
+                **_link(robot, fleet.file, file),
                 **pose_tables(robot.pose, robot.spec),
             }
             for robot in fleet.robots
@@ -269,6 +269,11 @@ def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
 def _moved(name: str, before: Path, after: Path) -> str:
     """Return a name, or the path of a .toml file relative to a fleet file, relative to another one."""
     return _relative(before.parent / name, after.parent) if name.endswith(".toml") else name
+
+
+def _link(robot: FleetRobot, before: Path, after: Path) -> dict[str, Any]:
+    config = {name: _relative(before.parent / path, after.parent) for name, path in robot.link.config.items()}
+    return link_tables(robot.link, _moved(robot.link.name, before, after), config)
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -21,6 +21,8 @@ from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.spec import RobotSpec
 from testudo_hardware.strict import OPTIONAL
 
+DRIVER_FILES = ("crazyflies", "motion_capture", "server")
+"""What the configuration of Crazyswarm2 consists of; the first has to be there."""
 Source = Literal["odom", "odom+initial", "tf", "amcl_pose", "mocap"]
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
@@ -53,6 +55,8 @@ class LinkChoice:
     profile: LinkProfile = field(repr=False)
     remappings: Mapping[str, str] = field(default_factory=dict)
     """Names of topics that the profile says, and what they are called on this robot."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Files that its driver was set up with, by what they are (`DRIVER_FILES`), relative to the fleet file."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -73,6 +77,7 @@ class LinkEntry:
 
     profile: str
     remappings: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
+    config: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,11 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
         for text in (name, other):
             if not _TOPIC.fullmatch(text):
                 raise FleetError(f"{where}.link.remappings: found {text!r}, expected the name of a topic")
-    return LinkChoice(entry.profile, profile, dict(entry.remappings))
+    wrong = [name for name in entry.config if name not in DRIVER_FILES]
+    if wrong or (entry.config and (DRIVER_FILES[0] not in entry.config or profile.wire != "crazyswarm2")):
+        raise FleetError(f"{where}.link.config: found {', '.join(entry.config)} for wire {profile.wire!r}, expected "
+                         f"{', '.join(DRIVER_FILES)} for wire 'crazyswarm2', the first of them at least")
+    return LinkChoice(entry.profile, profile, dict(entry.remappings), dict(entry.config))
 
 
 def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
@@ -185,13 +194,19 @@ def check_shared_frame(frames: Mapping[str, str], file: Path) -> None:
                              "one frame is shared by the whole fleet")
 
 
-def link_tables(choice: LinkChoice, name: str) -> dict[str, Any]:
-    """Return what a fleet file says of a link that it calls ``name``, by the key `link`; nothing for the default."""
+def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a fleet file says of a link, by the key `link`; nothing for the default.
+
+    Args:
+        choice: the link.
+        name: what the file calls its profile.
+        config: what the file calls the files of its driver.
+    """
     if choice == default_link():
         return {}
-    if not choice.remappings:
-        return {"link": name}
-    return {"link": {"profile": name, "remappings": dict(choice.remappings)}}
+    tables = {"remappings": dict(choice.remappings), "config": dict(config)}
+    given = {key: table for key, table in tables.items() if table}
+    return {"link": {"profile": name, **given} if given else name}
 
 
 def pose_tables(pose: PoseSource, spec: RobotSpec) -> dict[str, Any]:

@@ -35,10 +35,14 @@ class FlightOrder(Envelope):
     """Steady clock at sending."""
     wanted: str
     """A `Wanted`."""
-    height_m: float
-    """Above the origin of the world: where to end."""
-    duration_s: float
-    """How long to take."""
+    top_m: float
+    """Height of the end of a take-off, above the origin of the world."""
+    climb_s: float
+    """How long to take for it, above 0."""
+    ground_m: float
+    """Height of the body on the ground."""
+    down_s: float
+    """How long the vehicle may take from where it is to the ground, above 0."""
 
     def __post_init__(self) -> None:
         """Refuse values of a wrong type.
@@ -46,7 +50,10 @@ class FlightOrder(Envelope):
         Raises:
             EnvelopeError: a value is of a wrong type, or asks for what is not known.
         """
-        _check(self, {"robot": str, "wanted": str, "stamp_s": float, "height_m": float, "duration_s": float})
+        _check(self, {"robot": str, "wanted": str}
+               | dict.fromkeys(("stamp_s", "top_m", "climb_s", "ground_m", "down_s"), float))
+        if not (self.climb_s > 0 and self.down_s > 0):
+            raise EnvelopeError(f"{self.SCHEMA}: found {self.climb_s} s up and {self.down_s} s down, expected above 0")
         if self.wanted not in list(Wanted):
             raise EnvelopeError(f"{self.SCHEMA}.wanted: found {self.wanted!r}, expected one of {', '.join(Wanted)}")
 
@@ -114,6 +121,7 @@ class VehicleMessage(Envelope):
     locked: bool | None
     controller: str
     estimator: str
+    latency_s: float | None
 
     @classmethod
     def of(cls, robot: str, state: VehicleState) -> Self:
@@ -132,7 +140,8 @@ class VehicleMessage(Envelope):
             EnvelopeError: a value is of a wrong type.
         """
         flags = dict.fromkeys(("armed", "can_fly", "flying", "tumbled", "locked"), bool)
-        given = {name: kind for name, kind in ({"battery_v": float} | flags).items() if getattr(self, name) is not None}
+        numbers = {"battery_v": float, "latency_s": float}
+        given = {name: kind for name, kind in (numbers | flags).items() if getattr(self, name) is not None}
         _check(self, {"robot": str, "stamp_s": float, "controller": str, "estimator": str} | given)
 
 

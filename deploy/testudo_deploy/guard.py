@@ -69,10 +69,18 @@ class Guard:
         """Return for how long a command may act before the next has to be here."""
         return self._dead_man_s - EARLY_S
 
-    def command(self, stamp_s: float, values: Sequence[float], now_s: float) -> bool:
-        """Take a command (D,); return whether it is to be passed on."""
+    def command(self, stamp_s: float, values: Sequence[float], now_s: float, *, lands: bool = False) -> bool:
+        """Take a command (D,); return whether it is to be passed on.
+
+        Args:
+            stamp_s: when it was sent.
+            values: the command.
+            now_s: the clock.
+            lands: it only brings a vehicle down, and may pass though the emergency stop is pressed.
+        """
         self.commands += 1
-        passes = self._is_sound(stamp_s, values, now_s) and not self.code
+        sound = self._is_sound(stamp_s, values, now_s)
+        passes = sound and not (self._foreign or self._trouble) and (lands or not self._stopped)
         self.refused += not passes
         return passes
 

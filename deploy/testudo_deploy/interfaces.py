@@ -15,6 +15,7 @@ from testudo_deploy.plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, EVENTS_TOPIC, Pr
 from testudo_deploy.sensed import Sensor, absolute, sensed_topics
 from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.topics import CommandWire
 
 OPERATOR = "operator"
 """Whoever runs `testudo status` and `testudo estop`, or calls services by hand; not a process of the plan."""
@@ -130,6 +131,9 @@ def _guard(fleet: Fleet, robot: str) -> Interfaces:
     said = [absolute(fleet.robot(robot).link.topics["cmd_vel"], robot), f"/{robot}/guard_status"]
     heard = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
     words = ["estop", "rearm"]
+    own = fleet.robot(robot)
+    if CommandWire(robot, own.spec, own.link.profile).needs_place:
+        heard += [topic.absolute for topic in sensed_topics(own)]
     if fleet.robot(robot).has_flight_phases:
         said.append(f"/{robot}/flight_request")
         heard += [f"/{robot}/flight_order", f"/{robot}/vehicle_state"]

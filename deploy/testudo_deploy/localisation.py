@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -86,7 +87,7 @@ def placed(reading: OdometryReading, frame: Placement, spec: RobotSpec) -> Odome
     """
     there = frame.then(Placement(reading.position_world, reading.yaw))
     velocity = reading.velocity if spec.kind == DIFFERENTIAL_DRIVE else turned(reading.velocity, frame.yaw)
-    return OdometryReading(reading.stamp_s, there.position, there.yaw, velocity)
+    return OdometryReading(reading.stamp_s, there.position, there.yaw, velocity, reading.tilt_rad)
 
 
 class PlacedOdometry:
@@ -120,7 +121,8 @@ class PoseOnly:
 
     def take(self, reading: Measurement, received_s: float) -> Located | None:
         """Return the fit through the newest poses; odometry is not looked at."""
-        return self.filter.take(reading, received_s) if isinstance(reading, PoseReading) else None
+        located = self.filter.take(reading, received_s) if isinstance(reading, PoseReading) else None
+        return located and replace(located, reading=replace(located.reading, tilt_rad=reading.tilt_rad))
 
     def correct(self, transform: TransformReading) -> None:
         """Do nothing: poses stand in the shared frame."""

@@ -138,7 +138,9 @@ def plan(
     nodes = _station_nodes(run_folder, backend, seed, duration_s)
     nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch]
     for name in fleet.names:
-        nodes += [("guard", name, {"robot": name}), ("policy", name, {"robot": name, "configure": True})]
+        stands_in = backend == "sim" and fleet.robot(name).has_flight_phases
+        own = {"robot": name} | ({"plant_flies": True} if stands_in else {})
+        nodes += [("guard", name, own), ("policy", name, own | {"configure": True})]
     if lock_step:
         _put_in_rounds(nodes, backend)
     arguments = ("--log-level", log_level)

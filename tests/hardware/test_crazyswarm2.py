@@ -11,13 +11,13 @@ from tests.hardware import plain_messages as plain
 from testudo_hardware.frames import Placement
 from testudo_hardware.links.crazyswarm2 import (
     fill_full_state,
-    fill_height,
-    fill_notify_setpoints_stop,
     fill_velocity_world,
     led_set_point,
     read_full_state,
     read_velocity_world,
 )
+from testudo_hardware.links.crazyswarm2_flight import CALLS, read_status
+from testudo_hardware.links.flight import FlightAct, FlightRequest
 from testudo_hardware.links.wire import CommandReading, WireError
 
 NUMBERS = st.floats(-5, 5)
@@ -55,16 +55,56 @@ def test_a_set_point_never_leaves_its_leash(before, command, measured, elapsed_s
     assert math.dist(at.position, measured) <= leash_m * (1 + 1e-9) + 1e-12
 
 
-def test_services_take_metres_and_seconds():
-    request = SimpleNamespace(group_mask=7, height=0.0, duration=SimpleNamespace(sec=0, nanosec=0))
-    fill_height(request, 0.5, 2.25)
+def height_request():
+    return SimpleNamespace(group_mask=7, height=0.0, duration=SimpleNamespace(sec=0, nanosec=0))
+
+
+def test_every_act_is_a_call_of_a_service_of_the_server():
+    assert set(CALLS) == set(FlightAct)
+    assert {call.name for call in CALLS.values()} == {"arm", "takeoff", "land", "notify_setpoints_stop", "emergency"}
+
+
+@pytest.mark.parametrize("act", [FlightAct.TAKE_OFF, FlightAct.LAND])
+def test_services_take_metres_and_seconds(act):
+    request = height_request()
+    CALLS[act].fill(request, FlightRequest(act, height_m=0.5, duration_s=2.25))
     assert (request.group_mask, request.height) == (0, 0.5)
     assert (request.duration.sec, request.duration.nanosec) == (2, 250_000_000)
-    request = fill_notify_setpoints_stop(SimpleNamespace(group_mask=7, remain_valid_millisecs=0), 0.1)
+
+
+def test_the_other_services_are_filled():
+    request = SimpleNamespace(group_mask=7, remain_valid_millisecs=0)
+    act = FlightAct.NOTIFY_SETPOINTS_STOP
+    CALLS[act].fill(request, FlightRequest(act, remain_valid_s=0.1))
     assert (request.group_mask, request.remain_valid_millisecs) == (0, 100)
+    for act, armed in ((FlightAct.ARM, True), (FlightAct.DISARM, False)):
+        request = SimpleNamespace(arm=None)
+        CALLS[act].fill(request, FlightRequest(act))
+        assert request.arm is armed
+    CALLS[FlightAct.EMERGENCY].fill(SimpleNamespace(), FlightRequest(FlightAct.EMERGENCY))
 
 
-@pytest.mark.parametrize(("height", "duration"), [(math.nan, 1.0), (0.5, 0.0), (0.5, math.inf)])
-def test_no_height_and_no_time_that_are_none(height, duration):
+@pytest.mark.parametrize(("height", "duration"), [(math.nan, 1.0), (0.5, 0.0), (0.5, math.inf), (0.5, -1.0)])
+@pytest.mark.parametrize("act", [FlightAct.TAKE_OFF, FlightAct.LAND])
+def test_no_height_and_no_time_that_are_none(act, height, duration):
     with pytest.raises(WireError, match="expected finite numbers"):
-        fill_height(SimpleNamespace(), height, duration)
+        FlightRequest(act, height_m=height, duration_s=duration)
+
+
+@pytest.mark.parametrize(("bits", "expected"), [
+    (0, (False, False, False, False, False)),
+    (2, (True, False, False, False, False)),
+    (1 | 2 | 4 | 8, (True, True, False, False, False)),
+    (2 | 8 | 16, (True, True, True, False, False)),
+    (32 | 64, (False, False, False, True, True)),
+])
+def test_a_status_tells_the_firmwares_supervisor_and_the_battery(bits, expected):
+    state = read_status(SimpleNamespace(supervisor_info=bits, battery_voltage=3.9, latency_unicast=4), 12.5)
+    assert (state.armed, state.can_fly, state.flying, state.tumbled, state.locked) == expected
+    assert (state.stamp_s, state.battery_v, state.latency_s) == (12.5, 3.9, 0.004)
+
+
+@pytest.mark.parametrize("volts", [0.0, math.nan, -1.0])
+def test_a_voltage_that_was_not_measured_is_none(volts):
+    message = SimpleNamespace(supervisor_info=0, battery_voltage=volts, latency_unicast=0)
+    assert read_status(message, 0.0).battery_v is None

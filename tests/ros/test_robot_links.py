@@ -98,7 +98,7 @@ def test_the_guard_has_the_parameter_of_nav2(tmp_path):
     assert found.stdout.strip() == "geometry_msgs/msg/Twist"
 
 
-def test_a_set_point_that_needs_the_drones_place_is_refused_in_one_line(tmp_path):
+def test_a_set_point_whose_message_is_not_installed_is_refused_in_one_line(tmp_path):
     fleet = make_tiny_fleet(tmp_path, 1, "crazyflie_2x", walls=False)
     profile = (resources.files("testudo_hardware") / "links/profiles/crazyswarm2.toml").read_text()
     (tmp_path / "hover.toml").write_text(profile.replace('value = "velocity_world"', 'value = "hover"'))
@@ -109,5 +109,5 @@ def test_a_set_point_that_needs_the_drones_place_is_refused_in_one_line(tmp_path
     result = subprocess.run([sys.executable, "-m", guard.module, *ros_arguments(guard)], capture_output=True, text=True,
                             env=FleetProcesses([guard]).environment(), timeout=60, check=False)
     assert result.returncode == 2
-    reason = "found hover, expected velocity_world: the guard does not know where the drone is"
-    assert result.stderr.splitlines() == [f"refused: r0: link 'crazyswarm2': set_point: {reason}"]
+    reason = "not installed; expected the ROS package crazyflie_interfaces"
+    assert result.stderr.splitlines() == [f"refused: crazyflie_interfaces/msg/Hover: {reason}"]

@@ -11,7 +11,8 @@ from rich.text import Text
 from testudo_deploy.fleet_status import RobotStatus
 
 MODE_STYLES = {"active": "green", "armed": "cyan", "idle": "dim", "holding": "yellow", "stopped": "bold red",
-               "fault": "bold red"}
+               "fault": "bold red", "disarmed": "dim", "take_off": "cyan", "hold": "cyan", "land": "yellow",
+               "emergency": "bold red"}
 """How modes are shown; any other one is as bad as a fault."""
 _OLD_S = 0.5
 """Ages from here on are shown in red."""

@@ -1,5 +1,6 @@
-"""Crazyswarm2: commands of a drone as its three streaming set-points, and its services; fields only, as in `wire`.
+"""Crazyswarm2: commands of a drone as its three streaming set-points; fields only, as in `wire`.
 
+Its services and its status are in `crazyswarm2_flight`.
 The firmware does not look whether a set-point is finite, so one that is not is refused here and never sent.
 Every set-point holds the heading: the rate of turn is zero, which needs no unit (the server takes degrees per
 second for `cmd_velocity_world`, radians per second for `cmd_hover`).
@@ -21,6 +22,9 @@ from testudo_hardware.links.wire import (
     read_axes,
     read_stamp,
 )
+
+LEASH_M = 0.3
+"""A set-point that is a place is at most so far from the drone."""
 
 
 def fill_velocity_world(message: Any, frame: str, reading: CommandReading) -> Any:
@@ -114,34 +118,42 @@ def led_set_point(before: Placement, command: Sequence[float], elapsed_s: float,
     return Placement(position, before.yaw)
 
 
-def fill_height(request: Any, height_m: float, duration_s: float) -> Any:
-    """Write an empty request of the service `takeoff` or `land` and return it.
+class SetPointLeader:
+    """Leads the set-point of one drone whose wire carries places: see `led_set_point`."""
 
-    Args:
-        request: with the fields `group_mask`, `height` and `duration`.
-        height_m: where to end, above the world's origin.
-        duration_s: how long to take.
+    def __init__(self, leash_m: float = LEASH_M, oldest_s: float = 0.1) -> None:
+        """Wait for the first pose; one older than ``oldest_s`` is not led from."""
+        self._leash_m, self._oldest_s = leash_m, oldest_s
+        self._measured: Placement | None = None
+        self._measured_s = self._led_s = -math.inf
+        self._at: Placement | None = None
 
-    Raises:
-        WireError: a number is not finite, or a duration that is not positive.
-    """
-    if not (math.isfinite(height_m) and 0 < duration_s < math.inf):
-        raise WireError(f"Crazyswarm2: found {height_m} m in {duration_s} s, expected finite numbers and a duration "
-                        "above zero")
-    request.group_mask, request.height = 0, float(height_m)
-    fill_stamp(request.duration, duration_s)
-    return request
+    def see(self, measured: Placement, now_s: float) -> None:
+        """Take where the drone is."""
+        self._measured, self._measured_s = measured, now_s
 
+    def sees(self, now_s: float) -> bool:
+        """Return whether it is known where the drone is."""
+        return now_s - self._measured_s <= self._oldest_s
 
-def fill_notify_setpoints_stop(request: Any, remain_valid_s: float) -> Any:
-    """Write an empty request of `notify_setpoints_stop`, which a drone needs before it can land, and return it.
+    def forget(self) -> None:
+        """Begin at the measured pose the next time: the vehicle flew by itself."""
+        self._at = None
 
-    Args:
-        request: with the fields `group_mask` and `remain_valid_millisecs`.
-        remain_valid_s: how long the last set-point still holds.
-    """
-    request.group_mask, request.remain_valid_millisecs = 0, round(1000 * remain_valid_s)
-    return request
+    def lead(self, command: Sequence[float], now_s: float) -> tuple[tuple[float, ...], Placement] | None:
+        """Return velocity and place to send; without a pose the last place, at rest; None if there never was one.
+
+        Args:
+            command: velocity (3,) [m/s] in the world.
+            now_s: the clock of `see`.
+        """
+        if not self.sees(now_s):
+            return None if self._at is None else ((0.0,) * len(command), self._at)
+        elapsed_s = min(max(now_s - self._led_s, 0.0), self._oldest_s)
+        self._at = (self._measured if self._at is None
+                    else led_set_point(self._at, command, elapsed_s, self._measured, self._leash_m))
+        self._led_s = now_s
+        return tuple(command), self._at
 
 
 def _begin(message: Any, frame: str, reading: CommandReading, at: Placement | None = None) -> None:

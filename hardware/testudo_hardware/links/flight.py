@@ -78,6 +78,8 @@ class VehicleState:
     """`pid`, `mellinger`, ...: what turns set-points into thrust."""
     estimator: str = ""
     """`kalman`, `complementary`, ...: what tells the vehicle where it is."""
+    latency_s: float | None = None
+    """Of its radio, there and back."""
 
 
 class FlightLink(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testudo_hardware.frames import Placement
-from testudo_hardware.links.wire import WireError, read_axes, read_pose, read_stamp, read_yaw
+from testudo_hardware.links.wire import WireError, read_axes, read_pose, read_stamp, read_tilt, read_yaw
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class PoseReading:
     """(D,) [m], in the frame that the reader was told to expect."""
     yaw: float
     """[rad], in the same frame."""
+    tilt_rad: float = 0.0
+    """Between the body's z axis and the vertical."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def read_pose_stamped(message: Any, frame: str, dimension: int, where: str) -> P
         WireError: another frame, or a quaternion whose norm is not 1 within 1e-3.
     """
     _check_frame(message, frame, where)
-    return PoseReading(read_stamp(message.header.stamp), *read_pose(message.pose, dimension, where))
+    return _reading(message, message.pose, dimension, where)
 
 
 def read_pose_with_covariance(message: Any, frame: str, dimension: int, where: str) -> PoseReading:
@@ -57,7 +59,7 @@ def read_pose_with_covariance(message: Any, frame: str, dimension: int, where: s
         WireError: another frame, or a quaternion whose norm is not 1 within 1e-3.
     """
     _check_frame(message, frame, where)
-    return PoseReading(read_stamp(message.header.stamp), *read_pose(message.pose.pose, dimension, where))
+    return _reading(message, message.pose.pose, dimension, where)
 
 
 def read_named_pose(message: Any, robot: str, frame: str, dimension: int, where: str) -> PoseReading | None:
@@ -81,7 +83,7 @@ def read_named_pose(message: Any, robot: str, frame: str, dimension: int, where:
         raise WireError(f"{where}: found {len(found)} bodies of the name {robot!r}, expected one")
     if not found:
         return None
-    return PoseReading(read_stamp(message.header.stamp), *read_pose(found[0].pose, dimension, where))
+    return _reading(message, found[0].pose, dimension, where)
 
 
 def read_transform(message: Any, parent: str, child: str, dimension: int, where: str) -> TransformReading | None:
@@ -95,6 +97,11 @@ def read_transform(message: Any, parent: str, child: str, dimension: int, where:
     shift = read_axes(message.transform.translation, dimension)
     yaw = read_yaw(message.transform.rotation, where)
     return TransformReading(read_stamp(message.header.stamp), Placement(shift, yaw))
+
+
+def _reading(message: Any, pose: Any, dimension: int, where: str) -> PoseReading:
+    position, yaw = read_pose(pose, dimension, where)
+    return PoseReading(read_stamp(message.header.stamp), position, yaw, read_tilt(pose.orientation))
 
 
 def _check_frame(message: Any, frame: str, where: str) -> None:

@@ -20,6 +20,8 @@ ODOMETRY = "nav_msgs/msg/Odometry"
 POSE_STAMPED = "geometry_msgs/msg/PoseStamped"
 POSE_WITH_COVARIANCE = "geometry_msgs/msg/PoseWithCovarianceStamped"
 NAMED_POSES = "motion_capture_tracking_interfaces/msg/NamedPoseArray"
+CONTROL_POINT_VELOCITY = "control_point_velocity_world"
+"""The type of command that every wire carries; the heading of a drone is held."""
 DEFAULT_LINK = "testudo"
 """The plant and drivers of our own: what a robot has whose fleet file names no link."""
 
@@ -160,6 +162,10 @@ class FlightPart:
     """That a robot which flies goes through flight phases: it starts on the ground and takes off."""
 
     wire: FlightWire
+    controller: Text | None = field(default=None, metadata=OPTIONAL)
+    """The one that its set-points need, as the vehicle calls it."""
+    estimator: Text | None = field(default=None, metadata=OPTIONAL)
+    """The one that its poses need."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +193,11 @@ class LinkProfile:
             return f"crazyflie_interfaces/msg/{word}"
         stamped = self.command.enable_stamped_cmd_vel
         return TWIST_STAMPED if stamped is not None and stamped.value else TWIST
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Return the types of command of a policy that the wire carries."""
+        return (CONTROL_POINT_VELOCITY,)
 
     def command_frame(self, robot: str) -> str:
         """Return the frame that the header of a command to a robot names."""

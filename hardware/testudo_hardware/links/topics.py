@@ -83,8 +83,12 @@ class CommandWire:
         """Write a command, stamped on the clock of the link, into an empty message and return it.
 
         Raises:
-            WireError: the wire needs ``at`` and it is missing, or a set-point is not finite.
+            WireError: the wire needs ``at`` and it is missing, a set-point is not finite, or the command is of another
+                type than the wire carries.
         """
+        if len(reading.command) != self.spec.dimension:
+            raise WireError(f"{self.robot}: {self.topic}: found a command of {len(reading.command)} numbers, expected "
+                            f"{self.spec.dimension}: the wire carries {self.profile.takes[0]}")
         frame = self.frame
         if self.profile.command.set_point is None:
             if self.type == TWIST_STAMPED:

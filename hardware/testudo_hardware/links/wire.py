@@ -8,6 +8,7 @@ The motion model of a holonomic base speaks of the world: `travelling_command` a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,8 @@ class OdometryReading:
     """[rad], in the same frame."""
     velocity: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the same frame as the position."""
+    tilt_rad: float = 0.0
+    """Between the body's z axis and the vertical."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,8 @@ def read_odometry(message: Any, robot: str, spec: RobotSpec, frames: tuple[str, 
         velocity: tuple[float, ...] = (twist.linear.x, twist.angular.z)
     else:
         velocity = turned(read_axes(twist.linear, spec.dimension), yaw)
-    return OdometryReading(read_stamp(message.header.stamp), position, yaw, velocity)
+    tilt_rad = read_tilt(message.pose.pose.orientation)
+    return OdometryReading(read_stamp(message.header.stamp), position, yaw, velocity, tilt_rad)
 
 
 def fill_command(message: Any, robot: str, spec: RobotSpec, reading: CommandReading, frame: str | None = None) -> Any:
@@ -185,6 +189,11 @@ def read_yaw(quaternion: Any, where: str) -> float:
         return yaw_from_quaternion_xyzw(quaternion.x, quaternion.y, quaternion.z, quaternion.w)
     except ValueError as error:
         raise WireError(f"{where}: {error}") from error
+
+
+def read_tilt(quaternion: Any) -> float:
+    """Return the angle [rad] between the z axis of a unit `geometry_msgs/Quaternion` and the vertical."""
+    return 2 * math.asin(min(1.0, math.hypot(quaternion.x, quaternion.y)))
 
 
 def fill_stamp(stamp: Any, time_s: float) -> None:

@@ -17,6 +17,8 @@ _STILL_M = 0.02
 """Who moves by less in `Bounds.still_s` stands."""
 _GRID_S = 0.1
 _ARRIVED_M = 0.1
+_RESTS = ("armed", "idle", "disarmed", "hold", "land", "emergency")
+"""Modes in which a robot is not to drive."""
 _FRESH_S = 0.5
 _TOLD_SHARE = 0.1
 """Of the speed limit: who is told to drive at least so fast is told to drive."""
@@ -61,7 +63,7 @@ def _watched(story: Story, robot: RobotStory) -> tuple[float, float]:
     if part.stop == 0:
         return begin, begin
     first = ticks[part.start].stamp_s - story.start_s
-    stopped = [tick.stamp_s - story.start_s for tick in ticks[part.stop:] if tick.reason in ("armed", "idle")]
+    stopped = [tick.stamp_s - story.start_s for tick in ticks[part.stop:] if tick.reason.split(":")[0] in _RESTS]
     return max(begin, first), min([end, *stopped[:1]])
 
 

@@ -17,7 +17,7 @@ from testudo_sim.replay.story import Story
 
 _JOIN_S = 1.0
 _MODES = {str(mode) for mode in Mode}
-_ORDERED = {"", "idle", "armed"}
+_ORDERED = {"", "idle", "armed", "disarmed", "take_off", "hold", "land"}
 """Roots of a stop that an operator asked for."""
 
 

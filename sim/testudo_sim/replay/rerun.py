@@ -16,9 +16,11 @@ import numpy as np
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.control_loop import estimate_state, slots_first
 from testudo_deploy.messages import Lane, TickRecord
+from testudo_deploy.modes import Mode
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.onnx_header import ArtefactError
 from testudo_deploy.pending import PendingCommands
+from testudo_deploy.shield.landing import landing_shield
 from testudo_deploy.shield.layer1 import ShieldResult, ShieldStatus
 from testudo_deploy.shield.reservations import Sight
 from testudo_deploy.shield.space import OwnSpace, PeerSpaces
@@ -47,6 +49,8 @@ FIELDS = {
 
 AFTER_A_LOSS = "held command after a lost tick"
 _BRAKED_BY_SHIELD = "shield_braked"
+_DOWN = (str(Mode.LAND), str(Mode.EMERGENCY))
+"""Modes in which a robot comes down by the shield of a landing."""
 
 
 @dataclass
@@ -86,6 +90,8 @@ class Rerun:
         code = record.reason.split(":")[0]
         if not code:
             self._infer(record)
+        elif code in _DOWN and record.nominal_world is not None:
+            self._infer_landing(record)
         else:
             self.skipped[code] += 1
             self.errors.add(
@@ -178,6 +184,17 @@ class Rerun:
         add("sent", sequence, None if braked else result.command, record.sent_command)
         self.reinferred += 1
 
+    def _infer_landing(self, record: TickRecord) -> None:
+        """Run the shield of a landing, whose wish is not the policy's but as recorded."""
+        self._nominal = np.array(record.nominal_world)
+        result = self._shield(record, self._landing_shield)
+        braked = result is None or int(result.status) == ShieldStatus.BRAKED
+        self.errors.add("shielded", record.sequence, None if braked else result.control_velocity_world,
+                        record.shielded_world)
+        self.errors.add("sent", record.sequence, None if braked else result.command, record.sent_command)
+        self._nominal = None
+        self.reinferred += 1
+
     def _infer_braked(self, record: TickRecord) -> None:
         """The shield must brake again; the record holds no nominal command to compare."""
         if self._decide(record):
@@ -215,18 +232,22 @@ class Rerun:
         self.errors.add("hidden", record.sequence, hidden, record.hidden_after)
         return True
 
-    def _shield(self, record: TickRecord) -> ShieldResult | None:
+    def _shield(self, record: TickRecord, shield: Shield | None = None) -> ShieldResult | None:
         if not np.isfinite(self._nominal).all():
             return None
         own, peers = _spaces(record)
         sight = Sight(np.array(record.measured_position_world), self._estimate, self._stop, recorded_table(record),
                       peers)
-        return self._whole_shield.step(sight, own, self._nominal, np.array(float(record.sequence + 1)))[0]
+        return (shield or self._whole_shield).step(sight, own, self._nominal, np.array(float(record.sequence + 1)))[0]
 
     @cached_property
     def _whole_shield(self) -> Shield:
         contract = self.artefact.contract
         return Shield(self.model, contract.shield, space_parameters(self.model.spec), contract.arena)
+
+
+    def _landing_shield(self) -> Shield:
+        return landing_shield(self._whole_shield)
 
 
 def recorded_table(record: TickRecord) -> NeighbourTable:

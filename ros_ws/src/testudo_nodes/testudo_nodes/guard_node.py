@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
@@ -22,14 +24,17 @@ from testudo_deploy.fleet import FleetRobot, load_fleet
 from testudo_deploy.guard import Guard
 from testudo_deploy.plan import ESTOP_TOPIC
 from testudo_deploy.publishers import foreign_publishers
-from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import Placement
+from testudo_hardware.links.crazyswarm2 import SetPointLeader
 from testudo_hardware.links.profile import with_stamped_commands
 from testudo_hardware.links.topics import CommandWire
-from testudo_hardware.links.wire import CommandReading, WireError, other_clock_s, read_command
+from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError, other_clock_s, read_command
 from testudo_nodes.conversions import status_message
+from testudo_nodes.flight_wires import GuardFlight
 from testudo_nodes.message_definitions import message_class
 from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED
+from testudo_nodes.sensing import PoseHearer
 from testudo_nodes.tempo import tempo_of
 
 _STATUS_S = 0.1
@@ -62,18 +67,16 @@ class GuardNode(Node):
         self._guard = Guard(dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s)
         self._seen: tuple[str, ...] = ()
         self._told: tuple[str, str] | None = None
-        self._since_s = self._look_s = -float("inf")
+        self._since_s = self._look_s = self._landed_s = -float("inf")
         self._tempo = tempo_of(self)
         self.priority = self._tempo.priority
+        self._flight = GuardFlight(self, self._tempo, robot) if robot.has_flight_phases else None
+        self._leader = self._lead_set_points(robot) if self._wire.needs_place else None
         self._connect()
         self._cpu = CpuMeter()
 
     def _command_wire(self, robot: FleetRobot) -> CommandWire:
-        """Return how the robot's driver takes commands; nav2's parameter has the last word.
-
-        Raises:
-            TestudoError: a set-point that needs to know where the drone is.
-        """
+        """Return how the robot's driver takes commands; nav2's parameter has the last word."""
         profile = robot.link.profile
         if profile.command.enable_stamped_cmd_vel is not None:
             stamped = flag_parameter(
@@ -83,19 +86,35 @@ class GuardNode(Node):
                 description="commands are TwistStamped, else Twist; left out: as the link profile says",
             )
             profile = with_stamped_commands(profile, stamped)
-        wire = CommandWire(robot.name, robot.spec, profile)
-        if wire.needs_place:
-            raise TestudoError(
-                f"{robot.name}: link {profile.name!r}: set_point: found {profile.command.set_point.value}, "
-                "expected velocity_world: the guard does not know where the drone is"
-            )
-        return wire
+        return CommandWire(robot.name, robot.spec, profile)
+
+    def _lead_set_points(self, robot: FleetRobot) -> SetPointLeader:
+        """Hear where the drone is, for set-points that are a place.
+
+        Raises:
+            TestudoError: a message type is not installed.
+        """
+        leader = SetPointLeader(oldest_s=robot.pose.max_age_s)
+
+        def see(reading: OdometryReading, _: float) -> None:
+            leader.see(Placement(reading.position_world, reading.yaw), reading.stamp_s)
+
+        def listen(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
+            self._tempo.listen(kind, topic, callback, REQUESTED[quality])
+
+        PoseHearer(self._tempo.clocks, robot).begin(listen, see, self._warn)
+        return leader
+
+    def _warn(self, error: Exception) -> None:
+        self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
 
     def close(self) -> None:
         """Brake as the last command."""
         for timer in (self._silence, self._pulse, self._round):
             self._tempo.drop(timer)
         self._brake(self._tempo.now_s())
+        if self._flight is not None:  # nobody is left to hold it up
+            self._flight.ask(self._flight.pure.close(self._tempo.now_s()))
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
         tell("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
 
@@ -109,6 +128,9 @@ class GuardNode(Node):
             tempo.listen_outside(Bool, topic, self._on_estop, REQUESTED["estop"])
         self.create_service(Trigger, "~/estop", self._on_stop)
         self.create_service(Trigger, "~/rearm", self._on_rearm)
+        if self._flight is not None:
+            self.create_service(Trigger, "~/motors_off", self._on_motors_off)
+            self._flight.begin(self._fly)
         # begins anew with every command: it runs out when the policy has been silent for too long
         self._silence = tempo.every(self._guard.silent_after_s, self._watch)
         self._pulse = tempo.every(self._spec.control_period_s, self._repeat)
@@ -121,8 +143,11 @@ class GuardNode(Node):
         except WireError as error:
             self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
             return
-        if self._guard.command(reading.stamp_s, reading.command, now_s):
+        lands = self._flight is not None and self._flight.pure.may_descend(reading.command, now_s)
+        if self._guard.command(reading.stamp_s, reading.command, now_s, lands=lands):
             self._silence.reset()
+            if self._guard.code:
+                self._landed_s = now_s
             self._send(reading)
             if self._told is not None and not self._told[0]:
                 return
@@ -144,6 +169,25 @@ class GuardNode(Node):
         response.success, response.message = answer.granted, answer.sentence
         self._watch()
         return response
+
+    def _on_motors_off(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        answer = self._flight.pure.motors_off(self._tempo.now_s(), stopped=self._guard.code == "estop")
+        self._flight.ask(answer.requests)
+        response.success, response.message = answer.granted, answer.sentence
+        return response
+
+    def _fly(self) -> None:
+        """Go on with the flight; where set-points begin, the first one leaves at once."""
+        if self._flight is None:
+            return
+        flight = self._flight.pure
+        before, streamed = flight.phase, flight.streams
+        blind = self._leader is not None and not self._leader.sees(self._tempo.now_s())
+        self._flight.step(stopped=self._guard.code == "estop", blind=blind)
+        if flight.streams and not streamed:
+            self._brake(self._tempo.now_s())
+        if flight.phase is not before:
+            self._tell(self._tempo.now_s())
 
     def _watch(self) -> None:
         """Brake at once if there is a reason that was not told yet."""
@@ -174,6 +218,7 @@ class GuardNode(Node):
             )
             self._seen = found
         self._watch()
+        self._fly()
         if self._guard.code:
             self._brake(self._tempo.now_s())  # should the pulse ever be lost
         self._tell(self._tempo.now_s())
@@ -196,13 +241,25 @@ class GuardNode(Node):
         return [f"{end.node_namespace.rstrip('/')}/{end.node_name}" for end in ends]
 
     def _brake(self, now_s: float) -> None:
+        if now_s - self._landed_s < self._guard.silent_after_s:
+            return  # what brings it down is passed on
         self._send(CommandReading(now_s, (0.0,) * self._spec.dimension))
 
     def _send(self, reading: CommandReading) -> None:
+        if self._flight is not None and not self._flight.pure.streams:
+            if self._leader is not None:
+                self._leader.forget()
+            return
+        at = None
+        if self._leader is not None:
+            led = self._leader.lead(reading.command, self._tempo.now_s())
+            if led is None:
+                return  # where it is was never known: it has not taken off
+            reading, at = replace(reading, command=led[0]), led[1]
         if self._wire.profile.stamps.value == "ros":
             ros_now_s, now_s = self._tempo.clocks()
             reading = replace(reading, stamp_s=other_clock_s(reading.stamp_s, now_s, ros_now_s))
-        self._command.publish(self._wire.encode(self._message(), reading))
+        self._command.publish(self._wire.encode(self._message(), reading, at))
 
     def _tell(self, now_s: float) -> None:
         guard = self._guard
@@ -216,6 +273,7 @@ class GuardNode(Node):
             "stamp_s": repr(now_s),
             "commands": shown(guard.commands),
             "refused": shown(guard.refused),
+            "flight": "" if self._flight is None else str(self._flight.pure.phase),
         }
         name = f"{self._name}: guard"
         message = status_message(Status(level, name, self._name, guard.sentence, values))

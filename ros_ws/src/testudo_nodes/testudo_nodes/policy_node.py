@@ -22,20 +22,23 @@ from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet import Fleet, load_fleet
 from testudo_deploy.messages import EnvelopeError, PeerMessage
+from testudo_deploy.modes import RESTING
 from testudo_deploy.plan import DIAGNOSTICS_TOPIC
 from testudo_deploy.robot import Outcome, Robot
 from testudo_deploy.roster import Sighting
-from testudo_deploy.supervisor import Event, GuardReport, Mode, code_of
+from testudo_deploy.supervisor import Event, GuardReport, code_of
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, travelling_command
 from testudo_nodes.conversions import (
     command_message,
+    envelope_message,
     raw_envelope,
     raw_envelope_bytes,
     status_message,
     status_values,
 )
+from testudo_nodes.flight_wires import hear_vehicle, speaks_topics
 from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
 from testudo_nodes.sensing import PoseHearer
@@ -45,6 +48,7 @@ _LAST_WORD_S = 0.2
 _UNREAD = 1000
 """More than all peers say between two ticks; a flood costs memory no more."""
 _STATUS_S = 0.5
+_ORDER_S = 0.1
 _DIAGNOSTICS_S = 1.0
 _DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
@@ -77,6 +81,9 @@ class PolicyNode(LifecycleNode):
         """What peers said since the last tick, and when it came; of too many the newest."""
         self._refusal: TestudoError | None = None
         self._entities: list[Callable[[], Any]] = []
+        self._flight_order: Any = None
+        """Publishes what the guard of a robot with flight phases is told."""
+        self._flight_topics: bool | None = None
         self._braked_for = ""
         self._cpu = CpuMeter()
         if self._configures and self.trigger_configure() != _DONE:
@@ -107,7 +114,7 @@ class PolicyNode(LifecycleNode):
         return _DONE if self._ask(Event.ARM)[0] else _REFUSED
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Brake, and be silent."""
+        """Brake, and be silent; a robot in the air lands."""
         self._ask(Event.DEACTIVATE)
         self._send_brake()
         return _DONE
@@ -167,7 +174,11 @@ class PolicyNode(LifecycleNode):
             self._listen(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)
         for peer, sighting in zip(peers if sightings else (), sightings, strict=True):
             sighting.begin(self._listen, self._sighter(peer), self._refuse)
-        for name, event in (("~/start", Event.START), ("~/stop", Event.STOP)):
+        words = [("~/start", Event.START), ("~/stop", Event.STOP)]
+        if robot.flight is not None:
+            words.append(("~/land", Event.LAND))
+            self._connect_flight(fleet, robot)
+        for name, event in words:
             service = self.create_service(Trigger, name, self._operator(event))
             self._entities.append(lambda service=service: self.destroy_service(service))
         if self._tempo.in_rounds:
@@ -176,6 +187,20 @@ class PolicyNode(LifecycleNode):
             self._ticks = self._tempo.every(robot.pacer.alone_s(0.0), self._tick_alone)
         show = self._tempo.every(_STATUS_S, self._tell)
         self._entities.append(lambda: self._tempo.drop(show))
+
+    def _connect_flight(self, fleet: Fleet, robot: Robot) -> None:
+        if self._flight_topics is None:
+            self._flight_topics = speaks_topics(self, fleet.robot(robot.name))
+        self._flight_order = self._publisher(UInt8MultiArray, "flight_order")
+        hear_vehicle(self._listen, self._tempo.now_s, fleet.robot(robot.name), robot.hear_vehicle, self._refuse,
+                     topics=self._flight_topics)
+        orders = self._tempo.every(_ORDER_S, self._order_flight)
+        self._entities.append(lambda: self._tempo.drop(orders))
+
+    def _order_flight(self) -> None:
+        if self._flight_order is not None:
+            order = self._robot.flight_order(self._tempo.now_s())
+            self._flight_order.publish(envelope_message(order.encode()))
 
     def _disconnect(self) -> None:
         """Brake as the last command, and be silent and deaf."""
@@ -187,7 +212,7 @@ class PolicyNode(LifecycleNode):
         for destroy in reversed(self._entities):
             destroy()
         self._entities.clear()
-        self._robot = None
+        self._robot, self._flight_order = None, None
 
     def _publisher(self, kind: type, topic: str) -> Any:
         publisher = self._tempo.publisher(
@@ -224,6 +249,7 @@ class PolicyNode(LifecycleNode):
         answer = self._robot.request(event, self._tempo.now_s())
         self.get_logger().info(answer.sentence)  # who asked is answered, and the mode is told
         self._tell()
+        self._order_flight()
         return answer.granted, answer.sentence
 
     def _sighter(self, peer: str) -> Callable[[Measurement, float], None]:
@@ -234,6 +260,8 @@ class PolicyNode(LifecycleNode):
 
     def _on_pose(self, reading: OdometryReading, received_s: float) -> None:
         robot = self._robot
+        if robot.flight is not None:
+            robot.flight.hear_tilt(reading.tilt_rad)
         taken = robot.loop.on_odometry(
             reading.stamp_s, received_s, reading.position_world, reading.yaw, reading.velocity
         )
@@ -257,8 +285,9 @@ class PolicyNode(LifecycleNode):
                 self._refuse(error)
 
     def _on_guard(self, message: DiagnosticStatus) -> None:
-        code = status_values(message).get("code", "unreadable")
-        self._robot.hear_guard(GuardReport(self._tempo.now_s(), code))
+        values = status_values(message)
+        report = GuardReport(self._tempo.now_s(), values.get("code", "unreadable"), values.get("flight", ""))
+        self._robot.hear_guard(report)
 
     def _on_mismatch(self, sentence: str) -> None:
         self.get_logger().warning(sentence)
@@ -305,8 +334,9 @@ class PolicyNode(LifecycleNode):
             )
         if outcome.changed:
             self._tell()
+            self._order_flight()
             self.get_logger().info(f"{robot.supervisor.mode}: {robot.supervisor.sentence}")
-        if robot.supervisor.mode is Mode.IDLE and self._state_machine.current_state[1] == "active":
+        if robot.supervisor.mode in RESTING and self._state_machine.current_state[1] == "active":
             self.trigger_deactivate()
 
     def _tell(self) -> None:

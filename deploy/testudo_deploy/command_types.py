@@ -1,0 +1,123 @@
+"""What a policy may command: three types with their units, and who takes which.
+
+`control_point_velocity_world` is what every robot, link and the shield take: the velocity of the control point in the
+world [m/s]; of a drone the heading is held, its rate of turn is zero. The two others are below the velocity
+controller of a drone. A policy file may say them, and simulation may fly them; on a robot they are refused: the shield
+checks velocities, and no gate exists that would bound where an attitude or four thrusts lead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from testudo_deploy.contract_parts import ATTITUDE_THRUST, COMMAND_TYPE, MOTOR_THRUSTS, ContractError
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.profile import LinkProfile
+from testudo_hardware.schema import VELOCITY_POINT
+from testudo_hardware.spec import RobotSpec
+
+if TYPE_CHECKING:
+    from testudo_deploy.contract import Contract
+    from testudo_deploy.fleet import Fleet
+
+SHIELDED = (COMMAND_TYPE,)
+"""The types that the deployed shield checks."""
+Limits = tuple[tuple[float, float], ...]
+
+
+class CommandTypeError(TestudoError):
+    """A vehicle, a link or the shield does not take what a policy commands."""
+
+
+@dataclass(frozen=True)
+class CommandForm:
+    """One type of command."""
+
+    channels: tuple[str, ...]
+    """Names of its numbers; of a velocity as many as the robot has dimensions."""
+    units: tuple[str, ...]
+    table: str
+    """Of the robot file, without which no robot takes it; empty: every robot does."""
+    bounds: Callable[[RobotSpec], Limits]
+    """Lowest and highest value by channel that a robot with that table takes."""
+
+
+def _no_bounds(_: RobotSpec) -> Limits:
+    return ()
+
+
+def _attitude_bounds(spec: RobotSpec) -> Limits:
+    tilt_rad = spec.attitude["attitude.tilt_limit"].value
+    turn_rad = math.pi
+    thrust = (spec.attitude["attitude.thrust_least"].value, spec.attitude["attitude.thrust_most"].value)
+    return ((-tilt_rad, tilt_rad), (-tilt_rad, tilt_rad), (-turn_rad, turn_rad), thrust)
+
+
+def _motor_bounds(spec: RobotSpec) -> Limits:
+    return ((0.0, spec.rotors["rotors.thrust_most"].value),) * 4
+
+
+FORMS: dict[str, CommandForm] = {
+    COMMAND_TYPE: CommandForm(("x", "y", "z"), ("m/s", "m/s", "m/s"), "", _no_bounds),
+    ATTITUDE_THRUST: CommandForm(("roll", "pitch", "yaw", "thrust"), ("rad", "rad", "rad", "N"), "attitude",
+                                 _attitude_bounds),
+    MOTOR_THRUSTS: CommandForm(("motor 1", "motor 2", "motor 3", "motor 4"), ("N", "N", "N", "N"), "rotors",
+                               _motor_bounds),
+}
+"""By the name that a contract says."""
+
+
+def check_vehicle(command_type: str, limits: Limits, spec: RobotSpec, where: str) -> None:
+    """Check that a robot can be commanded so, and that the policy keeps to what it takes.
+
+    Raises:
+        ContractError: naming the field and both values.
+    """
+    form = FORMS[command_type]
+    if not form.table:
+        return
+    if spec.kind != VELOCITY_POINT or not getattr(spec, form.table, None):
+        raise ContractError(f"{where}.command.type: found {command_type!r}, expected {COMMAND_TYPE!r}: {spec.name} is "
+                            f"a {spec.kind} without [{form.table}] in its file")
+    for (low, high), (least, most), channel, unit in zip(limits, form.bounds(spec), form.channels, form.units,
+                                                         strict=True):
+        if low < least - 1e-9 or high > most + 1e-9:
+            raise ContractError(f"{where}.command.limits of {channel}: found {low:g} to {high:g} {unit}, {spec.name} "
+                                f"takes {least:g} to {most:g} {unit}")
+
+
+def check_link(command_type: str, robot: str, profile: LinkProfile) -> None:
+    """Check that a link carries a command.
+
+    Raises:
+        CommandTypeError: naming the robot, the field and both values.
+    """
+    if command_type not in profile.takes:
+        raise CommandTypeError(f"robots.{robot}.link: found command.type {command_type!r} in the policy, link "
+                               f"{profile.name!r} carries {' or '.join(profile.takes)}")
+
+
+def check_shielded(command_type: str, robot: str) -> None:
+    """Check that the shield of a robot looks at what its policy commands: nothing passes that it does not check.
+
+    Raises:
+        CommandTypeError: naming the robot, the field and both values.
+    """
+    if command_type not in SHIELDED:
+        raise CommandTypeError(f"robots.{robot}: found command.type {command_type!r} in the policy, the shield checks "
+                               f"{' or '.join(SHIELDED)}: no gate bounds where other commands lead, so they fly in "
+                               "simulation only")
+
+
+def check_commands(fleet: Fleet, contract: Contract) -> None:
+    """Check that the link and the shield of every robot of a fleet take what its policy commands.
+
+    Raises:
+        CommandTypeError: naming the robot, the field and both values.
+    """
+    for robot in fleet.robots:
+        check_link(contract.command.type, robot.name, robot.link.profile)
+        check_shielded(contract.command.type, robot.name)

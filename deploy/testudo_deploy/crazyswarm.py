@@ -1,0 +1,298 @@
+"""Crazyswarm2's configuration, read and checked: what of it our fleet needs, and which line is in its way.
+
+`crazyflies.yaml` says which drones there are and how they are set up, `motion_capture.yaml` what sees them, and
+`server.yaml` what the radio is expected to do. Settings of one drone go before those of its type, and those before
+the settings of all. What is not known here is refused: it may change how a drone flies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testudo_deploy.fleet import FleetRobot
+from testudo_deploy.lined_yaml import LinedYaml, read_lined
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import RobotSpec
+
+FILE_VERSION = 3
+PID, KALMAN = 1, 2
+"""Of the firmware's parameters `stabilizer.controller` and `stabilizer.estimator`."""
+POSES_HZ = 100.0
+"""Our links count on it: of motion capture, and of logged poses where nothing else tells where a drone is."""
+STATUS_HZ = 5.0
+"""Battery and state of a drone are looked at twice a second; the check-list and low batteries rest on them."""
+_MOCAP = ("/motion_capture_tracking", "ros__parameters")
+_SERVER = ("/crazyflie_server", "ros__parameters", "warnings", "communication", "max_unicast_latency")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_CONTROLLERS = {0: "automatic", 1: "PID", 2: "Mellinger", 3: "INDI", 4: "Brescianini", 5: "Lee"}
+_SETTINGS = {"firmware_params", "firmware_logging", "reference_frame"}
+_KNOWN: tuple[tuple[tuple[str, ...], set[str]], ...] = (
+    ((), {"fileversion", "robots", "robot_types", "all"}),
+    (("robots", "*"), {"enabled", "uri", "initial_position", "type", *_SETTINGS}),
+    (("robot_types", "*"), {"motion_capture", "big_quad", "battery", *_SETTINGS}),
+    (("robot_types", "*", "motion_capture"), {"tracking", "marker", "dynamics"}),
+    (("robot_types", "*", "battery"), {"voltage_warning", "voltage_critical"}),
+    (("all",), {"broadcasts", *_SETTINGS}),
+    (("all", "broadcasts"), {"num_repeats", "delay_between_repeats_ms"}),
+    *(((*table, "firmware_logging"), {"enabled", "default_topics", "custom_topics"})
+      for table in (("robots", "*"), ("robot_types", "*"), ("all",))),
+    *(((*table, "firmware_logging", "default_topics"), {"pose", "scan", "odom", "status"})
+      for table in (("robots", "*"), ("robot_types", "*"), ("all",))),
+)
+"""Tables and the keys that may stand in them; `*` is any name."""
+
+
+class SwarmError(TestudoError):
+    """A configuration of Crazyswarm2 does not fit: the text names file, line, key, what was found and expected."""
+
+
+@dataclass(frozen=True)
+class SwarmRobot:
+    """One enabled drone."""
+
+    name: str
+    type: str
+    position_world: tuple[float, float, float]
+    """Where it stands [m]."""
+    tracked: bool
+    """Motion capture tells where it is; else its own log does."""
+
+
+@dataclass(frozen=True)
+class Swarm:
+    """The enabled drones of a configuration that fits."""
+
+    file: Path
+    robots: tuple[SwarmRobot, ...]
+    frame: str
+    """In which poses stand."""
+
+
+@dataclass(frozen=True)
+class SwarmFiles:
+    """The files of one configuration."""
+
+    crazyflies: LinedYaml
+    motion_capture: LinedYaml | None
+    server: LinedYaml | None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Return the absolute paths of the files that are there, as a fleet file says them."""
+        parts = {"crazyflies": self.crazyflies, "motion_capture": self.motion_capture, "server": self.server}
+        return {name: str(part.file.absolute()) for name, part in parts.items() if part is not None}
+
+
+def read_swarm_files(crazyflies: Path, motion_capture: Path | None = None, server: Path | None = None) -> SwarmFiles:
+    """Read the files; left out, the two others are looked for beside the first.
+
+    Raises:
+        SwarmError: one that is named, or the first, cannot be read.
+    """
+    def beside(given: Path | None, name: str) -> LinedYaml | None:
+        path = given or crazyflies.parent / name
+        return read_lined(path, SwarmError) if given is not None or path.is_file() else None
+
+    return SwarmFiles(read_lined(crazyflies, SwarmError), beside(motion_capture, "motion_capture.yaml"),
+                      beside(server, "server.yaml"))
+
+
+def read_swarm(files: SwarmFiles, spec: RobotSpec, only: Sequence[str] = ()) -> Swarm:
+    """Return the enabled drones of a configuration.
+
+    Args:
+        files: of the configuration.
+        spec: of the drones.
+        only: names of those that are looked at; empty: all that are enabled.
+
+    Raises:
+        SwarmError: it does not fit; the text tells the first line that is in the way, and how many there are.
+    """
+    found = list(_problems(files, spec, only))
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise SwarmError(found[0] + more)
+    names = [name for name in _enabled(files.crazyflies) if not only or name in only]
+    robots = tuple(_robot(files.crazyflies, name) for name in names)
+    tracked = any(robot.tracked for robot in robots)
+    return Swarm(files.crazyflies.file, robots, _mocap_frame(files) if tracked else _frame(files.crazyflies, names[0]))
+
+
+def check_driver(robot: FleetRobot, folder: Path) -> None:
+    """Check the configuration of the driver that the link of a robot names, if it names one.
+
+    Args:
+        robot: of a fleet.
+        folder: of its fleet file, to which paths are relative.
+
+    Raises:
+        SwarmError: a file cannot be read, or does not fit; the text tells the line.
+    """
+    config = robot.link.config
+    if not config:
+        return
+    paths = {name: folder / path for name, path in config.items()}
+    read_swarm(read_swarm_files(**paths), robot.spec, only=(robot.name,))
+
+
+def setting(swarm: LinedYaml, robot: str, *keys: str) -> tuple[Any, str]:
+    """Return a setting of a drone, and where it stands: with the drone, its type, or all."""
+    tables = (("robots", robot), ("robot_types", str(swarm.get("robots", robot, "type"))), ("all",))
+    for table in tables:
+        value = swarm.get(*table, *keys)
+        if value is not None:
+            return value, swarm.where(*table, *keys)
+    return None, swarm.where("all", *keys)
+
+
+def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str]) -> Iterator[str]:
+    swarm = files.crazyflies
+    if swarm.get("fileversion") != FILE_VERSION:
+        yield f"{swarm.where('fileversion')}: found {swarm.get('fileversion')}, expected {FILE_VERSION}"
+    yield from _unknown(swarm)
+    names = _enabled(swarm)
+    if not names:
+        yield f"{swarm.where('robots')}: found none that is enabled, expected at least one"
+    for name in only:
+        if name not in names:
+            yield f"{swarm.where('robots', name)}: found no enabled drone of that name, expected that of the fleet file"
+    for name in names:
+        if not only or name in only:
+            yield from _problems_of(files, name)
+    latency = files.server and files.server.get(*_SERVER)
+    limit_ms = 1000 * spec.quantities["dynamics.command_delay"].high
+    if latency is not None and not _number(latency) <= limit_ms:
+        yield (f"{files.server.where(*_SERVER)}: found {latency} ms, expected at most {limit_ms:g} ms: a slower radio "
+               f"is not within dynamics.command_delay of {spec.name}")
+
+
+def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
+    swarm = files.crazyflies
+    kind = swarm.get("robots", name, "type")
+    if not _NAME.fullmatch(name):
+        yield f"{swarm.where('robots', name)}: found the name {name!r}, expected small letters, digits and _"
+    if swarm.get("robot_types", str(kind)) is None:
+        yield f"{swarm.where('robots', name, 'type')}: found {kind!r}, expected one of robot_types"
+        return
+    if swarm.get("robot_types", kind, "big_quad"):
+        yield f"{swarm.where('robot_types', kind, 'big_quad')}: found true, expected false: no robot file describes it"
+    if not _is_position(swarm.get("robots", name, "initial_position")):
+        yield (f"{swarm.where('robots', name, 'initial_position')}: found "
+               f"{swarm.get('robots', name, 'initial_position')}, expected three numbers [m]")
+    yield from _firmware_problems(swarm, name)
+    yield from _logging_problem(swarm, name, "status", STATUS_HZ, "its battery and state are looked at")
+    tracking = swarm.get("robot_types", kind, "motion_capture", "tracking")
+    if tracking is None:
+        yield from _logging_problem(swarm, name, "pose", POSES_HZ, "no motion capture tells where it is, and 10 Hz, as "
+                                                                   "shipped, are too rare for the shield")
+    else:
+        yield from _mocap_problems(files, kind, tracking)
+
+
+def _firmware_problems(swarm: LinedYaml, name: str) -> Iterator[str]:
+    controller, where = setting(swarm, name, "firmware_params", "stabilizer", "controller")
+    if controller != PID:
+        said = f"{controller} ({_CONTROLLERS.get(controller, 'unknown')})" if controller is not None else "nothing"
+        yield (f"{where}: found {said}, expected {PID} (PID): cmd_velocity_world does not work with another one; write "
+               f"controller: {PID}")
+    estimator, where = setting(swarm, name, "firmware_params", "stabilizer", "estimator")
+    if estimator != KALMAN:
+        yield (f"{where}: found {'nothing' if estimator is None else estimator}, expected {KALMAN} (Kalman), which "
+               f"fuses poses; write estimator: {KALMAN}")
+    high_level, where = setting(swarm, name, "firmware_params", "commander", "enHighLevel")
+    if high_level not in (None, 1):
+        yield f"{where}: found {high_level}, expected 1: take-off and landing need it; write enHighLevel: 1"
+
+
+def _logging_problem(swarm: LinedYaml, name: str, topic: str, needed_hz: float, why: str) -> Iterator[str]:
+    enabled, where = setting(swarm, name, "firmware_logging", "enabled")
+    if enabled is not True:
+        yield f"{where}: found {'nothing' if enabled is None else enabled}, expected true: {why}"
+        return
+    keys = ("firmware_logging", "default_topics", topic, "frequency")
+    found, where = setting(swarm, name, *keys)
+    if not _number(found) >= needed_hz:
+        yield (f"{where}: found {'nothing' if found is None else f'{found} Hz'}, expected {needed_hz:g} Hz or more: "
+               f"{why}; write frequency: {needed_hz:g}")
+
+
+def _mocap_problems(files: SwarmFiles, kind: str, tracking: Any) -> Iterator[str]:
+    swarm, mocap = files.crazyflies, files.motion_capture
+    if tracking not in ("vendor", "librigidbodytracker"):
+        yield (f"{swarm.where('robot_types', kind, 'motion_capture', 'tracking')}: found {tracking!r}, expected vendor "
+               "or librigidbodytracker")
+        return
+    if mocap is None:
+        yield (f"{swarm.where('robot_types', kind, 'motion_capture')}: found no motion_capture.yaml beside it, "
+               "expected the one that tells how often poses come; give it with --motion-capture")
+        return
+    keys = (*_MOCAP, "topics", "poses", "qos", "deadline")
+    rate = mocap.get(*keys)
+    if not _number(rate) >= POSES_HZ:
+        yield (f"{mocap.where(*keys)}: found {'nothing' if rate is None else f'{rate} Hz'}, expected {POSES_HZ:g} Hz "
+               f"or more; write deadline: {POSES_HZ}")
+    if tracking == "librigidbodytracker":
+        marker = str(swarm.get("robot_types", kind, "motion_capture", "marker"))
+        points = mocap.get(*_MOCAP, "marker_configurations", marker, "points")
+        if not isinstance(points, Mapping) or len(points) < 3:
+            count = len(points) if isinstance(points, Mapping) else 0
+            where = swarm.where("robot_types", kind, "motion_capture", "marker")
+            yield (f"{where}: found {marker!r} of {count} points, expected a configuration of 3 or more: with fewer "
+                   "nobody sees where a drone faces, and its pose comes without an orientation")
+
+
+def _unknown(swarm: LinedYaml) -> Iterator[str]:
+    for pattern, known in _KNOWN:
+        for table in _tables(swarm, pattern):
+            found = swarm.get(*table) if table else swarm.values
+            if not isinstance(found, Mapping):
+                yield f"{swarm.where(*table)}: found {found!r}, expected a table"
+                continue
+            for key in found:
+                if key not in known:
+                    yield f"{swarm.where(*table, key)}: unknown key; known are {', '.join(sorted(known))}"
+
+
+def _tables(swarm: LinedYaml, pattern: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Return the tables that are there and that a pattern names."""
+    found: list[tuple[str, ...]] = [()]
+    for key in pattern:
+        above = [(table, swarm.get(*table) if table else swarm.values) for table in found]
+        found = [(*table, inner) for table, value in above if isinstance(value, Mapping)
+                 for inner in (value if key == "*" else (key,)) if inner in value]
+    yield from found
+
+
+def _enabled(swarm: LinedYaml) -> list[str]:
+    robots = swarm.get("robots")
+    return [name for name in robots or {} if swarm.get("robots", name, "enabled") is True] if isinstance(
+        robots, Mapping) else []
+
+
+def _robot(swarm: LinedYaml, name: str) -> SwarmRobot:
+    kind = swarm.get("robots", name, "type")
+    x, y, z = map(float, swarm.get("robots", name, "initial_position"))
+    tracked = swarm.get("robot_types", kind, "motion_capture", "tracking") is not None
+    return SwarmRobot(name, kind, (x, y, z), tracked)
+
+
+def _frame(swarm: LinedYaml, name: str) -> str:
+    return str(setting(swarm, name, "reference_frame")[0] or "world")
+
+
+def _mocap_frame(files: SwarmFiles) -> str:
+    found = files.motion_capture and files.motion_capture.get(*_MOCAP, "topics", "frame_id")
+    return str(found or "world")
+
+
+def _is_position(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(abs(_number(item)) < 1e6 for item in value)
+
+
+def _number(value: Any) -> float:
+    """Return a number, and NaN of whatever is none: every comparison with it is false."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("nan")

@@ -1,0 +1,216 @@
+"""The guard's part of a flight: when set-points leave, and what the vehicle is asked; pure, on an injected clock.
+
+On the ground no set-point leaves: a velocity of zero would spin the motors up. In the air one leaves at every tick,
+zero if nothing else may pass: a Crazyflie that hears nothing levels out, which is no brake, and then cuts its motors.
+A guard that starts anew says nothing before its policy or the vehicle told whether it flies.
+
+It is the only one that asks anything of the vehicle. Without a policy it hovers for `ALONE_S` and lands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from testudo_deploy.flight_messages import FlightOrder, Wanted
+from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
+
+ORDER_SILENT_S = 0.5
+"""The supervisor orders ten times a second."""
+ALONE_S = 10.0
+"""A vehicle that hovers because its policy is gone is landed after so long, straight down: hovering on, it would fall
+when its battery ends."""
+HOVER_S = 2.0
+"""In an emergency stop nothing passes for so long; then what goes down does."""
+DESCENT_M_S, ASIDE_M_S = 0.35, 0.1
+"""A command goes down if it is no faster than this downwards and aside."""
+REPEAT_S = 1.0
+"""What has not shown its effect is asked again after so long."""
+REMAIN_VALID_S = 0.1
+"""How long the last set-point holds while the vehicle's own planner takes over."""
+LATE_S = 3.0
+
+
+class GuardPhase(StrEnum):
+    """Where the guard believes that its vehicle is in its flight."""
+
+    UNKNOWN = "unknown"
+    GROUND = "ground"
+    TAKE_OFF = "take_off"
+    """The vehicle climbs by its own planner, which a set-point would end."""
+    FLY = "fly"
+    """Set-points leave at every tick."""
+    LAND = "land"
+    """The vehicle lands by its own planner; nothing takes that back."""
+    OFF = "off"
+    """An operator switched the motors off, wherever it was."""
+
+
+@dataclass(frozen=True)
+class MotorsOff:
+    """Whether the motors are switched off, and what to tell the operator."""
+
+    granted: bool
+    sentence: str
+    requests: tuple[FlightRequest, ...] = ()
+
+
+class FlightGuard:
+    """The flight of one vehicle as its guard sees it."""
+
+    def __init__(self) -> None:
+        self.phase = GuardPhase.UNKNOWN
+        self._order: FlightOrder | None = None
+        self._order_s = -math.inf
+        self._vehicle: VehicleState | None = None
+        self._vehicle_s = -math.inf
+        self._since_s = -math.inf
+        self._asked_s = -math.inf
+        self._alone_since_s: float | None = None
+        self._stopped_since_s: float | None = None
+        self._ends_s = -math.inf
+
+    @property
+    def streams(self) -> bool:
+        """Return whether a set-point has to leave at every tick."""
+        return self.phase is GuardPhase.FLY
+
+    def hear_vehicle(self, state: VehicleState, now_s: float) -> None:
+        """Take what the vehicle says."""
+        self._vehicle, self._vehicle_s = state, now_s
+
+    def hear_order(self, order: FlightOrder, now_s: float) -> None:
+        """Take what the supervisor wants; old orders, and those of the future, do not count."""
+        if abs(now_s - order.stamp_s) <= ORDER_SILENT_S:
+            self._order, self._order_s = order, now_s
+
+    def may_descend(self, values: Sequence[float], now_s: float) -> bool:
+        """Return whether a command (3,) [m/s] may pass although the emergency stop is pressed."""
+        since_s = self._stopped_since_s
+        return (self.phase is GuardPhase.FLY and since_s is not None and now_s - since_s >= HOVER_S
+                and len(values) == 3 and -DESCENT_M_S <= values[2] <= 0.0
+                and math.hypot(values[0], values[1]) <= ASIDE_M_S)
+
+    def step(self, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+        """Return what to ask of the vehicle now; ``stopped``: the emergency stop is pressed or latched."""
+        if not stopped:
+            self._stopped_since_s = None
+        elif self._stopped_since_s is None:
+            self._stopped_since_s = now_s
+        wanted = self._wanted(now_s)
+        if self.phase is GuardPhase.UNKNOWN:
+            return self._begin(wanted, now_s)
+        if self.phase is GuardPhase.GROUND:
+            return self._on_ground(wanted, now_s, stopped=stopped)
+        if self.phase is GuardPhase.TAKE_OFF:
+            return self._climbing(wanted, now_s, stopped=stopped)
+        if self.phase is GuardPhase.FLY:
+            return self._flying(wanted, now_s)
+        if self.phase is GuardPhase.LAND:
+            return self._landing(wanted, now_s)
+        return self._off(now_s, stopped=stopped)
+
+    def motors_off(self, now_s: float, *, stopped: bool) -> MotorsOff:
+        """Switch the motors off, which an emergency stop has to come before."""
+        if not stopped:
+            return MotorsOff(False, "motors_off refused: press the emergency stop first; in the air the vehicle then "
+                                    "hovers and lands")
+        self._go(GuardPhase.OFF, now_s)
+        self._asked_s = now_s
+        return MotorsOff(True, "the motors are switched off; in the air the vehicle falls",
+                         (FlightRequest(FlightAct.EMERGENCY),))
+
+    def close(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Return the last words of a guard that ends: a vehicle in the air lands, rather than to fall after silence."""
+        if self.phase in (GuardPhase.FLY, GuardPhase.TAKE_OFF):
+            return self._land(now_s)
+        return ()
+
+    def _wanted(self, now_s: float) -> Wanted | None:
+        """Return what the supervisor wants; None if it is silent."""
+        if self._order is None or now_s - self._order_s > ORDER_SILENT_S:
+            return None
+        return Wanted(self._order.wanted)
+
+    def _says_flying(self, now_s: float) -> bool | None:
+        """Return whether the vehicle says that it flies; None if it does not say."""
+        fresh = self._vehicle is not None and now_s - self._vehicle_s <= LATE_S
+        return self._vehicle.flying if fresh else None
+
+    def _begin(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
+        flying = self._says_flying(now_s)
+        if flying or (flying is None and wanted in (Wanted.FLY, Wanted.LAND)):
+            self._go(GuardPhase.FLY, now_s)
+        elif wanted is not None and (flying is False or wanted is Wanted.GROUND):
+            self._go(GuardPhase.GROUND, now_s)
+        return ()
+
+    def _on_ground(self, wanted: Wanted | None, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+        if self._says_flying(now_s) and now_s - self._since_s > LATE_S:  # carried, or flown by somebody else
+            self._go(GuardPhase.FLY, now_s)
+            return ()
+        if wanted is not Wanted.TAKE_OFF or stopped:
+            return ()
+        order = self._order
+        self._go(GuardPhase.TAKE_OFF, now_s)
+        self._ends_s = now_s + order.climb_s
+        return (FlightRequest(FlightAct.ARM),
+                FlightRequest(FlightAct.TAKE_OFF, height_m=order.top_m, duration_s=order.climb_s))
+
+    def _climbing(self, wanted: Wanted | None, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+        if wanted in (Wanted.LAND, Wanted.GROUND):
+            return self._land(now_s)
+        over = wanted is None and now_s >= self._ends_s
+        if wanted is Wanted.FLY or stopped or over:
+            self._go(GuardPhase.FLY, now_s)
+        return ()
+
+    def _flying(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
+        if self._says_flying(now_s) is False and wanted is Wanted.GROUND:
+            self._go(GuardPhase.GROUND, now_s)
+            return (FlightRequest(FlightAct.DISARM),)
+        if wanted is Wanted.LAND:
+            return self._land(now_s)
+        if wanted is Wanted.FLY:
+            self._alone_since_s = None
+        elif self._alone_since_s is None:
+            self._alone_since_s = now_s
+        elif now_s - self._alone_since_s >= ALONE_S:
+            return self._land(now_s)
+        return ()
+
+    def _landing(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
+        flying = self._says_flying(now_s)
+        down = flying is False and wanted is Wanted.GROUND
+        if now_s < self._ends_s and not down:
+            return ()
+        if flying is False or (flying is None and now_s >= self._ends_s + LATE_S):
+            self._go(GuardPhase.GROUND, now_s)
+            return (FlightRequest(FlightAct.DISARM),)
+        if now_s - self._ends_s >= REPEAT_S:
+            return self._land(now_s)
+        return ()
+
+    def _off(self, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+        vehicle = self._vehicle
+        obeyed = vehicle is not None and (vehicle.locked or vehicle.armed is False)
+        if not stopped and (obeyed or self._says_flying(now_s) is False):
+            self._go(GuardPhase.GROUND, now_s)
+            return ()
+        if obeyed or now_s - self._asked_s < REPEAT_S:
+            return ()
+        self._asked_s = now_s
+        return (FlightRequest(FlightAct.EMERGENCY),)
+
+    def _land(self, now_s: float) -> tuple[FlightRequest, ...]:
+        order = self._order
+        ground_m, duration_s = (0.0, ALONE_S) if order is None else (order.ground_m, order.down_s)
+        self._go(GuardPhase.LAND, now_s)
+        self._asked_s, self._ends_s = now_s, now_s + duration_s
+        return (FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S),
+                FlightRequest(FlightAct.LAND, height_m=ground_m, duration_s=duration_s))
+
+    def _go(self, phase: GuardPhase, now_s: float) -> None:
+        self.phase, self._since_s, self._alone_since_s = phase, now_s, None
