@@ -38,7 +38,7 @@ from testudo_hardware.strict import OPTIONAL, read_as
 FILE_VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy")
+_RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy", "driver")
 
 
 @dataclass(frozen=True)

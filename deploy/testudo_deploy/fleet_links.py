@@ -25,6 +25,7 @@ DRIVER_FILES = ("crazyflies", "motion_capture", "server")
 """What the configuration of Crazyswarm2 consists of; the first has to be there."""
 Source = Literal["odom", "odom+initial", "tf", "amcl_pose", "mocap"]
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_URI = re.compile(r"(radio|usb|udp|tcp|serial)://[\w.:/?=&-]+")
 _TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 _FRAME = re.compile(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 
@@ -57,6 +58,8 @@ class LinkChoice:
     """Names of topics that the profile says, and what they are called on this robot."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Files that its driver was set up with, by what they are (`DRIVER_FILES`), relative to the fleet file."""
+    uri: str = ""
+    """Address of the robot's radio, for profiles with a driver of our own."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -78,6 +81,7 @@ class LinkEntry:
     profile: str
     remappings: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
     config: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
+    uri: str = field(default="", metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
     """Return the link of a robot; ``file`` is the fleet file, the base of relative paths.
 
     Raises:
-        FleetError: no such profile, it does not hold or is for another kind of robot, or a remapping that is no name
-            of a topic.
+        FleetError: no such profile, it does not hold or is for another kind of robot, a remapping that is no name of
+            a topic, or a URI that is missing or of no use.
     """
     if entry is None:
         return default_link()
@@ -141,7 +145,8 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
     if wrong or (entry.config and (DRIVER_FILES[0] not in entry.config or profile.wire != "crazyswarm2")):
         raise FleetError(f"{where}.link.config: found {', '.join(entry.config)} for wire {profile.wire!r}, expected "
                          f"{', '.join(DRIVER_FILES)} for wire 'crazyswarm2', the first of them at least")
-    return LinkChoice(entry.profile, profile, dict(entry.remappings), dict(entry.config))
+    _check_uri(entry.uri, profile, where)
+    return LinkChoice(entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.uri)
 
 
 def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
@@ -204,7 +209,7 @@ def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dic
     """
     if choice == default_link():
         return {}
-    tables = {"remappings": dict(choice.remappings), "config": dict(config)}
+    tables = {"remappings": dict(choice.remappings), "config": dict(config), "uri": choice.uri}
     given = {key: table for key, table in tables.items() if table}
     return {"link": {"profile": name, **given} if given else name}
 
@@ -215,6 +220,14 @@ def pose_tables(pose: PoseSource, spec: RobotSpec) -> dict[str, Any]:
         return {}
     return {"pose": {"source": pose.source, "frame": pose.frame, "sigma": float(pose.sigma_m),
                      "max_age": float(pose.max_age_s)}}
+
+
+def _check_uri(uri: str, profile: LinkProfile, where: str) -> None:
+    if profile.driver is None and uri:
+        raise FleetError(f"{where}.link.uri: unknown key for link {profile.name!r}, which is reached by topics")
+    if profile.driver is not None and not _URI.fullmatch(uri):
+        raise FleetError(f"{where}.link.uri: found {uri!r}, expected the address of the drone as cflib writes it, such "
+                         "as radio://0/80/2M/E7E7E7E701")
 
 
 def _check_frame(at: PoseSource, robot: str, profile: LinkProfile, where: str) -> None:

@@ -20,7 +20,7 @@ from testudo_hardware.links.topics import CommandWire
 OPERATOR = "operator"
 """Whoever runs `testudo status` and `testudo estop`, or calls services by hand; not a process of the plan."""
 DRIVER = "driver"
-"""The other end of a robot's link, which on real robots is not a process of the plan either."""
+"""The other end of a robot's link, which on real robots is a process of the plan only where its profile says so."""
 TOOL_NODES = "testudo_tool"
 """Beginning of the names of nodes that only a verb of the command line makes; their process id follows."""
 
@@ -141,6 +141,16 @@ def _guard(fleet: Fleet, robot: str) -> Interfaces:
     return _interfaces(said, heard, [f"/{robot}/guard/{service}" for service in words])
 
 
+def _driver(fleet: Fleet, robot: str) -> Interfaces:
+    """Return what a driver of our own speaks on: its end of the link, the battery, and poses that it passes on."""
+    own = fleet.robot(robot)
+    names = own.link.topics
+    said = [absolute(names[kind], robot) for kind in ("odom", "battery_state")]
+    heard = [absolute(names["cmd_vel"], robot), f"/{robot}/flight_request"]
+    poses = [absolute(names["pose"], robot)] if own.pose.source == "mocap" else []
+    return _interfaces([*said, f"/{robot}/vehicle_state", DIAGNOSTICS_TOPIC], [*heard, *poses])
+
+
 def _station(fleet: Fleet, _: str) -> Interfaces:
     calls = [f"/{name}/policy/{service}" for name in fleet.names for service in ("change_state", "start")]
     return _interfaces(heard=[f"/{name}/mode" for name in fleet.names], calls=calls)
@@ -181,6 +191,7 @@ def _markers(fleet: Fleet, _: str) -> Interfaces:
 _TABLE: dict[str, Callable[[Fleet, str], Interfaces]] = {
     "policy": _policy,
     "guard": _guard,
+    DRIVER: _driver,
     "station": _station,
     "recorder": _recorder,
     "plant": _plant,

@@ -107,6 +107,8 @@ def plan(
 ) -> tuple[ProcessPlan, ...]:
     """Return the processes of a fleet: recorder, plant and station, then guard and policy of each robot.
 
+    A real robot whose link has a driver of our own gets that, too, before them; the plant needs none.
+
     On several computers each starts a part: a robot's computer what runs for ``robot``, the station the rest. All
     parts together are the whole, which is what is returned if neither is asked for.
 
@@ -137,10 +139,7 @@ def plan(
     }
     nodes = _station_nodes(run_folder, backend, seed, duration_s)
     nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch]
-    for name in fleet.names:
-        stands_in = backend == "sim" and fleet.robot(name).has_flight_phases
-        own = {"robot": name} | ({"plant_flies": True} if stands_in else {})
-        nodes += [("guard", name, own), ("policy", name, own | {"configure": True})]
+    nodes += _robot_nodes(fleet, backend)
     if lock_step:
         _put_in_rounds(nodes, backend)
     arguments = ("--log-level", log_level)
@@ -152,6 +151,18 @@ def plan(
         for kind, namespace, own in nodes
         if whole or namespace == robot
     )
+
+
+def _robot_nodes(fleet: Fleet, backend: str) -> list[tuple[str, str, dict[str, ParameterValue]]]:
+    """Return kind, namespace and own parameters of what runs for robots."""
+    nodes: list[tuple[str, str, dict[str, ParameterValue]]] = []
+    for name in fleet.names:
+        if backend == "hw" and fleet.robot(name).link.profile.driver is not None:
+            nodes.append(("driver", name, {"robot": name}))
+        stands_in = backend == "sim" and fleet.robot(name).has_flight_phases
+        own = {"robot": name} | ({"plant_flies": True} if stands_in else {})
+        nodes += [("guard", name, own), ("policy", name, own | {"configure": True})]
+    return nodes
 
 
 def _put_in_rounds(nodes: Sequence[tuple[str, str, dict[str, ParameterValue]]], backend: str) -> None:

@@ -57,7 +57,7 @@ def enclaves(fleet: Fleet, backend: str = "sim", *, lock_step: bool = False) -> 
                      process_interfaces(process, fleet)) for process in processes]
     if backend == "hw":
         found += [Enclave(f"{ENCLAVES}/{name}/{DRIVER}", name, DRIVER, name, driver_interfaces(fleet, name))
-                  for name in fleet.names]
+                  for name in fleet.names if fleet.robot(name).link.profile.driver is None]
     return (*found, Enclave(f"{ENCLAVES}/{OPERATOR}", "", OPERATOR, "", operator_interfaces(fleet)))
 
 

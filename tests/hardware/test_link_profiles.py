@@ -26,7 +26,7 @@ def changed(path, value):
 
 def test_every_shipped_profile_is_read_under_its_own_name():
     assert sorted(link_files()) == [
-        "crazyswarm2", "crazyswarm2_logged", "generic_twist", "testudo", "turtlebot3", "turtlebot4"]
+        "crazyflie_radio", "crazyswarm2", "crazyswarm2_logged", "generic_twist", "testudo", "turtlebot3", "turtlebot4"]
     assert all(load_link(name).name == name for name in link_files())
 
 
@@ -96,7 +96,7 @@ def test_a_robot_that_tells_no_pose_is_refused():
 
 
 def test_unknown_and_unreadable_profiles_are_named(tmp_path):
-    with pytest.raises(LinkError, match="link 'mine' is not known; known are crazyswarm2, crazyswarm2_logged"):
+    with pytest.raises(LinkError, match="link 'mine' is not known; known are crazyflie_radio, crazyswarm2"):
         load_link("mine")
     with pytest.raises(LinkError, match="no such link file"):
         load_link(tmp_path / "none.toml")

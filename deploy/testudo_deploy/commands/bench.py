@@ -29,7 +29,8 @@ class Extent:
     minutes: float | None = None
     """Time that may be spent (gpu), that is measured (fleet), of one run at most (lossy)."""
     quick: bool = False
-    """Fewer episodes, in about three minutes (shield, learning, improve); each fault once (faults)."""
+    """Fewer episodes, in about three minutes (shield, learning, improve); each fault once (faults); set-points for 5 s
+    (radio)."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,15 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
     `learning` trains with the shield and without, and times shields by the size of a team; `import` makes run folders
     of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted, `improve`
-    learns for a plant unlike its file, `drones` steps beside crazyflow. Compilation is timed apart; medians of runs.
+    learns for a plant unlike its file, `drones` steps beside crazyflow, `radio` flies by `cflib`. Medians of runs.
 
     Example:
-        testudo bench sim
         testudo bench robot --policy policy.onnx --json robot.json
         testudo bench sim --worlds 1024 --team-size 8
         testudo bench tiers --policy policy.onnx
         testudo bench shield --quick --json shield.json
         testudo bench projection --json projection.json
+        testudo bench radio --json radio.json
         testudo bench faults --repeats 5 --json faults.json
         testudo bench lossy --delay-ms 100 --loss 0.3 --json lossy.json
         testudo bench fleet --team-size 4 --json fleet.json

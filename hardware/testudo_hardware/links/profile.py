@@ -149,6 +149,15 @@ class BatteryTopic:
 
 
 @dataclass(frozen=True)
+class Driver:
+    """A driver of our own that runs beside the guard, and where that comes from."""
+
+    value: Literal["crazyflie_radio"]
+    """`crazyflie_radio`: between topics and a radio, reached by the URI in the fleet file."""
+    source: str
+
+
+@dataclass(frozen=True)
 class FlightWire:
     """How a vehicle that flies is asked to take off and land, and where that comes from."""
 
@@ -184,6 +193,8 @@ class LinkProfile:
     battery: BatteryTopic | None = field(default=None, metadata=OPTIONAL)
     flight: FlightPart | None = field(default=None, metadata=OPTIONAL)
     """None: a robot that flies is in the air before anything is asked of it, and somebody else lands it."""
+    driver: Driver | None = field(default=None, metadata=OPTIONAL)
+    """None: the driver is somebody else's and runs already."""
 
     @property
     def command_type(self) -> str:

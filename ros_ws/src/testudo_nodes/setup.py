@@ -21,6 +21,7 @@ setup(
     entry_points={
         "console_scripts": [
             f"guard_node = {NAME}.guard_node:main",
+            f"driver_node = {NAME}.driver_node:main",
             f"policy_node = {NAME}.policy_node:main",
             f"plant_node = {NAME}.plant_node:main",
             f"recorder_node = {NAME}.recorder_node:main",

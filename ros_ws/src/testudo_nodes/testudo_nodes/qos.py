@@ -39,6 +39,7 @@ OFFERED: dict[str, QoSProfile] = {
     "flight_order": _profile(1),
     "flight_request": _profile(10),
     "vehicle_state": _profile(10),
+    "battery_state": _profile(1),
     "estop": _profile(1, latched=True),
     "diagnostics": _profile(10),
     "score": _profile(10, latched=True),

@@ -36,7 +36,7 @@ class TimerHandle(Protocol):
         """Wait no more."""
 
 
-PRIORITIES = {"plant": 3, "guard": 2, "policy": 1}
+PRIORITIES = {"plant": 3, "driver": 3, "guard": 2, "policy": 1}
 """Of real-time scheduling, by node: the world before the guard, the guard before the policy, all before the rest."""
 
 

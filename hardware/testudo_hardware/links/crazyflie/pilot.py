@@ -1,0 +1,240 @@
+"""Decides what is sent to one Crazyflie: phases of a flight, set-points, repeated orders, and what ends it; pure.
+
+Every order that the radio may swallow is repeated until the vehicle's supervisor shows that it took effect. Set-points
+go out at every step while it flies: the command, or standstill if anything is wrong. A landing is asked for *before*
+the set-points are said to end: since 2025 the firmware's planner is idle while set-points come, an idle planner wants
+the motors off, and the notice would let it have its way until the landing arrives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from testudo_hardware.links.crazyflie.orders import SENTENCES, STANDSTILL, Act, Order, Phase
+from testudo_hardware.links.crazyflie.sample import Info, RadioSample
+from testudo_hardware.links.crazyflie.watch import Watch
+from testudo_hardware.links.flight import FlightAct, FlightRequest
+
+REPEAT_S, NOTIFY_S = 0.2, 0.05
+"""Between two tries of one order, and between two notices."""
+GIVE_UP_S = 2.0
+"""After so long an order that shows no effect is given up."""
+LANDING_HEIGHT_M, LANDING_SPEED_M_S = 0.04, 0.3
+_BLIND_TRIES = 5
+_DOWN_M = 0.1
+
+
+class Pilot:
+    """The pilot of one vehicle; times are seconds on one clock that the caller injects."""
+
+    def __init__(self, *, dead_man_s: float, speed_limit_m_s: float) -> None:
+        """Begin on the ground, knowing nothing of the vehicle."""
+        self.watch = Watch(dead_man_s)
+        self.phase = Phase.GROUND
+        self.refusal = ""
+        """Why the last request was refused; empty if it was not."""
+        self._speed_limit_m_s = speed_limit_m_s
+        self._command: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self._order: Order | None = None
+        self._ended = ""
+        self._arm: bool | None = None
+        self._since_s = self._sent_s = -math.inf
+        self._tries = 0
+        self._taken = False
+        """The planner of the vehicle has taken over."""
+
+    @property
+    def code(self) -> str:
+        """Return what is wrong; empty if nothing is."""
+        return self.watch.code
+
+    @property
+    def sentence(self) -> str:
+        """Return how things stand as one plain sentence."""
+        if self.phase == Phase.STOPPED and not self.code:
+            return self._ended
+        return SENTENCES[self.code].format(detail=self.watch.detail)
+
+    def see(self, sample: RadioSample) -> None:
+        """Take what the vehicle logged."""
+        self.watch.see(sample, streaming=self.phase == Phase.FLYING)
+
+    def command(self, velocity_world: Sequence[float], now_s: float) -> None:
+        """Take a velocity (3,) [m/s] in the world, finite; it is shortened to the speed limit."""
+        length = math.hypot(*velocity_world)
+        share = min(1.0, self._speed_limit_m_s / length) if length > 0 else 1.0
+        self._command = tuple(share * value for value in velocity_world)
+        self.watch.hear_command(now_s)
+
+    def ask(self, request: FlightRequest, now_s: float) -> str:
+        """Take a request; return why it is refused, empty if it is not. One that is under way already is no new one."""
+        act = request.act
+        if act == FlightAct.EMERGENCY:
+            self._enter(Phase.STOPPED, now_s)
+            self.watch.stopped = True
+            self.refusal = ""
+        elif act in (FlightAct.ARM, FlightAct.DISARM):
+            self.refusal = self._ask_arming(act == FlightAct.ARM, now_s)
+        elif act == FlightAct.TAKE_OFF:
+            self.refusal = self._ask_take_off(request, now_s)
+        elif act == FlightAct.LAND and self.phase in (Phase.FLYING, Phase.TAKING_OFF):
+            self._land(request.height_m, request.duration_s, now_s)
+        return self.refusal
+
+    def step(self, now_s: float) -> list[Order]:
+        """Return what to send now; called at the rate of set-points."""
+        self.look(now_s)
+        self._follow_vehicle(now_s)
+        steps = {Phase.GROUND: self._on_ground, Phase.TAKING_OFF: self._take_off, Phase.FLYING: self._fly,
+                 Phase.LANDING: self._come_down, Phase.STOPPED: self._stop}
+        orders = steps[self.phase](now_s)
+        for order in orders:
+            if order.act == Act.SET_POINT:
+                self.watch.sent(order.velocity_world, now_s)
+        return orders
+
+    def look(self, now_s: float) -> None:
+        """Find out what is wrong now, without sending anything."""
+        in_air = self.phase in (Phase.FLYING, Phase.TAKING_OFF, Phase.LANDING)
+        self.watch.judge(now_s, in_air=in_air, streaming=self.phase == Phase.FLYING)
+
+    def _follow_vehicle(self, now_s: float) -> None:
+        """Change the phase by what the vehicle does of itself."""
+        info = self.watch.info
+        if self.code in ("emergency", "locked", "tumbled", "restarted", "disarmed"):
+            if self.phase not in (Phase.STOPPED, Phase.GROUND):
+                self._enter(Phase.STOPPED, now_s)
+                self._ended = self.sentence
+        elif self.phase == Phase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
+            self._enter(Phase.FLYING, now_s)  # whoever flew it before is gone
+        elif self.phase in (Phase.FLYING, Phase.TAKING_OFF) and self.watch.must_land:
+            height_m = self.watch.height_m
+            self._land(LANDING_HEIGHT_M, max(1.0, (height_m - LANDING_HEIGHT_M) / LANDING_SPEED_M_S), now_s)
+
+    def _ask_arming(self, arm: bool, now_s: float) -> str:
+        info = self.watch.info
+        if self.phase == Phase.STOPPED and info is not None and not info.locked and not self.code:
+            self._enter(Phase.GROUND, now_s)
+        if self.phase != Phase.GROUND:
+            return f"{'arming' if arm else 'disarming'} refused: {self._where()}"
+        if arm and (reason := self._not_ready(info)):
+            return f"arming refused: {reason}"
+        if self._arm is not arm:
+            self._arm, self._since_s, self._sent_s = arm, now_s, -math.inf
+        return ""
+
+    def _where(self) -> str:
+        return self.sentence if self.phase == Phase.STOPPED else f"the drone is {self.phase}"
+
+    def _not_ready(self, info: Info | None) -> str:
+        """Return why the vehicle cannot be armed now."""
+        if self.code:
+            return self.sentence
+        if info is None:
+            return "nothing is heard from the drone"
+        if not info.armed and not info.can_be_armed:
+            return "the drone does not accept it yet; it must stand upright, its checks passed"
+        return f"the battery is at {self.watch.battery_v:.2f} V" if self.watch.battery_is_low else ""
+
+    def _ask_take_off(self, request: FlightRequest, now_s: float) -> str:
+        if self.phase in (Phase.TAKING_OFF, Phase.FLYING):
+            return ""
+        info = self.watch.info
+        reason = self._not_ready(info)
+        if not reason and self.phase != Phase.GROUND:
+            reason = self._where()
+        if not reason and not (info.armed and info.can_fly):
+            reason = "the drone is not armed"
+        if reason:
+            return f"take-off refused: {reason}"
+        self._order = Order(Act.TAKE_OFF, height_m=request.height_m, duration_s=request.duration_s)
+        self._enter(Phase.TAKING_OFF, now_s)
+        return ""
+
+    def _land(self, height_m: float, duration_s: float, now_s: float) -> None:
+        self._order = Order(Act.LAND, height_m=height_m, duration_s=duration_s)
+        self._enter(Phase.LANDING, now_s)
+
+    def _enter(self, phase: Phase, now_s: float) -> None:
+        self.phase, self._since_s, self._sent_s = phase, now_s, -math.inf
+        self._tries, self._taken, self._arm = 0, False, None
+        self.watch.begin_phase(now_s)
+
+    def _is_due(self, now_s: float, every_s: float = REPEAT_S) -> bool:
+        if now_s - self._sent_s < every_s - 1e-6:
+            return False
+        self._sent_s, self._tries = now_s, self._tries + 1
+        return True
+
+    def _on_ground(self, now_s: float) -> list[Order]:
+        info = self.watch.info
+        if self._arm is None or info is None:
+            return []
+        if info.armed == self._arm or (not self._arm and info.arms_itself):
+            self._arm = None
+        elif now_s - self._since_s > GIVE_UP_S:
+            self.refusal = f"the drone {'was not armed' if self._arm else 'stayed armed'} within {GIVE_UP_S:g} s"
+            self._arm = None
+        elif self._is_due(now_s):
+            return [Order(Act.ARM if self._arm else Act.DISARM)]
+        return []
+
+    def _take_off(self, now_s: float) -> list[Order]:
+        info = self.watch.info_since(self._sent_s)
+        if self._taken:
+            late = now_s - self._since_s > self._order.duration_s + GIVE_UP_S
+            if late or (info is not None and (info.planner_finished or not info.planner_active)):
+                self._enter(Phase.FLYING, now_s)
+                return [STANDSTILL]
+            return []
+        self._taken = info is not None and info.planner_active
+        if now_s - self._since_s > GIVE_UP_S and not self._taken:
+            self.refusal = f"the drone did not take off within {GIVE_UP_S:g} s"
+            self._enter(Phase.GROUND, now_s)
+        elif not self._taken and self._is_due(now_s):
+            return [Order(Act.NOTIFY), self._order]
+        return []
+
+    def _fly(self, now_s: float) -> list[Order]:
+        if self.watch.lets_pass(now_s):
+            return [Order(Act.SET_POINT, self._command)]
+        return [STANDSTILL]
+
+    def _come_down(self, now_s: float) -> list[Order]:
+        info = self.watch.info_since(self._sent_s)
+        if not self._taken and info is not None and info.planner_active:
+            self._taken, self._sent_s = True, -math.inf
+        if self._taken:
+            return self._leave_to_planner(info, now_s)
+        if info is None and self._tries >= _BLIND_TRIES:
+            return self._land_blindly()
+        # standstill first: it keeps the vehicle where it is until the landing is seen to have begun
+        return [STANDSTILL, self._order] if self._is_due(now_s) else []
+
+    def _leave_to_planner(self, info: Info | None, now_s: float) -> list[Order]:
+        if info is not None:
+            if not info.flying or (not info.planner_active and self.watch.height_m < _DOWN_M):
+                arms_itself = info.arms_itself
+                self._enter(Phase.GROUND, now_s)
+                self._taken = True  # it says that it flies until two seconds after
+                self._arm = None if arms_itself else False
+                return []
+            if not info.planner_active:  # somebody's set-point stopped it in the air
+                self._taken = False
+                return []
+        return [Order(Act.NOTIFY)] if self._is_due(now_s, NOTIFY_S) else []
+
+    def _land_blindly(self) -> list[Order]:
+        """Nothing is heard: send the landing several times, then the notice that lets it begin."""
+        self._tries += 1
+        if self._tries <= 2 * _BLIND_TRIES:
+            return [self._order]
+        self._taken = self._tries > 3 * _BLIND_TRIES
+        return [Order(Act.NOTIFY)]
+
+    def _stop(self, now_s: float) -> list[Order]:
+        info = self.watch.info_since(self._since_s)
+        if self.watch.stopped and (info is None or not info.locked) and self._is_due(now_s):
+            return [Order(Act.EMERGENCY)]
+        return []
