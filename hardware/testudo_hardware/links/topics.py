@@ -52,7 +52,8 @@ class CommandWire:
     profile: LinkProfile
 
     def __post_init__(self) -> None:
-        if self.profile.wire == "crazyswarm2" and self.spec.kind != VELOCITY_POINT:
+        by_radio = self.profile.wire == "crazyswarm2" or self.profile.driver is not None
+        if by_radio and self.spec.kind != VELOCITY_POINT:
             raise LinkError(f"{self.robot}: link {self.profile.name!r} carries commands of a {VELOCITY_POINT}, "
                             f"found a {self.spec.kind}")
 
