@@ -133,7 +133,7 @@ def _check_command(contract: Contract, where: str) -> None:
     if command.unit != unit:
         raise ContractError(f"{where}.command.unit: found {command.unit!r}, expected {unit!r}; export the policy again")
     if len(command.limits) != (len(form.channels) if form.table else 0):
-        raise ContractError(f"{where}.command.limits: found {len(command.limits)} of a {command.type}, expected "
+        raise ContractError(f"{where}.command.limits: found {len(command.limits)} for {command.type}, expected "
                             f"{len(form.channels) if form.table else 0}; export the policy again")
     for channel, limits in zip(form.channels, command.limits, strict=False):
         if len(limits) != 2 or not limits[0] < limits[1]:

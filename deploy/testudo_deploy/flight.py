@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from testudo_deploy.flight_messages import Wanted
 from testudo_deploy.modes import Event, Mode
 from testudo_hardware.links.flight import VehicleState
+from testudo_hardware.spec import RobotSpec
 
 CLIMB_M_S, DESCENT_M_S = 0.5, 0.3
 """Mean speed of the take-off, and the speed wanted of the shield on the way down."""
@@ -52,6 +53,13 @@ class BatteryLimits:
     """Below this it is not armed."""
     land_v: float
     """Below this for `BATTERY_LOW_S` it lands."""
+
+    @staticmethod
+    def of(spec: RobotSpec) -> BatteryLimits | None:
+        """Return the limits of a robot's file; None if it has none."""
+        if not spec.power:
+            return None
+        return BatteryLimits(spec.power["power.arm"].value, spec.power["power.land"].value)
 
 
 @dataclass(frozen=True)
@@ -227,7 +235,7 @@ class Flight:
                                              (self._estimator, vehicle.estimator)))
         checks = (
             (vehicle.tumbled or vehicle.locked, "vehicle_tumbled"),
-            (vehicle.can_fly is False, "vehicle_not_ready"),
+            (vehicle.can_fly is False and vehicle.armed is not False, "vehicle_not_ready"),
             (vehicle.flying, "in_the_air"),
             (vehicle.latency_s is not None and vehicle.latency_s > self._latency_s,
              f"radio_slow: found {1000 * (vehicle.latency_s or 0):.0f} ms, expected {1000 * self._latency_s:.0f} ms"),

@@ -14,7 +14,7 @@ from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.crazyswarm import check_driver
 from testudo_deploy.diagnostics import Level, Status, shown
 from testudo_deploy.fleet import Fleet, FleetRobot
-from testudo_deploy.flight import Flight, FlightWish
+from testudo_deploy.flight import BatteryLimits, Flight, FlightWish
 from testudo_deploy.flight_messages import FlightOrder, Wanted
 from testudo_deploy.localisation import away_from_start, switched_on_at
 from testudo_deploy.messages import PeerMessage, TickRecord
@@ -191,4 +191,5 @@ def _flight_of(robot: FleetRobot) -> Flight:
     part = robot.link.profile.flight
     needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
     latency_s = robot.spec.quantities["dynamics.command_delay"].high
-    return Flight(robot.initial_position_world, None, controller=needs[0], estimator=needs[1], latency_s=latency_s)
+    return Flight(robot.initial_position_world, BatteryLimits.of(robot.spec), controller=needs[0], estimator=needs[1],
+                  latency_s=latency_s)

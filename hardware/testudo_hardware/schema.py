@@ -106,3 +106,10 @@ PROPELLERS: dict[str, QuantityRule] = {
     "propellers.inertia": QuantityRule("propeller_inertia_kg_m2", "kg m^2", 0, 1e-2, _DRONES),
 }
 """Quantities of the optional table of a drone whose propellers have a speed: all of them or none."""
+
+POWER: dict[str, QuantityRule] = {
+    "power.arm": QuantityRule("battery_arm_v", "V", 1, 100, _DRONES),
+    "power.land": QuantityRule("battery_land_v", "V", 1, 100, _DRONES),
+}
+"""Quantities of the optional table of a drone whose battery is looked at: below `arm` it is not armed, below `land` for
+some seconds it lands."""

@@ -17,6 +17,7 @@ from testudo_hardware.schema import (
     ATTITUDE,
     DIFFERENTIAL_DRIVE,
     KINDS,
+    POWER,
     PROPELLERS,
     QUANTITIES,
     ROTORS,
@@ -84,6 +85,8 @@ class RobotSpec:
     """What a drone under its attitude loop and velocity controller is, by `attitude.key`; as `rotors`."""
     propellers: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
     """How speed, thrust and torque of its propellers go together, by `propellers.key`; as `rotors`."""
+    power: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
+    """The voltages at which it may take off and has to land, by `power.key`; as `rotors`."""
 
     @property
     def dimension(self) -> int:
@@ -176,7 +179,7 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
     spec = RobotSpec(name=tables["name"], kind=kind, description=tables["description"],
                      quantities=quantities, rotors=_optional(tables, ROTORS, where),
                      attitude=_optional(tables, ATTITUDE, where),
-                     propellers=_optional(tables, PROPELLERS, where), **values)
+                     propellers=_optional(tables, PROPELLERS, where), power=_optional(tables, POWER, where), **values)
     _check_order(spec, where)
     return spec
 
@@ -195,7 +198,7 @@ def _optional(tables: Mapping[str, Any], rules: Mapping[str, QuantityRule], wher
 
 
 def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
-    allowed = {key for key, rule in (QUANTITIES | ROTORS | ATTITUDE | PROPELLERS).items() if kind in rule.kinds}
+    allowed = {key for key, rule in (QUANTITIES | ROTORS | ATTITUDE | PROPELLERS | POWER).items() if kind in rule.kinds}
     sections = {key.split(".")[0] for key in allowed}
     for section, content in tables.items():
         if section in ("schema", "name", "kind", "description"):

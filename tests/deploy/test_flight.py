@@ -6,7 +6,7 @@ import pytest
 from tests.deploy.flying_pair import GROUND_M, World, with_phases
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.flight import BATTERY_LOW_S, HOVER_S, BatteryLimits, Flight
+from testudo_deploy.flight import BATTERY_LOW_S, HOVER_S, Flight
 from testudo_deploy.flight_guard import ALONE_S, GuardPhase
 from testudo_deploy.modes import Event, Mode
 from testudo_hardware.links.flight import FlightAct
@@ -95,7 +95,7 @@ def test_below_another_drone_nobody_takes_off_and_the_other_is_not_disturbed(hov
 SPOILT = {
     "vehicle_unheard": lambda drone: setattr(drone.vehicle, "talks", False),
     "vehicle_tumbled": lambda drone: setattr(drone.vehicle, "tumbled", True),
-    "vehicle_not_ready": lambda drone: setattr(drone.vehicle, "can_fly", False),
+    "vehicle_not_ready": lambda drone: vars(drone.vehicle).update(can_fly=False, armed=True),
     "radio_slow": lambda drone: setattr(drone.vehicle, "latency_s", 0.06),
     "not_level": lambda drone: setattr(drone, "tilt_rad", math.radians(15)),
     "stale_pose": lambda drone: setattr(drone, "sees", False),
@@ -139,12 +139,7 @@ def test_a_peer_has_to_be_heard(fleet):
     assert world.ask(Event.ARM).code == "peer_unheard"
 
 
-def set_limits(world):
-    world.drones[0].robot.flight._battery = BatteryLimits(3.8, 3.2)
-
-
 def test_a_battery_that_is_not_full_stays_on_the_ground(world):
-    set_limits(world)
     world.drones[0].vehicle.volts = 3.7
     world.seconds(0.2)
     answer = world.ask(Event.ARM)
@@ -157,7 +152,6 @@ def test_a_battery_that_is_not_full_stays_on_the_ground(world):
 
 
 def test_a_low_battery_lands_and_a_dip_does_not(active):
-    set_limits(active)
     drone = active.drones[0]
     drone.vehicle.volts = 3.1
     active.seconds(BATTERY_LOW_S - 0.5)

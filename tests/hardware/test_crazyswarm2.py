@@ -93,6 +93,7 @@ def test_no_height_and_no_time_that_are_none(act, height, duration):
 
 @pytest.mark.parametrize(("bits", "expected"), [
     (0, (False, False, False, False, False)),
+    (1, (False, True, False, False, False)),
     (2, (True, False, False, False, False)),
     (1 | 2 | 4 | 8, (True, True, False, False, False)),
     (2 | 8 | 16, (True, True, True, False, False)),

@@ -14,7 +14,7 @@ from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import fill_stamp
 
 STATUS = "crazyflie_interfaces/msg/Status"
-_ARMED, _CAN_FLY, _FLYING, _TUMBLED, _LOCKED = 2, 8, 16, 32, 64
+_CAN_BE_ARMED, _ARMED, _CAN_FLY, _FLYING, _TUMBLED, _LOCKED = 1, 2, 8, 16, 32, 64
 """Bits of `Status.supervisor_info`."""
 _ALL_GROUPS = 0
 
@@ -69,7 +69,8 @@ def read_status(message: Any, received_s: float) -> VehicleState:
     """
     bits = int(message.supervisor_info)
     volts = float(message.battery_voltage)
+    ready = bits & (_CAN_FLY if bits & _ARMED else _CAN_BE_ARMED)
     return VehicleState(
-        received_s, battery_v=volts if 0 < volts < 100 else None, armed=bool(bits & _ARMED),
-        can_fly=bool(bits & _CAN_FLY), flying=bool(bits & _FLYING), tumbled=bool(bits & _TUMBLED),
-        locked=bool(bits & _LOCKED), latency_s=1e-3 * float(message.latency_unicast))
+        received_s, battery_v=volts if 0 < volts < 100 else None, armed=bool(bits & _ARMED), can_fly=bool(ready),
+        flying=bool(bits & _FLYING), tumbled=bool(bits & _TUMBLED), locked=bool(bits & _LOCKED),
+        latency_s=1e-3 * float(message.latency_unicast))

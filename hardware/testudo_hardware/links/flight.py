@@ -69,6 +69,7 @@ class VehicleState:
     battery_v: float | None = None
     armed: bool | None = None
     can_fly: bool | None = None
+    """Once it is armed nothing that it knows of speaks against flying."""
     flying: bool | None = None
     """In the air, by its own judgement."""
     tumbled: bool | None = None
