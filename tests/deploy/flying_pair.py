@@ -94,7 +94,7 @@ class Drone:
         self.guard = Guard(dimension=3, dead_man_s=entry.spec.dead_man_s)
         self.flight, self.vehicle = FlightGuard(), Vehicle(entry.initial_position_world)
         self.policy_lives, self.sees, self.landed_s, self.reasons = True, True, -math.inf, []
-        self.tilt_rad = 0.0
+        self.tilt_rad, self.records = 0.0, []
 
     @property
     def mode(self):
@@ -119,6 +119,7 @@ class Drone:
             outcome = robot.tick(now_s)
             announcement = outcome.announcement
             self.reasons.append(outcome.record.reason)
+            self.records.append(outcome.record)
             order = FlightOrder.decode(robot.flight_order(now_s).encode())
             self.flight.hear_order(order, now_s)
             if outcome.commands:

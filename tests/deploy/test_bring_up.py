@@ -63,3 +63,23 @@ def test_nobody_waits_for_a_robot_that_is_not_trusted():
     made.hear("r0", "armed", "", "")
     made.hear("r1", "idle", "peer_unheard", "nobody answers")
     assert made.next_requests(0.0) == [("r0", Request.START)]
+
+
+def test_drones_take_off_one_by_one_and_are_started_when_all_hover():
+    made = fleet(r0="disarmed", r1="disarmed")
+    assert made.next_requests(0.0) == [("r0", Request.ACTIVATE), ("r1", Request.ACTIVATE)]
+    made.hear("r0", "take_off", "", "")
+    made.hear("r1", "hold", "", "")
+    assert made.next_requests(1.0) == []
+    made.hear("r0", "hold", "guard_brakes", "")
+    assert made.next_requests(2.0) == []
+    made.hear("r0", "hold", "", "")
+    assert made.next_requests(3.0) == [("r0", Request.START), ("r1", Request.START)]
+
+
+def test_a_drone_that_came_down_before_it_was_started_does_not_take_off_again_by_itself():
+    made = fleet(r0="take_off", r1="hold")
+    for mode in ("land", "disarmed"):
+        made.hear("r0", mode, "", "")
+    assert made.next_requests(10.0) == []
+    assert "r0" in made.missing

@@ -203,3 +203,26 @@ def test_the_guard_needs_no_runtime_of_policies():
     code = "import sys, testudo_deploy.guard; print([m for m in ('onnxruntime', 'numpy', 'onnx') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_in_an_emergency_stop_only_what_lands_passes_and_only_if_nothing_else_is_wrong():
+    made, now_s = Guard(dimension=3, dead_man_s=0.1), 10.0
+
+    def command(values=(0.0, 0.0, -0.2), *, lands=True):
+        nonlocal now_s
+        now_s += 0.02
+        return made.command(now_s, values, now_s, lands=lands)
+
+    assert not any(command() for _ in range(40))  # a second of sound commands comes first
+    for _ in range(20):
+        command()
+    assert command(lands=False)
+    made.hear_estop(True)
+    assert not command(lands=False)
+    assert command()
+    assert made.code == "estop"
+    made.see_publishers(["/thief on cmd_vel"])
+    assert not command()
+    made.see_publishers([])
+    assert not command()  # healthy again after a second only
+    assert not command((math.nan, 0.0, -0.2))

@@ -10,6 +10,7 @@ from tests.hardware import plain_messages as plain
 
 from testudo_hardware.frames import Placement
 from testudo_hardware.links.crazyswarm2 import (
+    SetPointLeader,
     fill_full_state,
     fill_velocity_world,
     led_set_point,
@@ -109,3 +110,33 @@ def test_a_status_tells_the_firmwares_supervisor_and_the_battery(bits, expected)
 def test_a_voltage_that_was_not_measured_is_none(volts):
     message = SimpleNamespace(supervisor_info=0, battery_voltage=volts, latency_unicast=0)
     assert read_status(message, 0.0).battery_v is None
+
+
+def test_a_led_set_point_begins_where_the_drone_is_and_runs_ahead():
+    leader = SetPointLeader(leash_m=0.3, oldest_s=0.1)
+    assert leader.lead((1.0, 0.0, 0.0), 5.0) is None  # nobody knows where it is
+    leader.see(Placement((0.0, 0.0, 1.0), 0.4), 5.0)
+    assert leader.lead((1.0, 0.0, 0.0), 5.0) == ((1.0, 0.0, 0.0), Placement((0.0, 0.0, 1.0), 0.4))
+    leader.see(Placement((0.0, 0.0, 1.0), 0.4), 5.02)
+    velocity, at = leader.lead((1.0, 0.0, 0.0), 5.02)
+    assert velocity == (1.0, 0.0, 0.0)
+    assert at.position == pytest.approx((0.02, 0.0, 1.0))
+
+
+def test_without_a_pose_the_last_set_point_is_held_at_rest():
+    leader = SetPointLeader(leash_m=0.3, oldest_s=0.1)
+    leader.see(Placement((0.0, 0.0, 1.0), 0.4), 5.0)
+    _, at = leader.lead((1.0, 0.0, 0.0), 5.05)
+    assert leader.lead((1.0, 0.0, 0.0), 5.2) == ((0.0, 0.0, 0.0), at)
+    leader.forget()  # its vehicle flew by itself
+    assert leader.lead((1.0, 0.0, 0.0), 5.3) is None
+
+
+@given(st.lists(st.tuples(VECTORS, VECTORS), min_size=1, max_size=20))
+def test_a_leader_never_leaves_the_leash_however_the_drone_moves(steps):
+    leader, now_s = SetPointLeader(leash_m=0.3), 1.0
+    for place, command in steps:
+        now_s += 0.02
+        leader.see(Placement(place, 0.0), now_s)
+        _, at = leader.lead(command, now_s)
+        assert math.dist(at.position, place) <= 0.3 + 1e-9

@@ -2,6 +2,8 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from testudo_hardware.links.wire import (
     CommandReading,
@@ -11,6 +13,7 @@ from testudo_hardware.links.wire import (
     fill_odometry,
     read_command,
     read_odometry,
+    read_tilt,
     travelling_command,
     world_command,
 )
@@ -143,3 +146,11 @@ def test_numbers_that_are_not_finite_pass_for_the_control_loop_to_refuse():
     got = read_odometry(fill_odometry(odometry(), "r0", GROUND, reading), "r0", GROUND)
     assert math.isnan(got.position_world[0])
     assert got.velocity[1] == math.inf
+
+
+@given(st.floats(-math.pi, math.pi), st.floats(0, math.pi))
+def test_the_tilt_is_the_angle_of_the_bodys_axis_with_the_vertical(yaw, tilt):
+    """A turn about z, then one by `tilt` about x: q = q_z q_x."""
+    (sz, cz), (sx, cx) = ((math.sin(angle / 2), math.cos(angle / 2)) for angle in (yaw, tilt))
+    quaternion = SimpleNamespace(x=cz * sx, y=sz * sx, z=sz * cx, w=cz * cx)
+    assert read_tilt(quaternion) == pytest.approx(tilt, abs=1e-6)

@@ -245,7 +245,7 @@ class Rerun:
         contract = self.artefact.contract
         return Shield(self.model, contract.shield, space_parameters(self.model.spec), contract.arena)
 
-
+    @cached_property
     def _landing_shield(self) -> Shield:
         return landing_shield(self._whole_shield)
 
