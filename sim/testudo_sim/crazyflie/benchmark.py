@@ -48,7 +48,7 @@ def _rows(stream_s: float) -> dict[str, Callable[[], Row]]:
         **losses,
         "40 % lost from the start": rows.loses_too_much,
         "20 ms each way": partial(rows.late, 0.02),
-        "80 ms each way": partial(rows.too_late, 0.08),
+        "60 ms each way": partial(rows.too_late, 0.06),
         "nobody answers": rows.nobody_there,
         "Mellinger controller": rows.wrong_controller,
         "battery low": rows.battery_is_empty,

@@ -250,6 +250,7 @@ def is_locked() -> Row:
             craft.supervisor.emergency = True
 
     with flown(prepare=prepare) as flight:
+        flight.wait(lambda: flight.radio.standing.code == "locked", 2.0)
         said = flight.ask(FlightAct.TAKE_OFF)
     return Row("take-off refused", "locked" in said, _yes(bool(said)), said)
 
@@ -261,6 +262,7 @@ def arming_is_refused() -> Row:
             craft.vehicle.upside_down = True
 
     with flown(auto_arm=False, prepare=prepare) as flight:
+        flight.wait(lambda: flight.radio.standing.code == "tumbled", 2.0)
         said, unarmed = flight.ask(FlightAct.ARM), flight.ask(FlightAct.TAKE_OFF)
     holds = "arming refused" in said and "take-off refused" in unarmed
     return Row("arming and take-off refused", holds, _yes(holds), said)
@@ -298,7 +300,7 @@ def emergency(share: float) -> Row:
         off_s = flight.wait(lambda: not flight.motors_on, 3.0)
         locked = flight.wait(lambda: State.LOCKED in flight.states, 2.0) is not None
         said = flight.radio.standing.sentence
-    bar_s = 0.05 if share == 0 else 1.0
+    bar_s = 0.1 if share == 0 else 1.0
     return Row(f"motors off within {bar_s:g} s", off_s is not None and off_s < bar_s and locked,
                f"off after {_ms(off_s)}", said, {"off_s": off_s})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import struct
 import threading
 import time
@@ -17,7 +18,8 @@ from testudo_hardware.links.crazyflie.sample import PERIOD_MS, VARIABLES, CraftC
 _LINK_PORT, _ECHO = 0x0F, 0
 _PING = struct.Struct("<Bd")
 _CLOSE_WITHIN_S = 3.0
-_TRIES = 3
+_STALLED_S = 1.5
+"""So long without a new part of the tables, and the connection is begun anew."""
 
 
 class RadioError(TestudoError):
@@ -35,12 +37,13 @@ class CraftClient:
         self._uri = uri
         self._craft: Any = None
         self._connected, self._failed = threading.Event(), ""
+        self._progress_s = 0.0
 
     def connect(self, within_s: float, hear: Callable[[float], None], lose: Callable[[str], None],
                 say: Callable[[str], None]) -> None:
         """Connect and fetch tables of contents and parameters.
 
-        One packet that is lost can make `cflib` wait for ever, so that it is tried three times within the time.
+        One packet that is lost can make `cflib` wait for ever: whenever nothing new comes it is tried anew.
 
         Args:
             within_s: to give up after.
@@ -53,16 +56,21 @@ class CraftClient:
         """
         crazyflie = _cflib()
         end_s = time.monotonic() + within_s
-        for tries_left in range(_TRIES, 0, -1):
+        while not self._failed and time.monotonic() < end_s:
             self._begin(crazyflie, hear, lose, say)
-            wait_s = max(0.0, end_s - time.monotonic()) / tries_left
-            if self._connected.wait(wait_s) and not self._failed:
+            if self._is_connected(end_s) and not self._failed:
                 return
             self.close()
-            if self._failed:
-                break
         raise RadioError(f"{self._where}: {self._failed or f'the drone did not answer within {within_s:g} s'}; "
                           "is it switched on, and its address, channel and data rate as in the URI?")
+
+    def _is_connected(self, end_s: float) -> bool:
+        """Wait for a connection, or until it fails, stalls, or the time is over; return whether it ended by itself."""
+        while not self._connected.wait(0.02):
+            now_s = time.monotonic()
+            if now_s > end_s or now_s - self._progress_s > _STALLED_S:
+                return False
+        return True
 
     def parameters(self, names: Sequence[str]) -> dict[str, float]:
         """Return the values of parameters; those that the vehicle lacks are left out."""
@@ -138,6 +146,7 @@ class CraftClient:
     def _begin(self, crazyflie: Any, hear: Callable[[float], None], lose: Callable[[str], None],
                say: Callable[[str], None]) -> None:
         self._connected.clear()
+        self._progress_s = time.monotonic()
         craft = crazyflie.Crazyflie()
         self._craft = craft
 
@@ -150,10 +159,16 @@ class CraftClient:
                 self.is_lost = True
                 lose(_last_line(text))
 
+        def on_packet(packet: Any) -> None:
+            now_s = time.monotonic()
+            if packet.port != _LINK_PORT:  # echoes come also when the tables have stalled
+                self._progress_s = now_s
+            hear(now_s)
+
         craft.connection_failed.add_callback(on_failure)
         craft.connection_lost.add_callback(on_end)
         craft.fully_connected.add_callback(lambda _: self._connected.set())
-        craft.packet_received.add_callback(lambda _: hear(time.monotonic()))
+        craft.packet_received.add_callback(on_packet)
         craft.console.receivedChar.add_callback(say)
         craft.add_header_callback(self._on_echo, _LINK_PORT, _ECHO)
         craft.open_link(self._uri)
@@ -177,6 +192,7 @@ def _cflib() -> Any:
     except ImportError as error:
         raise RadioError(f"a link by radio needs cflib, which is not there ({error}); run pip install "
                          "'testudo[crazyflie]'") from error
+    logging.getLogger("cflib").setLevel(logging.CRITICAL)  # what it has to say comes by callbacks, too
     if not crtp.CLASSES:  # it would add them again at each call
         crtp.init_drivers()
     return crazyflie

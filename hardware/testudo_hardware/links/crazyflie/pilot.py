@@ -69,6 +69,7 @@ class Pilot:
 
     def ask(self, request: FlightRequest, now_s: float) -> str:
         """Take a request; return why it is refused, empty if it is not. One that is under way already is no new one."""
+        self.look(now_s)
         act = request.act
         if act == FlightAct.EMERGENCY:
             self._enter(Phase.STOPPED, now_s)

@@ -31,7 +31,8 @@ from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
 from testudo_hardware.spec import RobotSpec
 
-OPEN_WITHIN_S = 20.0
+OPEN_WITHIN_S = 30.0
+"""Real drones have some hundred parameters and log variables, each of which takes a round trip or two."""
 _MEASURE_S = 1.0
 _LAND_WITHIN_S = 8.0
 
@@ -170,7 +171,7 @@ class CrazyflieRadio:
         info = sample.info
         return VehicleState(sample.stamp_s, sample.battery_v, info.armed, info.can_fly, info.flying, info.tumbled,
                             info.locked or info.crashed, CONTROLLERS.get(int(self._values.get(CONTROLLER, 0)), ""),
-                            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""))
+                            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""), self._client.clock.trip_s)
 
     def _refuse(self, faults: list[str]) -> None:
         if faults:

@@ -124,6 +124,8 @@ class CraftClock:
         """Know nothing yet."""
         self.restarted = False
         """Its clock jumped: the vehicle was switched off and on."""
+        self.trip_s: float | None = None
+        """A round trip of late, smoothed."""
         self._last: int | None = None
         self._time_s = 0.0
         self._ahead: deque[tuple[float, float]] = deque()
@@ -131,6 +133,7 @@ class CraftClock:
 
     def hear_trip(self, trip_s: float, now_s: float) -> None:
         """Take the time that a packet took there and back."""
+        self.trip_s = trip_s if self.trip_s is None else 0.8 * self.trip_s + 0.2 * trip_s
         _keep_least(self._trips, trip_s, now_s)
 
     @property
