@@ -16,7 +16,7 @@ import tyro
 from testudo_deploy.cli import verbs
 from testudo_deploy.fleet import load_fleet
 from testudo_hardware.motion import motion_model
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES, VELOCITY_POINT
 from testudo_hardware.spec import load_robot
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -174,7 +174,7 @@ def test_the_table_of_robot_keys_is_that_of_the_schema():
     rows = re.findall(
         r"^\| `(\w+\.\w+)` \| (\S+) \| (\S+) to (\S+) \| (\w+) \|", text, re.MULTILINE
     )
-    words = {KINDS: "all", (DIFFERENTIAL_DRIVE,): "wheeled"}
+    words = {KINDS: "all", (DIFFERENTIAL_DRIVE,): "wheeled", (VELOCITY_POINT,): "drones"}
     assert {key: (unit, float(low), float(high), kind) for key, unit, low, high, kind in rows} == {
         key: (rule.unit, rule.low, rule.high, words[rule.kinds]) for key, rule in QUANTITIES.items()
     }

@@ -160,6 +160,8 @@ def _check_ranges(contract: Contract, spec: RobotSpec, where: str) -> None:
         ("team_size", contract.team_size >= 1, "1 or more"),
         ("command.limit", contract.command.limit > 0, "above 0"),
         ("shield.hold_s", shield.hold_s >= spec.hold_s - 1e-9, f"at least {spec.hold_s:.6g}"),
+        ("shield.height_ratio", shield.height_ratio >= spec.height_ratio - 1e-9, f"at least {spec.height_ratio:.6g}"),
+        ("shield.coast_s", shield.coast_s >= spec.coast_s - 1e-9, f"at least {spec.coast_s:.6g}"),
         (
             "shield.separation_m",
             abs(shield.separation_m - terms) <= _SUM_TOLERANCE_M,

@@ -260,13 +260,15 @@ class ControlLoop:
             self._find_place(tick.peers)
             tick.space = self._space
         # no two robots own the same place, unless one of them was wrong about where it is
-        hits, _ = conflicts(self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M)
+        hits, _ = conflicts(self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M,
+                            space.height_ratio)
         self._refuse_peers("peer_in_space", hits[:, 0] & tick.peers.reserves)
 
     def _find_place(self, peers: PeerSpaces) -> None:
         """Begin to own space, if the place where the robot stands is clear of the others'."""
         lanes = self._space.owned_world[:, :, None]
-        hits = np.any(conflicts(lanes, peers, self._shield.space.clearance_m), axis=(0, 2))
+        space = self._shield.space
+        hits = np.any(conflicts(lanes, peers, space.clearance_m, space.height_ratio), axis=(0, 2))
         self._refuse_peers("too_close", hits & peers.reserves)
         alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)  # as in `judge`
         self._refuse_peers("peer_unaware", ~((peers.acknowledged >= self._told_since) | alone) & peers.reserves)

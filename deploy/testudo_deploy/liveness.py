@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from testudo_deploy.neighbours import NeighbourTable, extrapolated
 from testudo_deploy.shield.margins import ShieldParameters
-from testudo_deploy.shield.segments import dot
+from testudo_deploy.shield.segments import dot, squeezed
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.state import TINY, length
 
@@ -27,6 +27,8 @@ STUCK_S = 5.0
 TURN_RATE_RAD_S = math.radians(60)
 LARGEST_TURN_RAD = math.radians(70)
 _LOOK_RAD = math.radians(20)
+_STEEP_SHARE = 0.5
+"""A wish is steep if it is less than this share as fast along the floor as up or down."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,24 @@ def _free_share(shield: ShieldParameters, offset: Array, velocity: Array) -> Arr
     xp = array_namespace(velocity)
     if offset.shape[1] == 0:
         return xp.ones_like(velocity[0, ...])
+    offset = squeezed(offset, shield.height_ratio)
     distance = length(offset)
-    towards = dot(offset, velocity[:, None, ...]) / (distance + TINY)
-    allowed = shield.gap_share / (2 * shield.hold_s) * xp.maximum(distance - shield.separation_m, 0 * distance)
+    towards = dot(offset, squeezed(velocity, shield.height_ratio)[:, None, ...]) / (distance + TINY)
+    allowed = shield.gap_share / (2 * shield.reach_s) * xp.maximum(distance - shield.separation_m, 0 * distance)
     return xp.min(xp.where(towards > TINY, allowed / xp.maximum(towards, TINY + 0 * towards), 1.0), axis=0)
 
 
 def _turned(vector: Array, angle_rad: Array) -> Array:
-    """Return vectors (D, ...) turned to the right by an angle (...), about the vertical."""
+    """Return vectors (D, ...) turned to the right by an angle (...), about the vertical; steep ones out of it.
+
+    One that goes up turns to y, one that goes down against it: two that meet head-on do not turn to the same side.
+    """
     xp = array_namespace(vector)
     cosine, sine = xp.cos(angle_rad), xp.sin(angle_rad)
     x, y = vector[0, ...], vector[1, ...]
-    rest = (vector[d, ...] for d in range(2, vector.shape[0]))
-    return xp.stack([cosine * x + sine * y, cosine * y - sine * x, *rest])
+    if vector.shape[0] == 2:
+        return xp.stack([cosine * x + sine * y, cosine * y - sine * x])
+    z = vector[2, ...]
+    steep = x * x + y * y < _STEEP_SHARE**2 * z * z
+    return xp.where(steep, xp.stack([cosine * x, cosine * y + sine * z, cosine * z]),
+                    xp.stack([cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine]))

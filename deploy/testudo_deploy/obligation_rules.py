@@ -29,6 +29,7 @@ NEEDED: dict[str, str] = {
     "dead_man_s": "==",
     "control_period_s": "==",
     "separation_m": "==",
+    "height_ratio": "==",
     "clearance_m": "==",
     "body_radius_m": "<=",
     "look_ahead_m": "<=",
@@ -113,6 +114,18 @@ def _commands_end(fleet: Sequence[Obligation]) -> Iterator[Violation]:
             yield _violation(member.robot, "dead_man_s", own.dead_man_s, longest,
                              f"expected at most {_shown('dead_man_s', longest)}: hold_s {own.hold_s:.6g} s less "
                              f"control_period_s {own.control_period_s:.6g} s")
+
+
+def _silence_is_counted(fleet: Sequence[Obligation]) -> Iterator[Violation]:
+    """A vehicle that no set-point reaches moves on for no longer than its margins are made for."""
+    for member in _trusted(fleet):
+        own = member.guarantees
+        longest = own.reach_s - own.control_period_s
+        if own.moves_on_s > 0 and not _at_most(own.moves_on_s, longest):
+            yield _violation(member.robot, "moves_on_s", own.moves_on_s, longest,
+                             f"expected at most {_shown('moves_on_s', longest)}, which the margins of its policy file "
+                             "count: if the vehicle brakes by itself when its radio is silent, write onboard_brake = 1 "
+                             "below [silence] of its robot file; else export the policy for the file as it is")
 
 
 def _ticks_are_dense(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -220,6 +233,7 @@ RULES: tuple[Callable[[Sequence[Obligation]], Iterator[Violation]], ...] = (
     _numbers_hold,
     _layers_hold,
     _commands_end,
+    _silence_is_counted,
     _ticks_are_dense,
     _intervals_hold,
     _assumptions_are_there,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from testudo_deploy.shield.space_margins import SpaceParameters, space_parameter
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_hardware.strict import read_as
+from testudo_hardware.strict import OPTIONAL, read_as
 
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
 DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)
@@ -60,6 +60,7 @@ class Guarantees:
     direction_factor: float
     """What a metre of uncertainty costs in separation (kappa)."""
     body_radius_m: float
+    """What is kept free of others at its own height: the body, or the wash of a drone."""
     look_ahead_m: float
     """The control point is so far ahead of the body's centre."""
     localisation_m: float
@@ -83,6 +84,12 @@ class Guarantees:
     """A peer that said nothing for so long counts as silent."""
     contract_hash: str
     """Of the contract that stands in every message; others are refused."""
+    height_ratio: float = field(default=1.0, metadata=OPTIONAL)
+    """Heights between robots count 1/this: of layer 1's rows, tubes, lanes and starts."""
+    moves_on_s: float = field(default=0.0, metadata=OPTIONAL)
+    """For so long the vehicle moves on when no set-point reaches it: until it brakes, or else until it has fallen."""
+    reach_s: float = field(default=0.0, metadata=OPTIONAL)
+    """For so long a command moves it on, as the margins count it."""
 
 
 @dataclass(frozen=True)
@@ -158,17 +165,20 @@ def obligation(robot: str, spec: RobotSpec, contract: Contract, *, space: SpaceP
         gap_share=shield.gap_share,
         separation_m=shield.separation_m,
         direction_factor=shield.direction_factor,
-        body_radius_m=spec.body_radius_m,
+        body_radius_m=spec.keep_radius_m,
         look_ahead_m=_look_ahead(spec),
         localisation_m=spec.position_error_m + _look_ahead(spec) * spec.yaw_error_rad,
         speed_m_s=spec.control_point_speed_m_s,
         acceleration_m_s2=spec.acceleration_limit_m_s2,
         velocity_lag_s=lag.value, velocity_lag_low_s=lag.low, velocity_lag_high_s=lag.high,
         command_delay_s=delay.value, command_delay_low_s=delay.low, command_delay_high_s=delay.high,
-        lane_reach_m=space and spec.body_radius_m + space.lane_m + space.tube_error_m,
+        lane_reach_m=space and spec.keep_radius_m + space.lane_m + space.tube_error_m,
         clearance_m=space and space.clearance_m,
         silence_s=space and space.silence_s,
-        contract_hash=contract.contract_hash)
+        contract_hash=contract.contract_hash,
+        height_ratio=shield.height_ratio,
+        moves_on_s=spec.hold_s - spec.control_period_s + spec.coast_s,
+        reach_s=shield.reach_s)
     return Obligation(robot, spec.name, trusted, made, _assumptions(made, shield), _of_untrusted(made, space))
 
 
@@ -231,6 +241,7 @@ def _assumptions(own: Guarantees, shield: ShieldParameters) -> tuple[Assumption,
         Assumption("dead_man_s", "==", own.dead_man_s),
         Assumption("control_period_s", "==", own.control_period_s),
         Assumption("separation_m", "==", own.separation_m),
+        Assumption("height_ratio", "==", own.height_ratio),
         Assumption("clearance_m", "==", own.clearance_m),
         Assumption("body_radius_m", "<=", bodies - own.body_radius_m),
         Assumption("look_ahead_m", "<=", ahead - own.look_ahead_m),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from testudo_deploy.shield.segments import point_distance
+from testudo_deploy.shield.segments import point_distance, squeezed
 from testudo_deploy.shield.space import PeerSpaces, stays_in_its_lanes
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_hardware.arrays import Array, array_namespace
@@ -64,7 +64,8 @@ def left_its_lanes(space: SpaceParameters, peers: PeerSpaces, seen_world: Array,
         speed_m_s: the peer's highest speed.
     """
     xp = array_namespace(seen_world)
-    distance = xp.minimum(*(point_distance(seen_world, lane[0, ...], lane[1, ...])
-                            for lane in (peers.owned_world, peers.announced_world)))
+    seen = squeezed(seen_world, space.height_ratio)
+    lanes = (squeezed(lane, space.height_ratio, 1) for lane in (peers.owned_world, peers.announced_world))
+    distance = xp.minimum(*(point_distance(seen, lane[0, ...], lane[1, ...]) for lane in lanes))
     moving_s = xp.where(stays_in_its_lanes(peers, age_s, space.silence_s), seen_age_s, xp.maximum(seen_age_s, age_s))
     return ~(distance <= space.lane_m + space.tube_error_m + space.noise_m + speed_m_s * moving_s)

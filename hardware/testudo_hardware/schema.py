@@ -29,6 +29,8 @@ QUANTITIES: dict[str, QuantityRule] = {
     "geometry.body_radius": QuantityRule("body_radius_m", "m", 0.005, 5),
     "geometry.body_height": QuantityRule("body_height_m", "m", 0.005, 5),
     "geometry.mass": QuantityRule("mass_kg", "kg", 0.005, 1000),
+    "geometry.downwash_radius": QuantityRule("downwash_radius_m", "m", 0.005, 5, (VELOCITY_POINT,), default=0.0),
+    "geometry.downwash_height": QuantityRule("downwash_height_m", "m", 0.005, 10, (VELOCITY_POINT,), default=0.0),
     "geometry.look_ahead": QuantityRule("look_ahead_m", "m", 0.005, 1, _WHEELED),
     "geometry.wheel_radius": QuantityRule("wheel_radius_m", "m", 0.002, 1, _WHEELED),
     "geometry.wheel_base": QuantityRule("wheel_base_m", "m", 0.01, 5, _WHEELED),
@@ -113,3 +115,16 @@ POWER: dict[str, QuantityRule] = {
 }
 """Quantities of the optional table of a drone whose battery is looked at: below `arm` it is not armed, below `land` for
 some seconds it lands."""
+
+SILENCE: dict[str, QuantityRule] = {
+    "silence.level_after": QuantityRule("level_after_s", "s", 0.01, 60, _DRONES),
+    "silence.cut_after": QuantityRule("cut_after_s", "s", 0.01, 600, _DRONES),
+    "silence.coast_drag": QuantityRule("coast_drag_per_s", "1/s", 0, 20, _DRONES),
+    "silence.level_error": QuantityRule("level_error_rad", "rad", 0, 0.2, _DRONES),
+    "silence.onboard_brake": QuantityRule("onboard_brake", "1", 0, 1, _DRONES),
+}
+"""What a drone does by itself when its radio brings no set-points any more: all of them or none.
+
+It holds the last set-point; `level_after` that it levels, so that it coasts, its vertical speed still held; `cut_after`
+that it cuts its motors. With an `onboard_brake` of 1 it brakes to hover `timing.dead_man` after the last set-point.
+"""

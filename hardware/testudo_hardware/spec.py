@@ -21,12 +21,17 @@ from testudo_hardware.schema import (
     PROPELLERS,
     QUANTITIES,
     ROTORS,
+    SILENCE,
     VELOCITY_POINT,
     QuantityRule,
 )
 from testudo_hardware.toml_files import read_toml
 
 SCHEMA = "testudo/robot/1"
+FALL_S = 0.8
+"""A drone whose motors are cut is on the floor after this time, if it flew no higher than 3.1 m."""
+COLUMN_RATIO = 1000.0
+"""Heights that count so little between robots do not keep any two apart."""
 
 
 class SpecError(TestudoError):
@@ -58,6 +63,8 @@ class RobotSpec:
     body_radius_m: float
     body_height_m: float
     mass_kg: float
+    downwash_radius_m: float
+    downwash_height_m: float
     look_ahead_m: float
     wheel_radius_m: float
     wheel_base_m: float
@@ -87,6 +94,8 @@ class RobotSpec:
     """How speed, thrust and torque of its propellers go together, by `propellers.key`; as `rotors`."""
     power: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
     """The voltages at which it may take off and has to land, by `power.key`; as `rotors`."""
+    silence: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
+    """What a drone does when its radio brings no set-points, by `silence.key`; empty if that is the driver's brake."""
 
     @property
     def dimension(self) -> int:
@@ -107,8 +116,40 @@ class RobotSpec:
 
     @property
     def hold_s(self) -> float:
-        """Return T_hold: the longest time that one command can act, dead-man time plus one tick."""
-        return self.dead_man_s + self.control_period_s
+        """Return T_hold: the longest time that one command can act, and one tick.
+
+        That is the dead-man time, or until a silent drone without a brake of its own levels out.
+        """
+        alone = 0.0 if self.brakes_in_silence else self.silence["silence.level_after"].high
+        return max(self.dead_man_s, alone) + self.control_period_s
+
+    @property
+    def coast_s(self) -> float:
+        """Return how long it moves on after T_hold without a brake: until it levels no more, and then falls down."""
+        if self.brakes_in_silence:
+            return 0.0
+        level, cut = (self.silence[f"silence.{name}_after"] for name in ("level", "cut"))
+        return cut.high - level.low + FALL_S
+
+    @property
+    def keep_radius_m(self) -> float:
+        """Return the radius that a robot keeps free of others at its own height: its body, or its wash if wider."""
+        return max(self.body_radius_m, self.downwash_radius_m) if self.kind == VELOCITY_POINT else self.body_radius_m
+
+    @property
+    def height_ratio(self) -> float:
+        """Return c: heights count 1/c between robots, so that what one keeps free is an ellipsoid; 1 is a ball.
+
+        A drone that falls down once its radio is silent keeps its whole column free.
+        """
+        if self.kind != VELOCITY_POINT:
+            return 1.0
+        return max(1.0, self.downwash_height_m / self.keep_radius_m) if self.brakes_in_silence else COLUMN_RATIO
+
+    @property
+    def brakes_in_silence(self) -> bool:
+        """Return whether the robot brakes by itself `dead_man_s` after the last command that reached it."""
+        return not self.silence or self.silence["silence.onboard_brake"].value == 1
 
     @property
     def sha256(self) -> str:
@@ -119,7 +160,7 @@ class RobotSpec:
         """Return the description as the nested tables of its TOML file."""
         tables: dict[str, Any] = {"schema": SCHEMA, "name": self.name, "kind": self.kind,
                                   "description": self.description}
-        for key, quantity in self.quantities.items():
+        for key, quantity in {**self.quantities, **self.silence}.items():
             section, name = key.split(".")
             tables.setdefault(section, {})[name] = {
                 "value": quantity.value, "unit": quantity.unit, "source": quantity.source,
@@ -179,7 +220,8 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
     spec = RobotSpec(name=tables["name"], kind=kind, description=tables["description"],
                      quantities=quantities, rotors=_optional(tables, ROTORS, where),
                      attitude=_optional(tables, ATTITUDE, where),
-                     propellers=_optional(tables, PROPELLERS, where), power=_optional(tables, POWER, where), **values)
+                     propellers=_optional(tables, PROPELLERS, where), power=_optional(tables, POWER, where),
+                     silence=_optional(tables, SILENCE, where), **values)
     _check_order(spec, where)
     return spec
 
@@ -198,7 +240,8 @@ def _optional(tables: Mapping[str, Any], rules: Mapping[str, QuantityRule], wher
 
 
 def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
-    allowed = {key for key, rule in (QUANTITIES | ROTORS | ATTITUDE | PROPELLERS | POWER).items() if kind in rule.kinds}
+    rules = QUANTITIES | ROTORS | ATTITUDE | PROPELLERS | POWER | SILENCE
+    allowed = {key for key, rule in rules.items() if kind in rule.kinds}
     sections = {key.split(".")[0] for key in allowed}
     for section, content in tables.items():
         if section in ("schema", "name", "kind", "description"):
@@ -254,3 +297,17 @@ def _check_order(spec: RobotSpec, where: str) -> None:
         if spec.wheel_base_m > 2 * spec.body_radius_m:
             raise SpecError(f"{where}: geometry.wheel_base: {spec.wheel_base_m} m is wider than the body, "
                             f"{2 * spec.body_radius_m} m: limits out of order")
+    if spec.silence:
+        _check_silence(spec, where)
+
+
+def _check_silence(spec: RobotSpec, where: str) -> None:
+    brake = spec.silence["silence.onboard_brake"]
+    if not brake.low == brake.value == brake.high or brake.value not in (0, 1):
+        raise SpecError(f"{where}: silence.onboard_brake: found {brake.value:g} in [{brake.low:g}, {brake.high:g}], "
+                        "expected 0 or 1")
+    level, cut = (spec.silence[f"silence.{name}_after"] for name in ("level", "cut"))
+    if not spec.dead_man_s <= level.low <= level.high <= cut.low:
+        raise SpecError(f"{where}: silence.level_after: found {level.value:g} s in [{level.low:g}, {level.high:g}], "
+                        f"expected between timing.dead_man, {spec.dead_man_s:g} s, and silence.cut_after, "
+                        f"{cut.low:g} s: limits out of order")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.segments import squeezed
 from testudo_deploy.shield.walls import Arena
 
 
@@ -18,11 +19,15 @@ def pair_distances(position_world: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(offset**2, axis=0))
 
 
-def least_separation(position_world: jax.Array) -> jax.Array:
-    """Return the least distance between two centres (E,) [m]; infinite for a single robot."""
+def least_separation(position_world: jax.Array, height_ratio: float = 1.0) -> jax.Array:
+    """Return the least distance between two centres (E,) [m]; infinite for a single robot.
+
+    Heights count 1/``height_ratio``: then it compares with the separation that the shield enforces. Whether bodies
+    touch is told by `count_contacts`, in which heights count in full.
+    """
     if position_world.shape[1] < 2:
         return jnp.full(position_world.shape[-1], jnp.inf)
-    return jnp.min(pair_distances(position_world), axis=0)
+    return jnp.min(pair_distances(squeezed(position_world, height_ratio)), axis=0)
 
 
 def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | None) -> jax.Array:

@@ -25,11 +25,16 @@ from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.motion.state import length
 from testudo_sim import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.faults import CHASER, LIAR, Faults
+from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.moving import held_velocity, moments_before, seen_late, still_before, stopping_lane
 from testudo_sim.parameters import Slots, WorldParameters
 from testudo_sim.radio import Radio, by_slot, exchange, message, neighbour_table, peer_spaces, tune_in
+from testudo_sim.silence import Vehicle, coasted, listening, receive
 from testudo_sim.team import Team, measure, per_robot
 from testudo_sim.tracking import earlier_slots, watch_brakes
+
+_RADIO_STREAM = 7
+"""Randomness of the radio to the vehicles: its own, so that what else a key draws stays."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,8 @@ class DeployedState:
     """() int: tick."""
     parameters: WorldParameters
     faults: Faults
+    vehicle: Vehicle | None = None
+    """What reaches the drones, where a radio may lose it."""
 
 
 def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array, yaw: jax.Array,
@@ -111,7 +118,7 @@ def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array
         physics, sent, past, table, estimate, seen, seen, zero == 0,
         jnp.broadcast_to(held, (earlier_slots(team.model.spec, slots), *held.shape)),
         begin_watch(team.model.spec, seen, zero == 0), zero > 0, space, radio, flagged, zero, zero + 1000, number,
-        parameters, faults)
+        parameters, faults, listening(sent) if faults.radio is not None else None)
 
 
 def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nominal_world: jax.Array, key: jax.Array
@@ -132,7 +139,7 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     speaks = runs & state.located & ~_is(state.faults, CHASER, sound)
     radio = exchange(state.radio, _lied(state.faults, said), speaks, state.number, state.parameters.message_loss,
                      state.faults, radio_key)
-    physics = team.physics.advance(state.physics, sent, state.parameters)
+    physics, vehicle = _moved(team, state, sent, key)
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     measured = _displaced(state, measure(team, past, state.parameters, noise_key))
@@ -149,8 +156,20 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
     after = DeployedState(physics, sent, past, table, estimate, measured, anchor, located, earlier, watch,
                           state.weak | weak, space, radio, flagged, pause, jnp.where(runs, 1, state.held + 1), number,
-                          state.parameters, state.faults)
+                          state.parameters, state.faults, vehicle)
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
+
+
+def _moved(team: Team, state: DeployedState, sent: jax.Array, key: jax.Array) -> tuple[Any, Vehicle | None]:
+    """Return the physics one tick later under what was sent (H, D, N, E), and what of it reached the vehicles."""
+    loss = state.faults.radio
+    if state.vehicle is None or loss is None:
+        return team.physics.advance(state.physics, sent, state.parameters), None
+    vehicle = receive(state.vehicle, loss, sent[0], state.number, jax.random.fold_in(key, _RADIO_STREAM))
+    after = team.physics.advance(state.physics, vehicle.reached, state.parameters)
+    if not isinstance(team.physics, KinematicPhysics):  # only vehicles that brake by themselves fly there
+        return after, vehicle
+    return coasted(team, state.physics, after, vehicle, loss), vehicle
 
 
 def _shielded(team: Team, deployment: Deployment, state: DeployedState, stop: Any, nominal_world: jax.Array

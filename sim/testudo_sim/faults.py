@@ -15,6 +15,31 @@ NEVER = 1 << 20
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class RadioLoss:
+    """Loss of set-points on the way to drones, and what those do then (`silence.py`)."""
+
+    burst_chance: jax.Array
+    """(E,): probability that a burst of loss begins at a tick."""
+    burst_ticks: jax.Array
+    """(E,) int: length of a burst."""
+    lost_from: jax.Array
+    """(N, E) int: from here on no set-point comes in."""
+    lost_until: jax.Array
+    """(N, E) int: from here on they do again."""
+    brakes: jax.Array
+    """(E,) bool: the vehicle brakes by itself; else it levels out and falls."""
+    hold_ticks: jax.Array
+    """(E,) int: so many ticks after the last set-point it does."""
+    cut_ticks: jax.Array
+    """(E,) int: so many ticks after the last set-point its motors are cut."""
+    drag_per_s: jax.Array
+    """(E,) [1/s]: how fast a levelled vehicle loses speed."""
+    drift_m_s2: jax.Array
+    """(2, N, E) [m/s^2]: what an error of its level does."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Faults:
     """Faults of each world."""
 
@@ -50,6 +75,8 @@ class Faults:
     """(E,) bool, negative control: ages are counted from the arrival of a message."""
     blind_take: jax.Array
     """(E,) bool, negative control: announced space is taken without acknowledgements."""
+    radio: RadioLoss | None = None
+    """Of drones; None: all set-points arrive."""
 
 
 CHASER, FREEZER, LIAR = 1, 2, 3

@@ -48,7 +48,8 @@ class KinematicPhysics:
     def watch(self, state: MotionState) -> Watch:
         """See `Physics.watch`."""
         place = state.position_world
-        return Watch(count_contacts(place, self.model.spec.body_radius_m, self.arena), least_separation(place))
+        spec = self.model.spec
+        return Watch(count_contacts(place, spec.body_radius_m, self.arena), least_separation(place, spec.height_ratio))
 
 
 def _weaker_braking(model: MotionModel, velocity: jax.Array, change: jax.Array, share: jax.Array) -> jax.Array:

@@ -60,7 +60,7 @@ def test_a_tube_is_in_a_lane_if_all_its_points_are():
     inside = np.array([[0.0, 0.5, 1.05], [0.0, 0.09, -0.05]])
     for point, is_in in (((0.5, 0.0), True), ((0.5, 0.101), False), ((1.11, 0.0), False), ((np.nan, 0.0), False)):
         tube = np.concatenate([inside, np.array([point]).T], axis=1)[:, :, None]
-        assert within_lane(tube, lane, 0.1).tolist() == [is_in]
+        assert within_lane(tube, lane, 0.1, 1.0).tolist() == [is_in]
 
 
 def test_a_tube_keeps_the_margin_of_walls_at_all_its_points():

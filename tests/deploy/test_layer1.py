@@ -323,7 +323,7 @@ def test_the_margin_terms_add_up_to_the_separation(name):
     assert sum(term.value_m for term in parameters.terms) == pytest.approx(parameters.separation_m)
     assert all(term.value_m >= 0 and term.source for term in parameters.terms)
     named = {term.name: term.value_m for term in parameters.terms}
-    assert named["bodies"] == pytest.approx(2 * load_robot(name).body_radius_m)
+    assert named["bodies"] == pytest.approx(2 * load_robot(name).keep_radius_m)
 
 
 def test_margins_computed_by_hand():

@@ -117,8 +117,8 @@ def test_a_driving_robot_shows_body_lanes_tube_velocities_and_its_way(views):
 def test_the_tube_is_the_one_of_the_shield_and_lies_in_the_owned_lane(views):
     for view in views:
         space = space_parameters(view.spec)
-        points = tube_of(view.record, view.spec, space.hold_ticks)
-        assert points.shape == (view.spec.dimension, 2 * space.hold_ticks + 3)
+        points = tube_of(view.record, view.spec, space)
+        assert points.shape == (view.spec.dimension, 2 * space.hold_ticks + (3 if view.spec.coast_s == 0 else 6))
         assert points[:, 0] == pytest.approx(np.array(view.record.measured_position_world))
         lane = view.peer.owned_lane_world  # owned from this tick on
         along = np.array(lane[1]) - np.array(lane[0])

@@ -63,6 +63,7 @@ WORSE = {
     "dead_man_s": 0.5,
     "control_period_s": 0.05,
     "separation_m": 0.2,
+    "height_ratio": 2.5,
     "clearance_m": 0.1,
     "body_radius_m": 0.2,
     "look_ahead_m": 0.1,

@@ -229,6 +229,6 @@ def test_the_model_judges_as_the_shield_does(first):
         for number in (float(NOTHING_HEARD), 6.0, 7.0):
             lanes = [np.array([[near if hit else far] * 2]).reshape(2, 2, 1) for hit in (hits_owned, hits_announced)]
             peers = PeerSpaces(*lanes, np.array([number]), np.array([silent]), np.array([first]), np.array([True]))
-            found = judge(own, peers, clearance)
+            found = judge(own, peers, clearance, 1.0)
             expected = verdict(hits_owned, hits_announced, number >= 7, silent and number != NOTHING_HEARD, first)
             assert (bool(found.granted), bool(found.lost)) == expected

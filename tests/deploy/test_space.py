@@ -20,7 +20,7 @@ def ask(*peers, pending=True):
     """Return whether a lane along x that was announced with message 7 is granted, and whether it is lost."""
     announced = np.array([[0.0, 0.0], [1.0, 0.0]])
     verdict = judge(OwnSpace(announced[:1].repeat(2, axis=0), announced, np.array(pending), np.array(float(SINCE))),
-                    spaces(*peers), CLEARANCE)
+                    spaces(*peers), CLEARANCE, 1.0)
     return bool(verdict.granted), bool(verdict.lost)
 
 
@@ -73,7 +73,7 @@ def test_conflicts_are_lanes_closer_than_the_clearance(lanes):
     points = [np.array(numbers).reshape(6, 2) for numbers in lanes]
     ours = np.stack([points[0][:2], points[0][::2][:2]], axis=-1)  # two lanes (2, D, 2)
     peers = spaces(*[peer(numbers[2:4], numbers[4:]) for numbers in points])
-    found = conflicts(ours, peers, CLEARANCE)
+    found = conflicts(ours, peers, CLEARANCE, 1.0)
     for k in range(len(points)):
         for s in range(2):
             for which, theirs in enumerate((peers.owned_world, peers.announced_world)):
@@ -83,8 +83,8 @@ def test_conflicts_are_lanes_closer_than_the_clearance(lanes):
 
 def test_what_is_no_number_conflicts():
     ours = np.zeros((2, 2, 1))
-    assert all(hits.all() for hits in conflicts(ours, spaces(unheard()), CLEARANCE))
-    assert all(hits.all() for hits in conflicts(ours * np.nan, spaces(peer(FAR)), CLEARANCE))
+    assert all(hits.all() for hits in conflicts(ours, spaces(unheard()), CLEARANCE, 1.0))
+    assert all(hits.all() for hits in conflicts(ours * np.nan, spaces(peer(FAR)), CLEARANCE, 1.0))
 
 
 @given(st.tuples(*[st.floats(-3, 3)] * 12), st.floats(0, 1), st.floats(0, 6.28), st.booleans())
@@ -92,7 +92,7 @@ def test_a_peer_within_its_lanes_is_no_farther_than_the_bound(numbers, share, an
     """Any control point at most ``beside_m`` from the middle of a lane."""
     points, beside = np.array(numbers).reshape(6, 2), 0.2
     peers = spaces(peer(points[:2], points[2:4]))
-    bound = farthest(peers, points[4][:, None], np.array([0.1]), 1.0, beside)
+    bound = farthest(peers, points[4][:, None], np.array([0.1]), 1.0, beside, 1.0)
     first, last = points[:2] if on_owned else points[2:4]
     place = first + share * (last - first) + beside * np.array([np.cos(angle), np.sin(angle)])
     assert np.linalg.norm(place - points[4]) <= bound[0] + 1e-9
@@ -103,7 +103,7 @@ def test_a_peer_that_may_have_gone_on_alone_can_be_anywhere():
     peers = spaces(*[peer(FAR, first=first, reserves=reserves)
                      for first, reserves in ((True, True), (False, True), (True, False))])
     points = np.zeros((2, 3))
-    soon, late = (farthest(peers, points, np.full(3, age_s), 1.0, 0.1) for age_s in (0.9, 1.0))
+    soon, late = (farthest(peers, points, np.full(3, age_s), 1.0, 0.1, 1.0) for age_s in (0.9, 1.0))
     assert np.isfinite(soon).tolist() == [True, True, False]
     assert np.isfinite(late).tolist() == [True, False, False]
 
@@ -126,12 +126,14 @@ def test_all_libraries_agree(asarray):
     own = OwnSpace(lanes[0][:, :, 0], lanes[1][:, :, 0], rng.random(count) < 0.8, rng.integers(0, 9, count) * 1.0)
     peers = PeerSpaces(lanes[2], lanes[3], rng.integers(-1, 9, (slots, count)) * 1.0,
                        *(rng.random((slots, count)) < 0.5 for _ in range(3)))
-    expected = judge(own, peers, 0.3)
-    found = judge(OwnSpace(*map(asarray, vars(own).values())), PeerSpaces(*map(asarray, vars(peers).values())), 0.3)
+    expected = judge(own, peers, 0.3, 1.0)
+    found = judge(OwnSpace(*map(asarray, vars(own).values())),
+                  PeerSpaces(*map(asarray, vars(peers).values())), 0.3, 1.0)
     assert (np.asarray(found.granted) == expected.granted).all()
     assert (np.asarray(found.lost) == expected.lost).all()
     assert 0 < expected.granted.sum() < count
     points, age_s = rng.uniform(-1, 1, (2, slots, count)), rng.uniform(0, 2, (slots, count))
-    far = farthest(peers, points, age_s, 1.0, 0.1)
-    again = farthest(PeerSpaces(*map(asarray, vars(peers).values())), asarray(points), asarray(age_s), 1.0, 0.1)
+    far = farthest(peers, points, age_s, 1.0, 0.1, 1.0)
+    again = farthest(PeerSpaces(*map(asarray, vars(peers).values())), asarray(points), asarray(age_s), 1.0, 0.1,
+                     1.0)
     assert np.asarray(again) == pytest.approx(far, rel=1e-5)

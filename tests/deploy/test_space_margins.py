@@ -28,9 +28,9 @@ def test_terms_add_up_and_each_has_a_source(name):
         assert term.value_m > 0
         assert len(term.source) > 10
     assert len({term.name for term in space.terms}) == len(space.terms)
-    body, lane, error = spec.body_radius_m, space.lane_m, space.tube_error_m
+    body, lane, error = spec.keep_radius_m, space.lane_m, space.tube_error_m
     assert space.clearance_m == pytest.approx(2 * (body + lane + error))
-    assert space.wall_m == pytest.approx(body + error)
+    assert space.wall_m == pytest.approx(spec.body_radius_m + error)
     assert space.untrusted_m == pytest.approx(2 * body + error + spec.position_error_m)
     assert space.noise_m == pytest.approx(2 * spec.position_error_m)
 

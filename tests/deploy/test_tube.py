@@ -47,7 +47,7 @@ def hull_distance(tube, path):
 
 def line_distance(tube, path):
     """Return how far points of a path (S, D) are from the lines of a tube, which R5 compares (S,)."""
-    starts, ends = tube_segments(tube)
+    starts, ends = tube_segments(tube, (tube.shape[1] - 3) // 2)
     return point_distance(path.T[:, :, None], starts[:, None], ends[:, None]).min(axis=1)
 
 

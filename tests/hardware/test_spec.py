@@ -48,7 +48,8 @@ def test_every_registered_robot_loads(name):
     spec = load_robot(name)
     assert spec.name == name
     assert spec.dimension == (3 if spec.kind == "velocity_point" else 2)
-    assert spec.hold_s == spec.dead_man_s + spec.control_period_s
+    alone_s = spec.dead_man_s if spec.brakes_in_silence else spec.silence["silence.level_after"].value
+    assert spec.hold_s == alone_s + spec.control_period_s
     assert spec.control_point_speed_m_s >= spec.speed_limit_m_s * (1 - 1e-3)
     for quantity in spec.quantities.values():
         assert quantity.low <= quantity.value <= quantity.high
@@ -227,3 +228,37 @@ def test_the_hash_changes_with_a_number_and_not_with_a_comment(tmp_path):
     original = load_robot("gritsbot_x").sha256
     assert load_robot(commented).sha256 == original
     assert load_robot(edited).sha256 != original
+
+
+def test_what_a_drone_does_in_silence_is_one_table_and_part_of_the_hash():
+    spec = load_robot("crazyflie_2x")
+    assert spec.brakes_in_silence
+    tables = tables_of("crazyflie_2x")
+    tables["silence"]["onboard_brake"]["value"] = 0
+    stock = parse_robot(tables, "mine.toml")
+    assert not stock.brakes_in_silence, "an unmodified Crazyflie levels out; it does not brake"
+    assert parse_robot(stock.to_dict(), "again").sha256 == stock.sha256 != spec.sha256
+    del tables["silence"]
+    assert parse_robot(tables, "mine.toml").brakes_in_silence, "without the table the driver's brake is the vehicle's"
+
+
+@pytest.mark.parametrize(("key", "value", "said"), [
+    ("onboard_brake", 0.5, "expected 0 or 1"),
+    ("level_after", 0.05, "limits out of order"),
+    ("cut_after", 0.4, "limits out of order"),
+    ("coast_drag", None, "silence.coast_drag: missing"),
+])
+def test_a_wrong_table_of_silence_is_refused(key, value, said):
+    tables = tables_of("crazyflie_2x")
+    if value is None:
+        del tables["silence"][key]
+    else:
+        tables["silence"][key]["value"] = value
+        tables["silence"][key].pop("interval", None)
+    refused(tables, "silence.", said)
+
+
+def test_a_robot_on_the_ground_has_no_silence_and_no_downwash():
+    tables = tables_of("gritsbot_x")
+    tables["silence"] = tables_of("crazyflie_2x")["silence"]
+    refused(tables, "silence: unknown table")

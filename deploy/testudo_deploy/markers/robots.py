@@ -152,7 +152,7 @@ def _swept(namespace: str, lane: Lane, half_m: float, height_m: float, fill: Col
 
 def _tube(view: RobotView, space: SpaceParameters) -> list[Marker]:
     """Return where the body can be until it rests, worked out from the record by the shield's own function."""
-    points = tube_of(view.record, view.spec, space.hold_ticks)
+    points = tube_of(view.record, view.spec, space)
     if points is None:
         return []
     colour: Colour = (*STATUS_COLOURS[view.status], 0.35)
@@ -165,7 +165,7 @@ def _tube(view: RobotView, space: SpaceParameters) -> list[Marker]:
                    radius, colour)
 
 
-def tube_of(record: TickRecord, spec: RobotSpec, hold_ticks: int) -> np.ndarray | None:
+def tube_of(record: TickRecord, spec: RobotSpec, space: SpaceParameters) -> np.ndarray | None:
     """Return the points (D, P) [m] of the stop tube of the command that a record tells; None if it had no estimate."""
     if record.estimate_position_world is None or record.measured_position_world is None:
         return None
@@ -173,7 +173,7 @@ def tube_of(record: TickRecord, spec: RobotSpec, hold_ticks: int) -> np.ndarray 
     estimate = MotionState(np.array(record.estimate_position_world), np.array(record.estimate_yaw),
                            np.array(record.estimate_velocity))
     return stop_tube(model, np.array(record.measured_position_world), estimate,
-                     effective_command(model, np.array(record.sent_command)), hold_ticks)
+                     effective_command(model, np.array(record.sent_command)), space.hold_ticks, space.sample_ticks)
 
 
 def _velocities(view: RobotView) -> list[Marker]:

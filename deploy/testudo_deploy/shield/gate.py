@@ -9,7 +9,7 @@ import numpy as np
 
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.obstacles import hull_clearance
-from testudo_deploy.shield.segments import point_distance
+from testudo_deploy.shield.segments import point_distance, squeezed
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.tube import stop_tube, tube_segments
 from testudo_deploy.shield.walls import Arena
@@ -45,7 +45,7 @@ def candidates(model: MotionModel, space: SpaceParameters, measured_position_wor
     velocity = factors * velocity_world[:, None, ...]
     command = actuator_command(model, _with_candidates(stop), velocity)
     tube = stop_tube(model, measured_position_world[:, None, ...], _with_candidates(estimate),
-                     effective_command(model, command), space.hold_ticks)
+                     effective_command(model, command), space.hold_ticks, space.sample_ticks)
     return Candidates(velocity, command, tube)
 
 
@@ -59,11 +59,12 @@ _COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}
 """Component axes of a field; one if it is not here."""
 
 
-def within_lane(tube_world: Array, lane_world: Array, lane_m: float) -> Array:
+def within_lane(tube_world: Array, lane_world: Array, lane_m: float, height_ratio: float) -> Array:
     """Return whether tubes (D, P, C, ...) lie within a lane with ends (2, D, ...), half-width [m]: (C, ...)."""
     xp = array_namespace(tube_world)
-    ends = lane_world[:, :, None, None, ...]
-    return xp.all(point_distance(tube_world, ends[0, ...], ends[1, ...]) <= lane_m, axis=0)
+    ends = squeezed(lane_world, height_ratio, 1)[:, :, None, None, ...]
+    tube = squeezed(tube_world, height_ratio)
+    return xp.all(point_distance(tube, ends[0, ...], ends[1, ...]) <= lane_m, axis=0)
 
 
 def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array:
@@ -100,10 +101,11 @@ def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: A
         return xp.all(tube_world[0, ...] < xp.inf, axis=0)
     spec = model.spec
     brake_s = _brake_time_s(spec, xp.maximum(length(velocity_world), _speed(spec, estimate)[None, ...]))
-    reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + spec.command_delay_s + spec.hold_s + brake_s)
+    ahead_s = spec.command_delay_s + spec.hold_s + spec.coast_s
+    reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + ahead_s + brake_s)
     # from its lines: between the points, where the body rests and where it still drives, there can be a long way
-    starts, ends = tube_segments(tube_world)
-    seen = table.control_point_world[:, :, None, None, ...]
+    starts, ends = tube_segments(squeezed(tube_world, space.height_ratio), space.hold_ticks)
+    seen = squeezed(table.control_point_world, space.height_ratio)[:, :, None, None, ...]
     distance = point_distance(seen, starts[:, None, ...], ends[:, None, ...])
     near = ~(xp.min(distance, axis=1) >= space.untrusted_m + reach)
     return ~xp.any(near & table.untrusted[:, None, ...], axis=0)

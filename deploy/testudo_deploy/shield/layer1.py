@@ -13,6 +13,7 @@ from enum import IntEnum
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.projection import project
+from testudo_deploy.shield.segments import squeezed
 from testudo_deploy.shield.walls import Arena, obstacle_rows, wall_rows
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
@@ -82,7 +83,7 @@ def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena
         firm.append(limits[1])
     all_normals, all_bounds = xp.concat(normals, axis=1), xp.concat(bounds, axis=0)
     target = shorten(nominal_world, model.spec.control_point_speed_m_s)
-    target = _slow_beside(target, bounds[0], doubt)
+    target = _slow_beside(target, bounds[0] * doubt.share, doubt)
     velocity, _ = project(target, all_normals, all_bounds)  # zero if the retreats contradict each other
     velocity = _within_doubt(velocity, table_rows[0], doubt)
     velocity = _scaled_back(model, stop, velocity, cap)
@@ -106,23 +107,30 @@ class PeerDoubt:
     sine: Array
     """[1]: share of the distance by which the peer can be elsewhere: the sine of its bearing's error."""
     allowed_m_s: Array
-    """Highest speed towards the nearest place where it can be, zero or above."""
+    """Highest speed towards the nearest place where it can be, zero or above, heights squeezed."""
+    share: Array
+    """[1]: speed towards it, heights squeezed, over the speed along its row."""
+    height_ratio: float
 
 
 def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: NeighbourTable
               ) -> tuple[tuple[Array, Array], Array | None, PeerDoubt]:
     """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
 
+    With S the matrix that squeezes heights, distances are those of S times the offsets: the peer's side of the gap
+    closes at n . S u, n the unit vector of S times the offset. The row is a = S n in the velocity u itself, brought to
+    length one with its bound, so that the nearest velocity stays the nearest one.
+
     A bound is negative, asking for a retreat, where the margins are used up by what the peer can have done within
     `RECENT_S`.
     """
     xp = array_namespace(neighbours.age_s)
-    hold, kappa = parameters.hold_s, parameters.direction_factor
-    half = rate = parameters.gap_share / (2 * hold)
+    kappa = parameters.direction_factor
+    half = rate = parameters.gap_share / (2 * parameters.reach_s)
     point, reach = where_peers_can_be(parameters, neighbours)
-    offset = stop.position_world[:, None, ...] - point
+    offset = squeezed(stop.position_world[:, None, ...] - point, parameters.height_ratio)
     distance = length(offset)
-    away = offset / (distance + TINY)
+    away, share = _rows_along(offset / (distance + TINY), parameters.height_ratio)
     if neighbours.untrusted is not None:  # it gives no room: all of the gap is ours to keep
         rate = rate * (1.0 + xp.astype(neighbours.untrusted, distance.dtype))
     recent = xp.minimum(reach, parameters.peer_speed_m_s * RECENT_S)
@@ -134,7 +142,7 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     allowed = rate * xp.where(neighbours.valid, xp.maximum(beyond - reach, 0.0), _FAR_M)
     rows = parameters.neighbour_rows
     if gap.shape[0] <= rows:
-        return (-away, bounds), None, PeerDoubt(sine, allowed)
+        return (-away, bounds / share), None, PeerDoubt(sine, allowed, share, parameters.height_ratio)
     order = xp.argsort(gap, axis=0)
 
     def nearest(values: Array) -> Array:
@@ -143,7 +151,19 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
     known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
     cap = xp.where(known, half * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
-    return (-away, nearest(bounds)), cap, PeerDoubt(nearest(sine), nearest(allowed))
+    doubt = PeerDoubt(nearest(sine), nearest(allowed), nearest(share), parameters.height_ratio)
+    return (-away, nearest(bounds) / doubt.share), cap, doubt
+
+
+def _rows_along(unit: Array, height_ratio: float) -> tuple[Array, Array]:
+    """Return the rows S n of unit vectors n (D, K, ...), of length one, and the lengths that they had (K, ...)."""
+    xp = array_namespace(unit)
+    row = squeezed(unit, height_ratio)
+    if row is unit:
+        return unit, xp.ones_like(unit[0, ...])
+    # of no length only where the offset has none: two control points at one place, of which no direction is right
+    size = xp.maximum(length(row), 0.1 / height_ratio + 0 * row[0, ...])
+    return row / size, size
 
 
 def where_peers_can_be(parameters: ShieldParameters, neighbours: NeighbourTable) -> tuple[Array, Array]:
@@ -169,7 +189,7 @@ def where_peers_can_be(parameters: ShieldParameters, neighbours: NeighbourTable)
 
 
 def _slow_beside(target: Array, bounds: Array, doubt: PeerDoubt) -> Array:
-    """Shorten the wish until a retreat that a row (K, ...) asks for is one from all places where the peer can be.
+    """Shorten the wish until a retreat that rows (K, ...) ask for, heights squeezed, is one from wherever the peer is.
 
     Without that `_within_doubt` would stop the robot in the end: two of them would stand side by side for ever.
     """
@@ -192,7 +212,7 @@ def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Arr
         return velocity
     xp = array_namespace(velocity)
     towards = sum_terms([towards_peer[d, ...] * velocity[d, None, ...] for d in range(velocity.shape[0])])
-    fastest = towards + doubt.sine * length(velocity)[None, ...]
+    fastest = doubt.share * towards + doubt.sine * length(squeezed(velocity, doubt.height_ratio))[None, ...]
     over = fastest > doubt.allowed_m_s
     if known_false(over):
         return velocity

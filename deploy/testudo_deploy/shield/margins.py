@@ -18,6 +18,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
 SHIELD_VERSION = 2
+GRAVITY_M_S2 = 9.81
 GAP_SHARE = 0.9
 """What the pair lemma bears with ticks that are not synchronous and up to a third of T_hold long."""
 
@@ -57,6 +58,15 @@ class ShieldParameters:
     neighbour_rows: int
     """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
     terms: tuple[MarginTerm, ...]
+    height_ratio: float = 1.0
+    """Heights between robots count 1/this (`segments.squeezed`); all distances to peers above are such."""
+    coast_s: float = 0.0
+    """How long a robot that has gone silent moves on after the hold without a brake."""
+
+    @property
+    def reach_s(self) -> float:
+        """Return the longest time for which a command can move a robot on: the shares of gaps are for that."""
+        return self.hold_s + self.coast_s
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -85,7 +95,7 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
     """Return the parameters of a robot among peers of one kind (its own by default)."""
     peer = peer or own
     hold = max(own.hold_s, peer.hold_s)
-    bodies = own.body_radius_m + peer.body_radius_m
+    bodies = own.keep_radius_m + peer.keep_radius_m
     ahead = _look_ahead(own) + _look_ahead(peer)
     lag = _lag_margin(own, peer, bodies + ahead)
     arc = 2 * hold / gap_share * _held_arc(own)
@@ -96,13 +106,16 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
                               2 * hold * own.control_point_speed_m_s / gap_share)
     located, model = kappa * located, kappa * model
     terms = (
-        MarginTerm("bodies", bodies, "sum of the body radii"),
+        MarginTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
         MarginTerm("look-ahead", ahead, "control points ahead of the axles"),
         MarginTerm("lag", lag, "the body trails its stopping point while the pair turns"),
         MarginTerm("localisation", located, "kappa * (position error + look-ahead * yaw error), both robots"),
         MarginTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
         MarginTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
     )
+    if own.coast_s + peer.coast_s > 0:
+        terms += (MarginTerm("silence", coast_drift_m(own) + coast_drift_m(peer),
+                             "error of the level and of the speed while coasting, both robots"),)
     if slip:
         terms += (MarginTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
     wall = (own.body_radius_m + _look_ahead(own) + _localisation(own) + _model_error(own)
@@ -111,7 +124,20 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
         SHIELD_VERSION, gap_share, hold, kappa, sum(term.value_m for term in terms), wall,
         peer.control_point_speed_m_s, peer.acceleration_limit_m_s2, peer.velocity_lag_s,
         peer.control_period_s,
-        neighbour_rows, terms)
+        neighbour_rows, terms, max(own.height_ratio, peer.height_ratio), max(own.coast_s, peer.coast_s))
+
+
+def coast_drift_m(spec: RobotSpec) -> float:
+    """Return how far a drone that has gone silent can be from where its speed would have taken it [m]."""
+    if spec.coast_s == 0:
+        return 0.0
+    level, cut = (spec.silence[f"silence.{name}_after"] for name in ("level", "cut"))
+    scale = spec.quantities["dynamics.speed_scale"]
+    time_s = cut.high - level.low
+    drift = GRAVITY_M_S2 * spec.silence["silence.level_error"].high
+    off_level = drift * time_s**2 / 2 + drift * time_s * (spec.coast_s - time_s)
+    half_width = max(scale.high - scale.value, scale.value - scale.low)
+    return off_level + half_width * spec.speed_limit_m_s * spec.coast_s
 
 
 def _direction_factor(certain_m: float, uncertain_m: float, use_m: float) -> float:

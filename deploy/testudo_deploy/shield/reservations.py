@@ -16,7 +16,7 @@ from testudo_deploy.shield.gate import (
     within_walls,
 )
 from testudo_deploy.shield.obstacles import segment_clearance
-from testudo_deploy.shield.segments import point_distance, share_along, share_within
+from testudo_deploy.shield.segments import point_distance, share_along, share_within, squeezed
 from testudo_deploy.shield.space import OwnSpace, PeerSpaces, conflicts, judge
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.walls import Arena
@@ -77,9 +77,9 @@ def pass_gate(model: MotionModel, space: SpaceParameters, arena: Arena | None, s
     clear = (within_walls(tried.tube_world, arena, space.wall_m)
              & clear_of_untrusted(model, space, tried.tube_world, tried.velocity_world, sight.estimate, sight.table))
     lanes = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)
-    within = within_lane(tried.tube_world[:, :, :, None, ...], lanes, space.lane_m)
+    within = within_lane(tried.tube_world[:, :, :, None, ...], lanes, space.lane_m, space.height_ratio)
     owned, asked = within[:, 0, ...], within[:, 1, ...]
-    verdict = judge(own, sight.peers, space.clearance_m)
+    verdict = judge(own, sight.peers, space.clearance_m, space.height_ratio)
     better = xp.argmax(xp.astype(asked, xp.int8), axis=0) <= xp.argmax(xp.astype(owned, xp.int8), axis=0)
     takes = verdict.granted & asked[-1, ...] & better
     drops = verdict.lost | (verdict.granted & ~takes) | (own.pending & ~asked[-1, ...])
@@ -147,9 +147,11 @@ def _let_go(space: SpaceParameters, own: OwnSpace, chosen: _Chosen, wanted_world
     xp = array_namespace(wanted_world)
     start, end = own.owned_world[0, ...], own.owned_world[1, ...]
     along = end - start
-    slack = space.noise_m / (length(along) + TINY)
-    used = share_along(chosen.tube_world - start[:, None, ...], along[:, None, ...])
-    front = xp.maximum(xp.max(used, axis=0), share_along(wanted_world - start, along))
+    # the shares of what a lane holds are those of its own metric
+    way = squeezed(along, space.height_ratio)
+    slack = space.noise_m / (length(way) + TINY)
+    used = share_along(squeezed(chosen.tube_world - start[:, None, ...], space.height_ratio), way[:, None, ...])
+    front = xp.maximum(xp.max(used, axis=0), share_along(squeezed(wanted_world - start, space.height_ratio), way))
     low = xp.where(chosen.fits, share_within(xp.min(used, axis=0) - slack), 0.0)
     high = xp.where(chosen.fits, share_within(front + slack), 1.0)
     return OwnSpace(stacked(start + low * along, start + high * along), own.announced_world, own.pending, own.since)
@@ -159,17 +161,23 @@ def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpac
          number: Array) -> OwnSpace:
     """Return the space with a new announcement where one is needed and a free one is found (rule R2)."""
     xp = array_namespace(own.owned_world)
-    first, last = own.owned_world[0, ...], own.owned_world[1, ...]
+    first = own.owned_world[0, ...]
     near = _between_walls(ends[0], arena, space.wall_m)
     lane = space.lane_m / 2
-    needed = (point_distance(near, first, last) > lane) & ~own.pending
+    needed = (_beside(space, near, own) > lane) & ~own.pending
     announced = own.announced_world
     if not known_false(needed):
         start, tip, free = _free_lane(space, arena, sight, own, ends[1])
-        needed = needed & free & (point_distance(tip, first, last) > lane)
+        needed = needed & free & (_beside(space, tip, own) > lane)
         announced = xp.where(needed, stacked(start, tip), announced)
     pending = own.pending | needed
     return OwnSpace(own.owned_world, xp.where(pending, announced, first), pending, xp.where(needed, number, own.since))
+
+
+def _beside(space: SpaceParameters, point_world: Array, own: OwnSpace) -> Array:
+    """Return how far points (D, ...) are from the middle of the own lane (...) [m], heights squeezed."""
+    lane = squeezed(own.owned_world, space.height_ratio, 1)
+    return point_distance(squeezed(point_world, space.height_ratio), lane[0, ...], lane[1, ...])
 
 
 def _free_lane(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, wanted_world: Array
@@ -182,7 +190,7 @@ def _free_lane(space: SpaceParameters, arena: Arena | None, sight: Sight, own: O
     shares = xp.reshape(xp.asarray(_SHARES, dtype=start.dtype), (1, len(_SHARES)) + (1,) * (start.ndim - 1))
     tips = start[:, None, ...] + shares * (far - start)[:, None, ...]
     starts = xp.broadcast_to(start[:, None, ...], tips.shape)
-    hits_owned, hits_announced = conflicts(stacked(starts, tips), sight.peers, space.clearance_m)
+    hits_owned, hits_announced = conflicts(stacked(starts, tips), sight.peers, space.clearance_m, space.height_ratio)
     reserves = sight.peers.reserves[:, None, ...]
     free = ~xp.any((hits_owned | hits_announced) & reserves, axis=0)
     for obstacle in arena.obstacles if arena is not None else ():
@@ -199,8 +207,10 @@ def _lane_start(space: SpaceParameters, first_world: Array, along: Array, place_
     A robot that came to rest beside its lane, which the errors in a tube allow, could else never leave.
     """
     xp = array_namespace(along)
-    on_lane = first_world + share_along(place_world - first_world, along) * along
-    return xp.where(length(place_world - on_lane) > space.lane_m / 2, place_world, on_lane)
+    offset, way = (squeezed(vector, space.height_ratio) for vector in (place_world - first_world, along))
+    share = share_along(offset, way)
+    off_m = length(offset - share * way)
+    return xp.where(off_m > space.lane_m / 2, place_world, first_world + share * along)
 
 
 def _between_walls(point_world: Array, arena: Arena | None, wall_m: float) -> Array:

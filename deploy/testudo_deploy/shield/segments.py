@@ -16,6 +16,18 @@ def dot(first: Array, second: Array) -> Array:
     return sum_terms([first[d, ...] * second[d, ...] for d in range(first.shape[0])])
 
 
+def squeezed(vector: Array, height_ratio: float, axis: int = 0) -> Array:
+    """Return vectors with the component along ``axis`` that is their height over ``height_ratio``.
+
+    The one place in which the shield counts heights less: between robots all distances, of control points, tubes and
+    lanes, are those of squeezed vectors (docs/shield.md, "Drones"). Vectors in the plane, and a ratio of 1, stay.
+    """
+    if vector.shape[axis] == 2 or height_ratio == 1:
+        return vector
+    flat, high = ((slice(None),) * axis + (part, ...) for part in (slice(0, 2), slice(2, 3)))
+    return array_namespace(vector).concat([vector[flat], vector[high] / height_ratio], axis=axis)
+
+
 def point_distance(point: Array, start: Array, end: Array) -> Array:
     """Return the distance (...) of points (D, ...) to the segments from ``start`` to ``end`` (D, ...) [m]."""
     along = end - start

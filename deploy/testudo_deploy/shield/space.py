@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testudo_deploy.shield.segments import segment_distance
+from testudo_deploy.shield.segments import segment_distance, squeezed
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion.state import sum_terms
 
@@ -66,13 +66,13 @@ class Verdict:
     """bool: it must be dropped."""
 
 
-def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float) -> Verdict:
+def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float, height_ratio: float) -> Verdict:
     """Return whether the announcement may be taken (rules R2 and R4) or has lost against a peer's."""
     xp = array_namespace(own.owned_world)
     if known_false(own.pending):
         return Verdict(own.pending, own.pending)
     hits_owned, hits_announced = (
-        hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m))
+        hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m, height_ratio))
     # past a silent peer only if its newest message knows of this life of the robot: what an earlier life had
     # acknowledged is not known any more
     alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)
@@ -82,7 +82,8 @@ def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float) -> Verdict:
     return Verdict(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
 
 
-def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: float, beside_m: float) -> Array:
+def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: float, beside_m: float,
+             height_ratio: float) -> Array:
     """Return how far a peer's control point can be from one that it announced, by what it owns (K, ...) [m].
 
     Args:
@@ -91,10 +92,11 @@ def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: flo
         age_s: (K, ...).
         silence_s: after this time a robot that goes first may go alone.
         beside_m: farthest that a control point is from the middle of a lane.
+        height_ratio: heights count 1/this.
     """
     xp = array_namespace(point_world)
     ends = stacked(peers.owned_world, peers.announced_world)  # (2, 2, D, K, ...)
-    offset = ends - point_world[None, None, ...]
+    offset = squeezed(ends - point_world[None, None, ...], height_ratio, 2)
     square = sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])
     bound = xp.sqrt(xp.max(square, axis=(0, 1))) + beside_m
     return xp.where(stays_in_its_lanes(peers, age_s, silence_s), bound, xp.inf)
@@ -109,15 +111,16 @@ def stays_in_its_lanes(peers: PeerSpaces, age_s: Array, silence_s: float) -> Arr
     return peers.reserves & (peers.first | (age_s < silence_s))
 
 
-def conflicts(lanes_world: Array, peers: PeerSpaces, clearance_m: float) -> tuple[Array, Array]:
+def conflicts(lanes_world: Array, peers: PeerSpaces, clearance_m: float, height_ratio: float) -> tuple[Array, Array]:
     """Return whether lanes (2, D, S, ...) are too close to what each peer owns and announces, (K, S, ...) each.
 
-    What is not a number is a conflict.
+    Heights count 1/``height_ratio``. What is not a number is a conflict.
     """
     xp = array_namespace(lanes_world)
     theirs = xp.concat([peers.owned_world[:, :, None, :, None, ...], peers.announced_world[:, :, None, :, None, ...]],
                        axis=2)
-    ours = lanes_world[:, :, None, None, ...]
+    theirs = squeezed(theirs, height_ratio, 1)
+    ours = squeezed(lanes_world, height_ratio, 1)[:, :, None, None, ...]
     distance = segment_distance(ours[0, ...], ours[1, ...], theirs[0, ...], theirs[1, ...])
     hits = ~(distance >= clearance_m)
     return hits[0, ...], hits[1, ...]

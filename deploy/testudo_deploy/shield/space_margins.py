@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from testudo_deploy.shield.margins import coast_drift_m
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.model import turn_loss_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
+_MOST_SAMPLES = 6
+"""In the tube of a command that acts for long."""
 LANE_SHARE_OF_BODY = 0.25
-"""Half-width of an owned lane over the body radius: room for turning and noise."""
+"""Half-width of an owned lane over the radius that is kept free: room for turning and noise."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class SpaceParameters:
     """What the stop-tube gate and the reservations need beyond the motion model; lengths m, times s."""
 
     hold_ticks: int
-    """For so many ticks a command can act: T_hold in control ticks, rounded up."""
+    """For so many samples of a tube a command can act: T_hold in `sample_ticks`, rounded up."""
     lane_m: float
     """Half-width of an owned lane: the body centre as estimated stays within it."""
     tube_error_m: float
@@ -50,6 +53,10 @@ class SpaceParameters:
     silence_s: float
     """After this time without a message a peer counts as silent."""
     terms: tuple[SpaceTerm, ...]
+    height_ratio: float = 1.0
+    """Heights between robots count 1/this (`segments.squeezed`): in lanes, clearances and distances to others."""
+    sample_ticks: int = 1
+    """Control ticks from one point of a tube to the next."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -74,19 +81,27 @@ def space_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> SpacePara
     terms = tube_terms(own)
     error = sum(term.value_m for term in terms)
     peer_error = sum(term.value_m for term in tube_terms(peer))
-    lane, peer_lane = (spec.body_radius_m * LANE_SHARE_OF_BODY for spec in (own, peer))
-    hold = max(own.hold_s, peer.hold_s)
+    lane, peer_lane = (spec.keep_radius_m * LANE_SHARE_OF_BODY for spec in (own, peer))
+    hold_ticks = math.ceil(max(own.hold_s, peer.hold_s) / own.control_period_s - 1e-9)
+    sample = sample_ticks(own)
     return SpaceParameters(
-        hold_ticks=math.ceil(hold / own.control_period_s - 1e-9),
+        hold_ticks=math.ceil(hold_ticks / sample),
         lane_m=lane, tube_error_m=error,
-        clearance_m=own.body_radius_m + peer.body_radius_m + lane + peer_lane + error + peer_error,
+        clearance_m=own.keep_radius_m + peer.keep_radius_m + lane + peer_lane + error + peer_error,
         beside_m=peer_lane + peer_error + (peer.look_ahead_m if peer.kind == DIFFERENTIAL_DRIVE else 0.0),
         wall_m=own.body_radius_m + error,
-        untrusted_m=own.body_radius_m + peer.body_radius_m + error + own.position_error_m,
+        untrusted_m=own.keep_radius_m + peer.keep_radius_m + error + own.position_error_m,
         untrusted_speed_m_s=peer.control_point_speed_m_s,
         noise_m=2 * own.position_error_m,
         silence_s=max(1.0, 10 * peer.control_period_s),
-        terms=terms)
+        terms=terms,
+        height_ratio=max(own.height_ratio, peer.height_ratio),
+        sample_ticks=sample)
+
+
+def sample_ticks(spec: RobotSpec) -> int:
+    """Return the ticks from one point of a tube to the next: more than one where a command acts for very long."""
+    return max(1, round(spec.hold_s / spec.control_period_s / _MOST_SAMPLES)) if spec.coast_s > 0 else 1
 
 
 def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
@@ -118,6 +133,9 @@ def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
             braking_s = max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
             terms.append(SpaceTerm("turn slip", lost * (ahead_s + braking_s),
                                    "forward speed lost in turns over pose age, delay, hold and braking"))
+    if spec.coast_s > 0:
+        terms.append(SpaceTerm("silence", coast_drift_m(spec), "half-width of dynamics.speed_scale over the way of "
+                               "coasting, and what silence.level_error does until the motors are cut"))
     if spec.kind == HOLONOMIC:
         terms.append(SpaceTerm("heading", spec.yaw_error_rad * way, "a base drives along its own axes: yaw error over "
                                "the way of pose age, delay, hold and braking"))
@@ -143,7 +161,10 @@ def _turning_way(spec: RobotSpec, time_s: float) -> float:
 def _bends(spec: RobotSpec) -> float:
     """Return the sagitta of the path within a tick and of the braking arc."""
     if spec.kind != DIFFERENTIAL_DRIVE:
-        return spec.acceleration_limit_m_s2 * spec.control_period_s**2 / 8
+        # of the path, and of the places of rest, which bend more: those of single ticks lie close to both
+        sample = sample_ticks(spec)
+        bend = spec.acceleration_limit_m_s2 * (sample * spec.control_period_s)**2 / 8
+        return bend if sample == 1 else 4 * bend
     rim = spec.wheel_limit_m_s
     # speed v and turn rate w at the wheel limit: v + w b / 2 = rim, so v * w is at most rim² / (2 b)
     product = rim**2 / (2 * spec.wheel_base_m)

@@ -45,7 +45,8 @@ class Shield:
         table = sight.table
         if not known_false(self.parameters.peer_speed_m_s * table.age_s > self.space.beside_m):  # else lanes say less
             table = replace(table, farthest_m=farthest(sight.peers, table.control_point_world, table.age_s,
-                                                       self.space.silence_s, self.space.beside_m))
+                                                       self.space.silence_s, self.space.beside_m,
+                                                       self.space.height_ratio))
         first = (self.layer1(sight.stop, table, nominal_world) if self.project
                  else self._unchecked(sight.stop, nominal_world))
         gate = pass_gate(self.model, self.space, self.arena, sight, own, first.control_velocity_world, number)

@@ -44,7 +44,7 @@ def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingP
     xp = array_namespace(stop.position_world)
     q = stop.position_world
     size, batch = q.shape[0], q.shape[1:]
-    rate = parameters.gap_share / parameters.hold_s
+    rate = parameters.gap_share / parameters.reach_s
     column = (2 * size,) + (1,) * len(batch)
     limits = xp.reshape(xp.asarray((*arena.high_world, *(-x for x in arena.low_world)), dtype=q.dtype), column)
     gap = limits - parameters.wall_m - xp.concat([q, -q], axis=0)
@@ -66,6 +66,6 @@ def obstacle_rows(parameters: ShieldParameters, arena: Arena | None, stop: Stopp
         return None
     xp = array_namespace(stop.position_world)
     found = [clearance(obstacle, stop.position_world) for obstacle in arena.obstacles]
-    rate = parameters.gap_share / parameters.hold_s
+    rate = parameters.gap_share / parameters.reach_s
     gap = xp.stack([distance for distance, _ in found]) - parameters.wall_m
     return xp.stack([-away for _, away in found], axis=1), rate * gap

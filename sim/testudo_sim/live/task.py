@@ -181,7 +181,7 @@ class LiveTask:
     def _evaluation(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> tuple[Any, ...]:
         """Return score, signals and least separation after a decision."""
         return (self.scoring.decision(task, before, after, change_m_s), self.scoring.scenario.signals(task, after),
-                least_separation(after.robots.position_world))
+                least_separation(after.robots.position_world, self.scoring.spec.height_ratio))
 
     def _by_robot(self, signals: Mapping[str, np.ndarray]) -> dict[str, dict[str, tuple[float, ...]]]:
         return {robot: {name: tuple(value[..., i, 0].tolist()) for name, value in signals.items()}

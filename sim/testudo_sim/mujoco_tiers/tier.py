@@ -162,8 +162,9 @@ class MujocoTier:
         return state.watch
 
     def _look(self, position_world: jax.Array) -> Watch:
-        radius = self.tier.model.spec.body_radius_m
-        return Watch(count_contacts(position_world, radius, self.tier.arena), least_separation(position_world))
+        spec = self.tier.model.spec
+        return Watch(count_contacts(position_world, spec.body_radius_m, self.tier.arena),
+                     least_separation(position_world, spec.height_ratio))
 
     @cached_property
     def _group(self) -> Group:

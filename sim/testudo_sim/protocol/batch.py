@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_sim.faults import LIAR, NEVER, Faults
+from testudo_sim.faults import LIAR, NEVER, Faults, RadioLoss
 from testudo_sim.protocol.cells import OTHERS, Cell, Claim, Rule
 from testudo_sim.protocol.settings import Stage, ticks
 from testudo_sim.protocol.starts import draw_start
+from testudo_sim.silence import GRAVITY_M_S2
 
 _LINGER_S = 1.0
 """An episode goes on for so long after the arrival."""
@@ -95,7 +97,15 @@ def _draw_world(stage: Stage, episode: Episode) -> Batch:
         np.uint32(random.integers(1 << 32)), np.float32(cell.conditions.loss), np.float32(cell.conditions.brake_share),
         np.bool_(cell.resolves), np.int32(other), np.float32(hold), np.int32(ticks(cell.horizon_s, spec)),
         np.int32(ticks(linger, spec)), hostile,
-        (faults.dead_from < NEVER) & (faults.dead_until == NEVER), faults)
+        _gone(faults), faults)
+
+
+def _gone(faults: Faults) -> np.ndarray:
+    """Return which robots (N,) never come back: process dead, or radio lost, for ever."""
+    gone = (faults.dead_from < NEVER) & (faults.dead_until == NEVER)
+    if faults.radio is None:
+        return gone
+    return gone | ((faults.radio.lost_from < NEVER) & (faults.radio.lost_until == NEVER))
 
 
 def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position_world: np.ndarray) -> Faults:
@@ -126,4 +136,25 @@ def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position
         jump_world=np.float32(wrong.jump_m * heading),
         jump_yaw=np.float32(wrong.jump_rad * random.choice([-1, 1])), stranger=np.int32(wrong.stranger),
         lie_world=np.float32((_LIE_M if wrong.stranger == LIAR else 0.0) * heading),
-        blind_age=np.bool_(wrong.blind_age), blind_take=np.bool_(wrong.blind_take))
+        blind_age=np.bool_(wrong.blind_age), blind_take=np.bool_(wrong.blind_take),
+        radio=_draw_radio(stage, cell, random, begin) if spec.silence else None)
+
+
+def _draw_radio(stage: Stage, cell: Cell, random: np.random.Generator, begin: int) -> RadioLoss:
+    """Return which set-points are lost on the way to drones, and what those do then; ``begin`` is a tick."""
+    wrong, spec, size = cell.conditions, stage.spec, cell.size
+    silence = {key.removeprefix("silence."): quantity for key, quantity in spec.silence.items()}
+    brakes = spec.brakes_in_silence if wrong.really_brakes is None else wrong.really_brakes
+    hold_s = spec.dead_man_s if brakes else silence["level_after"].value
+    lost = np.full(size, wrong.radio_of_all) | (np.arange(size) == random.integers(size))
+    start = np.where(lost & (wrong.radio_lost_s > 0), begin, NEVER)
+    end = NEVER if math.isinf(wrong.radio_lost_s) else begin + ticks(wrong.radio_lost_s, spec)
+    angle = random.uniform(0, 2 * math.pi, size)
+    drift = GRAVITY_M_S2 * silence["level_error"].high * np.stack([np.cos(angle), np.sin(angle)])
+    return RadioLoss(
+        burst_chance=np.float32(wrong.radio_chance), burst_ticks=np.int32(ticks(wrong.radio_burst_s, spec)),
+        lost_from=np.int32(start), lost_until=np.int32(np.where(start < NEVER, end, NEVER)), brakes=np.bool_(brakes),
+        hold_ticks=np.int32(ticks(hold_s, spec, rounding=math.floor) + 1),
+        cut_ticks=np.int32(ticks(silence["cut_after"].value, spec) + 1),
+        drag_per_s=np.float32(random.uniform(silence["coast_drag"].low, silence["coast_drag"].high)),
+        drift_m_s2=np.float32(drift))

@@ -8,9 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from testudo_deploy.benchmarking import BenchResult
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
 from testudo_sim.devices import devices
 from testudo_sim.protocol.catalogue import in_quick, mujoco_cells, protocol_cells
 from testudo_sim.protocol.cells import Claim
+from testudo_sim.protocol.drones import drone_cells
 from testudo_sim.protocol.runner import Job, Tables, run_jobs
 from testudo_sim.protocol.table import COLUMNS, row, summary, totals
 from testudo_sim.tiers import PhysicsChoice
@@ -20,17 +23,19 @@ _QUICK, _QUICK_CONTROL = 8, 128
 _ON_MUJOCO, _QUICK_ON_MUJOCO = 20, 2
 
 
-def bench_shield(*, quick: bool = False, say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_shield(*, robot: str | None = None, quick: bool = False, say: Callable[[str], None] = lambda _: None
+                 ) -> BenchResult:
     """Run the shield's test protocol and its negative controls, and what it is compared with.
 
     Ctrl-C ends the measurement; what has been done by then is in the table.
 
     Args:
+        robot: a drone, for the cells of drones in space; None is the protocol of robots on the ground.
         quick: few episodes in every cell, and not every cell (`in_quick`).
         say: is told what has been done.
     """
     began = time.perf_counter()
-    jobs, tables = protocol_jobs(quick), Tables(hasty=quick)
+    jobs, tables = protocol_jobs(quick, robot), Tables(hasty=quick)
     interrupted = False
     try:
         run_jobs(jobs, say, tables)
@@ -48,11 +53,26 @@ def bench_shield(*, quick: bool = False, say: Callable[[str], None] = lambda _: 
     return BenchResult(title, COLUMNS, [row(cell) for cell in found], values)
 
 
-def protocol_jobs(quick: bool) -> list[Job]:
-    """Return every cell with its tier and how many episodes of it are run."""
+def protocol_jobs(quick: bool, robot: str | None = None) -> list[Job]:
+    """Return every cell with its tier and how many episodes of it are run; of a drone, if one is named.
+
+    Raises:
+        TestudoError: the robot is no drone whose file says what it does in silence.
+    """
+    if robot is not None:
+        jobs = [Job(cell, cell.episodes) for cell in drone_cells(_drone(robot))]
+        return [replace(job, episodes=_quick_share(job)) for job in jobs] if quick else jobs
     jobs = [Job(cell, cell.episodes) for cell in protocol_cells()]
     jobs += [Job(cell, _ON_MUJOCO, PhysicsChoice("mujoco")) for cell in mujoco_cells()]
     return [replace(job, episodes=_quick_share(job)) for job in jobs if in_quick(job.cell)] if quick else jobs
+
+
+def _drone(robot: str) -> str:
+    spec = load_robot(robot)
+    if not spec.silence:
+        raise TestudoError(f"testudo bench shield: --robot: {robot} has no table [silence], expected a drone that has; "
+                           "robots on the ground are in the protocol without --robot")
+    return robot
 
 
 def _quick_share(job: Job) -> int:

@@ -26,6 +26,10 @@ class Formation(Enum):
     CORRIDOR = "corridor"
     BLOCKS = "blocks"
     """A swap among obstacles of each kind."""
+    VERTICAL = "vertical head-on"
+    """Two drones, one above the other, change heights."""
+    STACKED = "stacked hover"
+    """Drones pass below others that hover, through where their wash is."""
 
 
 class Claim(Enum):
@@ -98,6 +102,20 @@ class Conditions:
     """Ages are counted from the arrival of a message."""
     blind_take: bool = False
     """Announced space is taken without acknowledgement."""
+    radio_burst_s: float = 0.0
+    """Drones: bursts in which no set-point reaches the vehicle are as long as this."""
+    radio_chance: float = 0.0
+    """Probability that one begins at a tick."""
+    radio_lost_s: float = 0.0
+    """For so long no set-point reaches one of the vehicles, from a random moment on; infinite: for ever."""
+    radio_of_all: bool = False
+    """The same of all vehicles at once."""
+    onboard_brake: bool | None = None
+    """Whether the robot file says that the vehicle brakes by itself; None: as it stands there."""
+    really_brakes: bool | None = None
+    """What the vehicle does, where that is another thing than its file says."""
+    level: bool = False
+    """Heights between robots count as much as other ways: the wash of drones is not looked at."""
     rule: Rule = Rule.OURS
 
 
@@ -131,4 +149,4 @@ class Cell:
     @property
     def killed(self) -> bool:
         """Return whether that robot never comes back."""
-        return math.isinf(self.conditions.dead_s)
+        return math.isinf(self.conditions.dead_s) or math.isinf(self.conditions.radio_lost_s)

@@ -48,6 +48,9 @@ class Setting:
     dead_man_s: float | None
     radio_s: float
     choice: PhysicsChoice
+    onboard_brake: bool | None = None
+    """Of drones: see `Conditions`."""
+    level: bool = False
 
     @classmethod
     def of(cls, cell: Cell, choice: PhysicsChoice) -> Setting:
@@ -58,12 +61,14 @@ class Setting:
         hostile_too = cell.layers == ALL_LAYERS and cell.size == HOSTILE_SIZE and conditions.stride == 1 and not shaped
         return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
                    conditions.stride, hostile_too, conditions.rule in OTHERS,
-                   conditions.dead_man_s, max(_RADIO_S, conditions.message_s + 0.02), choice)
+                   conditions.dead_man_s, max(_RADIO_S, conditions.message_s + 0.02), choice, conditions.onboard_brake,
+                   conditions.level)
 
     def describe(self) -> str:
         """Return a name for progress."""
         layers = "other rules" if self.others else f"layers {self.layers}"
-        return f"{self.size} {self.robot}, {layers}, {self.place.value}, {self.choice.physics}"
+        brake = {None: "", True: ", with a brake of its own", False: ", without a brake of its own"}[self.onboard_brake]
+        return f"{self.size} {self.robot}{brake}, {layers}, {self.place.value}, {self.choice.physics}"
 
 
 @dataclass(frozen=True)
@@ -90,9 +95,12 @@ def build_stage(setting: Setting) -> Stage:
     """
     real = load_robot(setting.robot)
     real = replace(real, dead_man_s=setting.dead_man_s) if setting.dead_man_s else real
+    real = with_brake(real, setting.onboard_brake)
     parameters, space = shield_parameters(real), space_parameters(real)
+    if setting.level:
+        parameters, space = replace(parameters, height_ratio=1.0), replace(space, height_ratio=1.0)
     spec = replace(real, control_period_s=real.control_period_s / setting.stride)
-    space = replace(space, hold_ticks=math.ceil(real.hold_s / spec.control_period_s - 1e-9))
+    space = replace(space, hold_ticks=setting.stride * space.hold_ticks)
     model = motion_model(spec)
     apart = max(parameters.separation_m, space.clearance_m) + 0.02
     wall = max(parameters.wall_m, space.wall_m)
@@ -108,6 +116,15 @@ def build_stage(setting: Setting) -> Stage:
         stride=setting.stride, longest_message_ticks=ticks(setting.radio_s, spec), strangers=setting.strangers)
     return Stage(setting, spec, team, deployment, apart, wall,
                  ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
+
+
+def with_brake(spec: RobotSpec, brakes: bool | None) -> RobotSpec:
+    """Return a drone whose file says that it brakes by itself in silence, or that it does not; None: as it says."""
+    if brakes is None:
+        return spec
+    key = "silence.onboard_brake"
+    said = replace(spec.silence[key], value=float(brakes), low=float(brakes), high=float(brakes))
+    return replace(spec, silence={**spec.silence, key: said})
 
 
 def ticks(time_s: float, spec: RobotSpec, rounding: object = math.ceil) -> int:

@@ -34,6 +34,8 @@ def draw_start(stage: Stage, formation: Formation, random: np.random.Generator) 
     yaw = np.arctan2(goal[1] - place[1], goal[0] - place[0])
     if formation is not Formation.SYMMETRIC:
         yaw = yaw + random.uniform(-0.3, 0.3, yaw.shape)
+    if place.shape[0] == stage.spec.dimension:
+        return Start(place, goal, np.zeros_like(yaw))
     missing = stage.spec.dimension - 2
     high = np.zeros((missing, place.shape[1]))
     if formation is not Formation.SYMMETRIC:
@@ -97,6 +99,26 @@ def _corridor(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np
     return place, np.stack([-place[0], random.permutation(beside)])
 
 
+def _vertical(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return two places one above the other, nearly or exactly; each goes to the height of the other."""
+    half = max(1.0, 0.55 * stage.apart_m * stage.team.shield.height_ratio)
+    beside = random.uniform(-_SIDE_M, _SIDE_M, (2, 2)) * random.integers(0, 2)
+    place = np.concatenate([beside, half * np.array([[1.0, -1.0]])])
+    return place, np.concatenate([beside, -place[2:]])
+
+
+def _stacked(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return places of which every other one is a hover above the middle, and the others pass below it."""
+    size, reach = stage.team.size, circle_m(stage.team.size, stage.team.shield.separation_m)
+    row = 1.05 * stage.apart_m * (np.arange(size) // 2 - (size // 2 - 1) / 2)
+    below = 0.6 * stage.apart_m * stage.team.shield.height_ratio
+    hovers = np.arange(size) % 2 == 0
+    place = np.stack([np.where(hovers, 0.0, -reach), row, np.where(hovers, below / 2, -below / 2)])
+    place[:2] += random.uniform(-_JITTER_M, _JITTER_M, (2, size))
+    goal = np.where(hovers, place, place * np.array([[-1.0], [1.0], [1.0]]))
+    return place, goal
+
 _PLACES = {
     Formation.HEAD_ON: _head_on, Formation.SYMMETRIC: _symmetric, Formation.SWAP: _swap,
-    Formation.CROSSING: _crossing, Formation.CORRIDOR: _corridor, Formation.BLOCKS: _blocks}
+    Formation.CROSSING: _crossing, Formation.CORRIDOR: _corridor, Formation.BLOCKS: _blocks,
+    Formation.VERTICAL: _vertical, Formation.STACKED: _stacked}

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from testudo_hardware.spec import load_robot
 from testudo_sim.protocol.cells import Cell, Claim, Rule
 from testudo_sim.protocol.runner import Outcome
 
-COLUMNS = ("cell", "conditions", "layers", "n", "contacts", "moving", "3/n", "least [m]", "arrived", "stuck", "changed",
-           "by [m/s]", "alarms", "as it must")
-"""Episodes n; those with contact, and with one at own speed; bound of the rate where there is none; least distance of
-two centres; shares of episodes that arrived, or ended in a deadlock; share of commands that were changed, and by how
-much; robots that found their brakes to be weak, of those that braked from speed, summed over the episodes."""
+COLUMNS = ("cell", "conditions", "layers", "n", "contacts", "moving", "wash", "3/n", "least [m]", "arrived", "stuck",
+           "changed", "by [m/s]", "alarms", "as it must")
+"""Episodes n; those with contact, with one at own speed, and with a drone in the wash of another; bound of the rate
+where there is none; least distance of two centres, heights squeezed; shares of episodes that arrived, or ended in a
+deadlock; share of commands that were changed, and by how much; robots that found their brakes to be weak, of those that
+braked from speed, summed over the episodes."""
 _OURS = (Rule.OURS.value, Rule.ONE_TICK.value)
 
 
@@ -25,6 +27,7 @@ def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
     episodes = len(outcome.contacts)
     contacts, moving = int(np.sum(outcome.contacts > 0)), int(np.sum(outcome.fast_contacts > 0))
     least = float(np.min(outcome.separation_m))
+    washed = int(np.sum(outcome.separation_m < wash_m(cell)))
     arrived = np.isfinite(outcome.arrived_s)
     return {
         "tier": tier, "cell": cell.name, "place": cell.place, "what": cell.what,
@@ -33,20 +36,31 @@ def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
         "horizon_s": cell.horizon_s, "conditions": _plain(asdict(cell.conditions)), "episodes": episodes,
         "episodes_with_contact": contacts, "episodes_with_contact_at_own_speed": moving,
         "contact_rate_high": 3 / episodes if contacts == 0 else None,
+        "episodes_in_wash": washed,
         "least_separation_m": least, "arrived_share": float(np.mean(arrived)),
         "median_arrival_s": float(np.median(outcome.arrived_s[arrived])) if arrived.any() else None,
         "deadlocked_share": float(np.mean(outcome.deadlocked)),
         "intervention_share": float(np.mean(outcome.changed_share)),
         "intervention_m_s": float(np.mean(outcome.change_m_s)),
         "robots_that_braked_from_speed": int(np.sum(outcome.braked)), "alarms": int(np.sum(outcome.alarms)),
-        "holds": holds(cell, contacts, moving),
+        "holds": holds(cell, contacts, moving, washed),
     }
 
 
-def holds(cell: Cell, contacts: int, moving: int) -> bool | None:
-    """Return whether a cell shows what it claims; None where nothing is claimed."""
-    return {Claim.COVERED: contacts == 0, Claim.HOSTILE: moving == 0, Claim.CONTROL: contacts > 0
+def holds(cell: Cell, contacts: int, moving: int, washed: int = 0) -> bool | None:
+    """Return whether a cell shows what it claims; None where nothing is claimed.
+
+    Drones that stay out of each other's wash do not touch; what wash is there must be seen if heights count in full.
+    """
+    fails = contacts > 0 or (cell.conditions.level and washed > 0)
+    return {Claim.COVERED: contacts == 0 and washed == 0, Claim.HOSTILE: moving == 0, Claim.CONTROL: fails
             }.get(cell.claim)
+
+
+def wash_m(cell: Cell) -> float:
+    """Return the distance of drones, heights squeezed, below which one is in the wash of the other; 0 on the ground."""
+    spec = load_robot(cell.robot)
+    return 2 * spec.keep_radius_m if spec.dimension == 3 else 0.0
 
 
 def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
@@ -58,6 +72,7 @@ def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
     place = figures["place"] if figures["tier"] == "kinematic" else f"{figures['tier']}: {figures['place']}"
     return (place, figures["what"], layers, f"{figures['episodes']}",
             f"{figures['episodes_with_contact']}", f"{figures['episodes_with_contact_at_own_speed']}",
+            f"{figures['episodes_in_wash']}",
             "" if high is None else f"{high:.1e}", f"{figures['least_separation_m']:.3f}",
             f"{figures['arrived_share']:.3f}", f"{figures['deadlocked_share']:.3f}",
             f"{figures['intervention_share']:.2f}", f"{figures['intervention_m_s']:.2f}",
