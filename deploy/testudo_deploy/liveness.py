@@ -110,5 +110,5 @@ def _turned(vector: Array, angle_rad: Array) -> Array:
         return xp.stack([cosine * x + sine * y, cosine * y - sine * x])
     z = vector[2, ...]
     steep = x * x + y * y < _STEEP_SHARE**2 * z * z
-    return xp.where(steep, xp.stack([cosine * x, cosine * y + sine * z, cosine * z]),
+    return xp.where(steep, xp.stack([x + 0 * sine, cosine * y + sine * z, cosine * z - sine * y]),
                     xp.stack([cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine]))

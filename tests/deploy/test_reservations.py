@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.deploy.peer_lanes import Walker, peer, spaces, unheard
 
 from testudo_deploy.shield.layer1 import Arena
-from testudo_deploy.shield.segments import point_distance, segment_distance
+from testudo_deploy.shield.segments import point_distance, segment_distance, squeezed
 from testudo_deploy.shield.tube import stop_tube
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.model import effective_command
@@ -31,7 +31,8 @@ def off_lane(walker, lane_world, found):
     """Return how far the tube of what passed is from the middle of a lane [m]."""
     tube = stop_tube(walker.model, walker.state.position_world, walker.state,
                      effective_command(walker.model, found.command), walker.space.hold_ticks)
-    return point_distance(tube, lane_world[0][:, None], lane_world[1][:, None]).max()
+    lane = squeezed(lane_world, walker.space.height_ratio, 1)[:, :, None]
+    return point_distance(squeezed(tube, walker.space.height_ratio), lane[0], lane[1]).max()
 
 
 def anywhere(name, rng):
