@@ -166,6 +166,8 @@ def _plant(fleet: Fleet, _: str) -> Interfaces:
         said += [topic.absolute for topic in sensed_topics(robot)]
         said += [f"/{robot.name}/{kind}" for kind in ("truth", "applied_cmd_vel")]
         heard += [absolute(robot.link.topics["cmd_vel"], robot.name), f"/{robot.name}/plant_fault"]
+        if robot.spec.attitude:
+            said.append(f"/{robot.name}/battery_state")
         if robot.has_flight_phases:
             said.append(f"/{robot.name}/vehicle_state")
             heard.append(f"/{robot.name}/flight_request")

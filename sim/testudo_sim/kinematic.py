@@ -5,6 +5,7 @@ All arrays are (component, robot, world): (D, N, E). One physics step is one con
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
@@ -15,7 +16,7 @@ from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.state import TINY, length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim.contacts import count_contacts, least_separation
-from testudo_sim.parameters import WorldParameters
+from testudo_sim.parameters import WorldParameters, interpolation
 from testudo_sim.scene import BodyState, Scene, Watch
 
 
@@ -60,6 +61,22 @@ def _weaker_braking(model: MotionModel, velocity: jax.Array, change: jax.Array, 
     direction = velocity / (length(velocity) + TINY)
     along = jnp.sum(change * direction, axis=0)
     return change + (share - 1) * jnp.minimum(along, 0.0) * direction
+
+
+def arrived_set_point(sent: jax.Array, model: MotionModel, drawn: Mapping[str, jax.Array]) -> jax.Array:
+    """Return the velocities (3, N, E) [m/s] that drones with an attitude have heard by now.
+
+    Args:
+        sent: (H, 3, N, E) nominal effective commands of past ticks, the newest first.
+        model: of the drones, whose link delays what it carries.
+        drawn: quantities (E,) by `table.key` in place of those of the robot file.
+    """
+    spec = model.spec
+    delay = drawn.get("attitude.link_delay", spec.attitude["attitude.link_delay"].value)
+    ticks = jnp.broadcast_to(jnp.asarray(delay / spec.control_period_s, jnp.float32), sent.shape[-1:])
+    weights = interpolation(ticks, sent.shape[0])
+    arrived = sum(weights[h] * sent[h] for h in range(sent.shape[0]))
+    return arrived / jnp.asarray(model.scale, arrived.dtype)[:, None, None]
 
 
 def acting_command(sent: jax.Array, parameters: WorldParameters) -> jax.Array:

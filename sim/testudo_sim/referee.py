@@ -11,7 +11,8 @@ from testudo_sim.plant import AppliedCommand, Plant
 from testudo_sim.plant.driver import DriverReason
 
 _STATE_PERIOD_S = 0.2
-_FAULTS = (DriverReason.DEAD_MAN, DriverReason.NON_FINITE)
+_FAULTS = (DriverReason.DEAD_MAN, DriverReason.NON_FINITE, DriverReason.LEVELLED, DriverReason.ONBOARD_BRAKE,
+           DriverReason.LOCKED)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from testudo_sim.mujoco_tiers.mjx_stepper import Impl, MjxStepper, choose_impl
 from testudo_sim.mujoco_tiers.tier import MujocoTier, TierModel
 from testudo_sim.physics import Physics
 from testudo_sim.scene import Box
-from testudo_sim.worlds import Form, physics_step_s
+from testudo_sim.worlds import Form, physics_step_s, rhythms_s
+from testudo_sim.worlds.flying import flies
 
 Tier = Literal["kinematic", "attitude", "rotors", "mjx", "mujoco"]
 _PLANAR_STEP_S = 0.0125
@@ -65,5 +66,5 @@ def make_tier(form: Form, model: MotionModel, arena: Arena | None, size: int, bo
               ) -> TierModel:
     """Return the MuJoCo world of a team of one kind of robot, with as few steps in a control tick as its form needs."""
     period = model.spec.control_period_s
-    longest = _PLANAR_STEP_S if form == "planar" else physics_step_s([period])
+    longest = _PLANAR_STEP_S if form == "planar" and not flies(model.spec) else physics_step_s(rhythms_s(model.spec))
     return TierModel(model, arena, size, form, math.ceil(period / longest - 1e-9), boxes)

@@ -3,13 +3,14 @@ import math
 
 import numpy as np
 import pytest
+from tests.sim.points import load_point
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_hardware.spec import load_robot, robot_files
+from testudo_hardware.spec import robot_files
 from testudo_sim.worlds import (
     MujocoWorld,
     PlantParameters,
@@ -19,14 +20,14 @@ from testudo_sim.worlds import (
 )
 
 ROBOTS = sorted(robot_files())
-WHEELED = [name for name in ROBOTS if load_robot(name).kind == DIFFERENTIAL_DRIVE]
+WHEELED = [name for name in ROBOTS if load_point(name).kind == DIFFERENTIAL_DRIVE]
 ARENA = Arena((-20.0, -20.0), (20.0, 20.0))
 HEIGHT_M = 5.0  # of a drone, away from the floor
 
 
 def world_of(*names, arena=ARENA, parameters=None, spacing_m=1.0):
     """Return a world whose robots stand in a row along y, and their specs."""
-    specs = [load_robot(name) for name in names]
+    specs = [load_point(name) for name in names]
     world = MujocoWorld(
         [
             WorldRobot(f"r{i}", spec, parameters or PlantParameters.nominal(spec))
@@ -142,7 +143,7 @@ def test_a_control_period_is_a_whole_number_of_steps(periods_s, step_s):
 @pytest.mark.parametrize("channel", [0, 1])
 @pytest.mark.parametrize("name", ROBOTS)
 def test_a_step_response_has_the_lag_and_the_scale_of_the_parameters(name, channel, factor):
-    spec = load_robot(name)
+    spec = load_point(name)
     lag_s = factor * spec.velocity_lag_s
     parameters = PlantParameters(lag_s, 0.0, factor, 2 - factor)
     world, _ = world_of(name, parameters=parameters)
@@ -225,7 +226,7 @@ def test_random_commands_move_the_world_as_the_motion_model(name):
     ],
 )
 def test_two_robots_touch_when_their_discs_do(first, second, gap_m, count):
-    radii = sum(load_robot(name).body_radius_m for name in (first, second))
+    radii = sum(load_point(name).body_radius_m for name in (first, second))
     world, _ = world_of(first, second, spacing_m=radii + gap_m)
     world.look()
     contacts = world.contacts()
@@ -265,7 +266,7 @@ def test_a_drone_in_a_flat_arena_touches_the_floor():
 
 
 def test_parameters_are_drawn_within_the_spread():
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     drawn = [PlantParameters.sample(spec, np.random.default_rng(seed)) for seed in range(200)]
     for field in ("velocity_lag_s", "command_delay_s", "speed_scale", "turn_scale"):
         share = np.array([getattr(one, field) for one in drawn]) / getattr(spec, field)
@@ -276,7 +277,7 @@ def test_parameters_are_drawn_within_the_spread():
 
 
 def test_what_cannot_be_built_is_refused():
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     robot = WorldRobot("r0", spec, PlantParameters.nominal(spec))
     with pytest.raises(TestudoError, match="each name once"):
         build_world_spec([robot, robot], None, 0.003)

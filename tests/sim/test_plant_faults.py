@@ -3,12 +3,12 @@
 
 import numpy as np
 import pytest
+from tests.sim.points import load_point
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import load_robot
 from testudo_sim.plant import Plant, PlantRobot, RobotFaults, read_faults, read_start_faults
 
-SPECS = {name: load_robot(name) for name in ("gritsbot_x", "turtlebot4", "robomaster_s1", "crazyflie_2x")}
+SPECS = {name: load_point(name) for name in ("gritsbot_x", "turtlebot4", "robomaster_s1", "crazyflie_2x")}
 WHEELED = ("gritsbot_x", "turtlebot4")
 
 

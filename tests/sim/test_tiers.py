@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.sim.points import load_point
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import HOLONOMIC
-from testudo_hardware.spec import load_robot, robot_files
+from testudo_hardware.spec import robot_files
 from testudo_sim.environment import Environment
 from testudo_sim.mujoco_tiers.mjx_stepper import choose_impl
 from testudo_sim.parameters import Channels, draw_parameters
@@ -28,7 +29,7 @@ from testudo_sim.worlds import MujocoWorld, WorldRobot
 
 ARENA = Arena((-1.6, -1.0), (1.6, 1.0))
 ROBOTS = sorted(robot_files())
-GROUND = [name for name in ROBOTS if load_robot(name).dimension == 2]
+GROUND = [name for name in ROBOTS if load_point(name).dimension == 2]
 BOUND_M = {"wheels": 0.0015, "planar": 0.002}
 """Largest distance from the kinematic tier within 2 s; measured 1.2 and 1.5 mm (`testudo bench tiers`)."""
 BOUND_RAD = np.radians(1.0)
@@ -38,7 +39,7 @@ CASES = [(name, "wheels") for name in ROBOTS] + [(name, "planar") for name in GR
 @functools.cache
 def driven(choice, name, signal):
     """Return the motion of one robot alone in four worlds under a test signal."""
-    spec = load_robot(name)
+    spec = load_point(name)
     model = motion_model(spec)
     commands = sent_commands(model, profiles(spec, 2.1)[signal])
     physics = make_physics(choice, model, None, 1)
@@ -47,13 +48,13 @@ def driven(choice, name, signal):
 
 def bound_m(choice, name):
     """At 1 m/s a step counts for more: 2.3 mm measured, and 4.2 mm with the long steps of `planar`."""
-    slides = load_robot(name).kind == HOLONOMIC
+    slides = load_point(name).kind == HOLONOMIC
     return BOUND_M[choice.form] * (3 if slides else 1)
 
 
 def assert_within_bounds(choice, name, signal):
     reference = driven(PhysicsChoice(), name, signal)
-    period = load_robot(name).control_period_s
+    period = load_point(name).control_period_s
     drifts = compare(reference, driven(choice, name, signal), period)
     assert len(drifts) == 5
     for drift in drifts:
@@ -75,14 +76,14 @@ def test_every_tier_of_every_robot_stays_within_its_bound(name, form, tier, sign
 
 
 def team_motion(choice, worlds, commands, start, parameters, arena=ARENA, name="gritsbot_x"):
-    physics = make_physics(choice, motion_model(load_robot(name)), arena, start.yaw.shape[0])
+    physics = make_physics(choice, motion_model(load_point(name)), arena, start.yaw.shape[0])
     return drive(physics, start, commands, parameters)
 
 
 @functools.cache
 def random_second():
     """Return start, commands for 1 s and parameters of four robots in the Robotarium, eight worlds."""
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     scenario = make_scenario("navigation", spec, shield_parameters(spec))
     keys = jax.random.split(jax.random.key(5), 8)
     begin = jax.vmap(lambda key: scenario.start(key, 4), out_axes=-1)(keys)
@@ -105,14 +106,14 @@ def test_mjx_is_c_mujoco_over_a_second_of_random_commands(form, bound_m):
 
 def facing(gap_m):
     """Return two gritsbots that face each other with so much room between their hulls, one world."""
-    radius = load_robot("gritsbot_x").body_radius_m
+    radius = load_point("gritsbot_x").body_radius_m
     x = jnp.asarray([-radius - gap_m / 2, radius + gap_m / 2])[None, :, None]
     return MotionState(jnp.concatenate([x, 0 * x]), jnp.asarray([[0.0], [jnp.pi]]), jnp.zeros((2, 2, 1)))
 
 
 def head_on(choice):
     """Drive two robots into each other for a second; return positions and contacts of each tick."""
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     physics = make_physics(choice, motion_model(spec), ARENA, 2)
     parameters = drawn_worlds(spec, 1)
     start = facing(0.05)
@@ -130,7 +131,7 @@ def head_on(choice):
 def test_robots_that_meet_stop_each_other_and_every_step_of_it_is_counted(form):
     """On the kinematic tier they pass through each other; in MuJoCo they do not, in both alike."""
     place, watch = head_on(PhysicsChoice("mujoco", form))
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     tier = make_tier(form, motion_model(spec), ARENA, 2)
     gap = np.asarray(place[:, 0, 1, 0] - place[:, 0, 0, 0])
     assert gap[-1] == pytest.approx(2 * spec.body_radius_m, abs=0.003)
@@ -148,7 +149,7 @@ def test_mjx_meets_as_c_mujoco_does():
 
 
 def test_a_wall_stops_a_robot_and_counts():
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     physics = make_physics(PhysicsChoice("mujoco", "planar"), motion_model(spec), ARENA, 1)
     parameters = drawn_worlds(spec, 1)
     state = physics.reset(jnp.asarray([[[1.5]], [[0.0]]]), jnp.zeros((1, 1)), None)
@@ -160,14 +161,14 @@ def test_a_wall_stops_a_robot_and_counts():
 
 
 def test_what_is_no_number_counts_as_contact():
-    physics = make_physics(PhysicsChoice(), motion_model(load_robot("gritsbot_x")), ARENA, 2)
+    physics = make_physics(PhysicsChoice(), motion_model(load_point("gritsbot_x")), ARENA, 2)
     state = physics.reset(jnp.full((2, 2, 1), jnp.nan), jnp.zeros((2, 1)), None)
     assert int(physics.watch(state).contacts[0]) > 0
 
 
 def test_the_plant_drives_the_very_same_world():
     """The plant's bookkeeping is its own; forces and model are those of the tier."""
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     world = MujocoWorld([WorldRobot("r0", spec)], ARENA)
     tier = make_tier("wheels", motion_model(spec), ARENA, 1)
     assert world.step_s == pytest.approx(tier.step_s)
@@ -188,7 +189,7 @@ def test_the_plant_drives_the_very_same_world():
 
 def test_a_heading_is_not_wrapped():
     """Three turns in place: the world knows a heading within one turn, the tier counts them."""
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     physics = make_physics(PhysicsChoice("mujoco", "wheels"), motion_model(spec), None, 1)
     parameters = draw_parameters(jax.random.split(jax.random.key(0), 1), spec, Channels(), 0.0)
     commands = jnp.broadcast_to(jnp.asarray([0.0, 3.5])[:, None, None], (180, 2, 1, 1))
@@ -199,7 +200,7 @@ def test_a_heading_is_not_wrapped():
 
 def test_worlds_with_little_friction_slip():
     """Friction is drawn for each world: the same command, with the wheels on ice, gets hardly anywhere."""
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     parameters = draw_parameters(jax.random.split(jax.random.key(0), 2), spec, Channels(), 0.0)
     scale = jnp.asarray([1.0, 0.01])
     parameters = dataclasses.replace(parameters, friction_scale=scale, grip=scale)
@@ -214,7 +215,7 @@ def test_worlds_with_little_friction_slip():
 def test_candidates_of_contact_grow_with_the_robots_and_not_with_their_square():
     from testudo_sim.mujoco_tiers.mjx_stepper import mjx
 
-    model = motion_model(load_robot("gritsbot_x"))
+    model = motion_model(load_point("gritsbot_x"))
 
     def candidates(size):
         return mjx.make_data(make_tier("wheels", model, ARENA, size).compiled, impl="jax")._impl.contact.dist.shape[0]
@@ -225,7 +226,7 @@ def test_candidates_of_contact_grow_with_the_robots_and_not_with_their_square():
 
 def test_a_scenario_on_mjx_restarts_by_itself_under_jit_and_scan():
     """Two decisions of one tick; the world whose time is up starts at rest, with other friction, at another place."""
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     shield, model = shield_parameters(spec), motion_model(spec)
     scenario = dataclasses.replace(make_scenario("navigation", spec, shield), decision_ticks=1, horizon_s=0.07)
     physics = make_physics(PhysicsChoice("mjx", "planar", "jax"), model, scenario.arena, 2)
@@ -251,12 +252,12 @@ def test_a_scenario_on_mjx_restarts_by_itself_under_jit_and_scan():
 
 
 def test_what_cannot_be_chosen_is_refused():
-    model = motion_model(load_robot("gritsbot_x"))
+    model = motion_model(load_point("gritsbot_x"))
     with pytest.raises(TestudoError, match="--physics: found 'bullet'"):
         make_physics(PhysicsChoice("bullet"), model, ARENA, 2)
     with pytest.raises(TestudoError, match="--form: found 'legs'"):
         make_physics(PhysicsChoice("mjx", "legs"), model, ARENA, 2)
-    spec = load_robot("gritsbot_x")
+    spec = load_point("gritsbot_x")
     boxes = make_scenario("push_box", spec, shield_parameters(spec)).boxes
     with pytest.raises(TestudoError, match="use --physics mjx"):
         make_physics(PhysicsChoice(), model, ARENA, 2, boxes)

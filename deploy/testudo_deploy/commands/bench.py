@@ -35,12 +35,16 @@ class Extent:
 
 @dataclass(frozen=True)
 class Network:
-    """What becomes of the messages between robots."""
+    """What becomes of the messages between robots, or to drones."""
 
     delay_ms: float | None = None
     """Time that each takes [ms] (lossy)."""
     loss: float | None = None
     """Share that is lost (lossy)."""
+    radio_burst_ms: float | None = None
+    """Length of the moments in which the radio to drones is lost [ms]; in place of the network (lossy)."""
+    radio_every_s: float | None = None
+    """Mean time between two of them [s] (lossy)."""
 
 
 _WHOLE, _AS_IT_IS = Extent(), Network()
@@ -80,7 +84,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     Args:
         name: the benchmark.
         policy: policy file (robot, tiers).
-        robot: registered robot (sim, gpu, tiers, learning, replay, drone_identify, improve).
+        robot: registered robot (sim, gpu, tiers, learning, replay, drone_identify, improve, lossy).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
             (import, replay).
         worlds: worlds at once (sim).

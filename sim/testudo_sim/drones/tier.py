@@ -25,7 +25,8 @@ from testudo_hardware.motion.velocity_cascade import CascadeParameters, velocity
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.drones.bodies import AttitudeBody, Body, RotorBody
-from testudo_sim.parameters import WorldParameters, interpolation
+from testudo_sim.kinematic import arrived_set_point
+from testudo_sim.parameters import WorldParameters
 from testudo_sim.scene import BodyState, Scene, Watch
 
 STEP_S = 0.002
@@ -79,7 +80,7 @@ class DroneTier:
         flight = self.body.prepare(drawn, period / steps)
         # settled in hover, whatever that takes in this world, is where the integral counts from
         cascade = replace(CascadeParameters.from_spec(spec, drawn), thrust_base_n=flight.hover_thrust_n)
-        set_point = self._set_point(sent, drawn)
+        set_point = arrived_set_point(sent, self.model, drawn)
 
         def run(carry: tuple[Any, jax.Array, Watch], _: None) -> tuple[tuple[Any, jax.Array, Watch], None]:
             body, integral, watch = carry
@@ -104,15 +105,6 @@ class DroneTier:
     def watch(self, state: DroneState) -> Watch:
         """See `Physics.watch`: every step of the dynamics counts."""
         return state.watch
-
-    def _set_point(self, sent: jax.Array, drawn: dict[str, Any]) -> jax.Array:
-        """Return the velocities (3, N, E) [m/s] that the vehicles have by now."""
-        spec = self.model.spec
-        delay = drawn.get("attitude.link_delay", spec.attitude["attitude.link_delay"].value)
-        ticks = jnp.broadcast_to(jnp.asarray(delay / spec.control_period_s, jnp.float32), sent.shape[-1:])
-        weights = interpolation(ticks, sent.shape[0])
-        arrived = sum(weights[h] * sent[h] for h in range(sent.shape[0]))
-        return arrived / jnp.asarray(self.model.scale, arrived.dtype)[:, None, None]
 
     def _wakes(self, position_world: jax.Array, mass_kg: jax.Array) -> Disturbance | None:
         if not self.downwash or position_world.shape[1] < 2:

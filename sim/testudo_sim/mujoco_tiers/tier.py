@@ -19,15 +19,20 @@ import numpy as np
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState
+from testudo_hardware.motion.downwash import downwash
+from testudo_hardware.motion.velocity_cascade import CascadeState
 from testudo_sim.contacts import count_contacts, least_separation
-from testudo_sim.kinematic import acting_command
+from testudo_sim.kinematic import acting_command, arrived_set_point
 from testudo_sim.mujoco_tiers.boxes import BoxGroup
 from testudo_sim.parameters import WorldParameters
 from testudo_sim.scene import BodyState, Box, Scene, Watch
 from testudo_sim.worlds import Form, WorldRobot, build_world_spec, world_sha256
 from testudo_sim.worlds.drive import discrete_gain
-from testudo_sim.worlds.groups import Group, make_group
+from testudo_sim.worlds.flying import FlightMemory, FlyingGroup
+from testudo_sim.worlds.groups import Drive, Group, make_group
 
+jax.tree_util.register_dataclass(FlightMemory)
+jax.tree_util.register_dataclass(CascadeState)
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class MujocoState:
     yaw: jax.Array
     """(N, E) [rad], not wrapped."""
     watch: Watch
+    memory: Any = None
+    """Of the law that drives the robots, see `Group.begin`."""
 
 
 class Stepper(Protocol):
@@ -114,6 +121,8 @@ class MujocoTier:
     tier: TierModel
     stepper: Stepper
     name: str
+    downwash: bool = True
+    """Whether drones with an attitude push down those in their wake."""
 
     def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
               velocity: jax.Array | None = None) -> MujocoState:
@@ -128,28 +137,44 @@ class MujocoTier:
             qpos = qpos.at[self._boxes.start_ids].set(self._boxes.start(bodies))
         rest = jnp.zeros((compiled.nv, worlds))
         raw = RawState(qpos, rest, rest)
-        return MujocoState(raw, yaw, self._look(position_world))
+        return MujocoState(raw, yaw, self._look(position_world), self._group.begin(yaw))
 
     def advance(self, state: MujocoState, sent: jax.Array, parameters: WorldParameters) -> MujocoState:
         """See `Physics.advance`."""
-        target = acting_command(sent, parameters)
+        target, drawn = self._target(sent, parameters)
         gain = discrete_gain(parameters.velocity_lag_s, self.tier.step_s)
         empty = Watch(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
 
-        def step(carry: tuple[RawState, Watch], _: None) -> tuple[tuple[RawState, Watch], None]:
-            raw, watch = carry
+        def step(carry: tuple[RawState, Watch, Any], _: None) -> tuple[tuple[RawState, Watch, Any], None]:
+            raw, watch, memory = carry
+            drive = Drive(gain, parameters.grip, memory, push_world=self._wakes(raw, drawn), drawn=drawn)
+            controls, memory = self._group.forces(target, raw.qpos, raw.qvel, drive)
             forces = jnp.zeros((self.tier.compiled.nu, target.shape[-1]))
-            forces = forces.at[self._group.controls].set(
-                self._group.forces(target, raw.qpos, raw.qvel, gain, parameters.grip))
+            forces = forces.at[self._group.controls].set(controls)
             raw = self.stepper.step(raw, forces, parameters)
             seen = self._look(self._group.motion(raw.qpos, raw.qvel).position_world)
-            return (raw, Watch(watch.contacts + seen.contacts,
-                               jnp.minimum(watch.separation_m, seen.separation_m))), None
+            watch = Watch(watch.contacts + seen.contacts, jnp.minimum(watch.separation_m, seen.separation_m))
+            return (raw, watch, memory), None
 
-        (raw, watch), _ = jax.lax.scan(step, (state.raw, empty), None, length=self.tier.steps)
+        (raw, watch, memory), _ = jax.lax.scan(step, (state.raw, empty, state.memory), None, length=self.tier.steps)
         turned = self._group.motion(raw.qpos, raw.qvel).yaw - state.yaw
         # a free body knows its heading within one turn only; a robot turns by less than half in a tick
-        return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch)
+        return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch, memory)
+
+    def _target(self, sent: jax.Array, parameters: WorldParameters) -> tuple[jax.Array, dict[str, jax.Array] | None]:
+        """Return the velocities (D, N, E) that act, and what the worlds of drones with an attitude have drawn."""
+        if not isinstance(self._group, FlyingGroup):
+            return acting_command(sent, parameters), None
+        spec = self.tier.model.spec
+        drawn = dict(parameters.drone or {}) | {"geometry.mass": spec.mass_kg * parameters.mass_scale}
+        return arrived_set_point(sent, self.tier.model, drawn), drawn
+
+    def _wakes(self, raw: RawState, drawn: dict[str, jax.Array] | None) -> jax.Array | None:
+        """Return the acceleration (3, N, E) of drones in the wakes of others."""
+        if drawn is None or not self.downwash or self.tier.size < 2:
+            return None
+        place = self._group.motion(raw.qpos, raw.qvel).position_world
+        return downwash(place, self.tier.model.spec.body_radius_m) / drawn["geometry.mass"]
 
     def scene(self, state: MujocoState) -> Scene:
         """See `Physics.scene`."""

@@ -21,13 +21,20 @@ _CLIP_TOLERANCE = 1e-9
 
 
 class DriverReason(StrEnum):
-    """Why the driver applies what it applies; all but the first two are zero commands."""
+    """Why the driver applies what it applies."""
 
     COMMAND = "command"
     CLIPPED = "clipped"
     START = "start"
     DEAD_MAN = "dead_man"
     NON_FINITE = "non_finite"
+    MOTORS_OFF = "motors_off"
+    """From here on drones only, see `flight.FlightPhase`."""
+    PLANNER = "planner"
+    HELD = "held"
+    LEVELLED = "levelled"
+    ONBOARD_BRAKE = "onboard_brake"
+    LOCKED = "locked"
 
 
 class CommandVerdict(StrEnum):
@@ -38,6 +45,10 @@ class CommandVerdict(StrEnum):
     BRAKED_NON_FINITE = "braked_non_finite"
     DROPPED_OLD = "dropped_old"
     DROPPED_NOT_NEWER = "dropped_not_newer"
+    REFUSED_NON_FINITE = "refused_non_finite"
+    """By the link to a drone, which sends no such set-point."""
+    LOST = "lost"
+    """By the radio to a drone."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ class Driver:
             return CommandVerdict.DROPPED_NOT_NEWER
         self._watch_silence(received_s)
         limited = self._model.limit_command(np.array(values, dtype=float)).tolist()
-        clipped = max(abs(a - b) for a, b in zip(limited, values, strict=True)) > _CLIP_TOLERANCE
+        clipped = is_clipped(limited, values)
         reason = DriverReason.CLIPPED if clipped else DriverReason.COMMAND
         sentence = "the command, clipped to the limits" if clipped else "the command"
         due_s = received_s + self._delay_s
@@ -118,3 +129,8 @@ class Driver:
 
     def _zero(self, reason: DriverReason, since_s: float, sentence: str) -> AppliedCommand:
         return AppliedCommand((0.0,) * self._spec.dimension, reason, since_s, sentence)
+
+
+def is_clipped(limited: Sequence[float], values: Sequence[float]) -> bool:
+    """Return whether a limited command (D,) differs from what was commanded by more than rounding."""
+    return max(abs(a - b) for a, b in zip(limited, values, strict=True)) > _CLIP_TOLERANCE

@@ -1,4 +1,4 @@
-"""What may be broken in a robot of the plant, for tests: brakes that are weak, wheels that are blocked."""
+"""What may be broken in a robot of the plant, for tests: weak brakes, blocked wheels, a dead radio, a low battery."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-_KEYS = ("braking_share", "blocked")
+_KEYS = ("braking_share", "blocked", "radio_lost", "battery_v")
+_MOST_V = 100.0
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class RobotFaults:
     """Deceleration over that of a sound robot, above 0, at most 1; a wheeled robot turns as before."""
     blocked: tuple[str, ...] = ()
     """``left`` and ``right`` of the wheels, or ``body`` of a robot without wheels."""
+    radio_lost: bool = False
+    """Nothing that is sent reaches a drone."""
+    battery_v: float | None = None
+    """What the battery of a drone is taken to show, whatever was flown; None for the truth."""
 
     def updated(self, values: Any, spec: RobotSpec, where: str) -> Self:
         """Return these faults with those that the keys of ``values`` name; ``where`` begins the sentence of an error.
@@ -37,7 +42,13 @@ class RobotFaults:
         parts = blockable(spec)
         if not isinstance(blocked, list | tuple) or not all(part in parts for part in blocked):
             raise TestudoError(f"{where}: blocked: found {blocked!r}, expected a list of {', '.join(parts)}")
-        return replace(self, braking_share=float(share), blocked=tuple(sorted(set(blocked))))
+        radio_lost, battery_v = values.get("radio_lost", self.radio_lost), values.get("battery_v", self.battery_v)
+        if not isinstance(radio_lost, bool):
+            raise TestudoError(f"{where}: radio_lost: found {radio_lost!r}, expected true or false")
+        if battery_v is not None and not (isinstance(battery_v, int | float) and 0 < battery_v < _MOST_V):
+            raise TestudoError(f"{where}: battery_v: found {battery_v!r}, expected volts above 0, or null")
+        return replace(self, braking_share=float(share), blocked=tuple(sorted(set(blocked))), radio_lost=radio_lost,
+                       battery_v=battery_v)
 
 
 def blockable(spec: RobotSpec) -> tuple[str, ...]:

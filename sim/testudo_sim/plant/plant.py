@@ -5,22 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.flight import FlightRequest, VehicleState
 from testudo_hardware.links.wire import world_command
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.plant.battery import Battery
 from testudo_sim.plant.contacts import ContactEvent, ContactWatch
 from testudo_sim.plant.driver import AppliedCommand, CommandVerdict, Driver
+from testudo_sim.plant.drones import DroneOptions, Drones
 from testudo_sim.plant.faults import RobotFaults
+from testudo_sim.plant.flight import Crazyflie, FlightPhase, Silence
+from testudo_sim.plant.flying_driver import FlyingDriver
 from testudo_sim.plant.odometry import Odometer, OdometryModel, OdometrySample
-from testudo_sim.worlds import MujocoWorld, PlantParameters, RobotPose, WorldRobot
+from testudo_sim.plant.radio import Radio
+from testudo_sim.worlds import Contact, MujocoWorld, PlantParameters, RobotPose, WorldRobot
+from testudo_sim.worlds.flying import flies
 
-_PARAMETER_STREAM, _SENSOR_STREAM = 0, 1
+_PARAMETER_STREAM, _SENSOR_STREAM, _RADIO_STREAM = 0, 1, 2
+_GROUND = ("floor", "wall_z_low")
+"""What a drone may stand on."""
 _LOOK_STEPS = 2
 """Drivers brake so many steps before the dead-man time ends: a step that comes one step late is early enough."""
 
@@ -37,6 +47,8 @@ class PlantRobot:
     """[rad]."""
     odometry_rate_hz: float | None = None
     """How often it measures where it is; None as the odometry model says."""
+    grounded: bool = False
+    """Whether a drone with an attitude begins on the floor below its initial position, motors off."""
 
 
 class Plant:
@@ -57,6 +69,7 @@ class Plant:
         spread: float = 0.2,
         start_s: float = 0.0,
         odometry: OdometryModel | None = None,
+        drones: DroneOptions | None = None,
     ) -> None:
         self.robots = tuple(robots)
         _check_numbers(self.robots)
@@ -73,14 +86,17 @@ class Plant:
             ],
             arena,
         )
+        floor_m = arena.low_world[2] if arena is not None and len(arena.low_world) == 3 else 0.0
+        starts = [_start_world(robot, floor_m) for robot in self.robots]
         for i, robot in enumerate(self.robots):
-            self._world.place(i, robot.initial_position_world, robot.initial_yaw)
-        _check_room(self._world)
+            self._world.place(i, starts[i], robot.initial_yaw)
         self._index = {robot.name: i for i, robot in enumerate(self.robots)}
-        self._drivers = [
-            Driver(robot.spec, self.parameters[robot.name].command_delay_s, start_s, _LOOK_STEPS * self.step_s)
-            for robot in self.robots
-        ]
+        options, rng = drones or DroneOptions(), _stream(seed, len(self.robots), _RADIO_STREAM)
+        self.radio = Radio(options.radio, len(self.robots), rng, start_s)
+        self._drivers = [self._driver(i, start, floor_m, start_s) for i, start in enumerate(starts)]
+        flying = {i: driver for i, driver in enumerate(self._drivers) if isinstance(driver, FlyingDriver)}
+        self._drones = Drones(self._world, flying, options, self.radio)
+        self._check_room()
         model = odometry or OdometryModel()
         self._odometers = [
             Odometer(
@@ -158,7 +174,28 @@ class Plant:
         index = self._find(name)
         self._world.weaken_brakes(index, faults.braking_share)
         self._world.block(index, faults.blocked)
+        self.radio.kill(index, faults.radio_lost)
         self._faults[name] = faults
+
+    def ask(self, name: str, request: FlightRequest) -> None:
+        """Send a request beside the set-points to a drone; the radio carries it as soon as it can.
+
+        Raises:
+            TestudoError: no such robot, or one that takes none.
+        """
+        self._drone(name).ask(request, self._now_s)
+
+    def vehicle(self, name: str) -> VehicleState:
+        """Return what a drone says of itself; `ask` says what is raised."""
+        vehicle = self._drone(name).vehicle
+        locked = vehicle.phase is FlightPhase.LOCKED
+        battery_v = self.faults(name).battery_v or self._battery(name).voltage_v
+        return VehicleState(self._now_s, battery_v, vehicle.armed, vehicle.armed and not locked, vehicle.flying,
+                            vehicle.tumbled, locked, "pid", "kalman")
+
+    def charge(self, name: str) -> float:
+        """Return the charge of a drone's battery, 0 to 1; `ask` says what is raised."""
+        return self._battery(name).charge
 
     def verdicts(self, name: str) -> Mapping[CommandVerdict, int]:
         """Return how many commands of robot ``name`` met which verdict."""
@@ -167,21 +204,60 @@ class Plant:
     def _step(self) -> None:
         time_s = self._start_s + self._steps * self.step_s
         self._world.look()
-        self.watch.look(time_s, self._world.contacts(), self._world.distances())
+        self.watch.look(time_s, self._contacts(), self._world.distances())
         for i, odometer in enumerate(self._odometers):
             if odometer.wants(time_s):
                 odometer.measure(time_s, self._world.pose(i))
         # a command due within half a step acts from this step on: the delay is right on average
+        due_s = time_s + self.step_s / 2
         for i, driver in enumerate(self._drivers):
-            applied = driver.advance(time_s + self.step_s / 2)
+            applied = self._drones.fly(i, due_s) if isinstance(driver, FlyingDriver) else driver.advance(due_s)
             self._commands[i, : len(applied.values)] = self._acting(i, applied.values)
+        self._drones.push()
         self._world.advance(self._commands)
         self._steps += 1
+
+    def _contacts(self) -> tuple[Contact, ...]:
+        """Return the contacts of the state that was looked at, but for drones that stand, take off or land."""
+        return tuple(one for one in self._world.contacts()
+                     if not (one.second in _GROUND and self._drones.may_stand(one.first)))
+
+    def _driver(self, index: int, start_world: Sequence[float], floor_m: float, start_s: float
+                ) -> Driver | FlyingDriver:
+        robot = self.robots[index]
+        drawn = self.parameters[robot.name]
+        delay_s = drawn.attitude.get("attitude.link_delay", drawn.command_delay_s)
+        if not flies(robot.spec):
+            return Driver(robot.spec, delay_s, start_s, _LOOK_STEPS * self.step_s)
+        vehicle = Crazyflie(Silence.of(robot.spec), start_world, rest_m=floor_m + robot.spec.body_radius_m,
+                            hovers=not robot.grounded, start_s=start_s)
+        return FlyingDriver(robot.spec, delay_s, start_s, vehicle, partial(self.radio.carry, index))
+
+    def _check_room(self) -> None:
+        self._world.look()
+        contacts = self._contacts()
+        if contacts:
+            one = contacts[0]
+            raise TestudoError(
+                f"plant: {one.first} and {one.second} overlap by {one.depth_m:.3g} m at the start; "
+                f"give {one.first} another initial position"
+            )
 
     def _acting(self, index: int, command: tuple[float, ...]) -> tuple[float, ...]:
         """Return what robot ``index`` makes of a command: a base drives along its own axes, wherever they point."""
         spec = self.robots[index].spec
         return world_command(spec, command, self._world.pose(index).yaw) if spec.kind == HOLONOMIC else command
+
+    def _battery(self, name: str) -> Battery:
+        self._drone(name)
+        return self._drones.batteries[self._find(name)]
+
+    def _drone(self, name: str) -> FlyingDriver:
+        driver = self._drivers[self._find(name)]
+        if not isinstance(driver, FlyingDriver):
+            raise TestudoError(f"plant: {name}: found a robot that takes velocities only, expected a drone with "
+                               "[attitude] in its file")
+        return driver
 
     def _find(self, name: str) -> int:
         if name not in self._index:
@@ -206,12 +282,7 @@ def _check_numbers(robots: tuple[PlantRobot, ...]) -> None:
             )
 
 
-def _check_room(world: MujocoWorld) -> None:
-    world.look()
-    contacts = world.contacts()
-    if contacts:
-        one = contacts[0]
-        raise TestudoError(
-            f"plant: {one.first} and {one.second} overlap by {one.depth_m:.3g} m at the start; "
-            f"give {one.first} another initial position"
-        )
+def _start_world(robot: PlantRobot, floor_m: float) -> tuple[float, ...]:
+    """Return where a robot begins (D,) [m]."""
+    place = robot.initial_position_world
+    return (*place[:2], floor_m + robot.spec.body_radius_m) if robot.grounded and flies(robot.spec) else place

@@ -9,6 +9,7 @@ import mujoco
 
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.worlds.contact_bits import AIR, BOX, FLOOR, LEVEL, ROBOT, WALL
+from testudo_sim.worlds.flying import CONTROLS
 
 HULL_HEIGHT_M = 0.05
 """Hulls of all ground robots are spheres at this height, so that they touch just as discs in the plane do."""
@@ -100,14 +101,27 @@ def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s:
     if spec.dimension == 2:
         _add_ground_hull(body, name, spec, HULL_HEIGHT_M, spec.body_height_m / 2)
         return
-    body.add_geom(
-        name=f"{name}/hull",
-        type=mujoco.mjtGeom.mjGEOM_SPHERE,
-        size=[spec.body_radius_m, 0, 0],
-        contype=AIR,
-        conaffinity=AIR | WALL | LEVEL | BOX,
-        condim=1,
-    )
+    _add_air_hull(body, name, spec)
+
+
+def add_flying(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
+    """Add a free ball with the mass and inertia of a drone, and motors for the force in the world and the torque in it.
+
+    Controls: ``name/force_x`` and so on [N], ``name/torque_x`` and so on [N m], see `flying.CONTROLS`.
+    """
+    body = world.worldbody.add_body(name=name)
+    axes = ("roll", "pitch", "yaw")
+    rotors = spec.rotors
+    inertia = tuple(rotors[f"rotors.{axis}_inertia"].value for axis in axes) if rotors else None
+    _set_inertia(body, spec.mass_kg, inertia or _cylinder_inertia(spec.mass_kg, spec))
+    joint = f"{name}/free"
+    body.add_freejoint(name=joint)
+    for index, control in enumerate(CONTROLS):
+        motor = world.add_actuator(name=f"{name}/{control}", trntype=mujoco.mjtTrn.mjTRN_JOINT, target=joint)
+        motor.set_to_motor()
+        motor.gear = [float(index == k) for k in range(6)]
+    # nothing rubs on it: a ball on the floor would roll
+    _add_air_hull(body, name, spec).priority = 1
 
 
 def _add_ground_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec, hull_z: float, body_z: float) -> None:
@@ -128,6 +142,18 @@ def _add_ground_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec, hull_z: f
         size=[spec.body_radius_m, spec.body_height_m / 2, 0],
         contype=0,
         conaffinity=AIR,
+        condim=1,
+    )
+
+
+def _add_air_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec) -> mujoco.MjsGeom:
+    """Add and return the ball that other drones, walls, floor, ceiling, boxes and the bodies of ground robots touch."""
+    return body.add_geom(
+        name=f"{name}/hull",
+        type=mujoco.mjtGeom.mjGEOM_SPHERE,
+        size=[spec.body_radius_m, 0, 0],
+        contype=AIR,
+        conaffinity=AIR | WALL | LEVEL | BOX,
         condim=1,
     )
 

@@ -16,14 +16,17 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scene import Box
-from testudo_sim.worlds.bodies import add_planar, add_velocity_point, add_wheeled
+from testudo_sim.worlds.bodies import add_flying, add_planar, add_velocity_point, add_wheeled
 from testudo_sim.worlds.boxes import add_box
 from testudo_sim.worlds.contact_bits import FLOOR, LEVEL, WALL
+from testudo_sim.worlds.flying import flies
 from testudo_sim.worlds.obstacles import add_obstacle
 from testudo_sim.worlds.parameters import PlantParameters
 
 LONGEST_STEP_S = 0.003
 SHORTEST_STEP_S = 0.001
+ATTITUDE_STEP_S = 0.002
+"""Longest step of a drone with an attitude: its loops run at 500 and 100 Hz."""
 FLOOR_NAME = "floor"
 SOLVER_ITERATIONS = (20, 20)
 """Newton steps, and steps of the line search in each; seldom needed: a warm start takes one or two."""
@@ -70,6 +73,11 @@ def physics_step_s(control_periods_s: Sequence[float]) -> float:
     return shortest / fewest
 
 
+def rhythms_s(spec: RobotSpec) -> list[float]:
+    """Return the times [s] of which the physics of a robot should be a whole number of steps."""
+    return [spec.control_period_s, ATTITUDE_STEP_S] if flies(spec) else [spec.control_period_s]
+
+
 def build_world_spec(
     robots: Sequence[WorldRobot],
     arena: Arena | None,
@@ -110,7 +118,9 @@ def build_world_spec(
     world.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     _add_arena(world, arena)
     for robot in robots:
-        if robot.spec.kind != DIFFERENTIAL_DRIVE:
+        if flies(robot.spec):
+            add_flying(world, robot.name, robot.spec)
+        elif robot.spec.kind != DIFFERENTIAL_DRIVE:
             add_velocity_point(world, robot.name, robot.spec, step_s)
         elif form == "wheels":
             add_wheeled(world, robot.name, robot.spec, step_s)

@@ -5,7 +5,8 @@ One body for NumPy (the plant: (component, robot)) and JAX (the tiers: (componen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import mujoco
@@ -17,6 +18,25 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.worlds.bodies import disc_inertia, wheel_inertia
 from testudo_sim.worlds.drive import PlanarBody, planar_forces, point_forces, wheel_forces
+from testudo_sim.worlds.flying import FlyingGroup, Orders, flies
+
+
+@dataclass(frozen=True)
+class Drive:
+    """What forces depend on beside the state."""
+
+    gain: Array
+    """`discrete_gain` (...)."""
+    grip: Array | float = 1.0
+    """Friction of the wheels on the floor (...), used where no wheel touches it."""
+    memory: Any = None
+    """What the last step left, see `Group.begin`."""
+    orders: Orders | None = None
+    """For what flies; None if all follow the velocities."""
+    push_world: Array | None = None
+    """(3, n, ...) acceleration [m/s²] of what flies by what is not in its law, as the downwash of others."""
+    drawn: Mapping[str, Array] | None = None
+    """Of drones of one kind, by `table.key` (E,): what the worlds drew in place of their file's values."""
 
 
 class Group(Protocol):
@@ -33,14 +53,22 @@ class Group(Protocol):
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """Return the motion (D, n, ...) in a state (nq, ...), (nv, ...); yaw in (-pi, pi] for wheels."""
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
-        """Return the controls (F, n, ...) that follow the velocities ``target`` (D, n, ...); see `drive.py`.
+    def begin(self, yaw: Array) -> Any:
+        """Return what is remembered from step to step of robots at rest with yaw (n, ...); None for nothing."""
 
-        ``grip`` (...) is the friction of the wheels on the floor, used where no wheel touches it.
-        """
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Drive) -> tuple[Array, Any]:
+        """Return the controls (F, n, ...) that follow the velocities ``target`` (D, n, ...), and what to remember."""
 
 
-class WheelGroup:
+class _Forgetful:
+    """What needs nothing but the state."""
+
+    def begin(self, yaw: Array) -> None:
+        """See `Group.begin`."""
+        return
+
+
+class WheelGroup(_Forgetful):
     """Free bodies on wheels; implements `Group`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
@@ -73,16 +101,17 @@ class WheelGroup:
         yaw = xp.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
         return MotionState(xp.stack([x, y]), yaw, xp.stack([xp.cos(yaw) * vx + xp.sin(yaw) * vy, turn]))
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Drive) -> tuple[Array, None]:
         """See `Group.forces`."""
         xp = array_namespace(qvel)
         left, right = (qvel[row] for row in self._wheels)
         radius, base = _like(self._radius, left, xp), _like(self._base, left, xp)
         rate = xp.stack([radius * (left + right) / 2, radius * (right - left) / base])
-        return wheel_forces(target, rate, gain, _like(self._inertia, rate, xp), _like(self._limit, rate, xp))
+        inertia, limit = _like(self._inertia, rate, xp), _like(self._limit, rate, xp)
+        return wheel_forces(target, rate, drive.gain, inertia, limit), None
 
 
-class PlanarGroup:
+class PlanarGroup(_Forgetful):
     """Discs that move like wheeled robots; implements `Group`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
@@ -106,16 +135,16 @@ class PlanarGroup:
         vx, vy, turn = (qvel[row] for row in self._twist)
         return MotionState(xp.stack([x, y]), yaw, xp.stack([xp.cos(yaw) * vx + xp.sin(yaw) * vy, turn]))
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Drive) -> tuple[Array, None]:
         """See `Group.forces`."""
         xp = array_namespace(qvel)
         yaw = qpos[self.start_ids[2]]
         body = PlanarBody(*(_like(x, yaw, xp) for x in (self._mass, self._inertia, self._limit, self._turn_limit)),
                           self._step_s)
-        return planar_forces(target, yaw, qvel[self._twist], gain, body, grip)
+        return planar_forces(target, yaw, qvel[self._twist], drive.gain, body, drive.grip), None
 
 
-class PointGroup:
+class PointGroup(_Forgetful):
     """Robots of one dimension that follow velocity commands in the world; implements `Group`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
@@ -134,15 +163,22 @@ class PointGroup:
         """See `Group.motion`."""
         return MotionState(qpos[self.start_ids[:-1]], qpos[self.start_ids[-1]], qvel[self._twist[:-1]])
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, gain: Array, grip: Array | float) -> Array:
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Drive) -> tuple[Array, None]:
         """See `Group.forces`."""
         xp, velocity = array_namespace(qvel), qvel[self._twist[:-1]]
         like = velocity[0, ...]
-        return point_forces(target, velocity, gain, _like(self._mass, like, xp), _like(self._limit, like, xp))
+        mass, limit = _like(self._mass, like, xp), _like(self._limit, like, xp)
+        return point_forces(target, velocity, drive.gain, mass, limit), None
 
 
-def make_group(model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec], form: str) -> Group:
-    """Return the group of robots of one kind."""
+def make_group(model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec], form: str,
+               drawn: Sequence[Mapping[str, float]] | None = None) -> Group:
+    """Return the group of robots of one kind, of which all or none have an attitude.
+
+    ``drawn`` holds by robot what differs from the file of a drone, see `PlantParameters.attitude`.
+    """
+    if flies(specs[0]):
+        return FlyingGroup(model, names, specs, drawn)
     if specs[0].kind != DIFFERENTIAL_DRIVE:
         return PointGroup(model, names, specs)
     return WheelGroup(model, names, specs) if form == "wheels" else PlanarGroup(model, names, specs)

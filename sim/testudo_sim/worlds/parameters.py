@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_hardware.spec import RobotSpec
+from testudo_hardware.spec import Quantity, RobotSpec
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class PlantParameters:
     """Realised over commanded turn rate; NaN for a robot that has none."""
     turn_slip_s_rad: float = 0.0
     """Forward speed is divided by 1 + (this times the commanded turn rate)²."""
+    attitude: Mapping[str, float] = field(default_factory=dict)
+    """Of a drone with an attitude: values by `attitude.key` in place of the file's."""
 
     @classmethod
     def nominal(cls, spec: RobotSpec) -> PlantParameters:
@@ -62,8 +65,8 @@ class PlantParameters:
             spec.command_delay_s * delay,
             spec.speed_scale * speed,
             spec.turn_scale * turn,
-            0.0 if slip is None else float(rng.uniform(max(slip.low, slip.value * (1 - spread)),
-                                                       min(slip.high, slip.value * (1 + spread)))),
+            _within(slip, rng, spread) if slip is not None else 0.0,
+            {key: _within(one, rng, spread) for key, one in spec.attitude.items()},
         )
 
     def channel_scale(self, spec: RobotSpec) -> tuple[float, ...]:
@@ -71,3 +74,9 @@ class PlantParameters:
         if spec.kind == DIFFERENTIAL_DRIVE:
             return (self.speed_scale, self.turn_scale)
         return (self.speed_scale,) * spec.dimension
+
+
+def _within(quantity: Quantity, rng: np.random.Generator, spread: float) -> float:
+    """Return a value times 1 ± ``spread``, uniform, within its interval."""
+    return float(rng.uniform(max(quantity.low, quantity.value * (1 - spread)),
+                             min(quantity.high, quantity.value * (1 + spread))))

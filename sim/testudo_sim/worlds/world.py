@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -11,9 +11,10 @@ import numpy as np
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS
 from testudo_sim.scene import Box
-from testudo_sim.worlds.build import WorldRobot, build_world_spec, physics_step_s
+from testudo_sim.worlds.build import WorldRobot, build_world_spec, physics_step_s, rhythms_s
 from testudo_sim.worlds.drive import discrete_gain, point_forces, weaker_braking
-from testudo_sim.worlds.groups import Group, make_group
+from testudo_sim.worlds.flying import FlyingGroup, Orders, flies
+from testudo_sim.worlds.groups import Drive, Group, make_group
 from testudo_sim.worlds.parameters import PlantParameters
 
 _HULLS = ("hull", "body")
@@ -34,6 +35,8 @@ class RobotPose:
     """[rad] in (-pi, pi]."""
     velocity: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
+    quaternion_xyzw: tuple[float, ...] | None = None
+    """Body to world, of what flies with an attitude; None for what stands upright."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +53,31 @@ class MujocoWorld:
 
     def __init__(self, robots: Sequence[WorldRobot], arena: Arena | None, boxes: Sequence[Box] = ()) -> None:
         self.robots = tuple(robots)
-        self.step_s = physics_step_s([robot.spec.control_period_s for robot in robots])
+        self.step_s = physics_step_s([period_s for robot in robots for period_s in rhythms_s(robot.spec)])
         spec = build_world_spec(self.robots, arena, self.step_s, boxes=boxes)
         self.model = spec.compile()
         self.data = mujoco.MjData(self.model)
-        kinds = np.array([robot.spec.kind for robot in self.robots])
-        self._members = tuple(part for kind in KINDS if len(part := np.flatnonzero(kinds == kind)))
+        kinds = [(robot.spec.kind, flies(robot.spec)) for robot in self.robots]
+        of_kind = ([i for i, found in enumerate(kinds) if found == (kind, free)] for kind in KINDS for free in (0, 1))
+        self._members = tuple(np.array(part) for part in of_kind if part)
+        parameters = [robot.parameters or PlantParameters.nominal(robot.spec) for robot in self.robots]
         self._groups = tuple(
-            make_group(self.model, [self.robots[i].name for i in part], [self.robots[i].spec for i in part], "wheels")
+            make_group(self.model, [self.robots[i].name for i in part], [self.robots[i].spec for i in part], "wheels",
+                       [parameters[i].attitude for i in part])
             for part in self._members
         )
-        parameters = [robot.parameters or PlantParameters.nominal(robot.spec) for robot in self.robots]
+        count = len(self.robots)
+        sizes = [len(part) for part in self._members]
+        self._memory = [group.begin(np.zeros(size)) for group, size in zip(self._groups, sizes, strict=True)]
+        self._level, self._off, self._stands = (np.zeros(count, bool) for _ in range(3))
+        self._push, self._thrust_most = np.zeros((3, count)), np.full(count, np.inf)
         lags = np.array([one.velocity_lag_s for one in parameters])
         self._gain = discrete_gain(lags, self.step_s)
         self._scale = np.zeros((len(self.robots), 3))
         self._turn_slip = np.array([one.turn_slip_s_rad for one in parameters])
         for row, one, robot in zip(self._scale, parameters, self.robots, strict=True):
-            scale = one.channel_scale(robot.spec)
+            # the controller of a drone feeds its velocity back
+            scale = (1.0,) * 3 if flies(robot.spec) else one.channel_scale(robot.spec)
             row[: len(scale)] = scale
         self._braking_share = np.ones(len(self.robots))
         self._stuck = np.zeros(len(self.robots), bool)
@@ -77,6 +88,26 @@ class MujocoWorld:
     def weaken_brakes(self, index: int, share: float) -> None:
         """Let robot ``index`` brake with this share of the deceleration that its description says; for tests."""
         self._braking_share[index] = share
+
+    def order(self, index: int, *, level: bool, off: bool, stands: bool = False) -> None:
+        """Let a drone hold itself level, whatever its velocity command, or let its motors stand still, from now on.
+
+        One without motors may stand on the floor.
+        """
+        self._level[index], self._off[index], self._stands[index] = level, off, off and stands
+
+    def weaken_rotors(self, index: int, thrust_most_n: float) -> None:
+        """Let all rotors of a drone together do no more than this [N], from now on."""
+        self._thrust_most[index] = thrust_most_n
+
+    def thrust(self, index: int) -> float:
+        """Return what the rotors of a drone with an attitude produce together [N]."""
+        group, place = self._find(index)
+        return float(self._memory[self._groups.index(group)].thrust[place]) * group.hover_thrust_n(place)
+
+    def push(self, acceleration_world: np.ndarray) -> None:
+        """Let the accelerations (3, N) [m/s²] act on drones with an attitude, until others do."""
+        self._push = acceleration_world
 
     def block(self, index: int, parts: Sequence[str]) -> None:
         """Block these parts of robot ``index`` and release all others; for tests.
@@ -99,7 +130,10 @@ class MujocoWorld:
         group, place = self._find(index)
         count = group.start_ids.shape[1]  # as if all of the group were placed there
         places = np.repeat(np.array(position_world, dtype=float)[:, None], count, axis=1)
-        self.data.qpos[group.start_ids[:, place]] = group.start(places, np.full(count, float(yaw)))[:, place]
+        yaws, member = np.full(count, float(yaw)), self._groups.index(group)
+        self.data.qpos[group.start_ids[:, place]] = group.start(places, yaws)[:, place]
+        if isinstance(group, FlyingGroup):
+            self._memory[member] = group.renewed(self._memory[member], group.begin(yaws), place)
         body = self._bodies[index]
         for joint in np.flatnonzero(self.model.body_rootid[self.model.jnt_bodyid] == body):
             first = self.model.jnt_dofadr[joint]
@@ -118,9 +152,10 @@ class MujocoWorld:
         targets = (commands * self._scale).T
         # the second channel of what has no wheels is a speed, but it has no slip either
         targets[0] /= 1 + (self._turn_slip * commands[:, 1]) ** 2
-        for group, part in zip(self._groups, self._members, strict=True):
+        for place, (group, part) in enumerate(zip(self._groups, self._members, strict=True)):
             size = self.robots[part[0]].spec.dimension
-            forces = group.forces(targets[:size, part], self.data.qpos, self.data.qvel, self._gain[part], 1.0)
+            drive = self._drive(place, group, part)
+            forces, self._memory[place] = group.forces(targets[:size, part], self.data.qpos, self.data.qvel, drive)
             if self._stuck[part].any() or (self._braking_share[part] < 1).any():
                 forces = self._broken(group, part, forces)
             self.data.ctrl[group.controls] = forces
@@ -164,11 +199,22 @@ class MujocoWorld:
             found = zip(motion.position_world.T.tolist(), motion.yaw.tolist(), motion.velocity.T.tolist(), strict=True)
             poses |= {int(i): RobotPose(tuple(position), yaw, tuple(velocity))
                       for i, (position, yaw, velocity) in zip(part, found, strict=True)}
+            if isinstance(group, FlyingGroup):
+                turns = zip(part, group.attitude(self.data.qpos).T.tolist(), strict=True)
+                poses |= {int(i): replace(poses[int(i)], quaternion_xyzw=tuple(turn)) for i, turn in turns}
         return tuple(poses[i] for i in range(len(self.robots)))
+
+    def _drive(self, place: int, group: Group, part: np.ndarray) -> Drive:
+        if not isinstance(group, FlyingGroup):
+            return Drive(self._gain[part])
+        orders = Orders(self._level[part], self._off[part], self._stands[part], self._thrust_most[part])
+        return Drive(self._gain[part], memory=self._memory[place], orders=orders, push_world=self._push[:, part])
 
     def _broken(self, group: Group, part: np.ndarray, forces: np.ndarray) -> np.ndarray:
         """Return the forces (F, n) of robots of which some have weak brakes or are blocked."""
         velocity = group.motion(self.data.qpos, self.data.qvel).velocity
+        if isinstance(group, FlyingGroup):
+            return group.broken(forces, velocity, self._braking_share[part], self._stuck[part])
         turns = self.robots[part[0]].spec.kind == DIFFERENTIAL_DRIVE
         forces = weaker_braking(forces, velocity, self._braking_share[part], turns=turns)
         if turns:

@@ -254,28 +254,3 @@ def test_the_set_point_that_cflib_ends_with_drops_the_drone():
 def test_a_command_is_shortened_to_the_speed_limit():
     loop = Loop().fly((3.0, 0.0, 4.0))
     assert math.isclose(math.hypot(*loop.orders[-1][1].velocity_world), 1.0)
-
-
-def test_set_points_end_a_climb_and_those_from_before_do_not():
-    loop = Loop()
-    loop.command = (0.0, 0.0, 0.0)
-    loop.run(0.5)
-    loop.command = None
-    assert not loop.ask("take_off")
-    loop.run(1.0)
-    assert loop.pilot.phase == Phase.TAKING_OFF
-    loop.command = (0.0, 0.0, 0.0)
-    loop.run(1.5)
-    assert loop.pilot.phase == Phase.FLYING
-    assert speed(loop) < 0.05
-    assert loop.height_m < 0.9
-
-
-def test_a_take_off_asked_for_with_the_arming_waits_for_it():
-    loop = Loop(Air(0.3), seed=2, auto_arm=False)
-    loop.run(0.5)
-    assert not loop.ask("arm")
-    assert not loop.ask("take_off")
-    assert loop.run(6.0, lambda: loop.pilot.phase == Phase.FLYING)
-    assert loop.height_m > 0.9
-

@@ -76,10 +76,6 @@ class Watch:
         """Take notice of a command."""
         self._commanded_s = now_s
 
-    def commanded_after(self, time_s: float) -> bool:
-        """Return whether a command came after a time."""
-        return self._commanded_s > time_s
-
     def lose(self, reason: str) -> None:
         """Take notice that the link has ended."""
         self._lost = reason or "no reason told"

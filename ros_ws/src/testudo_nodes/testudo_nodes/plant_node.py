@@ -41,17 +41,22 @@ from testudo_nodes.node_runner import (
 )
 from testudo_nodes.qos import OFFERED, REQUESTED, measured
 from testudo_nodes.tempo import RealTime, is_lock_step
+from testudo_nodes.vehicle_port import VehiclePort
 from testudo_sim.plant import (
+    DroneOptions,
     LatencyMeter,
     OdometryModel,
     Plant,
     PlantRobot,
+    RadioModel,
     RobotFaults,
     StandIn,
     read_faults,
+    read_radio,
     read_start_faults,
 )
 from testudo_sim.referee import Referee, Rules
+from testudo_sim.worlds.flying import flies
 
 _STEP_S = 0.005
 _WARM_UP_S = 10.0
@@ -82,7 +87,8 @@ class PlantNode(Node):
         stand_ins = [StandIn(robot) for robot in fleet.robots]
         robots = [
             PlantRobot(
-                robot.name, robot.spec, robot.initial_position_world, robot.initial_yaw, stand_in.rate_hz
+                robot.name, robot.spec, robot.initial_position_world, robot.initial_yaw, stand_in.rate_hz,
+                grounded=robot.has_flight_phases,
             )
             for robot, stand_in in zip(fleet.robots, stand_ins, strict=True)
         ]
@@ -90,7 +96,9 @@ class PlantNode(Node):
         self.priority = self._tempo.priority
         self._events = self._tempo.publisher(String, EVENTS_TOPIC, OFFERED["events"])
         start_s = self._tempo.now_s()
-        self._plant = Plant(robots, arena, seed, start_s=start_s, odometry=odometry)
+        drones = DroneOptions(_radio_model(self), downwash=flag_parameter(
+            self, "downwash", default=True, description="whether drones push down those below them"))
+        self._plant = Plant(robots, arena, seed, start_s=start_s, odometry=odometry, drones=drones)
         for name, faults in _start_faults(self, fleet).items():
             self._plant.break_robot(name, faults)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
@@ -115,7 +123,9 @@ class PlantNode(Node):
         factor = None
         if self._begun_s is not None:
             factor = (self._tempo.now_s() - self._start_s) / max(time.monotonic() - self._begun_s, 1e-9)
-        values = {"worst_late_s": self._worst_late_s, "latency": latency, "real_time_factor": factor}
+        radio = self._plant.radio
+        values = {"worst_late_s": self._worst_late_s, "latency": latency, "real_time_factor": factor,
+                  "radio": {"sent": radio.sent, "lost": radio.lost, "bursts": radio.bursts}}
         tell("plant", {**values, "cpu_share": self._cpu.share()})
 
     def _step(self) -> None:
@@ -207,6 +217,7 @@ class _Port:
             REQUESTED["cmd_vel"],
         )
         tempo.listen_outside(String, f"/{robot.name}/plant_fault", self._on_fault, REQUESTED["plant_fault"])
+        self._vehicle = VehiclePort(node, tempo, plant, robot) if flies(robot.spec) else None
         self._next_truth_s = self._next_applied_s = 0.0
         self._applied_since_s = float("nan")
 
@@ -228,6 +239,8 @@ class _Port:
             for topic, measurement in self._stand_in.say(reading, *self._tempo.clocks()):
                 kind, publisher = self._sensed[topic.kind]
                 publisher.publish(topic.wire.encode(kind(), measurement))
+        if self._vehicle is not None:
+            self._vehicle.publish(now_s)
         applied = self._plant.applied(self._name)
         changed = applied.since_s != self._applied_since_s
         if changed or now_s >= self._next_applied_s:
@@ -273,6 +286,12 @@ def _odometry_model(node: Node) -> OdometryModel:
         for end, default, what in (("low", 0.02, "least"), ("high", 0.06, "greatest"))
     )
     return OdometryModel(latency_low_s=low_s, latency_high_s=high_s)
+
+
+def _radio_model(node: Node) -> RadioModel:
+    """Declare what the radio to drones does and return it."""
+    description = 'what the radio to drones loses, JSON such as {"loss": 0.05, "burst_s": 0.1, "every_s": 1.0}'
+    return read_radio(optional_text(node, "radio", description), "plant: parameter radio")
 
 
 def _start_faults(node: Node, fleet: Fleet) -> dict[str, RobotFaults]:

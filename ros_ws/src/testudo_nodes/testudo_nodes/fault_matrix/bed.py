@@ -30,6 +30,7 @@ FAR_M = 1000.0
 PATIENCE_S = 30.0
 UP_TO_SPEED_S = 0.4
 SWAP_RADIUS_M = 1.0
+SWAP_HEIGHT_M = 1.5
 _PER_RADIUS = 2.2
 """Clearances between starts on a circle of robots that swap places, as in the protocol of the shield."""
 _NEXT_STEP = {"idle": "activate", "armed": "start", "stopped": "rearm", "fault": "deactivate"}
@@ -60,7 +61,7 @@ def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking
     return _saved(folder, policy, robots, tracking=tracking)
 
 
-def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = SWAP_RADIUS_M) -> Fleet:
+def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = SWAP_RADIUS_M, robot: str = "") -> Fleet:
     """Write a fleet whose robots stand on a circle and all want to the place across, and return it.
 
     Args:
@@ -68,9 +69,13 @@ def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = S
         count: robots.
         turn_rad: of the circle.
         radius_m: of the circle, at least.
+        robot: name or file; the bed's own if empty. Drones swap at one height.
     """
-    spec = load_robot(ROBOT_FILE)
-    (folder / "robot.toml").write_text(ROBOT_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    kind = str(Path(robot).absolute()) if robot.endswith(".toml") else robot
+    if not robot:
+        kind = str(folder / "robot.toml")
+        Path(kind).write_text(ROBOT_FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    spec = load_robot(kind)
     policy = folder / "policy.onnx"
     write_plain_policy(policy, spec, team_size=count)
     radius_m = max(radius_m, count * space_parameters(spec).clearance_m / _PER_RADIUS)
@@ -78,8 +83,9 @@ def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = S
     for k in range(count):
         angle = turn_rad + 2 * math.pi * k / count
         place = (radius_m * math.cos(angle), radius_m * math.sin(angle))
-        robots.append(FleetRobot(f"r{k}", str(folder / "robot.toml"), place,
-                                 math.remainder(angle + math.pi, 2 * math.pi), (-place[0], -place[1]), spec))
+        height = (SWAP_HEIGHT_M,) * (spec.dimension - len(place))
+        robots.append(FleetRobot(f"r{k}", kind, (*place, *height), math.remainder(angle + math.pi, 2 * math.pi),
+                                 (-place[0], -place[1], *height), spec))
     return _saved(folder, policy, tuple(robots))
 
 

@@ -20,10 +20,12 @@ from testudo_deploy.processes import ProcessEvent
 from testudo_deploy.supervisor import code_of
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.fault_matrix.bed import Bed, write_swap
+from testudo_nodes.fault_matrix.bursts import bench_bursts
 from testudo_nodes.fault_matrix.radio import Network, Radio
 
 YIELDING = "testudo_nodes.fault_matrix.yielding_policy"
 UNSHIELDED = "testudo_nodes.fault_matrix.unshielded_policy"
+_DRONE = "crazyflie_2x"
 AT_GOAL_M = 0.1
 _STAY_S = 1.0
 _START_S = 60.0
@@ -34,22 +36,33 @@ _SHOWN_SHARE = 0.005
 _INTERVENTIONS = ("projected", "gated", "waiting", "braked")
 
 
-def bench_lossy(*, team_size: int = 4, delay_ms: float = 100.0, loss: float = 0.3, repeats: int = _RUNS,
-                minutes: float = 1.0, say: Callable[[str], None] = print) -> BenchResult:
+def bench_lossy(*, team_size: int = 4, delay_ms: float = 100.0, loss: float = 0.3, robot: str = "",
+                radio_burst_ms: float = 0.0, radio_every_s: float = 0.5, repeats: int = _RUNS, minutes: float = 1.0,
+                say: Callable[[str], None] = print) -> BenchResult:
     """Let robots on a circle swap places over DDS, on the plant, while each hears the others through a bad network.
 
     Beside it, in turn, the same with a perfect network; and once without the shield, which must show contacts.
+    With ``--radio-burst-ms`` it is the radio from the station to drones that is lost for moments, in lock-step, and
+    the network between the robots is perfect.
 
     Args:
         team_size: robots.
         delay_ms: time that each message between two robots takes.
         loss: share of these messages that is lost.
+        robot: name or file of a drone; with ``--radio-burst-ms`` only.
+        radio_burst_ms: length of the bursts in which no set-points get through; 0 for none.
+        radio_every_s: mean time between two bursts.
         repeats: runs with each network; each begins at other places.
         minutes: longest time of one.
         say: is told what goes on.
     """
     if team_size < _NEEDS_TWO:
         raise TestudoError(f"--team-size: found {team_size}, expected at least {_NEEDS_TWO}")
+    if radio_burst_ms:
+        modules = {"shielded": YIELDING, "unshielded": UNSHIELDED}
+        return bench_bursts(robot or _DRONE, team_size, radio_burst_ms, radio_every_s, repeats, minutes, modules, say)
+    if robot:
+        raise TestudoError(f"--robot: found {robot}, expected it together with --radio-burst-ms")
     bad, load = Network(delay_ms, loss), os.getloadavg()[0]
     found: list[dict[str, Any]] = []
     try:
