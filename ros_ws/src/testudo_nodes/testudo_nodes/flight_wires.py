@@ -71,7 +71,7 @@ class GuardFlight:
         """
         self._node, self._tempo, self._name = node, tempo, robot.name
         self.pure = FlightGuard()
-        self._sequence = 0
+        self._sequence = round(1000 * tempo.now_s())  # grows over the lives of the guard
         self._wake: Callable[[], None] = _nothing
         topics = speaks_topics(node, robot)
         self._requests = tempo.publisher(UInt8MultiArray, "flight_request", OFFERED["flight_request"])
