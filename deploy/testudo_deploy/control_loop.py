@@ -274,7 +274,8 @@ class ControlLoop:
         self._refuse_peers("peer_unaware", ~((peers.acknowledged >= self._told_since) | alone) & peers.reserves)
         if self.take_off_to_m is not None:
             column = column_below(self._space, self.take_off_to_m)
-            hits = np.any(conflicts(column.owned_world[:, :, None], peers, self._shield.space.clearance_m), axis=(0, 2))
+            lanes = column.owned_world[:, :, None]
+            hits = np.any(conflicts(lanes, peers, space.clearance_m, space.height_ratio), axis=(0, 2))
             self._refuse_peers("column_taken", hits & peers.reserves)
             self._space = column
         self._placed = True

@@ -25,7 +25,8 @@ FINAL_S = 1.5
 """How long it takes for that way."""
 SETTLE_S = 1.0
 """Added to the time of a climb: the planner begins and ends slowly."""
-REACHED_M = 0.1
+REACHED_M, REACHED_M_S = 0.1, 0.1
+"""So near to the start height, and so slow, the climb is over."""
 START_M = 0.1
 """A robot so near to the place below its initial position is at its start."""
 LEVEL_RAD = math.radians(10)
@@ -101,6 +102,7 @@ class Flight:
         self._ground_m: float | None = None
         """Height of the body where it stood before the take-off."""
         self._height_m: float | None = None
+        self._climb_m_s = 0.0
         self._pose_s = self._believed_s = -math.inf
         self._final = False
         """The vehicle's own planner has the last way; nothing takes that back."""
@@ -129,11 +131,11 @@ class Flight:
         """Take the angle between the body's z axis and the vertical, of the newest pose."""
         self._tilt_rad = tilt_rad
 
-    def hear_pose(self, position_world: Sequence[float], stamp_s: float, *, believed: bool) -> None:
+    def hear_pose(self, position_world: Sequence[float], climb_m_s: float, stamp_s: float, *, believed: bool) -> None:
         """Take a pose; the height of one that is not believed, as after a jump, does not count."""
         self._pose_s = stamp_s
         if believed:
-            self._height_m, self._believed_s = float(position_world[2]), stamp_s
+            self._height_m, self._climb_m_s, self._believed_s = float(position_world[2]), climb_m_s, stamp_s
 
     def begin(self, now_s: float) -> None:
         """Note, as the robot is armed, where the ground is."""
@@ -175,7 +177,7 @@ class Flight:
         if mode is Mode.TAKE_OFF:
             fresh = now_s - self._believed_s <= POSE_LOST_S
             near = self._height_m is not None and abs(self._height_m - self._start[2]) <= REACHED_M
-            return Event.REACH if near and fresh else None
+            return Event.REACH if near and fresh and abs(self._climb_m_s) <= REACHED_M_S else None
         if mode is Mode.DISARMED:
             return None
         if not self._is_down(now_s):

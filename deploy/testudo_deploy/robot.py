@@ -153,7 +153,7 @@ class Robot:
             return ()
         newest, place = self.loop.pose, None
         if newest is not None:
-            flight.hear_pose(newest.position_world, newest.stamp_s, believed=self.loop.located)
+            flight.hear_pose(newest.position_world, newest.velocity[2], newest.stamp_s, believed=self.loop.located)
             place = record.measured_position_world if self.loop.located else None
         found = flight.reasons(supervisor.mode, supervisor.since_s, now_s, place, supervisor.guard_flight)
         event = flight.arrival(supervisor.mode, now_s)
