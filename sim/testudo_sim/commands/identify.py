@@ -24,6 +24,7 @@ def identify(
     robot_type: str = "",
     out: Path | None = None,
     hold_out: Literal["both", "half", "robots", "none"] = "both",
+    residual: bool = False,
     allow_damage: bool = False,
     json: Path | None = None,
 ) -> int:
@@ -42,6 +43,7 @@ def identify(
         robot_type: registered robot or robot file to improve; what the run says if not given.
         out: write the robot file with what was found to this path.
         hold_out: what to measure the fit on.
+        residual: also try a residual model of a differential drive, and tell what it is worth on what is held out.
         allow_damage: a run of which part cannot be read is no failure.
         json: also write everything that was found to this file.
     """
@@ -51,7 +53,7 @@ def identify(
     with console.status("reading the run") as status:
         recording = load_recording(run)
         splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]
-        found, source = identify_run(recording, robots=robot, robot_type=robot_type, hold_out=splits,
+        found, source = identify_run(recording, robots=robot, robot_type=robot_type, hold_out=splits, residual=residual,
                                      progress=lambda what: status.update(f"{what} ..."))
     for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,8 +10,10 @@ from testudo_hardware.schema import ROTORS
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.identify.drone_fit import EXPLAINED, DroneFit
 from testudo_sim.identify.drone_flights import Flight
+from testudo_sim.identify.drone_lag import FastResponse
 from testudo_sim.identify.drone_model import DISTURBANCE, NAMES, UNITS
 from testudo_sim.identify.result import Estimate
+from testudo_sim.identify.uncertainty import Spread
 
 SEEN = 0.3
 """Share of the fast rates that the motors must explain before lag and delay count as determined."""
@@ -35,11 +36,7 @@ def drone_estimates(fit: DroneFit, flights: Sequence[Flight], spec: RobotSpec) -
     rows = [Estimate("geometry.mass", mass.value, mass.low, mass.high, "kg", False, _MASS),
             _direct(fit, "thrust_scale", note=f"for a mass of {mass.value:g} kg")]
     moving = bool(min(fit.fast[0].explained[:2]) >= SEEN and fit.fast[0].inside)
-    # a command that is delayed by a part of a sample acts blended with the one before
-    blur = max(flight.period_s for flight in flights) ** 2 / (4 * fit.value("thrust_lag"))
-    for name in ("thrust_lag", "thrust_delay"):
-        row = _direct(fit, name, moving, "" if moving else _LAG)
-        rows.append(replace(row, low=max(row.low - blur, 0.0), high=row.high + blur))
+    rows += [_direct(fit, name, moving, "" if moving else _LAG) for name in ("thrust_lag", "thrust_delay")]
     rows += [_direct(fit, name) for name in ("drag_across", "drag_along")]
     above = np.mean(np.concatenate([flight.thrust_command.ravel() > fit.value("thrust_most") for flight in flights]))
     seen, explained = bool(above >= _SATURATED), bool(min(fit.fast[0].explained[:2]) >= EXPLAINED)
@@ -64,13 +61,16 @@ def _inertias(fit: DroneFit, spec: RobotSpec) -> list[Estimate]:
     found = []
     for k, axis in enumerate(("roll", "pitch")):
         values = rotors["rotors.arm"].value * scale / np.maximum(gains[:, k], 1e-9)
-        found.append(_from_draws(f"rotors.{axis}_inertia", values, fit.fast[0].explained[k], axis))
+        found.append(_from_draws(f"rotors.{axis}_inertia", values, fit.fast[0], fit.fast[0].explained[k], axis))
     ratio = np.maximum(gains[:, 2], 0) * rotors["rotors.yaw_inertia"].value / scale
-    return [*found, _from_draws("rotors.torque_per_thrust", ratio, fit.fast[0].explained[2], "yaw")]
+    return [*found, _from_draws("rotors.torque_per_thrust", ratio, fit.fast[0], fit.fast[0].explained[2], "yaw")]
 
 
-def _from_draws(key: str, values: np.ndarray, explained: float, axis: str) -> Estimate:
-    low, high = np.percentile(values[1:], [2.5, 97.5]) if len(values) > 1 else (values[0], values[0])
+def _from_draws(key: str, values: np.ndarray, fast: FastResponse, explained: float, axis: str) -> Estimate:
+    value = values[0]
+    low = high = value
+    if len(values) > 1:
+        low, high = (float(end[0]) for end in Spread(values[1:, None], fast.pieces, 1).interval(values[:1]))
     note = _INERTIA.format(share=max(explained, 0.0), axis=axis) if explained < EXPLAINED else ""
-    return Estimate(key, float(values[0]), float(min(low, values[0])), float(max(high, values[0])), ROTORS[key].unit,
+    return Estimate(key, float(value), float(max(min(low, value), 0.0)), float(max(high, value)), ROTORS[key].unit,
                     bool(explained >= EXPLAINED), note)

@@ -1,4 +1,4 @@
-"""Fits the rotor model to flights: lag and delay first, multi-step, robust, intervals by bootstrap over segments."""
+"""Fits the rotor model to flights: lag and delay first, multi-step, robust, intervals by leaving out segments."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import least_squares
+from scipy.stats import t as student
 
 from testudo_sim.identify.drone_flights import Flight, Samples, Windows
 from testudo_sim.identify.drone_lag import FastResponse, fast_responses
 from testudo_sim.identify.drone_model import DISTURBANCE, NAMES, DroneModel, errors, predict
+from testudo_sim.identify.uncertainty import LEVEL, Spread
 
 _SCALES = ((0.1, 2e-3, 5e-3), (0.3, 8e-3, 2e-2), (0.5, 2e-2, 5e-2))
 """Horizon [s], and the position [m] and attitude error [rad] that count as one there."""
@@ -25,6 +27,8 @@ _RIGID = ("roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "bal
 """Zero of a rigid body in still air."""
 EXPLAINED = 0.9
 """Share of the power of the fast rates from which the motors count as explaining them."""
+_PARTS = 2
+"""Steps in a sample where lag and delay are refined: a step of 10 ms alone lengthens the delay by 0.1 ms."""
 _DIFFERENCE = 1e-4
 
 
@@ -35,8 +39,9 @@ class FitSettings:
     windows: Windows = field(default_factory=lambda: Windows(spacing_s=0.4))
     """Of the starts that are fitted."""
     segment_s: float = 2.0
-    """Length of the pieces that the bootstrap draws."""
+    """Length of the pieces that intervals come from: one after the other is left out."""
     bootstrap: int = 200
+    """Draws of pieces of the fast response, for intervals."""
     evaluations: int = 20
     """At most so many steps of the solver in a stage."""
 
@@ -49,10 +54,8 @@ class DroneFit:
     vector: np.ndarray
     """(P,): in the order of `NAMES`."""
     low: np.ndarray
-    """(P,): 95 % interval, bootstrap over segments in the linearised fit."""
+    """(P,): 95 % interval."""
     high: np.ndarray
-    deviation: np.ndarray = field(repr=False)
-    """(P,): standard deviation of each parameter; infinite where it was not fitted."""
     fast: list[FastResponse] = field(repr=False)
     """Of all flights, then of draws of their pieces."""
     starts: int = 0
@@ -86,14 +89,15 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
     fast = fast_responses(flights, [model.clipped(flight, vector) for flight in flights], settings.bootstrap)
     if fast[0].inside:
         vector[[NAMES.index(name) for name in _SETTLED]] = fast[0].lag_s, fast[0].delay_s
-    low, high, spread = _settled_intervals(vector, fast)
+    low, high = _settled_intervals(vector, fast)
     # motors that explain all leave nothing to balance, and a balance would only blur the lag
     rigid = min(fast[0].explained[:2]) >= EXPLAINED
     if rigid:
         known = dict(zip(_GAINS, fast[0].gains, strict=True)) | dict.fromkeys(_RIGID, 0.0)
         vector[[NAMES.index(name) for name in known]] = list(known.values())
+        model = replace(model, parts=_PARTS)
     vector[NAMES.index("lift_share")] = 0.0
-    stages = [_without(_BALANCE + _LIFT if rigid else _SETTLED + _LIFT)]
+    stages = [_without(_LIFT + _BALANCE + _RIGID if rigid else _SETTLED + _LIFT)]
     stages += [] if rigid else [_without(_SETTLED + _STEADY)]
     stages += [DISTURBANCE] if model.causal else []
     for names in stages:
@@ -108,19 +112,18 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
                                  max_nfev=settings.evaluations, xtol=1e-4, ftol=1e-4)
         vector = vector.copy()
         vector[free] = solution.x
-        low[free], high[free], spread[free] = _intervals(problem, solution.x, samples, settings)
-    return DroneFit(model, vector, low, high, spread, fast, len(samples.start))
+        low[free], high[free] = _intervals(problem, solution.x, samples, settings)
+    return DroneFit(model, vector, low, high, fast, len(samples.start))
 
 
-def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return low, high and deviation (P,) of lag and delay from draws; the vector itself of all others."""
-    low, high, spread = vector.copy(), vector.copy(), np.full(len(NAMES), np.inf)
-    for name, values in zip(_SETTLED, ([each.lag_s for each in fast[1:]], [each.delay_s for each in fast[1:]]),
-                            strict=True):
-        k = NAMES.index(name)
-        spread[k] = np.std(values)
-        low[k], high[k] = (min(vector[k], np.percentile(values, 2.5)), max(vector[k], np.percentile(values, 97.5)))
-    return low, high, spread
+def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tuple[np.ndarray, np.ndarray]:
+    """Return low and high (P,) of lag and delay from draws; the vector itself of all others."""
+    low, high = vector.copy(), vector.copy()
+    if len(fast) > 1:
+        settled = [NAMES.index(name) for name in _SETTLED]
+        draws = np.array([(each.lag_s, each.delay_s) for each in fast[1:]])
+        low[settled], high[settled] = Spread(draws, fast[0].pieces, 1).interval(vector[settled])
+    return np.maximum(low, 0.0), high
 
 
 def _without(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -168,35 +171,34 @@ class _Problem:
 
 
 def _intervals(problem: _Problem, values: np.ndarray, samples: Samples, settings: FitSettings
-               ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return low, high and the standard deviation (F,) of the parameters.
+               ) -> tuple[np.ndarray, np.ndarray]:
+    """Return low and high (F,) of the parameters: 95 %, by leaving out one segment after the other.
 
-    Each draw takes as many segments as there are, with replacement, and moves the parameters by one Gauss-Newton
-    step of the robust loss; no roll-out is repeated.
+    Each time the parameters move by one Newton step of the robust loss; no roll-out is repeated. The jackknife over
+    clusters with Student's quantile for as many as there are, less one, holds with few of them, too, where resampling
+    is too narrow (MacKinnon, Nielsen, Webb, "Cluster-robust inference: a guide to empirical practice", 2023).
     """
     residuals = problem.residuals(values)
     jacobian = problem.jacobian(values, lambda: None) * problem.scale
-    weight = 1 / (1 + residuals**2)  # cauchy
-    count = len(samples.start)
-    shape = (-1, count)
+    lower, upper = (bound[problem.free] for bound in problem.model.bounds())
     segment = samples.flight * 10_000 + (samples.start * samples.flights[0].period_s / settings.segment_s).astype(int)
     names, label = np.unique(segment, return_inverse=True)
-    weighted = (jacobian * weight[:, None]).reshape(*shape, len(values))
-    curved = jacobian.reshape(*shape, len(values))
-    rest = residuals.reshape(shape)
-    normal = np.zeros((len(names), len(values), len(values)))
-    slope = np.zeros((len(names), len(values)))
-    for k in range(len(names)):
+    count, size = len(names), len(values)
+    if count < 2:
+        return lower, upper
+    shape = (-1, len(samples.start))
+    weight = (1 / (1 + residuals**2)).reshape(shape)  # cauchy
+    rest, slopes = residuals.reshape(shape), jacobian.reshape(*shape, size)
+    bent = weight * (1 - rest**2) * weight  # its second derivative: it flattens far out
+    normal, slope = np.zeros((count, size, size)), np.zeros((count, size))
+    for k in range(count):
         inside = label == k
-        normal[k] = np.einsum("rsf,rsg->fg", weighted[:, inside], curved[:, inside])
-        slope[k] = np.einsum("rsf,rs->f", weighted[:, inside], rest[:, inside])
-    ridge = 1e-9 * np.trace(normal.sum(axis=0)) * np.eye(len(values)) / len(values)
-    rng = np.random.default_rng(0)
-    draws = []
-    for _ in range(settings.bootstrap):
-        times = rng.multinomial(len(names), np.full(len(names), 1 / len(names)))
-        draws.append(-np.linalg.solve(np.tensordot(times, normal, 1) + ridge, times @ slope))
-    moved = values + np.array(draws) * problem.scale
-    lower, upper = (bound[problem.free] for bound in problem.model.bounds())
-    ends = np.clip(np.percentile(moved, [2.5, 97.5], axis=0), lower, upper)
-    return np.minimum(ends[0], values), np.maximum(ends[1], values), moved.std(axis=0)
+        normal[k] = np.einsum("rsf,rs,rsg->fg", slopes[:, inside], bent[:, inside], slopes[:, inside], optimize=True)
+        slope[k] = np.einsum("rsf,rs->f", slopes[:, inside], (weight * rest)[:, inside])
+    total, whole = normal.sum(axis=0), slope.sum(axis=0)
+    ridge = 1e-9 * np.trace(total) * np.eye(size) / size
+    moved = -np.linalg.solve(total - normal + ridge, (whole - slope)[..., None])[..., 0]
+    moved += np.linalg.solve(total + ridge, whole)  # at a bound the slope of all is not zero
+    deviation = np.sqrt((count - 1) / count * np.sum(moved**2, axis=0)) * problem.scale
+    reach = student.ppf((1 + LEVEL) / 2, count - 1) * deviation
+    return np.maximum(values - reach, lower), np.minimum(values + reach, upper)

@@ -8,7 +8,7 @@ both are filtered to a band, and delay, lag and gains are those that leave the l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.interpolate import RectBivariateSpline
@@ -19,9 +19,11 @@ from testudo_sim.identify.drone_flights import Flight
 
 _BAND_HZ = (5.0, 25.0)
 _LAGS_S = np.geomspace(0.01, 0.25, 15)
-_DELAYS_S = np.linspace(0.0, 0.05, 11)
+_DELAYS_S = np.linspace(0.0, 0.05, 21)
 _FINER = 20
-"""The surface of what stays unexplained is interpolated to so many points between two of the grid."""
+"""The surface of what is explained is interpolated to so many points between two of the grid, and about the best of
+them again."""
+_ZOOMS = 2
 _MIX = np.array([ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS])
 
 
@@ -35,6 +37,8 @@ class FastResponse:
     """Of roll, pitch, yaw [rad/s² per N]: arm, and drag torque ratio, over inertia."""
     explained: tuple[float, float, float]
     """Share of the power of each rate in the band that the motors explain."""
+    pieces: int = 0
+    """How many the flights were cut into."""
 
     @property
     def inside(self) -> bool:
@@ -56,7 +60,7 @@ def fast_responses(flights: Sequence[Flight], commands: Sequence[np.ndarray], dr
     rng = np.random.default_rng(0)
     count = len(sums)
     times = [np.ones(count), *(rng.multinomial(count, np.full(count, 1 / count)) for _ in range(draws))]
-    return [_best(np.tensordot(each, sums, 1)) for each in times]
+    return [replace(_best(np.tensordot(each, sums, 1)), pieces=count) for each in times]
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,8 @@ def _band(values: np.ndarray, period_s: float) -> np.ndarray:
 def _sums(piece: _Piece) -> np.ndarray:
     """Return sums of products (lags, delays, 3 products, 3 axes): driven and rates, driven twice, rates twice."""
     inside = slice(piece.edge, -piece.edge)
-    stamps = np.arange(piece.mixed.shape[1]) * piece.period_s
     found = np.empty((len(_LAGS_S), len(_DELAYS_S), 3, 3))
+    rates = piece.rates[:, inside]
     for i, lag in enumerate(_LAGS_S):
         gain = 1 - np.exp(-piece.period_s / lag)
         after = lfilter([gain], [1, gain - 1], piece.mixed, axis=1)
@@ -103,9 +107,12 @@ def _sums(piece: _Piece) -> np.ndarray:
         # exact mean of the lagged command over each step, then its integral at the samples
         mean = piece.mixed + (before - after) * lag / piece.period_s
         total = np.concatenate([np.zeros((3, 1)), np.cumsum(mean, axis=1)[:, :-1]], axis=1) * piece.period_s
-        rates = piece.rates[:, inside]
         for j, delay in enumerate(_DELAYS_S):
-            driven = np.stack([np.interp(stamps - delay, stamps, row) for row in total])[:, inside]
+            # and between them, where a delayed sample lies: so long after the sample that many before
+            back = int(np.ceil(delay / piece.period_s - 1e-9))
+            late = back * piece.period_s - delay
+            between = total + piece.mixed * late - (before - piece.mixed) * lag * np.expm1(-late / lag)
+            driven = np.concatenate([np.zeros((3, back)), between[:, :between.shape[1] - back]], axis=1)[:, inside]
             driven = driven - driven.mean(axis=1, keepdims=True)
             found[i, j] = (driven * rates).sum(axis=1), (driven**2).sum(axis=1), (rates**2).sum(axis=1)
     return found
@@ -114,14 +121,21 @@ def _sums(piece: _Piece) -> np.ndarray:
 def _best(sums: np.ndarray) -> FastResponse:
     """Return the response that explains most of roll and pitch, from the grid of sums, interpolated."""
     shares = sums[:, :, 0] ** 2 / np.maximum(sums[:, :, 1] * sums[:, :, 2], 1e-30)
+    ratios = sums[:, :, 0] / np.maximum(sums[:, :, 1], 1e-30)
     weight = sums[0, 0, 2, :2]
-    surface = (shares[:, :, :2] * weight).sum(axis=-1) / weight.sum()
-    lags = np.linspace(*np.log(_LAGS_S[[0, -1]]), _FINER * (len(_LAGS_S) - 1) + 1)
-    delays = np.linspace(*_DELAYS_S[[0, -1]], _FINER * (len(_DELAYS_S) - 1) + 1)
-    fine = RectBivariateSpline(np.log(_LAGS_S), _DELAYS_S, surface)(lags, delays)
-    i, j = np.unravel_index(np.argmax(fine), fine.shape)
     place = np.log(_LAGS_S), _DELAYS_S
-    gains = [float(RectBivariateSpline(*place, sums[:, :, 0, k] / np.maximum(sums[:, :, 1, k], 1e-30))(
-        lags[i], delays[j])[0, 0]) for k in range(3)]
-    explained = [float(RectBivariateSpline(*place, shares[:, :, k])(lags[i], delays[j])[0, 0]) for k in range(3)]
-    return FastResponse(float(np.exp(lags[i])), float(delays[j]), tuple(gains), tuple(explained))
+    surface = RectBivariateSpline(*place, (shares[:, :, :2] * weight).sum(axis=-1) / weight.sum())
+    lags, delays = (np.linspace(axis[0], axis[-1], _FINER * (len(axis) - 1) + 1) for axis in place)
+    for _ in range(_ZOOMS):
+        fine = surface(lags, delays)
+        i, j = np.unravel_index(np.argmax(fine), fine.shape)
+        lag, delay = lags[i], delays[j]
+        lags, delays = _around(lags, i), _around(delays, j)
+    gains, explained = (tuple(float(RectBivariateSpline(*place, values[:, :, k])(lag, delay)[0, 0]) for k in range(3))
+                        for values in (ratios, shares))
+    return FastResponse(float(np.exp(lag)), float(delay), gains, explained)
+
+
+def _around(axis: np.ndarray, at: int) -> np.ndarray:
+    """Return points between the neighbours of one point of an axis."""
+    return np.linspace(axis[max(at - 1, 0)], axis[min(at + 1, len(axis) - 1)], 2 * _FINER + 1)

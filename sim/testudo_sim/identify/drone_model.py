@@ -14,7 +14,8 @@ those do. All of these are *effective*: they predict from such a log, and are no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from scipy.signal import lfilter
@@ -50,6 +51,8 @@ class DroneModel:
     spec: RobotSpec
     causal: bool = False
     """Estimate a force from the samples before the start, which then fades; the attitude is as without."""
+    parts: int = 1
+    """Steps of the model in a sample."""
 
     def file_vector(self) -> np.ndarray:
         """Return the parameters (P,) of the robot file: a rigid body in still air."""
@@ -107,20 +110,28 @@ class DroneModel:
                 flight.battery_v - rotors["rotors.battery"].value)
         return np.clip(flight.thrust_command, 0.0, most)
 
-    def arriving(self, flight: Flight, vector: np.ndarray) -> np.ndarray:
-        """Return the command (4, T) [N] that acts from each sample to the next: clipped, then delayed."""
-        clipped = self.clipped(flight, vector)
-        late = vector[NAMES.index("thrust_delay")] / flight.period_s
-        whole = int(late)
-        index = np.arange(clipped.shape[1])
-        return ((1 - late + whole) * clipped[:, np.maximum(index - whole, 0)]
-                + (late - whole) * clipped[:, np.maximum(index - whole - 1, 0)])
+    def driven(self, flight: Flight, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what acts after clipping, delay and lag, in each part of a sample, of which there are F.
 
-    def lagged(self, flight: Flight, arriving: np.ndarray, lag_s: float) -> np.ndarray:
-        """Return the thrust (4, T) [N] at the samples, before each one's command acts."""
-        gain = 1 - np.exp(-flight.period_s / lag_s)
-        after = lfilter([gain], [1, gain - 1], arriving, axis=1, zi=(1 - gain) * arriving[:, :1])[0]
-        return np.concatenate([arriving[:, :1], after[:, :-1]], axis=1)
+        A delay that is no whole number of parts lets two commands act in one. The thrust (F, 4, T) [N] at the
+        beginning of a part is exact; the command (F, 4, T) [N] is the one which, held from that thrust on, gives the
+        mean thrust of the part.
+        """
+        clipped, period = np.repeat(self.clipped(flight, vector), self.parts, axis=1), flight.period_s / self.parts
+        lag, delay = (vector[NAMES.index(name)] for name in ("thrust_lag", "thrust_delay"))
+        late = delay / period
+        whole = int(late)
+        share = late - whole
+        index = np.arange(clipped.shape[1])
+        newer, older = (clipped[:, np.maximum(index - back, 0)] for back in (whole, whole + 1))
+        decay, rest = np.exp(-period / lag), np.exp(-(1 - share) * period / lag)
+        after = lfilter([1.0], [1.0, -decay], older * (rest - decay) + newer * (1 - rest), axis=1,
+                        zi=decay * clipped[:, :1])[0]
+        thrust = np.concatenate([clipped[:, :1], after[:, :-1]], axis=1)
+        mean = share * older + (1 - share) * newer - (after - thrust) * lag / period
+        kept = (1 - decay) * lag / period
+        return tuple(np.moveaxis(values.reshape(len(values), -1, self.parts), 2, 0)
+                     for values in ((mean - kept * thrust) / (1 - kept), thrust))
 
 
 def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tuple[int, ...]
@@ -137,18 +148,18 @@ def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tup
     signals = _Signals.create(model, samples, vectors)
     count = vectors.shape[1]
     state = RotorDroneState(*(np.repeat(samples.at(name)[:, None], count, axis=1) for name in (
-        "position_world", "quaternion_xyzw", "velocity_world", "rates_body")), thrust=signals.thrust)
+        "position_world", "quaternion_xyzw", "velocity_world", "rates_body")), thrust=signals.thrust(0, 0))
     stiffness = vectors[NAMES.index("tilt_stiffness")][:, None]
     share, memory = (vectors[NAMES.index(name)][:, None] for name in ("balance_share", "balance_memory"))
     lift_share, lift_memory = (vectors[NAMES.index(name)][:, None] for name in ("lift_share", "lift_memory"))
     balance, lift, elapsed, found = signals.balance, signals.lift, 0.0, {}
-    for k in range(max(marks)):
-        duration = samples.durations(k)
-        wanted = signals.command(k)
-        # the mean of a step's thrust to first order in its length
-        middle = state.thrust + duration / (2 * parameters.thrust_lag_s) * (wanted - state.thrust)
-        pushed = torque_acceleration(parameters, middle)
-        lifted = -np.expm1(-duration / lift_memory) * (-lift_share * excess_lift(parameters, middle) - lift)
+    for k, part in product(range(max(marks)), range(model.parts)):
+        duration, wanted = samples.durations(k) / model.parts, signals.command(k, part)
+        state = replace(state, thrust=signals.thrust(k, part))
+        ratio = duration / parameters.thrust_lag_s
+        mean = wanted - np.expm1(-ratio) / ratio * (state.thrust - wanted)
+        pushed = torque_acceleration(parameters, mean)
+        lifted = -np.expm1(-duration / lift_memory) * (-lift_share * excess_lift(parameters, mean) - lift)
         change = -np.expm1(-duration / memory) * (-share * pushed - balance)
         force = signals.force(elapsed + duration / 2)
         force[2] += lift + lifted / 2
@@ -158,7 +169,7 @@ def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tup
         balance = balance + change
         state = step(parameters, state, wanted, duration, outside)
         elapsed = elapsed + duration
-        if k + 1 in marks:
+        if k + 1 in marks and part == model.parts - 1:
             found[k + 1] = state
     return found
 
@@ -193,13 +204,11 @@ def errors(samples: Samples, mark: int, state: RotorDroneState) -> tuple[np.ndar
 
 @dataclass(frozen=True)
 class _Signals:
-    """What drives a prediction: commands, thrust at the start, and the causal estimates."""
+    """What drives a prediction: commands, thrust, and the causal estimates."""
 
     samples: Samples
-    arriving: list[list[np.ndarray]]
-    """By candidate and flight: (4, T)."""
-    thrust: np.ndarray
-    """(4, K, S)."""
+    driven: list[list[tuple[np.ndarray, np.ndarray]]]
+    """By candidate and flight: command and thrust (F, 4, T)."""
     balance: np.ndarray
     """(3, K, S) [rad/s²]: at the starts."""
     lift: np.ndarray
@@ -211,41 +220,44 @@ class _Signals:
 
     @classmethod
     def create(cls, model: DroneModel, samples: Samples, vectors: np.ndarray) -> _Signals:
-        series: dict[bytes, tuple[list[np.ndarray], list[np.ndarray]]] = {}
+        series: dict[bytes, list[tuple[np.ndarray, np.ndarray]]] = {}
         driving = [NAMES.index(name) for name in ("thrust_lag", "thrust_delay", "thrust_most")]
         used = []
         for vector in vectors.T:
             key = vector[driving].tobytes()
             if key not in series:
-                arriving = [model.arriving(flight, vector) for flight in samples.flights]
-                series[key] = arriving, [model.lagged(flight, command, vector[driving[0]])
-                                         for flight, command in zip(samples.flights, arriving, strict=True)]
+                series[key] = [model.driven(flight, vector) for flight in samples.flights]
             used.append(series[key])
-        thrust = np.stack([samples.gather(lagged) for _, lagged in used], axis=1)
-        slow = [[balances(model, flight, vector, thrusts)
-                 for flight, thrusts in zip(samples.flights, lagged, strict=True)]
-                for vector, (_, lagged) in zip(vectors.T, used, strict=True)]
+        thrusts = [[thrust[0] for _, thrust in one] for one in used]
+        slow = [[balances(model, flight, vector, thrust) for flight, thrust in zip(samples.flights, one, strict=True)]
+                for vector, one in zip(vectors.T, thrusts, strict=True)]
         balance, lift = (np.stack([samples.gather([each[part] for each in one]) for one in slow], axis=-2)
                          for part in (0, 1))
         force = None
         if model.causal:
-            force = np.stack([held_force(model, samples, vector, lagged)
-                              for vector, (_, lagged) in zip(vectors.T, used, strict=True)], axis=1)
-        return cls(samples, [arriving for arriving, _ in used], thrust, balance, lift, force,
-                   vectors[NAMES.index("force_decay")][:, None])
+            force = np.stack([held_force(model, samples, vector, one)
+                              for vector, one in zip(vectors.T, thrusts, strict=True)], axis=1)
+        return cls(samples, used, balance, lift, force, vectors[NAMES.index("force_decay")][:, None])
 
-    def command(self, shift: int) -> np.ndarray:
-        """Return the command (4, K, S) that acts from ``shift`` samples after the starts on."""
+    def command(self, shift: int, part: int) -> np.ndarray:
+        """Return the command (4, K, S) that acts in a part of the sample ``shift`` samples after the starts."""
+        return self._gathered(0, shift, part)
+
+    def thrust(self, shift: int, part: int) -> np.ndarray:
+        """Return the thrust (4, K, S) at its beginning."""
+        return self._gathered(1, shift, part)
+
+    def _gathered(self, which: int, shift: int, part: int) -> np.ndarray:
         known: dict[int, np.ndarray] = {}
-        for arriving in self.arriving:
-            if id(arriving) not in known:
-                known[id(arriving)] = self.samples.gather(arriving, shift)
-        return np.stack([known[id(arriving)] for arriving in self.arriving], axis=1)
+        for driven in self.driven:
+            if id(driven) not in known:
+                known[id(driven)] = self.samples.gather([each[which][part] for each in driven], shift)
+        return np.stack([known[id(driven)] for driven in self.driven], axis=1)
 
     def force(self, elapsed_s: np.ndarray) -> np.ndarray:
         """Return the acceleration (3, K, S) [m/s²] of the disturbance, a time (S,) after the starts."""
         if self.force_start is None:
-            return np.zeros((3, *self.thrust.shape[1:]))
+            return np.zeros((3, *self.balance.shape[1:]))
         return self.force_start * np.exp(-elapsed_s / self.force_decay)
 
 

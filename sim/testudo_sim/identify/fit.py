@@ -59,13 +59,20 @@ def fit(roller: Roller, start: np.ndarray, free: np.ndarray, bounds: tuple[np.nd
         gradient = np.where(better[:, None], new_gradient, gradient)
         hessian = np.where(better[:, None, None], new_hessian, hessian)
         loss = np.where(better, new_loss, loss)
+        found = _chosen(found, new, better[group])
         damping = np.where(better, np.maximum(damping / 5, 1e-7), np.minimum(damping * 8, 1e9))
         running &= ~(better & (gained < _ENOUGH)) & (damping < 1e6) & ~(~better & (foreseen < _ENOUGH * loss))
-    return Fit(values, loss, roller.curvature(values[group], scale), rounds)
+    return Fit(values, loss, found, rounds)
 
 
 def _parts(found: Curvature) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found.loss, found.gradient, found.hessian
+
+
+def _chosen(old: Curvature, new: Curvature, better: np.ndarray) -> Curvature:
+    """Return the new curvature of those stretches (C,) of which it is better."""
+    return Curvature(*(np.where(better.reshape(-1, *(1,) * (mine.ndim - 1)), theirs, mine)
+                       for mine, theirs in zip(_parts(old), _parts(new), strict=True)))
 
 
 def _summed(values: np.ndarray, group: np.ndarray, weight: np.ndarray, groups: int) -> np.ndarray:

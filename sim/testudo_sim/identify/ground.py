@@ -12,8 +12,9 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.alignment import AlignedRobot
 from testudo_sim.identify.fit import Fit, fit
-from testudo_sim.identify.result import HALF, ROBOTS, HeldOut, Quantiles
-from testudo_sim.identify.roll import DELAY, SLIP, Roller, dead_reckoning, to_inner
+from testudo_sim.identify.held_out import Measure, hold_half, hold_robot
+from testudo_sim.identify.result import HALF, ROBOTS, HeldOut
+from testudo_sim.identify.roll import DELAY, SLIP, Roller, to_inner
 from testudo_sim.identify.uncertainty import Spread, bootstrap, flat, prior
 from testudo_sim.identify.windows import Cutting, Stretches, cut
 
@@ -69,13 +70,15 @@ class _Problem:
 
 
 def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
-               cutting: Cutting | None = None, progress: Callable[[str], None] = lambda _: None) -> GroundFit:
+               residual: bool = False, cutting: Cutting | None = None,
+               progress: Callable[[str], None] = lambda _: None) -> GroundFit:
     """Fit the parameters of one robot type.
 
     Args:
         robots: aligned, all of the type.
         spec: the file that is improved; what it says is where the fit starts.
         hold_out: what to measure on: the other half of the run, robots left out.
+        residual: also measure with a residual model, of differential drives only.
         cutting: how the run is cut.
         progress: is told what is being done.
 
@@ -104,20 +107,20 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     robot_spread = tuple(
         bootstrap(single.curvature, stretches.robot, (stretches.robot == k).astype(float), single.values[k],
                   problem.free) for k in range(len(robots)))
+    measure = Measure.create(roller, problem.scale, residual=residual)
     held: list[HeldOut] = []
     names = [robot.name for robot in robots]
     if HALF in hold_out:
         progress("held out: second half")
-        held += _hold_half(problem, whole, spec, names, chosen)
+        held += hold_half(measure, problem.solve, whole.values[0], names)
     if ROBOTS in hold_out and len(robots) > 1:
         for k, name in enumerate(names):
             progress(f"held out: {name}")
-            held += _hold_robot(problem, whole, spec, names, chosen, k)
+            held += hold_robot(measure, problem.solve, whole.values[0], names, k)
     width = _widths(spec, keys)
-    baseline = _reckoned(spec, stretches, chosen)
     return GroundFit(keys, whole.values[0], problem.free, flat(whole.curvature, everyone, width), spread,
                      single.values, robot_spread, tuple(held), stretches, problem.scale,
-                     _loss(baseline, problem.scale, stretches), float(whole.loss[0]), chosen,
+                     _loss(measure.reckoned, problem.scale, stretches), float(whole.loss[0]), chosen,
                      float(start[keys.index(DELAY)]))
 
 
@@ -218,53 +221,6 @@ def _without_undetermined(problem: _Problem, whole: Fit, spec: RobotSpec, weight
         whole = problem.solve(start, np.zeros(len(weight), int), weight)
 
 
-def _reckoned(spec: RobotSpec, stretches: Stretches, cutting: Cutting) -> np.ndarray:
-    """Return the errors (C, E, S) of dead reckoning with the commands."""
-    return Roller(dead_reckoning(spec), (), stretches, cutting).errors(np.zeros((len(stretches), 0)))
-
-
 def _loss(errors: np.ndarray, scale: np.ndarray, stretches: Stretches) -> float:
     z = np.sum((errors / np.moveaxis(scale[stretches.horizon], -1, 1)) ** 2, axis=1)
     return float(np.sum(stretches.fitted * 2 * (np.sqrt(1 + z) - 1)))
-
-
-def _hold_half(problem: _Problem, whole: Fit, spec: RobotSpec, names: list[str], cutting: Cutting) -> list[HeldOut]:
-    """Fit each robot on its first half and measure on its second."""
-    stretches = problem.roller.stretches
-    mine = [stretches.robot == k for k in range(len(names))]
-    middle = np.array([0.5 * (stretches.begin_s[own].min() + stretches.end_s[own].max()) for own in mine])
-    middle = middle[stretches.robot]
-    found = problem.solve(whole.values[0], stretches.robot, (stretches.end_s <= middle).astype(float))
-    test = stretches.begin_s >= middle
-    values = found.values[stretches.robot]
-    return [row for k, name in enumerate(names)
-            for row in _measured(problem.roller, values, spec, cutting, test & mine[k], name, HALF)]
-
-
-def _hold_robot(problem: _Problem, whole: Fit, spec: RobotSpec, names: list[str], cutting: Cutting, left_out: int
-                ) -> list[HeldOut]:
-    """Fit the other robots together and measure on this one."""
-    stretches = problem.roller.stretches
-    mine = stretches.robot == left_out
-    found = problem.solve(whole.values[0], np.zeros(len(stretches), int), (~mine).astype(float))
-    values = np.broadcast_to(found.values[0], (len(stretches), len(found.values[0])))
-    return _measured(problem.roller, values, spec, cutting, mine, names[left_out], ROBOTS)
-
-
-def _measured(roller: Roller, values: np.ndarray, spec: RobotSpec, cutting: Cutting, test: np.ndarray, name: str,
-              split: str) -> list[HeldOut]:
-    """Return the errors of one robot on the stretches to test on, by horizon and channel."""
-    stretches = roller.stretches
-    nominal = np.broadcast_to(roller.nominal(), values.shape)
-    found = [_reckoned(spec, stretches, cutting), roller.errors(nominal), roller.errors(values)]
-    rows = []
-    for k, horizon in enumerate(cutting.horizons_s):
-        at = stretches.valid & (stretches.horizon == k) & test[:, None]
-        if not at.any():
-            continue
-        place = [np.sqrt(np.sum(errors[:, :-1] ** 2, axis=1))[at] for errors in found]
-        turn = [np.abs(errors[:, -1])[at] for errors in found]
-        rows.append(HeldOut(name, horizon, "position", "m", *map(Quantiles.create, place), split))
-        if spec.kind == DIFFERENTIAL_DRIVE:
-            rows.append(HeldOut(name, horizon, "yaw", "rad", *map(Quantiles.create, turn), split))
-    return rows

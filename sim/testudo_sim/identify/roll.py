@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_hardware.motion import LagResponse, MotionState, motion_model
+from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
 from testudo_hardware.spec import RobotSpec
@@ -22,8 +22,8 @@ DELAY, SLIP = "dynamics.command_delay", "dynamics.turn_slip"
 INSTANT_S = 1e-4
 """Lag of a robot that follows its commands at once."""
 NO_LIMIT = 1e6
-_NEVER_ZERO_M_S = 1e-5
-"""Far below any error of a pose."""
+_NO_CHANGE = 1e-12
+"""Square of a change of command that counts as none."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,16 @@ class Roller:
             stretches.asked, stretches.phase, stretches.start, stretches.end, stretches.moved, stretches.turned)),
             jnp.asarray(stretches.horizon), *(jnp.asarray(value) for value in (stretches.valid, stretches.fitted)))
         self._errors = jax.jit(jax.vmap(partial(_errors, spec, keys, cutting)))
+        self._moving = jax.jit(jax.vmap(partial(_moving, spec, keys, cutting)))
         self._curvature = jax.jit(jax.vmap(partial(_curvature, spec, keys, cutting), in_axes=(0, 0, None)))
 
     def errors(self, parameters: np.ndarray) -> np.ndarray:
         """Return predicted minus seen (C, E, S): position [m] in the start's axes, then yaw [rad]; (C, P) each."""
         return np.asarray(self._errors(jnp.asarray(parameters, jnp.float32), self._data), float)
+
+    def velocities(self, parameters: np.ndarray) -> np.ndarray:
+        """Return the velocities (C, D, T) of the motion model at the beginning of each step; parameters (C, P)."""
+        return np.asarray(self._moving(jnp.asarray(parameters, jnp.float32), self._data), float)
 
     def curvature(self, parameters: np.ndarray, scale: np.ndarray) -> Curvature:
         """Return loss and derivatives at parameters (C, P), for errors over a scale (H, E)."""
@@ -123,32 +128,71 @@ def _root(value: jax.Array) -> jax.Array:
 
 
 def _path(spec: RobotSpec, cutting: Cutting, asked: jax.Array, phase: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return positions (D, T) [m] and headings (T,) of one stretch, from the origin."""
-    model, step = motion_model(spec), cutting.step_s
-    # a step's command is the mean of what was asked during it, so that the delay acts smoothly; of parts of it, as what
-    # is lost in turns is not linear
-    parts = jnp.arange(cutting.steps * cutting.finer + 1) / cutting.finer
-    nodes = (parts + cutting.reach + phase - spec.command_delay_s / step) * cutting.finer
-    below = jnp.clip(jnp.floor(nodes), 0, asked.shape[1] - 2).astype(jnp.int32)
-    integral = asked[:, below] + (nodes - below) * (asked[:, below + 1] - asked[:, below])
-    command = (integral[:, 1:] - integral[:, :-1]) * (cutting.finer / step)
-    if spec.kind != DIFFERENTIAL_DRIVE:  # the length of a vector has no derivative at zero
-        command = command + _NEVER_ZERO_M_S
+    """Return positions (D, T) [m] and headings (T,) of one stretch, from the origin.
+
+    Velocities come one after the other, ways and turns of all steps at once.
+    """
+    model = motion_model(spec)
+    response = LagResponse.create(jnp.float32(cutting.step_s), jnp.float32(1.0) * spec.velocity_lag_s)
+    return _travelled(model, _velocities(model, response, cutting, asked, phase), response)
+
+
+def _velocities(model: MotionModel, response: LagResponse, cutting: Cutting, asked: jax.Array, phase: jax.Array
+                ) -> jax.Array:
+    """Return the velocities (D, T) of one stretch at the beginning of each step."""
+    before, after, share = _driving(model, cutting, asked, phase)
+    nowhere = MotionState(jnp.zeros((len(asked),), jnp.float32), jnp.float32(0.0), before[:, 0])
+
+    def advance(velocity: jax.Array, driven: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        first, last, part = driven
+        ends = [model.step(replace(nowhere, velocity=velocity), end, response).velocity for end in (first, last)]
+        return ends[0] + part * (ends[1] - ends[0]), velocity
+
+    return jax.lax.scan(advance, before[:, 0], (before.T, after.T, share))[1].T
+
+
+def _driving(model: MotionModel, cutting: Cutting, asked: jax.Array, phase: jax.Array
+             ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the effective commands (D, T) in which each step begins and ends, and the share (T,) of the latter.
+
+    A limit of acceleration that is reached bends what a command does: under the mean of two commands the velocity would
+    rise all through a step at whose end alone the second one acts, half a step too early on average.
+    """
+    spec, finer, steps = model.spec, cutting.finer, cutting.steps
+    late = cutting.reach * finer + phase - spec.command_delay_s * (finer / cutting.step_s)
+    whole = jnp.clip(jnp.floor(late), 1, asked.shape[1] - steps * finer - 2).astype(jnp.int32)
+    near = jax.lax.dynamic_slice_in_dim(asked, whole - 1, steps * finer + 3, axis=1)
+    command = near[:, :-1] + (late - whole) * (near[:, 1:] - near[:, :-1])
     effective = effective_command(model, command)
-    effective = jnp.mean(jnp.reshape(effective, (asked.shape[0], cutting.steps, cutting.finer)), axis=2)
-    response = LagResponse.create(jnp.float32(step), jnp.float32(1.0) * spec.velocity_lag_s)
-    size = asked.shape[0]
-    if spec.kind != DIFFERENTIAL_DRIVE:
-        effective = effective + _NEVER_ZERO_M_S * (-1.0) ** jnp.arange(cutting.steps)
-    zero = jnp.zeros((size,), jnp.float32)
-    first = MotionState(zero, jnp.float32(0.0), effective[:, 0])
+    mean = jnp.mean(jnp.reshape(effective[:, 1:-1], (len(asked), steps, finer)), axis=2)
+    before, after = effective[:, :-2:finer], effective[:, finer + 1::finer]
+    change = after - before
+    share = jnp.clip(jnp.sum((mean - before) * change, axis=0) / (jnp.sum(change**2, axis=0) + _NO_CHANGE), 0.0, 1.0)
+    rest = mean - before - share * change  # several changes in one step: their mean counts
+    return before + rest, after + rest, share
 
-    def advance(state: MotionState, command: jax.Array) -> tuple[MotionState, tuple[jax.Array, jax.Array]]:
-        after = model.step(state, command, response)
-        return after, (after.position_world, after.yaw)
 
-    _, (position, yaw) = jax.lax.scan(advance, first, effective.T)
-    return jnp.concatenate([zero[:, None], position.T], axis=1), jnp.concatenate([jnp.zeros(1), yaw])
+def _travelled(model: MotionModel, velocity: jax.Array, response: LagResponse) -> tuple[jax.Array, jax.Array]:
+    """Return positions (D, T) and headings (T,) of velocities (D, T) at the beginning of each step, from the origin."""
+    change = velocity[:, 1:] - velocity[:, :-1]
+    zero = jnp.zeros_like(change)
+    # the command without limit that changes the velocity so
+    reached = velocity[:, :-1] + change / response.gain
+    moved = model.step(MotionState(zero, zero[0], velocity[:, :-1]), reached, response)
+    way, turned = moved.position_world, moved.yaw
+    yaw = jnp.cumsum(turned)
+    if model.spec.kind == DIFFERENTIAL_DRIVE:
+        cos, sin = jnp.cos(yaw - turned), jnp.sin(yaw - turned)
+        way = jnp.stack([cos * way[0] - sin * way[1], sin * way[0] + cos * way[1]])
+    start = jnp.zeros((len(velocity), 1), jnp.float32)
+    return jnp.concatenate([start, jnp.cumsum(way, axis=1)], axis=1), jnp.concatenate([start[0], yaw])
+
+
+def _moving(spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values: jax.Array, data: _Data) -> jax.Array:
+    """Return the velocities (D, T) of one stretch."""
+    found = _parametrised(spec, keys, values)
+    response = LagResponse.create(jnp.float32(cutting.step_s), jnp.float32(1.0) * found.velocity_lag_s)
+    return _velocities(motion_model(found), response, cutting, data.asked, data.phase)
 
 
 def _errors(spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values: jax.Array, data: _Data) -> jax.Array:

@@ -19,18 +19,22 @@ from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.alignment import AlignedRobot, align_robot
 from testudo_sim.identify.drone import DroneSettings, can_identify, identify_drone
 from testudo_sim.identify.ground import GroundFit, HoldOut, fit_ground
+from testudo_sim.identify.residual import FEATURES, WORTH, worth
 from testudo_sim.identify.result import HALF, ROBOTS, Estimate, Identification
-from testudo_sim.identify.roll import SLIP, to_file
+from testudo_sim.identify.roll import DELAY, SLIP, to_file
 from testudo_sim.identify.uncertainty import MANOEUVRES, Spread, prior
 from testudo_sim.recording import Recording, RobotRecording
 
 Progress = Callable[[str], None]
 WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
+_LATE_S = 0.01
+"""From this time between stamp and arrival on the delay says that a clock may be behind."""
 _SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
 
 
 def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type: str = "",
-                 hold_out: Sequence[HoldOut] = (HALF, ROBOTS), progress: Progress = lambda _: None
+                 hold_out: Sequence[HoldOut] = (HALF, ROBOTS), residual: bool = False,
+                 progress: Progress = lambda _: None
                  ) -> tuple[Identification, str]:
     """Return what a run says about one robot type, and the robot file that it improves.
 
@@ -41,13 +45,18 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
         robots: names; all of the type if none.
         robot_type: registered robot or robot file; what the recording says if empty.
         hold_out: what to measure the fit on.
+        residual: also try a residual model, and measure what it is worth.
         progress: is told what is being done.
 
     Raises:
-        TestudoError: no such robot, no type or several, a kind that this cannot fit, or too little motion.
+        TestudoError: no such robot, no type or several, a kind that this cannot fit, too little motion, or a residual
+            model of what has none or with nothing held out.
     """
     chosen, source = choose(recording, robots, robot_type)
     spec = load_robot(source)
+    if residual and (spec.kind != DIFFERENTIAL_DRIVE or not hold_out):
+        raise TestudoError(f"--residual: found a {spec.kind} and {len(hold_out)} kinds of what is held out, expected a "
+                           f"{DIFFERENTIAL_DRIVE} and at least one: what a residual model is worth is measured there")
     if spec.kind == VELOCITY_POINT and all(map(can_identify, chosen)):
         found = identify_drone([recording], spec, robots=[robot.name for robot in chosen],
                                settings=DroneSettings(hold_out=tuple(hold_out)), progress=progress)
@@ -56,9 +65,10 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
     for robot in chosen:
         progress(f"aligning {robot.name}")
         aligned.append(align_robot(robot, world=spec.kind != DIFFERENTIAL_DRIVE))
-    found = fit_ground(aligned, spec, hold_out=hold_out, progress=progress)
+    found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual, progress=progress)
     return Identification(spec.name, tuple(robot.name for robot in chosen), estimates(found, spec, aligned),
-                          found.held_out, facts_of(recording, chosen) | _choices(found, aligned)), source
+                          found.held_out, facts_of(recording, chosen) | _choices(found, aligned)
+                          | (_residual(found) if residual else {})), source
 
 
 def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tuple[list[RobotRecording], str]:
@@ -97,10 +107,28 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
         by_robot = {robot.name: tuple(float(np.clip(part[k], rule.low, rule.high)) for part in single)
                     for robot, single in zip(robots, singles, strict=True)} if len(robots) > 1 else {}
         ends = (float(np.clip(end[k], rule.low, rule.high)) for end in (low, high))
-        rows.append(Estimate(key, float(value[k]), *ends, rule.unit, True, "", by_robot))
+        row = Estimate(key, float(value[k]), *ends, rule.unit, True, "", by_robot)
+        rows.append(_with_clocks(row, robots) if key == DELAY else row)
     if spec.kind == DIFFERENTIAL_DRIVE and all(found.free[found.keys.index(key)] for key in (_SPEED, _TURN)):
         rows += _wheels(found, spec)
     return tuple(rows)
+
+
+def _with_clocks(estimate: Estimate, robots: Sequence[AlignedRobot]) -> Estimate:
+    """Return the estimate of the delay with an interval that holds what clocks leave open.
+
+    A message that was received some time after it was stamped was under way, or the clock of its sender is behind.
+    Where stamps were taken as they are, the delay is shorter by what the clock of the commands is behind, and longer by
+    what that of the poses is.
+    """
+    behind = {role: max((max(fit.offset_s, 0.0) for robot in robots
+                         if (fit := robot.report.clocks.get(role)) is not None and not fit.corrected), default=0.0)
+              for role in ("command", "pose")}
+    note = "" if max(behind.values()) < _LATE_S else (
+        "at the least, commands came {command:.0f} ms, poses {pose:.0f} ms after their stamps: transport, or a "
+        "clock that is behind".format(**{role: 1e3 * late for role, late in behind.items()}))
+    return replace(estimate, low=max(estimate.low - behind["command"], 0.0), high=estimate.high + behind["pose"],
+                   note=note)
 
 
 def facts_of(recording: Recording, robots: Sequence[RobotRecording]) -> dict[str, Any]:
@@ -158,3 +186,10 @@ def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]
         "delay_at_start_s": found.start_delay_s, "residual_deviation": found.scale.tolist(),
         "alignment": {robot.name: robot.report.to_dict() for robot in robots},
     }
+
+
+def _residual(found: GroundFit) -> dict[str, Any]:
+    """Return what the residual model is worth; the motion models have no place for one, so that nothing uses it."""
+    value = worth(found.held_out)
+    return {"residual": {"features": list(FEATURES), "lower_by": value.shares, "worth": WORTH, "helps": value.helps,
+                         "used": False}}

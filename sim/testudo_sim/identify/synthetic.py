@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from testudo_hardware.motion import LagResponse, MotionState, motion_model
+from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -14,6 +14,7 @@ from testudo_sim.recording import Recording, RobotRecording, Series
 
 _START_NS = 1_700_000_000_000_000_000
 """Some time of day."""
+_STEP_S = 0.002
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def synthetic_run(spec: RobotSpec, truth: Truth, *, robots: int = 3, duration_s:
                   ) -> Recording:
     """Return a run in which robots drive with commands that jump every 0.3 to 1.5 s.
 
-    Commands are sent each control period of the robot, poses seen at about 60 Hz; the model is stepped in 2 ms.
+    Commands are sent each control period of the robot, poses seen at about 60 Hz; the model is stepped in 2 ms at most,
+    with each command from the very moment on at which it acts.
     """
     rng = np.random.default_rng(seed)
     made = [_robot(f"r{k}", spec, truth, duration_s, rng) for k in range(robots)]
@@ -56,22 +58,23 @@ def synthetic_run(spec: RobotSpec, truth: Truth, *, robots: int = 3, duration_s:
 
 
 def _robot(name: str, spec: RobotSpec, truth: Truth, duration_s: float, rng: np.random.Generator) -> RobotRecording:
-    step = 0.002
     moves = truth.spec(spec)
     sent_s = np.arange(0.0, duration_s, spec.control_period_s)
     command = _commands(spec, sent_s, rng)
-    times = np.arange(0.0, duration_s, step)
-    acting = np.searchsorted(sent_s, times + 0.5 * step - truth.command_delay_s, side="right") - 1
+    # a command begins to act within a step: no delay is rounded
+    acts_s = sent_s + truth.command_delay_s
+    times = np.union1d(np.arange(0.0, duration_s, _STEP_S), acts_s[acts_s < duration_s])
+    acting = np.searchsorted(acts_s, times[:-1], side="right") - 1
     model = motion_model(moves)
     effective = effective_command(model, np.where(acting >= 0, command[:, np.maximum(acting, 0)], 0.0))
-    path = _driven(model, effective, step)
+    path = _driven(model, effective, np.diff(times))
     seen = np.cumsum(rng.uniform(0.012, 0.021, int(duration_s / 0.012)))
-    seen = seen[seen < duration_s - step]
+    seen = seen[seen < times[-1]]
     keep = rng.random(len(seen)) > truth.dropout
     for begin in np.arange(rng.uniform(5, 20), duration_s, 20.0):
         keep &= (seen < begin) | (seen > begin + 0.5)
     seen = seen[keep]
-    values = np.stack([np.interp(seen, np.append(times, times[-1] + step), row) for row in path])
+    values = np.stack([np.interp(seen, times, row) for row in path])
     values += rng.standard_normal(values.shape) * np.append(np.full(len(values) - 1, truth.noise_m), truth.noise_rad
                                                             )[:, None]
     return RobotRecording(name, spec.name, {"pose": _poses(seen, values, truth, rng),
@@ -90,13 +93,14 @@ def _commands(spec: RobotSpec, sent_s: np.ndarray, rng: np.random.Generator) -> 
     return (0.5 * spec.speed_limit_m_s * levels)[:, piece]
 
 
-def _driven(model, effective: np.ndarray, step: float) -> np.ndarray:  # noqa: ANN001  (a motion model)
-    """Return the path (D + 1, T + 1): position and heading, from rest."""
+def _driven(model: MotionModel, effective: np.ndarray, durations_s: np.ndarray) -> np.ndarray:
+    """Return the path (D + 1, T + 1), position and heading, from rest; effective commands (D, T) last (T,) each."""
     size = len(effective)
-    response = LagResponse.create(np.asarray(step), np.asarray(model.spec.velocity_lag_s))
+    responses = LagResponse.create(durations_s, np.asarray(model.spec.velocity_lag_s))
     state = MotionState(np.zeros(size), np.asarray(0.0), np.zeros(size))
     rows = [np.zeros(size + 1)]
     for k in range(effective.shape[1]):
+        response = LagResponse(durations_s[k], responses.gain[k], responses.mean_share[k])
         state = model.step(state, effective[:, k], response)
         rows.append(np.append(state.position_world, state.yaw))
     return np.array(rows).T

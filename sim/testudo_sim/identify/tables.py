@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from rich.table import Table
 
@@ -26,6 +27,8 @@ def identification_tables(found: Identification) -> tuple[Table, ...]:
         rows = [row for row in found.held_out if row.split == split]
         if rows:
             tables.append(_held_out(found, rows, words))
+    if found.facts.get("residual"):
+        tables.append(_residual(found.facts["residual"]))
     return tuple(tables)
 
 
@@ -53,3 +56,14 @@ def _held_out(found: Identification, rows: list[HeldOut], words: str) -> Table:
         shown.append(("median of robots", channel, "", "", "", f"{-median:+.1%} / {-p90:+.1%}"))
     return table(f"Error after {horizon:g} s, {words}: median / p90",
                  ("robot", "channel", "dead reckoning", "robot file", "identified", "against dead reckoning"), shown)
+
+
+def _residual(facts_: dict[str, Any]) -> Table:
+    """Return what a residual model is worth, and the verdict."""
+    shares = [(_SPLITS[split], f"{-median:+.1%}", f"{-p90:+.1%}")
+              for split, (median, p90) in facts_["lower_by"].items()]
+    needed = f"{facts_['worth']:.0%}"
+    verdict = (f"it would help by {needed} or more, but simulation has no place for it: not used" if facts_["helps"]
+               else f"it does not lower all of them by {needed}: not kept")
+    return table(f"Residual model, position against the identified model: {verdict}", ("measured", "median", "p90"),
+                 shares)

@@ -19,6 +19,10 @@ from testudo_sim.alignment import AlignedRobot, interpolated
 
 _FEWEST_WINDOWS = 20
 _FINE_BELOW_S = 1000.0
+_SAME_SIZE = 32
+"""Windows of a stretch are padded to a multiple of this, so that runs alike share a compiled program."""
+_NEAR = 0.02
+"""A window may be longer or shorter by so much [s], and by this share."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Cutting:
     step_s: float = 0.01
     """Step of the model."""
     finer: int = 4
-    """What was asked is known at so many moments of each step: the finer, the smoother the loss over the delay."""
+    """What was asked is known as the mean of so many cells of each step: the finer, the smoother the loss over the
+    delay."""
     held_s: float = 1.1
     """A command acts for so long, if no other one comes; what a longer silence means is not known. Windows with shorter
     silences are measured on, but not fitted to: a command may have been sent that nobody recorded."""
@@ -51,7 +56,8 @@ class Cutting:
     @property
     def steps(self) -> int:
         """Return the number of steps in a stretch."""
-        return int(np.ceil((self.warm_up_s + self.stretch_s + self.horizons_s[-1]) / self.step_s)) + 2
+        longest = self.warm_up_s + self.stretch_s + self.horizons_s[-1] + _NEAR * max(1.0, self.horizons_s[-1])
+        return int(np.ceil(longest / self.step_s)) + 2
 
     @property
     def reach(self) -> int:
@@ -59,9 +65,9 @@ class Cutting:
         return int(np.ceil(self.longest_delay_s / self.step_s)) + 1
 
     @property
-    def nodes(self) -> int:
-        """Return the number of moments at which it is known what was asked."""
-        return (self.reach + self.steps) * self.finer + 2
+    def cells(self) -> int:
+        """Return the number of parts of steps of which it is known what was asked."""
+        return (self.reach + self.steps + 1) * self.finer
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,10 @@ class Stretches:
     end_s: np.ndarray
     """(C,) [s]: last end of its windows."""
     asked: np.ndarray
-    """(C, D, nodes): integral of the commands from its beginning on."""
+    """(C, D, cells): mean of the commands in each part of a step."""
     phase: np.ndarray
-    """(C,) [steps]: its nodes lie so much before those of the steps, elsewhere in each stretch: between nodes it is
-    linear, and kinks of the loss over the delay would gather at equal ones."""
+    """(C,) [cells]: the cells begin so much before parts of the steps, elsewhere in each stretch: within a cell
+    the command counts as constant, and kinks of the loss over the delay would gather at equal ones."""
     start: np.ndarray
     """(C, S) [steps] from the beginning of the roll-out, not whole."""
     end: np.ndarray
@@ -129,7 +135,7 @@ def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> St
         raise TestudoError(
             f"{', '.join(robot.name for robot in robots)}: found {found} windows of {cutting.horizons_s[0]:g} s or "
             f"more with poses and commands, expected at least {_FEWEST_WINDOWS}; record a minute or more of driving")
-    size = max(len(part[5]) for part in parts)
+    size = -(-max(len(part[5]) for part in parts) // _SAME_SIZE) * _SAME_SIZE
 
     def padded(values: Sequence[np.ndarray]) -> np.ndarray:
         return np.stack([np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, size - value.shape[-1])])
@@ -164,10 +170,11 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Cutti
         i, j = start[inside], end[inside]
         begin = origin + k * cutting.stretch_s
         rolled_from = begin - cutting.warm_up_s
-        phase = (0.618 * k + 0.31 * number) % 1 / cutting.finer
-        nodes = rolled_from + (np.arange(cutting.nodes) / cutting.finer - cutting.reach - phase) * cutting.step_s
-        asked = _integral_at(robot.command_s, integral, command, nodes)
-        parts.append((number, begin, float(stamps[j].max()), phase, (asked - asked[:1]).T,
+        phase = (0.618 * k + 0.31 * number) % 1
+        ends = rolled_from + cutting.step_s * (
+            (np.arange(cutting.cells + 1) - phase) / cutting.finer - cutting.reach)
+        asked = np.diff(_integral_at(robot.command_s, integral, command, ends), axis=0) / np.diff(ends)[:, None]
+        parts.append((number, begin, float(stamps[j].max()), phase, asked.T,
                       (stamps[i] - rolled_from) / cutting.step_s, (stamps[j] - rolled_from) / cutting.step_s,
                       _moved(robot, spec, i, j), robot.yaw[j] - robot.yaw[i], horizon[inside], sure[inside]))
     return parts
@@ -183,7 +190,7 @@ def _ends(stamps: np.ndarray, first: np.ndarray, horizon: float) -> tuple[np.nda
     wanted = stamps[first] + horizon
     after = np.clip(np.searchsorted(stamps, wanted), 1, len(stamps) - 1)
     end = np.where(wanted - stamps[after - 1] <= stamps[after] - wanted, after - 1, after)
-    near = np.abs(stamps[end] - wanted) <= 0.02 * max(1.0, horizon)
+    near = np.abs(stamps[end] - wanted) <= _NEAR * max(1.0, horizon)
     return near, end[near]
 
 

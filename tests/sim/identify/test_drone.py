@@ -16,7 +16,8 @@ from testudo_sim.identify.drone import RUNS, DroneSettings, ballistic, folds, id
 from testudo_sim.identify.drone_benchmark import read_flights, shipped_spec
 from testudo_sim.identify.drone_fit import FitSettings, fit_drone
 from testudo_sim.identify.drone_flights import Samples, Windows, flight_of, piece_of
-from testudo_sim.identify.drone_model import NAMES, DroneModel, predict
+from testudo_sim.identify.drone_model import NAMES, DroneModel, errors, predict
+from testudo_sim.identify.drone_synthetic import DroneTruth, synthetic_flight
 from testudo_sim.identify.result import HALF, ROBOTS, Identification
 from testudo_sim.identify.toml import write_identified
 from testudo_sim.recording import Series
@@ -90,12 +91,30 @@ def test_the_batched_prediction_is_the_rotor_model_step_by_step(recording):
     parameters = rotor_drone.RotorDroneParameters.from_spec(SPEC)
     one = RotorDroneState(*(getattr(flight, name)[:, start] for name in (
         "position_world", "quaternion_xyzw", "velocity_world", "rates_body")),
-        thrust=model.lagged(flight, model.arriving(flight, vector), SPEC.rotors["rotors.thrust_lag"].value)[:, start])
+        thrust=model.driven(flight, vector)[1][0][:, start])
     for k in range(7):
         one = rotor_drone.step(parameters, one, flight.thrust_command[:, start + k],
                                flight.stamp_s[start + k + 1] - flight.stamp_s[start + k])
     np.testing.assert_allclose(state.position_world[:, 0, 3], one.position_world, atol=1e-9)
     np.testing.assert_allclose(state.quaternion_xyzw[:, 0, 3], one.quaternion_xyzw, atol=1e-9)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.0062, 0.0137])
+def test_a_delay_of_parts_of_a_sample_is_predicted_as_it_was_flown(delay):
+    """Without noise the prediction from every start ends where the drone was; two milliseconds off it does not."""
+    truth = DroneTruth(0.95, 0.05, delay, 0.03, noise=(0.0,) * 4)
+    flight = flight_of(synthetic_flight(SPEC, truth, drones=1, duration_s=3, seed=4).robots["d0"])
+    model, samples = DroneModel(SPEC), Samples.create([flight], Windows(spacing_s=0.2))
+    vector = dict(zip(NAMES, model.file_vector(), strict=True))
+    vector |= {"thrust_scale": 0.95, "thrust_lag": 0.05, "thrust_delay": delay, "drag_across": 0.03, "drag_along": 0.03,
+               "thrust_most": 0.3}
+    vector |= {f"{axis}_gain": 0.95 * vector[f"{axis}_gain"] for axis in ("roll", "pitch", "yaw")}
+    off = vector | {"thrust_delay": delay + 0.002}
+    both = np.array([[each[name] for name in NAMES] for each in (vector, off)]).T
+    _, attitude = errors(samples, 50, predict(model, samples, both, (50,))[50])
+    right, wrong = np.linalg.norm(attitude, axis=0).max(axis=1)
+    assert right < 2e-3
+    assert wrong > 5 * right
 
 
 def test_predictions_see_nothing_after_the_start_but_motors_and_battery(recording):
