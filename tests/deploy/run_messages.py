@@ -8,10 +8,12 @@ from rosbags.typesys import Stores, get_typestore
 from testudo_deploy.bag_writer import RecordedTopic
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.plan import EVENTS_TOPIC, topics
+from testudo_deploy.run_folder import RunWriter
 from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 
 STORE = get_typestore(Stores.ROS2_KILTED)
 TYPES = STORE.types
+PERIOD_S = 0.033
 
 
 class RunMessages:
@@ -61,6 +63,17 @@ class RunMessages:
         fill_command(message, name, spec, reading)
         made = TYPES["geometry_msgs/msg/TwistStamped"](message.header, message.twist)
         return topic, serialised(made)
+
+
+def record(folder, fleet, ticks, period_s=PERIOD_S, late_s=lambda _: 0.0):
+    """Record a run of so many ticks, and close it; ``late_s`` says by how much later a tick is than it should be."""
+    messages = RunMessages(fleet)
+    with RunWriter(folder, messages.topics, fleet) as writer:
+        for k in range(ticks):
+            stamp_s = writer._start_s + period_s * k + late_s(k)
+            for topic, data in messages.at(stamp_s, k):
+                writer.write(topic, data, stamp_s + 0.001)
+    return folder
 
 
 def empty_odometry():

@@ -5,12 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
-from tests.deploy.run_messages import RunMessages
+from tests.deploy.run_messages import record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.policies.quick import TINY
 
 from testudo_deploy.cli import main
-from testudo_deploy.run_folder import RunWriter
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
@@ -45,12 +44,7 @@ def recording(tmp_path_factory):
     """Return the run folder of two robots that drive for a second."""
     base = tmp_path_factory.mktemp("recording")
     fleet = make_tiny_fleet(base, 2, "gritsbot_x")
-    messages = RunMessages(fleet)
-    with RunWriter(base / "run", messages.topics, fleet) as writer:
-        for k in range(30):
-            for topic, data in messages.at(writer._start_s + 0.033 * k, k):
-                writer.write(topic, data, writer._start_s + 0.033 * k + 0.001)
-    return base / "run"
+    return record(base / "run", fleet, 30)
 
 
 def view(capsys, *words):

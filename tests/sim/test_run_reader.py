@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 import yaml
-from tests.deploy.run_messages import RunMessages, empty_odometry, serialised
+from tests.deploy.run_messages import PERIOD_S, RunMessages, empty_odometry, record, serialised
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.run_folder import RunWriter
@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_sim.run_bag import read_messages
 from testudo_sim.run_reader import RunError, read_run
 
-TICKS, PERIOD_S = 200, 0.033
+TICKS = 200
 
 
 @pytest.fixture(scope="module", params=["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
@@ -20,13 +20,7 @@ def folder(request, tmp_path_factory):
     """Return a closed run of two robots."""
     base = tmp_path_factory.mktemp("run")
     fleet = make_tiny_fleet(base, 2, request.param)
-    messages = RunMessages(fleet)
-    with RunWriter(base / "run", messages.topics, fleet) as writer:
-        for k in range(TICKS):
-            stamp_s = writer._start_s + PERIOD_S * k
-            for topic, data in messages.at(stamp_s, k):
-                writer.write(topic, data, stamp_s + 0.001)
-    return base / "run"
+    return record(base / "run", fleet, TICKS)
 
 
 @pytest.fixture
@@ -89,7 +83,7 @@ def records(data):
 CHUNK, CHUNK_INDEX = 6, 8
 
 
-def test_a_damaged_chunk_keeps_what_stands_before_it(copy):
+def test_a_damaged_chunk_costs_that_chunk_alone(copy):
     bag = copy / "run_0.mcap"
     data = bytearray(bag.read_bytes())
     chunks = [(at, length) for opcode, at, length in records(data) if opcode == CHUNK]
@@ -99,7 +93,10 @@ def test_a_damaged_chunk_keeps_what_stands_before_it(copy):
     bag.write_bytes(data)
     run = read_run(copy)
     assert not run.complete
-    assert 0 < len(run.ticks["r0"]) < TICKS
+    kept = [tick.sequence for tick in run.ticks["r0"]]
+    assert (kept[0], kept[-1]) == (0, TICKS - 1)
+    assert TICKS / 2 < len(kept) < TICKS
+    assert np.sum(np.diff(kept) > 1) == 1
 
 
 def test_a_damaged_index_loses_nothing_and_is_told(copy):

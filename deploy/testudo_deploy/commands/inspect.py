@@ -18,7 +18,8 @@ _POLICY = ".onnx"
 
 
 def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
-            map: str | None = None, pick: str | None = None) -> None:  # noqa: A002 -- the option's name
+            map: str | None = None, pick: str | None = None,  # noqa: A002 -- the option's name
+            msg_path: tuple[Path, ...] = ()) -> None:
     """Show what a policy file promises, or what a run holds.
 
     Of a policy file: signals, timing, robot, shield, evaluation, hashes. Of a run folder, and of logs and bags that are
@@ -27,16 +28,18 @@ def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
     Example:
         testudo inspect policy.onnx --json policy.json
         testudo inspect run
+        testudo inspect bag --msg-path our_msgs/msg
 
     Args:
         path: the policy file, the run folder, or the source of an import.
         json: also write the values to this file.
         map: mapping of logs or bags that are not imported yet.
         pick: which run of them, where they are of several.
+        msg_path: folders with .msg files, for messages in bags that hold no definitions of their own.
     """
     if _is_policy(path):
-        if map or pick:
-            raise TestudoError(f"{path}: --map and --pick are for recordings, not for a policy file")
+        if map or pick or msg_path:
+            raise TestudoError(f"{path}: --map, --pick and --msg-path are for recordings, not for a policy file")
         artefact_report(path).show(json)
         return
     points = {point.name: point for point in entry_points(group=GROUP)}
@@ -45,7 +48,7 @@ def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
         raise TestudoError(f"{path}: to show a recording, `testudo inspect` needs {', '.join(missing)}, which is not "
                            "installed here: pip install 'testudo[train]'")
     with Console(stderr=True).status("reading"):
-        report = points["recording"].load()(path, map, pick)
+        report = points["recording"].load()(path, map, pick, msg_path)
     report.show(json)
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from testudo_deploy.commands.report import Report
 from testudo_hardware.errors import TestudoError
@@ -15,6 +13,7 @@ from testudo_sim.importing.bags.sources import parse_offsets, proposed
 from testudo_sim.importing.map_file import load_map
 from testudo_sim.importing.run_import import ImportResult, Request, import_run, parse_robot_types
 from testudo_sim.importing.tables_shown import head_table, series_table, text_table, trouble_tables
+from testudo_sim.progress import progress_bar
 
 
 def import_verb(
@@ -58,13 +57,8 @@ def import_verb(
                            "make")
     given = load_map(map) if map else proposed(paths[:-1], msg_path, accept=yes)
     request = Request(tuple(paths[:-1]), given, parse_robot_types(robot_type), pick, msg_path, parse_offsets(offset))
-    console = Console(stderr=True)
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-                   console=console, transient=True, disable=not console.is_terminal)
-    with bar:
-        task = bar.add_task("reading", total=1.0)
-        result = import_run(request, paths[-1],
-                            lambda what, share: bar.update(task, description=what, completed=share))
+    with progress_bar("reading") as tell:
+        result = import_run(request, paths[-1], tell)
     _report(result).show(json)
     return 0 if allow_damage or not result.losses else 1
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.run_folder import POLICY_FILE
 from testudo_sim.importing.bags.rebuild import Recovered, recover_bag
 from testudo_sim.importing.tables_shown import text_table
+from testudo_sim.progress import progress_bar
 
 _NO_POLICY = ("without policy.onnx, the artefact that drove the robots, nothing can be inferred again: put it into the "
               "folder")
@@ -41,11 +40,8 @@ def recover(
         msg_path: folders with .msg files, for old bags that hold no definitions of their own messages.
         json: also write the report to this file.
     """
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-                   console=Console(stderr=True), transient=True)
-    with bar:
-        task = bar.add_task("reading", total=1.0)
-        found = recover_bag(source, out, msg_path=msg_path, tell=lambda share: bar.update(task, completed=share))
+    with progress_bar("reading") as tell:
+        found = recover_bag(source, out, msg_path=msg_path, tell=lambda share: tell("reading", share))
     _report(found).show(json)
     return 0
 

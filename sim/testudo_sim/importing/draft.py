@@ -13,6 +13,7 @@ import numpy as np
 import yaml
 
 from testudo_sim.importing.map_file import SCHEMA, TextMap
+from testudo_sim.importing.quoting import fields_of
 from testudo_sim.importing.text_log import column_names
 
 _HEAD_BYTES = 1 << 18
@@ -73,7 +74,7 @@ def draft_of(file: Path) -> Draft | None:
 
 def _rows(lines: list[str], delimiter: str) -> np.ndarray | None:
     """Return the numbers (R, C) of lines that all have as many; NaN where a field is no number."""
-    fields = [line.split(None if delimiter == "whitespace" else delimiter) for line in lines[:2000]]
+    fields = [fields_of(line.encode(), delimiter) for line in lines[:2000]]
     count = len(fields[0]) if fields else 0
     if len(fields) < _LEAST_ROWS or count < 2 or any(len(parts) != count for parts in fields):
         return None
@@ -81,7 +82,7 @@ def _rows(lines: list[str], delimiter: str) -> np.ndarray | None:
     return rows if np.isfinite(rows).mean() > 0.5 else None
 
 
-def _number(text: str) -> float:
+def _number(text: str | bytes) -> float:
     try:
         return float(text)
     except ValueError:

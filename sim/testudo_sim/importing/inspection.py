@@ -29,13 +29,15 @@ _DRAFTS = 4
 """Logs of a folder that are looked at."""
 
 
-def inspect_recording(path: Path, map_name: str | None = None, pick: str | None = None) -> Report:
+def inspect_recording(path: Path, map_name: str | None = None, pick: str | None = None,
+                      msg_path: Sequence[Path] = ()) -> Report:
     """Say what a recording holds: topics and roles, rates, gaps, clocks, robots, damage.
 
     Args:
         path: a run folder, or the source of an import.
         map_name: mapping of a source.
         pick: which run of a source.
+        msg_path: folders with .msg files of messages that a bag does not define.
 
     Raises:
         TestudoError: nothing can be read.
@@ -48,7 +50,7 @@ def inspect_recording(path: Path, map_name: str | None = None, pick: str | None 
         return _report(recording, kind, path, notes, lost, topics=_topics(path))
     given = load_map(map_name) if map_name else None
     if bags_of([path]) and given is None:
-        return _with_series(path, inspect_bags(path))
+        return _with_series(path, inspect_bags(path, msg_path), msg_path)
     runs = {} if bags_of([path]) else runs_of(files_of([path]), given)
     if len(runs) > 1 and pick is None:
         return _several(path, runs)
@@ -56,18 +58,18 @@ def inspect_recording(path: Path, map_name: str | None = None, pick: str | None 
                                                           if (one := draft_of(file)) is not None]
     if drafts:
         return _drafted(path, drafts)
-    imported, _, more = read_sources(Request((path,), given, None, pick))
+    imported, _, more = read_sources(Request((path,), given, None, pick, tuple(msg_path)))
     kind = "not imported yet; " + ", ".join(f"mapping {one['name']}" for one in more["maps"])
     return _report(imported.recording, kind, path, imported.notes, (), ignored=more["ignored"])
 
 
-def _with_series(path: Path, report: Report) -> Report:
+def _with_series(path: Path, report: Report, msg_path: Sequence[Path]) -> Report:
     """Return what bags hold with rates, gaps and clocks by the proposed mapping, if it is certain."""
     if report.values["ambiguous"]:
         return report
     try:
         mapping = parse_map(report.values["proposal"], "the proposed mapping")
-        recording = read_sources(Request((path,), mapping))[0].recording
+        recording = read_sources(Request((path,), mapping, msg_path=tuple(msg_path)))[0].recording
     except TestudoError:  # no topic that means anything: the report says which there are
         return report
     found = recording_facts(recording)

@@ -11,6 +11,7 @@ import numpy as np
 
 from testudo_sim.importing.losses import FileLosses, shown
 from testudo_sim.importing.map_file import TextMap
+from testudo_sim.importing.quoting import QUOTE, fields_of, is_open, record_end, without_comment
 from testudo_sim.importing.tables import Table, index_of
 
 BLOCK_BYTES = 1 << 18
@@ -57,7 +58,7 @@ def column_names(line: bytes, kind: TextMap) -> tuple[str, ...]:
     if not text:
         return ()
     return tuple(name.strip().strip("\"'") for name in
-                 (part.decode("utf-8", "replace") for part in _split(text, kind.delimiter)))
+                 (part.decode("utf-8", "replace") for part in fields_of(text, kind.delimiter)))
 
 
 def _blocks(read: Callable[[int], bytes], losses: FileLosses, tell: Callable[[int], None]
@@ -100,11 +101,19 @@ class _Reader:
         self._rows: list[np.ndarray] = []
         self._absent: list[np.ndarray] = []
         self._places: list[np.ndarray] = []
+        self._held, self._line = b"", 1
+        self._spans = False
 
-    def take(self, block: bytes, first_line: int) -> None:
-        """Read whole lines."""
+    def take(self, block: bytes, first_line: int, *, last: bool = False) -> None:
+        """Read whole lines; those of a record that goes on in the next block are held back, unless this is the last."""
+        block, first_line = self._held + block, first_line - self._held.count(b"\n")
+        self._held = b""
         lines = block.split(b"\n")[:-1]
+        self._line = first_line + len(lines)
         counts, first = _fields(block, self._kind.delimiter)
+        if QUOTE in block:
+            counts = self._quoted(lines, counts, last=last)
+            first = first[: len(lines)]
         numbers = np.arange(first_line, first_line + len(lines))
         wanted = counts > 0
         if self._sign:
@@ -126,6 +135,8 @@ class _Reader:
 
     def table(self) -> Table:
         """Return what was read."""
+        if self._held:
+            self.take(b"", self._line, last=True)
         rows = np.concatenate(self._rows) if self._rows else np.zeros((0, len(self._used)))
         absent = np.concatenate(self._absent) if self._absent else np.zeros(rows.shape, bool)
         places = np.concatenate(self._places) if self._places else np.zeros(0, np.int64)
@@ -133,6 +144,28 @@ class _Reader:
             self._losses.add("holds no line of numbers")
         return Table(self._names or (), self._count, {c: rows[:, k] for k, c in enumerate(self._used)}, places,
                      absent={c: absent[:, k] for k, c in enumerate(self._used) if absent[:, k].any()})
+
+    def _quoted(self, lines: list[bytes], counts: np.ndarray, *, last: bool) -> np.ndarray:
+        """Return the number of fields of each line; lines that are one record become its first one, the others blank.
+
+        Cuts off and holds back a record that is not at its end.
+        """
+        for k, line in enumerate(lines):
+            if not counts[k] or QUOTE not in line or (self._sign and line.lstrip().startswith(self._sign)):
+                continue
+            counts[k] = len(fields_of(line, self._kind.delimiter))
+            if not is_open(line, self._kind.delimiter):
+                continue
+            end = record_end(lines, k, self._kind.delimiter)
+            if end == len(lines) and not last:
+                self._held = b"\n".join([*lines[k:], b""])
+                del lines[k:]
+                return counts[:k]
+            record = b"\n".join(lines[k : end + 1]) if end is not None and end < len(lines) else b""
+            count = len(fields_of(record, self._kind.delimiter))
+            if record and count == (self._count or count):
+                lines[k], counts[k], counts[k + 1 : end + 1], self._spans = record, count, 0, True
+        return counts
 
     def _begin(self, lines: list[bytes], counts: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Read names and number of columns before the first numbers; return the lines of numbers."""
@@ -153,10 +186,12 @@ class _Reader:
         """Return rows (R, U), which of their fields were empty, and their lines."""
         if not lines:
             return np.zeros((0, len(self._used))), np.zeros((0, len(self._used)), bool), numbers
+        if self._spans and any(b"\n" in line for line in lines):
+            return self._line_by_line(lines, numbers)
         delimiter = None if self._kind.delimiter == "whitespace" else self._kind.delimiter
         try:
             rows = np.loadtxt((line.decode("ascii") for line in lines), delimiter=delimiter, usecols=self._used,
-                              comments=None, ndmin=2)
+                              comments=None, ndmin=2, quotechar=None if delimiter is None else '"')
         except ValueError:  # of decoding, too
             return self._line_by_line(lines, numbers)
         if rows.shape != (len(lines), len(self._used)):
@@ -166,8 +201,8 @@ class _Reader:
     def _line_by_line(self, lines: list[bytes], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, absent, places = [], [], []
         for line, number in zip(lines, numbers.tolist(), strict=True):
-            text = line.partition(self._sign)[0] if self._sign else line
-            fields = [part.strip() for part in _split(text, self._kind.delimiter)]
+            text = without_comment(line, self._sign, self._kind.delimiter) if self._sign else line
+            fields = [part.strip() for part in fields_of(text, self._kind.delimiter)]
             taken = [fields[k] for k in self._used] if len(fields) == self._count else [b"?"]
             wrong = [part for part in taken if part and not _NUMBER.fullmatch(part) and not _NOT_FINITE.fullmatch(part)]
             if wrong:
@@ -190,10 +225,6 @@ def _used(kind: TextMap, names: tuple[str, ...], count: int) -> list[int]:
     wanted = {kind.time.column} | {channel.column for ways in kind.roles.values() for way in ways
                                    for channel in way.channels.values()}
     return sorted({index for column in wanted if (index := index_of(column, names, count)) is not None})
-
-
-def _split(line: bytes, delimiter: str) -> list[bytes]:
-    return line.split() if delimiter == "whitespace" else line.split(delimiter.encode())
 
 
 def _fields(block: bytes, delimiter: str) -> tuple[np.ndarray, np.ndarray]:

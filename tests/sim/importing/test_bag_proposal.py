@@ -98,6 +98,70 @@ def test_a_rigid_body_is_given_to_the_robot_that_moves_alike(tmp_path):
     assert found[("b", "pose")] == "body3"
 
 
+def followers(*parts, count=COUNT):
+    """Return rows of robots and bodies: (topic, kind, seed, noise [m/s, rad/s], name of the body).
+
+    Equal seeds are told alike; noise is what the drive adds, so that bodies told alike do not move quite alike.
+    """
+    rows = []
+    for topic, kind, seed, noise, body in parts:
+        times, command, poses, _ = drive(count, seed=seed, lag_s=0.3)
+        if noise:
+            rng = np.random.default_rng(sum(map(ord, topic + body)))
+            knots = np.arange(0, times[-1] + 2, 0.7)
+            late = [np.interp(times - 0.3, times, column) + noise * np.interp(times, knots, rng.normal(size=len(knots)))
+                    for column in (command[:, 0], command[:, 5])]
+            yaw = np.cumsum(late[1]) / 50
+            poses[:, 0], poses[:, 1] = (np.cumsum(late[0] * turn(yaw)) / 50 for turn in (np.cos, np.sin))
+            poses[:, 5], poses[:, 6] = np.sin(yaw / 2), np.cos(yaw / 2)
+        for k, stamp in enumerate(START_NS + np.rint(times * NANO).astype(np.int64)):
+            rows.append((topic, kind, stamp, message(kind, stamp, command[k] if kind == "Twist" else poses[k], "world",
+                                                     body)))
+    return rows
+
+
+def bodies_given(proposal):
+    return {entry["robot"]: entry.get("child", entry["topic"]) for entry in proposal.mapping.topics
+            if entry["role"] == "pose" and entry["robot"] in ("a", "b")}
+
+
+A, B = ("/a/cmd_vel", "Twist"), ("/b/cmd_vel", "Twist")
+POSES = ("/poses", "NamedPoseArray")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("bodies", [("left", "right"), ("left",)])
+def test_of_two_robots_that_move_alike_none_is_given_a_body(tmp_path, noise, bodies):
+    """Nor is the first of them given the only body that was seen: it may well be the other's."""
+    parts = [(*A, 4, 0.0, ""), (*B, 4, 0.0, ""), *((*POSES, 4, noise, body) for body in bodies)]
+    proposal = propose_map(bag_of(tmp_path / "lab", followers(*parts)))
+    assert bodies_given(proposal) == {}
+    assert {text.partition(":")[0] for text in proposal.ambiguous} == {"a", "b"}
+    assert all("its pose is not given" in text for text in proposal.ambiguous)
+    with pytest.raises(BagError, match="the mapping is ambiguous"):
+        settled(proposal)
+
+
+def test_a_robot_that_moves_like_one_whose_pose_is_known_is_not_given_a_body(tmp_path):
+    """The body may be the known robot's second set of markers."""
+    parts = [(*A, 4, 0.0, ""), (*B, 4, 0.0, ""), ("/vrpn_mocap/b/pose", "PoseStamped", 4, 0.0, ""),
+             (*POSES, 4, 0.02, "left")]
+    proposal = propose_map(bag_of(tmp_path / "lab", followers(*parts)))
+    assert "a" not in bodies_given(proposal)
+    assert any(text.startswith("a: left moves as a does") for text in proposal.ambiguous)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_not_seen_is_not_given_the_body_of_another(tmp_path, seed):
+    """One robot and the body of another robot: whatever it is taken for, it is not taken silently."""
+    parts = [(*A, seed, 0.0, ""), (*POSES, seed + 100, 0.02, "stranger")]
+    proposal = propose_map(bag_of(tmp_path / "lab", followers(*parts)))
+    assert "a" not in bodies_given(proposal)
+    parts += [(*B, seed + 100, 0.0, "")]
+    proposal = propose_map(bag_of(tmp_path / "both", followers(*parts)))
+    assert bodies_given(proposal) == {"b": "stranger"}
+
+
 @pytest.mark.parametrize(("topics", "says"), [
     ({"odom": "/odom", "other": "/cmd_vel"}, "motion hardly follows /cmd_vel"),
     ({"odom": "/a/odom", "pose": "/b/pose", "other": "/cmd_vel"}, "the names tell no robot"),

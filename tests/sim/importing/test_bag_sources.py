@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from tests.sim.importing.bag_maker import NANO, START_NS, drive, message, write_bag
+from tests.sim.importing.bag_maker import DEFINITIONS, NANO, START_NS, drive, make_older, message, write_bag
 from tests.sim.importing.made_logs import write_team
 
+from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_sim.commands.import_run import import_verb
 from testudo_sim.importing.bags.sources import parse_offsets
@@ -53,6 +54,30 @@ def test_inspect_shows_a_bag_and_the_mapping_to_save(tmp_path, capsys):
     (tmp_path / "own.yaml").write_text(report.values["proposal"])
     with_map = inspect_recording(bag, str(tmp_path / "own.yaml"))
     assert with_map.values["robots"] == report.values["robots"]
+
+
+def test_inspect_reads_messages_by_definitions_in_a_folder(tmp_path, capsys):
+    """A bag without definitions: without the folder a topic is not known, with it the rigid body is a robot's pose."""
+    times, command, poses, _ = drive(COUNT, seed=5, lag_s=0.2)
+    rows = []
+    for k, stamp in enumerate(START_NS + np.rint(times * NANO).astype(np.int64)):
+        rows.append(("/poses", "NamedPoseArray", stamp, message("NamedPoseArray", stamp, poses[k], "world", "cf1")))
+        rows.append(("/cf1/cmd_vel", "Twist", stamp, message("Twist", stamp, command[k])))
+    bag = make_older(write_bag(tmp_path / "lab", rows, storage="sqlite3", version=8), 5)
+    without = inspect_recording(bag)
+    assert "--msg-path FOLDER makes it so" in without.values["proposal"]
+    folder = tmp_path / "src" / "motion_capture_tracking_interfaces" / "msg"
+    folder.mkdir(parents=True)
+    for name, text in DEFINITIONS.items():
+        if name.startswith(folder.parent.name):
+            (folder / f"{name.rpartition('/')[2]}.msg").write_text(text)
+    assert main(["inspect", str(bag), "--msg-path", str(tmp_path / "src"), "--json", str(tmp_path / "x.json")]) == 0
+    values = json.loads((tmp_path / "x.json").read_text())
+    assert values["robots"]["cf1"]["roles"]["pose"]["samples"] == COUNT
+    assert "child: cf1" in capsys.readouterr().out
+    (tmp_path / "own.yaml").write_text(values["proposal"])
+    with_map = inspect_recording(bag, str(tmp_path / "own.yaml"), msg_path=(tmp_path / "src",))
+    assert with_map.values["robots"]["cf1"]["roles"]["pose"]["samples"] == COUNT
 
 
 def test_a_cut_bag_is_imported_as_far_as_it_holds(tmp_path):

@@ -4,13 +4,12 @@ import json
 import shutil
 
 import pytest
-from tests.deploy.run_messages import RunMessages
+from tests.deploy.run_messages import record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.sim.importing.made_logs import write_team
 
 from testudo_deploy.bag_writer import BAG_FILE
 from testudo_deploy.cli import main
-from testudo_deploy.run_folder import RunWriter
 from testudo_hardware.errors import TestudoError
 from testudo_sim.importing.inspection import inspect_recording
 from testudo_sim.importing.run_import import Request, import_run
@@ -23,13 +22,7 @@ def folder(tmp_path_factory):
     """Return a run of two robots as `testudo up` writes it; one second is missing in it."""
     base = tmp_path_factory.mktemp("run")
     fleet = make_tiny_fleet(base, 2, "gritsbot_x")
-    messages = RunMessages(fleet)
-    with RunWriter(base / "run", messages.topics, fleet) as writer:
-        for k in range(TICKS):
-            stamp_s = writer._start_s + 0.033 * k + (1.0 if k >= 60 else 0.0)
-            for topic, data in messages.at(stamp_s, k):
-                writer.write(topic, data, stamp_s + 0.001)
-    return base / "run"
+    return record(base / "run", fleet, TICKS, late_s=lambda k: 1.0 if k >= 60 else 0.0)
 
 
 def test_a_fleet_run_shows_series_topics_and_its_gap(folder, capsys):

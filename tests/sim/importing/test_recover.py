@@ -8,7 +8,7 @@ import pytest
 import yaml
 from mcap.reader import make_reader
 from rosbags.highlevel import AnyReader
-from tests.deploy.run_messages import RunMessages
+from tests.deploy.run_messages import PERIOD_S, RunMessages, record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.sim.importing.bag_maker import NANO, START_NS, drive, make_older, mapping, message, write_bag
 
@@ -20,7 +20,7 @@ from testudo_sim.importing.bags.rebuild import recover_bag
 from testudo_sim.recording import load_recording, write_recording
 from testudo_sim.run_reader import read_run
 
-TICKS, PERIOD_S = 120, 0.033
+TICKS = 120
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,7 @@ def run(tmp_path_factory):
     """Return a closed run of two robots."""
     base = tmp_path_factory.mktemp("run")
     fleet = make_tiny_fleet(base, 2, "gritsbot_x")
-    messages = RunMessages(fleet)
-    with RunWriter(base / "run", messages.topics, fleet) as writer:
-        for k in range(TICKS):
-            stamp_s = writer._start_s + PERIOD_S * k
-            for topic, data in messages.at(stamp_s, k):
-                writer.write(topic, data, stamp_s + 0.001)
-    return base / "run"
+    return record(base / "run", fleet, TICKS)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
 from testudo_sim.importing.bags.cdr import groups
-from testudo_sim.importing.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
 from testudo_sim.importing.bags.decode import TF, Samples, is_named_poses, roles_of, texts_of
 from testudo_sim.importing.bags.definitions import Types
 from testudo_sim.importing.bags.motion import Motion, motion_of

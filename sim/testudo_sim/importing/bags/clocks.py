@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from testudo_sim.importing.bags.contents import NANO, BagError
+from testudo_sim.bags.contents import NANO, BagError
 from testudo_sim.importing.bags.motion import STEP_S, Motion, follow
 
 _LEAST_COMMON, _LEAST_SCORE, _WINDOW_S = 5, 0.6, 15.0

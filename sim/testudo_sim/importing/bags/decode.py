@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic
 from testudo_sim.importing.bags.cdr import Group, groups
-from testudo_sim.importing.bags.contents import NANO, BagError, BagMessage, BagTopic
 from testudo_sim.importing.bags.definitions import Types
 from testudo_sim.importing.bags.topic_map import TopicMap
 from testudo_sim.recording.roles import ROLES

@@ -9,7 +9,7 @@ from typing import Any
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
-from testudo_sim.importing.bags.contents import CDR, BagError, BagTopic
+from testudo_sim.bags.contents import CDR, BagError, BagTopic
 
 _IDL_LINE = "=" * 80 + "\n"
 _STORES = {"foxy": Stores.ROS2_FOXY, "galactic": Stores.ROS2_GALACTIC, "humble": Stores.ROS2_HUMBLE,

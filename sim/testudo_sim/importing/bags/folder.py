@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from testudo_sim.importing.bags.contents import BagError, BagTopic
-from testudo_sim.importing.bags.mcap_file import MAGIC
+from testudo_sim.bags.contents import BagError, BagTopic
+from testudo_sim.bags.mcap_file import MAGIC
 from testudo_sim.importing.bags.sqlite_pages import HEADER
 
 METADATA = "metadata.yaml"

@@ -6,12 +6,12 @@ nothing decides is told as ambiguous, and the mapping is then only a beginning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testudo_sim.bags.contents import BagError, Tell
 from testudo_sim.importing.bags.candidates import Candidate, Found, candidates_of
-from testudo_sim.importing.bags.contents import BagError, Tell
 from testudo_sim.importing.bags.motion import ANY_FRAME, IN_BODY, IN_WORLD, Match, Motion, follow
 from testudo_sim.importing.bags.naming import plain_name
 from testudo_sim.importing.bags.topic_map import TopicMap, topics_text
@@ -140,29 +140,48 @@ def _owner(team: _Team, nameless: Sequence[Candidate]) -> tuple[str | None, str]
 
 
 def _join_bodies(team: _Team) -> None:
-    """Join a body that was only seen with a robot that was told or believed something, if they move alike."""
+    """Join a body that was only seen with a robot that was told or believed something, if these two alone move alike.
+
+    It counts both ways, to all bodies and to all robots: of two robots that move alike each would else be given the
+    other's body, or the first of them the only one that was seen.
+    """
     seen = [name for name, mine in team.robots.items() if {one.role for one in mine} <= {"pose", "setpoint"}]
-    told = [name for name, mine in team.robots.items() if name not in seen
-            and not any(one.role == "pose" and one.rank == 0 for one in mine)]
+    others = [name for name in team.robots if name not in seen]
+    told = [name for name in others if not any(one.role == "pose" and one.rank == 0 for one in team.robots[name])]
+    alike = {(name, body): _likeness(team.robots[name], team.robots[body]) for name in others for body in seen}
+    sure = {name: body for name in told for body in seen if alike[name, body] >= _CLEAR
+            and not _rivals(alike, name, body)}
     for name in told:
-        scores = {body: max((match.score for a in _moving(team.robots[name]) for b in _moving(team.robots[body])
-                             if (match := _match(a, b))), default=0.0) for body in seen}
-        ranked = sorted(scores, key=lambda body: -scores[body])
-        if not ranked or scores[ranked[0]] < _CLEAR:
+        if name in sure:
             continue
-        best, second = ranked[0], scores[ranked[1]] if len(ranked) > 1 else 0.0
-        if scores[best] - second < _APART:
-            team.ambiguous.append(f"{name}: the bodies {best} and {ranked[1]} move alike ({scores[best]:.2f} and "
-                                  f"{second:.2f}); its pose is not given")
-            continue
-        for candidate in team.robots.pop(best):
-            candidate.note = f"{best} moves as {name} does (correlation {scores[best]:.2f})"
+        left = [body for body in seen if body not in sure.values() and alike[name, body] >= _CLEAR]
+        if left:
+            best = max(left, key=lambda body: alike[name, body])
+            rivals = ", ".join(f"{one} as {other} does ({score:.2f})"
+                               for (one, other), score in _rivals(alike, name, best).items())
+            team.ambiguous.append(f"{name}: {best} moves as {name} does ({alike[name, best]:.2f}), but also {rivals}; "
+                                  "its pose is not given")
+    for name, body in sure.items():
+        for candidate in team.robots.pop(body):
+            candidate.note = f"{body} moves as {name} does (correlation {alike[name, body]:.2f})"
             team.robots[name].append(candidate)
-        seen.remove(best)
+        seen.remove(body)
     for name in seen:
         motions = [motion for one in team.robots[name] if (motion := one.motion())]
         if len(team.robots) > 1 and not any(motion.lively() for motion in motions):
             team.left.append(f"{_names(team.robots.pop(name))} (a body that never moves)")
+
+
+def _likeness(first: Sequence[Candidate], second: Sequence[Candidate]) -> float:
+    """Return how much alike the motions of two robots or bodies are at best: a correlation."""
+    return max((match.score for one in _moving(first) for other in _moving(second) if (match := _match(one, other))),
+               default=0.0)
+
+
+def _rivals(alike: Mapping[tuple[str, str], float], name: str, body: str) -> dict[tuple[str, str], float]:
+    """Return the pairs (body, robot) with one of these two that go together nearly as well as they do, or better."""
+    return {(other, one): score for (one, other), score in alike.items() if (one == name) != (other == body)
+            and alike[name, body] - score < _APART}
 
 
 def _choose(team: _Team, robot: str, candidates: Sequence[Candidate], *, several: bool) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
+from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
 from testudo_sim.importing.bags.clocks import Clock, Marks, clocks_of
-from testudo_sim.importing.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
 from testudo_sim.importing.bags.decode import Samples
 from testudo_sim.importing.bags.merge import merged
 from testudo_sim.importing.bags.motion import motion_of

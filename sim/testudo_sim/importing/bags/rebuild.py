@@ -16,7 +16,7 @@ from rosbags.rosbag2.metadata import dump_qos_v9, parse_qos
 
 from testudo_deploy.bag_writer import BAG_FILE, BAG_VERSION, CLOSED_KEY, METADATA_FILE
 from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE, versions
-from testudo_sim.importing.bags.contents import NANO, BagContents, BagError, BagTopic, Tell, clock_time
+from testudo_sim.bags.contents import NANO, BagContents, BagError, BagTopic, Tell, clock_time
 from testudo_sim.importing.bags.definitions import Types
 from testudo_sim.importing.bags.source import BagSource
 from testudo_sim.importing.whole_folder import whole_folder

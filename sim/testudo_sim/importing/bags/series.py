@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_sim.importing.bags.contents import NANO, BagError, BagMessage, BagTopic, clock_time
+from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic, clock_time
 from testudo_sim.importing.bags.decode import TF, Samples, read_samples
 from testudo_sim.importing.bags.definitions import Types
 from testudo_sim.importing.bags.source import BagSource

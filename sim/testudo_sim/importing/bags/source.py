@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import zstandard
 
-from testudo_sim.importing.bags.contents import BagContents, BagError, BagMessage, BagTopic, Keep, Tell
+from testudo_sim.bags.contents import BagContents, BagError, BagMessage, BagTopic, Keep, Tell
+from testudo_sim.bags.mcap_file import McapStream
 from testudo_sim.importing.bags.folder import BagFolder, is_mcap, is_packed, open_folder
-from testudo_sim.importing.bags.mcap_file import McapStream
 from testudo_sim.importing.bags.sqlite_file import SqliteBag
 
 _FRAME = b"\x28\xb5\x2f\xfd"

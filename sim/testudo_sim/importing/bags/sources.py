@@ -9,11 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
 from testudo_deploy.commands.report import Report, facts, table
-from testudo_sim.importing.bags.contents import BagError, clock_time
+from testudo_sim.bags.contents import BagError, clock_time
 from testudo_sim.importing.bags.folder import looks_like_bag
 from testudo_sim.importing.bags.propose import Proposal, propose_map, settled
 from testudo_sim.importing.bags.read import read_bags
@@ -22,6 +19,7 @@ from testudo_sim.importing.logs import Imported
 from testudo_sim.importing.losses import Loss
 from testudo_sim.importing.map_file import ReadMap
 from testudo_sim.importing.tables_shown import text_table
+from testudo_sim.progress import progress_bar
 from testudo_sim.recording.types import Recording
 
 _NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify and a counterfactual of the shield alone "
@@ -128,15 +126,19 @@ def parse_offsets(texts: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def inspect_bags(path: Path) -> Report:
+def inspect_bags(path: Path, msg_path: Sequence[Path] = ()) -> Report:
     """Show what bags hold that are not imported yet, and propose a mapping.
+
+    Args:
+        path: a bag, or a folder of them.
+        msg_path: folders with .msg files of messages that a bag does not define.
 
     Raises:
         BagError: nothing in them can be read.
     """
     damage: list[str] = []
     bags = bags_of([path])
-    proposal = _proposal(bags, (), damage)
+    proposal = _proposal(bags, msg_path, damage)
     tables, values = [], []
     for bag in bags:
         source = BagSource(bag, [])
@@ -163,13 +165,9 @@ def inspect_bags(path: Path) -> Report:
 
 
 def _proposal(bags: Sequence[Path], msg_path: Sequence[Path], damage: list[str] | None = None) -> Proposal:
-    console = Console(stderr=True)
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-                   console=console, transient=True, disable=not console.is_terminal)
-    with bar:
-        task = bar.add_task("looking for what the topics mean", total=1.0)
-        return propose_map(bags, tell=lambda share: bar.update(task, completed=share), damage=damage,
-                           msg_path=msg_path)
+    what = "looking for what the topics mean"
+    with progress_bar(what) as tell:
+        return propose_map(bags, tell=lambda share: tell(what, share), damage=damage, msg_path=msg_path)
 
 
 def _inside(path: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from testudo_sim.importing.bags.contents import CDR, BagContents, BagMessage, BagTopic, Keep, Tell
+from testudo_sim.bags.contents import CDR, BagContents, BagMessage, BagTopic, Keep, Tell
 from testudo_sim.importing.bags.sqlite_pages import Pages, Value, is_cut
 
 _BLOCK = 1000

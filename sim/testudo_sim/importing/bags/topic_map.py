@@ -18,7 +18,7 @@ from typing import Any, Literal
 import yaml
 
 from testudo_hardware.strict import OPTIONAL, read_as
-from testudo_sim.importing.bags.contents import BagError
+from testudo_sim.bags.contents import BagError
 from testudo_sim.importing.map_file import MapError, ReadMap
 from testudo_sim.recording.roles import ROLES
 

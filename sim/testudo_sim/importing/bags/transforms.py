@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic
 from testudo_sim.importing.bags.cdr import groups
-from testudo_sim.importing.bags.contents import NANO, BagError, BagMessage, BagTopic
 from testudo_sim.importing.bags.decode import Samples, texts_of
 from testudo_sim.importing.bags.definitions import Types
 
