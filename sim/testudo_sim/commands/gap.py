@@ -20,6 +20,7 @@ from testudo_sim.gap.rerun_file import rerun_library, write_rerun
 from testudo_sim.gap.restarts import courses
 from testudo_sim.gap.tables import gap_tables
 from testudo_sim.gap.words import findings
+from testudo_sim.progress import Tell, part, progress_bar
 from testudo_sim.recording import Recording, load_recording
 
 _PAGE, _NUMBERS = "gap.html", "gap.json"
@@ -57,19 +58,20 @@ def gap(
         allow_damage: a run of which part cannot be read is no failure.
     """
     console = Console()
-    recording = load_recording(run)
+    with progress_bar(f"reading {run}"):
+        recording = load_recording(run)
     for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     if rerun is not None:
         rerun_library()  # refuse before the work, not after it
     spec = None if identified is None else load_robot(identified)
     folder = out or run / "gap"
-    with console.status("reading") as status:
-        report, replays = analyse(recording, robot_type=robot_type, identified=spec, tell=status.update)
+    with progress_bar("tidying the series") as tell:
+        report, replays = analyse(recording, robot_type=robot_type, identified=spec,
+                                  tell=part(tell, 0.0, 0.8 if against is None else 0.4))
         if against is not None:
-            status.update(f"comparing with {against}")
-            report = _beside(report, replays, recording, against, robot_type)
-        status.update("drawing")
+            report = _beside(report, replays, recording, against, robot_type, part(tell, 0.4, 0.8))
+        tell("drawing", 0.8)
         made = tuple(() if replay.flown else tuple(courses([out.motion for out in replay.outs],
                                                            list(replay.models.values())[-1])) for replay in replays)
         files = [write_page(PageData(report, replays, made), folder / _PAGE), folder / _NUMBERS]
@@ -80,7 +82,7 @@ def gap(
             json.write_text(numbers, encoding="utf-8")
             files.append(json)
         if rerun is not None:
-            status.update("writing the Rerun recording")
+            tell("writing the Rerun recording", 0.9)
             files.append(write_rerun(rerun, report, replays, made))
     _show(console, report, files)
     return 0 if recording.complete or allow_damage else 1
@@ -98,15 +100,17 @@ def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
 
 
 def _beside(report: GapReport, replays: tuple[TypeReplay, ...], recording: Recording, against: Path,
-            robot_type: str | None) -> GapReport:
+            robot_type: str | None, tell: Tell) -> GapReport:
     """Return the report with a second run, or another robot file, set beside."""
     if against.suffix == ".toml":
         other = load_robot(against)
         if all(replay.spec.kind != other.kind for replay in replays):
             raise TestudoError(f"--against: {against} is a {other.kind}, the run has "
                                f"{', '.join(sorted({replay.spec.kind for replay in replays}))}")
-        _, rival = analyse(recording, robot_type=str(against), horizons_s=report.horizons_s)
+        _, rival = analyse(recording, robot_type=str(against), horizons_s=report.horizons_s, tell=tell)
     else:
-        _, rival = analyse(load_recording(against), robot_type=robot_type, horizons_s=report.horizons_s, seed=1)
+        tell(f"reading {against}", 0.0)
+        _, rival = analyse(load_recording(against), robot_type=robot_type, horizons_s=report.horizons_s, seed=1,
+                           tell=part(tell, 0.2, 1.0))
     found = compare(replays, rival, ("this", against.name), report.horizons_s)
     return replace(report, against=found, against_name=str(against))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,8 +15,10 @@ from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.gap.blocks import Blocks, Interval, quantiles
 from testudo_sim.gap.causes import Cause, Predicted, causes
 from testudo_sim.gap.errors import UNITS, StartFeatures, error_channels, predicted_change, start_features, travelled
+from testudo_sim.gap.flight_causes import flight_causes, horizon_of
+from testudo_sim.gap.flight_response import flight_latencies
 from testudo_sim.gap.flights import Flight, flight_of, fly_all
-from testudo_sim.gap.margins import MarginCheck, margin_checks
+from testudo_sim.gap.margins import MarginCheck, flight_checks, margin_checks
 from testudo_sim.gap.motion import Motion, motion_of
 from testudo_sim.gap.report import (
     ALL,
@@ -32,6 +34,7 @@ from testudo_sim.gap.response import Latency, latencies
 from testudo_sim.gap.rollout import RollOut, dead_reckoning, roll_out_all
 from testudo_sim.gap.score import score
 from testudo_sim.gap.where import axes_of, state_errors
+from testudo_sim.progress import Tell, part, quiet
 from testudo_sim.recording import Recording, RobotRecording
 from testudo_sim.recording.types import RecordingError
 from testudo_sim.recording.write import IMPORTED
@@ -39,7 +42,7 @@ from testudo_sim.recording.write import IMPORTED
 HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 _STATE_HORIZON_S = 1.0
 _SHARES = (0.5, 0.9)
-_IDENTIFIABLE = ("layer", "guarantee: velocity")
+_IDENTIFIABLE = ("layer", "guarantee: velocity", "rotors")
 _PARAMETERS = ("velocity_lag_s", "command_delay_s", "speed_scale", "turn_scale", "turn_slip_s_rad",
                "acceleration_limit_m_s2", "turn_acceleration_limit_rad_s2")
 
@@ -69,7 +72,7 @@ class TypeReplay:
 
 
 def analyse(recording: Recording, *, robot_type: str | None = None, identified: RobotSpec | None = None,
-            horizons_s: Sequence[float] = HORIZONS_S, seed: int = 0, tell: Callable[[str], None] = lambda _: None
+            horizons_s: Sequence[float] = HORIZONS_S, seed: int = 0, tell: Tell = quiet
             ) -> tuple[GapReport, tuple[TypeReplay, ...]]:
     """Return the gap report of a recording, and the replays that it is made of.
 
@@ -79,21 +82,22 @@ def analyse(recording: Recording, *, robot_type: str | None = None, identified: 
         identified: the robot as identified, for robots of its kind.
         horizons_s: how far ahead, rising [s].
         seed: of the bootstrap: the same for what is to be compared on one run, another one for another run.
-        tell: is told what is being done.
+        tell: is told what is being done, and the share that is done.
 
     Raises:
         TestudoError: no robot can be replayed.
     """
-    tell("tidying the series")
+    tell("tidying the series", 0.0)
     groups, left_out = recorded_motions(recording, robot_type)
     if not groups:
         raise TestudoError(f"{recording.folder or 'recording'}: no robot can be replayed: "
                            + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
     replays, types = [], []
-    for spec, motions in groups:
-        tell(f"replaying {len(motions)} {spec.name}")
+    for k, (spec, motions) in enumerate(groups):
+        own = part(tell, 0.2 + 0.8 * k / len(groups), 0.2 + 0.8 * (k + 1) / len(groups))
+        own(f"replaying {len(motions)} {spec.name}", 0.0)
         replays.append(replay_type(spec, motions, identified, horizons_s, seed))
-        tell(f"errors of {spec.name}")
+        own(f"errors of {spec.name}", 0.4)
         types.append(type_gap(replays[-1], horizons_s))
     starts = [out.windows.start_s for replay in replays for out in replay.outs]
     versions = recording.info.get("versions", {})
@@ -139,15 +143,15 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
     state = {model: state_errors(replay.blocks, owner, replay.names, whole, axes,
                                  _pooled(own, "position")[at])
              for model, own in replay.errors.items() if model != DEAD_RECKONING}
-    found = [] if replay.flown else [each for out in replay.outs for each in latencies(out.motion, replay.spec)]
-    why = {model: _causes(replay, k, at, horizons_s[at]) for k, model in enumerate(replay.models)
-           if model != DEAD_RECKONING and not replay.flown}
+    measure = flight_latencies if replay.flown else latencies
+    found = [each for out in replay.outs for each in measure(out.motion, replay.spec)]
+    after = {model: _cause_horizon(replay, model, at) for model in replay.models if model != DEAD_RECKONING}
+    why = {model: _causes(replay, model, h, horizons_s[h]) for model, h in after.items() if h is not None}
     return TypeGap(
         replay.spec.name, replay.names, tuple(replay.models),
         {name: _parameters(replay, spec) for name, spec in replay.models.items()},
         tuple(_rows(replay, horizons_s)), tuple(_model_differences(replay, horizons_s)), state, horizons_s[at], why,
-        tuple(found),
-        () if replay.flown else tuple(_margins(replay, horizons_s, found)))
+        {model: horizons_s[after[model]] for model in why}, tuple(found), tuple(_margins(replay, horizons_s, found)))
 
 
 def compare(first: Sequence[TypeReplay], second: Sequence[TypeReplay], names: tuple[str, str],
@@ -212,10 +216,16 @@ def recorded_motions(recording: Recording, robot_type: str | None
 def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[Latency]) -> list[MarginCheck]:
     """Return the checks of the nominal file, and of the identified one those that depend on what was identified."""
     motions = [out.motion for out in replay.outs]
-    checks = margin_checks(replay.spec, motions, replay.errors[NOMINAL], horizons_s, found)
+
+    def checks_of(model: str) -> list[MarginCheck]:
+        spec = replay.models[model]
+        return (flight_checks(spec, motions, found) if replay.flown
+                else margin_checks(spec, motions, replay.errors[model], horizons_s, found))
+
+    checks = checks_of(NOMINAL)
     if IDENTIFIED in replay.models:
-        own = margin_checks(replay.models[IDENTIFIED], motions, replay.errors[IDENTIFIED], horizons_s, found)
-        checks += [replace(check, model=IDENTIFIED) for check in own if check.term.startswith(_IDENTIFIABLE)]
+        checks += [replace(check, model=IDENTIFIED) for check in checks_of(IDENTIFIED)
+                   if check.term.startswith(_IDENTIFIABLE)]
     return checks
 
 
@@ -286,8 +296,16 @@ def _difference(names: tuple[str, str], robot: str, channel: str, horizon_s: flo
                       Interval.of_samples(change[1], spread[1]), float(change[0] / max(first[0], 1e-12)))
 
 
-def _causes(replay: TypeReplay, index: int, at: int, horizon_s: float) -> tuple[Cause, ...]:
-    errors = {channel: np.concatenate([own[channel][at] for own in replay.errors[list(replay.models)[index]]])
+def _cause_horizon(replay: TypeReplay, model: str, at: int) -> int | None:
+    """Return the index of the horizon at which kinds of error are told; None if all are too long for it."""
+    return horizon_of([own["attitude"] for own in replay.errors[model]]) if replay.flown else at
+
+
+def _causes(replay: TypeReplay, model: str, at: int, horizon_s: float) -> tuple[Cause, ...]:
+    if replay.flown:
+        return flight_causes(replay.blocks, replay.models[model], replay.outs, at)
+    index = list(replay.models).index(model)
+    errors = {channel: np.concatenate([own[channel][at] for own in replay.errors[model]])
               for channel in ("along", "across", "yaw")}
     made = [_predicted(replay, out, index, at, horizon_s) for out in replay.outs]
     columns = [None if made[0][k] is None else np.concatenate([own[k] for own in made]) for k in range(len(made[0]))]

@@ -36,7 +36,9 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class _Term:
+class Term:
+    """A kind of error that a fit looks for."""
+
     kind: str
     unit: str
     say: Callable[[Interval], str]
@@ -75,11 +77,11 @@ def _offset(effect: Interval) -> str:
 
 SCALE, TURN_SCALE, RESPONSE, TURN_RESPONSE = "speed scale", "turn scale", "response", "turn response"
 SLIP, OFFSET = "turn slip", "heading offset"
-_ALONG = (_Term(SCALE, "1", _share("scale-like: the model drives too far", "scale-like: the model drives too little")),
-          _Term(RESPONSE, "s", _delay("changes its speed")), _Term(SLIP, "s/rad", _slip))
-_YAW = (_Term(TURN_SCALE, "1", _share("scale-like: the model turns too far", "scale-like: the model turns too little")),
-        _Term(TURN_RESPONSE, "s", _delay("changes its turning")))
-_ACROSS = (_Term(OFFSET, "rad", _offset),)
+_ALONG = (Term(SCALE, "1", _share("scale-like: the model drives too far", "scale-like: the model drives too little")),
+          Term(RESPONSE, "s", _delay("changes its speed")), Term(SLIP, "s/rad", _slip))
+_YAW = (Term(TURN_SCALE, "1", _share("scale-like: the model turns too far", "scale-like: the model turns too little")),
+        Term(TURN_RESPONSE, "s", _delay("changes its turning")))
+_ACROSS = (Term(OFFSET, "rad", _offset),)
 
 
 @dataclass(frozen=True)
@@ -110,15 +112,24 @@ def causes(blocks: Blocks, errors: Mapping[str, np.ndarray], predicted: Predicte
     found, way, turned = [], predicted.way_m, predicted.turned_rad
     along = [predicted.asked_way_m, predicted.speed_change_m_s]
     along += [] if turned is None else [way * np.abs(turned) / horizon_s]
-    found += _fit(blocks, errors["along"], along, _ALONG[: len(along)])
+    found += fit_terms(blocks, errors["along"], along, _ALONG[: len(along)])
     if turned is not None:
-        found += _fit(blocks, errors["yaw"], [predicted.asked_turn_rad, predicted.turn_change_rad_s], _YAW)
+        found += fit_terms(blocks, errors["yaw"], [predicted.asked_turn_rad, predicted.turn_change_rad_s], _YAW)
         # what follows from a wrong heading at the end is half of it on the way
-        found += _fit(blocks, errors["across"] - 0.5 * way * errors["yaw"], [way], _ACROSS)
+        found += fit_terms(blocks, errors["across"] - 0.5 * way * errors["yaw"], [way], _ACROSS)
     return tuple(sorted(found, key=lambda cause: -cause.explains))
 
 
-def _fit(blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], terms: Sequence[_Term]) -> list[Cause]:
+def fit_terms(blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], terms: Sequence[Term]
+              ) -> list[Cause]:
+    """Return what each of the terms accounts for beside the others.
+
+    Args:
+        blocks: of time.
+        error: predicted less real (S,); NaN where missing.
+        columns: what the error may go with, (S,) for each term; the effect is the error over it.
+        terms: their kinds.
+    """
     good = np.isfinite(error) & np.all([np.isfinite(column) for column in columns], axis=0)
     if good.sum() < 10 * len(columns):
         return []

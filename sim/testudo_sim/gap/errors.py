@@ -8,6 +8,7 @@ import numpy as np
 
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.gap.rollout import RollOut
@@ -40,21 +41,26 @@ def error_channels(spec: RobotSpec, out: RollOut, index: int) -> dict[str, np.nd
         index: of the parameter set.
     """
     predicted, track, end = out.predicted[index], out.motion.track, out.windows.end
-    offset = predicted.position_world - track.position_world[end].transpose(2, 0, 1)
+    offset = predicted.position_world - _taken(track.position_world, end)
     forward = _way_direction(spec, out)
     values = {
-        "position": np.linalg.norm(offset, axis=0),
+        "position": length(offset),
         "along": offset[0] * forward[0] + offset[1] * forward[1],
         "across": offset[1] * forward[0] - offset[0] * forward[1],
     }
     if spec.dimension == 3:
         values["up"] = offset[2]
     values["yaw"] = wrap_angle(predicted.yaw - track.yaw[end])
-    change = predicted.velocity - track.velocity[end].transpose(2, 0, 1)
-    values["speed"] = change[0] if spec.kind == DIFFERENTIAL_DRIVE else np.linalg.norm(change, axis=0)
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        values["speed"] = predicted.velocity[0] - track.velocity[:, 0][end]
+    else:
+        values["speed"] = length(predicted.velocity - _taken(track.velocity, end))
     if out.more:
         values |= out.more[index]
-    return {name: np.where(out.windows.valid, value, np.nan) for name, value in values.items()}
+    hidden = ~out.windows.valid
+    for value in values.values():
+        value[hidden] = np.nan
+    return values
 
 
 def start_features(spec: RobotSpec, out: RollOut) -> StartFeatures:
@@ -90,10 +96,17 @@ def predicted_change(out: RollOut, index: int) -> MotionState:
 def _way_direction(spec: RobotSpec, out: RollOut) -> np.ndarray:
     """Return the direction (2, H, S) of the real way: a wheeled robot's heading in the middle, else of its course."""
     track, windows = out.motion.track, out.windows
-    middle = 0.5 * (track.yaw[windows.start] + track.yaw[windows.end])
-    heading = np.stack([np.cos(middle), np.sin(middle)])
+    # of the half angles of each sample, once: the middle is their sum
+    cos, sin = np.cos(0.5 * track.yaw), np.sin(0.5 * track.yaw)
+    start, end = (cos[windows.start], sin[windows.start]), (cos[windows.end], sin[windows.end])
+    heading = np.stack([start[0] * end[0] - start[1] * end[1], start[1] * end[0] + start[0] * end[1]])
     if spec.kind == DIFFERENTIAL_DRIVE:
         return heading
     moved = (track.position_world[windows.end] - track.position_world[windows.start])[..., :2].transpose(2, 0, 1)
     way = np.linalg.norm(moved, axis=0)
     return np.where(way > _STANDS_M, moved / np.maximum(way, _STANDS_M), heading)
+
+
+def _taken(columns: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Return rows of (T, D) values as (D, ...)."""
+    return np.stack([np.ascontiguousarray(column)[index] for column in columns.T])

@@ -43,6 +43,11 @@ class Flight(Motion):
     thrust_command: np.ndarray = field(default_factory=lambda: np.zeros((4, 0)), repr=False)
     """(4, T) [N], as logged; each holds until the next one."""
 
+    @property
+    def period_s(self) -> float:
+        """Return the usual time between samples."""
+        return float(np.median(np.diff(self.track.stamp_s)))
+
 
 def flight_of(robot: RobotRecording) -> Flight:
     """Return a drone with odometry and motor signals as replay wants it.
@@ -73,7 +78,7 @@ def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: S
     """
     found = []
     for flight in flights:
-        windows = pick_windows(_steady_parts(flight.track), slice(0, None), flight.track, horizons_s)
+        windows = pick_windows(_steady_parts(flight.track), flight.track, horizons_s)
         windows.valid[np.asarray(horizons_s) > LONGEST_S + 1e-9] = False
         ends = np.where(windows.valid, windows.end, windows.start)
         made = [_fly(flight, windows.start, ends, make(flight, spec, windows.start))
@@ -116,13 +121,29 @@ def _start(flight: Flight, start: np.ndarray, thrust: np.ndarray) -> RotorDroneS
                            flight.rates_body[:, start], thrust[:, start])
 
 
-def _rotors(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
-    parameters = RotorDroneParameters.from_spec(spec)
-    period = float(np.median(np.diff(flight.track.stamp_s)))
-    arriving = _delayed(flight.thrust_command, spec.rotors["rotors.thrust_delay"].value / period)
+def predicted_at(flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray, end: np.ndarray
+                 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the position (3, S) [m] and quaternion (4, S) that rotors predict from samples (S,) at samples (S,)."""
+    state, quaternion = _fly(flight, start, end[None], _driven(flight, parameters, delay_s, start))
+    return state.position_world[:, 0], quaternion[:, 0]
+
+
+def produced(flight: Flight, parameters: RotorDroneParameters, delay_s: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the commands that act from each sample on (4, T) [N], and the thrust that there is by then (4, T) [N]."""
+    period = flight.period_s
+    arriving = _delayed(flight.thrust_command, delay_s / period)
     gain = -np.expm1(-period / parameters.thrust_lag_s)
     after = lfilter([gain], [1, gain - 1], arriving, axis=1, zi=(1 - gain) * arriving[:, :1])[0]
-    thrust = np.concatenate([arriving[:, :1], after[:, :-1]], axis=1)
+    return arriving, np.concatenate([arriving[:, :1], after[:, :-1]], axis=1)
+
+
+def _rotors(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
+    return _driven(flight, RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value, start)
+
+
+def _driven(flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray
+            ) -> tuple[_Advance, RotorDroneState]:
+    arriving, thrust = produced(flight, parameters, delay_s)
     return (lambda state, index, duration: step(parameters, state, arriving[:, index], duration),
             _start(flight, start, thrust))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,10 +62,7 @@ def margin_checks(spec: RobotSpec, motions: Sequence[Motion], errors: Sequence[M
     ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
     stop, ahead = (int(np.argmin(np.abs(np.asarray(horizons_s) - wanted))) for wanted in (stop_s, ahead_s))
     ahead_m = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
-    names = [motion.robot for motion in motions]
-
-    def check(term: str, what: str, unit: str, limit: float, samples: Sequence[np.ndarray]) -> Iterator[MarginCheck]:
-        yield from _check(term, what, unit, limit, dict(zip(names, samples, strict=True)))
+    check = _of_robots(motions)
 
     def control_point(own: Mapping[str, np.ndarray]) -> np.ndarray:
         return own["position"][stop] + ahead_m * np.abs(own["yaw"][stop])
@@ -73,8 +70,7 @@ def margin_checks(spec: RobotSpec, motions: Sequence[Motion], errors: Sequence[M
     checks = [
         *check("layer 1: model", f"error of the control point that was predicted {horizons_s[stop]:g} s ahead (the "
                f"stopping point is {stop_s:.2g} s ahead)", "m", terms["model"], [control_point(own) for own in errors]),
-        *check("layer 1: localisation", "distance of poses from their smoothed course", "m", terms["localisation"],
-               [_roughness(motion, ahead_m) for motion in motions]),
+        *_localisation(motions, terms["localisation"], ahead_m),
         *check("layer 2: tube error", f"error of the position that was predicted {horizons_s[ahead]:g} s ahead (pose "
                f"age, delay and hold are {ahead_s:.2g} s)", "m", space.tube_error_m,
                [own["position"][ahead] for own in errors]),
@@ -84,17 +80,58 @@ def margin_checks(spec: RobotSpec, motions: Sequence[Motion], errors: Sequence[M
     if "heading" in tube:
         checks += check("layer 2: heading", f"part of it across the way, {horizons_s[ahead]:g} s ahead", "m",
                         tube["heading"], [np.abs(own["across"][ahead]) for own in errors])
-    checks += _limits(spec, motions, check)
+    checks += _limits(spec, motions)
     delay, lag = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.velocity_lag"]
     for channel in dict.fromkeys(latency.channel for latency in found):
-        real = {latency.robot: np.array([latency.real_s.value]) for latency in found if latency.channel == channel}
         checks += _check("guarantee: velocity_lag_high_s + command_delay_high_s",
-                         f"latency from command to response, {channel}", "s", delay.high + lag.high, real)
+                         f"latency from command to response, {channel}", "s", delay.high + lag.high,
+                         _of_channel(found, channel))
     return checks
 
 
-def _limits(spec: RobotSpec, motions: Sequence[Motion], check) -> Iterator[MarginCheck]:  # noqa: ANN001
+def flight_checks(spec: RobotSpec, motions: Sequence[Motion], found: Sequence[Latency]) -> list[MarginCheck]:
+    """Hold what drones show whose motors were recorded, but not their velocity commands, against what covers it.
+
+    The terms for the prediction of the control point need velocity commands. The latency of the rotors is held against
+    the intervals that simulation draws it from.
+
+    Args:
+        spec: the robot as the shield knows it.
+        motions: of the robots.
+        found: latencies of their rotors.
+    """
+    terms = {term.name: term.value_m for term in shield_parameters(spec).terms}
+    share = 2 * shield_parameters(spec).direction_factor
+    checks = [*_localisation(motions, terms["localisation"] / share, 0.0), *_limits(spec, motions)]
+    lag, delay = spec.rotors["rotors.thrust_lag"], spec.rotors["rotors.thrust_delay"]
+    for channel in dict.fromkeys(latency.channel for latency in found):
+        checks += _check("rotors: thrust_lag + thrust_delay, upper ends", f"latency from motor command to {channel}",
+                         "s", lag.high + delay.high, _of_channel(found, channel))
+    return checks
+
+
+def _of_robots(motions: Sequence[Motion]) -> Callable[..., Iterator[MarginCheck]]:
+    """Return `_check` for samples that stand in the order of the robots."""
+    names = [motion.robot for motion in motions]
+
+    def check(term: str, what: str, unit: str, limit: float, samples: Sequence[np.ndarray]) -> Iterator[MarginCheck]:
+        yield from _check(term, what, unit, limit, dict(zip(names, samples, strict=True)))
+
+    return check
+
+
+def _of_channel(found: Sequence[Latency], channel: str) -> dict[str, np.ndarray]:
+    return {latency.robot: np.array([latency.real_s.value]) for latency in found if latency.channel == channel}
+
+
+def _localisation(motions: Sequence[Motion], limit: float, ahead_m: float) -> Iterator[MarginCheck]:
+    yield from _of_robots(motions)("layer 1: localisation", "distance of poses from their smoothed course", "m", limit,
+                                   [_roughness(motion, ahead_m) for motion in motions])
+
+
+def _limits(spec: RobotSpec, motions: Sequence[Motion]) -> Iterator[MarginCheck]:
     """Hold times and speeds against what the robot promises to its peers."""
+    check = _of_robots(motions)
     tracks = [motion.track for motion in motions]
     yield from check("sensing.pose_max_age", "time from one pose to the next", "s", spec.pose_max_age_s,
                      [np.diff(track.stamp_s) for track in tracks])

@@ -112,13 +112,18 @@ def _kinds(gap: TypeGap) -> str:
         return ""
     parts = []
     for model, found in gap.causes.items():
+        after = f", after {gap.cause_horizon_s[model]:g} s"
         rows = [(Html(f"<strong>{text(cause.kind)}</strong>") if cause.named else cause.kind, cause.words,
                  f"{100 * cause.explains:.1f} %", _NAMED if cause.named else pill(None))
                 for cause in found]
-        parts.append(f"<h3>{text(model)}</h3>" + table(("kind", "what it is", "explains", ""), rows, numbers=(2,)))
-    note = (f"Least squares on the error after {gap.state_horizon_s:g} s: a wrong scale grows with the way, a wrong "
-            "lag or delay goes with changes of velocity, slip with way times turn rate. What a kind explains is the "
-            "share of the squared error of its channel that it accounts for beside the others.")
+        heads = ("kind", "what it is", "explains", "")
+        parts.append(f"<h3>{text(model + after)}</h3>" + table(heads, rows, numbers=(2,)))
+    how = ("each kind is what a small change of one parameter changes in the same predictions, of positions and "
+           "attitudes apart; what a flight controller answers (gusts, downwash, its trim) passes for drag, damping or "
+           "trim" if gap.flown else "a wrong scale grows with the way, a wrong lag or delay goes with changes of "
+           "velocity, slip with way times turn rate")
+    note = (f"Least squares on the error: {how}. What a kind explains is the share of the squared error of its channel "
+            "that it accounts for beside the others.")
     return paragraph(note) + "".join(parts)
 
 
@@ -156,8 +161,10 @@ def _latency(gap: TypeGap) -> str:
         return ""
     if not rows:
         return paragraph("No stretch of the run holds enough changes of command to tell.")
-    return (paragraph("The shift at which changes of the command and of the real velocity fit best, and the same "
-                      "measure on the nominal model's response to the same commands. Delay and lag show together.")
+    what = ("Delay and lag of the rotors that explain most of the fast part of the rates (5 to 25 Hz)" if gap.flown else
+            "The shift at which changes of the command and of the real velocity fit best")
+    return (paragraph(f"{what}, and the same measure on the nominal model's response to the same commands. Delay and "
+                      "lag show together.")
             + table(("robot", "channel", "real [ms]", "95 %", "nominal model [ms]", "correlation"), rows,
                     numbers=(2, 3, 4, 5)))
 

@@ -77,6 +77,8 @@ class TypeGap:
     """By parameter set: where the model is wrong, in the position after `state_horizon_s`."""
     state_horizon_s: float
     causes: Mapping[str, tuple[Cause, ...]]
+    """By parameter set: what kind of error it is, after `cause_horizon_s`."""
+    cause_horizon_s: Mapping[str, float]
     latencies: tuple[Latency, ...]
     margins: tuple[MarginCheck, ...]
 
@@ -89,6 +91,11 @@ class TypeGap:
     def channels(self) -> tuple[str, ...]:
         """Return the channels in order."""
         return tuple(dict.fromkeys(row.channel for row in self.rows))
+
+    @property
+    def flown(self) -> bool:
+        """Return whether motor signals were replayed, rather than velocity commands."""
+        return "attitude" in self.channels
 
     @property
     def best(self) -> str:

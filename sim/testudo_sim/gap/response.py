@@ -26,7 +26,7 @@ class Latency:
 
     robot: str
     channel: str
-    """`speed`, `turn rate`, or `x`, `y`, `z` of the velocity."""
+    """`speed`, `turn rate`, or `x`, `y`, `z` of the velocity; of flights `roll and pitch rate`."""
     real_s: Interval
     model_s: float
     """The same measure on the model's own response to these commands."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_hardware.motion import LagResponse, MotionState, motion_model
+from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.gap.motion import Motion, seen, timeline_of
-from testudo_sim.replay.timeline import Timeline
+from testudo_sim.replay.roll import Starts, roll_out
 
 EVERY_S, STEP_S = 2.0, 0.1
 
@@ -44,34 +44,17 @@ def _course(motion: Motion, spec: RobotSpec, times: np.ndarray) -> Course:
     real, velocity = seen(track, times, 2 * STEP_S)
     steps = round(EVERY_S / STEP_S)
     starts = np.arange(0, len(times), steps)
-    good = np.isfinite(real[starts]).all(axis=1)
     now, moving = np.nan_to_num(real[starts]).T, np.nan_to_num(velocity[starts]).T
     state = MotionState(now[: spec.dimension], now[spec.dimension], moving)
+    index = starts + np.arange(steps)[:, None]
+    ends = times[starts] + STEP_S * np.arange(steps)[:, None]
+    first, last = timeline.acting(times[starts]), timeline.acting(ends)
+    (found,) = roll_out(model, [timeline], [Starts(state, times[starts], ends, first, last)], exact=True)
+    good = ((index < len(times)) & np.isfinite(real[starts]).all(axis=1)
+            & (timeline.all_known(first, last) | (ends == times[starts])))
     replayed = np.full_like(real, np.nan)
-    for k in range(steps):
-        index = starts + k
-        inside = index < len(times)
-        rows = np.concatenate([state.position_world, state.yaw[None]]).T
-        replayed[index[inside & good]] = rows[inside & good]
-        state, known = _advance(model, timeline, state, times[starts] + k * STEP_S)
-        good = good & known
+    replayed[index[good]] = np.concatenate([found.position_world, found.yaw[None]])[:, good].T
     restart = np.zeros(len(times), bool)
     restart[starts] = True
     return Course(motion.robot, times, real, replayed, restart)
 
-
-def _advance(model, timeline: Timeline, state: MotionState, now_s: np.ndarray  # noqa: ANN001
-             ) -> tuple[MotionState, np.ndarray]:
-    """Return the states `STEP_S` later, and whether all commands until then are known."""
-    until, next_s = now_s + STEP_S, np.append(timeline.begin_s[1:], np.inf)
-    segment = np.searchsorted(timeline.begin_s, now_s, side="right") - 1
-    known = timeline.known[segment]
-    lag = np.array(model.spec.velocity_lag_s)
-    while np.any(now_s < until):
-        end = np.minimum(np.maximum(next_s[segment], now_s), until)
-        state = model.step(state, timeline.effective[:, segment], LagResponse.create(end - now_s, lag))
-        moving = end < until
-        segment = np.where(moving, np.minimum(segment + 1, len(next_s) - 1), segment)
-        known = known & timeline.known[segment]
-        now_s = end
-    return state, known

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,8 @@ import numpy as np
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.gap.motion import Motion, timeline_of
-from testudo_sim.replay.batch import roll_batch
-from testudo_sim.replay.timeline import joined
-from testudo_sim.replay.windows import Windows, acting_commands, pick_windows
+from testudo_sim.replay.timeline import Timeline
+from testudo_sim.replay.windows import Windows, pick_windows, roll_windows
 
 _FARTHEST_S, _SHARE = 0.02, 0.1
 """A sample stands for a horizon if it is off by no more than this, and by no more than this share of it."""
@@ -44,34 +44,28 @@ def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons
         specs: that type with one or more sets of parameters; what they share are the windows.
         horizons_s: rising [s].
     """
-    picked: list[Windows] = []
-    predicted: list[list[MotionState]] = [[] for _ in motions]
-    edges = np.zeros(0, int)
-    segments = []
-    for k, spec in enumerate(specs):
+    made = []
+    for spec in specs:
         model = motion_model(spec)
-        timeline, first = joined([timeline_of(model, motion.commands) for motion in motions])
-        parts = [slice(*ends) for ends in zip(first, np.append(first[1:], len(timeline.begin_s)), strict=True)]
-        if k == 0:
-            picked = by_robot(lambda part, motion, timeline=timeline: pick_windows(
-                timeline, part, motion.track, horizons_s, _tolerance(motion, horizons_s)), parts, motions)
-            edges = np.cumsum([len(windows.start) for windows in picked])[:-1]
-            start_s, end_s = (np.concatenate(column, axis=-1) for column in zip(
-                *((windows.start_s, windows.end_s) for windows in picked), strict=True))
-            state = _joined_states([windows.state for windows in picked])
-        found = [acting_commands(timeline, part, windows.start_s, windows.end_s)
-                 for part, windows in zip(parts, picked, strict=True)]
-        picked = [replace(windows, valid=windows.valid & known)
-                  for windows, (_, known) in zip(picked, found, strict=True)]
-        segments.append((model, timeline, np.concatenate([acting for acting, _ in found])))
-    valid = np.concatenate([windows.valid for windows in picked], axis=1)
-    ends = np.where(valid, end_s, -np.inf)
-    for model, timeline, segment in segments:
-        made = roll_batch(model, timeline, state, start_s, ends, segment)
-        for own, part in zip(predicted, _split_states(made, edges), strict=True):
-            own.append(part)
-    return [RollOut(motion, windows, tuple(own)) for motion, windows, own in zip(motions, picked, predicted,
-                                                                                 strict=True)]
+        timelines = by_robot(partial(timeline_of, model), [motion.commands for motion in motions])
+        like = made[0][2] if made else [None] * len(motions)
+        made.append((model, timelines, by_robot(partial(_windows, horizons_s), timelines, motions, like)))
+    valid = [np.logical_and.reduce([windows.valid for windows in of_robot])
+             for of_robot in zip(*(windows for _, _, windows in made), strict=True)]
+    predicted = [roll_windows(model, timelines, [replace(own, valid=both) for own, both in zip(windows, valid,
+                                                                                                 strict=True)])
+                 for model, timelines, windows in made]
+    return [RollOut(motion, replace(windows, valid=both), of_robot) for motion, windows, both, of_robot
+            in zip(motions, made[0][2], valid, zip(*predicted, strict=True), strict=True)]
+
+
+def _windows(horizons_s: Sequence[float], timeline: Timeline, motion: Motion, like: Windows | None) -> Windows:
+    """Return the windows of a robot, by other ones that differ only in what is known of the commands."""
+    if like is None:
+        return pick_windows(timeline, motion.track, horizons_s, _tolerance(motion, horizons_s))
+    acting = timeline.acting(motion.track.stamp_s)
+    first, last = acting[like.start], acting[like.end]
+    return replace(like, valid=like.valid & timeline.all_known(first, last), segment=first, end_segment=last)
 
 
 def by_robot(function: Callable[..., Any], *columns: Sequence[Any]) -> list[Any]:
@@ -92,13 +86,3 @@ def _tolerance(motion: Motion, horizons_s: Sequence[float]) -> np.ndarray:
     half = 0.5 * float(np.median(np.diff(motion.track.stamp_s)))
     return np.maximum(half, np.minimum(_SHARE * np.asarray(horizons_s), _FARTHEST_S))[:, None]
 
-
-def _joined_states(states: Sequence[MotionState]) -> MotionState:
-    return MotionState(np.concatenate([s.position_world for s in states], axis=-1),
-                       np.concatenate([s.yaw for s in states], axis=-1),
-                       np.concatenate([s.velocity for s in states], axis=-1))
-
-
-def _split_states(state: MotionState, edges: np.ndarray) -> list[MotionState]:
-    columns = (np.split(values, edges, axis=-1) for values in (state.position_world, state.yaw, state.velocity))
-    return [MotionState(*parts) for parts in zip(*columns, strict=True)]

@@ -9,6 +9,7 @@ from testudo_sim.gap.report import DEAD_RECKONING, IDENTIFIED, Difference, GapRe
 
 _FEW = 3
 _HARDLY_M = 0.005
+_OTHERS = {False: "slip", True: "drag, damping or trim"}
 
 
 def findings(report: GapReport) -> list[str]:
@@ -82,8 +83,9 @@ def _sizes(gap: TypeGap, horizons_s: tuple[float, ...]) -> Iterator[str]:
 def _causes(gap: TypeGap) -> Iterator[str]:
     named = [cause for cause in gap.causes.get(gap.best, ()) if cause.named]
     if gap.best in gap.causes and not named:
-        yield (f"No kind of error of the {gap.best} model stands out after {gap.state_horizon_s:g} s: neither scale, "
-               "nor lag or delay, nor slip.")
+        yield (f"No kind of error of the {gap.best} model stands out after "
+               f"{gap.cause_horizon_s[gap.best]:g} s: neither scale, nor lag or delay, nor "
+               f"{_OTHERS[gap.flown]}.")
     for cause in named[:_FEW]:
         yield f"{cause.words[0].upper()}{cause.words[1:]}; {100 * cause.explains:.0f} % of the squared error."
 

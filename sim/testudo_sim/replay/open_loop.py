@@ -18,7 +18,7 @@ from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.replay.order import ticks_in_order, track_in_order
-from testudo_sim.replay.timeline import command_timeline, joined
+from testudo_sim.replay.timeline import command_timeline
 from testudo_sim.replay.windows import Windows, pick_windows, roll_windows
 from testudo_sim.run_reader import Run, Track
 
@@ -107,16 +107,10 @@ def open_loop(
     names = [name for name in run.ticks if run.ticks[name] and len(tracks[name].stamp_s) > 1]
     if not names:
         raise TestudoError(f"{run.folder}: no robot has both tick records and {reference}")
-    timeline, first = joined(
-        [command_timeline(model, ticks_in_order(run.ticks[name])) for name in names]
-    )
-    last = np.append(first[1:], len(timeline.begin_s))
+    timelines = [command_timeline(model, ticks_in_order(run.ticks[name])) for name in names]
     used = [track_in_order(tracks[name]) for name in names]
-    windows = [
-        pick_windows(timeline, slice(first[k], last[k]), poses, horizons_s)
-        for k, poses in enumerate(used)
-    ]
-    predicted = roll_windows(model, timeline, windows)
+    windows = [pick_windows(timeline, poses, horizons_s) for timeline, poses in zip(timelines, used, strict=True)]
+    predicted = roll_windows(model, timelines, windows, exact=True)
     errors = [_errors(spec, *parts) for parts in zip(used, windows, predicted, strict=True)]
     pooled = {name: np.concatenate([each[name] for each in errors], axis=1) for name in errors[0]}
     rows = [

@@ -23,6 +23,15 @@ class Timeline:
     known: np.ndarray
     """(M,) bool: False where the record does not tell what was sent."""
 
+    def acting(self, times_s: np.ndarray) -> np.ndarray:
+        """Return which command acts at times (...) [s]."""
+        return np.searchsorted(self.begin_s, times_s, side="right") - 1
+
+    def all_known(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Return whether all commands are known from one (...) to another (...), both included."""
+        unknown = np.concatenate([[0], np.cumsum(~self.known)])
+        return unknown[last + 1] == unknown[first]
+
 
 def command_timeline(model: MotionModel, records: Sequence[TickRecord]) -> Timeline:
     """Return the timeline of a robot's sent commands.
@@ -48,13 +57,3 @@ def command_timeline(model: MotionModel, records: Sequence[TickRecord]) -> Timel
     begins, commands, known = zip(*parts, strict=True)
     return Timeline(np.array(begins), np.stack(commands, axis=1), np.array(known))
 
-
-def joined(timelines: Sequence[Timeline]) -> tuple[Timeline, np.ndarray]:
-    """Return all timelines behind one another, and where each begins (R,) int."""
-    sizes = [len(timeline.begin_s) for timeline in timelines]
-    whole = Timeline(
-        np.concatenate([timeline.begin_s for timeline in timelines]),
-        np.concatenate([timeline.effective for timeline in timelines], axis=1),
-        np.concatenate([timeline.known for timeline in timelines]),
-    )
-    return whole, np.concatenate([[0], np.cumsum(sizes)[:-1]])

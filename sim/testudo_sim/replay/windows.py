@@ -1,4 +1,4 @@
-"""The starts and ends of open-loop replay, and the roll-out of all of them at once."""
+"""The starts and ends of open-loop replay: from every sample to the samples that are a horizon later."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_hardware.motion import LagResponse, MotionModel, MotionState
+from testudo_hardware.motion import MotionModel, MotionState
+from testudo_sim.replay.roll import Starts, roll_out
 from testudo_sim.replay.timeline import Timeline
 from testudo_sim.run_reader import Track
 
@@ -30,20 +31,16 @@ class Windows:
     """(H, S) [s]."""
     segment: np.ndarray
     """(S,) int: command of the timeline that acts at the start."""
+    end_segment: np.ndarray
+    """(H, S) int: command that acts at the end."""
 
 
-def pick_windows(
-    timeline: Timeline,
-    part: slice,
-    track: Track,
-    horizons_s: Sequence[float],
-    tolerance_s: float | np.ndarray | None = None,
-) -> Windows:
+def pick_windows(timeline: Timeline, track: Track, horizons_s: Sequence[float],
+                 tolerance_s: float | np.ndarray | None = None) -> Windows:
     """Return a window for each sample; ends are samples too, so that nothing is interpolated.
 
     Args:
-        timeline: the commands of all robots.
-        part: those of this one.
+        timeline: the commands of the robot.
         track: what it did, (T,) samples.
         horizons_s: (H,) [s].
         tolerance_s: how far a sample may be from the horizon at most, of each (H, 1) or all; half of the usual period
@@ -56,96 +53,30 @@ def pick_windows(
     if tolerance_s is None:
         tolerance_s = 0.5 * float(np.median(np.diff(stamps)))
     near = np.abs(stamps[end] - wanted) <= tolerance_s * (1 + 1e-6) + 1e-9
-    acting, known = acting_commands(timeline, part, stamps, stamps[end])
-    valid = near & (end > np.arange(len(stamps))) & known
+    # the ends are samples, too: what acts at each sample is looked for once
+    acting = timeline.acting(stamps)
+    valid = near & (end > np.arange(len(stamps))) & timeline.all_known(acting, acting[end])
     start = np.flatnonzero(valid.any(axis=0))
-    return Windows(
-        start,
-        end[:, start],
-        valid[:, start],
-        MotionState(track.position_world[start].T, track.yaw[start], track.velocity[start].T),
-        stamps[start],
-        stamps[end[:, start]],
-        acting[start],
-    )
+    end = end[:, start]
+    return Windows(start, end, valid[:, start],
+                   MotionState(track.position_world[start].T, track.yaw[start], track.velocity[start].T),
+                   stamps[start], stamps[end], acting[start], acting[end])
 
 
-def acting_commands(timeline: Timeline, part: slice, start_s: np.ndarray, end_s: np.ndarray
-                    ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which command acts at the starts (S,), and whether all are known from there to the ends (H, S).
+def roll_windows(model: MotionModel, timelines: Sequence[Timeline], windows: Sequence[Windows], *,
+                 exact: bool = False) -> list[MotionState]:
+    """Return for each robot the predicted states (D, H, S) at the ends; those at the start where not valid.
 
     Args:
-        timeline: the commands of all robots.
-        part: those of this one.
-        start_s: (S,) [s].
-        end_s: (H, S) [s].
+        model: of all robots.
+        timelines: of each robot.
+        windows: of each robot.
+        exact: see `roll_out`.
     """
-    begins = timeline.begin_s[part]
-    first, last = (np.searchsorted(begins, times, side="right") - 1 for times in (start_s, end_s))
-    unknown = np.concatenate([[0], np.cumsum(~timeline.known[part])])
-    return first + part.start, unknown[last + 1] == unknown[first]
-
-
-def roll_windows(
-    model: MotionModel, timeline: Timeline, windows: Sequence[Windows]
-) -> list[MotionState]:
-    """Return for each robot the predicted states (D, H, S) at the ends; any where not valid."""
-    states = [window.state for window in windows]
-    state = MotionState(
-        np.concatenate([s.position_world for s in states], axis=1),
-        np.concatenate([s.yaw for s in states]),
-        np.concatenate([s.velocity for s in states], axis=1),
-    )
-    valid = np.concatenate([window.valid for window in windows], axis=1)
-    # an end that is not valid lies at the start: nothing has to be rolled out for it
-    now_s = np.concatenate([window.start_s for window in windows])
-    end_s = np.where(valid, np.concatenate([window.end_s for window in windows], axis=1), now_s)
-    segment = np.concatenate([window.segment for window in windows])
-    found = _roll(model, timeline, state, now_s, segment, end_s)
-    edges = np.cumsum([len(window.start) for window in windows])[:-1]
-    return [
-        MotionState(*parts)
-        for parts in zip(
-            np.split(found.position_world, edges, axis=2),
-            np.split(found.yaw, edges, axis=1),
-            np.split(found.velocity, edges, axis=2),
-            strict=True,
-        )
-    ]
-
-
-def _roll(
-    model: MotionModel,
-    timeline: Timeline,
-    state: MotionState,
-    now_s: np.ndarray,
-    segment: np.ndarray,
-    end_s: np.ndarray,
-) -> MotionState:
-    """Return the states (D, H, S) at the ends (H, S), going from command to command."""
-    lag = model.spec.velocity_lag_s
-    dimension = len(timeline.effective)
-    found = MotionState(
-        np.zeros((dimension, *end_s.shape)),
-        np.zeros(end_s.shape),
-        np.zeros((dimension, *end_s.shape)),
-    )
-    last_s = end_s.max(axis=0, initial=-np.inf)
-    next_s = np.append(timeline.begin_s[1:], np.inf)
-    while np.any(now_s < last_s):
-        command = timeline.effective[:, segment]
-        until_s = np.maximum(np.minimum(next_s[segment], last_s), now_s)
-        for h, at_s in enumerate(end_s):
-            reached = np.flatnonzero((now_s < at_s) & (at_s <= until_s))
-            if len(reached):
-                here = MotionState(
-                    state.position_world[:, reached], state.yaw[reached], state.velocity[:, reached]
-                )
-                part = LagResponse.create(at_s[reached] - now_s[reached], lag)
-                after = model.step(here, command[:, reached], part)
-                found.position_world[:, h, reached] = after.position_world
-                found.yaw[h, reached] = after.yaw
-                found.velocity[:, h, reached] = after.velocity
-        state = model.step(state, command, LagResponse.create(until_s - now_s, lag))
-        now_s, segment = until_s, np.minimum(segment + 1, len(next_s) - 1)
-    return found
+    starts = []
+    for own in windows:
+        # nothing has to be rolled out for an end that is not valid
+        end_s = np.where(own.valid, own.end_s, own.start_s)
+        starts.append(Starts(own.state, own.start_s, end_s, own.segment,
+                             np.where(own.valid, own.end_segment, own.segment)))
+    return roll_out(model, timelines, starts, exact=exact)
