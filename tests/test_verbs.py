@@ -187,9 +187,9 @@ REFUSED = {
     "estop: no fleet": (["estop", "no.yaml"], "no.yaml: no such fleet file"),
     "estop: domain": (["estop", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
     "rearm: nobody": (["rearm"], "rearm: no robot is named; expected one or more"),
-    "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are drone_identify, drones, faults, fleet, gpu, "
-                                            "identify, import, improve, kills, learning, lossy, projection, radio, replay, "
-                                            "robot, shield, sim, tiers")),
+    "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are drone_identify, drones, faults, fleet, "
+                                            "gpu, identify, import, improve, kills, learning, lossy, projection, "
+                                            "radio, replay, robot, shield, sim, tiers")),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
     "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),

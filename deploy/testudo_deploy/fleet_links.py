@@ -60,6 +60,8 @@ class LinkChoice:
     """Files that its driver was set up with, by what they are (`DRIVER_FILES`), relative to the fleet file."""
     uri: str = ""
     """Address of the robot's radio, for profiles with a driver of our own."""
+    onboard_brake: bool = False
+    """Somebody has made sure that the vehicle brakes by itself when its radio is silent."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -82,6 +84,7 @@ class LinkEntry:
     remappings: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
     config: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
     uri: str = field(default="", metadata=OPTIONAL)
+    onboard_brake: bool = field(default=False, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,8 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
         raise FleetError(f"{where}.link.config: found {', '.join(entry.config)} for wire {profile.wire!r}, expected "
                          f"{', '.join(DRIVER_FILES)} for wire 'crazyswarm2', the first of them at least")
     _check_uri(entry.uri, profile, where)
-    return LinkChoice(entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.uri)
+    return LinkChoice(entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.uri,
+                      entry.onboard_brake)
 
 
 def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
@@ -209,7 +213,8 @@ def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dic
     """
     if choice == default_link():
         return {}
-    tables = {"remappings": dict(choice.remappings), "config": dict(config), "uri": choice.uri}
+    tables = {"remappings": dict(choice.remappings), "config": dict(config), "uri": choice.uri,
+              "onboard_brake": choice.onboard_brake}
     given = {key: table for key, table in tables.items() if table}
     return {"link": {"profile": name, **given} if given else name}
 

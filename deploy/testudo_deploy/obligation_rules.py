@@ -122,10 +122,12 @@ def _silence_is_counted(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         own = member.guarantees
         longest = own.reach_s - own.control_period_s
         if own.moves_on_s > 0 and not _at_most(own.moves_on_s, longest):
+            mend = ("if the vehicle brakes by itself when its radio is silent, say so by onboard_brake = 1 below "
+                    f"[silence] of its robot file and `onboard_brake: true` below link of {member.robot} in the fleet "
+                    "file; else write onboard_brake = 0 there and export the policy again")
             yield _violation(member.robot, "moves_on_s", own.moves_on_s, longest,
                              f"expected at most {_shown('moves_on_s', longest)}, which the margins of its policy file "
-                             "count: if the vehicle brakes by itself when its radio is silent, write onboard_brake = 1 "
-                             "below [silence] of its robot file; else export the policy for the file as it is")
+                             f"count: {mend}")
 
 
 def _ticks_are_dense(fleet: Sequence[Obligation]) -> Iterator[Violation]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from testudo_deploy.contract import Contract
 from testudo_deploy.fleet import Fleet
+from testudo_deploy.fleet_links import default_link
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.space_margins import SpaceParameters, space_parameters
 from testudo_hardware.errors import TestudoError
@@ -138,7 +139,7 @@ class Obligation:
 
 
 def obligation(robot: str, spec: RobotSpec, contract: Contract, *, space: SpaceParameters | None = None,
-               trusted: bool = True, frame: str = FLEET_FRAME) -> Obligation:
+               trusted: bool = True, frame: str = FLEET_FRAME, brake_confirmed: bool = True) -> Obligation:
     """Return the obligation of a robot that runs the policy file with ``contract``.
 
     Args:
@@ -148,6 +149,7 @@ def obligation(robot: str, spec: RobotSpec, contract: Contract, *, space: SpaceP
         space: margins of layers 2 and 3; None where only layer 1 runs.
         trusted: whether the others may rely on it.
         frame: the frame of its poses.
+        brake_confirmed: whether a drone whose file says that it brakes by itself in silence is known to do so.
 
     Raises:
         ObligationError: the shield's margins lack a term that an assumption is made of.
@@ -177,7 +179,7 @@ def obligation(robot: str, spec: RobotSpec, contract: Contract, *, space: SpaceP
         silence_s=space and space.silence_s,
         contract_hash=contract.contract_hash,
         height_ratio=shield.height_ratio,
-        moves_on_s=spec.hold_s - spec.control_period_s + spec.coast_s,
+        moves_on_s=_moves_on_s(spec, brake_confirmed),
         reach_s=shield.reach_s)
     return Obligation(robot, spec.name, trusted, made, _assumptions(made, shield), _of_untrusted(made, space))
 
@@ -192,8 +194,18 @@ def fleet_obligations(fleet: Fleet, contract: Contract, *, layers: Iterable[str]
         layers: of the shield that runs; with the gate, the margins are those of `space_parameters`.
     """
     return tuple(obligation(robot.name, robot.spec, contract, space=space_of(robot.spec, layers),
-                            trusted=not robot.untrusted)
+                            trusted=not robot.untrusted,
+                            brake_confirmed=robot.link.onboard_brake or robot.link.profile == default_link().profile)
                  for robot in fleet.robots)
+
+
+def _moves_on_s(spec: RobotSpec, brake_confirmed: bool) -> float:
+    """Return for how long the vehicle moves on when no set-point reaches it: a brake counts if somebody has seen it."""
+    key = "silence.onboard_brake"
+    if spec.silence and not brake_confirmed:
+        none = replace(spec.silence[key], value=0.0, low=0.0, high=0.0)
+        spec = replace(spec, silence={**spec.silence, key: none})
+    return spec.hold_s - spec.control_period_s + spec.coast_s
 
 
 def space_of(spec: RobotSpec, layers: Iterable[str] = DEPLOYED_LAYERS) -> SpaceParameters | None:

@@ -1,5 +1,7 @@
 """Crazyswarm2's configuration becomes a fleet file, or the line that is in the way is named."""
 
+from dataclasses import replace
+
 import pytest
 from tests.deploy.swarm_files import write_swarm
 from tests.deploy.tiny_policy import make_tiny_policy
@@ -7,6 +9,7 @@ from tests.deploy.tiny_policy import make_tiny_policy
 from testudo_deploy.commands.fleet import fleet as fleet_verb
 from testudo_deploy.crazyswarm import SwarmError, check_driver, read_swarm, read_swarm_files
 from testudo_deploy.fleet import load_fleet, save_fleet
+from testudo_deploy.obligations import ObligationError
 from testudo_deploy.robot import Robot
 from testudo_hardware.spec import load_robot
 
@@ -146,11 +149,21 @@ def test_the_verb_refuses_and_writes_nothing(tmp_path, policy):
     assert not (tmp_path / "f.yaml").exists()
 
 
+def confirm_brakes(file):
+    """Write what the owner of the drones has to write: that they brake by themselves when their radio is silent."""
+    fleet = load_fleet(file)
+    robots = tuple(replace(robot, link=replace(robot.link, onboard_brake=True)) for robot in fleet.robots)
+    save_fleet(replace(fleet, robots=robots), file)
+
+
 def test_at_configure_the_files_are_looked_at_again(tmp_path, policy):
     """What was changed between import and start is refused by the robot that it concerns."""
     file, _ = write_swarm(tmp_path)
     out = tmp_path / "fleet.yaml"
     fleet_verb("import", file, policy, out)
+    with pytest.raises(ObligationError, match="`onboard_brake: true` below link of cf231"):
+        Robot(load_fleet(out), "cf5", str(policy), epoch="a", now_s=0.0)
+    confirm_brakes(out)
     fleet = load_fleet(out)
     Robot(fleet, "cf5", str(policy), epoch="a", now_s=0.0)
     write_swarm(tmp_path, [MELLINGER])

@@ -11,8 +11,9 @@ from tests.deploy.test_downwash import braking
 from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vector
 
 from testudo_deploy.contract_rules import check_contract
+from testudo_deploy.fleet import load_fleet
 from testudo_deploy.obligation_rules import check_fleet, find_violations
-from testudo_deploy.obligations import ObligationError, obligation
+from testudo_deploy.obligations import ObligationError, fleet_obligations, obligation
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_deploy.shield.segments import point_distance, squeezed
 from testudo_deploy.shield.space_margins import space_parameters
@@ -123,6 +124,25 @@ def test_the_fleet_checker_refuses_a_policy_that_counts_on_a_brake_that_is_not_t
         assert words in violation.text
     with pytest.raises(ObligationError, match="the fleet is refused"):
         check_fleet((wrong, replace(good, robot="cf2")))
+
+
+@pytest.mark.parametrize(("link", "passes"), [
+    ("", True), ("link: crazyswarm2", False), ("link: {profile: crazyswarm2, onboard_brake: true}", True)])
+def test_a_brake_of_a_real_vehicle_counts_once_the_fleet_file_confirms_it(tmp_path, link, passes):
+    """The robot file says what the shield is made for; whether the firmware has the brake only its owner knows."""
+    file = tmp_path / "fleet.yaml"
+    pose = "pose: {source: mocap}" if link else ""
+    robots = "\n".join(f"  cf{k}:\n    type: crazyflie_2x\n    initial_position: [{k}, 0, 1]\n    initial_yaw: 0\n"
+                       f"    goal: [{k}, 1, 1]\n    {link}\n    {pose}" for k in (1, 2))
+    file.write_text(f"fileversion: 1\npolicy: policy.onnx\npolicy_sha256: {'a' * 64}\nrobots:\n{robots}\n")
+    fleet = load_fleet(file)
+    contract = draft_contract(fleet.robots[0].spec)
+    found = [violation for violation in find_violations(fleet_obligations(fleet, contract))
+             if violation.field == "moves_on_s"]
+    assert (not found) == passes
+    if not passes:
+        assert "`onboard_brake: true` below link of cf1 in the fleet file" in found[0].text
+        assert found[0].found == pytest.approx(2.8)
 
 
 def test_a_contract_with_margins_of_another_silence_is_refused():
