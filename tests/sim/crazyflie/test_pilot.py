@@ -138,11 +138,28 @@ def test_latency_makes_measurements_old_and_never_young():
 
 def test_an_empty_battery_lands_and_forbids_the_next_take_off():
     loop = Loop().fly(EAST)
-    loop.craft.vehicle.charge_v = 3.2  # 3.05 V under load
-    assert 1.0 <= loop.run(3.0, lambda: loop.pilot.phase == Phase.LANDING) < 1.2
+    loop.craft.vehicle.charge_v = 3.1  # 2.95 V under load
+    assert 2.0 <= loop.run(4.0, lambda: loop.pilot.phase == Phase.LANDING) < 2.2
     assert lands(loop, 10.0)
     loop.run(4.0)
-    assert loop.ask("take_off").startswith("take-off refused: the battery is at 3.1")
+    assert loop.ask("take_off").startswith("take-off refused: the battery is at 3.0")
+
+
+def test_a_low_battery_is_left_to_the_supervisor_for_some_time():
+    loop = Loop().fly()
+    loop.craft.vehicle.charge_v = 3.23  # 3.08 V under load
+    assert 14.9 < loop.run(20.0, lambda: loop.pilot.phase == Phase.LANDING) < 15.2
+
+
+def test_a_landing_before_the_take_off_moves_nothing():
+    loop = Loop(auto_arm=False)
+    loop.run(0.5)
+    loop.ask("arm")
+    assert not loop.ask("take_off")
+    assert not loop.ask("land", 0.0, 1.0)
+    loop.run(2.0)
+    assert loop.pilot.phase == Phase.GROUND
+    assert not loop.craft.vehicle.motors_on
 
 
 def test_a_tumbled_drone_stops_and_is_not_armed():
@@ -254,3 +271,28 @@ def test_the_set_point_that_cflib_ends_with_drops_the_drone():
 def test_a_command_is_shortened_to_the_speed_limit():
     loop = Loop().fly((3.0, 0.0, 4.0))
     assert math.isclose(math.hypot(*loop.orders[-1][1].velocity_world), 1.0)
+
+
+def test_set_points_end_a_climb_and_those_from_before_do_not():
+    loop = Loop()
+    loop.command = (0.0, 0.0, 0.0)
+    loop.run(0.5)
+    loop.command = None
+    assert not loop.ask("take_off")
+    loop.run(1.0)
+    assert loop.pilot.phase == Phase.TAKING_OFF
+    loop.command = (0.0, 0.0, 0.0)
+    loop.run(1.5)
+    assert loop.pilot.phase == Phase.FLYING
+    assert speed(loop) < 0.05
+    assert loop.height_m < 0.9
+
+
+def test_a_take_off_asked_for_with_the_arming_waits_for_it():
+    loop = Loop(Air(0.3), seed=2, auto_arm=False)
+    loop.run(0.5)
+    assert not loop.ask("arm")
+    assert not loop.ask("take_off")
+    assert loop.run(6.0, lambda: loop.pilot.phase == Phase.FLYING)
+    assert loop.height_m > 0.9
+

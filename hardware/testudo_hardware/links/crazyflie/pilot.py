@@ -2,7 +2,7 @@
 
 Every order that the radio may swallow is repeated until the vehicle's supervisor shows that it took effect. Set-points
 go out at every step while it flies: the command, or standstill if anything is wrong. A landing is asked for *before*
-the set-points are said to end: since 2025 the firmware's planner is idle while set-points come, an idle planner wants
+the set-points are said to end: since 2023 the firmware's planner is idle while set-points come, an idle planner wants
 the motors off, and the notice would let it have its way until the landing arrives.
 """
 
@@ -21,6 +21,10 @@ REPEAT_S, NOTIFY_S = 0.2, 0.05
 GIVE_UP_S = 2.0
 """After so long an order that shows no effect is given up."""
 LANDING_HEIGHT_M, LANDING_SPEED_M_S = 0.04, 0.3
+BATTERY_V = (3.4, 3.1)
+"""Of a robot file that does not say."""
+EARLY_COMMANDS_S = 0.1
+"""Commands that arrive so shortly after a take-off was asked for were on their way before."""
 _BLIND_TRIES = 5
 _DOWN_M = 0.1
 
@@ -28,9 +32,16 @@ _DOWN_M = 0.1
 class Pilot:
     """The pilot of one vehicle; times are seconds on one clock that the caller injects."""
 
-    def __init__(self, *, dead_man_s: float, speed_limit_m_s: float) -> None:
-        """Begin on the ground, knowing nothing of the vehicle."""
-        self.watch = Watch(dead_man_s)
+    def __init__(self, *, dead_man_s: float, speed_limit_m_s: float, battery_v: tuple[float, float] = BATTERY_V
+                 ) -> None:
+        """Begin on the ground, knowing nothing of the vehicle.
+
+        Args:
+            dead_man_s: so long a command holds.
+            speed_limit_m_s: to which commands are shortened.
+            battery_v: below which voltage it does not take off, and below which it lands at last.
+        """
+        self.watch = Watch(dead_man_s, battery_v)
         self.phase = Phase.GROUND
         self.refusal = ""
         """Why the last request was refused; empty if it was not."""
@@ -79,6 +90,8 @@ class Pilot:
             self.refusal = self._ask_arming(act == FlightAct.ARM, now_s)
         elif act == FlightAct.TAKE_OFF:
             self.refusal = self._ask_take_off(request, now_s)
+        elif act == FlightAct.LAND and self.phase == Phase.TAKING_OFF and not self._climbs and not self._flies:
+            self._enter(Phase.GROUND, now_s)  # a set-point would turn the motors on
         elif act == FlightAct.LAND and self.phase in (Phase.FLYING, Phase.TAKING_OFF):
             self._land(request.height_m, request.duration_s, now_s)
         return self.refusal
@@ -97,8 +110,19 @@ class Pilot:
 
     def look(self, now_s: float) -> None:
         """Find out what is wrong now, without sending anything."""
-        in_air = self.phase in (Phase.FLYING, Phase.TAKING_OFF, Phase.LANDING)
+        in_air = self._climbs or self.phase in (Phase.FLYING, Phase.LANDING)
         self.watch.judge(now_s, in_air=in_air, streaming=self.phase == Phase.FLYING)
+
+    @property
+    def _climbs(self) -> bool:
+        """Return whether the vehicle has begun to take off."""
+        return self.phase == Phase.TAKING_OFF and self._taken
+
+    @property
+    def _flies(self) -> bool:
+        """Return whether the vehicle says that it flies, or nothing is heard of it."""
+        info = self.watch.info
+        return info is None or info.flying
 
     def _follow_vehicle(self, now_s: float) -> None:
         """Change the phase by what the vehicle does of itself."""
@@ -109,7 +133,7 @@ class Pilot:
                 self._ended = self.sentence
         elif self.phase == Phase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
             self._enter(Phase.FLYING, now_s)  # whoever flew it before is gone
-        elif self.phase in (Phase.FLYING, Phase.TAKING_OFF) and self.watch.must_land:
+        elif (self.phase == Phase.FLYING or self._climbs) and self.watch.must_land:
             height_m = self.watch.height_m
             self._land(LANDING_HEIGHT_M, max(1.0, (height_m - LANDING_HEIGHT_M) / LANDING_SPEED_M_S), now_s)
 
@@ -134,7 +158,7 @@ class Pilot:
             return self.sentence
         if info is None:
             return "nothing is heard from the drone"
-        if not info.armed and not info.can_be_armed:
+        if not (info.armed or info.can_be_armed or info.arms_itself):
             return "the drone does not accept it yet; it must stand upright, its checks passed"
         return f"the battery is at {self.watch.battery_v:.2f} V" if self.watch.battery_is_low else ""
 
@@ -145,7 +169,7 @@ class Pilot:
         reason = self._not_ready(info)
         if not reason and self.phase != Phase.GROUND:
             reason = self._where()
-        if not reason and not (info.armed and info.can_fly):
+        if not reason and not (info.armed or info.arms_itself or self._arm):
             reason = "the drone is not armed"
         if reason:
             return f"take-off refused: {reason}"
@@ -182,7 +206,10 @@ class Pilot:
         return []
 
     def _take_off(self, now_s: float) -> list[Order]:
-        info = self.watch.info_since(self._sent_s)
+        info = self.watch.info if self._tries == 0 else self.watch.info_since(self._sent_s)
+        if info is not None and info.flying and self.watch.commanded_after(self._since_s + EARLY_COMMANDS_S):
+            self._enter(Phase.FLYING, now_s)  # set-points end a climb
+            return self._fly(now_s)
         if self._taken:
             late = now_s - self._since_s > self._order.duration_s + GIVE_UP_S
             if late or (info is not None and (info.planner_finished or not info.planner_active)):
@@ -191,10 +218,11 @@ class Pilot:
             return []
         self._taken = info is not None and info.planner_active
         if now_s - self._since_s > GIVE_UP_S and not self._taken:
-            self.refusal = f"the drone did not take off within {GIVE_UP_S:g} s"
+            self.refusal = f"the drone did not {'take off' if info and info.armed else 'arm'} within {GIVE_UP_S:g} s"
             self._enter(Phase.GROUND, now_s)
         elif not self._taken and self._is_due(now_s):
-            return [Order(Act.NOTIFY), self._order]
+            ready = info is not None and info.armed and info.can_fly
+            return [Order(Act.NOTIFY), self._order] if ready else [Order(Act.ARM)]
         return []
 
     def _fly(self, now_s: float) -> list[Order]:

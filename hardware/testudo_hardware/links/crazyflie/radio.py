@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -25,7 +26,7 @@ from testudo_hardware.links.crazyflie.checks import (
 )
 from testudo_hardware.links.crazyflie.client import CraftClient, RadioError
 from testudo_hardware.links.crazyflie.orders import Phase
-from testudo_hardware.links.crazyflie.pilot import LANDING_HEIGHT_M, LANDING_SPEED_M_S, Pilot
+from testudo_hardware.links.crazyflie.pilot import BATTERY_V, LANDING_HEIGHT_M, LANDING_SPEED_M_S, Pilot
 from testudo_hardware.links.crazyflie.sample import RadioSample
 from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
@@ -63,9 +64,10 @@ class CrazyflieRadio:
             on_sample: called from a thread of `cflib` for each packet of the log block.
         """
         self.robot, self.spec, self.uri = robot, spec, uri
-        self.console: list[str] = []
-        """What the vehicle wrote on its console."""
-        self._pilot = Pilot(dead_man_s=spec.dead_man_s, speed_limit_m_s=spec.speed_limit_m_s)
+        self.console: deque[str] = deque(maxlen=200)
+        """What the vehicle wrote on its console last."""
+        battery_v = tuple(spec.power[f"power.{key}"].value for key in ("arm", "land")) if spec.power else BATTERY_V
+        self._pilot = Pilot(dead_man_s=spec.dead_man_s, speed_limit_m_s=spec.speed_limit_m_s, battery_v=battery_v)
         self._lock = threading.Lock()
         self._on_sample = on_sample
         self._sample: RadioSample | None = None

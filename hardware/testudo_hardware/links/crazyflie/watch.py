@@ -15,8 +15,9 @@ COMMANDS_LAND_S = 5.0
 """So long without a command, and it lands."""
 HEALTHY_S = 1.0
 """For so long nothing may be wrong before commands pass again."""
-LOW_V, LAND_V, LOW_FOR_S = 3.4, 3.1, 1.0
-"""Below the first it does not take off; below the second for some time it lands."""
+EMPTY_V, EMPTY_S, LOW_S = 3.0, 2.0, 15.0
+"""Below the first, or below the voltage of the robot file for the last, it lands. The supervisor of the policy lands it
+after five seconds, through the shield: this is for the case that it does not."""
 _REMEMBERED_S = 3.0
 _FOREIGN_WITHIN_S, _FOREIGN_COUNT = 0.5, 3
 _UPLINK_S = 0.5
@@ -27,8 +28,8 @@ _SETTLE_S = 0.5
 class Watch:
     """What is known of one vehicle, and what follows; times are seconds on one clock that the caller injects."""
 
-    def __init__(self, dead_man_s: float) -> None:
-        """Begin knowing nothing."""
+    def __init__(self, dead_man_s: float, battery_v: tuple[float, float]) -> None:
+        """Begin knowing nothing; ``battery_v``: below which it does not take off, and below which it lands."""
         self.code, self.detail = "", ""
         self.stopped = self.restarted = False
         """An emergency stop was asked for; the vehicle was switched off and on."""
@@ -39,7 +40,9 @@ class Watch:
         self._lost = ""
         self._heard_s = self._commanded_s = -math.inf
         self._phase_s = self._trouble_s = -math.inf
+        self._arm_v, self._land_v = battery_v
         self._low_since_s: float | None = None
+        self._empty_since_s: float | None = None
         self._sent: deque[tuple[float, tuple[float, ...]]] = deque()
         self._foreign: deque[float] = deque()
         self._followed_s = -math.inf
@@ -57,7 +60,7 @@ class Watch:
     @property
     def battery_is_low(self) -> bool:
         """Return whether it should not take off."""
-        return self._sample is not None and self._sample.battery_v < LOW_V
+        return self._sample is not None and self._sample.battery_v < self._arm_v
 
     @property
     def height_m(self) -> float:
@@ -75,6 +78,10 @@ class Watch:
     def hear_command(self, now_s: float) -> None:
         """Take notice of a command."""
         self._commanded_s = now_s
+
+    def commanded_after(self, time_s: float) -> bool:
+        """Return whether a command came after a time."""
+        return self._commanded_s > time_s
 
     def lose(self, reason: str) -> None:
         """Take notice that the link has ended."""
@@ -149,17 +156,24 @@ class Watch:
             ("disarmed", in_air and not info.can_fly, ""),
             ("second_commander", streaming and len(self._foreign) >= _FOREIGN_COUNT, ""),
             ("uplink_silent", streaming and now_s - self._followed_s > _UPLINK_S and bool(self._sent), ""),
-            ("battery", in_air and self._low_since_s is not None and now_s - self._low_since_s >= LOW_FOR_S,
-             f"{self._sample.battery_v:.2f}"),
+            ("battery", in_air and self._is_empty(now_s), f"{self._sample.battery_v:.2f}"),
             ("commands_silent", streaming and silent_s > self._dead_man_s, f"{silent_s:.1f}"),
         )
         return next(((code, detail) for code, holds, detail in found if holds), ("", ""))
 
     def _watch_battery(self, now_s: float) -> None:
-        if self._sample is None or self._sample.battery_v >= LAND_V:
-            self._low_since_s = None
-        elif self._low_since_s is None:
-            self._low_since_s = now_s
+        voltage = math.inf if self._sample is None else self._sample.battery_v
+        low, empty = voltage < self._land_v, voltage < EMPTY_V
+        self._low_since_s = _since(self._low_since_s, now_s) if low else None
+        self._empty_since_s = _since(self._empty_since_s, now_s) if empty else None
+
+    def _is_empty(self, now_s: float) -> bool:
+        since = ((self._low_since_s, LOW_S), (self._empty_since_s, EMPTY_S))
+        return any(begin_s is not None and now_s - begin_s >= long_s for begin_s, long_s in since)
+
+
+def _since(begin_s: float | None, now_s: float) -> float:
+    return now_s if begin_s is None else begin_s
 
 
 def _same(one: Sequence[float], other: Sequence[float]) -> bool:

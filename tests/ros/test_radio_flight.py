@@ -1,0 +1,68 @@
+"""Two drones by radio fly to their goals: policies, guards, drivers, `cflib`, and two simulated Crazyflies."""
+
+import time
+from contextlib import ExitStack
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import yaml
+from tests.deploy.tiny_fleet import make_tiny_fleet
+
+from testudo_deploy.fleet import load_fleet
+from testudo_deploy.plan import plan
+from testudo_deploy.processes import FleetProcesses
+from testudo_sim.crazyflie.firmware import CraftSettings
+from testudo_sim.crazyflie.server import CraftServer
+from testudo_sim.crazyflie.supervisor import State
+
+pytestmark = [
+    pytest.mark.ros,
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
+    pytest.mark.skipif(find_spec("cflib") is None, reason="the extra crazyflie is not installed"),
+    pytest.mark.xdist_group("ros-nodes"),
+    pytest.mark.timeout(300),
+]
+
+
+def look(server):
+    with server.craft() as craft:
+        return craft.vehicle.position.copy(), craft.supervisor.state, craft.vehicle.motors_on
+
+
+def test_two_drones_take_off_fly_to_their_goals_and_land_when_the_fleet_is_stopped(tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 2, "crazyflie_2x", walls=False)
+    tables = yaml.safe_load(fleet.file.read_text())
+    with ExitStack() as stack:
+        servers = []
+        for robot in tables["robots"].values():
+            x, y, _ = robot["initial_position"]
+            servers.append(stack.enter_context(CraftServer(CraftSettings.create(position_world=(x, y, 0.0)))))
+            robot["link"] = {"profile": "crazyflie_radio", "uri": servers[-1].uri}
+        fleet.file.write_text(yaml.safe_dump(tables))
+        fleet = load_fleet(fleet.file)
+        goals = [np.array(robot.goal_world) for robot in fleet.robots]
+        nearest, states, lines = np.inf, set(), []
+        with FleetProcesses(plan(fleet, run_folder=None, backend="hw")) as processes:
+            end_s = time.monotonic() + 150.0
+            while time.monotonic() < end_s:
+                event = processes.next_event(0.05)
+                if event is not None and event.kind in ("error_line", "ended"):
+                    lines.append((event.process, event.values))
+                seen = [look(server) for server in servers]
+                states |= {state for _, state, _ in seen}
+                nearest = min(nearest, np.linalg.norm(seen[0][0] - seen[1][0]))
+                if all(np.linalg.norm(place - goal) < 0.1 for (place, *_), goal in zip(seen, goals, strict=True)):
+                    break
+            else:
+                pytest.fail(f"not at their goals: {seen}; {lines}")
+        end_s = time.monotonic() + 15.0
+        while any(motors for *_, motors in seen):
+            assert time.monotonic() < end_s, "they land when the fleet is stopped"
+            time.sleep(0.05)
+            seen = [look(server) for server in servers]
+        states |= {state for _, state, _ in seen}
+    assert all(place[2] < 0.02 for place, *_ in seen)
+    assert nearest > 2 * fleet.robots[0].spec.body_radius_m
+    assert not states & {State.LEVEL_OUT, State.FREE_FALL, State.LOCKED, State.CRASHED}
