@@ -12,6 +12,7 @@ import numpy as np
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.crazyflie import packets
 from testudo_sim.crazyflie.declarations import MELLINGER, PARAMETERS, log_variables
+from testudo_sim.crazyflie.flight_models import PointFlight, flight_model
 from testudo_sim.crazyflie.log_service import TICK_S, LogService
 from testudo_sim.crazyflie.packets import Packet
 from testudo_sim.crazyflie.parameter_service import ParameterService
@@ -49,6 +50,8 @@ class CraftSettings:
     """[rad]."""
     auto_arm: bool = True
     """Brushed vehicles (Crazyflie 2.1) arm themselves; brushless ones and those on a Bolt wait to be armed."""
+    as_point: bool = False
+    """It follows velocities as a point, also if its file tells how it tilts."""
     clock_ahead_s: float = 0.0
     """How long ago it was switched on."""
 
@@ -70,7 +73,8 @@ class SimulatedCrazyflie:
     def _switch_on(self, zero_s: float, now_s: float) -> None:
         settings = self._settings
         self._zero_s, self._stepped_s = zero_s, now_s
-        self.vehicle = Vehicle(settings.spec, TICK_S, settings.position_world, settings.yaw)
+        model = PointFlight(settings.spec, TICK_S) if settings.as_point else flight_model(settings.spec, TICK_S)
+        self.vehicle = Vehicle(model, TICK_S, settings.position_world, settings.yaw)
         self.supervisor = Supervisor(auto_arm=settings.auto_arm)
         self.commander, self.planner = Commander(), Planner()
         self.parameters = ParameterService(PARAMETERS)
@@ -103,9 +107,9 @@ class SimulatedCrazyflie:
 
     def restart(self, now_s: float) -> None:
         """Switch it off and on, where it is; what was stored is lost, too."""
-        place, yaw = self.vehicle.position, self.vehicle.yaw
+        body = self.vehicle.body
         self._switch_on(now_s, now_s)
-        self.vehicle.position, self.vehicle.yaw = place, yaw
+        self.vehicle.body = body
 
     def advance(self, now_s: float) -> list[bytes]:
         """Let time pass; return what the vehicle sent meanwhile."""

@@ -36,7 +36,7 @@ class Loop:
 
     def __init__(self, air=None, seed=0, start_s=1000.0, **settings):
         self.now_s = start_s
-        self.craft = SimulatedCrazyflie(CraftSettings.create(**settings), start_s)
+        self.craft = SimulatedCrazyflie(CraftSettings.create(**{"as_point": True} | settings), start_s)
         self.pilot = Pilot(dead_man_s=0.1, speed_limit_m_s=1.0)
         self.channel, self.clock = RadioChannel(seed), CraftClock()
         self.channel.air = air or Air()

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testudo_hardware.links.crazyflie.compression import compressed, decompressed
@@ -147,6 +147,7 @@ def test_a_malformed_set_point_is_no_set_point(data):
     assert decode_set_point(Packet(packets.GENERIC, 0, data)) is None
 
 
+@settings(max_examples=40)
 @given(data=st.binary(max_size=30), port=st.integers(0, 15), channel=st.integers(0, 3))
 def test_no_packet_breaks_the_vehicle(data, port, channel):
     craft = SimulatedCrazyflie(CraftSettings.create(), 0.0)
