@@ -242,3 +242,13 @@ def test_every_pair_of_commands_and_masses_is_finite():
         world = world_of((0.0, 0.0, HIGH_M, yaw))
         fly(world, [command], 0.5)
         assert np.isfinite(world.data.qpos).all()
+
+
+def test_the_mujoco_tier_is_the_attitude_tier_in_drawn_worlds():
+    """Masses, lags, drags and link delays of the whole intervals: within a millimetre after a second, in float32."""
+    (found, physics), (reference, _) = (team(PhysicsChoice(tier)) for tier in ("mujoco", "attitude"))
+    apart = np.asarray(found.position_world - reference.position_world)
+    assert np.abs(np.asarray(reference.position_world[-1, :2])).max() > 0.05
+    assert np.sqrt((apart**2).sum(axis=1)).max() < 1e-3
+    assert np.abs(np.asarray(found.yaw - reference.yaw)).max() < 1e-3
+    assert physics.tier.step_s == pytest.approx(0.002)
