@@ -44,7 +44,7 @@ class VehiclePort:
         charge = self._plant.charge(self._name)
         self._battery.publish(BatteryState(voltage=float(state.battery_v or "nan"), percentage=charge, present=True))
         if self._asks:
-            self._state.publish(envelope_message(VehicleMessage.of(self._name, state)))
+            self._state.publish(envelope_message(VehicleMessage.of(self._name, state).encode()))
 
     def _on_request(self, message: Any) -> None:
         try:
