@@ -20,6 +20,7 @@ from testudo_deploy.fleet_links import (
     PoseEntry,
     PoseSource,
     check_host,
+    check_radios,
     check_shared_frame,
     check_tracking,
     default_link,
@@ -186,6 +187,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     robots = tuple(_robot(name, values, file) for name, values in entry.robots.items())
     _check_room(robots, file)
     check_shared_frame({robot.name: robot.pose.frame for robot in robots}, file)
+    check_radios({robot.name: (robot.host, robot.link) for robot in robots}, file)
     if entry.tracking:
         check_tracking({robot.name: robot.pose.source for robot in robots}, file)
     fleet = Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots, entry.tracking)

@@ -190,6 +190,24 @@ def check_tracking(sources: Mapping[str, str], file: Path) -> None:
                              "shared frame: with `tracking: true` every pose comes from a tracking system")
 
 
+def check_radios(links: Mapping[str, tuple[str, LinkChoice]], file: Path) -> None:
+    """Refuse two drones at one radio, which one driver holds; ``links`` by robot: its host, and how it is reached.
+
+    Raises:
+        FleetError: one Crazyradio of one computer, or one address, for two robots.
+    """
+    taken: dict[tuple[str, str], str] = {}
+    for robot, (host, link) in links.items():
+        if not link.uri:
+            continue
+        dongle = re.match(r"radio://[^/]+", link.uri)
+        radio = (host, dongle[0]) if dongle else ("", link.uri)
+        if radio in taken:
+            raise FleetError(f"{file}: robots.{robot}.link.uri: found {radio[1]}, which {taken[radio]} has; expected a "
+                             "radio of its own: one driver holds it (many drones at one radio need Crazyswarm2)")
+        taken[radio] = robot
+
+
 def check_shared_frame(frames: Mapping[str, str], file: Path) -> None:
     """Refuse robots whose poses stand in different frames; ``frames`` by robot.
 

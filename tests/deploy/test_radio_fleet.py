@@ -9,7 +9,7 @@ from testudo_deploy.interfaces import process_interfaces
 from testudo_deploy.plan import plan, topics
 from testudo_deploy.security import enclaves
 
-URI = "radio://0/80/2M/E7E7E7E70{}"
+URI = "radio://{0}/80/2M/E7E7E7E70{0}"
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +75,24 @@ def test_no_robot_is_called_driver(tmp_path):
     (tmp_path / "fleet.yaml").write_text(text)
     with pytest.raises(FleetError, match="found the name 'driver'"):
         load_fleet(tmp_path / "fleet.yaml")
+
+
+@pytest.mark.parametrize(("uris", "hosts", "said"), [
+    (("radio://0/80/2M/E7E7E7E701", "radio://0/90/2M/E7E7E7E702"), ("", ""), "found radio://0, which r0 has"),
+    (("radio://0/80/2M/E7E7E7E701", "radio://0/90/2M/E7E7E7E702"), ("a", "b"), ""),
+    (("udp://127.0.0.1:19850", "udp://127.0.0.1:19850"), ("", ""), "found udp://127.0.0.1:19850, which r0 has"),
+])
+def test_two_drones_at_one_radio_are_refused(tmp_path, uris, hosts, said):
+    make_tiny_fleet(tmp_path, 2, "crazyflie_2x")
+    file = tmp_path / "fleet.yaml"
+    tables = yaml.safe_load(file.read_text())
+    for robot, host in zip(tables["robots"].values(), hosts, strict=True):
+        robot.update({"host": host} if host else {})
+    file.write_text(yaml.safe_dump(tables, sort_keys=False))
+    links = [{"profile": "crazyflie_radio", "uri": uri} for uri in uris]
+    if not said:
+        assert with_links(tmp_path, links)
+        return
+    with pytest.raises(FleetError, match=said):
+        with_links(tmp_path, links)
+

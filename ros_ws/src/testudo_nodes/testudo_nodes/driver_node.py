@@ -59,7 +59,7 @@ class DriverNode(Node):
             raise TestudoError(f"{name}: link {link.profile.name!r}: has a driver of its own, expected crazyflie_radio")
         self._wire = CommandWire(name, self._robot.spec, link.profile)
         self._measured = MeasurementWire.odometry(name, self._robot.spec, link.profile)
-        self._sequence: int | None = None
+        self._asked: FlightRequestMessage | None = None
         self._told = ("", "")
         self._odometry = self._tempo.publisher(Odometry, link.topics["odom"], measured(reliable=True))
         self._radio = CrazyflieRadio(name, self._robot.spec, link.uri, on_sample=self._on_sample)
@@ -97,9 +97,9 @@ class DriverNode(Node):
     def _on_request(self, message: UInt8MultiArray) -> None:
         try:
             asked = FlightRequestMessage.decode(envelope_bytes(message))
-            if asked.robot != self._robot.name or asked.sequence == self._sequence:
+            if asked.robot != self._robot.name or asked == self._asked:
                 return
-            self._sequence = asked.sequence
+            self._asked = asked  # a guard that starts anew counts anew, but at another time
             if time.monotonic() - asked.stamp_s > _OLDEST_REQUEST_S and asked.request.act != FlightAct.EMERGENCY:
                 self.get_logger().warning(f"{asked.robot}: {asked.act}: more than {_OLDEST_REQUEST_S:g} s old, refused")
                 return
