@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from testudo_deploy.response import response_limits
+from testudo_deploy.shield.layer1 import RETREAT_SHARE
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_hardware.motion import motion_model
@@ -68,6 +69,14 @@ def test_margins_and_watches_widen_and_without_slip_are_what_they_were():
     assert ours.high[0, 0] > theirs.high[0, 0]
     assert turn_loss_m_s(plain) == 0
     assert slip_ratio(plain) == (1.0, 1.0)
+
+
+def test_a_retreat_can_be_less_than_what_a_turn_costs():
+    """Why docs/shield.md says of robots that slip that they are tested, not proven; if it fails, that changes."""
+    slips = slipping()
+    retreat_m_s = RETREAT_SHARE * slips.control_point_speed_m_s
+    assert retreat_m_s == pytest.approx(0.15, abs=0.001)
+    assert turn_loss_m_s(slips) == pytest.approx(0.294, abs=0.001)
 
 
 def test_worlds_draw_scales_and_slip_over_the_described_ones():
