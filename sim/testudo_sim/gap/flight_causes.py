@@ -127,7 +127,7 @@ def _columns(spec: RobotSpec, out: RollOut, at: int) -> tuple[np.ndarray, np.nda
     own, delay_s = RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value
     position, quaternion = predicted_at(flight, own, delay_s, start, end)
     found = ([position - flight.track.position_world[end].T],
-             [rotation_vector(multiply(conjugate(flight.quaternion_xyzw[:, end]), quaternion))])
+             [rotation_vector(multiply(conjugate(flight.logged.quaternion_xyzw[:, end]), quaternion))])
     changed: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for k, terms in enumerate((_POSITION, _ATTITUDE)):
         for _, size, change in terms:

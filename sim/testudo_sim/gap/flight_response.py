@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.signal import lfilter
 
@@ -10,7 +12,6 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.gap.blocks import Interval
 from testudo_sim.gap.flights import Flight, produced
 from testudo_sim.gap.response import Latency
-from testudo_sim.identify import drone_flights
 from testudo_sim.identify.drone_lag import fast_responses
 
 TURN = "roll and pitch rate"
@@ -26,15 +27,16 @@ def flight_latencies(flight: Flight, spec: RobotSpec) -> list[Latency]:
     The fast part counts (5 to 25 Hz): slower, the controller answers what the drone does, not the drone the motors. The
     lift has next to nothing fast, so that its latency cannot be told.
     """
-    still = np.all(flight.rates_body[:2].std(axis=1) < _STILL_RAD_S)
-    if still or flight.period_s > 1 / _FEWEST_HZ or np.ptp(flight.track.stamp_s) < 2.0:
+    logged = flight.logged
+    still = np.all(logged.rates_body[:2].std(axis=1) < _STILL_RAD_S)
+    if still or logged.period_s > 1 / _FEWEST_HZ or np.ptp(logged.stamp_s) < 2.0:
         return []
     parameters, delay_s = RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value
-    command = np.clip(flight.thrust_command, parameters.thrust_least_n, parameters.thrust_most_n)
-    found = fast_responses([_plain(flight, flight.rates_body)], [command], _DRAWS)
+    command = np.clip(logged.thrust_command, parameters.thrust_least_n, parameters.thrust_most_n)
+    found = fast_responses([logged], [command], _DRAWS)
     _, thrust = produced(flight, parameters, delay_s)
-    rates = lfilter([flight.period_s], [1, -1], _MIX @ thrust, axis=1)
-    model = fast_responses([_plain(flight, rates - rates.mean(axis=1, keepdims=True))], [command])[0]
+    rates = lfilter([logged.period_s], [1, -1], _MIX @ thrust, axis=1)
+    model = fast_responses([replace(logged, rates_body=rates - rates.mean(axis=1, keepdims=True))], [command])[0]
     real = found[0]
     if not real.inside:
         return []
@@ -42,11 +44,4 @@ def flight_latencies(flight: Flight, spec: RobotSpec) -> list[Latency]:
     share = float(np.mean(real.explained[:2]))
     return [Latency(flight.robot, TURN, Interval.of_samples(real.lag_s + real.delay_s, samples),
                    model.lag_s + model.delay_s, float(np.sqrt(max(share, 0.0))))]
-
-
-def _plain(flight: Flight, rates_body: np.ndarray) -> drone_flights.Flight:
-    """Return the flight as identification has it, with other rates (3, T) [rad/s]."""
-    track = flight.track
-    return drone_flights.Flight(flight.robot, flight.robot, track.stamp_s, track.position_world.T,
-                                flight.quaternion_xyzw, track.velocity.T, rates_body, flight.thrust_command)
 

@@ -7,26 +7,25 @@ horizons beyond `LONGEST_S` are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.signal import lfilter
 
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParameters, RotorDroneState, step
-from testudo_hardware.quaternions import conjugate, from_rotation_vector, multiply, normalised, rotate, rotation_vector
+from testudo_hardware.quaternions import conjugate, from_rotation_vector, multiply, rotate, rotation_vector
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.alignment import heading, tidy
 from testudo_sim.gap.motion import Commands, Motion
 from testudo_sim.gap.rollout import RollOut
+from testudo_sim.identify import drone_flights
+from testudo_sim.identify.drone_model import driven
 from testudo_sim.recording import RobotRecording
-from testudo_sim.recording.types import RecordingError
 from testudo_sim.replay.timeline import Timeline
 from testudo_sim.replay.windows import pick_windows
 from testudo_sim.run_reader import Track
 
 LONGEST_S = 0.5
-_FEWEST = 100
 _GAP_PERIODS = 3.0
 _Advance = Callable[[RotorDroneState, np.ndarray, np.ndarray], RotorDroneState]
 _NO_COMMANDS = Commands(np.zeros(0), np.zeros((3, 0)), np.zeros(0, bool))
@@ -36,17 +35,8 @@ _NO_COMMANDS = Commands(np.zeros(0), np.zeros((3, 0)), np.zeros(0, bool))
 class Flight(Motion):
     """One drone with motor signals, at the stamps of its track."""
 
-    quaternion_xyzw: np.ndarray = field(default_factory=lambda: np.zeros((4, 0)), repr=False)
-    """(4, T): body to world."""
-    rates_body: np.ndarray = field(default_factory=lambda: np.zeros((3, 0)), repr=False)
-    """(3, T) [rad/s]."""
-    thrust_command: np.ndarray = field(default_factory=lambda: np.zeros((4, 0)), repr=False)
-    """(4, T) [N], as logged; each holds until the next one."""
-
-    @property
-    def period_s(self) -> float:
-        """Return the usual time between samples."""
-        return float(np.median(np.diff(self.track.stamp_s)))
+    logged: drone_flights.Flight | None = field(default=None, repr=False)
+    """The same, as identification has it; always there."""
 
 
 def flight_of(robot: RobotRecording) -> Flight:
@@ -55,16 +45,11 @@ def flight_of(robot: RobotRecording) -> Flight:
     Raises:
         RecordingError: a role is missing, or fewer than a hundred samples are left.
     """
-    (odometry, report), (motors, _) = (tidy(robot.find(role)) for role in ("odometry", "motors"))
-    inside = (odometry.stamp_s >= motors.stamp_s[0]) & (odometry.stamp_s <= motors.stamp_s[-1])
-    stamps, values = odometry.stamp_s[inside], odometry.values[inside].T
-    if len(stamps) < _FEWEST:
-        raise RecordingError(f"{len(stamps)} samples with odometry and motors, expected at least {_FEWEST}")
-    quaternion = normalised(values[3:7])
-    latest = np.searchsorted(motors.stamp_s, stamps + 1e-6, side="right") - 1
-    track = Track(stamps, stamps, values[:3].T, heading(quaternion.T), rotate(quaternion, values[7:10]).T)
+    logged, (_, report) = drone_flights.flight_of(robot), tidy(robot.find("odometry"))
+    track = Track(logged.stamp_s, logged.stamp_s, logged.position_world.T, heading(logged.quaternion_xyzw.T),
+                  logged.velocity_world.T)
     notes = [f"odometry: {report.gap_count} gaps"] if report.gap_count else []
-    return Flight(robot.name, track, _NO_COMMANDS, tuple(notes), quaternion, values[10:13], motors.values[latest].T)
+    return Flight(robot.name, track, _NO_COMMANDS, tuple(notes), logged)
 
 
 def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: Sequence[float]) -> list[RollOut]:
@@ -83,7 +68,7 @@ def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: S
         ends = np.where(windows.valid, windows.end, windows.start)
         made = [_fly(flight, windows.start, ends, make(flight, spec, windows.start))
                 for make, spec in zip([_ballistic, *[_rotors] * (len(specs) - 1)], specs, strict=True)]
-        real = flight.quaternion_xyzw[:, windows.end]
+        real = flight.logged.quaternion_xyzw[:, windows.end]
         more = tuple({"attitude": np.where(windows.valid, np.linalg.norm(rotation_vector(
             multiply(conjugate(real), quaternion)), axis=0), np.nan)} for _, quaternion in made)
         found.append(RollOut(flight, windows, tuple(state for state, _ in made), more))
@@ -116,9 +101,9 @@ def _fly(flight: Flight, start: np.ndarray, end: np.ndarray, begun: tuple[_Advan
 
 
 def _start(flight: Flight, start: np.ndarray, thrust: np.ndarray) -> RotorDroneState:
-    track = flight.track
-    return RotorDroneState(track.position_world[start].T, flight.quaternion_xyzw[:, start], track.velocity[start].T,
-                           flight.rates_body[:, start], thrust[:, start])
+    logged = flight.logged
+    return RotorDroneState(*(values[:, start] for values in (
+        logged.position_world, logged.quaternion_xyzw, logged.velocity_world, logged.rates_body, thrust)))
 
 
 def predicted_at(flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray, end: np.ndarray
@@ -128,42 +113,34 @@ def predicted_at(flight: Flight, parameters: RotorDroneParameters, delay_s: floa
     return state.position_world[:, 0], quaternion[:, 0]
 
 
-def produced(flight: Flight, parameters: RotorDroneParameters, delay_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the commands that act from each sample on (4, T) [N], and the thrust that there is by then (4, T) [N]."""
-    period = flight.period_s
-    arriving = _delayed(flight.thrust_command, delay_s / period)
-    gain = -np.expm1(-period / parameters.thrust_lag_s)
-    after = lfilter([gain], [1, gain - 1], arriving, axis=1, zi=(1 - gain) * arriving[:, :1])[0]
-    return arriving, np.concatenate([arriving[:, :1], after[:, :-1]], axis=1)
-
-
 def _rotors(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
     return _driven(flight, RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value, start)
 
 
 def _driven(flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray
             ) -> tuple[_Advance, RotorDroneState]:
-    arriving, thrust = produced(flight, parameters, delay_s)
-    return (lambda state, index, duration: step(parameters, state, arriving[:, index], duration),
-            _start(flight, start, thrust))
+    command, thrust = produced(flight, parameters, delay_s)
+    # they are clipped already, and the one that gives the mean of a step may be beyond what a rotor can do
+    free = replace(parameters, thrust_least_n=-np.inf, thrust_most_n=np.inf)
+    return (lambda state, index, duration: step(free, replace(state, thrust=thrust[:, index]), command[:, index],
+                                                duration), _start(flight, start, thrust))
 
 
-def _delayed(commands: np.ndarray, periods: float) -> np.ndarray:
-    """Return commands (4, T) that arrive so many periods later, a fraction of one as a mixture."""
-    whole, index = int(periods), np.arange(commands.shape[1])
-    rest = periods - whole
-    return ((1 - rest) * commands[:, np.maximum(index - whole, 0)]
-            + rest * commands[:, np.maximum(index - whole - 1, 0)])
+def produced(flight: Flight, parameters: RotorDroneParameters, delay_s: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the command that acts from each sample on (4, T) [N], and the thrust that there is by then (4, T) [N]."""
+    clipped = np.clip(flight.logged.thrust_command, parameters.thrust_least_n, parameters.thrust_most_n)
+    command, thrust = driven(clipped, flight.logged.period_s, parameters.thrust_lag_s, delay_s)
+    return command[0], thrust[0]
 
 
 def _ballistic(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
     def advance(state: RotorDroneState, index: np.ndarray, duration: np.ndarray) -> RotorDroneState:
         half = multiply(state.quaternion_xyzw, from_rotation_vector(0.5 * duration * state.rates_body))
         force = np.zeros_like(state.velocity_world)
-        force[2] = flight.thrust_command[:, index].sum(axis=0) / spec.mass_kg
+        force[2] = flight.logged.thrust_command[:, index].sum(axis=0) / spec.mass_kg
         push = rotate(half, force) - np.array([[0.0], [0.0], [GRAVITY_M_S2]])
         return RotorDroneState(state.position_world + duration * (state.velocity_world + 0.5 * duration * push),
                                multiply(state.quaternion_xyzw, from_rotation_vector(duration * state.rates_body)),
                                state.velocity_world + duration * push, state.rates_body, state.thrust)
 
-    return advance, _start(flight, start, flight.thrust_command)
+    return advance, _start(flight, start, flight.logged.thrust_command)

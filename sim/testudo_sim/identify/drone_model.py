@@ -111,27 +111,33 @@ class DroneModel:
         return np.clip(flight.thrust_command, 0.0, most)
 
     def driven(self, flight: Flight, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what acts after clipping, delay and lag, in each part of a sample, of which there are F.
-
-        A delay that is no whole number of parts lets two commands act in one. The thrust (F, 4, T) [N] at the
-        beginning of a part is exact; the command (F, 4, T) [N] is the one which, held from that thrust on, gives the
-        mean thrust of the part.
-        """
-        clipped, period = np.repeat(self.clipped(flight, vector), self.parts, axis=1), flight.period_s / self.parts
+        """Return what acts after clipping, delay and lag: see `driven`."""
         lag, delay = (vector[NAMES.index(name)] for name in ("thrust_lag", "thrust_delay"))
-        late = delay / period
-        whole = int(late)
-        share = late - whole
-        index = np.arange(clipped.shape[1])
-        newer, older = (clipped[:, np.maximum(index - back, 0)] for back in (whole, whole + 1))
-        decay, rest = np.exp(-period / lag), np.exp(-(1 - share) * period / lag)
-        after = lfilter([1.0], [1.0, -decay], older * (rest - decay) + newer * (1 - rest), axis=1,
-                        zi=decay * clipped[:, :1])[0]
-        thrust = np.concatenate([clipped[:, :1], after[:, :-1]], axis=1)
-        mean = share * older + (1 - share) * newer - (after - thrust) * lag / period
-        kept = (1 - decay) * lag / period
-        return tuple(np.moveaxis(values.reshape(len(values), -1, self.parts), 2, 0)
-                     for values in ((mean - kept * thrust) / (1 - kept), thrust))
+        return driven(self.clipped(flight, vector), flight.period_s, lag, delay, self.parts)
+
+
+def driven(clipped: np.ndarray, period_s: float, lag_s: float, delay_s: float, parts: int = 1
+           ) -> tuple[np.ndarray, np.ndarray]:
+    """Return what acts of commands (4, T) [N] after delay and lag, in each part of a sample, of which there are F.
+
+    A delay that is no whole number of parts lets two commands act in one. The thrust (F, 4, T) [N] at the beginning of
+    a part is exact; the command (F, 4, T) [N] is the one which, held from that thrust on, gives the mean thrust of the
+    part.
+    """
+    clipped, period = np.repeat(clipped, parts, axis=1), period_s / parts
+    late = delay_s / period
+    whole = int(late)
+    share = late - whole
+    index = np.arange(clipped.shape[1])
+    newer, older = (clipped[:, np.maximum(index - back, 0)] for back in (whole, whole + 1))
+    decay, rest = np.exp(-period / lag_s), np.exp(-(1 - share) * period / lag_s)
+    after = lfilter([1.0], [1.0, -decay], older * (rest - decay) + newer * (1 - rest), axis=1,
+                    zi=decay * clipped[:, :1])[0]
+    thrust = np.concatenate([clipped[:, :1], after[:, :-1]], axis=1)
+    mean = share * older + (1 - share) * newer - (after - thrust) * lag_s / period
+    kept = (1 - decay) * lag_s / period
+    return tuple(np.moveaxis(values.reshape(len(values), -1, parts), 2, 0)
+                 for values in ((mean - kept * thrust) / (1 - kept), thrust))
 
 
 def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tuple[int, ...]
