@@ -114,7 +114,7 @@ class DroneTier:
 
     def _look(self, position_world: jax.Array, before: Watch | None) -> Watch:
         contacts = count_contacts(position_world, self.model.spec.body_radius_m, self.arena)
-        separation = least_separation(position_world)
+        separation = least_separation(position_world, self.model.spec.height_ratio)
         if before is None:
             return Watch(contacts, separation)
         return Watch(before.contacts + contacts, jnp.minimum(before.separation_m, separation))

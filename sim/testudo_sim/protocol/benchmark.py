@@ -13,7 +13,7 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.devices import devices
 from testudo_sim.protocol.catalogue import in_quick, mujoco_cells, protocol_cells
 from testudo_sim.protocol.cells import Claim
-from testudo_sim.protocol.drones import drone_cells
+from testudo_sim.protocol.drones import attitude_cells, drone_cells
 from testudo_sim.protocol.runner import Job, Tables, run_jobs
 from testudo_sim.protocol.table import COLUMNS, row, summary, totals
 from testudo_sim.tiers import PhysicsChoice
@@ -21,6 +21,8 @@ from testudo_sim.tiers import PhysicsChoice
 _QUICK, _QUICK_CONTROL = 8, 128
 """Episodes of a cell with ``--quick``, and of one that must show contacts."""
 _ON_MUJOCO, _QUICK_ON_MUJOCO = 20, 2
+_AS_THEY_FLY = 50
+"""Episodes of a cell in which drones tilt, under their attitude loops and in each other's wake."""
 
 
 def bench_shield(*, robot: str | None = None, quick: bool = False, say: Callable[[str], None] = lambda _: None
@@ -61,6 +63,7 @@ def protocol_jobs(quick: bool, robot: str | None = None) -> list[Job]:
     """
     if robot is not None:
         jobs = [Job(cell, cell.episodes) for cell in drone_cells(_drone(robot))]
+        jobs += [Job(cell, _AS_THEY_FLY, PhysicsChoice("attitude")) for cell in attitude_cells(robot)]
         return [replace(job, episodes=_quick_share(job)) for job in jobs] if quick else jobs
     jobs = [Job(cell, cell.episodes) for cell in protocol_cells()]
     jobs += [Job(cell, _ON_MUJOCO, PhysicsChoice("mujoco")) for cell in mujoco_cells()]

@@ -53,6 +53,13 @@ def drone_cells(robot: str) -> list[Cell]:
     return [*_good_days(robot), *_bad_days(robot), *_without_brake(robot), *_hostile(robot), *_controls(robot)]
 
 
+def attitude_cells(robot: str) -> list[Cell]:
+    """Return the cells that are also flown on the tier `attitude`: two drones that brake by themselves."""
+    return [cell for cell in drone_cells(robot)
+            if cell.size == 2 and cell.layers == ALL_LAYERS and cell.claim is Claim.COVERED
+            and cell.conditions.onboard_brake and not any(what in cell.name for what in ("jump", "90 %"))]
+
+
 def _make(robot: str, size: int, formation: Formation, what: str = "", *, layers: str = ALL_LAYERS,
           claim: Claim = Claim.COVERED, onboard_brake: bool = True, **wrong: object) -> Cell:
     kind = "drone" if onboard_brake else "drone without brake"

@@ -157,7 +157,7 @@ def _count(stage: Stage, course: Course, world: DeployedState, result: Any) -> T
         own_speed, counted = tally.speed_m_s, touching & ~tally.touching
     fast = counted & ours & (own_speed > SLOW_M_S)
     live = ours & ~batch.gone
-    there = (length(batch.goal_world - place) < max(ARRIVED_M, spec.body_radius_m)) | ~live
+    there = ((length(batch.goal_world - place) < max(ARRIVED_M, spec.body_radius_m)) | ~live) & jnp.any(live, axis=0)
     moved = length(place - tally.anchor_world) > STILL_M
     counts = ~tally.over
     arrived = jnp.where((tally.arrived_tick < 0) & jnp.all(there, axis=0) & counts, world.number, tally.arrived_tick)
@@ -186,7 +186,7 @@ def _brakes(spec: RobotSpec, world: DeployedState) -> jax.Array:
 
 def _bodies_pass(stage: Stage) -> bool:
     """Return whether bodies pass through each other."""
-    return stage.setting.choice.physics == "kinematic"
+    return stage.setting.choice.physics in ("kinematic", "attitude", "rotors")
 
 
 def _touching(stage: Stage, place: jax.Array) -> jax.Array:

@@ -185,11 +185,11 @@ class MujocoWorld:
     def distances(self) -> np.ndarray:
         """Return the distance [m] of the centres of each `pairs` at the last `look`, (P,).
 
-        Between two ground robots it is horizontal.
+        Between two ground robots it is horizontal; between two drones heights count as they do for their shields.
         """
         centres = self.data.xpos[self._bodies]
         apart = centres[self.pairs[0]] - centres[self.pairs[1]]
-        apart[self._flat_pairs, 2] = 0
+        apart[:, 2] *= self._height_shares
         return np.sqrt(np.einsum("pk,pk->p", apart, apart))
 
     def _all_poses(self) -> tuple[RobotPose, ...]:
@@ -236,7 +236,9 @@ class MujocoWorld:
         flat = np.array([robot.spec.dimension == 2 for robot in self.robots])
         self._bodies = np.array([model.body(robot.name).id for robot in self.robots])
         self.pairs = np.triu_indices(len(self.robots), 1)
-        self._flat_pairs = np.flatnonzero(flat[self.pairs[0]] & flat[self.pairs[1]])
+        ratio = np.array([robot.spec.height_ratio for robot in self.robots])
+        flying = 1 / np.where(flat[self.pairs[0]] | flat[self.pairs[1]], 1.0, np.maximum(*ratio[np.array(self.pairs)]))
+        self._height_shares = np.where(flat[self.pairs[0]] & flat[self.pairs[1]], 0.0, flying)
         names = [model.geom(geom).name for geom in range(model.ngeom)]
         self._owner = [name.partition("/")[0] for name in names]
         robots = {robot.name for robot in self.robots}
