@@ -12,6 +12,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
+from testudo_deploy.shield.segments import dot
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion.state import sum_terms
 
@@ -48,9 +51,27 @@ def project(target: Array, normals: Array, bounds: Array) -> tuple[Array, Array]
     # all rows at once cost a single robot the fewest calls; one by one they keep a large batch in the cache
     together = normals.ndim == 2
     solve = _nearest_in_plane if target.shape[0] == 2 else _nearest_in_space
-    point = solve(target, normals, bounds, together)
+    asked = (normals, bounds)
+    if together and isinstance(target, np.ndarray):
+        if (_excess(normals, bounds, target) <= _limits(bounds)[2]).all():
+            return target, np.True_
+        asked = _within_reach(target, normals, bounds)
+    point = solve(target, *asked, together)
     found = xp.all(_excess(normals, bounds, point) <= _limits(bounds)[1], axis=0)  # False where not a number
     return xp.where(found[None, ...], point, 0.0), found
+
+
+def _within_reach(target: Array, normals: Array, bounds: Array) -> tuple[Array, Array]:
+    """Return the rows of one problem that can bind.
+
+    Where zero keeps all rows, the nearest point is no longer than the target: the rows that lie further away do not
+    bind. What is not a number stays, to be found at the end.
+    """
+    if not bounds.min() >= 0:
+        return normals, bounds
+    reach = np.sqrt(dot(target, target) * dot(normals, normals))
+    near = ~(bounds > reach)
+    return normals[:, near], bounds[near]
 
 
 def _limits(bounds: Array) -> tuple[float, float, float]:

@@ -5,6 +5,11 @@ The clamped closed form for two segments is that of Ericson, Real-Time Collision
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
+import numpy as np
+
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.state import length, sum_terms
 
@@ -24,8 +29,16 @@ def squeezed(vector: Array, height_ratio: float, axis: int = 0) -> Array:
     """
     if vector.shape[axis] == 2 or height_ratio == 1:
         return vector
+    if isinstance(vector, np.ndarray):  # one robot: one call in place of a few
+        return vector * _shares(height_ratio, vector.ndim - axis, vector.dtype)
     flat, high = ((slice(None),) * axis + (part, ...) for part in (slice(0, 2), slice(2, 3)))
     return array_namespace(vector).concat([vector[flat], vector[high] / height_ratio], axis=axis)
+
+
+@functools.cache
+def _shares(height_ratio: float, axes: int, dtype: Any) -> np.ndarray:
+    """Return what each component counts, with as many axes as from the component on."""
+    return np.array([1.0, 1.0, 1 / height_ratio], dtype).reshape((3,) + (1,) * (axes - 1))
 
 
 def point_distance(point: Array, start: Array, end: Array) -> Array:
