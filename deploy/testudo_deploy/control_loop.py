@@ -57,7 +57,7 @@ class ControlLoop:
         self._shield = Shield(self._model, contract.shield, space_parameters(spec), contract.arena)
         self._landing = landing_shield(self._shield)
         self._decision_ticks = contract.decision_ticks
-        self._goal_world, self._stopwatch = goal_world, stopwatch
+        self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
         self._roster = Roster(robot, epoch, peers, self._contract_hash, spec.dimension)
         self._roster.untrusted.update(untrusted)
@@ -71,7 +71,7 @@ class ControlLoop:
         """The robot's first lane is clear of all others; only then does it own and ask for space."""
         self._told_since = NOTHING_HEARD
         """Number of the first message from a new place; peers have to know it before the robot asks for space."""
-        self._recorder = TickRecorder(robot, self._roster.peers, tuple(goal_world))
+        self._recorder = TickRecorder(robot, self._roster.peers)
         self._hidden = np.zeros(contract.hidden_size, np.float32)
         self._nominal: np.ndarray | None = None
         self._ticks_since_decision = 0
@@ -135,6 +135,10 @@ class ControlLoop:
         """Take where a tracking system saw a peer; returns False (and counts) if it is refused."""
         return self._roster.see(peer, sighting)
 
+    def aim(self, goal_world: tuple[float, ...]) -> None:
+        """Give the robot another goal (D,) [m]; the shield takes no notice of goals."""
+        self._goal_world = tuple(goal_world)
+
     def let_go(self) -> None:
         """Forget the own space: the robot may be carried. From the next tick it owns where it stands, if that is free.
 
@@ -157,7 +161,7 @@ class ControlLoop:
         """
         begin = self._stopwatch()
         hidden_before = self._hidden
-        tick = Tick(now_s, late_s, space=self._space, echoes=self._roster.echoes())
+        tick = Tick(now_s, late_s, self._goal_world, space=self._space, echoes=self._roster.echoes())
         try:
             self._locate(tick)
             if wish_world is None:

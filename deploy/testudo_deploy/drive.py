@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.command_types import check_commands
 from testudo_deploy.fleet import Fleet
-from testudo_deploy.obligation_rules import check_fleet
-from testudo_deploy.obligations import fleet_obligations, save_obligations
+from testudo_deploy.fleet_check import checked_obligations
+from testudo_deploy.obligations import save_obligations
 from testudo_deploy.plan import DEFAULT_DURATION_S, plan
 from testudo_deploy.processes import FleetProcesses, ProcessEvent
 from testudo_hardware.errors import TestudoError
@@ -131,15 +129,11 @@ def drive(
         show: is called with the state some times a second.
 
     Raises:
-        TestudoError: the policy does not fit, what the robots assume of each other is not what they guarantee
-            (`check_fleet`), or a node refused to start or died before the start.
+        TestudoError: the fleet may not start (`checked_obligations`), or a node refused to start or died
+            before it.
         DriveInterruptedError: Ctrl-C; holds the state at the end.
     """
-    for robot in fleet.robots:  # a refusal here is clearer than one of many processes
-        artefact = Artefact.load(fleet.policy, robot=robot.spec, sha256=fleet.policy_sha256)
-    check_commands(fleet, artefact.contract)
-    obligations = fleet_obligations(fleet, artefact.contract)
-    check_fleet(obligations)
+    obligations = checked_obligations(fleet)  # a refusal here is clearer than one of many processes
     show = show or _show_nothing
     processes = FleetProcesses(
         plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step),

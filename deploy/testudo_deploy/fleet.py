@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,13 @@ from testudo_deploy.fleet_links import (
     spelled_out,
 )
 from testudo_deploy.strict_yaml import parse_yaml
+from testudo_deploy.teams import Follow, PolicyEntry, PolicyFile, check_follow, check_sha256, clear_of, policy_files
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_hardware.strict import OPTIONAL, read_as
 
 FILE_VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy", "driver")
 
 
@@ -55,7 +55,7 @@ class FleetRobot:
     initial_yaw: float
     """[rad]."""
     goal_world: tuple[float, ...]
-    """(D,) [m]."""
+    """(D,) [m]; of a robot that follows, while its leader is at its start."""
     spec: RobotSpec = field(repr=False)
     untrusted: bool = False
     """The others rely on nothing that it says and keep clear of where tracking sees it."""
@@ -65,6 +65,8 @@ class FleetRobot:
     """How its driver is reached."""
     pose: PoseSource | None = None
     """What tells it where it is; None becomes `default_pose`."""
+    follows: Follow | None = None
+    """Whom it goes with; None has a goal that stays."""
 
     def __post_init__(self) -> None:
         if self.pose is None:
@@ -78,7 +80,7 @@ class FleetRobot:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The robots of one run and their policy."""
+    """The robots of one run and their policies."""
 
     file: Path
     """Where it was read from."""
@@ -89,6 +91,29 @@ class Fleet:
     robots: tuple[FleetRobot, ...]
     tracking: bool = False
     """Each robot's odometry comes from a tracking system that the others may rely on."""
+    policies: Mapping[str, PolicyFile] = field(default_factory=dict)
+    """By type of robot, where that is not `policy`."""
+
+    @property
+    def teams(self) -> tuple[Fleet, ...]:
+        """Return the fleet's parts that run one policy file each, in the order of their first robots."""
+        files = dict.fromkeys(map(self._policy_file, self.robots))
+        return (self,) if not self.policies else tuple(
+            replace(self, policy=file.path, policy_sha256=file.sha256, policies={},
+                    robots=tuple(robot for robot in self.robots if self._policy_file(robot) == file))
+            for file in files)
+
+    def team_of(self, name: str) -> Fleet:
+        """Return the part of the fleet that runs the policy file of a robot; its peers are the others in it.
+
+        Raises:
+            FleetError: there is no robot of that name.
+        """
+        self.robot(name)
+        return next(team for team in self.teams if name in team.names)
+
+    def _policy_file(self, robot: FleetRobot) -> PolicyFile:
+        return self.policies.get(robot.type, PolicyFile(self.policy, self.policy_sha256))
 
     @property
     def frame(self) -> str:
@@ -119,8 +144,8 @@ class Fleet:
         )
 
     def peers(self, name: str) -> tuple[str, ...]:
-        """Return the names of all robots but ``name``."""
-        return tuple(other for other in self.names if other != name)
+        """Return the names of all other robots that run the policy file of ``name``."""
+        return tuple(other for other in self.team_of(name).names if other != name)
 
 
 @dataclass(frozen=True)
@@ -130,7 +155,8 @@ class _RobotEntry:
     type: str
     initial_position: tuple[float, ...]
     initial_yaw: float
-    goal: tuple[float, ...]
+    goal: tuple[float, ...] = field(default=(), metadata=OPTIONAL)
+    follow: Follow | None = field(default=None, metadata=OPTIONAL)
     untrusted: bool = field(default=False, metadata=OPTIONAL)
     host: str = field(default="", metadata=OPTIONAL)
     link: LinkEntry | None = field(default=None, metadata=OPTIONAL)
@@ -146,6 +172,7 @@ class _FleetEntry:
     policy_sha256: str
     robots: dict[str, Any]
     tracking: bool = field(default=False, metadata=OPTIONAL)
+    policies: dict[str, PolicyEntry] = field(default_factory=dict, metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
@@ -177,20 +204,17 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     entry: _FleetEntry = read_as(_FleetEntry, tables, f"{file}: fleet", FleetError)
     if entry.fileversion != FILE_VERSION:
         raise FleetError(f"{file}: fileversion: found {entry.fileversion}, expected {FILE_VERSION}")
-    if not _SHA256.fullmatch(entry.policy_sha256):
-        raise FleetError(
-            f"{file}: policy_sha256: found {entry.policy_sha256!r}, expected 64 digits 0-9 "
-            "and a-f: what `testudo inspect policy.onnx` shows as sha256"
-        )
+    check_sha256(entry.policy_sha256, f"{file}: policy_sha256")
     if not entry.robots:
         raise FleetError(f"{file}: robots: found none, expected at least one")
-    robots = tuple(_robot(name, values, file) for name, values in entry.robots.items())
+    robots = _with_leaders(tuple(_robot(name, values, file) for name, values in entry.robots.items()), file)
     _check_room(robots, file)
     check_shared_frame({robot.name: robot.pose.frame for robot in robots}, file)
     check_radios({robot.name: (robot.host, robot.link) for robot in robots}, file)
     if entry.tracking:
         check_tracking({robot.name: robot.pose.source for robot in robots}, file)
-    fleet = Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots, entry.tracking)
+    fleet = Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots, entry.tracking,
+                  policy_files(entry.policies, [robot.type for robot in robots], file))
     if fleet.untrusted and not fleet.tracking:
         raise FleetError(
             f"{file}: robots.{fleet.untrusted[0]}.untrusted: found true, expected `tracking: true` in the fleet, too: "
@@ -211,7 +235,7 @@ def save_fleet(fleet: Fleet, path: str | Path) -> None:
                 "type": _moved(robot.type, fleet.file, file),
                 "initial_position": _plain(robot.initial_position_world),
                 "initial_yaw": float(robot.initial_yaw),
-                "goal": _plain(robot.goal_world),
+                **_goal(robot),
                 **({"untrusted": True} if robot.untrusted else {}),
                 **({"host": robot.host} if robot.host else {}),
                 **_link(robot, fleet.file, file),
@@ -220,6 +244,9 @@ def save_fleet(fleet: Fleet, path: str | Path) -> None:
             for robot in fleet.robots
         },
         **({"tracking": True} if fleet.tracking else {}),
+        **({"policies": {_moved(kind, fleet.file, file): {"policy": _relative(one.path, file.parent),
+                                                          "policy_sha256": one.sha256}
+                         for kind, one in fleet.policies.items()}} if fleet.policies else {}),
     }
     text = yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
     file.write_text(text, encoding="utf-8")
@@ -238,7 +265,10 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
         spec = load_robot(file.parent / entry.type if is_file else entry.type)
     except TestudoError as error:
         raise FleetError(f"{where}.type: {error}") from error
-    for key in ("initial_position", "goal"):
+    if bool(entry.goal) == (entry.follow is not None):
+        found = "both goal and follow" if entry.goal else "neither goal nor follow"
+        raise FleetError(f"{where}: found {found}, expected one of them")
+    for key in ("initial_position", "goal") if entry.goal else ("initial_position",):
         found = len(getattr(entry, key))
         if found != spec.dimension:
             raise FleetError(
@@ -248,7 +278,27 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
     link = link_choice(entry.link, name, spec, file, where)
     pose = pose_source(entry.pose, name, spec, link.profile, where)
     return FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
-                      entry.untrusted, check_host(entry.host, where), link, pose)
+                      entry.untrusted, check_host(entry.host, where), link, pose, entry.follow)
+
+
+def _with_leaders(robots: tuple[FleetRobot, ...], file: Path) -> tuple[FleetRobot, ...]:
+    """Give robots that follow the goal that they have at the start."""
+    by_name = {robot.name: robot for robot in robots}
+    dimensions = {robot.name: robot.spec.dimension for robot in robots}
+    follows = {robot.name: robot.follows for robot in robots if robot.follows is not None}
+    for name, follow in follows.items():
+        check_follow(name, follow, dimensions, follows, f"{file}: robots.{name}.follow")
+    return tuple(
+        robot if robot.follows is None else replace(robot, goal_world=robot.follows.goal_world(
+            by_name[robot.follows.robot].initial_position_world, robot.spec.dimension))
+        for robot in robots)
+
+
+def _goal(robot: FleetRobot) -> dict[str, Any]:
+    if robot.follows is None:
+        return {"goal": _plain(robot.goal_world)}
+    offset = {"offset": _plain(robot.follows.offset)} if robot.follows.offset else {}
+    return {"follow": {"robot": robot.follows.robot, **offset}}
 
 
 def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
@@ -261,11 +311,19 @@ def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
         ):
             axes = min(len(one), len(other))
             distance = math.dist(one[:axes], other[:axes])
-            if distance <= needed:
+            if distance <= needed and not _one_flies_above(first, second, one, other):
                 raise FleetError(
                     f"{file}: robots.{second.name}.{key}: is {distance:.3g} m from that of "
                     f"{first.name}, expected more than {needed:.3g} m: they would touch"
                 )
+
+
+def _one_flies_above(first: FleetRobot, second: FleetRobot, one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Return whether one robot is on the ground and the other flies above it, at these places."""
+    if len(one) == len(other):
+        return False
+    ground, drone, height_m = (first, second, other[2]) if len(one) == 2 else (second, first, one[2])
+    return clear_of(ground.spec, drone.spec, height_m)
 
 
 def _moved(name: str, before: Path, after: Path) -> str:

@@ -119,6 +119,9 @@ def _policy(fleet: Fleet, robot: str) -> Interfaces:
     heard += [f"/{robot}/guard_status", *(f"/{peer}/peer_state" for peer in peers)]
     if fleet.tracking:
         heard += [topic.absolute for peer in peers for topic in sensed_topics(fleet.robot(peer))]
+    follows = fleet.robot(robot).follows
+    if follows is not None:
+        heard.append(f"/{follows.robot}/peer_state")
     if flies:
         own.append(f"/{robot}/flight_order")
         heard.append(f"/{robot}/vehicle_state")

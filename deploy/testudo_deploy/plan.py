@@ -161,6 +161,8 @@ def _robot_nodes(fleet: Fleet, backend: str) -> list[tuple[str, str, dict[str, P
             nodes.append(("driver", name, {"robot": name}))
         stands_in = backend == "sim" and fleet.robot(name).has_flight_phases
         own = {"robot": name} | ({"plant_flies": True} if stands_in else {})
+        if fleet.policies:
+            own["policy"] = str(fleet.team_of(name).policy)
         nodes += [("guard", name, own), ("policy", name, own | {"configure": True})]
     return nodes
 

@@ -9,18 +9,16 @@ import time
 from dataclasses import dataclass
 
 from testudo_deploy.artefact import Artefact
-from testudo_deploy.command_types import check_commands
 from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.crazyswarm import check_driver
 from testudo_deploy.diagnostics import Level, Status, shown
 from testudo_deploy.fleet import Fleet, FleetRobot
+from testudo_deploy.fleet_check import checked_obligations
 from testudo_deploy.flight import BatteryLimits, Flight, FlightWish
 from testudo_deploy.flight_messages import FlightOrder, Wanted
 from testudo_deploy.localisation import away_from_start, switched_on_at
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.modes import RESTING, Kind
-from testudo_deploy.obligation_rules import check_fleet
-from testudo_deploy.obligations import fleet_obligations
 from testudo_deploy.pacing import Pacer
 from testudo_deploy.supervisor import Answer, Event, GuardReport, Mode, Supervisor, code_of
 from testudo_hardware.frames import Placement
@@ -66,12 +64,11 @@ class Robot:
         Raises:
             TestudoError: the policy, the robot or the fleet is refused.
         """
-        robot = fleet.robot(name)
-        artefact = Artefact.load(policy, robot=robot.spec, sha256=fleet.policy_sha256)
-        check_commands(fleet, artefact.contract)
+        robot, team = fleet.robot(name), fleet.team_of(name)
+        artefact = Artefact.load(policy, robot=robot.spec, sha256=team.policy_sha256)
         check_driver(robot, fleet.file.parent)
-        check_fleet(fleet_obligations(fleet, artefact.contract))
-        peers = fleet.peers(name)
+        checked_obligations(fleet, {team.policy_sha256: artefact})
+        peers = team.peers(name)
         self.name, self.spec = name, robot.spec
         self.loop = ControlLoop(
             artefact, robot.spec, robot=name, peers=peers, goal_world=robot.goal_world, epoch=epoch,
@@ -88,6 +85,7 @@ class Robot:
         """Ticks in which the robot was to drive and the shield changed or stopped that."""
         self._start = switched_on_at(robot)
         """Where it has to be when it is armed first; later, or with another source, it may be anywhere."""
+        self._follows = robot.follows
         self._shown = ("", "")
         self._last: TickRecord | None = None
 
@@ -106,6 +104,11 @@ class Robot:
         """Take the guard's report."""
         self.supervisor.hear_guard(report)
         self.loop.on_guard(passes=not report.code, received_s=report.received_s)
+
+    def hear_leader(self, message: PeerMessage) -> None:
+        """Go where the robot that this one follows says that it is; while it is silent, to where it was last."""
+        if self._follows is not None and message.robot == self._follows.robot:
+            self.loop.aim(self._follows.goal_world(message.position_world, self.spec.dimension))
 
     def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
         """Take what the vehicle says of itself; for a robot with flight phases."""

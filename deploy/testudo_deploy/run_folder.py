@@ -93,10 +93,10 @@ class RunWriter:
         self._bag.abandon()
 
     def _save_sources(self, fleet: Fleet, facts: dict[str, str | int | float]) -> None:
-        copy = self.folder / POLICY_FILE
-        if fleet.policy != copy.absolute():
-            shutil.copyfile(fleet.policy, copy)
-        save_fleet(replace(fleet, policy=copy.absolute()), self.folder / FLEET_FILE)
+        policies = {kind: replace(one, path=self._copy(one.path, f"policy_{Path(kind).stem}.onnx"))
+                    for kind, one in fleet.policies.items()}
+        copied = replace(fleet, policy=self._copy(fleet.policy, POLICY_FILE), policies=policies)
+        save_fleet(copied, self.folder / FLEET_FILE)
         info = {
             "schema": RUN_SCHEMA,
             "start_wall_ns": self._start_wall_ns,
@@ -106,6 +106,13 @@ class RunWriter:
             **facts,
         }
         (self.folder / INFO_FILE).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
+
+    def _copy(self, policy: Path, name: str) -> Path:
+        """Copy a policy file into the folder, and return where it is."""
+        copy = self.folder / name
+        if policy != copy.absolute():
+            shutil.copyfile(policy, copy)
+        return copy.absolute()
 
 
 def versions() -> dict[str, str]:

@@ -31,6 +31,8 @@ class Tick:
 
     now_s: float
     late_s: float
+    goal_world: tuple[float, ...] = ()
+    """(D,) [m]."""
     pose: PoseSample | None = None
     pending: tuple[np.ndarray, ...] = ()
     pending_s: tuple[float, ...] = ()
@@ -53,7 +55,6 @@ class TickRecorder:
 
     robot: str
     peers: tuple[str, ...]
-    goal_world: tuple[float, ...]
 
     def record(self, tick: Tick, *, sequence: int, nominal: np.ndarray | None, command: np.ndarray,
                hidden: tuple[np.ndarray, np.ndarray], duration_s: float) -> TickRecord:
@@ -69,7 +70,7 @@ class TickRecorder:
             estimate_yaw=estimate and float(estimate.yaw),
             estimate_velocity=estimate and floats(estimate.velocity),
             control_point_world=tick.stop and floats(tick.stop.position_world),
-            goal_world=self.goal_world, neighbour_names=self.peers,
+            goal_world=tick.goal_world, neighbour_names=self.peers,
             **_neighbours(tick.table), **_spaces(tick.peers, tick.space),
             decided=tick.decided, hidden_before=floats(hidden[0]), hidden_after=floats(hidden[1]),
             nominal_world=None if nominal is None else floats(nominal),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from testudo_deploy.teams import Follow
 from testudo_sim.plant import AppliedCommand, Plant
 from testudo_sim.plant.driver import DriverReason
 
@@ -20,7 +21,7 @@ class Rules:
     """When a run is over; times s, lengths m."""
 
     goals_world: Mapping[str, tuple[float, ...]]
-    """(D,) [m] by robot."""
+    """(D,) [m] by robot; of one that follows, while its leader is at its start."""
     duration_s: float
     """From the start to the end of the patience."""
     tolerance_m: float = 0.1
@@ -28,6 +29,8 @@ class Rules:
     """How long all robots must be at their goals at once."""
     start_patience_s: float = 30.0
     """How long to wait for the first command of every robot."""
+    follows: Mapping[str, Follow] = field(default_factory=dict)
+    """Goals of the robots that go with another one."""
 
 
 class Referee:
@@ -108,9 +111,13 @@ class Referee:
 
     def _distances(self, plant: Plant) -> dict[str, float]:
         return {
-            name: math.dist(plant.truth(name).position_world, goal)
-            for name, goal in self._rules.goals_world.items()
+            name: math.dist(plant.truth(name).position_world, self._goal_world(plant, name))
+            for name in self._rules.goals_world
         }
+
+    def _goal_world(self, plant: Plant, name: str) -> tuple[float, ...]:
+        follow, goal = self._rules.follows.get(name), self._rules.goals_world[name]
+        return goal if follow is None else follow.goal_world(plant.truth(follow.robot).position_world, len(goal))
 
     def _contacts(self, plant: Plant) -> list[dict[str, Any]]:
         new = plant.contacts[self._told_contacts :]

@@ -16,7 +16,7 @@ from testudo_deploy.bag_writer import BAG_FILE
 from testudo_deploy.fleet import Fleet, load_fleet
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.plan import EVENTS_TOPIC, topics
-from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE, RUN_SCHEMA
+from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
 from testudo_deploy.sensed import Sensor, absolute
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
@@ -102,13 +102,35 @@ class Run:
 
     @property
     def policy_path(self) -> Path:
-        """Return the copy of the policy file in the folder."""
-        return self.folder / POLICY_FILE
+        """Return the copy of the policy file in the folder.
+
+        Raises:
+            RunError: several kinds of robots have one each; `teams` has a run for each.
+        """
+        return self._one_team().policy
 
     @property
     def policy_sha256(self) -> str:
-        """Return the hash of the policy that drove the robots."""
-        return self.fleet.policy_sha256
+        """Return the hash of the policy that drove the robots; raises as `policy_path`."""
+        return self._one_team().policy_sha256
+
+    @property
+    def teams(self) -> tuple[Run, ...]:
+        """Return a run for each policy file, with the robots that it drove; of one policy the run itself."""
+        if not self.fleet.policies:
+            return (self,)
+        # what was announced stays whole: robots of one team may follow those of another
+        by_robot = ("ticks", "odometry", "truth", "sent", "applied")
+        return tuple(replace(self, fleet=team, **{
+            name: {robot: getattr(self, name)[robot] for robot in team.names} for name in by_robot})
+            for team in self.fleet.teams)
+
+    def _one_team(self) -> Fleet:
+        if self.fleet.policies:
+            kinds = ", ".join(team.robots[0].spec.name for team in self.fleet.teams)
+            raise RunError(f"{self.folder}: was driven by several policy files (of {kinds}); this needs a run of one: "
+                           "`testudo replay` and `testudo gap` take each kind of robot in turn")
+        return self.fleet
 
 
 def read_run(path: str | Path) -> Run:

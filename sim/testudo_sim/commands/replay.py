@@ -82,30 +82,38 @@ def replay(
         return _counterfactual(run, policy, branch, json, console)
     recording = read_run(run)
     _warn(recording.warnings, console)
-    artefact = _load(recording, policy)
-    results: dict[str, Any] = {
-        "run": str(run),
-        "robots": list(recording.robots),
-        "complete": recording.complete,
-        "warnings": list(recording.warnings),
-        "policy_sha256": artefact.sha256,
-        "is_recorded_policy": artefact.sha256 == recording.policy_sha256,
-    }
+    whole: dict[str, Any] = {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings)}
     status = 0 if recording.complete or allow_damage else 1
+    if policy is not None and len(recording.teams) > 1:
+        raise TestudoError(f"--policy: found {policy}, expected none: {run} has {len(recording.teams)} policy files")
+    found = []
+    for team in recording.teams:
+        results, passed = _replay_team(team, _load(team, policy), mode, reference, alter, console)
+        found.append(results)
+        status = status if passed else 1
+    _write(json, whole | (found[0] if len(found) == 1 else {"teams": found}), console)
+    if not recording.complete and not allow_damage:
+        console.print("[red]part of the run could not be read[/]; --allow-damage takes the rest for good")
+    return status
+
+
+def _replay_team(recording: Run, artefact: Artefact, mode: str, reference: Reference, alters: bool, console: Console
+                 ) -> tuple[dict[str, Any], bool]:
+    """Replay the robots that one policy file drove; return what was found, and whether re-inference passed."""
+    results: dict[str, Any] = {"robots": list(recording.robots), "policy_sha256": artefact.sha256,
+                               "is_recorded_policy": artefact.sha256 == recording.policy_sha256}
+    passed = True
     if mode != "open-loop":
-        inferred = _reinfer(recording, artefact, alter, console)
-        results |= {"reinference": inferred.to_dict(), "altered": alter}
-        status = status if inferred.passed else 1
+        inferred = _reinfer(recording, artefact, alters, console)
+        results |= {"reinference": inferred.to_dict(), "altered": alters}
+        passed = inferred.passed
     if mode != "reinference":
         spec = parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract")
         gap = open_loop(recording, spec, reference=reference)
         for table in gap_tables(gap):
             console.print(table)
         results |= {"open_loop": gap.to_dict()}
-    _write(json, results, console)
-    if not recording.complete and not allow_damage:
-        console.print("[red]part of the run could not be read[/]; --allow-damage takes the rest for good")
-    return status
+    return results, passed
 
 
 def _warn(warnings: Sequence[str], console: Console) -> None:

@@ -50,7 +50,9 @@ def reinfer_robot(
     rerun, ticks = Rerun(artefact, model), ticks_in_order(run.ticks[name])
     for record in ticks:
         rerun.take(record)
-    check_goals(rerun.errors, ticks, run.fleet.robot(name).goal_world)
+    robot = run.fleet.robot(name)
+    check_goals(rerun.errors, ticks, robot.goal_world,
+                () if robot.follows is None else run.announcements.get(robot.follows.robot, ()), robot.follows)
     unverified = check_neighbours(rerun.errors, name, ticks, announced)
     unverified += check_poses(rerun.errors, ticks, run.odometry[name])
     return RobotCheck(

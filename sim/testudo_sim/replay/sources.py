@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.messages import PeerMessage, TickRecord
+from testudo_deploy.teams import Follow
 from testudo_hardware.frames import wrap_angle
 from testudo_sim.replay.checks import FieldErrors
 from testudo_sim.run_reader import Track
@@ -45,12 +46,22 @@ class Announcements:
         return self.values[np.argmin(np.max(np.abs(self.values - np.array(row)), axis=1))]
 
 
-def check_goals(
-    errors: FieldErrors, records: Sequence[TickRecord], goal_world: tuple[float, ...]
-) -> None:
-    """Compare the goals (D,) [m] with that of the fleet file."""
+def check_goals(errors: FieldErrors, records: Sequence[TickRecord], goal_world: tuple[float, ...],
+                leader: Sequence[PeerMessage] = (), follows: Follow | None = None) -> None:
+    """Compare the goals (D,) [m] with that of the fleet file, or with the places that a leader announced.
+
+    Args:
+        errors: takes the deviations.
+        records: ticks of the robot.
+        goal_world: of the fleet file; of a robot that follows, what it has until it hears its leader.
+        leader: what that announced.
+        follows: how the robot goes with it; None keeps its goal.
+    """
+    goals = np.array([goal_world, *(() if follows is None else
+                                    (follows.goal_world(said.position_world, len(goal_world)) for said in leader))])
     for record in records:
-        errors.add("goal", record.sequence, goal_world, record.goal_world)
+        nearest = goals[np.argmin(np.max(np.abs(goals - np.array(record.goal_world)), axis=1))]
+        errors.add("goal", record.sequence, tuple(nearest.tolist()), record.goal_world)
 
 
 def check_poses(errors: FieldErrors, records: Sequence[TickRecord], odometry: Track) -> int:

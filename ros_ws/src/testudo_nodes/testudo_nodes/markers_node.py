@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -20,12 +22,12 @@ from rclpy.task import Future
 from std_msgs.msg import UInt8MultiArray
 from visualization_msgs.msg import MarkerArray
 
-from testudo_deploy.artefact import Artefact
 from testudo_deploy.fleet import FleetRobot, load_fleet
 from testudo_deploy.markers import RobotView, arena_markers, fleet_markers
 from testudo_deploy.measured import recorded_pose, shared_odometry
 from testudo_deploy.messages import EnvelopeError, PeerMessage, TickRecord
 from testudo_deploy.station_topics import MARKERS_TOPIC
+from testudo_deploy.world_arena import world_arena
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry
 from testudo_nodes.conversions import envelope_bytes
 from testudo_nodes.marker_messages import marker_array
@@ -53,7 +55,7 @@ class MarkersNode(Node):
         self._now_s = self._ros_now_s if simulated else time.monotonic
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         policy = text_parameter(self, "policy", "the policy file, which holds the arena")
-        self._arena = arena_markers(Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena)
+        self._arena = arena_markers(world_arena(replace(fleet, policy=Path(policy))))
         self._fleet, self._robots = fleet, []
         self._publisher = self.create_publisher(MarkerArray, MARKERS_TOPIC, OFFERED["markers"])
         self._timer = self.create_timer(

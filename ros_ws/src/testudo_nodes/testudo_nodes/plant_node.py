@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from geometry_msgs.msg import TwistStamped
@@ -19,10 +21,10 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import String
 
-from testudo_deploy.artefact import Artefact
 from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.plan import DEFAULT_DURATION_S, EVENTS_TOPIC
 from testudo_deploy.sensed import absolute
+from testudo_deploy.world_arena import world_arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
 from testudo_nodes.conductor import Conductor
@@ -83,7 +85,7 @@ class PlantNode(Node):
         )
         recorded = flag_parameter(self, "recorded", default=False, description="wait for a recorder before the start")
         odometry = _odometry_model(self)
-        arena = Artefact.load(policy, sha256=fleet.policy_sha256).contract.arena
+        arena = world_arena(replace(fleet, policy=Path(policy)))
         stand_ins = [StandIn(robot) for robot in fleet.robots]
         robots = [
             PlantRobot(
@@ -102,7 +104,8 @@ class PlantNode(Node):
         for name, faults in _start_faults(self, fleet).items():
             self._plant.break_robot(name, faults)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
-        self._rules = Rules(goals, duration_s)
+        follows = {robot.name: robot.follows for robot in fleet.robots if robot.follows is not None}
+        self._rules = Rules(goals, duration_s, follows=follows)
         self._referee: Referee | None = None
         self._waits_for_recorder = recorded and not self._tempo.in_rounds  # which begin when everybody is there
         self._waits_until_s = start_s + _RECORDER_PATIENCE_S

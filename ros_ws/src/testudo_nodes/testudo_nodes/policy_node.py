@@ -172,6 +172,9 @@ class PolicyNode(LifecycleNode):
         peers = fleet.peers(robot.name)
         for peer in peers:
             self._listen(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)
+        follows = fleet.robot(robot.name).follows
+        if follows is not None:
+            self._listen(UInt8MultiArray, f"/{follows.robot}/peer_state", self._on_leader, raw=True)
         for peer, sighting in zip(peers if sightings else (), sightings, strict=True):
             sighting.begin(self._listen, self._sighter(peer), self._refuse)
         words = [("~/start", Event.START), ("~/stop", Event.STOP)]
@@ -273,6 +276,12 @@ class PolicyNode(LifecycleNode):
 
     def _on_peer(self, data: bytes) -> None:
         self._unread.append((data, self._tempo.now_s()))
+
+    def _on_leader(self, data: bytes) -> None:
+        try:
+            self._robot.hear_leader(PeerMessage.decode(raw_envelope_bytes(data)))
+        except EnvelopeError as error:
+            self._refuse(error)
 
     def _read_peers(self) -> None:
         """Read what the peers said since the last tick; read one after the other they cost half the time."""

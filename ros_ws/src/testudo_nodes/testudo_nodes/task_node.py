@@ -62,7 +62,8 @@ class TaskNode(Node):
         self.failed = False
         self._tempo = tempo_of(self)
         self._now_s = self._tempo.now_s
-        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
+        # of several teams the first is scored: a scenario knows one kind of robot
+        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file")).teams[0]
         policy = text_parameter(self, "policy", "the policy file, which names scenario and arena")
         values = _values(optional_text(
             self, "task", "values of the task by name, as a JSON object; empty: from the fleet"))

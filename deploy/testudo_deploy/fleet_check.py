@@ -1,0 +1,51 @@
+"""Whether a fleet may start: every robot with its policy file, every team in itself, and the teams among each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.command_types import check_commands
+from testudo_deploy.contract import Contract
+from testudo_deploy.fleet import Fleet
+from testudo_deploy.fleet_links import FleetError
+from testudo_deploy.obligation_rules import check_fleet
+from testudo_deploy.obligations import Obligation, fleet_obligations
+from testudo_deploy.teams import check_apart
+from testudo_hardware.spec import RobotSpec
+
+
+def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = None) -> tuple[Obligation, ...]:
+    """Load and check everything that robots of a fleet rely on, and return their obligations.
+
+    Args:
+        fleet: all robots, of one or several teams.
+        known: policy files that are loaded already, by hash.
+
+    Raises:
+        TestudoError: a policy file is refused for a robot, what robots of a team assume of each other is not what they
+            guarantee (`check_fleet`), or two teams could meet (`teams.check_apart`).
+    """
+    found: list[Obligation] = []
+    teams: dict[str, tuple[RobotSpec, Contract]] = {}
+    for team in fleet.teams:
+        artefact = (known or {}).get(team.policy_sha256)
+        for robot in team.robots if artefact is None else ():
+            artefact = Artefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
+        check_commands(team, artefact.contract)
+        obligations = fleet_obligations(team, artefact.contract)
+        check_fleet(obligations)
+        found += obligations
+        teams[team.names[0]] = (team.robots[0].spec, artefact.contract)
+    check_apart(teams)
+    _check_phases(fleet)
+    return tuple(found)
+
+
+def _check_phases(fleet: Fleet) -> None:
+    """Refuse drones that come down to the ground where robots of another team drive."""
+    flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
+    if flying and any(robot.spec.dimension == 2 for robot in fleet.robots):
+        raise FleetError(f"{fleet.file}: robots.{flying[0]}.link: found flight phases, expected none in a fleet with "
+                         "robots on the ground: a drone that takes off or lands knows nothing of them; fly it to its "
+                         "start and land it by hand, or by another program, while the ground is clear")
