@@ -26,6 +26,7 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
         TestudoError: a policy file is refused for a robot, what robots of a team assume of each other is not what they
             guarantee (`check_fleet`), or two teams could meet (`teams.check_apart`).
     """
+    _check_phases(fleet)
     found: list[Obligation] = []
     teams: dict[str, tuple[RobotSpec, Contract]] = {}
     for team in fleet.teams:
@@ -38,7 +39,6 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
         found += obligations
         teams[team.names[0]] = (team.robots[0].spec, artefact.contract)
     check_apart(teams)
-    _check_phases(fleet)
     return tuple(found)
 
 

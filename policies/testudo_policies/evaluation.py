@@ -150,7 +150,7 @@ def _run_batch(environment: Environment, programs: _Programs, policy: BatchPolic
         nominal = jnp.transpose(jnp.asarray(velocity).reshape(len(rows), size, -1), (2, 1, 0))
         key = jax.random.fold_in(jax.random.key(seed), index)
         team, metrics = programs.run_ticks(world.team, nominal, key)
-        world = WorldState(team, world.task, world.elapsed + 1)
+        world = WorldState(team, environment.next_task(world.task), world.elapsed + 1)
         _add(totals, jax.tree.map(np.asarray, metrics), rows, open_[rows])
         still[rows] = np.where(np.asarray(metrics.idle), still[rows] + decision_s, 0.0)
         totals.duration_s[open_] += decision_s

@@ -122,6 +122,11 @@ class Environment:
         named |= {f"neighbour_{name}": by_slot(value) for name, value in task.items()}
         return {name: to_batch(value) for name, value in named.items()}
 
+    def next_task(self, task: Any) -> Any:
+        """Return the scenario's state a decision later; one that goes on by itself has a method `moved`."""
+        moved = getattr(self.scenario, "moved", None)
+        return task if moved is None else moved(task)
+
     def scene(self, state: WorldState) -> Scene:
         """Return the truth of each world."""
         return self.team.physics.scene(state.team.physics)
@@ -139,7 +144,7 @@ class Environment:
             touched = metrics.contacts > 0
             reward, terminated = reward - self.contact_cost * touched, terminated | touched
         truncated = ((elapsed >= self.horizon) | score.broken) & ~terminated
-        ended = replace(state, team=team_state, elapsed=elapsed)
+        ended = replace(state, team=team_state, task=self.next_task(state.task), elapsed=elapsed)
         fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]))
         done = terminated | truncated
         after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)

@@ -116,7 +116,7 @@ def play_episodes(environment: Environment, agent: Agent, parameters: AgentParam
         nominal = jnp.transpose(velocity.reshape(worlds, size, -1), (2, 1, 0))
         key = jax.random.fold_in(jax.random.key(HELD_OUT_SEED), index)
         team, metrics = environment.run_ticks(world.team, nominal, key)
-        world = WorldState(team, world.task, world.elapsed + 1)
+        world = WorldState(team, environment.next_task(world.task), world.elapsed + 1)
         still_open, touching = ~tally.reached, metrics.contacts > 0
         reached = environment.scenario.success(world.task, environment.scene(world))
         tally = Tally(

@@ -1,0 +1,134 @@
+"""`escort`: every drone stays above its own robot on the ground, which drives from place to place.
+
+The policy is that of the drones: its goal is a place that moves, told like any other goal. The robots on the ground
+have a policy of their own (`navigation`) in a run; here they are points that drive straight to their goals. Arena: the
+walls of `navigation` on the ground, and a floor above everything that drives (`testudo_deploy.teams`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.contract import Signal
+from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.shield.walls import Arena
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionState
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.scenarios.base import StartState
+from testudo_sim.scenarios.grid import Grid
+from testudo_sim.scene import Box, Scene
+
+_LOW, _HIGH = (-1.6, -1.0), (1.6, 1.0)
+"""Walls of the Robotarium (arXiv 2505.06771)."""
+_FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
+_EDGE_M = (0.35, 0.25)
+_ROOM_M = 0.1
+_LEADER_M_S = (0.05, 0.2)
+"""Speeds of the robots on the ground; 0.2 m/s is the top speed of the Robotarium's."""
+_NEAR_M = 0.5
+"""From so far on a drone counts as far away."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EscortTask:
+    """Where the robots on the ground are and go."""
+
+    leader_world: jax.Array
+    """(2, N, E) [m]."""
+    goal_world: jax.Array
+    """(2, N, E) [m]: of the leaders."""
+    speed_m_s: jax.Array
+    """(N, E): of the leaders."""
+
+
+@dataclass(frozen=True)
+class Escort:
+    """Implements `Scenario`, for drones."""
+
+    arena: Arena
+    grid: Grid
+    speed_m_s: float
+    """Of the drones; scales the reward for progress."""
+    decision_s: float
+    decision_ticks: int
+    task_signals: tuple[Signal, ...]
+    horizon_s: float = 60.0
+    height_m: float = _HEIGHT_M
+    """Above the ground, where a drone shall be over its leader."""
+    tolerance_m: float = 0.15
+    name: str = "escort"
+    boxes: tuple[Box, ...] = ()
+
+    @classmethod
+    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Escort:
+        """Return the scenario for a kind of drone.
+
+        Raises:
+            TestudoError: the robot does not fly.
+        """
+        if spec.dimension != 3:
+            raise TestudoError(f"escort: {spec.name} drives on the ground; an escort flies, for example --robot "
+                               "crazyflie_2x; the robots that it goes with learn `navigation`")
+        low, high = (tuple(sign * (abs(x) - e) for x, e in zip(_LOW, _EDGE_M, strict=True)) for sign in (-1, 1))
+        grid = Grid.create(low, high, shield.separation_m + _ROOM_M)
+        ticks = max(1, round(0.2 / spec.control_period_s))
+        signal = Signal("goal_world", (3,), "m", "world", None)
+        return cls(Arena((*_LOW, _FLOOR_M), (*_HIGH, _CEILING_M)), grid, spec.control_point_speed_m_s,
+                   ticks * spec.control_period_s, ticks, (signal,))
+
+    def start(self, key: jax.Array, team_size: int) -> StartState:
+        """See `Scenario.start`: drones stand above their leaders."""
+        cells = len(self.grid.points_world)
+        if team_size > cells:
+            raise TestudoError(f"escort: {team_size} drones do not fit: {cells} places in the arena; use "
+                               "a smaller team")
+        first, second, noise, quick = jax.random.split(key, 4)
+        shifts = jax.random.uniform(noise, (2, 2, team_size), minval=-1.0, maxval=1.0)
+        weights = jnp.zeros(cells)
+        leaders, goals = (self.grid.draw(k, weights, shift) for k, shift in zip((first, second), shifts, strict=True))
+        speed = jax.random.uniform(quick, (team_size,), minval=_LEADER_M_S[0], maxval=_LEADER_M_S[1])
+        place = jnp.concatenate([leaders, jnp.full((1, team_size), self.height_m)])
+        return StartState(place, jnp.zeros(team_size), EscortTask(leaders, goals, speed))
+
+    def for_training(self) -> Escort:
+        """See `Scenario.for_training`: the same."""
+        return self
+
+    def moved(self, task: EscortTask) -> EscortTask:
+        """Return the task a decision later: the leaders drive on."""
+        way = task.goal_world - task.leader_world
+        left = jnp.sqrt(jnp.sum(way**2, axis=0))
+        share = jnp.minimum(task.speed_m_s * self.decision_s / jnp.maximum(left, 1e-6), 1.0)
+        return replace(task, leader_world=task.leader_world + share * way)
+
+    def signals(self, task: EscortTask, scene: Scene) -> Mapping[str, jax.Array]:
+        """See `Scenario.signals`."""
+        return {"goal_world": self._stations(task)}
+
+    def rewards(self, task: EscortTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
+        """See `Scenario.rewards`: progress to the station, a price on being away, a share in the success."""
+        distance = self.distance(task, after.robots)
+        progress = (self.distance(task, before.robots) - distance) / (self.speed_m_s * self.decision_s)
+        away = jnp.clip((distance - self.tolerance_m) / _NEAR_M, 0.0, 1.0)
+        done = jnp.broadcast_to(self.success(task, after), distance.shape)
+        return {"progress": progress, "away": -0.1 * away, "success": jnp.where(done, 5.0, 0.0)}
+
+    def success(self, task: EscortTask, scene: Scene) -> jax.Array:
+        """See `Scenario.success`: all leaders have arrived, and every drone is above its own."""
+        left = jnp.sqrt(jnp.sum((task.goal_world - task.leader_world) ** 2, axis=0))
+        near = self.distance(task, scene.robots) < self.tolerance_m
+        return jnp.all((left < self.tolerance_m / 10) & near, axis=0)
+
+    def distance(self, task: EscortTask, motion: MotionState) -> jax.Array:
+        """Return the distance of every drone to its station (N, E) [m]."""
+        return jnp.sqrt(jnp.sum((self._stations(task) - motion.position_world) ** 2, axis=0))
+
+    def _stations(self, task: EscortTask) -> jax.Array:
+        height = jnp.full_like(task.leader_world[:1], self.height_m)
+        return jnp.concatenate([task.leader_world, height])

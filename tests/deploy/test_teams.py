@@ -1,0 +1,134 @@
+"""Fleets of two kinds of robots: who is whose peer, who follows whom, and what keeps the kinds apart."""
+
+import pytest
+import yaml
+from tests.deploy.tiny_policy import make_tiny_policy
+
+from testudo_deploy.artefact import Artefact
+from testudo_deploy.fleet import load_fleet, parse_fleet, save_fleet
+from testudo_deploy.fleet_check import checked_obligations
+from testudo_deploy.fleet_links import FleetError
+from testudo_deploy.plan import plan
+from testudo_deploy.teams import Follow
+from testudo_deploy.world_arena import world_arena
+from testudo_hardware.spec import load_robot
+
+GROUND, DRONE = "gritsbot_x", "crazyflie_2x"
+
+
+def lifted(floor_m):
+    """Return an edit of a drone's contract that puts its floor at a height [m]."""
+    def edit(values):
+        low, high = values["arena"]["low_world"], values["arena"]["high_world"]
+        values["arena"] |= {"low_world": [*low[:2], floor_m], "high_world": [*high[:2], 2.0]}
+    return edit
+
+
+def tables(folder, floor_m=0.4):
+    """Write two policy files into the folder and return the tables of a fleet of two robots of each kind."""
+    make_tiny_policy(folder / "ground.onnx", load_robot(GROUND))
+    make_tiny_policy(folder / "air.onnx", load_robot(DRONE), edit=lifted(floor_m))
+    robots = {}
+    for k in range(2):
+        robots[f"g{k}"] = {"type": GROUND, "initial_position": [0.0, 0.6 * k], "initial_yaw": 0.0,
+                           "goal": [0.5, 0.6 * k]}
+        robots[f"d{k}"] = {"type": DRONE, "initial_position": [0.0, 0.6 * k, 1.0], "initial_yaw": 0.0,
+                           "follow": {"robot": f"g{k}", "offset": [0.0, 0.0, 1.0]}}
+    return {"fileversion": 1, "policy": "ground.onnx", "policy_sha256": Artefact.load(folder / "ground.onnx").sha256,
+            "policies": {DRONE: {"policy": "air.onnx", "policy_sha256": Artefact.load(folder / "air.onnx").sha256}},
+            "robots": robots}
+
+
+def fleet_of(folder, values):
+    return parse_fleet(yaml.safe_dump(values, sort_keys=False), folder / "fleet.yaml")
+
+
+def test_robots_of_one_policy_file_are_a_team_and_peers(tmp_path):
+    fleet = fleet_of(tmp_path, tables(tmp_path))
+    assert [team.names for team in fleet.teams] == [("g0", "g1"), ("d0", "d1")]
+    assert fleet.peers("g0") == ("g1",)
+    assert fleet.peers("d1") == ("d0",)
+    assert fleet.team_of("d0").policy == tmp_path / "air.onnx"
+    assert len({one.robot for one in checked_obligations(fleet)}) == 4
+
+
+def test_a_follower_has_its_goal_beside_its_leader_and_the_file_is_written_as_it_was_read(tmp_path):
+    fleet = fleet_of(tmp_path, tables(tmp_path))
+    assert fleet.robot("d1").goal_world == (0.0, 0.6, 1.0)
+    (tmp_path / "moved").mkdir()
+    save_fleet(fleet, tmp_path / "moved" / "fleet.yaml")
+    again = load_fleet(tmp_path / "moved" / "fleet.yaml")
+    assert again.robots == fleet.robots
+    assert again.policies[DRONE].path.samefile(tmp_path / "air.onnx")
+    assert again.policies[DRONE].sha256 == fleet.policies[DRONE].sha256
+    assert Follow("g0", (0.0, 0.1, 1.0)).goal_world((2.0, 3.0), 3) == (2.0, 3.1, 1.0)
+    assert Follow("d0").goal_world((2.0, 3.0, 4.0), 2) == (2.0, 3.0)
+
+
+def test_every_robot_is_started_with_its_own_policy_file(tmp_path):
+    processes = {one.label: one for one in plan(fleet_of(tmp_path, tables(tmp_path)), run_folder=None)}
+    assert processes["g0/policy"].parameters["policy"].endswith("ground.onnx")
+    assert processes["d0/policy"].parameters["policy"].endswith("air.onnx")
+    assert processes["d0/guard"].parameters["policy"].endswith("air.onnx")
+
+
+def test_a_floor_that_ground_robots_reach_is_refused(tmp_path):
+    fleet = fleet_of(tmp_path, tables(tmp_path, floor_m=0.1))
+    with pytest.raises(FleetError, match=r"d0: its policy file has a floor at 0\.1 m, expected a floor at 0\.15 m"):
+        checked_obligations(fleet)
+
+
+def test_drones_that_land_among_ground_robots_are_refused(tmp_path):
+    values = tables(tmp_path)
+    for name in ("d0", "d1"):
+        values["robots"][name] |= {"link": "crazyswarm2_logged", "pose": {"source": "mocap"}}
+    with pytest.raises(FleetError, match=r"robots\.d0\.link: found flight phases, expected none in a fleet"):
+        checked_obligations(fleet_of(tmp_path, values))
+
+
+def test_two_teams_on_the_ground_are_refused(tmp_path):
+    values = tables(tmp_path)
+    make_tiny_policy(tmp_path / "other.onnx", load_robot("turtlebot4"))
+    values["policies"] = {"turtlebot4": {"policy": "other.onnx",
+                                         "policy_sha256": Artefact.load(tmp_path / "other.onnx").sha256}}
+    values["robots"] = {"g0": values["robots"]["g0"],
+                        "t0": {"type": "turtlebot4", "initial_position": [0.0, 1.5], "initial_yaw": 0.0,
+                               "goal": [0.5, 1.5]}}
+    with pytest.raises(FleetError, match="g0 and t0: both are on the ground and run different policy files"):
+        checked_obligations(fleet_of(tmp_path, values))
+
+
+@pytest.mark.parametrize(("robot", "key", "value", "sentence"), [
+    ("d0", "goal", [0.0, 0.0, 1.0], "found both goal and follow, expected one of them"),
+    ("d0", "follow", None, "found neither goal nor follow, expected one of them"),
+    ("d0", "follow", {"robot": "d1"}, r"follow\.robot: found 'd1', expected another robot that follows none: g0, g1"),
+    ("d0", "follow", {"robot": "nobody"}, r"follow\.robot: found 'nobody'"),
+    ("d0", "follow", {"robot": "g0", "offset": [0.0, 1.0]}, r"follow\.offset: found 2 coordinates, expected 3"),
+])
+def test_a_goal_that_does_not_hold_is_refused(tmp_path, robot, key, value, sentence):
+    values = tables(tmp_path)
+    values["robots"][robot][key] = value
+    if value is None:
+        del values["robots"][robot][key]
+    with pytest.raises(FleetError, match=sentence):
+        fleet_of(tmp_path, values)
+
+
+def test_a_type_that_nobody_has_is_refused(tmp_path):
+    values = tables(tmp_path)
+    values["policies"]["turtlebot4"] = values["policies"][DRONE]
+    with pytest.raises(FleetError, match=r"policies\.turtlebot4: no robot is of this type; those of the fleet are"):
+        fleet_of(tmp_path, values)
+
+
+def test_the_world_of_both_kinds_has_the_walls_of_both(tmp_path):
+    """And other walls are refused: the plant is one world."""
+    values = tables(tmp_path)
+    fleet = fleet_of(tmp_path, values)
+    walls = Artefact.load(tmp_path / "ground.onnx").contract.arena
+    air = Artefact.load(tmp_path / "air.onnx").contract.arena
+    if (walls.low_world, walls.high_world) == (air.low_world[:2], air.high_world[:2]):
+        assert world_arena(fleet) == air
+    else:
+        with pytest.raises(FleetError, match="expected the same in x and y"):
+            world_arena(fleet)
