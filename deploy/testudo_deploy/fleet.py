@@ -266,8 +266,8 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
     except TestudoError as error:
         raise FleetError(f"{where}.type: {error}") from error
     if bool(entry.goal) == (entry.follow is not None):
-        found = "both goal and follow" if entry.goal else "neither goal nor follow"
-        raise FleetError(f"{where}: found {found}, expected one of them")
+        found = "found with follow" if entry.goal else "missing, and follow, too"
+        raise FleetError(f"{where}.goal: {found}; expected one of them")
     for key in ("initial_position", "goal") if entry.goal else ("initial_position",):
         found = len(getattr(entry, key))
         if found != spec.dimension:

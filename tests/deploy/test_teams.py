@@ -99,8 +99,8 @@ def test_two_teams_on_the_ground_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("robot", "key", "value", "sentence"), [
-    ("d0", "goal", [0.0, 0.0, 1.0], "found both goal and follow, expected one of them"),
-    ("d0", "follow", None, "found neither goal nor follow, expected one of them"),
+    ("d0", "goal", [0.0, 0.0, 1.0], r"robots\.d0\.goal: found with follow; expected one of them"),
+    ("d0", "follow", None, r"robots\.d0\.goal: missing, and follow, too; expected one of them"),
     ("d0", "follow", {"robot": "d1"}, r"follow\.robot: found 'd1', expected another robot that follows none: g0, g1"),
     ("d0", "follow", {"robot": "nobody"}, r"follow\.robot: found 'nobody'"),
     ("d0", "follow", {"robot": "g0", "offset": [0.0, 1.0]}, r"follow\.offset: found 2 coordinates, expected 3"),
