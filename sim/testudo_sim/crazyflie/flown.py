@@ -20,7 +20,7 @@ from testudo_sim.crazyflie.radio_channel import Air
 from testudo_sim.crazyflie.server import CraftServer
 
 HEIGHT_M, CLIMB_S = 0.8, 1.5
-_ASK_WITHIN_S = 8.0
+_ASK_WITHIN_S, _LOOK_S = 8.0, 0.004
 
 
 @dataclass
@@ -37,16 +37,19 @@ class Flown:
     """Everything that was wrong at some time."""
     states: set[int] = field(default_factory=set)
     """States of the vehicle's supervisor that were seen."""
+    stall_s: float = 0.0
+    """The longest time in which this process did not get to look: how busy the machine was."""
     _ends: threading.Event = field(default_factory=threading.Event)
 
-    def wait(self, until: Callable[[], bool], within_s: float) -> float | None:
-        """Return after how long [s] something became true; None if it did not in time."""
-        begin_s = time.monotonic()
+    def wait(self, until: Callable[[], bool], within_s: float, every_s: float = _LOOK_S) -> float | None:
+        """Return after how long [s] something became true; None if it did not in time; looks every so often."""
+        begin_s = looked_s = time.monotonic()
         while (passed_s := time.monotonic() - begin_s) < within_s:
+            self.stall_s, looked_s = max(self.stall_s, time.monotonic() - looked_s - every_s), time.monotonic()
             self.look()
             if until():
                 return passed_s
-            time.sleep(0.004)
+            time.sleep(every_s)
         return None
 
     def look(self) -> None:
@@ -82,6 +85,7 @@ class Flown:
         self.codes.clear()
         self.states.clear()
         self.stamps.clear()
+        self.stall_s = 0.0
         return self
 
     def lands(self, within_s: float = 12.0) -> bool:

@@ -50,14 +50,15 @@ def streams(duration_s: float) -> Row:
         while time.monotonic() - begin_s < duration_s:
             flight.command = ((0.3, 0.0, 0.0), (0.0, 0.3, 0.0), (-0.3, 0.0, 0.0), (0.0, -0.3, 0.0))[turn % 4]
             turn += 1
-            flight.wait(lambda: False, min(1.0, duration_s))
+            flight.wait(lambda: False, min(1.0, duration_s), every_s=0.02)
         passed_s = time.monotonic() - begin_s
         log_hz, sent_hz = len(flight.stamps) / passed_s, (flight.set_points - before) / passed_s
         stamps = np.array([stamp for stamp, _ in flight.stamps])
         gap_s, codes = float(np.diff(stamps).max()), flight.codes - {""}
     values = {"log_hz": log_hz, "set_points_hz": sent_hz, "longest_gap_s": gap_s, "duration_s": passed_s,
-              "wrong": sorted(codes)}
-    found = f"{log_hz:.1f} Hz, {sent_hz:.1f} Hz in {passed_s:.0f} s; longest gap {1000 * gap_s:.0f} ms"
+              "wrong": sorted(codes), "longest_stall_s": flight.stall_s}
+    found = (f"{log_hz:.1f} Hz, {sent_hz:.1f} Hz in {passed_s:.0f} s; longest gap {1000 * gap_s:.0f} ms; this process "
+             f"stood still for {1000 * flight.stall_s:.0f} ms at most")
     return Row("≥ 99 Hz and ≥ 49 Hz, nothing wrong", log_hz >= 99 and sent_hz >= 49 and not codes, found, "", values)
 
 
@@ -81,7 +82,8 @@ def radio_ends(*, process: bool) -> Row:
     """Nothing reaches the vehicle any more: the radio is out of reach, or the process with it was stopped."""
     with flown() as flight:
         flight.climb().command = _FAST
-        flight.wait(lambda: False, 1.0)
+        flight.wait(lambda: flight.speed_m_s > 0.95, 6.0)
+        flight.wait(lambda: False, 0.3)
         begin, start_s = flight.position, time.monotonic()
         if process:
             flight.radio._ends.set()  # noqa: SLF001 -- as if the process were stopped
