@@ -297,3 +297,19 @@ def test_a_take_off_asked_for_with_the_arming_waits_for_it():
     assert loop.run(6.0, lambda: loop.pilot.phase == Phase.FLYING)
     assert loop.height_m > 0.9
 
+
+
+@pytest.mark.parametrize("air", [Air(0.5, 0.005), Air(0.3, 0.02, 0.04), Air(latency_s=0.048)],
+                         ids=["half lost", "out of order", "late"])
+@pytest.mark.parametrize("seed", [0, 3, 9])
+def test_no_landing_stops_the_motors_in_the_air(air, seed):
+    """Neither a notice that is early or late, nor a set-point that comes late, nor a planner that is too fast."""
+    loop = Loop(seed=seed).fly(EAST)
+    loop.channel.air = air
+    loop.run(0.5)
+    loop.ask("land", 0.04, 0.5)
+    fallen = []
+    assert loop.run(12.0, lambda: fallen.append(not loop.craft.vehicle.motors_on and loop.height_m > 0.15)
+                    or loop.height_m < 0.01)
+    assert not any(fallen)
+    assert State.FREE_FALL not in loop.states

@@ -20,12 +20,16 @@ REPEAT_S, NOTIFY_S = 0.2, 0.05
 """Between two tries of one order, and between two notices."""
 GIVE_UP_S = 2.0
 """After so long an order that shows no effect is given up."""
-LANDING_HEIGHT_M, LANDING_SPEED_M_S = 0.04, 0.3
+LANDING_HEIGHT_M, LANDING_SPEED_M_S, FASTEST_LANDING_M_S = 0.04, 0.3, 0.4
+"""Mean speeds: a planner that is faster than the vehicle stops the motors while that is still in the air."""
+CYCLE_S, PAUSE_S, SETTLE_S = 0.28, 0.08, 0.05
+"""Of a landing that is asked for: between two tries, between standstill and landing, and for how long the planner has
+to be seen active after it."""
 BATTERY_V = (3.4, 3.1)
 """Of a robot file that does not say."""
 EARLY_COMMANDS_S = 0.1
 """Commands that arrive so shortly after a take-off was asked for were on their way before."""
-_BLIND_TRIES = 5
+_BLIND_TRIES = 4
 _DOWN_M = 0.1
 
 
@@ -51,7 +55,7 @@ class Pilot:
         self._ended = ""
         self._arm: bool | None = None
         self._since_s = self._sent_s = -math.inf
-        self._tries = 0
+        self._tries, self._cycle_s = 0, -math.inf
         self._taken = False
         """The planner of the vehicle has taken over."""
 
@@ -178,12 +182,13 @@ class Pilot:
         return ""
 
     def _land(self, height_m: float, duration_s: float, now_s: float) -> None:
-        self._order = Order(Act.LAND, height_m=height_m, duration_s=duration_s)
+        least_s = (self.watch.height_m - height_m) / FASTEST_LANDING_M_S
+        self._order = Order(Act.LAND, height_m=height_m, duration_s=max(duration_s, least_s))
         self._enter(Phase.LANDING, now_s)
 
     def _enter(self, phase: Phase, now_s: float) -> None:
         self.phase, self._since_s, self._sent_s = phase, now_s, -math.inf
-        self._tries, self._taken, self._arm = 0, False, None
+        self._tries, self._taken, self._arm, self._cycle_s = 0, False, None, -math.inf
         self.watch.begin_phase(now_s)
 
     def _is_due(self, now_s: float, every_s: float = REPEAT_S) -> bool:
@@ -231,15 +236,24 @@ class Pilot:
         return [STANDSTILL]
 
     def _come_down(self, now_s: float) -> list[Order]:
-        info = self.watch.info_since(self._sent_s)
+        info = self.watch.info_since(self._sent_s + SETTLE_S)
         if not self._taken and info is not None and info.planner_active:
             self._taken, self._sent_s = True, -math.inf
         if self._taken:
-            return self._leave_to_planner(info, now_s)
-        if info is None and self._tries >= _BLIND_TRIES:
+            return self._leave_to_planner(self.watch.info_since(self._sent_s), now_s)
+        if now_s - self._cycle_s > CYCLE_S - 1e-6:
+            self._cycle_s, self._tries = now_s, self._tries + 1
+        if self.watch.info is None and self._tries > _BLIND_TRIES:
             return self._land_blindly()
-        # standstill first: it keeps the vehicle where it is until the landing is seen to have begun
-        return [STANDSTILL, self._order] if self._is_due(now_s) else []
+        # standstill first, which keeps the vehicle where it is until the landing is seen to have begun; then a pause,
+        # so that no set-point that comes late stops the planner again
+        passed_s = now_s - self._cycle_s
+        if passed_s < PAUSE_S / 2:
+            return [STANDSTILL]
+        if PAUSE_S <= passed_s < 1.5 * PAUSE_S:
+            self._sent_s = now_s
+            return [self._order]
+        return []
 
     def _leave_to_planner(self, info: Info | None, now_s: float) -> list[Order]:
         if info is not None:
@@ -250,16 +264,16 @@ class Pilot:
                 self._arm = None if arms_itself else False
                 return []
             if not info.planner_active:  # somebody's set-point stopped it in the air
-                self._taken = False
+                self._taken, self._cycle_s = False, -math.inf
                 return []
         return [Order(Act.NOTIFY)] if self._is_due(now_s, NOTIFY_S) else []
 
     def _land_blindly(self) -> list[Order]:
         """Nothing is heard: send the landing several times, then the notice that lets it begin."""
         self._tries += 1
-        if self._tries <= 2 * _BLIND_TRIES:
+        if self._tries <= 3 * _BLIND_TRIES:
             return [self._order]
-        self._taken = self._tries > 3 * _BLIND_TRIES
+        self._taken = self._tries > 4 * _BLIND_TRIES
         return [Order(Act.NOTIFY)]
 
     def _stop(self, now_s: float) -> list[Order]:
