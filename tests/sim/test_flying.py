@@ -73,14 +73,14 @@ def law(commands, yaw, step_s, held_s=0.2):
 @pytest.mark.parametrize("yaw", [0.0, 2.0])
 @pytest.mark.parametrize("seed", range(2))
 def test_the_body_flies_as_the_law(seed, yaw):
-    """Two seconds of random velocities: within 20 µm and a hundredth of a degree of the law itself."""
+    """Two seconds of random velocities: within 50 µm and a hundredth of a degree of the law itself."""
     commands = random_commands(seed)
     world = world_of((0.0, 0.0, HIGH_M, yaw))
     assert world.step_s == pytest.approx(0.002)
     fastest = 0.0
     for command, wanted in zip(commands, law(commands, yaw, world.step_s), strict=True):
         pose = fly(world, [command], 0.2)[-1][0]
-        assert np.linalg.norm(pose.position_world - wanted.position_world) < 2e-5
+        assert np.linalg.norm(pose.position_world - wanted.position_world) < 5e-5
         apart = rotation_vector(multiply(conjugate(np.array(pose.quaternion_xyzw)), wanted.quaternion_xyzw))
         assert np.linalg.norm(apart) < math.radians(0.01)
         assert np.linalg.norm(np.array(pose.velocity) - wanted.velocity_world) < 0.01
