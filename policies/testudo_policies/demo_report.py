@@ -26,7 +26,9 @@ from testudo_sim.run_reader import Run
 
 _PACKAGES = ("testudo", "jax", "flax", "mujoco", "onnxruntime", "numpy")
 _SUCCESS_BAR = 0.98
-_WALL_BAR_S, _TRAINING_BAR_S = 300.0, 60.0
+_WALL_BAR_S = 300.0
+_TRAINING_BARS_S = {2: 60.0, 3: 120.0}
+"""By dimension."""
 
 
 def report_data(demo: Demo, trained: TrainingResult, evaluation: Evaluation, export: ExportReport, run: Run,
@@ -41,7 +43,7 @@ def report_data(demo: Demo, trained: TrainingResult, evaluation: Evaluation, exp
         subtitle=f"{folder.name}: trained, exported, driven over ROS 2, replayed",
         wall_s=wall_s, wall_bar_s=_WALL_BAR_S,
         training=TrainingSection.read(folder / "training" / "metrics.jsonl", trained.compile_s, facts),
-        training_bar_s=_TRAINING_BAR_S,
+        training_bar_s=_TRAINING_BARS_S[export.contract.dimension],
         evaluation=(EvaluationRow.from_values(evaluation.to_dict(), _SUCCESS_BAR),),
         parity=ParitySection.from_values(export.parity.to_dict()),
         fleet=FleetSection(run, export.contract, *looks), reinference=ReinferenceSection(again, caught),

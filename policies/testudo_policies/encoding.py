@@ -29,6 +29,8 @@ _TINY = 1e-6
 _NEAR_M = 0.3
 _SIGHT_M = 1.5
 _PULL = 2.0
+_LEAN_M = 2e-3
+"""A goal that is above or below, as exactly as this, has no direction seen from above: along x is taken for it."""
 GOAL = "goal_world"
 _PEERS = "neighbour_"
 _PLACE = "_position_world"
@@ -91,7 +93,7 @@ def encode(signals: Mapping[str, jax.Array]) -> Features:
     point = signals["control_point_world"]
     offset = signals[GOAL] - point
     across = jnp.sqrt(jnp.sum(offset[..., :2] ** 2, axis=-1, keepdims=True) + _TINY)
-    frame = _Frame(point, offset[..., 0:1] / across, offset[..., 1:2] / across)
+    frame = _Frame(point, *_direction(offset, across))
     distance = jnp.sqrt(jnp.sum(offset**2, axis=-1, keepdims=True) + _TINY)
     names = task_names(signals)
     own = jnp.concatenate(
@@ -110,6 +112,15 @@ def encode(signals: Mapping[str, jax.Array]) -> Features:
     nearness = signals["neighbour_valid"] * jnp.clip(1 - apart[..., 0] / _SIGHT_M, 0.0, 1.0)
     return Features(own, jnp.concatenate(parts, axis=-1), nearness, _pull(signals, frame, across, offset),
                     jnp.concatenate([frame.cosine, frame.sine], axis=-1))
+
+
+def _direction(offset: jax.Array, across: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return cosine and sine (..., 1) of the direction to the goal as seen from above."""
+    cosine, sine = offset[..., 0:1] / across, offset[..., 1:2] / across
+    if offset.shape[-1] == 2:
+        return cosine, sine
+    straight_up = across < _LEAN_M
+    return jnp.where(straight_up, 1.0, cosine), jnp.where(straight_up, 0.0, sine)
 
 
 def task_names(signals: Mapping[str, jax.Array]) -> list[str]:

@@ -79,6 +79,15 @@ def test_height_is_not_turned_into_the_plane():
     np.testing.assert_allclose(out_of_goal_frame(up, found.goal_frame), up, atol=1e-6)
 
 
+def test_with_the_goal_straight_above_a_robot_can_still_go_aside():
+    signals = random_signals(load_robot("crazyflie_2x"))
+    signals["goal_world"] = signals["control_point_world"] + jnp.array([0.0, 0.0, 1.0])
+    found = encode(signals)
+    np.testing.assert_allclose(found.pull[:, :2], 0, atol=0.01)
+    aside = jnp.tile(jnp.array([0.6, 0.8, 0.0]), (6, 1))
+    np.testing.assert_allclose(out_of_goal_frame(aside, found.goal_frame), aside, atol=1e-6)
+
+
 def test_neighbour_slots_keep_their_order_and_do_not_touch_each_other(spec):
     signals = random_signals(spec, slots=5)
     all_of_them, some = encode(signals), encode(with_slots(signals, [3, 0]))

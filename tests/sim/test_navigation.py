@@ -12,7 +12,7 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_sim.scenarios import make_scenario
-from testudo_sim.scenarios.navigation import NavigationTask
+from testudo_sim.scenarios.goals import GoalTask
 from testudo_sim.scene import Scene
 
 ROBOTS = sorted(robot_files())
@@ -106,7 +106,7 @@ def test_rewards_computed_by_hand():
     The second moves from 0.15 m to 0.084 m: progress 1, there. Not both are there: no success.
     """
     scenario = scenario_of("gritsbot_x")
-    task = NavigationTask(jnp.zeros((2, 2, 1)) + jnp.asarray([[[0.0], [1.0]], [[0.0], [0.0]]]))
+    task = GoalTask(jnp.zeros((2, 2, 1)) + jnp.asarray([[[0.0], [1.0]], [[0.0], [0.0]]]))
     before, after = standing([(0.5, 0), (1.15, 0)]), standing([(0.467, 0), (1.084, 0)])
     terms = scenario.rewards(task, before, after)
     assert set(terms) == {"progress", "waiting", "success"}
@@ -122,7 +122,7 @@ def test_rewards_computed_by_hand():
 
 def test_going_away_costs_what_coming_back_earns():
     scenario = scenario_of("gritsbot_x")
-    task = NavigationTask(jnp.zeros((2, 1, 1)))
+    task = GoalTask(jnp.zeros((2, 1, 1)))
     near, far = standing([(0.3, 0.4)]), standing([(0.6, 0.8)])
     there, back = (scenario.rewards(task, *way)["progress"] for way in ((near, far), (far, near)))
     assert float(there[0, 0]) == pytest.approx(-float(back[0, 0])) == pytest.approx(-0.5 / 0.066, rel=1e-4)
@@ -133,7 +133,7 @@ def test_the_goal_is_the_only_signal_that_the_scenario_adds():
         scenario = scenario_of(name)
         (signal,) = scenario.task_signals
         assert (signal.name, signal.shape, signal.unit) == ("goal_world", (load_robot(name).dimension,), "m")
-        assert set(scenario.signals(NavigationTask(jnp.zeros((2, 1, 1))), None)) == {"goal_world"}
+        assert set(scenario.signals(GoalTask(jnp.zeros((2, 1, 1))), None)) == {"goal_world"}
 
 
 OBSTACLES = {2: (Ball((0.3, 0.2), 0.15), Block((-0.6, -0.2), (0.2, 0.1), 0.5), Capsule((0.9, -0.4), (0.9, 0.1), 0.05)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +11,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
 from testudo_policies.config import TrainConfig
 from testudo_policies.demo_report import report_data
+from testudo_policies.demo_runs import drive_again, runs_table
 from testudo_policies.demo_steps import (
     Demo,
     drive_step,
@@ -27,10 +31,11 @@ from testudo_policies.sizing import sized
 from testudo_sim.devices import devices
 from testudo_sim.replay.tables import gap_tables
 from testudo_sim.report import verdicts, write_html, write_summary
+from testudo_sim.report.flown import flown_run
 from testudo_sim.report.summary import all_passed
 
 
-def demo(*, run: Path | None = None, episodes: int = 1000, fleet_seed: int = 0,
+def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, fleet_seed: int = 0, runs: int = 1,
          config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig()) -> int:  # noqa: B008
     """Run the whole loop: train, evaluate, export, drive over ROS 2, record, replay, report.
 
@@ -39,14 +44,22 @@ def demo(*, run: Path | None = None, episodes: int = 1000, fleet_seed: int = 0,
     Example:
         testudo demo
         testudo demo --run runs/mine --fleet-seed 3
+        testudo demo --robot crazyflie_2x                (four drones swap places)
+        testudo demo --robot crazyflie_2x --runs 10      (ten flights, of which the first is shown)
 
     Args:
+        scenario: registered scenario; by default `swap` for robots that fly, and `navigation` on the ground.
         run: the folder to write; by default runs/ and the time.
         episodes: held-out episodes.
         fleet_seed: of the fleet: start, goals and the plant's dynamics.
+        runs: how often to drive over ROS 2, each time from another start with another plant.
         config: how to train.
     """
+    if runs < 1:
+        raise TestudoError(f"--runs: found {runs}, expected at least 1")
     console = Console()
+    flies = load_robot(config.robot).dimension == 3
+    config = replace(config, scenario=scenario or ("swap" if flies else "navigation"))
     folder = run or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     console.print(devices().text)
     config = sized(config, console.print)
@@ -68,10 +81,15 @@ def demo(*, run: Path | None = None, episodes: int = 1000, fleet_seed: int = 0,
     again, caught, gap = replay_step(state, workshop, export, recording)
     for table in gap_tables(gap):
         console.print(table)
+    driven = [flown_run(fleet_seed, drive, recording, export.contract.shield)]
+    if runs > 1:
+        driven += drive_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs))
+        console.print(runs_table(driven))
     state.headline(6, "report")
     film, view = show_step(state, workshop, recording)
     data = report_data(state, trained, evaluation, export, recording, again, caught, gap, (film, view),
                        time.perf_counter() - state.begin_s)
+    data = replace(data, runs=tuple(driven))
     page = write_html(data, folder / "report.html")
     write_summary(data, folder / "summary.json")
     lines = verdicts(data)

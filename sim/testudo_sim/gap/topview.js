@@ -11,7 +11,7 @@
     for (const key in attributes) node.setAttribute(key, attributes[key]);
     return parent.appendChild(node);
   };
-  const value = (f, r, k) => poses[(f * robots.length + r) * 6 + k];
+  const value = (f, r, k) => poses[(f * robots.length + r) * data.columns + k];
   const marks = robots.map((robot, r) => {
     const trail = make("path", {class: "trail", stroke: robot.colour}, svg);
     const ghostTrail = make("path", {class: "ghost-trail", stroke: robot.colour}, svg);
@@ -43,6 +43,7 @@
     }
     return path;
   };
+  const height = (f, r, k) => value(f, r, k) === NONE ? "?" : (value(f, r, k) / data.height).toFixed(2);
   const draw = (at) => {
     const f = Math.min(frames - 1, Math.max(0, Math.round(at)));
     marks.forEach((mark, r) => {
@@ -52,7 +53,10 @@
       const shown = place(mark.real, f, r, 0);
       place(mark.ghost, f, r, 3);
       mark.label.style.display = shown ? "" : "none";
-      const x = value(f, r, 0) / data.scale, left = x + 1.3 * data.radius + 4 * data.letter > data.right;
+      if (data.columns > 6)
+        mark.label.textContent = `${robots[r].name} ${height(f, r, 6)} (${height(f, r, 7)})`;
+      const wide = 0.6 * mark.label.textContent.length + 2;
+      const x = value(f, r, 0) / data.scale, left = x + 1.3 * data.radius + wide * data.letter > data.right;
       mark.label.setAttribute("text-anchor", left ? "end" : "start");
       mark.label.setAttribute("x", x + (left ? -1.3 : 1.3) * data.radius);
       mark.label.setAttribute("y", -value(f, r, 1) / data.scale - 1.1 * data.radius);

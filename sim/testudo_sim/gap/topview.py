@@ -15,6 +15,8 @@ from testudo_sim.report.style import robot_colour
 
 _MOST_FRAMES = 9_000
 _NONE = -32768
+_PER_M = 100.0
+"""Heights are packed in this part of a metre."""
 _STYLE = (
     "#topview svg{display:block;width:100%;max-height:620px;background:#fbfcfd;border:1px solid var(--line);"
     "border-radius:8px}#topview .bar{display:flex;gap:12px;align-items:center;margin:10px 0}"
@@ -48,13 +50,17 @@ def top_view(courses: Sequence[Course], radius_m: float) -> str:
     low, high = seen.min(axis=0), seen.max(axis=0)
     scale = 30_000 / max(float(np.abs(seen).max()), 1.0)
     numbers = planes * np.array([scale, scale, 100.0] * 2)
+    heights = _heights(courses, picked)
+    if heights is not None:
+        numbers = np.concatenate([numbers, _PER_M * heights], axis=-1)
     whole = np.clip(np.nan_to_num(np.rint(numbers)), -32767, 32767)
     packed = np.where(np.isfinite(numbers), whole, _NONE).astype("<i2")
     room = 2.5 * radius_m
     off = np.nan_to_num(np.linalg.norm(planes[..., 3:5] - planes[..., :2], axis=-1)).sum(axis=1)
     letter = 0.02 * float(max(high - low) + 2 * room)
     data = {
-        "frames": len(picked), "step": STEP_S * stride, "begin": float(times[0]), "scale": scale, "radius": radius_m,
+        "frames": len(picked), "columns": numbers.shape[-1], "height": _PER_M,
+        "step": STEP_S * stride, "begin": float(times[0]), "scale": scale, "radius": radius_m,
         "first": int(np.argmax(off)), "letter": letter, "right": float(high[0] + room),
         "robots": [{"name": c.robot, "colour": robot_colour(k)} for k, c in enumerate(courses)],
         "restart": [int(flag) for flag in np.add.reduceat(courses[0].restart, picked) > 0],
@@ -73,7 +79,15 @@ def top_view(courses: Sequence[Course], radius_m: float) -> str:
         f"<script>{script}</script>"
         + paragraph("Discs are the real robots, dashed circles what the model makes of the same commands; it is set on "
                     f"the real pose every {EVERY_S:g} s. Lines of the grid are 1 m apart"
-                    + ("; x points up." if lying else ".")))
+                    + ("; x points up." if lying else ".")
+                    + ("" if heights is None else " Beside a name stands the height [m], in brackets the model's.")))
+
+
+def _heights(courses: Sequence[Course], picked: np.ndarray) -> np.ndarray | None:
+    """Return the heights (T, N, 2) [m], real and replayed, of robots that fly; None for those on the ground."""
+    if courses[0].real.shape[1] < 4:
+        return None
+    return np.stack([np.column_stack([course.real[:, 2], course.replayed[:, 2]])[picked] for course in courses], axis=1)
 
 
 def _is_tall(planes: np.ndarray) -> bool:

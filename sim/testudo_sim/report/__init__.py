@@ -3,6 +3,7 @@
 from testudo_sim.report.data import (
     EvaluationRow,
     FleetSection,
+    FlownRun,
     ParitySection,
     ReinferenceSection,
     ReportData,
@@ -17,6 +18,7 @@ __all__ = [
     "EvaluationRow",
     "FleetSection",
     "FleetSummary",
+    "FlownRun",
     "ParitySection",
     "ReinferenceSection",
     "ReportData",

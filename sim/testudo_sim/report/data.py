@@ -125,6 +125,33 @@ class ReinferenceSection:
 
 
 @dataclass(frozen=True)
+class FlownRun:
+    """What came of one of several runs over ROS 2; lengths m, times s."""
+
+    seed: int
+    """Of the fleet's start and of the plant."""
+    outcome: str
+    time_s: float
+    """Until the last robot had arrived."""
+    contacts: int
+    separation_m: float
+    """Least distance of the centres of two robots, as the plant saw it at every physics step."""
+    control_points_m: float
+    """Least distance of the control points of two robots, as they knew them, in the shield's measure."""
+    kept_m: float
+    """What the shield keeps between control points."""
+    late_ticks: int
+    ticks: int
+    load: float
+    """Of the machine when the run ended: how many processes wanted a core, mean of a minute."""
+
+    @property
+    def short_m(self) -> float:
+        """Return by how much control points came nearer than the shield keeps them; 0 if they did not."""
+        return max(0.0, self.kept_m - self.control_points_m)
+
+
+@dataclass(frozen=True)
 class ReportData:
     """Everything that a report shows."""
 
@@ -139,6 +166,8 @@ class ReportData:
     evaluation: tuple[EvaluationRow, ...] = ()
     parity: ParitySection | None = None
     fleet: FleetSection | None = None
+    runs: tuple[FlownRun, ...] = ()
+    """Several runs over ROS 2, of which `fleet` is the first."""
     reinference: ReinferenceSection | None = None
     gap: Gap | None = None
     contract: Contract | None = None

@@ -133,6 +133,24 @@ def pair_distances(run: Run) -> tuple[np.ndarray, dict[tuple[str, str], np.ndarr
     }
 
 
+def control_point_distances(run: Run) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return times (T,) [s] and distances (T,) [m] of the recorded control points, pair by pair."""
+    points = {}
+    for name in run.robots:
+        known = [t for t in ticks_in_order(run.ticks[name]) if t.control_point_world is not None]
+        if len(known) > 1:
+            stamps = np.array([t.stamp_s for t in known])
+            points[name] = (stamps, np.array([t.control_point_world for t in known]))
+    found = []
+    for one, other in combinations(points, 2):
+        times, first = points[one]
+        stamps, second = points[other]
+        inside = (times >= stamps[0]) & (times <= stamps[-1])
+        there = np.stack([np.interp(times, stamps, axis) for axis in second.T], axis=1)
+        found.append((times[inside], np.linalg.norm(first - there, axis=1)[inside]))
+    return found
+
+
 def _separation(run: Run) -> tuple[float | None, tuple[str, ...]]:
     _, distances = pair_distances(run)
     if not distances:

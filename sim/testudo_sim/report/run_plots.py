@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ from testudo_deploy.shield.obstacles import clearance
 from testudo_deploy.shield.walls import Arena
 from testudo_sim.replay.order import ticks_in_order
 from testudo_sim.report.data import FleetSection
-from testudo_sim.report.fleet import pair_distances, poses_of, time_span
+from testudo_sim.report.fleet import control_point_distances, pair_distances, poses_of, time_span
 from testudo_sim.report.style import (
     BAD,
     FAINT,
@@ -27,7 +27,6 @@ from testudo_sim.report.style import (
     picture,
     robot_colour,
 )
-from testudo_sim.run_reader import Run
 
 _MARK_EVERY_S = 2.0
 _GAP_S = 0.5
@@ -38,26 +37,40 @@ _STATUS_COLOURS = {"passed": "#dbe7ef", "projected": WARN, "braked": BAD}
 
 
 def trajectory_plot(section: FleetSection) -> Picture:
-    """Return the paths seen from above, with starts, goals and where the robots ended."""
-    run, arena = section.run, section.contract.arena
+    """Return the paths seen from above, with starts, goals and where the robots ended; in space also their heights."""
+    robots = len(section.run.robots)
+    if section.contract.arena is not None and len(section.contract.arena.low_world) == 3:
+        return _paths_in_space(section)
     width, height = _extent(section)
     with drawing(9.2, min(7.0, max(3.2, 8.4 * height / width + 0.6))) as figure:
-        axes = figure.subplots()
-        if arena is not None:
-            low, high = arena.low_world, arena.high_world
-            box = (high[0] - low[0], high[1] - low[1])
-            axes.add_patch(Rectangle(low[:2], *box, fill=False, edgecolor=FAINT, lw=1.4))
-            axes.set_xlim(low[0] - 0.05, high[0] + 0.05)
-            axes.set_ylim(low[1] - 0.05, high[1] + 0.05)
-            _draw_obstacles(axes, arena)
-        for index, name in enumerate(run.robots):
-            _draw_path(axes, section, name, robot_colour(index))
-        axes.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
-        axes.spines[:].set_visible(arena is None)
+        _draw_view(figure.subplots(), section, (0, 1))
         return picture(
             figure,
-            f"Paths of {len(run.robots)} robots from above: circles are starts, crosses are goals, "
+            f"Paths of {robots} robots from above: circles are starts, crosses are goals, "
             "discs are where the robots ended.",
+        )
+
+
+def _paths_in_space(section: FleetSection) -> Picture:
+    run = section.run
+    begin, end = time_span(run)
+    with drawing(9.2, 4.9) as figure:
+        above, side, heights = figure.subplot_mosaic([["above", "side"], ["above", "heights"]],
+                                                     height_ratios=(1.5, 1)).values()
+        _draw_view(above, section, (0, 1))
+        above.set_title("From above")
+        _draw_view(side, section, (0, 2))
+        side.set_title("From the side")
+        for index, name in enumerate(run.robots):
+            track = poses_of(run, name)
+            heights.plot(track.stamp_s - begin, track.position_world[:, 2], color=robot_colour(index), linewidth=1.6)
+        heights.set(xlabel="time [s]", ylabel="z [m]", xlim=(0, max(end - begin, 1e-3)),
+                    ylim=(section.contract.arena.low_world[2], section.contract.arena.high_world[2]))
+        heights.set_title("Height over time")
+        return picture(
+            figure,
+            f"Paths of {len(run.robots)} robots from above and from the side, and their heights over time: circles are "
+            "starts, crosses are goals, discs are where the robots ended.",
         )
 
 
@@ -74,7 +87,7 @@ def separation_plot(section: FleetSection) -> Picture | None:
         lines = [_broken(times - begin, values) for values in distances.values()]
         _draw_distances(upper, lines, "centres of two robots", contact, "contact", BAD)
         upper.set_title("Distance of centres")
-        lines = _control_point_distances(run, begin)
+        lines = [_broken(stamps - begin, values) for stamps, values in control_point_distances(run)]
         if lines:
             _draw_distances(
                 lower, lines, "control points of two robots", contract.shield.separation_m,
@@ -127,6 +140,23 @@ def _extent(section: FleetSection) -> tuple[float, float]:
     return max(float(high[0] - low[0]), 0.5), max(float(high[1] - low[1]), 0.5)
 
 
+def _draw_view(axes: Axes, section: FleetSection, view: tuple[int, int]) -> None:
+    """Draw arena and paths as seen along the third axis: (0, 1) is from above, (0, 2) from the side."""
+    arena = section.contract.arena
+    if arena is not None:
+        low, high = ([side[k] for k in view] for side in (arena.low_world, arena.high_world))
+        box = (high[0] - low[0], high[1] - low[1])
+        axes.add_patch(Rectangle(low, *box, fill=False, edgecolor=FAINT, lw=1.4))
+        axes.set_xlim(low[0] - 0.05, high[0] + 0.05)
+        axes.set_ylim(low[1] - 0.05, high[1] + 0.05)
+        if view == (0, 1):
+            _draw_obstacles(axes, arena)
+    for index, name in enumerate(section.run.robots):
+        _draw_path(axes, section, name, robot_colour(index), view)
+    axes.set(xlabel="x [m]", ylabel=f"{'xyz'[view[1]]} [m]", aspect="equal")
+    axes.spines[:].set_visible(arena is None)
+
+
 def _draw_obstacles(axes: Axes, arena: Arena) -> None:
     """Fill what obstacles cover, seen from above."""
     x, y = (np.linspace(low, high, 400) for low, high in zip(arena.low_world[:2], arena.high_world[:2], strict=True))
@@ -137,15 +167,13 @@ def _draw_obstacles(axes: Axes, arena: Arena) -> None:
         axes.contourf(x, y, clearance(flat, points)[0], levels=[-np.inf, 0.0], colors=[FAINT])
 
 
-def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str) -> None:
+def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str, view: tuple[int, int]) -> None:
     robot, track = section.run.fleet.robot(name), poses_of(section.run, name)
-    start, goal = robot.initial_position_world, robot.goal_world
+    start, goal = ([place[k] for k in view] for place in (robot.initial_position_world, robot.goal_world))
     radius = robot.spec.body_radius_m
-    axes.add_patch(Circle(start[:2], radius, fill=False, edgecolor=colour, lw=1.3))
-    axes.add_patch(
-        Circle(goal[:2], section.tolerance_m, facecolor=colour, alpha=0.12, edgecolor="none")
-    )
-    axes.plot(*goal[:2], marker="x", color=colour, markersize=7, markeredgewidth=1.8)
+    axes.add_patch(Circle(start, radius, fill=False, edgecolor=colour, lw=1.3))
+    axes.add_patch(Circle(goal, section.tolerance_m, facecolor=colour, alpha=0.12, edgecolor="none"))
+    axes.plot(*goal, marker="x", color=colour, markersize=7, markeredgewidth=1.8)
     axes.annotate(
         name,
         (start[0], start[1] + radius),
@@ -158,7 +186,7 @@ def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str) -> Non
     )
     if not len(track.stamp_s):
         return
-    x, y = track.position_world[:, 0], track.position_world[:, 1]
+    x, y = (track.position_world[:, k] for k in view)
     axes.plot(x, y, color=colour, linewidth=1.8)
     marks = np.arange(track.stamp_s[0], track.stamp_s[-1], _MARK_EVERY_S)[1:]
     at = np.searchsorted(track.stamp_s, marks)
@@ -169,25 +197,6 @@ def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str) -> Non
         yaw = track.yaw[-1]
         tip = (x[-1] + radius * np.cos(yaw), y[-1] + radius * np.sin(yaw))
         axes.plot((x[-1], tip[0]), (y[-1], tip[1]), color="white", linewidth=1.6)
-
-
-def _control_point_distances(run: Run, begin: float) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return times and distances (T,) of the recorded control points, pair by pair."""
-    points = {}
-    for name in run.robots:
-        known = [t for t in ticks_in_order(run.ticks[name]) if t.control_point_world is not None]
-        if len(known) > 1:
-            stamps = np.array([t.stamp_s for t in known])
-            points[name] = (stamps, np.array([t.control_point_world for t in known]))
-    found = []
-    for one, other in combinations(points, 2):
-        times, first = points[one]
-        stamps, second = points[other]
-        inside = (times >= stamps[0]) & (times <= stamps[-1])
-        there = np.stack([np.interp(times, stamps, axis) for axis in second.T], axis=1)
-        distance = np.linalg.norm(first - there, axis=1)
-        found.append(_broken(times[inside] - begin, distance[inside]))
-    return found
 
 
 def _draw_distances(

@@ -7,6 +7,7 @@ from testudo_sim.replay.tables import SHOWN_UNITS
 from testudo_sim.report import plots, run_plots
 from testudo_sim.report.data import EvaluationRow, ReportData
 from testudo_sim.report.fleet import FleetSummary, RobotSummary, summarise_fleet
+from testudo_sim.report.flown import COLUMNS, flown_row
 from testudo_sim.report.markup import (
     Html,
     code,
@@ -95,8 +96,8 @@ def fleet(data: ReportData) -> str:
     parts.append(
         figure(
             run_plots.trajectory_plot(data.fleet),
-            "Paths from above. Circles are starts, crosses goals with their tolerance, discs the "
-            "robots at the end; a dot every two seconds.",
+            "Paths. Circles are starts, crosses goals with their tolerance, discs the robots at the end; a dot every "
+            "two seconds.",
         )
     )
     parts.append(
@@ -109,6 +110,10 @@ def fleet(data: ReportData) -> str:
     columns = ("robot", "arrived", "way", "ticks", "late at most", "tick p50", "tick p99")
     rows = [_robot_row(robot) for robot in summary.robots]
     parts.append(table(columns, rows, numbers=range(1, 7)))
+    if len(data.runs) > 1:
+        parts.append(paragraph(f"{len(data.runs)} runs, each from another start with another plant; the first is the "
+                               "one above. Distances are the least of a run."))
+        parts.append(table(COLUMNS, [flown_row(run) for run in data.runs], numbers=range(2, len(COLUMNS))))
     parts += [paragraph(f"Warning: {warning}") for warning in data.fleet.run.warnings]
     return "".join(parts)
 

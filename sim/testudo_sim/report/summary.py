@@ -12,6 +12,7 @@ from typing import Any
 from testudo_sim.replay import Gap
 from testudo_sim.report.data import EvaluationRow, ReportData, Verdict
 from testudo_sim.report.fleet import FleetSummary, summarise_fleet
+from testudo_sim.report.flown import flown_verdicts
 
 SCHEMA = "testudo/summary/1"
 _SHOWN_HORIZONS_S = (0.5, 2.0)
@@ -28,6 +29,7 @@ def verdicts(data: ReportData) -> tuple[Verdict, ...]:
                              f"≤ {tolerance:g}", error <= tolerance))  # fmt: skip
     if data.fleet:
         found += _fleet(summarise_fleet(data.fleet))
+    found += flown_verdicts(data.runs)
     found += _reinference(data)
     if data.gap:
         found += _gap(data.gap)
@@ -66,6 +68,8 @@ def write_summary(data: ReportData, path: Path) -> Path:
         values["parity"] = asdict(data.parity)
     if data.fleet:
         values["fleet"] = summarise_fleet(data.fleet).to_dict()
+    if data.runs:
+        values["runs"] = [asdict(run) for run in data.runs]
     if data.reinference:
         values["reinference"] = data.reinference.result.to_dict()
         values["altered"] = [item.to_dict() for item in data.reinference.altered]

@@ -1,0 +1,36 @@
+"""Further runs of the demo's policy over ROS 2: other starts, other plants, each recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from testudo_deploy.drive import drive
+from testudo_deploy.fleet import load_fleet
+from testudo_policies.build import Workshop
+from testudo_policies.demo_steps import Demo
+from testudo_policies.export import ExportReport
+from testudo_policies.starting_fleet import write_fleet
+from testudo_sim.report import FlownRun
+from testudo_sim.report.flown import COLUMNS, flown_row, flown_run
+from testudo_sim.run_reader import read_run
+
+
+def drive_again(demo: Demo, workshop: Workshop, export: ExportReport, seeds: range) -> Iterator[FlownRun]:
+    """Drive a fleet for each seed in real time, and record it in ``runs/<seed>``."""
+    for seed in seeds:
+        folder: Path = demo.folder / "runs" / str(seed)
+        fleet = write_fleet(workshop, export, folder / "fleet.yaml", seed)
+        with demo.console.status(f"seed {seed}: driving"):
+            state = drive(load_fleet(fleet), run_folder=folder / "run", seed=seed)
+        yield flown_run(seed, state, read_run(folder / "run"), export.contract.shield)
+
+
+def runs_table(runs: Sequence[FlownRun]) -> Table:
+    """Return a line for each run."""
+    table = Table(*COLUMNS)
+    for run in runs:
+        table.add_row(*flown_row(run))
+    return table

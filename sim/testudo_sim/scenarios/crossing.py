@@ -1,0 +1,95 @@
+"""`crossing`: two streams of robots go through each other, each in its formation, in the plane or in space.
+
+In space one of the streams climbs or sinks, so that they do not only meet at one height.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.shield.walls import Arena
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.scenarios.base import StartState
+from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, room_m, spacing_m, upwards, yaws
+
+_WAY = 2.5
+"""From the middle of a stream's start to where the streams cross, over the spacing."""
+_ANGLES_RAD = (math.radians(60), math.radians(120))
+"""Between the streams, seen from above."""
+_SIDE = 1.1
+"""Distance of the places of a stream over the spacing; what is left over is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing(GoalScenario):
+    """Implements `Scenario`."""
+
+    room_m: float
+    """Least distance of starts and goals from floor and ceiling."""
+    up: float
+    """How much farther than beside another a robot has to be above another."""
+    name: str = "crossing"
+
+    @classmethod
+    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Crossing:
+        """Return the scenario for a kind of robot; the arena holds the streams and room beside them."""
+        spacing, room, up = spacing_m(shield), room_m(spec, shield), upwards(shield)
+        side = (_WAY + _SIDE) * spacing + max(room, spacing / 2)
+        low, high = (-side, -side), (side, side)
+        if spec.dimension == 3:
+            low, high = (*low, 0.0), (*high, 2 * (room + _SIDE * up * spacing))
+        return cls(arena=Arena(low, high), spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
+                   room_m=room, up=up)
+
+    def own_start(self, key: jax.Array, team_size: int) -> StartState:
+        """Draw the streams' directions, and the places that robots have in them."""
+        cells = self._cells()
+        if team_size > 2 * cells.shape[1]:
+            raise TestudoError(f"crossing: {team_size} robots do not fit into two streams of {cells.shape[1]} places")
+        first, angle, turn, heading, levels, *streams = jax.random.split(key, 7)
+        yaw = jax.random.uniform(first, maxval=2 * math.pi)
+        other = yaw + jax.random.uniform(angle, minval=_ANGLES_RAD[0], maxval=_ANGLES_RAD[1])
+        level = self._levels(levels)
+        counts = (team_size - team_size // 2, team_size // 2)
+        starts, goals = [], []
+        for k, (stream, count, direction) in enumerate(zip(streams, counts, (yaw, other), strict=True)):
+            choice, noise = jax.random.split(stream)
+            places = jax.random.permutation(choice, cells, axis=1, independent=False)[:, :count]
+            shift = jax.random.uniform(noise, places.shape, minval=-1.0) * (_SIDE - 1) / 2 * self.spacing_m
+            shift = shift.at[2:].multiply(self.up)
+            for sign, found, height in ((-1, starts, level[k, 0]), (1, goals, level[k, 1])):
+                found.append(self._turned(places + shift, sign, direction, height))
+        order = jax.random.permutation(turn, team_size)
+        start, goal = (jnp.concatenate(parts, axis=1)[:, order] for parts in (starts, goals))
+        return StartState(start, yaws(heading, self.spec, team_size), GoalTask(goal))
+
+    def _cells(self) -> np.ndarray:
+        """Return the places (D, C) [m] of a stream about its middle: two abreast, two behind, in space two above."""
+        half = _SIDE * self.spacing_m / 2
+        axes = [(-half, half)] * 2 + [(-half * self.up, half * self.up)] * (self.spec.dimension - 2)
+        return np.array(list(itertools.product(*axes)), dtype=np.float32).T
+
+    def _levels(self, key: jax.Array) -> jax.Array:
+        """Return the heights (2, 2) [m] of both streams, of start and goal; the second climbs or sinks."""
+        if self.spec.dimension == 2:
+            return jnp.zeros((2, 2))
+        middle = self.arena.high_world[2] / 2
+        # the higher of two places keeps off the ceiling, the lower off the floor
+        free = middle - self.room_m - self.up * (_SIDE + (_SIDE - 1)) * self.spacing_m / 2
+        climb = jax.random.uniform(key, (), minval=-1.0, maxval=1.0) * free
+        return middle + jnp.stack([jnp.zeros(2), jnp.stack([-climb, climb])])
+
+    def _turned(self, places: jax.Array, sign: int, direction: jax.Array, height: jax.Array) -> jax.Array:
+        """Return places (D, N) in the world of a stream before (-1) or behind (1) the crossing."""
+        along, aside = places[0] + sign * _WAY * self.spacing_m, places[1]
+        flat = [jnp.cos(direction) * along - jnp.sin(direction) * aside,
+                jnp.sin(direction) * along + jnp.cos(direction) * aside]
+        return jnp.stack(flat if self.spec.dimension == 2 else [*flat, places[2] + height])
