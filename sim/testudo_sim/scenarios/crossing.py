@@ -18,7 +18,7 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, room_m, spacing_m, upwards, yaws
+from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, height_ratio, room_m, spacing_m, yaws
 
 _WAY = 2.5
 """From the middle of a stream's start to where the streams cross, over the spacing."""
@@ -34,20 +34,20 @@ class Crossing(GoalScenario):
 
     room_m: float
     """Least distance of starts and goals from floor and ceiling."""
-    up: float
+    height_ratio: float
     """How much farther than beside another a robot has to be above another."""
     name: str = "crossing"
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Crossing:
         """Return the scenario for a kind of robot; the arena holds the streams and room beside them."""
-        spacing, room, up = spacing_m(shield), room_m(spec, shield), upwards(shield)
+        spacing, room, up = spacing_m(shield), room_m(spec, shield), height_ratio(shield)
         side = (_WAY + _SIDE) * spacing + max(room, spacing / 2)
         low, high = (-side, -side), (side, side)
         if spec.dimension == 3:
             low, high = (*low, 0.0), (*high, 2 * (room + _SIDE * up * spacing))
         return cls(arena=Arena(low, high), spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
-                   room_m=room, up=up)
+                   room_m=room, height_ratio=up)
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw the streams' directions, and the places that robots have in them."""
@@ -64,7 +64,7 @@ class Crossing(GoalScenario):
             choice, noise = jax.random.split(stream)
             places = jax.random.permutation(choice, cells, axis=1, independent=False)[:, :count]
             shift = jax.random.uniform(noise, places.shape, minval=-1.0) * (_SIDE - 1) / 2 * self.spacing_m
-            shift = shift.at[2:].multiply(self.up)
+            shift = shift.at[2:].multiply(self.height_ratio)
             for sign, found, height in ((-1, starts, level[k, 0]), (1, goals, level[k, 1])):
                 found.append(self._turned(places + shift, sign, direction, height))
         order = jax.random.permutation(turn, team_size)
@@ -74,7 +74,7 @@ class Crossing(GoalScenario):
     def _cells(self) -> np.ndarray:
         """Return the places (D, C) [m] of a stream about its middle: two abreast, two behind, in space two above."""
         half = _SIDE * self.spacing_m / 2
-        axes = [(-half, half)] * 2 + [(-half * self.up, half * self.up)] * (self.spec.dimension - 2)
+        axes = [(-half, half)] * 2 + [(-half * self.height_ratio, half * self.height_ratio)] * (self.spec.dimension - 2)
         return np.array(list(itertools.product(*axes)), dtype=np.float32).T
 
     def _levels(self, key: jax.Array) -> jax.Array:
@@ -83,7 +83,7 @@ class Crossing(GoalScenario):
             return jnp.zeros((2, 2))
         middle = self.arena.high_world[2] / 2
         # the higher of two places keeps off the ceiling, the lower off the floor
-        free = middle - self.room_m - self.up * (_SIDE + (_SIDE - 1)) * self.spacing_m / 2
+        free = middle - self.room_m - self.height_ratio * (_SIDE + (_SIDE - 1)) * self.spacing_m / 2
         climb = jax.random.uniform(key, (), minval=-1.0, maxval=1.0) * free
         return middle + jnp.stack([jnp.zeros(2), jnp.stack([-climb, climb])])
 

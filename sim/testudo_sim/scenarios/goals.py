@@ -46,7 +46,7 @@ class GoalScenario:
     arena: Arena
     spec: RobotSpec
     spacing_m: float
-    """Least distance of starts, and of goals."""
+    """Least distance of starts, and of goals, at one height."""
     decision_ticks: int
     horizon_s: float = 40.0
     tolerance_m: float = 0.1
@@ -145,6 +145,6 @@ def yaws(key: jax.Array, spec: RobotSpec, team_size: int) -> jax.Array:
     return yaw if spec.dimension == 2 else 0 * yaw
 
 
-def upwards(shield: ShieldParameters) -> float:
+def height_ratio(shield: ShieldParameters) -> float:
     """Return how much farther than beside another a robot has to be above another [1]."""
-    return 1.0
+    return getattr(shield, "height_ratio", 1.0)

@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid in a box of the world; two places are never nearer than its spacing."""
+    """A grid in a box of the world; two places are never nearer than its spacing, heights squeezed."""
 
     points_world: np.ndarray
     """(cells, D) float32 [m]."""
@@ -20,14 +20,16 @@ class Grid:
     """(D,) float32: how far a place may be from its cell along each axis."""
 
     @classmethod
-    def create(cls, low_world: tuple[float, ...], high_world: tuple[float, ...], spacing_m: float) -> Grid:
-        """Return the grid with as many cells as fit at the spacing."""
+    def create(cls, low_world: tuple[float, ...], high_world: tuple[float, ...], spacing_m: float,
+               height_ratio: float = 1.0) -> Grid:
+        """Return the grid with as many cells as fit at the spacing, of which heights need ``height_ratio`` as much."""
         axes, jitter = [], []
-        for low, high in zip(low_world, high_world, strict=True):
-            count = int((high - low) / spacing_m) + 1
+        for axis, (low, high) in enumerate(zip(low_world, high_world, strict=True)):
+            apart = spacing_m * (height_ratio if axis == 2 else 1.0)
+            count = int((high - low) / apart) + 1
             axes.append(np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2]))
             step = (high - low) / (count - 1) if count > 1 else np.inf
-            jitter.append(0.0 if count == 1 else (step - spacing_m) / 2)
+            jitter.append(0.0 if count == 1 else (step - apart) / 2)
         points = np.array(list(itertools.product(*axes)), dtype=np.float32)
         return cls(points, np.array(jitter, dtype=np.float32))
 

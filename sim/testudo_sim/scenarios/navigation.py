@@ -18,7 +18,7 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, room_m, spacing_m, yaws
+from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, height_ratio, room_m, spacing_m, yaws
 from testudo_sim.scenarios.grid import Grid
 
 _ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
@@ -36,6 +36,8 @@ class Navigation(GoalScenario):
     """Share of worlds whose starts and goals crowd into one part of the arena."""
     room_m: float = 0.0
     """Distance that starts and goals keep from obstacles."""
+    height_ratio: float = 1.0
+    """Of the shield: heights between robots count 1/this."""
     name: str = "navigation"
 
     @classmethod
@@ -46,7 +48,8 @@ class Navigation(GoalScenario):
         low = tuple(x + e for x, e in zip(arena.low_world, edge, strict=True))
         high = tuple(x - e for x, e in zip(arena.high_world, edge, strict=True))
         return cls(arena=arena, spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
-                   spawn_low_world=low, spawn_high_world=high, room_m=room_m(spec, shield))
+                   spawn_low_world=low, spawn_high_world=high, room_m=room_m(spec, shield),
+                   height_ratio=height_ratio(shield))
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw starts and goals on the grid."""
@@ -74,7 +77,7 @@ class Navigation(GoalScenario):
         return replace(self, crowding=0.5)
 
     def _grid(self) -> Grid:
-        grid = Grid.create(self.spawn_low_world, self.spawn_high_world, self.spacing_m)
+        grid = Grid.create(self.spawn_low_world, self.spawn_high_world, self.spacing_m, self.height_ratio)
         room = self.room_m + float(np.linalg.norm(grid.jitter_m))
         points = grid.points_world.T.astype(float)
         free = [clearance(obstacle, points)[0] >= room for obstacle in self.arena.obstacles]

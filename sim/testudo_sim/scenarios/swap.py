@@ -1,8 +1,8 @@
 """`swap`: robots on a ring change places with the one opposite, in the plane or in space.
 
 In space the ring lies flat, leans or stands upright, so that robots meet at one height, or one above another and
-have to fly around: what is above another blows it down. Heights count less than ways across (`up`), and the ring is
-a circle where lengths count in that way.
+have to fly around: what is above another blows it down. Between robots heights count less than ways across
+(`height_ratio`); an upright ring is higher by as much.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, room_m, spacing_m, upwards, yaws
+from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, height_ratio, room_m, spacing_m, yaws
 
 _LARGEST = 2.0
 """Largest radius of the ring over the spacing: 12 robots fit."""
@@ -35,21 +35,21 @@ class Swap(GoalScenario):
 
     room_m: float
     """Least distance of starts and goals from floor and ceiling."""
-    up: float
+    height_ratio: float
     """How much farther than beside another a robot has to be above another."""
     name: str = "swap"
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Swap:
         """Return the scenario for a kind of robot; the arena lets robots pass outside of the largest ring."""
-        spacing, room, up = spacing_m(shield), room_m(spec, shield), upwards(shield)
+        spacing, room, up = spacing_m(shield), room_m(spec, shield), height_ratio(shield)
         side = _LARGEST * spacing + max(room, spacing)
         low, high = (-side, -side), (side, side)
         if spec.dimension == 3:
             low = (*low, 0.0)
             high = (*high, max(_LEAST_HEIGHT_M, 2 * (_UPRIGHT * up * spacing + room)))
         return cls(arena=Arena(low, high), spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
-                   room_m=room, up=up)
+                   room_m=room, height_ratio=up)
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw a ring and the place of each robot on it."""
@@ -93,4 +93,4 @@ class Swap(GoalScenario):
         flat = jnp.stack([along_m, cosine * across_m])
         turned = jnp.stack([jnp.cos(yaw) * flat[0] - jnp.sin(yaw) * flat[1],
                             jnp.sin(yaw) * flat[0] + jnp.cos(yaw) * flat[1]])
-        return jnp.concatenate([turned, (self.up * sine * across_m)[None]])
+        return jnp.concatenate([turned, (self.height_ratio * sine * across_m)[None]])
