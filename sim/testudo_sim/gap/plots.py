@@ -112,17 +112,24 @@ def excerpt_plot(courses: Sequence[Course]) -> Picture:
 
 
 def paths_plot(courses: Sequence[Course]) -> Picture:
-    """Return all real paths from above."""
+    """Return all real paths from above, in space also their heights over time."""
     points = np.concatenate([course.real[:, :2] for course in courses])
     size = np.nanmax(points, axis=0) - np.nanmin(points, axis=0)
-    with drawing(9.2, float(np.clip(8.4 * size[1] / max(size[0], 0.1), 3.0, 6.5))) as figure:
-        axes = figure.subplots()
+    high, flies = float(np.clip(8.4 * size[1] / max(size[0], 0.1), 3.0, 6.5)), courses[0].real.shape[1] > 3
+    with drawing(9.2, high + 1.8 * flies) as figure:
+        axes, *lower = figure.subplots(1 + flies, 1, squeeze=False, height_ratios=[high, 1.8][:1 + flies])[:, 0]
         for index, course in enumerate(courses):
             x, y = course.real[:, 0], course.real[:, 1]
             axes.plot(x, y, color=robot_colour(index), linewidth=0.9, label=course.robot)
         axes.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
         legend_above(axes)
-        return picture(figure, f"Paths of {len(courses)} robots from above.")
+        for heights in lower:
+            for index, course in enumerate(courses):
+                heights.plot(course.time_s, course.real[:, 2], color=robot_colour(index), linewidth=0.9)
+            heights.set(xlabel="time [s]", ylabel="z [m]")
+            heights.margins(x=0)
+        rest = ", and their heights." if flies else "."
+        return picture(figure, f"Paths of {len(courses)} robots from above" + rest)
 
 
 def time_plot(robots: Sequence[str], times_s: Sequence[np.ndarray], errors: Sequence[dict[str, np.ndarray]],
@@ -203,7 +210,7 @@ def _curve(axes: Axes, state: StateErrors, index: int, colour: str, label: str) 
 
 def _worst_stretch(course: Course) -> tuple[int, int]:
     """Return the samples of the stretch in which the replayed course is off most."""
-    off = np.nan_to_num(np.linalg.norm(course.replayed[:, :2] - course.real[:, :2], axis=1))
+    off = np.nan_to_num(np.linalg.norm((course.replayed - course.real)[:, :-1], axis=1))
     size = min(round(_EXCERPT_S / (course.time_s[1] - course.time_s[0])), len(off))
     sums = np.convolve(off, np.ones(size), mode="valid")
     begin = int(np.argmax(sums))

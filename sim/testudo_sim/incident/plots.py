@@ -44,12 +44,17 @@ def timeline_plot(story: Story, incidents: Sequence[Incident]) -> Picture | None
 
 
 def incident_plot(aftermath: Aftermath, bounds: Bounds) -> Picture:
-    """Return the incident from above and the least distance over time, in each way of going on."""
+    """Return the incident from above and the least distance over time, in each way of going on; in space heights."""
     item, story = aftermath.incident, aftermath.story
-    with drawing(9.2, 3.7) as figure:
-        above, beside = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.15, 1]})
-        _draw_above(above, aftermath)
+    flies = story.spec.dimension == 3
+    with drawing(9.2, 3.7 + 1.6 * flies) as figure:
+        places = [["above", "beside"], ["heights", "heights"]][:1 + flies]
+        panels = figure.subplot_mosaic(places, width_ratios=(1.15, 1), height_ratios=(3.7, 1.6)[:1 + flies])
+        beside = panels["beside"]
+        _draw_above(panels["above"], aftermath)
         _draw_distances(beside, aftermath, bounds)
+        if flies:
+            _draw_heights(panels["heights"], aftermath)
         legend_above(beside, 3)
         names = " and ".join(item.robots)
         return picture(figure, f"{item.kind} of {names} at {item.at_s:.1f} s among {len(story.robots)} robots, from "
@@ -80,6 +85,20 @@ def _draw_above(axes: Axes, aftermath: Aftermath) -> None:
     axes.set_title(f"From above, bodies at {item.at_s:.1f} s")
     handles = [Line2D([], [], color=INK, linestyle=line) for line in _LINES[:len(aftermath.ways)]]
     axes.legend(handles, [outcome.way for outcome, _ in aftermath.ways], loc="best", fontsize=7)
+
+
+def _draw_heights(axes: Axes, aftermath: Aftermath) -> None:
+    item, story = aftermath.incident, aftermath.story
+    for line, (_, ways) in zip(_LINES, aftermath.ways, strict=False):
+        heights = ways.position_world[:, 2, :, 0]
+        times = item.from_s + story.spec.control_period_s * (1 + np.arange(len(heights)))
+        for k, robot in enumerate(story.robots):
+            mine = robot.name in item.robots
+            axes.plot(times, heights[:, k], linestyle=line, color=robot_colour(k) if mine else FAINT,
+                      linewidth=1.4 if mine else 0.8, alpha=1 if mine else 0.5)
+    axes.axvline(item.at_s, color=FAINT, linewidth=0.8)
+    axes.set(xlabel="s since the start of the run", ylabel="z [m]")
+    axes.margins(x=0)
 
 
 def _draw_body(axes: Axes, robot: RobotStory, at_s: float, colour: str, *, strong: bool) -> None:
