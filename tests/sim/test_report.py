@@ -18,6 +18,7 @@ from testudo_sim.replay import alterations_caught, open_loop, reinfer
 from testudo_sim.report import (
     EvaluationRow,
     FleetSection,
+    FlownRun,
     ParitySection,
     ReinferenceSection,
     ReportData,
@@ -306,6 +307,37 @@ def test_plots_of_a_run_in_plane_and_space(make_artefact, name):
         assert plot(section).png.startswith(PNG)
         without_walls = replace(section, contract=artefact.contract.replace(arena=None))
         assert plot(without_walls).description
+
+
+def test_heights_are_told_of_robots_that_fly_only(recorded, make_artefact):
+    flown = record_run(make_artefact("crazyflie_2x"), load_robot("crazyflie_2x"), seconds=0.5)
+    said = [run_plots.trajectory_plot(FleetSection(run, make_artefact(name).contract)).description
+            for name, run in (("gritsbot_x", recorded), ("crazyflie_2x", flown))]
+    assert ["heights" in text for text in said] == [False, True]
+
+
+def flown_runs(**changes):
+    good = [FlownRun(k, "arrived", 9.0, 0, 0.7, 0.6, 0.58, 3, 2000, 1.5) for k in range(3)]
+    return (*good, replace(good[0], seed=3, **changes))
+
+
+@pytest.mark.parametrize(("changes", "failed"), [
+    ({}, []),
+    ({"outcome": "timeout"}, ["arrived, 4 runs over ROS 2"]),
+    ({"contacts": 2}, ["contacts, 4 runs over ROS 2"]),
+])
+def test_every_one_of_several_runs_counts(data, tmp_path, changes, failed):
+    whole = replace(data, runs=flown_runs(**changes))
+    assert [line.name for line in verdicts(whole) if line.passed is False] == failed
+    assert "4 runs, each from another start" in page(whole)
+    written = json.loads(write_summary(whole, tmp_path / "s.json").read_text())["runs"]
+    assert [run["seed"] for run in written] == [0, 1, 2, 3]
+
+
+def test_control_points_that_came_too_near_are_told(data):
+    whole = replace(data, runs=flown_runs(control_points_m=0.55))
+    (line,) = [line for line in verdicts(whole) if line.name.startswith("control points")]
+    assert line.value == "30 mm"
 
 
 def test_a_robot_alone_has_no_separation(recorded, make_artefact):

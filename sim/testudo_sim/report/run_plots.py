@@ -39,7 +39,7 @@ _STATUS_COLOURS = {"passed": "#dbe7ef", "projected": WARN, "braked": BAD}
 def trajectory_plot(section: FleetSection) -> Picture:
     """Return the paths seen from above, with starts, goals and where the robots ended; in space also their heights."""
     robots = len(section.run.robots)
-    if section.contract.arena is not None and len(section.contract.arena.low_world) == 3:
+    if section.contract.dimension == 3:
         return _paths_in_space(section)
     width, height = _extent(section)
     with drawing(9.2, min(7.0, max(3.2, 8.4 * height / width + 0.6))) as figure:
@@ -64,8 +64,9 @@ def _paths_in_space(section: FleetSection) -> Picture:
         for index, name in enumerate(run.robots):
             track = poses_of(run, name)
             heights.plot(track.stamp_s - begin, track.position_world[:, 2], color=robot_colour(index), linewidth=1.6)
-        heights.set(xlabel="time [s]", ylabel="z [m]", xlim=(0, max(end - begin, 1e-3)),
-                    ylim=(section.contract.arena.low_world[2], section.contract.arena.high_world[2]))
+        heights.set(xlabel="time [s]", ylabel="z [m]", xlim=(0, max(end - begin, 1e-3)))
+        if section.contract.arena is not None:
+            heights.set_ylim(section.contract.arena.low_world[2], section.contract.arena.high_world[2])
         heights.set_title("Height over time")
         return picture(
             figure,
