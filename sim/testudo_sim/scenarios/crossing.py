@@ -20,7 +20,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
 from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, height_ratio, room_m, spacing_m, yaws
 
-_WAY = 2.5
+_WAY = 2.8
 """From the middle of a stream's start to where the streams cross, over the spacing."""
 _ANGLES_RAD = (math.radians(60), math.radians(120))
 """Between the streams, seen from above."""
