@@ -18,7 +18,16 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, height_ratio, room_m, spacing_m, yaws
+from testudo_sim.scenarios.goals import (
+    GoalScenario,
+    GoalTask,
+    arena_height_m,
+    decision_ticks,
+    height_ratio,
+    room_m,
+    spacing_m,
+    yaws,
+)
 
 _WAY = 2.8
 """From the middle of a stream's start to where the streams cross, over the spacing."""
@@ -45,7 +54,7 @@ class Crossing(GoalScenario):
         side = (_WAY + _SIDE) * spacing + max(room, spacing / 2)
         low, high = (-side, -side), (side, side)
         if spec.dimension == 3:
-            low, high = (*low, 0.0), (*high, 2 * (room + _SIDE * up * spacing))
+            low, high = (*low, 0.0), (*high, arena_height_m(2 * (room + _SIDE * up * spacing)))
         return cls(arena=Arena(low, high), spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
                    room_m=room, height_ratio=up)
 
@@ -64,7 +73,7 @@ class Crossing(GoalScenario):
             choice, noise = jax.random.split(stream)
             places = jax.random.permutation(choice, cells, axis=1, independent=False)[:, :count]
             shift = jax.random.uniform(noise, places.shape, minval=-1.0) * (_SIDE - 1) / 2 * self.spacing_m
-            shift = shift.at[2:].multiply(self.height_ratio)
+            shift = shift.at[2:].multiply(self.height_ratio if self._half_height_m else 0.0)
             for sign, found, height in ((-1, starts, level[k, 0]), (1, goals, level[k, 1])):
                 found.append(self._turned(places + shift, sign, direction, height))
         order = jax.random.permutation(turn, team_size)
@@ -72,18 +81,27 @@ class Crossing(GoalScenario):
         return StartState(start, yaws(heading, self.spec, team_size), GoalTask(goal))
 
     def _cells(self) -> np.ndarray:
-        """Return the places (D, C) [m] of a stream about its middle: two abreast, two behind, in space two above."""
-        half = _SIDE * self.spacing_m / 2
-        axes = [(-half, half)] * 2 + [(-half * self.height_ratio, half * self.height_ratio)] * (self.spec.dimension - 2)
+        """Return the places (D, C) [m] of a stream about its middle: two abreast, two behind, two above if they fit."""
+        half, up = _SIDE * self.spacing_m / 2, self._half_height_m
+        axes = [(-half, half)] * 2 + ([(-up, up) if up else (0.0,)] if self.spec.dimension == 3 else [])
         return np.array(list(itertools.product(*axes)), dtype=np.float32).T
+
+    @property
+    def _half_height_m(self) -> float:
+        """Return half of the height [m] between two robots above one another; 0 where the arena is too low."""
+        if self.spec.dimension == 2:
+            return 0.0
+        half, high = _SIDE * self.height_ratio * self.spacing_m / 2, self.arena.high_world[2] - 2 * self.room_m
+        return half if 4 * half <= high + 1e-9 else 0.0  # twice as high as they stand: room to climb
 
     def _levels(self, key: jax.Array) -> jax.Array:
         """Return the heights (2, 2) [m] of both streams, of start and goal; the second climbs or sinks."""
         if self.spec.dimension == 2:
             return jnp.zeros((2, 2))
         middle = self.arena.high_world[2] / 2
+        half = self._half_height_m
         # the higher of two places keeps off the ceiling, the lower off the floor
-        free = middle - self.room_m - self.height_ratio * (_SIDE + (_SIDE - 1)) * self.spacing_m / 2
+        free = middle - self.room_m - half * (2 - 1 / _SIDE)
         climb = jax.random.uniform(key, (), minval=-1.0, maxval=1.0) * free
         return middle + jnp.stack([jnp.zeros(2), jnp.stack([-climb, climb])])
 

@@ -27,6 +27,8 @@ DECISION_S = 0.33
 _FIRST_GAP_M = 0.1
 """Starts and goals are at least the enforced separation and this apart, and at least `_GRID_M`."""
 _GRID_M = 0.45
+_HEIGHTS_M = (2.0, 4.0)
+"""Least and largest height of an arena in space: no hall is as high as the shield may ask for."""
 _STARTS_STREAM, _CHOICE_STREAM = 11, 12
 
 
@@ -148,3 +150,8 @@ def yaws(key: jax.Array, spec: RobotSpec, team_size: int) -> jax.Array:
 def height_ratio(shield: ShieldParameters) -> float:
     """Return how much farther than beside another a robot has to be above another [1]."""
     return getattr(shield, "height_ratio", 1.0)
+
+
+def arena_height_m(wanted_m: float) -> float:
+    """Return the height of an arena in space that had better be ``wanted_m``."""
+    return min(max(wanted_m, _HEIGHTS_M[0]), _HEIGHTS_M[1])

@@ -29,7 +29,8 @@ class Grid:
             count = int((high - low) / apart) + 1
             axes.append(np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2]))
             step = (high - low) / (count - 1) if count > 1 else np.inf
-            jitter.append(0.0 if count == 1 else (step - apart) / 2)
+            # places that only differ along other axes may be anywhere along this one
+            jitter.append((high - low) / 2 if count == 1 else (step - apart) / 2)
         points = np.array(list(itertools.product(*axes)), dtype=np.float32)
         return cls(points, np.array(jitter, dtype=np.float32))
 

@@ -18,7 +18,16 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, height_ratio, room_m, spacing_m, yaws
+from testudo_sim.scenarios.goals import (
+    GoalScenario,
+    GoalTask,
+    arena_height_m,
+    decision_ticks,
+    height_ratio,
+    room_m,
+    spacing_m,
+    yaws,
+)
 
 _LARGEST = 2.0
 """Largest radius of the ring over the spacing: 12 robots fit."""
@@ -26,7 +35,6 @@ _UPRIGHT = 0.8
 """Half the height of an upright ring over the spacing: four robots fit (0.71), and a little more."""
 _FLAT_SHARE, _UPRIGHT_SHARE = 0.4, 0.3
 """Of the worlds in space; the other rings lean."""
-_LEAST_HEIGHT_M = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +55,7 @@ class Swap(GoalScenario):
         low, high = (-side, -side), (side, side)
         if spec.dimension == 3:
             low = (*low, 0.0)
-            high = (*high, max(_LEAST_HEIGHT_M, 2 * (_UPRIGHT * up * spacing + room)))
+            high = (*high, arena_height_m(2 * (_UPRIGHT * up * spacing + room)))
         return cls(arena=Arena(low, high), spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
                    room_m=room, height_ratio=up)
 
@@ -80,14 +88,14 @@ class Swap(GoalScenario):
         """
         kind, how, about = jax.random.split(key, 3)
         team_size = ring.shape[1]
-        half_m = _UPRIGHT * self.spacing_m
-        # a ring of many robots cannot be as low as the arena: it leans as far as the ceiling lets it
-        steepest = min(1.0, 2 * _UPRIGHT * math.sin(math.pi / team_size))
+        half_m = min(_UPRIGHT * self.spacing_m, (self.arena.high_world[2] / 2 - self.room_m) / self.height_ratio)
+        # where robots above one another do not fit below the ceiling, the ring leans as far as it lets it
+        steepest = min(1.0, 2 * half_m * math.sin(math.pi / team_size) / self.spacing_m)
         leaning = jax.random.uniform(how, minval=0.0, maxval=steepest)
         chance = jax.random.uniform(kind)
         sine = jnp.where(chance < _FLAT_SHARE, 0.0, jnp.where(chance < _FLAT_SHARE + _UPRIGHT_SHARE, steepest, leaning))
         cosine = jnp.sqrt(1 - sine**2)
-        across = jnp.minimum(radius, half_m / jnp.maximum(sine, 1e-3))
+        across = jnp.minimum(radius, half_m / jnp.maximum(sine, 1e-6))
         along_m, across_m = radius * ring[0], across * ring[1]
         yaw = jax.random.uniform(about, minval=0.0, maxval=2 * math.pi)
         flat = jnp.stack([along_m, cosine * across_m])
