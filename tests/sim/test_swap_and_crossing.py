@@ -50,14 +50,14 @@ def test_starts_and_goals_keep_the_distance_and_are_in_the_arena(name, robot, si
 def test_robots_swap_with_the_one_opposite(robot):
     scenario = scenario_of("swap", robot)
     starts, goals, _ = starts_of(scenario, 4)
-    assert np.array_equal(goals, starts[:, [2, 3, 0, 1]])
+    assert np.allclose(goals, starts[:, [2, 3, 0, 1]], atol=1e-5)
     centre = starts.mean(axis=1, keepdims=True)
     assert np.allclose(starts + goals, 2 * centre, atol=1e-5)
 
 
 def test_an_odd_team_takes_each_others_places():
     starts, goals, _ = starts_of(scenario_of("swap", "gritsbot_x"), 5)
-    assert np.array_equal(goals, starts[:, [2, 3, 4, 0, 1]])
+    assert np.allclose(goals, starts[:, [2, 3, 4, 0, 1]], atol=1e-5)
     assert (np.linalg.norm(goals - starts, axis=0) > spacing_m(shield_parameters(load_robot("gritsbot_x")))).all()
 
 
@@ -103,7 +103,7 @@ def test_the_same_key_gives_the_same_start_and_another_one_another(name):
     assert np.ptp(starts_of(scenario_of(name, "gritsbot_x"), 4)[2]) > 6
 
 
-@pytest.mark.parametrize(("name", "text"), [("swap", "20 robots do not fit on a ring of .* 12 do"),
+@pytest.mark.parametrize(("name", "text"), [("swap", "20 robots do not fit on a ring of .* 14 do"),
                                             ("crossing", "20 robots do not fit into two streams of 4 places")])
 def test_a_team_that_does_not_fit_is_refused(name, text):
     with pytest.raises(TestudoError, match=text):
@@ -114,7 +114,7 @@ def test_a_team_that_does_not_fit_is_refused(name, text):
 def test_the_largest_team_fits(robot):
     spec = load_robot(robot)
     shield = shield_parameters(spec)
-    for name, size in (("swap", 12), ("crossing", 8 if spec.dimension == 2 else 16)):
+    for name, size in (("swap", 14), ("crossing", 8 if spec.dimension == 2 else 16)):
         starts, goals, _ = starts_of(scenario_of(name, robot), size)
         for points in (starts, goals):
             assert least_distance(points, height_ratio(shield)) >= spacing_m(shield) - 1e-5

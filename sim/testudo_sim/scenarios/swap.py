@@ -8,7 +8,7 @@ have to fly around: what is above another blows it down. Between robots heights 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,12 @@ from testudo_sim.scenarios.goals import (
     yaws,
 )
 
-_LARGEST = 2.0
-"""Largest radius of the ring over the spacing: 12 robots fit."""
+_RADII = (1.25, 2.25)
+"""Least and largest radius of the ring over the spacing: up to 7 robots fit on all, and 14 on the largest."""
+_GONE = 0.9
+"""In training, robots that are on their way have gone this part of it at most."""
+_TRAINING_SHARE = 0.5
+"""Of the time limit: a team that is stuck teaches little."""
 _UPRIGHT = 0.8
 """Half the height of an upright ring over the spacing: four robots fit (0.71), and a little more."""
 _FLAT_SHARE, _UPRIGHT_SHARE = 0.4, 0.3
@@ -45,13 +49,15 @@ class Swap(GoalScenario):
     """Least distance of starts and goals from floor and ceiling."""
     height_ratio: float
     """How much farther than beside another a robot has to be above another."""
+    on_the_way: float = 0.0
+    """Share of worlds in which the robots have gone a part of the way around, to the left as seen along it."""
     name: str = "swap"
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Swap:
         """Return the scenario for a kind of robot; the arena lets robots pass outside of the largest ring."""
         spacing, room, up = spacing_m(shield), room_m(spec, shield), height_ratio(shield)
-        side = _LARGEST * spacing + max(room, spacing)
+        side = _RADII[1] * spacing + max(room, spacing)
         low, high = (-side, -side), (side, side)
         if spec.dimension == 3:
             low = (*low, 0.0)
@@ -61,44 +67,47 @@ class Swap(GoalScenario):
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw a ring and the place of each robot on it."""
-        least = max(1.0, 0.5 / math.sin(math.pi / team_size)) * self.spacing_m
-        most = _LARGEST * self.spacing_m
+        least, most = (share * self.spacing_m for share in _RADII)
+        least = max(least, self.spacing_m / (2 * math.sin(math.pi / team_size)))
         if least > most:
-            fit = math.floor(math.pi / math.asin(0.5 / _LARGEST))
+            fit = math.floor(math.pi / math.asin(0.5 / _RADII[1]))
             raise TestudoError(f"swap: {team_size} robots do not fit on a ring of {most:.2f} m with "
                                f"{self.spacing_m:.2f} m between them, {fit} do")
-        size, turn, place, heading, lean = jax.random.split(key, 5)
+        size, turn, place, heading, lean, way = jax.random.split(key, 6)
         radius = jax.random.uniform(size, (), minval=least, maxval=most)
         angle = 2 * math.pi * (jnp.arange(team_size) / team_size + jax.random.uniform(turn))
-        ring = jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+        whole = 2 * math.pi * (team_size // 2) / team_size
+        chance, share = jax.random.uniform(way, (2,))
+        gone = jnp.where(chance < self.on_the_way, _GONE * share, 0.0)
+        axes = radius * jnp.eye(2) if self.spec.dimension == 2 else self._axes(lean, radius, team_size)
+        offsets = [axes @ jnp.stack([jnp.cos(at), jnp.sin(at)]) for at in (angle + gone * whole, angle + whole)]
         shift = jax.random.uniform(place, (3,), minval=-1.0, maxval=1.0)
-        offset = radius * ring if self.spec.dimension == 2 else self._in_space(lean, radius, ring)
         centre = shift[:2] * (most - radius)
         if self.spec.dimension == 3:
-            middle, half = self.arena.high_world[2] / 2, jnp.max(jnp.abs(offset[2]))
+            middle, half = self.arena.high_world[2] / 2, jnp.linalg.norm(axes[2])
             centre = jnp.append(centre, middle + shift[2] * (middle - self.room_m - half))
-        start = centre[:, None] + offset
-        goal = jnp.roll(start, -(team_size // 2), axis=1)
+        start, goal = (centre[:, None] + offset for offset in offsets)
         return StartState(start, yaws(heading, self.spec, team_size), GoalTask(goal))
 
-    def _in_space(self, key: jax.Array, radius: jax.Array, ring: jax.Array) -> jax.Array:
-        """Return places (3, N) [m] about the centre for those (2, N) on a unit circle: the ring leans about x'.
+    def for_training(self) -> Swap:
+        """See `Scenario.for_training`: half of the teams are on their way, so that going around is seen to pay."""
+        return replace(self, on_the_way=0.5, horizon_s=_TRAINING_SHARE * self.horizon_s)
+
+    def _axes(self, key: jax.Array, radius: jax.Array, team_size: int) -> jax.Array:
+        """Return the half axes (3, 2) [m] of a ring in space, which leans about the first of them.
 
         Stretching an axis brings no two places nearer, so that the ring may be lower than it is wide.
         """
         kind, how, about = jax.random.split(key, 3)
-        team_size = ring.shape[1]
         half_m = min(_UPRIGHT * self.spacing_m, (self.arena.high_world[2] / 2 - self.room_m) / self.height_ratio)
         # where robots above one another do not fit below the ceiling, the ring leans as far as it lets it
         steepest = min(1.0, 2 * half_m * math.sin(math.pi / team_size) / self.spacing_m)
         leaning = jax.random.uniform(how, minval=0.0, maxval=steepest)
         chance = jax.random.uniform(kind)
         sine = jnp.where(chance < _FLAT_SHARE, 0.0, jnp.where(chance < _FLAT_SHARE + _UPRIGHT_SHARE, steepest, leaning))
-        cosine = jnp.sqrt(1 - sine**2)
-        across = jnp.minimum(radius, half_m / jnp.maximum(sine, 1e-6))
-        along_m, across_m = radius * ring[0], across * ring[1]
+        second = jnp.minimum(radius, half_m / jnp.maximum(sine, 1e-6))
         yaw = jax.random.uniform(about, minval=0.0, maxval=2 * math.pi)
-        flat = jnp.stack([along_m, cosine * across_m])
-        turned = jnp.stack([jnp.cos(yaw) * flat[0] - jnp.sin(yaw) * flat[1],
-                            jnp.sin(yaw) * flat[0] + jnp.cos(yaw) * flat[1]])
-        return jnp.concatenate([turned, (self.height_ratio * sine * across_m)[None]])
+        across = second * jnp.sqrt(1 - sine**2)
+        return jnp.stack([jnp.stack([radius * jnp.cos(yaw), -across * jnp.sin(yaw)]),
+                          jnp.stack([radius * jnp.sin(yaw), across * jnp.cos(yaw)]),
+                          jnp.stack([0.0, self.height_ratio * sine * second])])
