@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import tyro
@@ -88,3 +89,23 @@ class TrainConfig:
     def updates(self) -> int:
         """Return the number of updates in the run."""
         return max(1, round(self.decisions / (self.worlds * self.rollout)))
+
+
+SUGGESTED: Mapping[str, Mapping[str, float]] = {
+    # the shield changes every command of a team in a ring, and a price on that teaches to stand; teams that turn
+    # together need no memory
+    "swap": {"memory": 0, "rollout": 16, "epochs": 4, "learning_rate": 2e-3, "discount": 0.98, "change_price": 0.0},
+}
+"""What a scenario learns well with, by option."""
+
+
+def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
+    """Return the configuration with what its scenario suggests, and a line about it.
+
+    If any of the options that it has a word on is not as it is by default, all of them stay.
+    """
+    wishes, usual = SUGGESTED.get(config.scenario, {}), TrainConfig()
+    if not wishes or any(getattr(config, name) != getattr(usual, name) for name in wishes):
+        return config, ""
+    options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in wishes.items())
+    return replace(config, **wishes), f"{config.scenario}: trains with {options}; give one of them, and all are yours"

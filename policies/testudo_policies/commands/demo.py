@@ -15,7 +15,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
-from testudo_policies.config import TrainConfig
+from testudo_policies.config import TrainConfig, suggested
 from testudo_policies.demo_report import report_data
 from testudo_policies.demo_runs import drive_again, runs_table
 from testudo_policies.demo_steps import (
@@ -30,7 +30,7 @@ from testudo_policies.demo_steps import (
 from testudo_policies.sizing import sized
 from testudo_sim.devices import devices
 from testudo_sim.replay.tables import gap_tables
-from testudo_sim.report import verdicts, write_html, write_summary
+from testudo_sim.report import ReportData, verdicts, write_html, write_summary
 from testudo_sim.report.flown import flown_run
 from testudo_sim.report.summary import all_passed
 
@@ -58,10 +58,13 @@ def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, f
     if runs < 1:
         raise TestudoError(f"--runs: found {runs}, expected at least 1")
     console = Console()
-    flies = load_robot(config.robot).dimension == 3
-    config = replace(config, scenario=scenario or ("swap" if flies else "navigation"))
+    usual = "swap" if load_robot(config.robot).dimension == 3 else "navigation"
+    config = replace(config, scenario=scenario or usual)
     folder = run or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     console.print(devices().text)
+    config, hint = suggested(config)
+    if hint:
+        console.print(hint)
     config = sized(config, console.print)
     state = Demo(folder, console, config)
     console.print(f"run folder {folder}")
@@ -92,12 +95,16 @@ def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, f
     data = replace(data, runs=tuple(driven))
     page = write_html(data, folder / "report.html")
     write_summary(data, folder / "summary.json")
-    lines = verdicts(data)
+    _tell(state, data)
+    console.print(f"look at {page}; numbers in {folder / 'summary.json'}")
+    return 0 if all_passed(verdicts(data)) else 1
+
+
+def _tell(state: Demo, data: ReportData) -> None:
+    """Print the table of checks, and how long each step took."""
     table = Table("check", "found", "asked", "verdict")
-    for line in lines:
+    for line in verdicts(data):
         verdict = {True: "[green]passed", False: "[red]failed", None: ""}[line.passed]
         table.add_row(line.name, line.value, line.bar, verdict)
-    console.print(table)
-    console.print("steps: " + ", ".join(f"{name} {value:.0f} s" for name, value in state.seconds.items()))
-    console.print(f"look at {page}; numbers in {folder / 'summary.json'}")
-    return 0 if all_passed(lines) else 1
+    state.console.print(table)
+    state.console.print("steps: " + ", ".join(f"{name} {value:.0f} s" for name, value in state.seconds.items()))

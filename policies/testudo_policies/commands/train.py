@@ -13,7 +13,7 @@ from rich.console import Console
 from testudo_policies.brax_trainers import prepared, train_run_with_brax
 from testudo_policies.build import build
 from testudo_policies.checkpoints import load_config, shared_config
-from testudo_policies.config import TrainConfig
+from testudo_policies.config import TrainConfig, suggested
 from testudo_policies.processes import first, join
 from testudo_policies.progress import TrainingDisplay
 from testudo_policies.sizing import sized
@@ -76,9 +76,10 @@ def _configuration(run: Path | None, asked: TrainConfig, console: Console) -> Tr
         if run is not None and (run / "config.json").exists():
             console.print(f"going on in {run} with its own configuration")
             return load_config(run)
-        chosen, note = prepared(asked)
-        if note:
-            console.print(note)
+        wished, hint = suggested(asked)
+        chosen, note = prepared(wished)
+        for line in filter(None, (hint, note)):
+            console.print(line)
         return chosen
 
     # every process measures, so that none waits for another for long; what the first has found holds

@@ -18,7 +18,16 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import GoalScenario, GoalTask, decision_ticks, height_ratio, room_m, spacing_m, yaws
+from testudo_sim.scenarios.goals import (
+    GoalScenario,
+    GoalTask,
+    arena_height_m,
+    decision_ticks,
+    height_ratio,
+    room_m,
+    spacing_m,
+    yaws,
+)
 from testudo_sim.scenarios.grid import Grid
 
 _ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
@@ -89,7 +98,7 @@ def _arena(spec: RobotSpec, spacing_m: float) -> tuple[Arena, tuple[float, ...]]
     scale = max(1.0, spacing_m / 0.45)
     if spec.dimension == 2:
         arena, edge = _ROBOTARIUM, _SPAWN_EDGE_M
-    else:
-        arena, edge = Arena((-1.6, -1.6, 0.0), (1.6, 1.6, 2.0)), (0.4, 0.4, 0.4)
-    return (Arena(tuple(scale * x for x in arena.low_world), tuple(scale * x for x in arena.high_world)),
-            tuple(scale * x for x in edge))
+        return (Arena(tuple(scale * x for x in arena.low_world), tuple(scale * x for x in arena.high_world)),
+                tuple(scale * x for x in edge))
+    side, high = 1.6 * scale, arena_height_m(2.0 * scale)
+    return Arena((-side, -side, 0.0), (side, side, high)), (0.4 * scale, 0.4 * scale, 0.4)
