@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-
 from rich.table import Table
 
 from testudo_deploy.drive import drive
@@ -18,19 +15,16 @@ from testudo_sim.report.flown import COLUMNS, flown_row, flown_run
 from testudo_sim.run_reader import read_run
 
 
-def drive_again(demo: Demo, workshop: Workshop, export: ExportReport, seeds: range) -> Iterator[FlownRun]:
-    """Drive a fleet for each seed in real time, and record it in ``runs/<seed>``."""
+def drive_again(demo: Demo, workshop: Workshop, export: ExportReport, seeds: range) -> list[FlownRun]:
+    """Drive a fleet for each seed in real time, record it in ``runs/<seed>``, and print a line for each."""
+    table, driven = Table(*COLUMNS), []
     for seed in seeds:
-        folder: Path = demo.folder / "runs" / str(seed)
+        folder = demo.folder / "runs" / str(seed)
         fleet = write_fleet(workshop, export, folder / "fleet.yaml", seed)
         with demo.console.status(f"seed {seed}: driving"):
             state = drive(load_fleet(fleet), run_folder=folder / "run", seed=seed)
-        yield flown_run(seed, state, read_run(folder / "run"), export.contract.shield)
-
-
-def runs_table(runs: Sequence[FlownRun]) -> Table:
-    """Return a line for each run."""
-    table = Table(*COLUMNS)
-    for run in runs:
-        table.add_row(*flown_row(run))
-    return table
+        driven.append(flown_run(seed, state, read_run(folder / "run"), export.contract.shield))
+        table.add_row(*flown_row(driven[-1]))
+    if driven:
+        demo.console.print(table)
+    return driven

@@ -10,7 +10,7 @@ from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios import make_scenario
-from testudo_sim.scenarios.goals import height_ratio, spacing_m
+from testudo_sim.scenarios.goals import spacing_m
 
 ROBOTS = ("gritsbot_x", "robomaster_s1", "crazyflie_2x")
 NAMES = ("swap", "crossing")
@@ -46,7 +46,7 @@ def test_starts_and_goals_keep_the_distance_and_are_in_the_arena(name, robot, si
     starts, goals, _ = starts_of(scenario, size)
     low, high = (np.array(x)[:, None, None] for x in (scenario.arena.low_world, scenario.arena.high_world))
     for points in (starts, goals):
-        assert least_distance(points, height_ratio(shield)) >= spacing_m(shield) - 1e-5
+        assert least_distance(points, shield.height_ratio) >= spacing_m(shield) - 1e-5
         assert min((points - low).min(), (high - points).min()) > shield.wall_m
 
 

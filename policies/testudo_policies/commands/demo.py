@@ -17,7 +17,7 @@ from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
 from testudo_policies.config import TrainConfig, suggested
 from testudo_policies.demo_report import report_data
-from testudo_policies.demo_runs import drive_again, runs_table
+from testudo_policies.demo_runs import drive_again
 from testudo_policies.demo_steps import (
     Demo,
     drive_step,
@@ -44,8 +44,7 @@ def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, f
     Example:
         testudo demo
         testudo demo --run runs/mine --fleet-seed 3
-        testudo demo --robot crazyflie_2x                (four drones swap places)
-        testudo demo --robot crazyflie_2x --runs 10      (ten flights, of which the first is shown)
+        testudo demo --robot crazyflie_2x --runs 10      (four drones swap places; ten flights, the first is shown)
 
     Args:
         scenario: registered scenario; by default `swap` for robots that fly, and `navigation` on the ground.
@@ -84,10 +83,8 @@ def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, f
     again, caught, gap = replay_step(state, workshop, export, recording)
     for table in gap_tables(gap):
         console.print(table)
-    driven = [flown_run(fleet_seed, drive, recording, export.contract.shield)]
-    if runs > 1:
-        driven += drive_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs))
-        console.print(runs_table(driven))
+    driven = [flown_run(fleet_seed, drive, recording, export.contract.shield),
+              *drive_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs))]
     state.headline(6, "report")
     film, view = show_step(state, workshop, recording)
     data = report_data(state, trained, evaluation, export, recording, again, caught, gap, (film, view),
@@ -95,12 +92,11 @@ def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, f
     data = replace(data, runs=tuple(driven))
     page = write_html(data, folder / "report.html")
     write_summary(data, folder / "summary.json")
-    _tell(state, data)
-    console.print(f"look at {page}; numbers in {folder / 'summary.json'}")
+    _tell(state, data, page)
     return 0 if all_passed(verdicts(data)) else 1
 
 
-def _tell(state: Demo, data: ReportData) -> None:
+def _tell(state: Demo, data: ReportData, page: Path) -> None:
     """Print the table of checks, and how long each step took."""
     table = Table("check", "found", "asked", "verdict")
     for line in verdicts(data):
@@ -108,3 +104,4 @@ def _tell(state: Demo, data: ReportData) -> None:
         table.add_row(line.name, line.value, line.bar, verdict)
     state.console.print(table)
     state.console.print("steps: " + ", ".join(f"{name} {value:.0f} s" for name, value in state.seconds.items()))
+    state.console.print(f"look at {page}; numbers in {state.folder / 'summary.json'}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from testudo_deploy.shield.segments import squeezed
 from testudo_sim.replay.order import ticks_in_order, track_in_order
 from testudo_sim.report.data import FleetSection
 from testudo_sim.run_reader import Run, Track
@@ -133,8 +134,11 @@ def pair_distances(run: Run) -> tuple[np.ndarray, dict[tuple[str, str], np.ndarr
     }
 
 
-def control_point_distances(run: Run) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return times (T,) [s] and distances (T,) [m] of the recorded control points, pair by pair."""
+def control_point_distances(run: Run, height_ratio: float = 1.0) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return times (T,) [s] and distances (T,) [m] of the recorded control points, pair by pair.
+
+    Heights count 1/``height_ratio``, as for the shield of drones.
+    """
     points = {}
     for name in run.robots:
         known = [t for t in ticks_in_order(run.ticks[name]) if t.control_point_world is not None]
@@ -147,7 +151,7 @@ def control_point_distances(run: Run) -> list[tuple[np.ndarray, np.ndarray]]:
         stamps, second = points[other]
         inside = (times >= stamps[0]) & (times <= stamps[-1])
         there = np.stack([np.interp(times, stamps, axis) for axis in second.T], axis=1)
-        found.append((times[inside], np.linalg.norm(first - there, axis=1)[inside]))
+        found.append((times[inside], np.linalg.norm(squeezed((first - there).T, height_ratio), axis=0)[inside]))
     return found
 
 

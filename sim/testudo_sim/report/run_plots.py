@@ -88,13 +88,15 @@ def separation_plot(section: FleetSection) -> Picture | None:
         lines = [_broken(times - begin, values) for values in distances.values()]
         _draw_distances(upper, lines, "centres of two robots", contact, "contact", BAD)
         upper.set_title("Distance of centres")
-        lines = [_broken(stamps - begin, values) for stamps, values in control_point_distances(run)]
+        known = control_point_distances(run, contract.shield.height_ratio)
+        lines = [_broken(stamps - begin, values) for stamps, values in known]
         if lines:
             _draw_distances(
                 lower, lines, "control points of two robots", contract.shield.separation_m,
                 "kept apart by the shield", WARN,
             )  # fmt: skip
-        lower.set_title("Distance of control points (where a robot would come to rest)")
+        less = ", heights counting less" if contract.shield.height_ratio > 1 else ""
+        lower.set_title(f"Distance of control points (where a robot would come to rest){less}")
         lower.set(xlabel="time [s]", xlim=(0, max(end - begin, 1e-3)))
         least = min(float(values.min()) for values in distances.values())
         return picture(

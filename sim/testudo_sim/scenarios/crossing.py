@@ -23,7 +23,6 @@ from testudo_sim.scenarios.goals import (
     GoalTask,
     arena_height_m,
     decision_ticks,
-    height_ratio,
     room_m,
     spacing_m,
     yaws,
@@ -50,7 +49,7 @@ class Crossing(GoalScenario):
     @classmethod
     def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Crossing:
         """Return the scenario for a kind of robot; the arena holds the streams and room beside them."""
-        spacing, room, up = spacing_m(shield), room_m(spec, shield), height_ratio(shield)
+        spacing, room, up = spacing_m(shield), room_m(spec, shield), shield.height_ratio
         side = (_WAY + _SIDE) * spacing + max(room, spacing / 2)
         low, high = (-side, -side), (side, side)
         if spec.dimension == 3:

@@ -147,11 +147,6 @@ def yaws(key: jax.Array, spec: RobotSpec, team_size: int) -> jax.Array:
     return yaw if spec.dimension == 2 else 0 * yaw
 
 
-def height_ratio(shield: ShieldParameters) -> float:
-    """Return how much farther than beside another a robot has to be above another [1]."""
-    return getattr(shield, "height_ratio", 1.0)
-
-
 def arena_height_m(wanted_m: float) -> float:
     """Return the height of an arena in space that had better be ``wanted_m``."""
     return min(max(wanted_m, _HEIGHTS_M[0]), _HEIGHTS_M[1])

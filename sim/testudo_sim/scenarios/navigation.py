@@ -23,7 +23,6 @@ from testudo_sim.scenarios.goals import (
     GoalTask,
     arena_height_m,
     decision_ticks,
-    height_ratio,
     room_m,
     spacing_m,
     yaws,
@@ -58,7 +57,7 @@ class Navigation(GoalScenario):
         high = tuple(x - e for x, e in zip(arena.high_world, edge, strict=True))
         return cls(arena=arena, spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
                    spawn_low_world=low, spawn_high_world=high, room_m=room_m(spec, shield),
-                   height_ratio=height_ratio(shield))
+                   height_ratio=shield.height_ratio)
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw starts and goals on the grid."""

@@ -23,7 +23,6 @@ from testudo_sim.scenarios.goals import (
     GoalTask,
     arena_height_m,
     decision_ticks,
-    height_ratio,
     room_m,
     spacing_m,
     yaws,
@@ -56,7 +55,7 @@ class Swap(GoalScenario):
     @classmethod
     def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Swap:
         """Return the scenario for a kind of robot; the arena lets robots pass outside of the largest ring."""
-        spacing, room, up = spacing_m(shield), room_m(spec, shield), height_ratio(shield)
+        spacing, room, up = spacing_m(shield), room_m(spec, shield), shield.height_ratio
         side = _RADII[1] * spacing + max(room, spacing)
         low, high = (-side, -side), (side, side)
         if spec.dimension == 3:
