@@ -17,7 +17,8 @@ COLUMNS = ("seed", "outcome", "time", "contacts", "centres", "control points", "
 
 def flown_run(seed: int, state: DriveState, recording: Run, shield: ShieldParameters) -> FlownRun:
     """Return what came of a run that has just ended; ``seed`` is that of its start and of the plant."""
-    distances = [float(values.min()) for _, values in control_point_distances(recording, shield.height_ratio) if len(values)]
+    pairs = control_point_distances(recording, shield.height_ratio)
+    distances = [float(values.min()) for _, values in pairs if len(values)]
     return FlownRun(seed, state.outcome, state.time_s, state.contacts, state.separation_m,
                     min(distances, default=math.inf), shield.separation_m, sum(state.late_ticks.values()),
                     sum(state.ticks.values()), os.getloadavg()[0])
