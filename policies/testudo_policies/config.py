@@ -94,7 +94,8 @@ class TrainConfig:
 SUGGESTED: Mapping[str, Mapping[str, float]] = {
     # the shield changes every command of a team in a ring, and a price on that teaches to stand; teams that turn
     # together need no memory
-    "swap": {"memory": 0, "rollout": 16, "epochs": 4, "learning_rate": 2e-3, "discount": 0.98, "change_price": 0.0},
+    "swap": {"decisions": 300_000, "memory": 0, "rollout": 16, "epochs": 4, "learning_rate": 2e-3, "discount": 0.98,
+             "change_price": 0.0},
 }
 """What a scenario learns well with, by option."""
 
@@ -107,5 +108,5 @@ def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
     wishes, usual = SUGGESTED.get(config.scenario, {}), TrainConfig()
     if not wishes or any(getattr(config, name) != getattr(usual, name) for name in wishes):
         return config, ""
-    options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in wishes.items())
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in wishes.items())
     return replace(config, **wishes), f"{config.scenario}: trains with {options}; give one of them, and all are yours"
