@@ -27,6 +27,9 @@ SETTLE_S = 1.0
 """Added to the time of a climb: the planner begins and ends slowly."""
 REACHED_M, REACHED_M_S = 0.1, 0.1
 """So near to the start height, and so slow, the climb is over."""
+SETTLED_S = 5.0
+"""For so long the vehicle holds itself at the start height before set-points begin: a velocity controller whose integral
+has not found the thrust yet lets it sink (firmware: by 0.37 m/s at first, dying away with 1.7 s)."""
 START_M = 0.1
 """A robot so near to the place below its initial position is at its start."""
 LEVEL_RAD = math.radians(10)
@@ -106,6 +109,7 @@ class Flight:
         self._pose_s = self._believed_s = -math.inf
         self._final = False
         """The vehicle's own planner has the last way; nothing takes that back."""
+        self._up_since_s: float | None = None
         self._down_since_s: float | None = None
 
     @property
@@ -139,7 +143,8 @@ class Flight:
 
     def begin(self, now_s: float) -> None:
         """Note, as the robot is armed, where the ground is."""
-        self._ground_m, self._final, self._down_since_s = self._height_m, False, None
+        self._ground_m, self._final = self._height_m, False
+        self._up_since_s = self._down_since_s = None
         self._low_since_s = None
 
     def reasons(self, mode: Mode, since_s: float, now_s: float, position_world: Sequence[float] | None, guard: str
@@ -166,7 +171,7 @@ class Flight:
             found.append("vehicle_silent")
         if mode is not Mode.TAKE_OFF and now_s - self._pose_s > POSE_LOST_S:
             found.append(f"pose_lost: for {now_s - self._pose_s:.1f} s")
-        if mode is Mode.TAKE_OFF and now_s - since_s > self._climb_s + LATE_S:
+        if mode is Mode.TAKE_OFF and now_s - since_s > self._climb_s + SETTLED_S + LATE_S:
             found.append("no_take_off")
         if guard in ("land", "off") and mode is not Mode.TAKE_OFF:
             found.append("guard_lands")
@@ -177,7 +182,12 @@ class Flight:
         if mode is Mode.TAKE_OFF:
             fresh = now_s - self._believed_s <= POSE_LOST_S
             near = self._height_m is not None and abs(self._height_m - self._start[2]) <= REACHED_M
-            return Event.REACH if near and fresh and abs(self._climb_m_s) <= REACHED_M_S else None
+            if not (near and fresh and abs(self._climb_m_s) <= REACHED_M_S):
+                self._up_since_s = None
+                return None
+            if self._up_since_s is None:
+                self._up_since_s = now_s
+            return Event.REACH if now_s - self._up_since_s >= SETTLED_S else None
         if mode is Mode.DISARMED:
             return None
         if not self._is_down(now_s):

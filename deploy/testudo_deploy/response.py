@@ -45,11 +45,14 @@ from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.model import slip_ratio
 from testudo_hardware.motion.state import TINY, length
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
 
 _LARGEST_BEND_RAD = 0.6
 """So far a heading may be from the direction in which a forward way is measured."""
+CLIMB_DRIFT_M_S = 0.06
+"""A drone's climb may be off by so much for seconds, while its controller finds another thrust: it tilts, or flies in
+a wash."""
 LONGEST_GAP_S = 0.2
 """Ways between two poses further apart are not held against the commands."""
 
@@ -72,6 +75,8 @@ class ResponseLimits:
     crosstalk: Array
     """Share of the speed asked for by which a channel may differ from its own command beside the scale: a twist that
     is turned by the error of the yaw, a wheel's scale at one end of the interval and the other's at the other end."""
+    drift: Array
+    """[m/s] by which a channel may differ from its command whatever that is, see `CLIMB_DRIFT_M_S`."""
     fastest: Array
     """Greatest speed."""
     allowed: Array
@@ -125,6 +130,7 @@ def response_limits(spec: RobotSpec, like: Array) -> ResponseLimits:
         both([scale.high / scale.value * high for scale, (_, high) in slipping]),
         acceleration, lag.high * acceleration,
         both((0.0, swing / spec.wheel_base_m)) if turns else both((spec.yaw_error_rad,) * size),
+        both((*(0.0,) * (size - 1), CLIMB_DRIFT_M_S if spec.kind == VELOCITY_POINT else 0.0)),
         per_channel(speed * scales[0].high, spec.turn_rate_limit_rad_s * scales[-1].high),
         per_channel(2 * spec.position_error_m, 2 * spec.yaw_error_rad),
         spec.yaw_error_rad, spec.turn_acceleration_limit_rad_s2)
@@ -227,7 +233,7 @@ def _asked(limits: ResponseLimits, acting: Sequence[Array]) -> tuple[Array, Arra
         greatest = -xp.minimum(asked[0, ...], asked[2, ...])
     else:
         greatest = length(xp.minimum(asked[:size, ...], asked[size:, ...]))
-    return xp.minimum(limits.low * asked, limits.high * asked) - limits.crosstalk * greatest, greatest
+    return xp.minimum(limits.low * asked, limits.high * asked) - limits.crosstalk * greatest - limits.drift, greatest
 
 
 def _ends(rows: Array) -> Array:

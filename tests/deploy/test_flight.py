@@ -30,8 +30,8 @@ def world(fleet):
 def hovering(world):
     for index in range(2):
         assert world.ask(Event.ARM, index).granted, world.ask(Event.ARM, index).sentence
-    world.until(Mode.HOLD, 8.0)
-    world.seconds(1.5)
+    world.until(Mode.HOLD, 12.0)
+    world.seconds(1.2)
     return world
 
 
@@ -47,9 +47,9 @@ def test_a_whole_flight(world):
     drone = world.drones[0]
     assert (drone.mode, drone.flight.phase) == (Mode.DISARMED, GuardPhase.GROUND)
     assert world.ask(Event.ARM).granted
-    world.until(Mode.HOLD, 8.0)
+    world.until(Mode.HOLD, 12.0)
     assert drone.vehicle.place[2] == pytest.approx(TOP_M, abs=0.15)
-    world.seconds(1.5)
+    world.seconds(1.2)
     assert math.dist(drone.vehicle.place, (-0.6, 0.0, TOP_M)) < 0.15
     assert world.ask(Event.START).granted
     world.seconds(2.0)
@@ -253,7 +253,7 @@ def test_a_take_off_that_does_not_lift_is_given_up(world):
     drone = world.drones[0]
     drone.vehicle.obey = lambda request: drone.vehicle.acts.append(request.act)
     assert world.ask(Event.ARM).granted
-    world.until(Mode.LAND, 12.0)
+    world.until(Mode.LAND, 18.0)
     assert "no_take_off" in drone.robot.supervisor.reason
     world.until(Mode.DISARMED, 15.0)
 

@@ -20,7 +20,7 @@ def flight(tmp_path_factory):
     world = World(fleet)
     world.seconds(0.3)
     assert world.ask(Event.ARM).granted
-    world.until(Mode.HOLD, 8.0)
+    world.until(Mode.HOLD, 12.0)
     world.seconds(1.2)
     assert world.ask(Event.START).granted
     world.seconds(1.0)
