@@ -28,8 +28,8 @@ SETTLE_S = 1.0
 REACHED_M, REACHED_M_S = 0.1, 0.1
 """So near to the start height, and so slow, the climb is over."""
 SETTLED_S = 5.0
-"""For so long the vehicle holds itself at the start height before set-points begin: a velocity controller whose integral
-has not found the thrust yet lets it sink (firmware: by 0.37 m/s at first, dying away with 1.7 s)."""
+"""For so long the vehicle holds itself at the start height before set-points begin: a velocity controller that has not
+found its thrust yet lets it sink (firmware: by 0.37 m/s at first, dying away with 1.7 s)."""
 START_M = 0.1
 """A robot so near to the place below its initial position is at its start."""
 LEVEL_RAD = math.radians(10)
