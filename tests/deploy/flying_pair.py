@@ -23,7 +23,7 @@ def with_phases(fleet, **needs):
     """Return a fleet of drones whose links have flight phases."""
     part = FlightPart(FlightWire("topics", "test"), **{key: Text(value, "test") for key, value in needs.items()})
     robots = tuple(
-        replace(robot, link=replace(robot.link, profile=replace(robot.link.profile, flight=part)))
+        replace(robot, link=replace(robot.link, profile=replace(robot.link.profile, flight=part), onboard_brake=True))
         for robot in fleet.robots)
     return replace(fleet, robots=robots)
 
