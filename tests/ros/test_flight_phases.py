@@ -1,0 +1,75 @@
+"""Drones that take off, fly, are stopped and land, through all nodes on the plant, in rounds of simulated time."""
+
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+
+import pytest
+
+pytestmark = [
+    pytest.mark.ros,
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
+    pytest.mark.timeout(400),
+]
+
+from mcap.reader import make_reader  # noqa: E402
+from tests.deploy.tiny_fleet import make_tiny_fleet  # noqa: E402
+
+from testudo_deploy.artefact import Artefact  # noqa: E402
+from testudo_deploy.drive import drive  # noqa: E402
+from testudo_deploy.flight_messages import FlightRequestMessage  # noqa: E402
+from testudo_deploy.plan import plan  # noqa: E402
+from testudo_deploy.processes import FleetProcesses  # noqa: E402
+from testudo_nodes.conversions import raw_envelope_bytes  # noqa: E402
+from testudo_sim.replay.reinference import reinfer  # noqa: E402
+from testudo_sim.run_reader import read_run  # noqa: E402
+
+PATIENCE_S = 300.0
+
+
+def asked(folder, robot):
+    """Return what the vehicle of a robot was asked in a run."""
+    with (folder / "run_0.mcap").open("rb") as file:
+        return [FlightRequestMessage.decode(raw_envelope_bytes(message.data)).act
+                for _, _, message in make_reader(file).iter_messages(topics=[f"/{robot}/flight_request"])]
+
+
+def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 2, "crazyflie_2x", start_x=-0.4, goal_x=0.4)
+    assert all(robot.has_flight_phases for robot in fleet.robots)
+    state = drive(fleet, run_folder=tmp_path / "run", duration_s=30.0, lock_step=True)
+    assert (state.outcome, state.contacts, state.lines) == ("arrived", 0, [])
+    run = read_run(tmp_path / "run")
+    for name in fleet.names:
+        assert asked(tmp_path / "run", name)[:2] == ["arm", "take_off"]
+        ticks = run.ticks[name]
+        assert ticks[5].measured_position_world[2] < 0.15  # it stood on the ground
+        modes = [tick.reason.partition(":")[0] for tick in ticks]
+        order = [mode for k, mode in enumerate(modes) if mode in ("disarmed", "take_off", "")
+                 and (k == 0 or modes[k - 1] != mode)]
+        assert order == ["disarmed", "take_off", ""]
+    verdict = reinfer(run, Artefact.load(fleet.policy))
+    assert verdict.passed, verdict.error
+
+
+def test_an_emergency_stop_of_flying_drones_lands_them(tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 2, "crazyflie_2x", start_x=-0.4, goal_x=40.0, walls=False)
+    modes = {name: [] for name in fleet.names}
+    pressed, end_s = None, time.monotonic() + PATIENCE_S
+    with FleetProcesses(plan(fleet, run_folder=None, duration_s=600.0, lock_step=True)) as processes:
+        while time.monotonic() < end_s and not all("emergency" in seen and seen[-1] == "disarmed"
+                                                   for seen in modes.values()):
+            event = processes.next_event(1.0)
+            if event is not None and event.kind == "mode":
+                modes[event.values["robot"]].append(event.values["mode"])
+            if pressed is None and all("active" in seen for seen in modes.values()):
+                words = [sys.executable, "-m", "testudo_deploy.cli", "estop", "--wait", "30", "--local",
+                         "--domain", str(processes.domain_id)]
+                pressed = subprocess.Popen(words, env=processes.environment(), stdout=subprocess.DEVNULL)
+        assert pressed is not None, modes
+        assert pressed.wait(60) == 0
+    for seen in modes.values():
+        assert [mode for k, mode in enumerate(seen) if k == 0 or seen[k - 1] != mode][-3:] == [
+            "active", "emergency", "disarmed"]
