@@ -6,6 +6,8 @@ import pytest
 from tests.deploy.flying_pair import GROUND_M, World, with_phases
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
+from testudo_deploy.fleet import parse_fleet
+from testudo_deploy.fleet_links import FleetError
 from testudo_deploy.flight import BATTERY_LOW_S, HOVER_S, Flight
 from testudo_deploy.flight_guard import ALONE_S, GuardPhase
 from testudo_deploy.modes import Event, Mode
@@ -301,3 +303,13 @@ def test_the_recorded_shield_of_a_landing_is_told_apart_from_a_brake(hovering):
 def test_without_limits_of_its_battery_nobody_looks_at_it():
     flight = Flight((0.0, 0.0, 1.0), None)
     assert flight._battery_check() == ""
+
+
+def test_drones_that_stand_on_the_ground_cannot_begin_above_one_another(fleet):
+    text = fleet.file.read_text()
+    assert text.count("0.5, 1.0]") == 2  # start and goal of r1
+    stacked = text.replace("[-0.6, 0.5, 1.0]", "[-0.6, 0.0, 1.6]")
+    assert parse_fleet(stacked, fleet.file).names == ("r0", "r1")  # in the air already
+    stacked = stacked.replace("type: crazyflie_2x", "type: crazyflie_2x\n    link: testudo_flight")
+    with pytest.raises(FleetError, match=r"robots\.r1\.initial_position: is 0 m from that of r0"):
+        parse_fleet(stacked, fleet.file)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -19,14 +20,26 @@ from tests.deploy.tiny_fleet import make_tiny_fleet  # noqa: E402
 
 from testudo_deploy.artefact import Artefact  # noqa: E402
 from testudo_deploy.drive import drive  # noqa: E402
+from testudo_deploy.fleet import load_fleet, save_fleet  # noqa: E402
+from testudo_deploy.fleet_links import LinkChoice  # noqa: E402
 from testudo_deploy.flight_messages import FlightRequestMessage  # noqa: E402
 from testudo_deploy.plan import plan  # noqa: E402
 from testudo_deploy.processes import FleetProcesses  # noqa: E402
+from testudo_hardware.links.profile import load_link  # noqa: E402
 from testudo_nodes.conversions import raw_envelope_bytes  # noqa: E402
 from testudo_sim.replay.reinference import reinfer  # noqa: E402
 from testudo_sim.run_reader import read_run  # noqa: E402
 
 PATIENCE_S = 300.0
+
+
+def fleet_on_the_ground(folder, **where):
+    """Return a fleet of two drones of the plant that have to take off."""
+    fleet = make_tiny_fleet(folder, 2, "crazyflie_2x", **where)
+    link = LinkChoice("testudo_flight", load_link("testudo_flight"), onboard_brake=True)
+    robots = tuple(replace(robot, link=link) for robot in fleet.robots)
+    save_fleet(replace(fleet, robots=robots), fleet.file)
+    return load_fleet(fleet.file)
 
 
 def asked(folder, robot):
@@ -37,7 +50,7 @@ def asked(folder, robot):
 
 
 def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_path):
-    fleet = make_tiny_fleet(tmp_path, 2, "crazyflie_2x", start_x=-0.4, goal_x=0.4)
+    fleet = fleet_on_the_ground(tmp_path, start_x=-0.4, goal_x=0.4)
     assert all(robot.has_flight_phases for robot in fleet.robots)
     state = drive(fleet, run_folder=tmp_path / "run", duration_s=30.0, lock_step=True)
     assert (state.outcome, state.contacts, state.lines) == ("arrived", 0, [])
@@ -55,7 +68,7 @@ def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_pa
 
 
 def test_an_emergency_stop_of_flying_drones_lands_them(tmp_path):
-    fleet = make_tiny_fleet(tmp_path, 2, "crazyflie_2x", start_x=-0.4, goal_x=40.0, walls=False)
+    fleet = fleet_on_the_ground(tmp_path, start_x=-0.4, goal_x=40.0, walls=False)
     modes = {name: [] for name in fleet.names}
     pressed, end_s = None, time.monotonic() + PATIENCE_S
     with FleetProcesses(plan(fleet, run_folder=None, duration_s=600.0, lock_step=True)) as processes:
