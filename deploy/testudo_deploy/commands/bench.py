@@ -24,8 +24,8 @@ class Extent:
     """How much is measured."""
 
     repeats: int | None = None
-    """Timed runs; seeds of each training (learning, improve); times that each fault is injected (faults); kills; runs
-    with each network (lossy)."""
+    """Timed runs; seeds of each training (learning, improve); times that each fault is injected (faults); kills; known
+    truths (identify); runs with each network (lossy)."""
     minutes: float | None = None
     """Time that may be spent (gpu), that is measured (fleet), of one run at most (lossy)."""
     quick: bool = False
@@ -63,8 +63,9 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills` kills its processes, `lossy`
     lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
     `learning` trains with the shield and without, and times shields by the size of a team; `import` makes run folders
-    of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted, `improve`
-    learns for a plant unlike its file, `drones` steps beside crazyflow, `radio` flies by `cflib`. Medians of runs.
+    of logs, `replay` replays every start of a run, `identify` finds known parameters again, `drone_identify` predicts
+    flights that were not fitted, `improve` learns for a plant unlike its file, `drones` steps beside crazyflow,
+    `radio` flies by `cflib`. Medians of runs.
 
     Example:
         testudo bench robot --policy policy.onnx --json robot.json
@@ -84,14 +85,14 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     Args:
         name: the benchmark.
         policy: policy file (robot, tiers).
-        robot: registered robot (sim, gpu, tiers, learning, replay, drone_identify, improve, lossy).
+        robot: registered robot (sim, gpu, tiers, learning, replay, identify, drone_identify, improve, lossy).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
             (import, replay).
         worlds: worlds at once (sim).
         extent: how much is measured.
         network: between robots.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning` goes on from it.
+        json: file for the numbers; `learning` and `identify` go on from it.
     """
     points = {point.name: point for point in entry_points(group="testudo.benchmarks")}
     if name not in points:

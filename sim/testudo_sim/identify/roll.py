@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,6 +24,9 @@ DELAY, SLIP = "dynamics.command_delay", "dynamics.turn_slip"
 INSTANT_S = 1e-4
 """Lag of a robot that follows its commands at once."""
 NO_LIMIT = 1e6
+_TOGETHER = 16
+"""Stretches that are rolled out at once."""
+_MOST_THREADS = 4
 _NO_CHANGE = 1e-12
 """Square of a change of command that counts as none."""
 
@@ -54,29 +59,42 @@ class Roller:
             cutting: how the run was cut.
         """
         self.spec, self.keys, self.stretches, self.cutting = spec, keys, stretches, cutting
-        self._data = _Data(*(jnp.asarray(value, jnp.float32) for value in (
-            stretches.asked, stretches.phase, stretches.start, stretches.end, stretches.moved, stretches.turned)),
-            jnp.asarray(stretches.horizon), *(jnp.asarray(value) for value in (stretches.valid, stretches.fitted)))
+        # parts of equal size stay in the processor's cache, and different runs share one compiled program
+        self._order = np.minimum(np.arange(-(-len(stretches) // _TOGETHER) * _TOGETHER), len(stretches) - 1)
+        self._data = [_Data.create(stretches.take(part)) for part in self._order.reshape(-1, _TOGETHER)]
         self._errors = jax.jit(jax.vmap(partial(_errors, spec, keys, cutting)))
         self._moving = jax.jit(jax.vmap(partial(_moving, spec, keys, cutting)))
         self._curvature = jax.jit(jax.vmap(partial(_curvature, spec, keys, cutting), in_axes=(0, 0, None)))
 
     def errors(self, parameters: np.ndarray) -> np.ndarray:
         """Return predicted minus seen (C, E, S): position [m] in the start's axes, then yaw [rad]; (C, P) each."""
-        return np.asarray(self._errors(jnp.asarray(parameters, jnp.float32), self._data), float)
+        return self._in_parts(self._errors, parameters)[0]
 
     def velocities(self, parameters: np.ndarray) -> np.ndarray:
         """Return the velocities (C, D, T) of the motion model at the beginning of each step; parameters (C, P)."""
-        return np.asarray(self._moving(jnp.asarray(parameters, jnp.float32), self._data), float)
+        return self._in_parts(self._moving, parameters)[0]
 
     def curvature(self, parameters: np.ndarray, scale: np.ndarray) -> Curvature:
         """Return loss and derivatives at parameters (C, P), for errors over a scale (H, E)."""
-        found = self._curvature(jnp.asarray(parameters, jnp.float32), self._data, jnp.asarray(scale, jnp.float32))
-        return Curvature(*(np.asarray(value, float) for value in found))
+        return Curvature(*self._in_parts(self._curvature, parameters, jnp.asarray(scale, jnp.float32)))
 
     def nominal(self) -> np.ndarray:
         """Return the parameters (P,) of the robot file itself."""
         return to_inner(self.keys, np.array([getattr(self.spec, QUANTITIES[key].attribute) for key in self.keys]))
+
+    def _in_parts(self, function: Callable[..., Any], parameters: np.ndarray, *rest: jax.Array) -> list[np.ndarray]:
+        """Return what a function gives for the stretches (C, ...), parts of them side by side on the cores."""
+        values = np.asarray(parameters, np.float32)[self._order]
+        values = values.reshape(len(self._data), _TOGETHER, values.shape[1])
+
+        def one(part: int) -> list[np.ndarray]:
+            found = function(jnp.asarray(values[part]), self._data[part], *rest)
+            return [np.asarray(value, float) for value in jax.tree.leaves(found)]
+
+        first = one(0)  # compiles
+        with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+            found = [first, *pool.map(one, range(1, len(self._data)))]
+        return [np.concatenate(column)[:len(self.stretches)] for column in zip(*found, strict=True)]
 
 
 def to_inner(keys: tuple[str, ...], values: np.ndarray) -> np.ndarray:
@@ -114,6 +132,12 @@ class _Data:
     horizon: jax.Array
     valid: jax.Array
     fitted: jax.Array
+
+    @classmethod
+    def create(cls, stretches: Stretches) -> _Data:
+        return cls(*(jnp.asarray(value, jnp.float32) for value in (
+            stretches.asked, stretches.phase, stretches.start, stretches.end, stretches.moved, stretches.turned)),
+            *(jnp.asarray(value) for value in (stretches.horizon, stretches.valid, stretches.fitted)))
 
 
 def _parametrised(spec: RobotSpec, keys: tuple[str, ...], values: jax.Array) -> RobotSpec:
