@@ -63,9 +63,8 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills` kills its processes, `lossy`
     lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
     `learning` trains with the shield and without, and times shields by the size of a team; `import` makes run folders
-    of logs, `replay` replays every start of a run, `identify` finds known parameters again, `drone_identify` predicts
-    flights that were not fitted, `improve` learns for a plant unlike its file, `drones` steps beside crazyflow,
-    `radio` flies by `cflib`. Medians of runs.
+    of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted, `improve`
+    learns for a plant unlike its file, `drones` steps beside crazyflow, `radio` flies by `cflib`. Medians of runs.
 
     Example:
         testudo bench robot --policy policy.onnx --json robot.json
