@@ -16,13 +16,13 @@ from testudo_sim.run_reader import read_run
 
 
 def drive_again(demo: Demo, workshop: Workshop, export: ExportReport, seeds: range) -> list[FlownRun]:
-    """Drive a fleet for each seed in real time, record it in ``runs/<seed>``, and print a line for each."""
+    """Drive a fleet for each seed, record it in ``runs/<seed>``, and print a line for each."""
     table, driven = Table(*COLUMNS), []
     for seed in seeds:
         folder = demo.folder / "runs" / str(seed)
         fleet = write_fleet(workshop, export, folder / "fleet.yaml", seed)
         with demo.console.status(f"seed {seed}: driving"):
-            state = drive(load_fleet(fleet), run_folder=folder / "run", seed=seed)
+            state = drive(load_fleet(fleet), run_folder=folder / "run", seed=seed, lock_step=demo.lock_step)
         driven.append(flown_run(seed, state, read_run(folder / "run"), export.contract.shield))
         table.add_row(*flown_row(driven[-1]))
     if driven:

@@ -36,6 +36,8 @@ class Demo:
     folder: Path
     console: Console
     config: TrainConfig
+    lock_step: bool = False
+    """Drive in rounds of simulated time instead of real time."""
     begin_s: float = field(default_factory=_CLOCK)
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each step."""
@@ -94,7 +96,8 @@ def drive_step(demo: Demo, fleet: Path, seed: int) -> tuple[DriveState, Run]:
             farthest = max(state.distance_m.values(), default=float("nan"))
             status.update(f"driving: {state.time_s:.0f} s, farthest robot {farthest:.2f} m from its goal, "
                           f"{state.contacts} contacts")
-        state = drive(load_fleet(fleet), run_folder=demo.folder / "run", seed=seed, show=show)
+        state = drive(load_fleet(fleet), run_folder=demo.folder / "run", seed=seed, lock_step=demo.lock_step,
+                      show=show)
     demo.timed("fleet", begin)
     return state, read_run(demo.folder / "run")
 
