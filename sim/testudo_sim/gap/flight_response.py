@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.signal import lfilter
 
 from testudo_hardware.motion.rotor_drone import PITCH_SIGNS, ROLL_SIGNS, YAW_SIGNS, RotorDroneParameters
 from testudo_hardware.spec import RobotSpec
@@ -34,8 +33,10 @@ def flight_latencies(flight: Flight, spec: RobotSpec) -> list[Latency]:
     parameters, delay_s = RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value
     command = np.clip(logged.thrust_command, parameters.thrust_least_n, parameters.thrust_most_n)
     found = fast_responses([logged], [command], _DRAWS)
-    _, thrust = produced(flight, parameters, delay_s)
-    rates = lfilter([logged.period_s], [1, -1], _MIX @ thrust, axis=1)
+    wanted, thrust = produced(flight, parameters, delay_s)
+    ratio = logged.period_s / parameters.thrust_lag_s
+    mean = wanted - np.expm1(-ratio) / ratio * (thrust - wanted)
+    rates = np.cumsum(np.pad(logged.period_s * _MIX @ mean, [(0, 0), (1, 0)]), axis=1)[:, :-1]
     model = fast_responses([replace(logged, rates_body=rates - rates.mean(axis=1, keepdims=True))], [command])[0]
     real = found[0]
     if not real.inside:
