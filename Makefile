@@ -49,7 +49,8 @@ format: setup
 
 # without the extra `gpu`, whose CUDA libraries are gigabytes: docs/accelerators.md says how to add it
 lock: setup
-	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --extra train --extra ros --extra dev --universal --python-version 3.12 \
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --extra train --extra ros --extra dev --extra rerun --extra crazyflie \
+		--universal --python-version 3.12 \
 		--no-annotate --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" --output-file requirements.lock
 	@tools/setup.sh

@@ -29,7 +29,7 @@ class Cause:
     effect: Interval
     unit: str
     explains: float
-    """Share of the squared error of its channel that it accounts for beside the others."""
+    """Share of the squared error of its channel that it accounts for beside the others, or after the larger ones."""
     words: str
     named: bool
     """It is there for sure, and matters."""
@@ -120,15 +120,16 @@ def causes(blocks: Blocks, errors: Mapping[str, np.ndarray], predicted: Predicte
     return tuple(sorted(found, key=lambda cause: -cause.explains))
 
 
-def fit_terms(blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], terms: Sequence[Term]
-              ) -> list[Cause]:
-    """Return what each of the terms accounts for beside the others.
+def fit_terms(blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], terms: Sequence[Term], *,
+              in_turn: bool = False) -> list[Cause]:
+    """Return what each of the terms accounts for.
 
     Args:
         blocks: of time.
         error: predicted less real (S,); NaN where missing.
         columns: what the error may go with, (S,) for each term; the effect is the error over it.
         terms: their kinds.
+        in_turn: what a term explains is told after those that explain more, not beside all others.
     """
     good = np.isfinite(error) & np.all([np.isfinite(column) for column in columns], axis=0)
     if good.sum() < 10 * len(columns):
@@ -149,18 +150,38 @@ def fit_terms(blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], 
     drawn = np.einsum("ijb,rb->rij", squares, blocks.weights), np.einsum("ib,rb->ri", products, blocks.weights)
     samples = np.linalg.solve(drawn[0] + ridge, drawn[1][..., None])[..., 0]
     total = float(y @ y)
-    left = _left(squares.sum(axis=2), products.sum(axis=1), total)
+    shares = (_in_turn if in_turn else _beside_the_others)(squares.sum(axis=2), products.sum(axis=1), total)
     found = []
     for k, which in enumerate(used):
-        others = [i for i in range(size) if i != k]
-        without = _left(squares.sum(axis=2)[np.ix_(others, others)], products.sum(axis=1)[others], total)
         effect = Interval.of_samples(float(value[k] / scale[k]), samples[:, k] / scale[k])
-        explains = max((without - left) / total, 0.0)
-        named = ((effect.is_above or effect.is_below) and explains > _WORTH
+        named = ((effect.is_above or effect.is_below) and shares[k] > _WORTH
                  and abs(effect.value) * scale[k] > _LEAST * scale.max())
-        found.append(Cause(terms[which].kind, effect, terms[which].unit, explains, terms[which].say(effect),
+        found.append(Cause(terms[which].kind, effect, terms[which].unit, shares[k], terms[which].say(effect),
                            bool(named)))
     return found
+
+
+def _beside_the_others(squares: np.ndarray, products: np.ndarray, total: float) -> list[float]:
+    """Return the share of the squared error that each term accounts for when all others have done what they can."""
+    left, every = _left(squares, products, total), range(len(products))
+    without = [[i for i in every if i != k] for k in every]
+    return [max((_left(squares[np.ix_(rest, rest)], products[rest], total) - left) / total, 0.0) for rest in without]
+
+
+def _in_turn(squares: np.ndarray, products: np.ndarray, total: float) -> list[float]:
+    """Return the share that each accounts for of what is left by those before it, the one that takes most always next.
+
+    For terms that resemble one another: beside the others none of them would account for anything.
+    """
+    shares, taken, left = [0.0] * len(products), [], total
+    while len(taken) < len(products):
+        rest = {k: _left(squares[np.ix_([*taken, k], [*taken, k])], products[[*taken, k]], total)
+                for k in range(len(products)) if k not in taken}
+        best = min(rest, key=lambda k: rest[k])
+        shares[best] = max((left - rest[best]) / total, 0.0)
+        left = rest[best]
+        taken.append(best)
+    return shares
 
 
 def _left(squares: np.ndarray, products: np.ndarray, total: float) -> float:

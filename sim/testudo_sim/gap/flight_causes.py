@@ -2,8 +2,9 @@
 
 The errors after one horizon are fitted by least squares to what a small change of each parameter changes in the very
 same predictions (differences of two roll-outs), so that each says what the others leave. Positions and attitudes are
-fitted apart. What a flight controller answers (gusts, downwash, its own trim) passes for drag, damping or trim of the
-model: the kinds predict from such a log, and need not be properties of the drone.
+fitted apart, and each kind is told by what it changes itself. What a flight controller answers (gusts, downwash, its
+own trim) passes for torque, drag, damping or trim of the model: the kinds predict from such a log, and need not be
+properties of the drone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from testudo_sim.gap.flights import predicted_at
 from testudo_sim.gap.rollout import RollOut
 
 FARTHEST_RAD = 0.2
-"""A fit of small changes holds as long as the median attitude is off by no more than this."""
+"""A fit of small changes holds as long as the median attitude is off by no more than this, and where the model itself
+turns by no more than this: few windows of large torques would rule the squares, and lie beyond first order."""
 _SHARE, _LAG_S, _DRAG_KG_S, _DAMPING_1_S, _TRIM_RAD_S2 = 0.01, 0.002, 0.001, 0.2, 0.2
 _AXES = ("roll", "pitch", "yaw")
 _Change = Callable[[RotorDroneParameters], RotorDroneParameters]
@@ -94,6 +96,10 @@ _ATTITUDE: tuple[tuple[Term, float, _Change], ...] = (
 )
 
 
+_MOVING = _POSITION + tuple(one for one in _ATTITUDE if one[2] is not _later)
+"""A wrong attitude makes a wrong position: what positions are fitted to holds its kinds, too."""
+
+
 def flight_causes(blocks: Blocks, spec: RobotSpec, outs: Sequence[RollOut], at: int) -> tuple[Cause, ...]:
     """Return the parts of the error of a model of rotors after one horizon, those that explain most first.
 
@@ -106,9 +112,10 @@ def flight_causes(blocks: Blocks, spec: RobotSpec, outs: Sequence[RollOut], at: 
     columns = [_columns(spec, out, at) for out in outs]
     tiled = Blocks(np.tile(blocks.index, 3), blocks.weights)
     found = []
-    for k, terms in enumerate((_POSITION, _ATTITUDE)):
-        joined = np.concatenate([own[k] for own in columns], axis=2).reshape(1 + len(terms), -1)
-        found += fit_terms(tiled, joined[0], list(joined[1:]), [term for term, _, _ in terms])
+    for k, (terms, own) in enumerate(((_MOVING, _POSITION), (_ATTITUDE, _ATTITUDE))):
+        joined = np.concatenate([each[k] for each in columns], axis=2).reshape(1 + len(terms), -1)
+        made = fit_terms(tiled, joined[0], list(joined[1:]), [term for term, _, _ in terms], in_turn=True)
+        found += [cause for cause in made if cause.kind in {term.kind for term, _, _ in own}]
     return tuple(sorted(found, key=lambda cause: -cause.explains))
 
 
@@ -122,14 +129,18 @@ def horizon_of(errors: Sequence[np.ndarray]) -> int | None:
 def _columns(spec: RobotSpec, out: RollOut, at: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the error and what each change of a parameter makes of it (1 + K, 3, S): of position, and of attitude."""
     flight, windows = out.motion, out.windows
-    valid = windows.valid[at]
+    valid = windows.valid[at].copy()
     start, end = windows.start[valid], windows.end[at][valid]
     own, delay_s = RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value
     position, quaternion = predicted_at(flight, own, delay_s, start, end)
+    turned = rotation_vector(multiply(conjugate(flight.logged.quaternion_xyzw[:, start]), quaternion))
+    near = np.linalg.norm(turned, axis=0) <= FARTHEST_RAD
+    valid[valid] = near
+    start, end, position, quaternion = start[near], end[near], position[:, near], quaternion[:, near]
     found = ([position - flight.track.position_world[end].T],
              [rotation_vector(multiply(conjugate(flight.logged.quaternion_xyzw[:, end]), quaternion))])
     changed: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for k, terms in enumerate((_POSITION, _ATTITUDE)):
+    for k, terms in enumerate((_MOVING, _ATTITUDE)):
         for _, size, change in terms:
             if id(change) not in changed:
                 changed[id(change)] = predicted_at(flight, change(own), delay_s, start, end)

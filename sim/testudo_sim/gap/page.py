@@ -122,8 +122,9 @@ def _kinds(gap: TypeGap) -> str:
            "attitudes apart; what a flight controller answers (gusts, downwash, its trim) passes for drag, damping or "
            "trim" if gap.flown else "a wrong scale grows with the way, a wrong lag or delay goes with changes of "
            "velocity, slip with way times turn rate")
+    beside = "after those that account for more" if gap.flown else "beside the others"
     note = (f"Least squares on the error: {how}. What a kind explains is the share of the squared error of its channel "
-            "that it accounts for beside the others.")
+            f"that it accounts for {beside}.")
     return paragraph(note) + "".join(parts)
 
 
