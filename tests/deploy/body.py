@@ -20,8 +20,10 @@ class Body:
             self._at(key, share)
             for key, share in (("velocity_lag", lag), ("command_delay", delay), ("speed_scale", scale))
         )
+        # over the described one, which the effective command has in it already
+        self.scale = self.scale / self.spec.speed_scale
         if turn_scale is not None and self.wheeled:
-            self.scale = np.array([self.scale, self._at("turn_scale", turn_scale)])
+            self.scale = np.array([self.scale, self._at("turn_scale", turn_scale) / self.spec.turn_scale])
         self.response = LagResponse.create(np.array(STEP_S), np.array(lag))
         size = self.spec.dimension
         self.state = MotionState(np.zeros(size), np.array(0.0), np.zeros(size))

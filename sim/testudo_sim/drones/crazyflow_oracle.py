@@ -172,4 +172,6 @@ def crazyflow_version() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(reference()) + "\n", encoding="utf-8")
+    _found = reference()
+    _flights = ",\n".join(json.dumps(flight) for flight in _found.pop("flights"))
+    Path(sys.argv[1]).write_text(f'{json.dumps(_found)[:-1]}, "flights": [\n{_flights}\n]}}\n', encoding="utf-8")
