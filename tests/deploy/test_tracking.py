@@ -20,7 +20,7 @@ from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
 
-FAST, SLOW = ("robomaster_s1",), ("gritsbot_x", "turtlebot4", "crazyflie_2x")
+FAST, SLOW = ("crazyflie_2x", "robomaster_s1"), ("gritsbot_x", "turtlebot4")
 ROBOTS = FAST + SLOW
 WEAK = 0.7
 
@@ -143,7 +143,7 @@ def overshoot_m(name, brakes, lag=0.5):
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_an_alarm_is_owed_only_where_weak_brakes_leave_the_tube(name):
-    """A slow robot with such brakes, or one known badly, stays within the error that its tube is inflated by."""
+    """A slow robot with such brakes stays within the error that its tube is inflated by: nothing to tell."""
     error_m = space_parameters(load_robot(name)).tube_error_m
     assert overshoot_m(name, 1.0) < error_m
     assert (overshoot_m(name, WEAK) > error_m) == (name in FAST)
@@ -151,7 +151,7 @@ def test_an_alarm_is_owed_only_where_weak_brakes_leave_the_tube(name):
 
 def test_the_terms_are_those_of_the_file():
     terms = {term.name: term.value_m for term in braking_terms(load_robot("crazyflie_2x"))}
-    assert terms == pytest.approx({"localisation": 0.012, "tick": 4.5 * 0.02**2})
+    assert terms == pytest.approx({"localisation": 0.012, "tick": 1.8 * 0.02**2})
 
 
 def test_what_may_have_acted_is_cut_at_the_ends_of_the_delays():
