@@ -50,6 +50,8 @@ class CraftSettings:
     """[rad]."""
     auto_arm: bool = True
     """Brushed vehicles (Crazyflie 2.1) arm themselves; brushless ones and those on a Bolt wait to be armed."""
+    onboard_brake: bool = False
+    """An app on board stands still once the radio's set-points are silent for the dead-man time of the robot file."""
     as_point: bool = False
     """It follows velocities as a point, also if its file tells how it tilts."""
     clock_ahead_s: float = 0.0
@@ -79,6 +81,7 @@ class SimulatedCrazyflie:
         self.commander, self.planner = Commander(), Planner()
         self.parameters = ParameterService(PARAMETERS)
         self.set_point: SetPoint = OFF
+        self._commanded_s = 0.0
         self.external_position = (0.0, 0.0, 0.0)
         self.external_poses = self.set_points = 0
         self.battery_state = _ON_BATTERY
@@ -141,6 +144,14 @@ class SimulatedCrazyflie:
         self.set_points += set_point is not None
         if set_point is not None and self.commander.take(set_point, RADIO, self._time_s):
             self.planner.stop()
+            self._commanded_s = self._time_s
+
+    def _brake_on_board(self, now_s: float) -> None:
+        """Do what the app on board does: take the radio's place while that is silent."""
+        settings, commander = self._settings, self.commander
+        silent = now_s - self._commanded_s > settings.spec.dead_man_s
+        if settings.onboard_brake and silent and commander.priority == RADIO and commander.set_point.kind != "off":
+            commander.take(SetPoint("velocity"), RADIO, now_s)
 
     def _platform(self, packet: Packet) -> list[Packet]:
         """Answer the commands that have moved to the supervisor, and echo the rest."""
@@ -171,6 +182,7 @@ class SimulatedCrazyflie:
         self.planner.block(not supervisor.can_fly)
         if supervisor.can_fly:
             self.commander.take(self.planner.set_point(now_s), HIGH_LEVEL, now_s)
+            self._brake_on_board(now_s)
         asked = self.commander.set_point
         age_s = now_s - asked.stamp_s if supervisor.can_fly else math.inf
         self._supervise(age_s, now_s)

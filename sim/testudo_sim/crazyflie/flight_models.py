@@ -13,7 +13,7 @@ from testudo_hardware.arrays import Array
 from testudo_hardware.motion import LagResponse, MotionState
 from testudo_hardware.motion.attitude_drone import AnglesState, AttitudeDroneParameters, AttitudeResponse, advance
 from testudo_hardware.motion.model import effective_command
-from testudo_hardware.motion.velocity_cascade import CascadeParameters, velocity_control
+from testudo_hardware.motion.velocity_cascade import CascadeParameters, settled, velocity_control
 from testudo_hardware.motion.velocity_point import VelocityPoint
 from testudo_hardware.quaternions import from_angles
 from testudo_hardware.spec import RobotSpec
@@ -94,8 +94,9 @@ class AttitudeFlight:
         self.begin()
 
     def begin(self) -> None:
-        """See `FlightModel.begin`."""
-        self._integral, self._rates, self._thrust = np.zeros(3), np.zeros(3), np.asarray(0.0)
+        """See `FlightModel.begin`; the controller carries the weight: its base thrust is tuned to the vehicle."""
+        self._integral = settled(self._cascade, self._body.hover_thrust_n, np.asarray(0.0)).integral
+        self._rates, self._thrust = np.zeros(3), np.asarray(0.0)
 
     def move(self, body: Body, wanted: Array, yaw: float, *, level: bool) -> Body:
         """See `FlightModel.move`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import threading
@@ -17,6 +18,8 @@ from testudo_sim.crazyflie.radio_channel import DOWN, UP, Air, RadioChannel
 
 FIRST_PORT = 19850
 """Where `cflib` looks for vehicles when it scans."""
+PRIORITY = 3
+"""Of real-time scheduling: that of the plant."""
 _NULL = packets.encode(packets.Packet(packets.LINK, packets.NULL_CHANNEL))
 _Address = tuple[str, int]
 
@@ -79,6 +82,7 @@ class CraftServer:
             return tuple(self._channel.lost)
 
     def _run(self) -> None:
+        keep_time(PRIORITY)  # a vehicle does not stand still because a computer is busy
         next_s = self._clock()
         while not self._ends.is_set():
             wait_s = max(0.0, min(next_s, self._channel.due_s) - self._clock())
@@ -126,3 +130,12 @@ class CraftServer:
     def _send(self, load: Any) -> None:
         with contextlib.suppress(OSError):  # the client is gone
             self._socket.sendto(*load)
+
+def keep_time(priority: int) -> bool:
+    """Ask for real-time scheduling of this thread, and of those that it starts; return whether it is granted."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
+    except (OSError, AttributeError):  # no right to it, or another system
+        return False
+    return True
+

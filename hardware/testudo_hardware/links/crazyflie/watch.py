@@ -108,10 +108,10 @@ class Watch:
             return
         match_s = max((at_s for at_s, velocity in self._sent if _same(velocity, sample.target_velocity)),
                       default=None)
-        if match_s is None:
-            self._foreign.append(now_s)
-        else:
+        if match_s is not None:
             self._followed_s = max(self._followed_s, match_s)
+        elif any(sample.target_velocity):  # standing still is what a brake on board does, and hurts nobody
+            self._foreign.append(now_s)
 
     def judge(self, now_s: float, *, in_air: bool, streaming: bool) -> None:
         """Find out what is wrong; ``in_air``: it should fly; ``streaming``: by set-points that are sent."""
