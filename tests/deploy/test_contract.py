@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_refused(contract, path, value, expected):
         ("robot", "turtlebot4", "robot: found 'turtlebot4', expected 'gritsbot_x'"),
         ("robot_spec.limits.speed.value", 0.1, "robot_spec: limits.speed.interval"),
         ("robot_spec.description", "another", "robot_sha256"),
-        ("dimension", 3, "dimension: found 3, expected 3"),
+        ("dimension", 3, "dimension: found 3, expected 2"),
         ("hold_rule", "first_order", "hold_rule: found 'first_order', expected 'zero_order"),
         ("command.type", "wheel_speeds", "command.type"),
         ("command.unit", "km/h", "command.unit: found 'km/h', expected 'm/s'"),
