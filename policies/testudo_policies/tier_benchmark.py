@@ -97,7 +97,9 @@ def _robot_drifts(spec: RobotSpec, subject: Subject | None, worlds: int, say: Ca
 def tier_choices(spec: RobotSpec) -> list[PhysicsChoice]:
     """Return every tier of a robot but the kinematic one; the form matters on wheels only."""
     forms = ("planar", "wheels") if spec.kind == DIFFERENTIAL_DRIVE else ("wheels",)
-    return [PhysicsChoice(tier, form) for tier in ("mjx", "mujoco") for form in forms]
+    flown = [PhysicsChoice("attitude")] if spec.attitude else []
+    flown += [PhysicsChoice("rotors")] if spec.attitude and spec.rotors else []
+    return flown + [PhysicsChoice(tier, form) for tier in ("mjx", "mujoco") for form in forms]
 
 
 def _signals(model: MotionModel, worlds: int) -> Mapping[str, Signal]:
