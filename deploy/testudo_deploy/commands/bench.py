@@ -70,7 +70,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         testudo bench robot --policy policy.onnx --json robot.json
         testudo bench sim --worlds 1024 --team-size 8
         testudo bench tiers --policy policy.onnx
-        testudo bench shield --quick --json shield.json
+        testudo bench shield --robot crazyflie_2x --quick --json shield.json
         testudo bench projection --json projection.json
         testudo bench radio --json radio.json
         testudo bench faults --repeats 5 --json faults.json
@@ -84,7 +84,7 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
     Args:
         name: the benchmark.
         policy: policy file (robot, tiers).
-        robot: registered robot (sim, gpu, tiers, learning, replay, identify, drone_identify, improve, lossy).
+        robot: registered robot (sim, shield, gpu, tiers, learning, replay, identify, drone_identify, improve, lossy).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
             (import, replay).
         worlds: worlds at once (sim).
