@@ -209,8 +209,9 @@ class FlightGuard:
         ground_m, duration_s = (0.0, ALONE_S) if order is None else (order.ground_m, order.down_s)
         self._go(GuardPhase.LAND, now_s)
         self._asked_s, self._ends_s = now_s, now_s + duration_s
-        return (FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S),
-                FlightRequest(FlightAct.LAND, height_m=ground_m, duration_s=duration_s))
+        # the other way round, firmware since 2023 finds its planner idle when the set-points end, and cuts the motors
+        return (FlightRequest(FlightAct.LAND, height_m=ground_m, duration_s=duration_s),
+                FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S))
 
     def _go(self, phase: GuardPhase, now_s: float) -> None:
         self.phase, self._since_s, self._alone_since_s = phase, now_s, None

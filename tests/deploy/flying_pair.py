@@ -38,7 +38,7 @@ class Vehicle:
         self.armed = self.tumbled = self.locked = False
         self.can_fly, self.volts, self.controller, self.talks, self.latency_s = True, 4.0, "", True, 0.004
         self.set_point, self.heard_s, self.end_m, self.way_s = np.zeros(3), -math.inf, GROUND_M, 1.0
-        self.acts, self.lifted_by_set_point = [], False
+        self.acts, self.lifted_by_set_point, self.planned = [], False, False
 
     def obey(self, request):
         self.acts.append(request.act)
@@ -49,10 +49,10 @@ class Vehicle:
             self.state = "falls"
         elif request.act is FlightAct.NOTIFY_SETPOINTS_STOP:
             self.velocity[:] = 0
-            self.state = "planner"
-            self.end_m = self.place[2]
+            self.state = "planner" if self.planned else "falls"
         elif self.armed:
-            self.state, self.end_m = "planner", request.height_m
+            self.planned, self.end_m = True, request.height_m
+            self.state = self.state if self.state == "set-points" else "planner"
             self.speed = abs(request.height_m - self.place[2]) / request.duration_s
             self.landing = request.act is FlightAct.LAND
 
@@ -61,6 +61,7 @@ class Vehicle:
             self.lifted_by_set_point = True
             return
         self.state, self.set_point, self.heard_s = "set-points", np.array(values), now_s
+        self.planned = False
 
     def advance(self, now_s, step_s):
         if self.state == "planner":

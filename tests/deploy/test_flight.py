@@ -62,7 +62,7 @@ def test_a_whole_flight(world):
     assert drone.vehicle.place[2] == GROUND_M
     assert not drone.vehicle.armed
     assert not drone.vehicle.lifted_by_set_point
-    assert drone.vehicle.acts == [FlightAct.ARM, FlightAct.TAKE_OFF, FlightAct.NOTIFY_SETPOINTS_STOP, FlightAct.LAND,
+    assert drone.vehicle.acts == [FlightAct.ARM, FlightAct.TAKE_OFF, FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP,
                                   FlightAct.DISARM]
     assert {reason.partition(":")[0] for reason in drone.reasons} <= {
         "no_pose", "peer_unheard", "disarmed", "take_off", "hold", "", "land"}

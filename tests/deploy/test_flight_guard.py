@@ -92,12 +92,13 @@ def test_a_take_off_arms_and_climbs_and_set_points_begin_when_they_are_wanted():
     assert flight.guard.streams
 
 
-def test_a_landing_ends_the_set_points_first_and_then_the_motors():
+def test_a_landing_is_asked_for_before_set_points_end_and_motors_last():
+    """A planner that is idle when set-points end cuts the motors."""
     flight = flying()
     flight.wanted = Wanted.LAND
     assert flight.tick() is GuardPhase.LAND
-    assert flight.acts == [FlightAct.NOTIFY_SETPOINTS_STOP, FlightAct.LAND]
-    assert (flight.asked[-1].height_m, flight.asked[-1].duration_s) == (0.02, 4.0)
+    assert flight.acts == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
+    assert (flight.asked[0].height_m, flight.asked[0].duration_s) == (0.02, 4.0)
     assert not flight.guard.streams
     assert flight.seconds(4.5) is GuardPhase.GROUND
     assert flight.acts[-1] is FlightAct.DISARM
@@ -211,7 +212,7 @@ def test_a_guard_that_ends_lands_what_flies(phase):
     flight = flying()
     flight.guard.phase = phase
     acts = [request.act for request in flight.guard.close(flight.now_s)]
-    landing = [FlightAct.NOTIFY_SETPOINTS_STOP, FlightAct.LAND]
+    landing = [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
     assert acts == (landing if phase in (GuardPhase.FLY, GuardPhase.TAKE_OFF) else [])
 
 

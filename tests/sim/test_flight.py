@@ -97,20 +97,26 @@ def test_it_takes_off_hovers_and_lands_where_it_is():
     vehicle.hear((0.1, 0.0, 0.0), 4.0)
     assert not vehicle.may_stand
     land = FlightRequest(FlightAct.LAND, 0.0, 2.0)
-    assert not vehicle.ask(land, 4.01)  # set-points keep their priority until their end is notified
+    assert vehicle.ask(land, 4.01)
+    assert vehicle.phase is not FlightPhase.PLANNER  # set-points keep their priority until their end is notified
     assert vehicle.ask(FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP), 4.02)
-    assert vehicle.ask(land, 4.03)
+    assert vehicle.phase is FlightPhase.PLANNER
     places = flown(vehicle, 4.03, 4.0)
     assert vehicle.phase is FlightPhase.OFF
     assert vehicle.may_stand
     assert places[-1][2] == pytest.approx(REST_M, abs=0.02)
 
 
-def test_a_notified_end_without_an_order_is_silence_too():
-    vehicle = vehicle_of()
-    vehicle.hear(OUT, 10.0)
-    vehicle.ask(FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP), 10.01)
-    assert phases(vehicle, (10.6, 12.1)) == [FlightPhase.LEVEL, FlightPhase.LOCKED]
+def test_a_notified_end_without_an_order_cuts_the_motors():
+    """As firmware since 2023: the planner is idle. So a landing is asked for first, and a set-point ends that, too."""
+    for landing_first in (False, True):
+        vehicle = vehicle_of()
+        vehicle.hear(OUT, 10.0)
+        if landing_first:
+            vehicle.ask(FlightRequest(FlightAct.LAND, 0.0, 2.0), 10.005)
+            vehicle.hear(OUT, 10.006)
+        vehicle.ask(FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP), 10.01)
+        assert vehicle.command(10.02, LATE_S).off
 
 
 def test_an_emergency_cuts_and_locks():

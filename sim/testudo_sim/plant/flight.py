@@ -119,6 +119,8 @@ class Crazyflie:
         self._tilted_since_s = math.inf
         self._streamed = False
         """Set-points came and their end was not notified: the planner is not listened to."""
+        self._waits = False
+        """The planner has a landing to fly once the set-points end."""
 
     @property
     def flying(self) -> bool:
@@ -140,7 +142,7 @@ class Crazyflie:
         """Take a set-point (3,) [m/s] that came over the radio; it ends what the planner does."""
         x, y, z = velocity_world
         self._set_point, self._heard_s = (x, y, z), now_s
-        self._streamed = True
+        self._streamed, self._waits = True, False
         if self.armed and self.phase is not FlightPhase.LOCKED:
             self.phase = FlightPhase.SET_POINT
 
@@ -158,8 +160,7 @@ class Crazyflie:
             self.armed, self.phase = False, FlightPhase.OFF
             return True
         if request.act is FlightAct.NOTIFY_SETPOINTS_STOP:
-            self._streamed = False  # the last set-point stays, and its age counts on
-            return True
+            return self._end_set_points()
         return self._plan(request, now_s)
 
     def sense(self, place_world: Sequence[float], up: float, now_s: float) -> None:
@@ -184,12 +185,26 @@ class Crazyflie:
         return FlightCommand(self._set_point, level=self.phase is FlightPhase.LEVEL, off=False)
 
     def _plan(self, request: FlightRequest, now_s: float) -> bool:
-        """Take off or land; not from set-points whose end was not notified, which keep their priority."""
-        if self._streamed or not self.armed or (request.act is FlightAct.LAND and not self.flying):
+        """Take off or land; from set-points a landing begins once their end is notified, they have priority."""
+        lands = request.act is FlightAct.LAND
+        if not self.armed or (self._streamed and not lands) or (lands and not self.flying):
             return False
         end_m = max(request.height_m, self._rest_m)
-        self._way = _Way(now_s, request.duration_s, self._place, end_m, lands=request.act is FlightAct.LAND)
-        self.phase = FlightPhase.PLANNER
+        self._way = _Way(now_s, request.duration_s, self._place, end_m, lands=lands)
+        if self._streamed:
+            self._waits = True
+        else:
+            self.phase = FlightPhase.PLANNER
+        return True
+
+    def _end_set_points(self) -> bool:
+        """Give the word to the planner; since 2023 one that is idle wants the motors off."""
+        if self._streamed and self.phase not in (FlightPhase.OFF, FlightPhase.LOCKED):
+            if self._waits:
+                self.phase = FlightPhase.PLANNER
+            else:
+                self._lock()
+        self._streamed = self._waits = False
         return True
 
     def _led(self, now_s: float) -> FlightCommand:
