@@ -95,8 +95,8 @@ def separation_plot(section: FleetSection) -> Picture | None:
                 lower, lines, "control points of two robots", contract.shield.separation_m,
                 "kept apart by the shield", WARN,
             )  # fmt: skip
-        less = ", heights counting less" if contract.shield.height_ratio > 1 else ""
-        lower.set_title(f"Distance of control points (where a robot would come to rest){less}")
+        less = "heights counting less" if contract.shield.height_ratio > 1 else "where a robot would come to rest"
+        lower.set_title(f"Distance of control points ({less})")
         lower.set(xlabel="time [s]", xlim=(0, max(end - begin, 1e-3)))
         least = min(float(values.min()) for values in distances.values())
         return picture(
