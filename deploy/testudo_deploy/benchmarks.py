@@ -60,9 +60,9 @@ class _TimedLoop(ControlLoop):
         super()._decide(tick)
         self.spent_s = time.perf_counter() - begin
 
-    def _check_command(self, tick: Any) -> None:
+    def _check_command(self, tick: Any, shield: Any) -> None:
         begin = time.perf_counter()
-        super()._check_command(tick)
+        super()._check_command(tick, shield)
         self.spent_s += time.perf_counter() - begin
 
 

@@ -44,7 +44,7 @@ def test_a_folder_without_a_recording_is_refused(tmp_path):
 
 
 def test_options_of_recordings_are_refused_for_a_policy(tmp_path):
-    with pytest.raises(TestudoError, match="--map and --pick are for recordings"):
+    with pytest.raises(TestudoError, match="--map, --pick and --msg-path are for recordings"):
         inspect(tmp_path / "policy.onnx", pick="a")
 
 

@@ -15,7 +15,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.tiny_policy import draft_contract, make_tiny_policy
 
 from testudo_deploy import drive as drive_module
-from testudo_deploy import obligation_rules
+from testudo_deploy import fleet_check, obligation_rules
 from testudo_deploy.commands.inspect import inspect
 from testudo_deploy.drive import drive
 from testudo_deploy.obligation_rules import NEEDED, check_fleet, find_violations
@@ -256,7 +256,7 @@ def test_drive_refuses_before_any_process_starts(tmp_path, monkeypatch):
     def spoiled(*arguments, **named):
         return tuple(changed(one, **changes.get(one.robot, {})) for one in fleet_obligations(*arguments, **named))
 
-    monkeypatch.setattr(drive_module, "fleet_obligations", spoiled)
+    monkeypatch.setattr(fleet_check, "fleet_obligations", spoiled)
     monkeypatch.setattr(drive_module, "FleetProcesses", None)
     with pytest.raises(ObligationError, match=r"robots\.r1\.dead_man_s: found 0.5 s"):
         drive(fleet, run_folder=tmp_path / "run")

@@ -81,7 +81,8 @@ def test_a_floor_that_ground_robots_reach_is_refused(tmp_path):
 def test_drones_that_land_among_ground_robots_are_refused(tmp_path):
     values = tables(tmp_path)
     for name in ("d0", "d1"):
-        values["robots"][name] |= {"link": "crazyswarm2_logged", "pose": {"source": "mocap"}}
+        place = [-0.5, *values["robots"][name]["initial_position"][1:]]  # not above a robot on the ground
+        values["robots"][name] |= {"link": "crazyswarm2_logged", "pose": {"source": "mocap"}, "initial_position": place}
     with pytest.raises(FleetError, match=r"robots\.d0\.link: found flight phases, expected none in a fleet"):
         checked_obligations(fleet_of(tmp_path, values))
 

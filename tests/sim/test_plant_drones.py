@@ -110,7 +110,7 @@ def test_it_takes_off_flies_and_lands_without_a_contact():
     assert plant.vehicle("r0").flying
     assert plant.applied("r0").reason is DriverReason.PLANNER
     fly(plant, {"r0": (0.3, 0.0, 0.0), "r1": (0.3, 0.0, 0.0)}, 1.0)
-    for act in (FlightAct.NOTIFY_SETPOINTS_STOP, FlightAct.LAND):
+    for act in (FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP):
         for name in ("r0", "r1"):
             plant.ask(name, FlightRequest(act, 0.0, 2.0))
     seen = fly(plant, {}, 4.0)
