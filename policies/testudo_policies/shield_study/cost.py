@@ -117,6 +117,8 @@ def draw_crowd(model: MotionModel, shield: ShieldParameters, size: int, seed: in
     side = math.ceil(size ** (1 / dimension) - 1e-9)
     cells = np.stack(np.meshgrid(*[np.arange(side)] * dimension), axis=-1).reshape(-1, dimension)[:size].T
     place = (_SPACING * cells + random.uniform(0, _JITTER, (dimension, size))) * shield.separation_m
+    if dimension == 3:  # heights between drones count less
+        place[2] *= shield.height_ratio
     yaw = random.uniform(-math.pi, math.pi, size) if dimension == 2 else np.zeros(size)
     stop = model.stopping_point(MotionState(place, yaw, np.zeros((dimension, size))))
     # control points are ahead of the middles, so that a grid of middles would let some begin too near

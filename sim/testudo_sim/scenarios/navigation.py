@@ -52,7 +52,7 @@ class Navigation(GoalScenario):
     def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Navigation:
         """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots."""
         spacing = spacing_m(shield)
-        arena, edge = _arena(spec, spacing)
+        arena, edge = _arena(spec, spacing, room_m(spec, shield), shield.height_ratio)
         low = tuple(x + e for x, e in zip(arena.low_world, edge, strict=True))
         high = tuple(x - e for x, e in zip(arena.high_world, edge, strict=True))
         return cls(arena=arena, spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
@@ -92,7 +92,8 @@ class Navigation(GoalScenario):
         return replace(grid, points_world=grid.points_world[np.all(free, axis=0)]) if free else grid
 
 
-def _arena(spec: RobotSpec, spacing_m: float) -> tuple[Arena, tuple[float, ...]]:
+def _arena(spec: RobotSpec, spacing_m: float, least_edge_m: float, height_ratio: float
+           ) -> tuple[Arena, tuple[float, ...]]:
     """Return the Robotarium's arena and spawn edge, scaled so that as many robots fit as GRITSBots."""
     scale = max(1.0, spacing_m / 0.45)
     if spec.dimension == 2:
@@ -100,4 +101,9 @@ def _arena(spec: RobotSpec, spacing_m: float) -> tuple[Arena, tuple[float, ...]]
         return (Arena(tuple(scale * x for x in arena.low_world), tuple(scale * x for x in arena.high_world)),
                 tuple(scale * x for x in edge))
     side, high = 1.6 * scale, arena_height_m(2.0 * scale)
-    return Arena((-side, -side, 0.0), (side, side, high)), (0.4 * scale, 0.4 * scale, 0.4)
+    edge = max(0.4, least_edge_m)
+    # places are moved about the cells of the grid by up to this, which heights count more than widths
+    length = (high - 2 * edge) / height_ratio
+    layers = int(length / spacing_m) + 1
+    moved = height_ratio * (length - (layers - 1) * spacing_m) / (2 * layers) if layers > 1 else 0.0
+    return Arena((-side, -side, 0.0), (side, side, high)), (0.4 * scale, 0.4 * scale, edge + moved)
