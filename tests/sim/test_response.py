@@ -108,8 +108,9 @@ def plant_run(robot, seed, seconds, *, faults=None, straight=False):
     return math.inf, "", worst
 
 
-TOO_NARROW = pytest.mark.xfail(strict=True, reason="lag, delay and scale of crazyflie_2x are narrower than what its velocity "
-                               "cascade does (docs/drones.md, Robots): to be measured anew, with all that rests on them")
+TOO_NARROW = pytest.mark.xfail(
+    strict=True, reason="lag, delay and scale of crazyflie_2x are narrower than what its velocity cascade does "
+                        "(docs/drones.md, Robots): to be measured anew, with all that rests on them")
 
 
 @pytest.mark.parametrize(("seed", "robot"), [
