@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.sim.recorded_run import record_run
 
 from testudo_deploy.messages import TickRecord
+from testudo_deploy.teams import Follow
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.commands import replay as verb
@@ -18,7 +20,9 @@ from testudo_sim.replay import (
     alterations_caught,
     reinfer,
 )
+from testudo_sim.replay.checks import FieldErrors
 from testudo_sim.replay.rerun import AFTER_A_LOSS
+from testudo_sim.replay.sources import check_goals
 
 
 def with_tick(run, robot, sequence, **changes):
@@ -208,3 +212,15 @@ def test_the_verb_tells_by_its_status(on_disk, tmp_path, capsys):
     assert "open_loop" not in values
     assert values["altered"] is True
     assert values["reinference"]["passed"] is False
+
+
+def test_goals_of_a_follower_are_those_that_its_leader_announced_and_a_lost_one_is_no_error():
+    """And a goal that is farther from all of them than the leader went meanwhile is an error."""
+    leader = [SimpleNamespace(sequence=k, position_world=(0.01 * k, 0.0)) for k in (0, 1, 2, 5, 6)]
+    for goal, deviates, unverified in (((0.02, 0.0, 1.0), False, 0), ((0.034, 0.0, 1.0), False, 1),
+                                       ((0.2, 0.0, 1.0), True, 0)):
+        errors = FieldErrors({"goal": "announced"})
+        found = check_goals(errors, [SimpleNamespace(sequence=0, goal_world=goal)], (0.0, 0.0, 1.0), leader,
+                            Follow("g0", (0.0, 0.0, 1.0)))
+        assert found == unverified
+        assert any(check.error > 1e-6 for check in errors.checks()) == deviates

@@ -51,9 +51,9 @@ def reinfer_robot(
     for record in ticks:
         rerun.take(record)
     robot = run.fleet.robot(name)
-    check_goals(rerun.errors, ticks, robot.goal_world,
-                () if robot.follows is None else run.announcements.get(robot.follows.robot, ()), robot.follows)
-    unverified = check_neighbours(rerun.errors, name, ticks, announced)
+    leader = () if robot.follows is None else run.announcements.get(robot.follows.robot, ())
+    unverified = check_goals(rerun.errors, ticks, robot.goal_world, leader, robot.follows)
+    unverified += check_neighbours(rerun.errors, name, ticks, announced)
     unverified += check_poses(rerun.errors, ticks, run.odometry[name])
     return RobotCheck(
         name,

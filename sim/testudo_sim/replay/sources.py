@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from testudo_hardware.frames import wrap_angle
 from testudo_sim.replay.checks import FieldErrors
 from testudo_sim.run_reader import Track
 
+_SAME_GOAL_M = 1e-9
 _SAME_STAMP_S = 2e-9
 """ROS stamps are whole nanoseconds."""
 
@@ -47,7 +49,7 @@ class Announcements:
 
 
 def check_goals(errors: FieldErrors, records: Sequence[TickRecord], goal_world: tuple[float, ...],
-                leader: Sequence[PeerMessage] = (), follows: Follow | None = None) -> None:
+                leader: Sequence[PeerMessage] = (), follows: Follow | None = None) -> int:
     """Compare the goals (D,) [m] with that of the fleet file, or with the places that a leader announced.
 
     Args:
@@ -56,12 +58,23 @@ def check_goals(errors: FieldErrors, records: Sequence[TickRecord], goal_world: 
         goal_world: of the fleet file; of a robot that follows, what it has until it hears its leader.
         leader: what that announced.
         follows: how the robot goes with it; None keeps its goal.
+
+    Returns:
+        In how many ticks the goal is that of an announcement which the recorder lost: as near to one that it has as
+        the way that the leader went while some were lost.
     """
-    goals = np.array([goal_world, *(() if follows is None else
-                                    (follows.goal_world(said.position_world, len(goal_world)) for said in leader))])
+    told = () if follows is None else tuple(follows.goal_world(said.position_world, len(goal_world)) for said in leader)
+    goals, lost_m, unverified = np.array([goal_world, *told]), 0.0, 0
+    for before, after in pairwise(range(len(told))):
+        if leader[after].sequence != leader[before].sequence + 1:
+            lost_m = max(lost_m, float(np.max(np.abs(goals[1 + after] - goals[1 + before]))))
     for record in records:
-        nearest = goals[np.argmin(np.max(np.abs(goals - np.array(record.goal_world)), axis=1))]
-        errors.add("goal", record.sequence, tuple(nearest.tolist()), record.goal_world)
+        away = np.max(np.abs(goals - np.array(record.goal_world)), axis=1)
+        if _SAME_GOAL_M < away.min() <= lost_m:
+            unverified += 1
+            continue
+        errors.add("goal", record.sequence, tuple(goals[np.argmin(away)].tolist()), record.goal_world)
+    return unverified
 
 
 def check_poses(errors: FieldErrors, records: Sequence[TickRecord], odometry: Track) -> int:
