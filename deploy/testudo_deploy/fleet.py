@@ -97,11 +97,12 @@ class Fleet:
     @property
     def teams(self) -> tuple[Fleet, ...]:
         """Return the fleet's parts that run one policy file each, in the order of their first robots."""
-        files = dict.fromkeys(map(self._policy_file, self.robots))
-        return (self,) if not self.policies else tuple(
+        if not self.policies:
+            return (self,)
+        return tuple(
             replace(self, policy=file.path, policy_sha256=file.sha256, policies={},
                     robots=tuple(robot for robot in self.robots if self._policy_file(robot) == file))
-            for file in files)
+            for file in dict.fromkeys(map(self._policy_file, self.robots)))
 
     def team_of(self, name: str) -> Fleet:
         """Return the part of the fleet that runs the policy file of a robot; its peers are the others in it.

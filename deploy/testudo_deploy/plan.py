@@ -160,9 +160,7 @@ def _robot_nodes(fleet: Fleet, backend: str) -> list[tuple[str, str, dict[str, P
         if backend == "hw" and fleet.robot(name).link.profile.driver is not None:
             nodes.append(("driver", name, {"robot": name}))
         stands_in = backend == "sim" and fleet.robot(name).has_flight_phases
-        own = {"robot": name} | ({"plant_flies": True} if stands_in else {})
-        if fleet.policies:
-            own["policy"] = str(fleet.team_of(name).policy)
+        own = {"robot": name, "policy": str(fleet.team_of(name).policy)} | ({"plant_flies": True} if stands_in else {})
         nodes += [("guard", name, own), ("policy", name, own | {"configure": True})]
     return nodes
 

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_sim.faults import RadioLoss
 from testudo_sim.team import Team
 
-GRAVITY_M_S2 = 9.81
 _ON_FLOOR_M = 1e-4
 
 

@@ -12,9 +12,12 @@ from testudo_deploy.guard import Guard
 from testudo_deploy.messages import PeerMessage
 from testudo_deploy.robot import Robot
 from testudo_deploy.supervisor import GuardReport
-from testudo_hardware.links.flight import CUT_S, LEVELLED_S, FlightAct, VehicleState
+from testudo_hardware.links.flight import FlightAct, VehicleState
 from testudo_hardware.links.profile import FlightPart, FlightWire, Text
+from testudo_hardware.spec import load_robot
 
+SILENCE = load_robot("crazyflie_2x").silence
+LEVELLED_S, CUT_S = SILENCE["silence.level_after"].value, SILENCE["silence.cut_after"].value
 GROUND_M = 0.025
 LAG_S = 0.15
 

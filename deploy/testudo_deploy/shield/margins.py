@@ -14,11 +14,11 @@ from typing import Any
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.model import turn_loss_m_s
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
 SHIELD_VERSION = 3
-GRAVITY_M_S2 = 9.81
 GAP_SHARE = 0.9
 """What the pair lemma bears with ticks that are not synchronous and up to a third of T_hold long."""
 

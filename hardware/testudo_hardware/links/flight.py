@@ -13,11 +13,6 @@ from typing import Protocol
 
 from testudo_hardware.links.wire import WireError
 
-LEVELLED_S = 0.5
-"""A Crazyflie that hears no set-point for so long levels out, which is no brake."""
-CUT_S = 2.0
-"""After so long it cuts its motors."""
-
 
 class FlightAct(StrEnum):
     """What can be asked of a vehicle."""

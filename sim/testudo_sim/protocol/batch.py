@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_sim.faults import LIAR, NEVER, Faults, RadioLoss
 from testudo_sim.protocol.cells import OTHERS, Cell, Claim, Rule
 from testudo_sim.protocol.settings import Stage, ticks
 from testudo_sim.protocol.starts import draw_start
-from testudo_sim.silence import GRAVITY_M_S2
 
 _LINGER_S = 1.0
 """An episode goes on for so long after the arrival."""

@@ -21,12 +21,10 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
 from testudo_sim.scenarios.grid import Grid
+from testudo_sim.scenarios.robotarium import ROBOTARIUM, SPAWN_EDGE_M
 from testudo_sim.scene import Box, Scene
 
-_LOW, _HIGH = (-1.6, -1.0), (1.6, 1.0)
-"""Walls of the Robotarium (arXiv 2505.06771)."""
 _FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
-_EDGE_M = (0.35, 0.25)
 _ROOM_M = 0.1
 _LEADER_M_S = (0.05, 0.2)
 """Speeds of the robots on the ground; 0.2 m/s is the top speed of the Robotarium's."""
@@ -75,12 +73,13 @@ class Escort:
         if spec.dimension != 3:
             raise TestudoError(f"escort: {spec.name} drives on the ground; an escort flies, for example --robot "
                                "crazyflie_2x; the robots that it goes with learn `navigation`")
-        low, high = (tuple(sign * (abs(x) - e) for x, e in zip(_LOW, _EDGE_M, strict=True)) for sign in (-1, 1))
+        low = tuple(x + edge for x, edge in zip(ROBOTARIUM.low_world, SPAWN_EDGE_M, strict=True))
+        high = tuple(x - edge for x, edge in zip(ROBOTARIUM.high_world, SPAWN_EDGE_M, strict=True))
         grid = Grid.create(low, high, shield.separation_m + _ROOM_M)
         ticks = max(1, round(0.2 / spec.control_period_s))
         signal = Signal("goal_world", (3,), "m", "world", None)
-        return cls(Arena((*_LOW, _FLOOR_M), (*_HIGH, _CEILING_M)), grid, spec.control_point_speed_m_s,
-                   ticks * spec.control_period_s, ticks, (signal,))
+        arena = Arena((*ROBOTARIUM.low_world, _FLOOR_M), (*ROBOTARIUM.high_world, _CEILING_M))
+        return cls(arena, grid, spec.control_point_speed_m_s, ticks * spec.control_period_s, ticks, (signal,))
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """See `Scenario.start`: drones stand above their leaders."""

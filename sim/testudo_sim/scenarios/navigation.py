@@ -28,10 +28,7 @@ from testudo_sim.scenarios.goals import (
     yaws,
 )
 from testudo_sim.scenarios.grid import Grid
-
-_ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
-_SPAWN_EDGE_M = (0.35, 0.25)
-"""Starts and goals lie inside 2.5 m x 1.5 m of the Robotarium's arena."""
+from testudo_sim.scenarios.robotarium import ROBOTARIUM, SPAWN_EDGE_M
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +94,7 @@ def _arena(spec: RobotSpec, spacing_m: float, least_edge_m: float, height_ratio:
     """Return the Robotarium's arena and spawn edge, scaled so that as many robots fit as GRITSBots."""
     scale = max(1.0, spacing_m / 0.45)
     if spec.dimension == 2:
-        arena, edge = _ROBOTARIUM, _SPAWN_EDGE_M
+        arena, edge = ROBOTARIUM, SPAWN_EDGE_M
         return (Arena(tuple(scale * x for x in arena.low_world), tuple(scale * x for x in arena.high_world)),
                 tuple(scale * x for x in edge))
     side, high = 1.6 * scale, arena_height_m(2.0 * scale)

@@ -21,12 +21,11 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState
 from testudo_sim.scenarios.grid import Grid
+from testudo_sim.scenarios.robotarium import ROBOTARIUM, SPAWN_EDGE_M
 from testudo_sim.scene import BodyState, Box, Scene
 from testudo_sim.worlds.bodies import wheel_inertia
 
 TEAM_SIZES = (2, 4)
-_ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
-_SPAWN_EDGE_M = (0.35, 0.25)
 _SPACING_M = 0.45
 """Of the Robotarium's grid of starts; the arena grows for robots that need more."""
 _HEAVY = 1.25
@@ -87,8 +86,8 @@ class PushBox:
                                "steer, for example --robot gritsbot_x")
         spacing = max(shield.separation_m + 0.1, _SPACING_M)
         scale = spacing / _SPACING_M
-        low, high = (tuple(scale * x for x in side) for side in (_ROBOTARIUM.low_world, _ROBOTARIUM.high_world))
-        edge = [scale * x for x in _SPAWN_EDGE_M]
+        low, high = (tuple(scale * x for x in side) for side in (ROBOTARIUM.low_world, ROBOTARIUM.high_world))
+        edge = [scale * x for x in SPAWN_EDGE_M]
         grid = Grid.create(tuple(x + e for x, e in zip(low, edge, strict=True)),
                            tuple(x - e for x, e in zip(high, edge, strict=True)), spacing)
         side = _SIDE * shield.separation_m

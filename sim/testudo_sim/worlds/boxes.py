@@ -6,10 +6,9 @@ import math
 
 import mujoco
 
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_sim.scene import Box
 from testudo_sim.worlds.contact_bits import BOX, WALL
-
-_GRAVITY_M_S2 = 9.81
 
 _STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: what holds creeps by micrometres in a second
 
@@ -51,4 +50,4 @@ def add_box(world: mujoco.MjSpec, box: Box, step_s: float) -> None:
 
 def friction_n(box: Box) -> float:
     """Return the force [N] that slides a box."""
-    return box.friction * box.mass_kg * _GRAVITY_M_S2
+    return box.friction * box.mass_kg * GRAVITY_M_S2

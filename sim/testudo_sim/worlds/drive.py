@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.motion.state import TINY, length, shorten, sum_terms
-
-_GRAVITY_M_S2 = 9.81
 
 
 def discrete_gain(velocity_lag_s: Array, step_s: float) -> Array:
@@ -55,7 +54,7 @@ def planar_forces(target: Array, yaw: Array, velocity: Array, gain: Array, body:
     forward = cos * velocity[0, ...] + sin * velocity[1, ...]
     aside = cos * velocity[1, ...] - sin * velocity[0, ...]
     turn = _clip(gain * (target[1, ...] - velocity[2, ...]), body.turn_limit)
-    hold = grip * _GRAVITY_M_S2 + 0 * aside
+    hold = grip * GRAVITY_M_S2 + 0 * aside
     forward = forward + step * _clip(_clip(gain * (target[0, ...] - forward), body.limit), hold)
     aside = aside + step * _clip(-aside / step, hold)
     after = yaw + step * (velocity[2, ...] + step * turn)
