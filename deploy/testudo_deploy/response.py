@@ -10,11 +10,11 @@ means of two neighbouring poses, so that noise that is rarely beyond its bound r
 How soon that tells, in seconds from the blockage until the control loop brakes (mean and worst of 20): from steady
 speed, all at nominal values, a pose in each control period, 20 ms old, with noise of which the bound is three sigma.
 Least speed is what shows within 0.3 s whatever the noise within its bounds, 2 e / (least scale * (0.3 s - age - 1.5
-periods)); e is the error bound of the position.
+periods)); e is the error bound of the position. For drones it is more by how far their velocity drifts.
 
 | robot | blocked at top speed | at half | one wheel at top | at half | least speed, of top speed [m/s] |
 |---|---|---|---|---|---|
-| crazyflie_2x | 0.10, 0.11 | 0.09, 0.10 | - | - | 0.05 of 1.0 |
+| crazyflie_2x | 0.10, 0.12 | 0.10, 0.12 | - | - | 0.09 of 1.0 |
 | robomaster_s1 | 0.13, 0.15 | 0.13, 0.15 | - | - | 0.06 of 1.0 |
 | irobot_create | 0.21, 0.25 | 0.27, 0.34 | 0.14, 0.18 | 0.17, 0.23 | 0.15 of 0.3 |
 | gritsbot_x | 0.25, 0.32 | 0.42, 0.67 | 0.12, 0.14 | 0.17, 0.20 | 0.16 of 0.2 |
@@ -43,16 +43,13 @@ import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion import MotionState
-from testudo_hardware.motion.model import slip_ratio
+from testudo_hardware.motion.model import hover_drift_m_s, slip_ratio
 from testudo_hardware.motion.state import TINY, length
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 _LARGEST_BEND_RAD = 0.6
 """So far a heading may be from the direction in which a forward way is measured."""
-CLIMB_DRIFT_M_S = 0.06
-"""A drone's climb may be off by so much for seconds, while its controller finds another thrust: it tilts, or flies in
-a wash."""
 LONGEST_GAP_S = 0.2
 """Ways between two poses further apart are not held against the commands."""
 
@@ -76,7 +73,7 @@ class ResponseLimits:
     """Share of the speed asked for by which a channel may differ from its own command beside the scale: a twist that
     is turned by the error of the yaw, a wheel's scale at one end of the interval and the other's at the other end."""
     drift: Array
-    """[m/s] by which a channel may differ from its command whatever that is, see `CLIMB_DRIFT_M_S`."""
+    """[m/s] by which a channel may differ from its command whatever that is, see `hover_drift_m_s`."""
     fastest: Array
     """Greatest speed."""
     allowed: Array
@@ -130,7 +127,7 @@ def response_limits(spec: RobotSpec, like: Array) -> ResponseLimits:
         both([scale.high / scale.value * high for scale, (_, high) in slipping]),
         acceleration, lag.high * acceleration,
         both((0.0, swing / spec.wheel_base_m)) if turns else both((spec.yaw_error_rad,) * size),
-        both((*(0.0,) * (size - 1), CLIMB_DRIFT_M_S if spec.kind == VELOCITY_POINT else 0.0)),
+        both(hover_drift_m_s(spec)),
         per_channel(speed * scales[0].high, spec.turn_rate_limit_rad_s * scales[-1].high),
         per_channel(2 * spec.position_error_m, 2 * spec.yaw_error_rad),
         spec.yaw_error_rad, spec.turn_acceleration_limit_rad_s2)

@@ -193,6 +193,5 @@ class Robot:
 def _flight_of(robot: FleetRobot) -> Flight:
     part = robot.link.profile.flight
     needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
-    latency_s = robot.spec.quantities["dynamics.command_delay"].high
     return Flight(robot.initial_position_world, BatteryLimits.of(robot.spec), controller=needs[0], estimator=needs[1],
-                  latency_s=latency_s)
+                  latency_s=robot.spec.link_delay_most_s)

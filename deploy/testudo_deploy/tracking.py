@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import LagResponse, MotionState
-from testudo_hardware.motion.model import slip_ratio
+from testudo_hardware.motion.model import hover_drift_m_s, slip_ratio
 from testudo_hardware.motion.state import TINY, sum_terms
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -160,6 +160,7 @@ def _asked(spec: RobotSpec, watch: BrakingWatch, acting: Sequence[Piece]) -> tup
     low, high = (scale * slip for scale, slip in zip(_interval(spec, "speed_scale"), slip_ratio(spec), strict=True))
     nominal = spec.quantities["dynamics.speed_scale"].value
     asked, across = [], 0 * watch.speed_m_s
+    drift = sum_terms([m_s * xp.abs(watch.direction_world[k, ...]) for k, m_s in enumerate(hover_drift_m_s(spec))])
     for share, commands in acting:
         fastest = -math.inf + 0 * watch.speed_m_s
         for command in commands:
@@ -172,7 +173,7 @@ def _asked(spec: RobotSpec, watch: BrakingWatch, acting: Sequence[Piece]) -> tup
                 rest = command - along * nominal * watch.direction
                 across = xp.where(share > 0, xp.maximum(across, high / nominal * xp.sqrt(_dot(rest, rest))), across)
             fastest = xp.maximum(fastest, xp.maximum(high * along, back))
-        asked.append((share, fastest))
+        asked.append((share, fastest + drift))
     return asked, across
 
 

@@ -124,6 +124,11 @@ class RobotSpec:
         return max(self.dead_man_s, alone) + self.control_period_s
 
     @property
+    def link_delay_most_s(self) -> float:
+        """Return the longest time that a command is on its way to the vehicle: its own response is not in it."""
+        return self.attitude.get("attitude.link_delay", self.quantities["dynamics.command_delay"]).high
+
+    @property
     def coast_s(self) -> float:
         """Return how long it moves on after T_hold without a brake: until it levels no more, and then falls down."""
         if self.brakes_in_silence:

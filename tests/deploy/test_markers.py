@@ -38,7 +38,7 @@ ROBOTS = ("gritsbot_x", "crazyflie_2x")
 
 def driven(folder, robot, ticks=30):
     """Return the views of two robots that have driven for some ticks, where their last commands left them."""
-    fleet = make_tiny_fleet(folder, 2, robot)
+    fleet = make_tiny_fleet(folder, 2, robot, lane_m=2 * space_parameters(load_robot(robot)).clearance_m, walls=False)
     artefact = Artefact.load(fleet.policy)
     loops = {robot.name: ControlLoop(artefact, robot.spec, robot=robot.name, peers=fleet.peers(robot.name),
                                      goal_world=robot.goal_world, epoch="one") for robot in fleet.robots}

@@ -1,5 +1,7 @@
 """Commands on their way: which act when, at irregular ticks too, and what the estimate makes of them."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -88,13 +90,14 @@ def test_at_regular_ticks_simulation_and_robot_predict_the_same(name, age_s):
     spec = load_robot(name)
     model, period = motion_model(spec), spec.control_period_s
     rng = np.random.default_rng(3)
-    commands = rng.uniform(-0.1, 0.1, (5, spec.dimension))
+    count = math.ceil((0.06 + spec.command_delay_s) / period) + 1
+    commands = rng.uniform(-0.1, 0.1, (count, spec.dimension))
     pending = PendingCommands(spec.command_delay_s, spec.dead_man_s)
-    for k in reversed(range(5)):
+    for k in reversed(range(count)):
         pending.push(1.0 - (k + 1) * period, commands[k])
     state = MotionState(rng.uniform(-1, 1, spec.dimension), np.array(0.4), rng.uniform(-0.1, 0.1, spec.dimension))
     robot = estimate_state(model, state, *pending.since(1.0 - age_s, 1.0))
-    times = pending_time_s(spec, np.array(age_s), 5)
+    times = pending_time_s(spec, np.array(age_s), count)
     simulated = predict(model, state, commands, LagResponse.create(times, np.array(spec.velocity_lag_s)))
     for one, two in zip(vars(robot).values(), vars(simulated).values(), strict=True):
         assert one == pytest.approx(two, abs=1e-12)

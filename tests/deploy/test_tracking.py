@@ -22,7 +22,8 @@ from testudo_hardware.spec import load_robot
 
 FAST, SLOW = ("crazyflie_2x", "robomaster_s1"), ("gritsbot_x", "turtlebot4")
 ROBOTS = FAST + SLOW
-WEAK = 0.7
+WEAK = {name: 0.7 for name in ROBOTS} | {"crazyflie_2x": 0.5}
+"""Share of the brakes that is too weak: what the interval of the lag leaves to a drone is more than 30 percent."""
 
 
 @settings(max_examples=40, deadline=None)
@@ -83,8 +84,8 @@ def stop_from_top_speed(body, seconds=2.0):
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_brakes_of_70_percent_raise_the_alarm_and_the_robot_stays_braked(name):
-    records = stop_from_top_speed(Body(name, brakes=WEAK))
+def test_weak_brakes_raise_the_alarm_and_the_robot_stays_braked(name):
+    records = stop_from_top_speed(Body(name, brakes=WEAK[name]))
     alarms = [record.reason.startswith("brakes_weak: ") for record in records]
     first = alarms.index(True)
     assert first * load_robot(name).control_period_s < 0.8
@@ -96,7 +97,7 @@ def test_brakes_of_70_percent_raise_the_alarm_and_the_robot_stays_braked(name):
 @pytest.mark.parametrize("name", FAST)
 def test_a_robot_that_seemed_to_roll_back_before_it_started_is_watched_when_it_brakes(name):
     """Noise of the odometry at rest began a watch the other way, which once went on for all of a short drive."""
-    body = Body(name, brakes=WEAK)
+    body = Body(name, brakes=WEAK[name])
     spec, size = body.spec, body.spec.dimension
     delay, sent = spec.quantities["dynamics.command_delay"], PendingCommands(spec.command_delay_s, spec.dead_man_s)
     noise, wish = np.zeros(size), np.zeros(size)
@@ -146,12 +147,12 @@ def test_an_alarm_is_owed_only_where_weak_brakes_leave_the_tube(name):
     """A slow robot with such brakes stays within the error that its tube is inflated by: nothing to tell."""
     error_m = space_parameters(load_robot(name)).tube_error_m
     assert overshoot_m(name, 1.0) < error_m
-    assert (overshoot_m(name, WEAK) > error_m) == (name in FAST)
+    assert (overshoot_m(name, WEAK[name]) > error_m) == (name in FAST)
 
 
 def test_the_terms_are_those_of_the_file():
     terms = {term.name: term.value_m for term in braking_terms(load_robot("crazyflie_2x"))}
-    assert terms == pytest.approx({"localisation": 0.012, "tick": 1.8 * 0.02**2})
+    assert terms == pytest.approx({"localisation": 0.012, "tick": 3.5 * 0.02**2})
 
 
 def test_what_may_have_acted_is_cut_at_the_ends_of_the_delays():

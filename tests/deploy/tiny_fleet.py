@@ -10,7 +10,7 @@ from testudo_hardware.spec import load_robot
 
 
 def make_tiny_fleet(
-    folder, count=2, robot="gritsbot_x", *, start_x=-0.6, goal_x=0.6, walls=True, edit_model=None
+    folder, count=2, robot="gritsbot_x", *, start_x=-0.6, goal_x=0.6, lane_m=0.5, walls=True, edit_model=None
 ):
     """Write policy.onnx and fleet.yaml into the folder and return the fleet."""
     folder = Path(folder)
@@ -22,9 +22,9 @@ def make_tiny_fleet(
         FleetRobot(
             name=f"r{k}",
             type=robot,
-            initial_position_world=(start_x, 0.5 * k, 1.0)[: spec.dimension],
+            initial_position_world=(start_x, lane_m * k, 1.0)[: spec.dimension],
             initial_yaw=0.0,
-            goal_world=(goal_x, 0.5 * k, 1.0)[: spec.dimension],
+            goal_world=(goal_x, lane_m * k, 1.0)[: spec.dimension],
             spec=spec,
         )
         for k in range(count)

@@ -108,14 +108,8 @@ def plant_run(robot, seed, seconds, *, faults=None, straight=False):
     return math.inf, "", worst
 
 
-TOO_NARROW = pytest.mark.xfail(
-    strict=True, reason="lag, delay and scale of crazyflie_2x are narrower than what its velocity cascade does "
-                        "(docs/drones.md, Robots): to be measured anew, with all that rests on them")
-
-
-@pytest.mark.parametrize(("seed", "robot"), [
-    pytest.param(seed, robot, marks=[TOO_NARROW] if (seed, robot) == (2, "crazyflie_2x") else [])
-    for seed in (1, 2) for robot in ROBOTS])
+@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("seed", [1, 2])
 def test_normal_driving_of_the_plant_raises_none(seed, robot):
     alarm_s, _, worst = plant_run(robot, seed, 15.0)
     assert alarm_s == math.inf

@@ -11,7 +11,7 @@ from testudo_hardware.arrays import Array, array_namespace, is_number, stacked
 from testudo_hardware.motion.differential_drive import DifferentialDrive
 from testudo_hardware.motion.state import LagResponse, MotionState, StoppingPoint, matrix_vector
 from testudo_hardware.motion.velocity_point import VelocityPoint
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
 
 
@@ -103,6 +103,16 @@ def slip_ratio(spec: RobotSpec) -> tuple[float, float]:
         return 1.0, 1.0
     value, low, high = (1 + (k * spec.turn_rate_limit_rad_s) ** 2 for k in (slip.value, slip.low, slip.high))
     return value / high, value / low
+
+
+def hover_drift_m_s(spec: RobotSpec) -> tuple[float, ...]:
+    """Return how far each axis of the world may be off its commanded velocity for seconds (D values) [m/s].
+
+    Zero but for drones, whose controllers carry a force by an error of speed. Sideways, what the integrators learnt
+    against drag at speed, 1 degree for 1 m, is forgotten in 25 s (firmware, PID_VEL_X_KI over PID_VEL_X_KP); a climb
+    is off while the controller finds another thrust, tilted or in a wash. Measured on the plant (docs/drones.md).
+    """
+    return (0.03, 0.03, 0.06) if spec.kind == VELOCITY_POINT else (0.0,) * spec.dimension
 
 
 def actuator_command(model: MotionModel, stop: StoppingPoint, control_velocity_world: Array) -> Array:

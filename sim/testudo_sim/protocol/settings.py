@@ -152,7 +152,7 @@ def arena_of(setting: Setting, dimension: int, apart_m: float, wall_m: float, se
         sides = (ROOM * radius + 1.0, ROOM * radius + 1.0)
         obstacles = blocks(ROOM * radius, dimension)
     else:
-        sides = (radius + 1.0, radius + 1.0)
+        sides = (radius + max(1.0, wall_m + 0.1),) * 2
     sides = (*sides, *(sides[1:] * (dimension - 2)))
     return Arena(tuple(-side for side in sides), sides, obstacles)
 
