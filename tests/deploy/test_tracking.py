@@ -22,7 +22,7 @@ from testudo_hardware.spec import load_robot
 
 FAST, SLOW = ("crazyflie_2x", "robomaster_s1"), ("gritsbot_x", "turtlebot4")
 ROBOTS = FAST + SLOW
-WEAK = {name: 0.7 for name in ROBOTS} | {"crazyflie_2x": 0.5}
+WEAK = dict.fromkeys(ROBOTS, 0.7) | {"crazyflie_2x": 0.5}
 """Share of the brakes that is too weak: what the interval of the lag leaves to a drone is more than 30 percent."""
 
 
