@@ -19,6 +19,7 @@ from testudo_sim.worlds import MujocoWorld
 
 _CRAZYFLIE_N = 0.0338 * 9.81
 """Weight of the drones whose wake was measured."""
+_LOOK_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,31 @@ class Drones:
         self._specs: dict[int, RobotSpec] = {i: world.robots[i].spec for i in self._drivers}
         self.batteries = {i: Battery(spec, float(AttitudeDroneParameters.from_spec(spec).hover_thrust_n))
                           for i, spec in self._specs.items()}
-        self._on_ground: tuple[str, ...] = ()
+        self._stands = dict.fromkeys(self._drivers, False)
+
+    def look_around(self, step: int, now_s: float) -> None:
+        """Let drones sense where they are, use their batteries, and fly in one another's wakes; at 100 Hz.
+
+        That is the rate of the firmware's controllers, and each costs more than a step of the physics.
+        """
+        every = max(1, round(_LOOK_S / self._world.step_s))
+        if step % every:
+            return
+        for index, driver in self._drivers.items():
+            pose, battery = self._world.pose(index), self.batteries[index]
+            up = body_up(np.array(pose.quaternion_xyzw))[2]
+            driver.vehicle.sense(pose.position_world, float(up), now_s)
+            self._stands[index] = pose.position_world[2] < driver.vehicle.grazing_m
+            battery.use(self._world.thrust(index), every * self._world.step_s)
+            if self._options.droop:
+                self._world.weaken_rotors(index, battery.thrust_most_n)
+        self._push()
 
     def fly(self, index: int, now_s: float) -> AppliedCommand:
         """Return what acts in a drone at ``now_s`` [s], and let the world know what is no velocity."""
-        driver, pose = self._drivers[index], self._world.pose(index)
-        up = body_up(np.array(pose.quaternion_xyzw))[2]
-        driver.vehicle.sense(pose.position_world, float(up), now_s)
+        driver = self._drivers[index]
         applied = driver.advance(now_s, dark=self._radio.dark(index, now_s))
-        stands = pose.position_world[2] < driver.vehicle.grazing_m
-        self._world.order(index, level=driver.order.level, off=driver.order.off, stands=stands)
-        battery = self.batteries[index]
-        battery.use(self._world.thrust(index), self._world.step_s)
-        if self._options.droop:
-            self._world.weaken_rotors(index, battery.thrust_most_n)
+        self._world.order(index, level=driver.order.level, off=driver.order.off, stands=self._stands[index])
         return applied
 
     def may_stand(self, name: str) -> bool:
@@ -62,7 +74,7 @@ class Drones:
         return any(self._world.robots[i].name == name and driver.vehicle.may_stand
                    for i, driver in self._drivers.items())
 
-    def push(self) -> None:
+    def _push(self) -> None:
         """Let the wakes of drones whose motors turn act on those below them."""
         if not self._options.downwash or len(self._drivers) < 2:
             return

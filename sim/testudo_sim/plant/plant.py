@@ -210,10 +210,10 @@ class Plant:
                 odometer.measure(time_s, self._world.pose(i))
         # a command due within half a step acts from this step on: the delay is right on average
         due_s = time_s + self.step_s / 2
+        self._drones.look_around(self._steps, due_s)
         for i, driver in enumerate(self._drivers):
             applied = self._drones.fly(i, due_s) if isinstance(driver, FlyingDriver) else driver.advance(due_s)
             self._commands[i, : len(applied.values)] = self._acting(i, applied.values)
-        self._drones.push()
         self._world.advance(self._commands)
         self._steps += 1
 

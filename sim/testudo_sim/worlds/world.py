@@ -66,6 +66,8 @@ class MujocoWorld:
                        [parameters[i].attitude for i in part])
             for part in self._members
         )
+        self._where = {int(i): (group, place) for group, part in zip(self._groups, self._members, strict=True)
+                       for place, i in enumerate(part)}
         count = len(self.robots)
         sizes = [len(part) for part in self._members]
         self._memory = [group.begin(np.zeros(size)) for group, size in zip(self._groups, sizes, strict=True)]
@@ -225,11 +227,7 @@ class MujocoWorld:
 
     def _find(self, index: int) -> tuple[Group, int]:
         """Return the group of a robot and its place in it."""
-        for group, part in zip(self._groups, self._members, strict=True):
-            place = np.flatnonzero(part == index)
-            if len(place):
-                return group, int(place[0])
-        raise IndexError(index)
+        return self._where[index]
 
     def _find_pairs(self) -> None:
         model = self.model
