@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid in a box of the world; two places are never nearer than its spacing, heights squeezed."""
+    """A grid in a box of the world; no two places are nearer than its spacing, heights squeezed, and none is outside."""
 
     points_world: np.ndarray
     """(cells, D) float32 [m]."""
@@ -27,10 +27,10 @@ class Grid:
         for axis, (low, high) in enumerate(zip(low_world, high_world, strict=True)):
             apart = spacing_m * (height_ratio if axis == 2 else 1.0)
             count = int((high - low) / apart) + 1
-            axes.append(np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2]))
-            step = (high - low) / (count - 1) if count > 1 else np.inf
-            # places that only differ along other axes may be anywhere along this one
-            jitter.append((high - low) / 2 if count == 1 else (step - apart) / 2)
+            # neighbours that move towards each other are still apart, and the outermost ones stay inside
+            step = (high - low + apart) / count
+            jitter.append((step - apart) / 2)
+            axes.append(low + jitter[-1] + step * np.arange(count))
         points = np.array(list(itertools.product(*axes)), dtype=np.float32)
         return cls(points, np.array(jitter, dtype=np.float32))
 
