@@ -161,7 +161,8 @@ class World:
 
     def copy(self):
         """Return a world that goes on from here by itself; what never changes is the same in both."""
-        fixed = [self.fleet, *(part for drone in self.drones for part in (drone.robot.loop._artefact, drone.robot.spec))]
+        robots = [drone.robot for drone in self.drones]
+        fixed = [self.fleet, *(robot.loop._artefact for robot in robots), *(robot.spec for robot in robots)]
         return copy.deepcopy(self, {id(one): one for one in fixed})
 
     def tick(self, count=1):

@@ -198,7 +198,7 @@ def test_no_reachable_state_of_two_places_has_a_conflict():
 
 LATE = {"in order": 2, "not after a restart": 2}
 """Rules that only matter where more than one message of a robot is under way."""
-RULE_CASES = [pytest.param(rule, marks=pytest.mark.slow) if rule == "not after a restart" else rule
+RULE_CASES = [pytest.param(rule, marks=pytest.mark.slow) if rule in LATE else rule
               for rule in sorted(RULES)]
 
 
