@@ -30,6 +30,8 @@ class Body:
         self.queue = [(-1.0, np.zeros(size))]
         self.blocked = ()
         """What does not move any more: "left", "right", or both; all of a robot without wheels."""
+        self.drift = 0.0
+        """(D,) [m/s] by which the velocity is off what was asked for."""
 
     @property
     def wheeled(self):
@@ -46,7 +48,7 @@ class Body:
         for _ in range(round(time_s / STEP_S)):
             while len(self.queue) > 1 and self.queue[1][0] <= self.now_s:
                 self.queue.pop(0)
-            command = self.queue[0][1] * self.scale
+            command = self.queue[0][1] * self.scale + self.drift
             after = self.model.step(self.state, command, self.response)
             change = after.velocity - self.state.velocity
             slows = change * self.state.velocity

@@ -1,5 +1,6 @@
 """Drones behind their supervisors and guards, with vehicles that take off, follow set-points and fall; without ROS."""
 
+import copy
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -157,6 +158,12 @@ class World:
         self.period_s = fleet.robots[0].spec.control_period_s
         self.drones = [Drone(fleet, name, self.now_s) for name in fleet.names]
         self.least_m = math.inf
+
+    def copy(self):
+        """Return a world that goes on from here by itself; what never changes is the same in both."""
+        robots = [drone.robot for drone in self.drones]
+        fixed = [self.fleet, *(robot.loop._artefact for robot in robots), *(robot.spec for robot in robots)]
+        return copy.deepcopy(self, {id(one): one for one in fixed})
 
     def tick(self, count=1):
         for _ in range(count):

@@ -14,35 +14,54 @@ from testudo_deploy.modes import Event, Mode
 from testudo_hardware.links.flight import FlightAct
 
 TOP_M = 1.0
+LANE_M = 0.7
+"""Drones keep 0.6 m from one another, and 0.22 m from the walls, which are at 1 m."""
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    return with_phases(make_tiny_fleet(tmp_path_factory.mktemp("drones"), 2, "crazyflie_2x"))
+    return with_phases(make_tiny_fleet(tmp_path_factory.mktemp("drones"), 2, "crazyflie_2x", lane_m=LANE_M))
 
 
-@pytest.fixture
-def world(fleet):
+@pytest.fixture(scope="module")
+def on_ground(fleet):
     made = World(fleet)
     made.seconds(0.3)
     return made
 
 
-@pytest.fixture
-def hovering(world):
+@pytest.fixture(scope="module")
+def in_air(on_ground):
+    made = on_ground.copy()
     for index in range(2):
-        assert world.ask(Event.ARM, index).granted, world.ask(Event.ARM, index).sentence
-    world.until(Mode.HOLD, 12.0)
-    world.seconds(1.2)
-    return world
+        assert made.ask(Event.ARM, index).granted, made.ask(Event.ARM, index).sentence
+    made.until(Mode.HOLD, 12.0)
+    made.seconds(1.2)
+    return made
+
+
+@pytest.fixture(scope="module")
+def on_its_way(in_air):
+    made = in_air.copy()
+    assert made.ask(Event.START).granted
+    made.seconds(0.5)
+    assert made.drones[0].mode is Mode.ACTIVE
+    return made
 
 
 @pytest.fixture
-def active(hovering):
-    assert hovering.ask(Event.START).granted
-    hovering.seconds(0.5)
-    assert hovering.drones[0].mode is Mode.ACTIVE
-    return hovering
+def world(on_ground):
+    return on_ground.copy()
+
+
+@pytest.fixture
+def hovering(in_air):
+    return in_air.copy()
+
+
+@pytest.fixture
+def active(on_its_way):
+    return on_its_way.copy()
 
 
 def test_a_whole_flight(world):
@@ -307,8 +326,8 @@ def test_without_limits_of_its_battery_nobody_looks_at_it():
 
 def test_drones_that_stand_on_the_ground_cannot_begin_above_one_another(fleet):
     text = fleet.file.read_text()
-    assert text.count("0.5, 1.0]") == 2  # start and goal of r1
-    stacked = text.replace("[-0.6, 0.5, 1.0]", "[-0.6, 0.0, 1.6]")
+    assert text.count(f"{LANE_M}, 1.0]") == 2  # start and goal of r1
+    stacked = text.replace(f"[-0.6, {LANE_M}, 1.0]", "[-0.6, 0.0, 1.6]")
     assert parse_fleet(stacked, fleet.file).names == ("r0", "r1")  # in the air already
     stacked = stacked.replace("type: crazyflie_2x", "type: crazyflie_2x\n    link: testudo_flight")
     with pytest.raises(FleetError, match=r"robots\.r1\.initial_position: is 0 m from that of r0"):

@@ -16,6 +16,8 @@ from testudo_sim.scenarios.goals import GoalTask
 from testudo_sim.scene import Scene
 
 ROBOTS = sorted(robot_files())
+FEW = [pytest.param(name, marks=pytest.mark.slow) if name.startswith("cf") else name for name in ROBOTS]
+"""In the full run all."""
 WORLDS = 300
 
 
@@ -36,7 +38,7 @@ def least_distance(points):
     return distance.min()
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", FEW)
 @pytest.mark.parametrize("size", [4, 8])
 def test_starts_and_goals_are_the_separation_and_a_tenth_apart(name, size):
     scenario = scenario_of(name)
@@ -71,7 +73,7 @@ def test_starts_differ_and_a_key_gives_the_same_start_again(name):
         assert np.ptp(np.asarray(begin.yaw)) > 6
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", FEW)
 def test_eight_robots_fit_into_every_arena(name):
     assert starts_of(scenario_of(name), 8, 1).position_world.shape[1] == 8
 

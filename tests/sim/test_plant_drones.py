@@ -18,6 +18,7 @@ from testudo_sim.plant import (
     PlantRobot,
     RadioModel,
     RobotFaults,
+    drones,
     read_faults,
     read_radio,
 )
@@ -151,6 +152,67 @@ def test_a_drone_above_pushes_down_one_below_until_its_motors_stop():
         return 0.8 - lowest
     assert sinks(STILL) < 1e-4
     assert sinks(DroneOptions()) > 0.01
+
+
+@pytest.mark.parametrize(("begins_m", "speed_m_s"), [(0.0, 0.0), (-0.5, 0.5)])
+def test_the_wake_at_100_hz_is_that_of_every_step_within_5_mm(monkeypatch, begins_m, speed_m_s):
+    """A drone that hovers for 2 s below another, and one that flies through."""
+    def ways():
+        plant = plant_of((begins_m, 0.0, 0.8), (0.0, 0.0, 1.1), options=DroneOptions())
+        seen = fly(plant, {"r0": (speed_m_s, 0.0, 0.0), "r1": (0.0, 0.0, 0.0)}, 2.0)
+        return np.array([pose.position_world for pose in seen])
+
+    rare = ways()
+    assert 0.8 - rare[:, 2].min() > 0.01  # it does push
+    monkeypatch.setattr(drones, "_LOOK_S", 0.0)
+    assert rare == pytest.approx(ways(), abs=0.005)
+
+
+def test_a_contact_is_seen_in_the_step_in_which_it_begins_and_in_every_later_one():
+    """Between the times at which the drone senses where it is, too."""
+    begins = set()
+    for height_m in (0.300, 0.304, 0.308):
+        plant = plant_of((0.0, 0.0, height_m))
+        plant.ask("r0", FlightRequest(FlightAct.EMERGENCY))
+        touched_s, states = math.inf, 0
+        for step in range(1, 300):
+            z = plant.truth("r0").position_world[2]  # of the state that this step looks at
+            plant.step_to(step * plant.step_s)
+            if z < SPEC.body_radius_m:
+                touched_s, states = min(touched_s, (step - 1) * plant.step_s), states + 1
+        (contact,) = plant.contacts[:1]
+        assert contact.time_s == pytest.approx(touched_s)
+        assert plant.watch.states_in_contact == states > 1
+        begins.add(round(1000 * contact.time_s) % 10)
+    assert begins - {0}
+
+
+@pytest.mark.parametrize("last", [100, 101, 103])
+def test_motors_are_cut_in_the_step_in_which_silence_or_an_order_cuts_them(last):
+    """2.0 s after the last set-point came, at any of the steps; an order acts after the delay of the link."""
+    plant = plant_of((0.0, 0.0, 1.5))
+    delay_s = plant.parameters["r0"].attitude["attitude.link_delay"]
+    for step in range(1, last + 1):
+        plant.step_to(step * plant.step_s)
+        if step % 10 == 0 or step == last:
+            plant.command("r0", (0.0, 0.0, 0.0), plant.time_s, plant.time_s)
+    sent_s = plant.time_s
+    assert locked_after_s(plant, 3.0) - sent_s == pytest.approx(2.0 + delay_s, abs=1.1 * plant.step_s)
+    plant = plant_of((0.0, 0.0, 1.5))
+    plant.step_to(last * plant.step_s)
+    sent_s = plant.time_s
+    plant.ask("r0", FlightRequest(FlightAct.EMERGENCY))
+    assert locked_after_s(plant, 1.0) - sent_s == pytest.approx(delay_s, abs=1.1 * plant.step_s)
+
+
+def locked_after_s(plant, limit_s):
+    """Return when the motors of r0 were cut; step by step."""
+    for _ in range(round(limit_s / plant.step_s)):
+        plant.step_to(plant.time_s + plant.step_s)
+        if plant.applied("r0").reason is DriverReason.LOCKED:
+            assert not plant.vehicle("r0").flying
+            return plant.time_s
+    return math.inf
 
 
 def test_a_battery_empties_sags_and_says_so():
