@@ -31,6 +31,11 @@ class TrainConfig:
     """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, many times as fast."""
     impl: Impl = "auto"
     """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` takes what is there."""
+    downwash: bool = field(default=True, metadata=OPTIONAL)
+    """Tiers `attitude` and `rotors`: drones push down those in their wake."""
+    battery: bool = field(default=False, metadata=OPTIONAL)
+    """All tiers in which drones fly: batteries begin anywhere from full to `power.land` of the robot file, empty with
+    thrust, and limit it by their voltage."""
     trainer: str = "testudo"
     """`testudo`, or `brax-ppo` and `brax-sac` of brax, which train the same network without memory."""
     obstacles: str = field(default="", metadata=OPTIONAL)
@@ -83,7 +88,7 @@ class TrainConfig:
     @property
     def physics_choice(self) -> PhysicsChoice:
         """Return the physics below the scenario."""
-        return PhysicsChoice(self.physics, self.form, self.impl)
+        return PhysicsChoice(self.physics, self.form, self.impl, self.downwash, self.battery)
 
     @property
     def updates(self) -> int:

@@ -97,7 +97,7 @@ class Environment:
         """Return the start of one world for each key (E,)."""
         begin = jax.vmap(lambda key: self.scenario.start(key, self.team.size), out_axes=-1)(keys)
         parameters = draw_parameters(jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys),
-                                     self.team.model.spec, self.team.channels, self.spread)
+                                     self.team.model.spec, self.team.channels, self.spread, self.team.batteries)
         state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
         return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
 

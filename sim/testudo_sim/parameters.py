@@ -13,7 +13,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse
 from testudo_hardware.spec import RobotSpec
 from testudo_sim import pytrees  # noqa: F401  (registers the types)
-from testudo_sim.drone_draws import draw_drones
+from testudo_sim.drone_draws import draw_charges, draw_drones
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class WorldParameters:
     effective turn rates; None for robots that have none."""
     drone: dict[str, jax.Array] | None = None
     """(E,) of each uncertain quantity of `[attitude]`, `[rotors]` and `[propellers]`, by `table.key`; None without."""
+    charge: jax.Array | None = None
+    """(N, E): of the batteries at the start, 0 to 1; None where there are none, or all are full."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,16 @@ class Slots:
         return cls(max(pending, acting), math.ceil(age_s / period) + 1, channels.message_ticks[1])
 
 
-def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread: float = 1.0
-                    ) -> WorldParameters:
-    """Draw the parameters of one world for each key (E,); ``spread`` scales the intervals (0: nominal).
+def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread: float = 1.0,
+                    batteries: int = 0) -> WorldParameters:
+    """Draw the parameters of one world for each key (E,).
+
+    Args:
+        keys: one of each world.
+        spec: the robot.
+        channels: how poses and messages travel.
+        spread: scales the intervals (0: nominal).
+        batteries: drones in a world whose batteries are drawn, see `draw_charges`.
 
     Raises:
         TestudoError: a range of the channels is out of order, or poses are older than the robot accepts.
@@ -111,7 +120,8 @@ def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread
         LagResponse.create(pending_time_s(spec, age, slots.commands), jnp.float32(spec.velocity_lag_s)),
         lag, friction, mass, friction * (spec.wheel_friction if "contact.wheel_friction" in spec.quantities else 1.0),
         message_ticks, _between(next(units), channels.message_loss), turn_slip=_draw_slip(keys, spec, spread),
-        drone=draw_drones(keys, spec, spread))
+        drone=draw_drones(keys, spec, spread),
+        charge=draw_charges(keys, spec, batteries, spread) if batteries else None)
 
 
 def _over_described(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:

@@ -38,6 +38,11 @@ class Team:
     shielded: bool = True
     """False is the negative control: nominal commands pass unchecked."""
 
+    @property
+    def batteries(self) -> int:
+        """Return how many batteries a world has that empty."""
+        return self.size if getattr(self.physics, "battery", False) else 0
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel
 from testudo_sim.drones import make_drone_tier
+from testudo_sim.drones.batteries import check_battery
 from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.mujoco_tiers.c_stepper import CStepper
 from testudo_sim.mujoco_tiers.mjx_stepper import Impl, MjxStepper, choose_impl
@@ -36,6 +37,9 @@ class PhysicsChoice:
     """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` takes what is there."""
     downwash: bool = True
     """Tiers `attitude` and `rotors`: drones push down those in their wake."""
+    battery: bool = False
+    """All tiers in which drones fly: batteries begin anywhere from full to `power.land` of the robot file, empty with
+    thrust, and limit it by their voltage."""
 
 
 def make_physics(choice: PhysicsChoice, model: MotionModel, arena: Arena | None, size: int,
@@ -49,17 +53,23 @@ def make_physics(choice: PhysicsChoice, model: MotionModel, arena: Arena | None,
         if getattr(choice, name) not in get_args(kind):
             raise TestudoError(f"--{name}: found {getattr(choice, name)!r}, expected one of "
                                f"{', '.join(get_args(kind))}")
+    if choice.battery:
+        if choice.physics == "kinematic":
+            raise TestudoError("--battery: --physics kinematic has no batteries; use another one, or leave --battery "
+                               "out")
+        check_battery(model.spec)
     if choice.physics in ("kinematic", "attitude", "rotors"):
         if boxes:
             raise TestudoError(f"--physics {choice.physics}: this scenario has boxes that robots push, which only "
                                "MuJoCo moves; use --physics mjx or --physics mujoco")
         if choice.physics == "kinematic":
             return KinematicPhysics(model, arena)
-        return make_drone_tier(choice.physics, model, arena, with_downwash=choice.downwash)
+        return make_drone_tier(choice.physics, model, arena, with_downwash=choice.downwash,
+                               with_battery=choice.battery)
     tier = make_tier(choice.form, model, arena, size, boxes)
     if choice.physics == "mujoco":
-        return MujocoTier(tier, CStepper(tier.compiled), "mujoco")
-    return MujocoTier(tier, MjxStepper(tier.compiled, choose_impl(choice.impl)), "mjx")
+        return MujocoTier(tier, CStepper(tier.compiled), "mujoco", battery=choice.battery)
+    return MujocoTier(tier, MjxStepper(tier.compiled, choose_impl(choice.impl)), "mjx", battery=choice.battery)
 
 
 def make_tier(form: Form, model: MotionModel, arena: Arena | None, size: int, boxes: tuple[Box, ...] = ()

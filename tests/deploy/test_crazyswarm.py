@@ -132,7 +132,9 @@ def test_the_verb_writes_a_fleet_file_that_holds(tmp_path, policy, capsys):
     file, _ = write_swarm(tmp_path)
     out = tmp_path / "fleet.yaml"
     fleet_verb("import", file, policy, out, goals="swap")
-    assert "2 drones imported" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 drones imported" in said
+    assert said.count("warning: crazyflie_2x: at the worse ends of its file") == 1
     fleet = load_fleet(out)
     assert fleet.names == ("cf231", "cf5")
     first = fleet.robots[0]

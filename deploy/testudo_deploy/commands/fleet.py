@@ -8,12 +8,13 @@ from typing import Annotated, Literal
 import tyro
 
 from testudo_deploy.artefact import Artefact
-from testudo_deploy.commands.report import Report, table
+from testudo_deploy.commands.report import Report, table, warn
 from testudo_deploy.crazyswarm import Swarm, SwarmError, SwarmFiles, SwarmRobot, read_swarm, read_swarm_files
 from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet, save_fleet
 from testudo_deploy.fleet_links import LinkChoice, PoseSource
 from testudo_hardware.links.profile import load_link
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_hardware.thrust_margin import thrust_warnings
 
 
 def fleet(
@@ -65,10 +66,13 @@ def fleet(
             for one in made.robots]
     title = f"{out}: {len(rows)} drones {action}ed from {file}"
     shown = table(title, ("robot", "link", "pose", "takes off to", "goal"), rows)
-    values = {"fleet": str(out), "robots": {one.name: {"link": one.link.name, "pose": one.pose.source,
-                                                       "initial_position": list(one.initial_position_world),
-                                                       "goal": list(one.goal_world)} for one in made.robots}}
+    warnings = thrust_warnings([spec])
+    values = {"fleet": str(out), "warnings": warnings,
+              "robots": {one.name: {"link": one.link.name, "pose": one.pose.source,
+                                    "initial_position": list(one.initial_position_world),
+                                    "goal": list(one.goal_world)} for one in made.robots}}
     Report(values, (shown,)).show(json)
+    warn(warnings)
 
 
 def _ways(swarm: Swarm, height_m: float, swaps: int) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:

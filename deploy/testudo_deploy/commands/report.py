@@ -48,6 +48,12 @@ class Report:
         console.print(Text(f"wrote {json_path}"))
 
 
+def warn(lines: Iterable[str]) -> None:
+    """Print sentences about what is no reason to refuse, but to think about."""
+    for line in lines:
+        Console().print(Text(f"warning: {line}", style="yellow"), soft_wrap=True)
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> Table:
     """Return a table; numbers are shown with six digits and stand to the right."""
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)

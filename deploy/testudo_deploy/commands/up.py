@@ -14,10 +14,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from testudo_deploy.commands.report import Report, facts, table
+from testudo_deploy.commands.report import Report, facts, table, warn
 from testudo_deploy.drive import DriveInterruptedError, DriveState, drive
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import DEFAULT_DURATION_S
+from testudo_hardware.thrust_margin import thrust_warnings
 
 _FAILED = 1
 _REFRESH_HZ = 4
@@ -62,6 +63,7 @@ def up(
     loaded = load_fleet(fleet)
     if policy is not None:
         loaded = replace(loaded, policy=policy.absolute())
+    warn(thrust_warnings(robot.spec for robot in loaded.robots))
     folder = (run or Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")) if record else None
     console = Console()
     try:

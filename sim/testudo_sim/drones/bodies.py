@@ -32,12 +32,21 @@ class Flight(Protocol):
     def with_shares(self, state: Any) -> Any:
         """Return the inverse of `with_thrust`."""
 
+    def thrust_n(self, state: Any) -> jax.Array:
+        """Return what all rotors produce (N, E) [N]."""
+
+    def weakened(self, thrust_most_n: jax.Array) -> Flight:
+        """Return the same with rotors that together do no more than this (N, E) [N]."""
+
     def step(self, state: Any, command: jax.Array, push: Disturbance | None) -> Any:
         """Return the state one step later under roll, pitch, yaw [rad] and thrust [N] (4, N, E)."""
 
 
 class Body(Protocol):
     """How the drones of a tier move; states are pytrees with the worlds last."""
+
+    hover_thrust_n: float
+    """Command of the thrust of all rotors that carries the weight, by the robot file."""
 
     def begin(self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array) -> Any:
         """Return level drones; thrust as a share of what hovers."""
@@ -54,6 +63,11 @@ class AttitudeBody:
     """The fitted attitude response."""
 
     spec: RobotSpec
+
+    @property
+    def hover_thrust_n(self) -> float:
+        """See `Body.hover_thrust_n`."""
+        return AttitudeDroneParameters.from_spec(self.spec).hover_thrust_n
 
     def begin(self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array) -> AnglesState:
         """See `Body.begin`."""
@@ -86,6 +100,14 @@ class _FittedFlight:
     def with_shares(self, state: AnglesState) -> AnglesState:
         return replace(state, thrust=state.thrust / self.hover_thrust_n)
 
+    def thrust_n(self, state: AnglesState) -> jax.Array:
+        return state.thrust
+
+    def weakened(self, thrust_most_n: jax.Array) -> _FittedFlight:
+        # what the controller may ask for is one limit, what the voltage leaves of it the other
+        most = jnp.minimum(self.parameters.thrust_most_n, thrust_most_n)
+        return replace(self, parameters=replace(self.parameters, thrust_most_n=most))
+
     def step(self, state: AnglesState, command: jax.Array, push: Disturbance | None) -> AnglesState:
         return attitude_drone.advance(self.parameters, self.response, state, command, push)
 
@@ -96,6 +118,11 @@ class RotorBody:
 
     spec: RobotSpec
     gains: LoopGains = LoopGains()  # noqa: RUF009 -- frozen
+
+    @property
+    def hover_thrust_n(self) -> float:
+        """See `Body.hover_thrust_n`."""
+        return 4 * RotorDroneParameters.from_spec(self.spec).hover_thrust_n
 
     def begin(self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array
               ) -> tuple[RotorDroneState, LoopState]:
@@ -133,6 +160,12 @@ class _RotorFlight:
 
     def with_shares(self, state: tuple[RotorDroneState, LoopState]) -> tuple[RotorDroneState, LoopState]:
         return replace(state[0], thrust=state[0].thrust / self.parameters.hover_thrust_n), state[1]
+
+    def thrust_n(self, state: tuple[RotorDroneState, LoopState]) -> jax.Array:
+        return jnp.sum(state[0].thrust, axis=0)
+
+    def weakened(self, thrust_most_n: jax.Array) -> _RotorFlight:
+        return replace(self, parameters=replace(self.parameters, thrust_most_n=thrust_most_n / 4))
 
     def step(self, state: tuple[RotorDroneState, LoopState], command: jax.Array, push: Disturbance | None
              ) -> tuple[RotorDroneState, LoopState]:

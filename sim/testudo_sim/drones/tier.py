@@ -24,6 +24,7 @@ from testudo_hardware.motion.rotor_drone import Disturbance
 from testudo_hardware.motion.velocity_cascade import CascadeParameters, velocity_control
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_sim.contacts import count_contacts, least_separation
+from testudo_sim.drones.batteries import Batteries
 from testudo_sim.drones.bodies import AttitudeBody, Body, RotorBody
 from testudo_sim.kinematic import arrived_set_point
 from testudo_sim.parameters import WorldParameters
@@ -45,6 +46,8 @@ class DroneState:
     yaw_command: jax.Array
     """(N, E) [rad]: the heading at the start, which is held."""
     watch: Watch
+    used: jax.Array | None = None
+    """(N, E): share of a full battery that was used since the start; None without batteries."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class DroneTier:
     name: str
     downwash: bool = True
     """Whether drones push down those in their wake."""
+    battery: bool = False
+    """Whether batteries empty, and their voltage limits the thrust."""
 
     @cached_property
     def _runs(self) -> tuple[int, int]:
@@ -70,7 +75,8 @@ class DroneTier:
         """See `Physics.reset`: level, with controllers that have settled."""
         still = jnp.zeros_like(position_world)
         body = self.body.begin(position_world, yaw, still if velocity is None else velocity)
-        return DroneState(body, still, yaw, self._look(position_world, None))
+        used = jnp.zeros_like(yaw) if self.battery else None
+        return DroneState(body, still, yaw, self._look(position_world, None), used)
 
     def advance(self, state: DroneState, sent: jax.Array, parameters: WorldParameters) -> DroneState:
         """See `Physics.advance`."""
@@ -81,22 +87,27 @@ class DroneTier:
         # settled in hover, whatever that takes in this world, is where the integral counts from
         cascade = replace(CascadeParameters.from_spec(spec, drawn), thrust_base_n=flight.hover_thrust_n)
         set_point = arrived_set_point(sent, self.model, drawn)
+        batteries = Batteries.create(spec, self.body.hover_thrust_n, parameters) if self.battery else None
 
-        def run(carry: tuple[Any, jax.Array, Watch], _: None) -> tuple[tuple[Any, jax.Array, Watch], None]:
-            body, integral, watch = carry
+        def run(carry: tuple[Any, ...], _: None) -> tuple[tuple[Any, ...], None]:
+            body, integral, watch, used = carry
+            able = flight
+            if batteries is not None:
+                most, used = batteries.use(flight.thrust_n(body), used, period)
+                able = flight.weakened(most)
             motion = self.body.motion(body)
             wanted, integral = velocity_control(cascade, motion.velocity, motion.yaw, integral, set_point, period)
             command = stacked(*wanted[:2], state.yaw_command, wanted[2])
             push = self._wakes(motion.position_world, drawn["geometry.mass"])
             for _ in range(steps):
-                body = flight.step(body, command, push)
+                body = able.step(body, command, push)
                 watch = self._look(self.body.motion(body).position_world, watch)
-            return (body, integral, watch), None
+            return (body, integral, watch, used), None
 
         blank = Watch(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
-        begin = (flight.with_thrust(state.body), state.integral, blank)
-        (body, integral, watch), _ = jax.lax.scan(run, begin, length=runs)
-        return DroneState(flight.with_shares(body), integral, state.yaw_command, watch)
+        begin = (flight.with_thrust(state.body), state.integral, blank, state.used)
+        (body, integral, watch, used), _ = jax.lax.scan(run, begin, length=runs)
+        return DroneState(flight.with_shares(body), integral, state.yaw_command, watch, used)
 
     def scene(self, state: DroneState) -> Scene:
         """See `Physics.scene`."""
@@ -120,7 +131,8 @@ class DroneTier:
         return Watch(before.contacts + contacts, jnp.minimum(before.separation_m, separation))
 
 
-def make_drone_tier(name: str, model: MotionModel, arena: Arena | None, *, with_downwash: bool = True) -> DroneTier:
+def make_drone_tier(name: str, model: MotionModel, arena: Arena | None, *, with_downwash: bool = True,
+                    with_battery: bool = False) -> DroneTier:
     """Return the tier `attitude` or `rotors` for a robot.
 
     Raises:
@@ -133,6 +145,6 @@ def make_drone_tier(name: str, model: MotionModel, arena: Arena | None, *, with_
         lacks = "is no drone" if spec.kind != VELOCITY_POINT else f"has no [{missing[0]}] in its file"
         raise TestudoError(f"--physics {name}: {spec.name} {lacks}; use --physics kinematic, mjx or mujoco")
     body = AttitudeBody(spec) if name == "attitude" else RotorBody(spec)
-    return DroneTier(model, arena, body, name, with_downwash)
+    return DroneTier(model, arena, body, name, with_downwash, with_battery)
 
 

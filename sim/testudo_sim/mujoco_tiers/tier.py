@@ -6,7 +6,7 @@ the state at each of them, and contacts are counted at each of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -19,16 +19,18 @@ import numpy as np
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState
+from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.downwash import downwash
 from testudo_hardware.motion.velocity_cascade import CascadeState
 from testudo_sim.contacts import count_contacts, least_separation
+from testudo_sim.drones.batteries import Batteries
 from testudo_sim.kinematic import acting_command, arrived_set_point
 from testudo_sim.mujoco_tiers.boxes import BoxGroup
 from testudo_sim.parameters import WorldParameters
 from testudo_sim.scene import BodyState, Box, Scene, Watch
 from testudo_sim.worlds import Form, WorldRobot, build_world_spec, world_sha256
 from testudo_sim.worlds.drive import discrete_gain
-from testudo_sim.worlds.flying import FlightMemory, FlyingGroup
+from testudo_sim.worlds.flying import FlightMemory, FlyingGroup, Orders
 from testudo_sim.worlds.groups import Drive, Group, make_group
 
 jax.tree_util.register_dataclass(FlightMemory)
@@ -58,6 +60,8 @@ class MujocoState:
     watch: Watch
     memory: Any = None
     """Of the law that drives the robots, see `Group.begin`."""
+    used: jax.Array | None = None
+    """(N, E): share of a full battery that was used since the start; None without batteries."""
 
 
 class Stepper(Protocol):
@@ -110,6 +114,8 @@ class TierModel:
         return world_sha256(self.world)
 
 
+_NO = np.False_
+"""Of orders that no drone here is given: known before anything is traced."""
 _ALL_PAIRS = 9
 """Up to so many robots all their pairs are fewer than four for each."""
 
@@ -123,6 +129,8 @@ class MujocoTier:
     name: str
     downwash: bool = True
     """Whether drones with an attitude push down those in their wake."""
+    battery: bool = False
+    """Whether the batteries of drones with an attitude empty, and their voltage limits the thrust."""
 
     def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
               velocity: jax.Array | None = None) -> MujocoState:
@@ -137,7 +145,8 @@ class MujocoTier:
             qpos = qpos.at[self._boxes.start_ids].set(self._boxes.start(bodies))
         rest = jnp.zeros((compiled.nv, worlds))
         raw = RawState(qpos, rest, rest)
-        return MujocoState(raw, yaw, self._look(position_world), self._group.begin(yaw))
+        used = jnp.zeros_like(yaw) if self.battery else None
+        return MujocoState(raw, yaw, self._look(position_world), self._group.begin(yaw), used)
 
     def advance(self, state: MujocoState, sent: jax.Array, parameters: WorldParameters) -> MujocoState:
         """See `Physics.advance`."""
@@ -145,21 +154,37 @@ class MujocoTier:
         gain = discrete_gain(parameters.velocity_lag_s, self.tier.step_s)
         empty = Watch(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
 
-        def step(carry: tuple[RawState, Watch, Any], _: None) -> tuple[tuple[RawState, Watch, Any], None]:
-            raw, watch, memory = carry
-            drive = Drive(gain, parameters.grip, memory, push_world=self._wakes(raw, drawn), drawn=drawn)
+        able = self._batteries(parameters, drawn) if self.battery else None
+
+        def step(carry: tuple[Any, ...], _: None) -> tuple[tuple[Any, ...], None]:
+            raw, watch, memory, used = carry
+            orders = None
+            if able is not None:
+                most, used = able(memory, used)
+                orders = Orders(_NO, _NO, _NO, most)
+            drive = Drive(gain, parameters.grip, memory, orders, self._wakes(raw, drawn), drawn)
             controls, memory = self._group.forces(target, raw.qpos, raw.qvel, drive)
             forces = jnp.zeros((self.tier.compiled.nu, target.shape[-1]))
             forces = forces.at[self._group.controls].set(controls)
             raw = self.stepper.step(raw, forces, parameters)
             seen = self._look(self._group.motion(raw.qpos, raw.qvel).position_world)
             watch = Watch(watch.contacts + seen.contacts, jnp.minimum(watch.separation_m, seen.separation_m))
-            return (raw, watch, memory), None
+            return (raw, watch, memory, used), None
 
-        (raw, watch, memory), _ = jax.lax.scan(step, (state.raw, empty, state.memory), None, length=self.tier.steps)
+        begin = (state.raw, empty, state.memory, state.used)
+        (raw, watch, memory, used), _ = jax.lax.scan(step, begin, None, length=self.tier.steps)
         turned = self._group.motion(raw.qpos, raw.qvel).yaw - state.yaw
         # a free body knows its heading within one turn only; a robot turns by less than half in a tick
-        return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch, memory)
+        return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch, memory,
+                           used)
+
+    def _batteries(self, parameters: WorldParameters, drawn: dict[str, jax.Array]
+                   ) -> Callable[[FlightMemory, jax.Array], tuple[jax.Array, jax.Array]]:
+        """Return a step of the batteries: of memory and use makes what rotors can do [N] and the use after it."""
+        spec = self.tier.model.spec
+        batteries = Batteries.create(spec, AttitudeDroneParameters.from_spec(spec).hover_thrust_n, parameters)
+        hover_n = AttitudeDroneParameters.from_spec(spec, drawn).hover_thrust_n
+        return lambda memory, used: batteries.use(memory.thrust * hover_n, used, self.tier.step_s)
 
     def _target(self, sent: jax.Array, parameters: WorldParameters) -> tuple[jax.Array, dict[str, jax.Array] | None]:
         """Return the velocities (D, N, E) that act, and what the worlds of drones with an attitude have drawn."""

@@ -1,0 +1,104 @@
+"""The battery of a small drone: one lithium-polymer cell that empties by thrust and sags under it.
+
+With a charge from 1 (full) to 0, and the thrust f that all rotors produce::
+
+    load = (f / hover)^(3/2),   d charge / dt = -load / 420 s
+    voltage = 3.3 V + 0.9 V charge - 0.25 V load
+    f <= 4 (thrust_most + thrust_most_per_volt (voltage - battery)),   by the table [rotors] of the robot file
+
+Sources. The power of rotors in hover grows as thrust to 3/2: momentum theory (Leishman, "Principles of helicopter
+aerodynamics", 2.3). 7 minutes of hover: data sheet of the Crazyflie 2.1 with its 250 mAh. 4.2 V: any such cell, full.
+The rest is an engineering estimate: at 3.3 V the knee of such a cell begins, and 0.25 V in hover is 0.12 ohm for cell,
+connector and switch at the 2.1 A that empty 250 mAh in 7 minutes. In between the line is below the firmware's own table
+of a cell at rest (`bat671723HS25C` in `pm_stm32f4.c`: 3.92 V at half, 3.78 V at a tenth), so that a drone of this law
+gets weak rather too early.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import RobotSpec
+
+HOVER_S = 420.0
+"""Time of hover from full to empty."""
+FULL_V, EMPTY_V = 4.2, 3.3
+"""Without a load."""
+SAG_V = 0.25
+"""In hover."""
+
+
+@dataclass(frozen=True)
+class BatteryParameters:
+    """What a battery does to the drone around it; each a number, or an array over the batch (...)."""
+
+    hover_thrust_n: Array
+    """What all rotors produce in hover."""
+    thrust_most_n: Array
+    """What all rotors can do at most at `at_v`."""
+    thrust_most_n_v: Array
+    """How that grows with the voltage."""
+    at_v: Array
+
+    @classmethod
+    def from_spec(cls, spec: RobotSpec, hover_thrust_n: Array, drawn: Mapping[str, Array] | None = None) -> Self:
+        """Return the battery of a robot; without `[rotors]` in its file the voltage limits nothing.
+
+        Args:
+            spec: the robot.
+            hover_thrust_n: what all its rotors produce in hover, by its file [N].
+            drawn: values (...) by `rotors.key` in place of the file's.
+        """
+        if not spec.rotors:
+            return cls(hover_thrust_n, math.inf, 0.0, 0.0)
+        value = {key: quantity.value for key, quantity in spec.rotors.items()} | dict(drawn or {})
+        return cls(hover_thrust_n, 4 * value["rotors.thrust_most"], 4 * value["rotors.thrust_most_per_volt"],
+                   value["rotors.battery"])
+
+
+def load_of(parameters: BatteryParameters, thrust_n: Array) -> Array:
+    """Return the current (...) over that of hover while all rotors produce a thrust (...) [N]."""
+    xp = array_namespace(thrust_n)
+    share = xp.where(thrust_n > 0, thrust_n, 0.0) / parameters.hover_thrust_n
+    return share * xp.sqrt(share)
+
+
+def spent(load: Array, duration_s: float) -> Array:
+    """Return the share (...) of a full battery that a load (...) takes in a time [s]."""
+    return load * (duration_s / HOVER_S)
+
+
+def voltage(charge: Array, load: Array) -> Array:
+    """Return what the battery shows (...) [V] under a load (...)."""
+    return EMPTY_V + (FULL_V - EMPTY_V) * charge - SAG_V * load
+
+
+def thrust_most(parameters: BatteryParameters, voltage_v: Array) -> Array:
+    """Return what all rotors can do (...) [N] at a voltage (...) [V]."""
+    most = thrust_most_at(parameters.thrust_most_n, parameters.thrust_most_n_v, voltage_v - parameters.at_v)
+    return array_namespace(most).where(most > 0, most, 0.0)
+
+
+def thrust_most_at(most_n: Array, slope_n_v: Array, above_v: Array) -> Array:
+    """Return the largest thrust (...) [N] at so much above the voltage (...) [V] at which it is ``most_n``."""
+    return most_n + slope_n_v * above_v
+
+
+def least_charge(spec: RobotSpec) -> float:
+    """Return the charge with which a drone in hover is told to land: it shows `power.land` of its file.
+
+    Raises:
+        TestudoError: the file has no `[power]`, or this is no voltage of a battery of one cell in hover.
+    """
+    if not spec.power:
+        raise TestudoError(f"{spec.name}: the robot file has no [power]; a battery that empties needs power.land")
+    land_v, (low, high) = spec.power["power.land"].value, (voltage(0.0, 1.0), voltage(1.0, 1.0))
+    if not low <= land_v < high:
+        raise TestudoError(f"{spec.name}: power.land: found {land_v:g} V, expected {low:.4g} to {high:.4g} V, which a "
+                           "battery of one cell shows in hover from empty to full")
+    return (land_v - low) / (high - low)
