@@ -12,8 +12,16 @@ from tests.deploy.lone_drive import Drive
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.roster import Sighting
 from testudo_deploy.shield import reservations
-from testudo_deploy.shield.gate import FACTORS, candidates, clear_of_untrusted, within_lane, within_walls
+from testudo_deploy.shield.gate import (
+    FACTORS,
+    candidates,
+    clear_of_untrusted,
+    within_lane,
+    within_walls,
+    within_walls_or_away,
+)
 from testudo_deploy.shield.layer1 import Arena
+from testudo_deploy.shield.obstacles import Ball, Block
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.tube import stop_tube
 from testudo_hardware.motion import MotionState, motion_model
@@ -72,6 +80,60 @@ def test_a_tube_keeps_the_margin_of_walls_at_all_its_points():
     far = np.full((2, 3, 1), 1e6)
     assert within_walls(far, None, 0.1).tolist() == [True]
     assert within_walls(far * np.nan, None, 0.1).tolist() == [False]
+
+
+@pytest.mark.parametrize(("place", "off"), [
+    ((0.95, 1.0), (-1, 0)), ((-0.95, -1.0), (1, 0)), ((0.5, 1.95), (0, -1)), ((0.0, -1.95), (0, 1)),
+    ((0.35, 0.0), (1, 0)), ((0.0, -0.35), (0, -1))])
+def test_who_is_too_near_to_a_wall_may_only_move_away(place, off):
+    """The margin is 0.1 m; all begin 0.05 m from a wall or an obstacle, and the last of the tubes is the brake."""
+    arena = Arena((-1.0, -2.0), (1.0, 2.0), (Block((0.0, 0.0), (0.3, 0.3), 0.0),))
+    away = np.array(off, float)
+    along = np.array([-away[1], away[0]])
+    ends = ((0.1 * away, True), (0.1 * along + 0.03 * away, True), (0.1 * along + 0.01 * away, False),
+            (0.1 * along, False), (-0.01 * away, False), (np.full(2, np.nan), False), (0 * away, True))
+    ways = np.array([[share * end for share in (0, 0.3, 0.6, 1)] for end, _ in ends])
+    tubes = np.array(place)[:, None, None] + np.moveaxis(ways, (0, 1, 2), (2, 1, 0))
+    assert within_walls_or_away(tubes, arena, 0.1).tolist() == [passes for _, passes in ends]
+
+
+def test_away_from_one_wall_is_not_into_another_nor_by_a_way_that_comes_nearer():
+    arena = Arena((-1.0, -2.0), (1.0, 2.0))
+    brake = np.array([[0.95] * 3, [1.0] * 3])
+    for tube in ([[0.95, 0.96, 0.8], [1.0, 1.0, 1.0]], [[0.95, 0.9, 0.5], [1.0, 1.5, 1.95]]):
+        assert within_walls_or_away(np.stack([np.array(tube), brake], axis=2), arena, 0.1).tolist() == [False, True]
+    corner = np.array([[0.95] * 3, [1.95] * 3])
+    for step, passes in (((-0.1, -0.1), True), ((-0.1, 0.0), False), ((0.0, -0.1), False)):
+        tube = corner + np.array(step)[:, None] * np.array([0, 0.5, 1])
+        assert within_walls_or_away(np.stack([tube, corner], axis=2), arena, 0.1).tolist() == [passes, True]
+
+
+@pytest.mark.parametrize("gate_only", [False, True])
+def test_a_drone_that_sank_below_its_margin_climbs_again(gate_only):
+    """Regression: every tube began too near to the floor, so that the drone braked there for good, and sank on."""
+    spec = load_robot("crazyflie_2x")
+    floor = -(space_parameters(spec).wall_m - 0.03)
+    arena = Arena((-2.0, -2.0, floor), (2.0, 2.0, 3.0))
+    for wish, least, most in ((0.5, 0.1, 1.0), (-0.5, -0.005, 0.005 if gate_only else 0.06)):
+        drive = Drive(spec, drawn(spec, np.random.default_rng(0)), np.random.default_rng(1), gate_only=gate_only,
+                      arena=arena)
+        heights = []
+        for _ in range(50):
+            drive.see(0.02)
+            drive.tick((0.0, 0.0, wish))
+            places, _ = drive.move(spec.control_period_s)
+            heights += places[:, 2].tolist()
+        assert min(heights) > -0.005, wish
+        assert least < heights[-1] < most, wish
+
+
+def test_with_room_it_is_the_margin_of_walls():
+    rng = np.random.default_rng(2)
+    arena = Arena((-1.0, -2.0), (1.0, 2.0), (Ball((0.0, 0.0), 0.3),))
+    tubes = rng.uniform((-1, -2), (1, 2), (4, 400, 2)).transpose(2, 0, 1)
+    tubes = np.stack([tubes, 0 * tubes + np.array([0.6, 1.0])[:, None, None]], axis=2)  # a brake with room
+    assert (within_walls_or_away(tubes, arena, 0.05) == within_walls(tubes, arena, 0.05)).all()
+    assert within_walls(tubes, arena, 0.05)[0].any()
 
 
 def stranger(place, age_s, *, untrusted=True):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.obstacles import hull_clearance
+from testudo_deploy.shield.obstacles import clearance, hull_clearance
 from testudo_deploy.shield.segments import point_distance, squeezed
 from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.tube import stop_tube, tube_segments
@@ -22,6 +22,8 @@ from testudo_hardware.spec import RobotSpec
 
 FACTORS = (1.0, 0.6, 0.3, 0.1, 0.0)
 """Shares of the velocity that are tried in this order; the last is the brake."""
+_AWAY = 0.2
+"""Who is too near to a wall moves off it by this share of his way at least: no direction is wrong by 11 degrees."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,35 @@ def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array
     for obstacle in arena.obstacles:
         inside = inside & (hull_clearance(obstacle, tube_world) >= wall_m)
     return inside
+
+
+def within_walls_or_away(tube_world: Array, arena: Arena | None, wall_m: float) -> Array:
+    """Return the same as `within_walls`, and also what leads a robot away that is too near already: (C, ...).
+
+    The last tube is the brake's, which runs if no other does. Where that one is too near to a wall or an obstacle, a
+    tube that comes no nearer passes if it ends farther off, by `_AWAY` of its way beyond the brake's: what slid along
+    would come nearer by errors of its direction. Without this a drone that braked there would sink on without end, by
+    what its controller has learnt (`hover_drift_m_s`) and in the wash of others.
+    """
+    xp = array_namespace(tube_world)
+    passes = xp.all(tube_world[0, ...] < xp.inf, axis=0)
+    if arena is None:
+        return passes
+    rest = tube_world[:, -1, ...]
+    way = rest - rest[:, -1:, ...]
+    least = _AWAY * length(way)
+    low, high = (corner[:, 0, ...] for corner in arena.corners(tube_world))
+    for sign, limit in ((1.0, low + wall_m), (-1.0, -(high - wall_m))):
+        nearest = xp.min(sign * tube_world, axis=1)
+        brake = nearest[:, -1:, ...]
+        away = (nearest >= brake) & (sign * way >= least[None, ...])
+        passes = passes & xp.all((nearest >= limit) | ((brake < limit) & away), axis=0)
+    for obstacle in arena.obstacles:
+        nearest, ends = hull_clearance(obstacle, tube_world), clearance(obstacle, rest)[0]
+        brake = nearest[-1:, ...]
+        away = (nearest >= brake) & (ends - ends[-1:, ...] >= least)
+        passes = passes & ((nearest >= wall_m) | ((brake < wall_m) & away))
+    return passes
 
 
 def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: Array, velocity_world: Array,

@@ -14,6 +14,7 @@ from testudo_deploy.shield.gate import (
     clear_of_untrusted,
     within_lane,
     within_walls,
+    within_walls_or_away,
 )
 from testudo_deploy.shield.obstacles import segment_clearance
 from testudo_deploy.shield.segments import point_distance, share_along, share_within, squeezed
@@ -22,6 +23,7 @@ from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.walls import Arena
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.model import hover_drift_m_s
 from testudo_hardware.motion.state import TINY, length
 
 _SHARES = (1.0, 0.6, 0.3, 0.12)
@@ -74,7 +76,8 @@ def pass_gate(model: MotionModel, space: SpaceParameters, arena: Arena | None, s
     """
     xp = array_namespace(velocity_world)
     tried = candidates(model, space, sight.measured_position_world, sight.estimate, sight.stop, velocity_world)
-    clear = (within_walls(tried.tube_world, arena, space.wall_m)
+    apart = within_walls_or_away if any(hover_drift_m_s(model.spec)) else within_walls  # who drifts has to get away
+    clear = (apart(tried.tube_world, arena, space.wall_m)
              & clear_of_untrusted(model, space, tried.tube_world, tried.velocity_world, sight.estimate, sight.table))
     lanes = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)
     within = within_lane(tried.tube_world[:, :, :, None, ...], lanes, space.lane_m, space.height_ratio)

@@ -128,11 +128,12 @@ def _controls(robot: str) -> Iterator[Cell]:
              "T for T_hold", {"rule": Rule.ONE_TICK})):
         yield twin
         yield _broken(twin, what, **change)
-    for twin, what, change in (
-            (_make(robot, 2, Formation.STACKED), "heights count in full", {"level": True}),
-            (_make(robot, 2, swap, "radio of one lost", radio_lost_s=math.inf),
-             "silence ignored", {"really_brakes": False})):
-        yield _broken(twin, what, **change)
+    # by the gate alone: what layer 1 keeps (`separation_m`) is more than the wash of the drone above reaches down
+    stacked = _make(robot, 2, Formation.VERTICAL, **gate)
+    yield stacked
+    yield _broken(stacked, "heights count in full", level=True)
+    yield _broken(_make(robot, 2, swap, "radio of one lost", radio_lost_s=math.inf), "silence ignored",
+                  really_brakes=False)
 
 
 def _broken(twin: Cell, what: str, **change: object) -> Cell:
