@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from rich.table import Table
 
 from testudo_deploy.drive import drive
@@ -17,6 +19,7 @@ from testudo_sim.run_reader import read_run
 
 def drive_again(demo: Demo, workshop: Workshop, export: ExportReport, seeds: range) -> list[FlownRun]:
     """Drive a fleet for each seed, record it in ``runs/<seed>``, and print a line for each."""
+    begin = time.perf_counter()
     table, driven = Table(*COLUMNS), []
     for seed in seeds:
         folder = demo.folder / "runs" / str(seed)
@@ -27,4 +30,5 @@ def drive_again(demo: Demo, workshop: Workshop, export: ExportReport, seeds: ran
         table.add_row(*flown_row(driven[-1]))
     if driven:
         demo.console.print(table)
+    demo.further_s = time.perf_counter() - begin
     return driven

@@ -41,6 +41,8 @@ class Demo:
     begin_s: float = field(default_factory=_CLOCK)
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each step."""
+    further_s: float = 0.0
+    """Wall time of the runs after the first, which are no part of the whole job."""
 
     def headline(self, number: int, text: str) -> None:
         """Announce a step."""

@@ -84,14 +84,12 @@ def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, f
     again, caught, gap = replay_step(state, workshop, export, recording)
     for table in gap_tables(gap):
         console.print(table)
-    further_s = time.perf_counter()
     driven = [flown_run(fleet_seed, drive, recording, export.contract.shield),
               *drive_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs))]
-    further_s = time.perf_counter() - further_s if runs > 1 else 0.0
     state.headline(6, "report")
     film, view = show_step(state, workshop, recording)
     data = report_data(state, trained, evaluation, export, recording, again, caught, gap, (film, view),
-                       time.perf_counter() - state.begin_s - further_s)
+                       time.perf_counter() - state.begin_s - state.further_s)
     data = replace(data, runs=tuple(driven))
     page = write_html(data, folder / "report.html")
     write_summary(data, folder / "summary.json")

@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid in a box of the world; no two places are nearer than its spacing, heights squeezed, and none is outside."""
+    """A grid in a box of the world: places inside it, of which no two are nearer than its spacing, heights squeezed."""
 
     points_world: np.ndarray
     """(cells, D) float32 [m]."""
