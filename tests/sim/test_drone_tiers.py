@@ -75,7 +75,7 @@ def test_the_fitted_tier_is_the_hardware_model():
     memory = velocity_cascade.settled(cascade, parameters.hover_thrust_n, np.zeros(1))
     late = round(SPEC.attitude["attitude.link_delay"].value / cascade.period_s)
     for run in range(2 * ticks):
-        wanted = np.array(velocity)[:, None] * (run >= late)
+        wanted = np.array(velocity)[:, None] / SPEC.speed_scale * (run >= late)  # tiers are given what it tends to
         command, memory = velocity_cascade.attitude_command(cascade, state, memory, wanted, np.zeros(1), 0.01)
         for _ in range(5):
             state = attitude_drone.step(parameters, state, command, 0.002)
