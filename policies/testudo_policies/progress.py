@@ -63,8 +63,8 @@ def _cells(progress: TrainingProgress) -> dict[str, str]:
 
 @contextmanager
 def counted(console: Console, text: str, total: int) -> Iterator[Any]:
-    """Yield a function that is told how many of ``total`` are done."""
+    """Yield a function that is told how many of ``total`` are done; shows nothing where nobody looks."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(text, total=total)
         yield lambda done: bar.update(task, completed=done)

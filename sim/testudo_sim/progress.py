@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -10,6 +10,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 Tell = Callable[[str, float], None]
 """Takes what is being done, and the share of the whole work that is done."""
+Share = Callable[[float], None]
+"""Takes the share that is done."""
 
 
 @contextmanager
@@ -31,6 +33,24 @@ def progress_bar(what: str, console: Console | None = None) -> Iterator[Tell]:
 def part(tell: Tell, begin: float, end: float) -> Tell:
     """Return what tells the progress of a part of the work, which goes from one share of the whole to another."""
     return lambda text, share: tell(text, begin + share * (end - begin))
+
+
+class Steps:
+    """A work whose steps are known beforehand, each with about its part of the time."""
+
+    def __init__(self, tell: Tell, weights: Mapping[str, float]) -> None:
+        """Make them of names and weights, in order; nothing is told yet."""
+        total, done = sum(weights.values()), 0.0
+        self._tell, self._ends = tell, {}
+        for name, weight in weights.items():
+            self._ends[name] = (done / total, (done + weight) / total)
+            done += weight
+
+    def begin(self, name: str) -> Share:
+        """Tell that a step begins, and return what is told the share of it that is done."""
+        own = part(self._tell, *self._ends[name])
+        own(name, 0.0)
+        return lambda share: own(name, share)
 
 
 def quiet(*_: object) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from testudo_deploy.bag_writer import BAG_FILE, CLOSED_KEY, METADATA_FILE
-from testudo_sim.bags.contents import BagContents
+from testudo_sim.bags.contents import BagContents, Tell
 from testudo_sim.bags.mcap_file import McapStream
 
 
@@ -42,15 +42,21 @@ def _written(folder: Path) -> int | None:
         return None
 
 
-def read_messages(folder: Path, damage: list[str]) -> list[RawMessage]:
-    """Return every readable message, in file order; ``damage`` takes what was lost, in words."""
+def read_messages(folder: Path, damage: list[str], tell: Tell = lambda _: None) -> list[RawMessage]:
+    """Return every readable message, in file order.
+
+    Args:
+        folder: of the run.
+        damage: takes what was lost, in words.
+        tell: is told the share that is done.
+    """
     written = _written(folder)
     if written is None:
         damage.append("the recording was not closed: its last moments may be missing")
     known = len(damage)
     stream = McapStream(folder / BAG_FILE, BagContents(), damage)
     messages = [RawMessage(one.topic.name, one.topic.type, one.log_ns, one.data)
-                for one in stream.messages(lambda _: True)]
+                for one in stream.messages(lambda _: True, tell)]
     if written is not None and len(messages) != written and len(damage) == known:
         damage.append(f"{BAG_FILE}: holds {len(messages)} messages; {written} were written")
     return messages

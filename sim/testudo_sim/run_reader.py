@@ -21,10 +21,14 @@ from testudo_deploy.sensed import Sensor, absolute
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
+from testudo_sim.progress import Share, quiet
 from testudo_sim.run_bag import read_messages
 
 _NANO = 1_000_000_000
 _SHOWN = 20
+_STREAMED, _DECODED = 0.2, 0.7
+"""About the share of decoding that reading the file takes, and of the whole that both take."""
+_TOLD_EVERY = 1000
 
 
 class RunError(TestudoError):
@@ -133,10 +137,14 @@ class Run:
         return self.fleet
 
 
-def read_run(path: str | Path) -> Run:
+def read_run(path: str | Path, share: Share = quiet) -> Run:
     """Read a run folder.
 
     Damage in the recording does not refuse the run: the readable part is returned, with warnings.
+
+    Args:
+        path: the folder.
+        share: is told the share that is done.
 
     Raises:
         RunError: no such folder, no recording in it, nothing readable, or a topic of another type.
@@ -151,7 +159,7 @@ def read_run(path: str | Path) -> Run:
                 raise RunError(f"{folder}: was imported: it holds poses and commands, but not the artefact that drove "
                                "the robots nor its inputs, which this needs; identify and gap work on it")
             raise RunError(f"{folder}: {name} is missing: not a run folder, or one never begun")
-    reader = _Reader(folder)
+    reader = _Reader(folder, lambda done: share(_DECODED * done))
     fleet, specs = reader.fleet, {robot.name: robot.spec for robot in reader.fleet.robots}
 
     def by_robot(make: Callable[[str], Any]) -> Mapping[str, Any]:
@@ -191,7 +199,7 @@ def read_run(path: str | Path) -> Run:
 class _Reader:
     """The decoded messages of a folder by topic, and what was wrong with them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, share: Share) -> None:
         self.fleet, self.info = load_fleet(folder / FLEET_FILE), _read_info(folder / INFO_FILE)
         self.damage: list[str] = []
         self.warnings: list[str] = []
@@ -200,7 +208,10 @@ class _Reader:
         # drivers that stamp with the ROS clock take the wall clock
         self._ros_ahead_s = self.info["start_wall_ns"] / _NANO - self.info["start_steady_s"]
         store = get_typestore(Stores.ROS2_KILTED)
-        for raw in read_messages(folder, self.damage):
+        messages = read_messages(folder, self.damage, lambda done: share(_STREAMED * done))
+        for number, raw in enumerate(messages):
+            if number % _TOLD_EVERY == 0:
+                share(_STREAMED + (1 - _STREAMED) * number / len(messages))
             if raw.topic not in expected:
                 continue
             if raw.type != expected[raw.topic]:

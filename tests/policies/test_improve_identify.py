@@ -33,7 +33,7 @@ def test_the_robot_that_drove_is_what_worlds_are_drawn_from(state, monkeypatch):
     spec = load_robot("gritsbot_x")
     run = record_run(state.old, spec, seconds=20.0, count=3, lag=LAG, scale=SCALE)
     run.info["start_steady_s"], run.info["start_wall_ns"] = 100.0, 0
-    monkeypatch.setattr(identification, "load_recording", lambda _: recording_of_run(run))
+    monkeypatch.setattr(identification, "load_recording", lambda _, share: recording_of_run(run))
     identify_step(state, None)
     found = load_robot(state.robot_file)
     assert found.name == spec.name
@@ -56,6 +56,6 @@ def test_a_run_of_other_robots_is_refused(state, monkeypatch):
     make_tiny_policy(folder / "policy.onnx", spec)
     run = record_run(Artefact.load(folder / "policy.onnx"), spec, seconds=1.0, count=2)
     run.info["start_steady_s"], run.info["start_wall_ns"] = 100.0, 0
-    monkeypatch.setattr(identification, "load_recording", lambda _: recording_of_run(run))
+    monkeypatch.setattr(identification, "load_recording", lambda _, share: recording_of_run(run))
     with pytest.raises(TestudoError, match="r0 is a turtlebot4, expected gritsbot_x"):
         identify_step(state, None)

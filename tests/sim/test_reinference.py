@@ -193,7 +193,7 @@ def on_disk(recorded, make_artefact, monkeypatch):
     """Return the recorded run with its policy, read instead of a folder."""
     artefact = make_artefact("gritsbot_x")
     run = replace(recorded, folder=artefact.path.parent)
-    monkeypatch.setattr(verb, "read_run", lambda _: run)
+    monkeypatch.setattr(verb, "read_run", lambda *_: run)
     return run
 
 

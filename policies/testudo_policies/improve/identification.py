@@ -13,8 +13,11 @@ from testudo_sim.identify import write_identified
 from testudo_sim.identify.result import HALF
 from testudo_sim.identify.run import identify_run
 from testudo_sim.identify.toml import robot_text
+from testudo_sim.progress import part, progress_bar
 from testudo_sim.recording import Recording, load_recording
 
+_READ = 0.1
+"""About the share of the time that reading takes."""
 _BEFORE, _FOUND = "robot_before.toml", "identification.json"
 
 
@@ -33,13 +36,14 @@ def identify_step(state: Improvement, robot_file: Path | None) -> None:
         load_robot(robot_file)
         shutil.copyfile(robot_file, state.robot_file)
         return
-    recording = load_recording(state.order.run_folder)
-    _check_robots(state, recording)
-    before = state.order.folder / _BEFORE
-    before.write_text(robot_text(state.old.contract.robot_spec, ["as the old policy's artefact has it"]),
-                      encoding="utf-8")
-    with state.console.status("identifying") as status:
-        found, _ = identify_run(recording, robot_type=str(before), hold_out=(HALF,), progress=status.update)
+    reading = f"reading {state.order.run_folder}"
+    with progress_bar(reading, state.console) as tell:
+        recording = load_recording(state.order.run_folder, share=lambda done: tell(reading, _READ * done))
+        _check_robots(state, recording)
+        before = state.order.folder / _BEFORE
+        before.write_text(robot_text(state.old.contract.robot_spec, ["as the old policy's artefact has it"]),
+                          encoding="utf-8")
+        found, _ = identify_run(recording, robot_type=str(before), hold_out=(HALF,), tell=part(tell, _READ, 1.0))
     (state.order.folder / _FOUND).write_text(json.dumps(found.to_dict(), indent=2) + "\n", encoding="utf-8")
     write_identified(before, found, state.robot_file)
 

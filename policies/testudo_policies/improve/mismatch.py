@@ -19,8 +19,8 @@ from testudo_policies.agent import Agent, AgentParameters
 from testudo_policies.build import Workshop, build, make_environment
 from testudo_policies.config import TrainConfig
 from testudo_policies.improve.tuning import Recorded, Tuner
-from testudo_policies.ppo import PPO
-from testudo_policies.rollout import begin, roll_out
+from testudo_policies.ppo import PPO, TrainState
+from testudo_policies.rollout import RolloutState, begin, roll_out
 from testudo_sim.environment import Environment, WorldState
 
 OLD, SIMULATION, REAL, BOTH, H2O, TRUTH = ("old policy", "simulation", "real run", "both, trusted alike", "both, H2O",
@@ -106,11 +106,13 @@ class Study:
         self.true_world = replace(self.plant, scenario=self.plant.scenario.for_training(), change_price=price)
         self.recording = replace(self.plant, change_price=price)
         self._keys = jax.vmap(jax.random.key)(jnp.arange(budget.seeds))
+        self._started: dict[bool, Callable[[jax.Array], TrainState]] = {}
 
     def old_policies(self, tell: Callable[[float], None]) -> AgentParameters:
         """Return the policies (S, ...) that are trained in the described world."""
-        return self._learn(lambda _: PPO(self._config(self.budget.old_updates), self.workshop.agent,
-                                         self.workshop.environment), (), self.budget.old_updates, 0, tell)
+        keys, updates = self._folded(0), self.budget.old_updates
+        return self._learn(lambda _: PPO(self._config(updates), self.workshop.agent, self.workshop.environment),
+                           self._starts(keys, true_world=False), (), updates, tell)
 
     def recorded(self, policies: AgentParameters) -> Recorded:
         """Return what the policies (S, ...) do on the plant, with the noise of their training."""
@@ -128,7 +130,10 @@ class Study:
             return Tuner(config, self.workshop.agent, world, begin=given[0], recorded=given[1] if uses_run else None,
                          **ARMS[arm])
 
-        return self._learn(learner, (policies, recorded), self.budget.updates, 2, tell)
+        keys, given = self._folded(2), (policies, recorded)
+        starts = self._starts(keys, true_world=arm == TRUTH)
+        begun = jax.jit(jax.vmap(lambda state, key, one: learner(one).begun(state, key)))(starts, keys, given)
+        return self._learn(learner, begun, given, self.budget.updates, tell)
 
     def outcome(self, policies: AgentParameters) -> Outcome:
         """Return how policies (S, ...) do on the plant, all on the same episodes, without noise."""
@@ -144,12 +149,19 @@ class Study:
     def _folded(self, number: int) -> jax.Array:
         return jax.vmap(lambda key: jax.random.fold_in(key, number))(self._keys)
 
-    def _learn(self, learner: Callable[[Any], PPO], given: Any, updates: int, number: int,
+    def _starts(self, keys: jax.Array, *, true_world: bool) -> TrainState:
+        """Return what learning begins with (S, ...): the same for all ways to learn in a world, and compiled once."""
+        if true_world not in self._started:
+            world = self.true_world if true_world else self.workshop.environment
+            first = PPO(self._config(self.budget.updates), self.workshop.agent, world)
+            self._started[true_world] = jax.jit(jax.vmap(first.init))
+        return self._started[true_world](keys)
+
+    def _learn(self, learner: Callable[[Any], PPO], state: TrainState, given: Any, updates: int,
                tell: Callable[[float], None]) -> AgentParameters:
         def run(state: Any, one: Any) -> Any:
             return jax.lax.scan(lambda current, _: (learner(one).update(current)[0], None), state, length=_PIECE)[0]
 
-        state = jax.jit(jax.vmap(lambda key, one: learner(one).init(key), in_axes=(0, 0)))(self._folded(number), given)
         piece = jax.jit(jax.vmap(run))
         for done in range(0, updates, _PIECE):
             tell(done / updates)
@@ -158,15 +170,22 @@ class Study:
 
     def _record(self, policy: AgentParameters, key: jax.Array) -> Recorded:
         budget, agent = self.budget, self.workshop.agent
-        state = begin(agent, self.recording, key, budget.recorded_worlds)
-        made = []
-        for number in range(budget.recorded_pieces):
-            hidden = state.hidden
-            piece = jax.random.fold_in(key, number)
-            state, batch, _ = roll_out(agent, self.recording, policy, state, piece, budget.config.rollout + 1)
-            made.append(Recorded.of_rollout(batch, hidden))
-        parts = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *[(r.batch, r.last, r.weight) for r in made])
-        return Recorded(parts[0], jnp.concatenate([r.hidden for r in made]), parts[1], parts[2])
+
+        def piece(state: RolloutState, number: jax.Array) -> tuple[RolloutState, Recorded]:
+            after, batch, _ = roll_out(agent, self.recording, policy, state, jax.random.fold_in(key, number),
+                                       budget.config.rollout + 1)
+            return after, Recorded.of_rollout(batch, state.hidden)
+
+        # a scan: pieces in a row would each be compiled
+        _, made = jax.lax.scan(piece, begin(agent, self.recording, key, budget.recorded_worlds),
+                               jnp.arange(budget.recorded_pieces))
+        batch, last, weight = jax.tree.map(_beside, (made.batch, made.last, made.weight))
+        return Recorded(batch, jax.lax.collapse(made.hidden, 0, 2), last, weight)
+
+
+def _beside(pieces: jax.Array) -> jax.Array:
+    """Return pieces (P, T, B, ...) side by side: (T, P B, ...)."""
+    return jax.lax.collapse(jnp.moveaxis(pieces, 0, 1), 1, 3)
 
 
 def _outcome(environment: Environment, agent: Agent, parameters: AgentParameters, episodes: int) -> Outcome:

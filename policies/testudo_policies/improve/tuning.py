@@ -77,7 +77,10 @@ class Tuner(PPO):
 
     def init(self, key: jax.Array) -> TrainState:
         """See `PPO.init`; the parameters are those to begin with."""
-        state = super().init(key)
+        return self.begun(super().init(key), key)
+
+    def begun(self, state: TrainState, key: jax.Array) -> TrainState:
+        """Return a state that `PPO.init` made of a key, with the parameters to begin with and discriminators."""
         parameters = state.parameters
         if self.begin is not None:
             parameters = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), self.begin, parameters)

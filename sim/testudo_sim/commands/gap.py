@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -58,8 +59,8 @@ def gap(
         allow_damage: a run of which part cannot be read is no failure.
     """
     console = Console()
-    with progress_bar(f"reading {run}"):
-        recording = load_recording(run)
+    with progress_bar(f"reading {run}") as tell:
+        recording = load_recording(run, share=partial(tell, f"reading {run}"))
     for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     if rerun is not None:
@@ -109,8 +110,8 @@ def _beside(report: GapReport, replays: tuple[TypeReplay, ...], recording: Recor
                                f"{', '.join(sorted({replay.spec.kind for replay in replays}))}")
         _, rival = analyse(recording, robot_type=str(against), horizons_s=report.horizons_s, tell=tell)
     else:
-        tell(f"reading {against}", 0.0)
-        _, rival = analyse(load_recording(against), robot_type=robot_type, horizons_s=report.horizons_s, seed=1,
+        other_run = load_recording(against, share=partial(part(tell, 0.0, 0.2), f"reading {against}"))
+        _, rival = analyse(other_run, robot_type=robot_type, horizons_s=report.horizons_s, seed=1,
                            tell=part(tell, 0.2, 1.0))
     found = compare(replays, rival, ("this", against.name), report.horizons_s)
     return replace(report, against=found, against_name=str(against))

@@ -14,7 +14,11 @@ from testudo_sim.identify.result import HALF, ROBOTS
 from testudo_sim.identify.run import identify_run
 from testudo_sim.identify.tables import identification_tables
 from testudo_sim.identify.toml import write_identified
+from testudo_sim.progress import part, progress_bar
 from testudo_sim.recording import load_recording
+
+_READ = 0.1
+"""About the share of the time that reading takes."""
 
 
 def identify(
@@ -50,11 +54,11 @@ def identify(
     if out is not None and out.suffix != ".toml":
         raise TestudoError(f"--out: found {out}, expected a file that ends in .toml")
     console = Console(stderr=True)
-    with console.status("reading the run") as status:
-        recording = load_recording(run)
+    with progress_bar(f"reading {run}", console) as tell:
+        recording = load_recording(run, share=lambda done: tell(f"reading {run}", _READ * done))
         splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]
         found, source = identify_run(recording, robots=robot, robot_type=robot_type, hold_out=splits, residual=residual,
-                                     progress=lambda what: status.update(f"{what} ..."))
+                                     tell=part(tell, _READ, 1.0))
     for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     Report(found.to_dict(), identification_tables(found)).show(json)

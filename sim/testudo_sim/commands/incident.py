@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.progress import Progress
 
 from testudo_hardware.errors import TestudoError
 from testudo_sim.incident.aftermath import Aftermath, go_on, worst
@@ -20,12 +18,15 @@ from testudo_sim.incident.page import write_page
 from testudo_sim.incident.scenario import merged, starts_of
 from testudo_sim.incident.tables import incident_table
 from testudo_sim.incident.types import Bounds, Incident, kept_apart_m
+from testudo_sim.progress import progress_bar
 from testudo_sim.replay.counterfactual import ways_of
 from testudo_sim.replay.story import Story, tell
 from testudo_sim.replay.tables import counterfactual_tables
 from testudo_sim.starts import save_starts
 
 SCHEMA = "testudo/incidents/1"
+_READ = 0.7
+"""About the share of the time to the first table that reading takes."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,9 @@ def incident(
         choice: which incidents, and how they are gone on from.
     """
     console = Console()
-    with console.status(f"reading {run}"):
-        story = tell(run, choice.robot or None)
+    with progress_bar(f"reading {run}") as show:
+        story = tell(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
+        show("looking for incidents", _READ)
         bounds = Bounds.of(story, choice.near)
         incidents = find_incidents(story, bounds)
     for warning in story.warnings:
@@ -112,14 +114,9 @@ def _gone_on(story: Story, picked: list[Incident], policy: Path | None, choice: 
     ways = ways_of(story, policy, commands=choice.commands)
     if any(way.artefact is None for way in ways) and any(robot.sent is None for robot in story.robots):
         console.print("[yellow]note:[/] no commands are recorded: the robots are told to move as they then moved")
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("going on from before the worst", total=1.0)
-        show: Callable[[float], Any] = partial(_show, progress, task)
-        return go_on(story, picked, ways, bounds, choice.draws, show)
-
-
-def _show(progress: Progress, task: Any, share: float) -> None:
-    progress.update(task, completed=share)
+    what = "going on from before the worst"
+    with progress_bar(what) as show:
+        return go_on(story, picked, ways, bounds, choice.draws, partial(show, what))
 
 
 def _write(story: Story, incidents: list[Incident], aftermaths: list[Aftermath], bounds: Bounds, json: Path | None,
@@ -134,7 +131,8 @@ def _write(story: Story, incidents: list[Incident], aftermaths: list[Aftermath],
         json.write_text(dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         console.print(f"written: {json}", highlight=False)
     if out is not None:
-        file = write_page(story, incidents, aftermaths, bounds, out)
+        with progress_bar("drawing") as show:
+            file = write_page(story, incidents, aftermaths, bounds, out, partial(show, "drawing"))
         console.print(f"written: {file}", highlight=False)
 
 

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from testudo_deploy.artefact import Artefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
+from testudo_sim.progress import part, progress_bar
 from testudo_sim.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
 from testudo_sim.replay.branches import what_happened
 from testudo_sim.replay.counterfactual import Ahead, go_on_from, ways_of
@@ -80,7 +80,8 @@ def replay(
     console = Console()
     if mode == "counterfactual":
         return _counterfactual(run, policy, branch, json, console)
-    recording = read_run(run)
+    with progress_bar(f"reading {run}") as show:
+        recording = read_run(run, partial(show, f"reading {run}"))
     _warn(recording.warnings, console)
     whole: dict[str, Any] = {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings)}
     status = 0 if recording.complete or allow_damage else 1
@@ -109,7 +110,9 @@ def _replay_team(recording: Run, artefact: Artefact, mode: str, reference: Refer
         passed = inferred.passed
     if mode != "reinference":
         spec = parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract")
-        gap = open_loop(recording, spec, reference=reference)
+        what = "replaying the commands from every pose"
+        with progress_bar(what) as show:
+            gap = open_loop(recording, spec, reference=reference, share=partial(show, what))
         for table in gap_tables(gap):
             console.print(table)
         results |= {"open_loop": gap.to_dict()}
@@ -131,7 +134,8 @@ def _write(file: Path | None, results: dict[str, Any], console: Console) -> None
 def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Path | None, console: Console) -> int:
     if not branch.start:
         raise TestudoError("--from: found nothing, expected the moment [s] from which the team goes on")
-    story = tell(folder, branch.robot or None)
+    with progress_bar(f"reading {folder}") as show:
+        story = tell(folder, branch.robot or None, partial(show, f"reading {folder}"))
     _warn(story.warnings, console)
     whole, story = story, story.seen_at(branch.start)
     if len(story.robots) < 2:
@@ -145,11 +149,11 @@ def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Pat
     ahead = Ahead(branch.horizon, branch.draws, branch.seed)
     ways = ways_of(story, policy, commands=branch.commands, shield=branch.shield)
     outcomes = [what_happened(story, time_s, branch.horizon)[0] for time_s in branch.start]
-    with Progress(console=console, transient=True) as progress:
-        for way in ways:
-            task = progress.add_task(way.name, total=1.0)
-            made = go_on_from(story, branch.start, way, ahead, partial(_show, progress, task))
-            outcomes += made.outcomes
+    with progress_bar("going on") as show:
+        for k, way in enumerate(ways):
+            own = part(show, k / len(ways), (k + 1) / len(ways))
+            own(way.name, 0.0)
+            outcomes += go_on_from(story, branch.start, way, ahead, partial(own, way.name)).outcomes
     for table in counterfactual_tables(outcomes):
         console.print(table)
     if any(robot.sent is None for robot in story.robots) and any(way.artefact is None for way in ways):
@@ -157,10 +161,6 @@ def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Pat
     _write(json, {"run": str(folder), "robots": list(story.names), "ahead": asdict(ahead),
                   "counterfactual": [outcome.to_dict() for outcome in outcomes]}, console)
     return 0
-
-
-def _show(progress: Progress, task: TaskID, share: float) -> None:
-    progress.update(task, completed=share)
 
 
 def _load(recording: Run, policy: Path | None) -> Artefact:
@@ -178,7 +178,9 @@ def _reinfer(recording: Run, artefact: Artefact, altered: bool, console: Console
     if altered:
         recording, robot, sequence = alter(recording)
         console.print(f"[yellow]altered:[/] the position estimate of {robot} at tick {sequence}")
-    inferred = reinfer(recording, artefact)
+    what = "inferring the commands again"
+    with progress_bar(what) as show:
+        inferred = reinfer(recording, artefact, share=partial(show, what))
     for table in reinference_tables(inferred):
         console.print(table)
     verdict = "[green]passed[/]" if inferred.passed else "[red]FAILED[/]"

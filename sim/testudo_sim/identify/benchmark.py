@@ -110,7 +110,7 @@ def _real(folder: Path, say: Callable[[str], None]) -> BenchResult:
         import_run(Request((folder,)), Path(scratch) / "run")
         recording: Recording = load_recording(Path(scratch) / "run")
         begin, worked = time.perf_counter(), time.process_time()
-        found, _ = identify_run(recording, progress=say)
+        found, _ = identify_run(recording, tell=lambda text, _: say(text))
         return _real_result(found, time.perf_counter() - begin, time.process_time() - worked)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from testudo_sim.identify.drone_fit import DroneFit, FitSettings, fit_drone
 from testudo_sim.identify.drone_flights import Flight, Samples, Windows, flight_of, piece_of
 from testudo_sim.identify.drone_model import DroneModel, errors, predict
 from testudo_sim.identify.result import HALF, ROBOTS, HeldOut, Identification, Quantiles
+from testudo_sim.progress import Tell, part, quiet
 from testudo_sim.recording.types import Recording, RobotRecording
 
 RUNS = "runs"
@@ -23,6 +24,8 @@ HORIZONS_S = (0.1, 0.5)
 CHANNELS = (("position", "m"), ("attitude", "rad"))
 HELD = "with the force before the start"
 """Ending of a channel whose prediction also holds the force that was seen before the start."""
+Fold = tuple[str, list[Flight], list[Flight]]
+"""What is held out, what is fitted, and what is measured."""
 _GRAVITY = np.array([[0.0], [0.0], [9.81]])
 
 
@@ -45,8 +48,7 @@ def can_identify(robot: RobotRecording) -> bool:
 
 
 def identify_drone(recordings: Sequence[Recording], spec: RobotSpec, *, robots: Sequence[str] = (),
-                   settings: DroneSettings | None = None, progress: Callable[[str], None] = lambda _: None
-                   ) -> Identification:
+                   settings: DroneSettings | None = None, tell: Tell = quiet) -> Identification:
     """Return what flights say about one type of quadrotor.
 
     Args:
@@ -54,7 +56,7 @@ def identify_drone(recordings: Sequence[Recording], spec: RobotSpec, *, robots: 
         spec: the robot, with `[rotors]`.
         robots: names; all with motors and odometry if none.
         settings: what to hold out.
-        progress: is told what is being done.
+        tell: is told what is being done, and the share that is done.
 
     Raises:
         TestudoError: no flight can be used, or the robot file has no `[rotors]`.
@@ -67,12 +69,14 @@ def identify_drone(recordings: Sequence[Recording], spec: RobotSpec, *, robots: 
                if (not robots or robot.name in robots) and can_identify(robot)]
     if not flights:
         raise TestudoError("identify: no robot of the run has both motors and odometry recorded")
-    progress(f"fitting {len(flights)} flights")
     model = DroneModel(spec, settings.causal)
-    fit = fit_drone(model, flights, settings.fit)
-    rows = []
-    for split in settings.hold_out:
-        rows += held_out(model, flights, split, settings, progress)
+    splits = {split: folds(flights, split) for split in settings.hold_out}
+    fits = 1 + sum(map(len, splits.values()))
+    fit = fit_drone(model, flights, settings.fit, part(tell, 0.0, 1 / fits))
+    rows, done = [], 1
+    for split, folded in splits.items():
+        rows += held_out(model, split, folded, settings, part(tell, done / fits, (done + len(folded)) / fits))
+        done += len(folded)
     names = tuple(dict.fromkeys(flight.robot for flight in flights))
     facts = {"fitted": ", ".join(names), "windows": f"{fit.starts} starts, 0.1, 0.3, 0.5 s", "flights": len(flights),
              "explained": dict(zip(("roll", "pitch", "yaw"), fit.fast[0].explained, strict=True)),
@@ -80,17 +84,17 @@ def identify_drone(recordings: Sequence[Recording], spec: RobotSpec, *, robots: 
     return Identification(spec.name, names, drone_estimates(fit, flights, spec), tuple(rows), facts)
 
 
-def held_out(model: DroneModel, flights: Sequence[Flight], split: str, settings: DroneSettings,
-             progress: Callable[[str], None] = lambda _: None) -> list[HeldOut]:
+def held_out(model: DroneModel, split: str, folded: Sequence[Fold], settings: DroneSettings, tell: Tell = quiet
+             ) -> list[HeldOut]:
     """Return the errors by robot on what a fit has not seen.
 
     A split that leaves nothing to fit or to measure on has no rows.
     """
     windows = settings.windows or Windows()
     errors_of: dict[str, list[dict[str, np.ndarray]]] = {}
-    for what, train, test in folds(flights, split):
-        progress(f"held out: {what}")
-        fit = fit_drone(model, train, settings.fit)
+    for k, (what, train, test) in enumerate(folded):
+        own = part(tell, k / len(folded), (k + 1) / len(folded))
+        fit = fit_drone(model, train, settings.fit, _named(own, f"held out: {what}"))
         for flight in test:
             if len(windows.starts(flight)):
                 errors_of.setdefault(flight.robot, []).append(measure(fit, flight, windows))
@@ -105,7 +109,11 @@ def held_out(model: DroneModel, flights: Sequence[Flight], split: str, settings:
     return rows
 
 
-def folds(flights: Sequence[Flight], split: str) -> list[tuple[str, list[Flight], list[Flight]]]:
+def _named(tell: Tell, name: str) -> Tell:
+    return lambda text, share: tell(f"{name}, {text}", share)
+
+
+def folds(flights: Sequence[Flight], split: str) -> list[Fold]:
     """Return what is held out, what is fitted and what is measured; runs are the first part of a flight's name."""
     if split == HALF:
         halves = [(piece_of(flight, 0.0, 0.5), piece_of(flight, 0.5, 1.0)) for flight in flights]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -13,9 +14,10 @@ from testudo_sim.identify.drone_flights import Flight, Samples, Windows
 from testudo_sim.identify.drone_lag import FastResponse, fast_responses
 from testudo_sim.identify.drone_model import DISTURBANCE, NAMES, DroneModel, errors, predict
 from testudo_sim.identify.uncertainty import LEVEL, Spread
+from testudo_sim.progress import Tell, part, quiet
 
-_SCALES = ((0.1, 2e-3, 5e-3), (0.3, 8e-3, 2e-2), (0.5, 2e-2, 5e-2))
-"""Horizon [s], and the position [m] and attitude error [rad] that count as one there."""
+_SCALES = ((0.1, 2e-3, 5e-3, 3e-2), (0.3, 8e-3, 2e-2, 0.12), (0.5, 2e-2, 5e-2, 0.3))
+"""Horizon [s], and the errors of position [m], attitude [rad] and rates [rad/s] that count as one there."""
 _SETTLED = ("thrust_lag", "thrust_delay")
 """Fitted first, to the fast response; later only refined where the motors explain that response."""
 _BALANCE = ("balance_share", "balance_memory")
@@ -29,7 +31,11 @@ EXPLAINED = 0.9
 """Share of the power of the fast rates from which the motors count as explaining them."""
 _PARTS = 2
 """Steps in a sample where lag and delay are refined: a step of 10 ms alone lengthens the delay by 0.1 ms."""
+_DENSER = 4
+"""So many times more starts are fitted there: each begins with the noise of one logged state."""
 _DIFFERENCE = 1e-4
+_SEARCHED = 0.3
+"""About the share of the time that the search for delay and lag takes."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +77,14 @@ class DroneFit:
 
 
 def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSettings | None = None,
-              tick: Callable[[], None] = lambda: None) -> DroneFit:
+              tell: Tell = quiet) -> DroneFit:
     """Return the model that predicts these flights best.
 
     Args:
         model: which model; its start vector is where the fit begins.
         flights: all are fitted together, each start counts alike but for the robust loss.
         settings: of the fit.
-        tick: called after every step of the solver.
+        tell: is told what is being done, and the share that is done.
 
     Raises:
         RecordingError: no start can be used.
@@ -86,6 +92,7 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
     settings = settings or FitSettings()
     samples = Samples.create(flights, settings.windows)
     vector = model.start_vector()
+    tell("delay and lag", 0.0)
     fast = fast_responses(flights, [model.clipped(flight, vector) for flight in flights], settings.bootstrap)
     if fast[0].inside:
         vector[[NAMES.index(name) for name in _SETTLED]] = fast[0].lag_s, fast[0].delay_s
@@ -96,24 +103,35 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
         known = dict(zip(_GAINS, fast[0].gains, strict=True)) | dict.fromkeys(_RIGID, 0.0)
         vector[[NAMES.index(name) for name in known]] = list(known.values())
         model = replace(model, parts=_PARTS)
+        samples = Samples.create(flights, replace(settings.windows, spacing_s=settings.windows.spacing_s / _DENSER))
     vector[NAMES.index("lift_share")] = 0.0
     stages = [_without(_LIFT + _BALANCE + _RIGID if rigid else _SETTLED + _LIFT)]
     stages += [] if rigid else [_without(_SETTLED + _STEADY)]
     stages += [DISTURBANCE] if model.causal else []
-    for names in stages:
+    for number, names in enumerate(stages):
+        tick = _ticking(part(tell, _SEARCHED + (1 - _SEARCHED) * number / len(stages),
+                             _SEARCHED + (1 - _SEARCHED) * (number + 1) / len(stages)),
+                        f"fit {number + 1} of {len(stages)}", settings.evaluations)
         free = [NAMES.index(name) for name in names]
         if "lift_share" in names:
             vector[NAMES.index("lift_share")] = 0.5
-        problem = _Problem(replace(model, causal=names is DISTURBANCE), samples, vector, free)
-        lower, upper = (bound[free] for bound in model.bounds())
-        inside = np.clip(vector[free], lower + 1e-9 * (upper - lower), upper - 1e-9 * (upper - lower))
-        solution = least_squares(problem.residuals, inside, jac=lambda x, p=problem: p.jacobian(x, tick),
-                                 bounds=(lower, upper), x_scale=problem.scale, loss="cauchy",
-                                 max_nfev=settings.evaluations, xtol=1e-4, ftol=1e-4)
+        problem = _Problem(replace(model, causal=names is DISTURBANCE), samples, vector, free, rigid)
+        values = vector[free]
+        # the robust loss alone would stop on the way where it bends down: at errors above one
+        for loss in ("linear", "cauchy") if rigid else ("cauchy",):
+            values = _solved(problem, values, loss, settings.evaluations, tick)
         vector = vector.copy()
-        vector[free] = solution.x
-        low[free], high[free] = _intervals(problem, solution.x, samples, settings)
+        vector[free] = values
+        low[free], high[free] = _intervals(problem, values, samples, settings)
     return DroneFit(model, vector, low, high, fast, len(samples.start))
+
+
+def _solved(problem: _Problem, values: np.ndarray, loss: str, evaluations: int, tick: Callable[[], None]) -> np.ndarray:
+    """Return the free parameters (F,) of least loss, from values (F,) on."""
+    lower, upper = (bound[problem.free] for bound in problem.model.bounds())
+    inside = np.clip(values, lower + 1e-9 * (upper - lower), upper - 1e-9 * (upper - lower))
+    return least_squares(problem.residuals, inside, jac=partial(problem.jacobian, tick=tick), bounds=(lower, upper),
+                         x_scale=problem.scale, loss=loss, max_nfev=evaluations, xtol=1e-4, ftol=1e-4).x
 
 
 def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tuple[np.ndarray, np.ndarray]:
@@ -124,6 +142,13 @@ def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tupl
         draws = np.array([(each.lag_s, each.delay_s) for each in fast[1:]])
         low[settled], high[settled] = Spread(draws, fast[0].pieces, 1).interval(vector[settled])
     return np.maximum(low, 0.0), high
+
+
+def _ticking(tell: Tell, name: str, count: int) -> Callable[[], None]:
+    """Return what is called after each step of a solver that makes at most so many, and counts them."""
+    steps = iter(range(1, count + 1))
+    tell(name, 0.0)
+    return lambda: tell(name, next(steps, count) / (count + 1))
 
 
 def _without(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -138,6 +163,8 @@ class _Problem:
     samples: Samples
     vector: np.ndarray
     free: list[int]
+    rates: bool
+    """Also of the body's rates: where the motors explain them, they tell more of lag and delay than the attitude."""
 
     @property
     def scale(self) -> np.ndarray:
@@ -162,11 +189,14 @@ class _Problem:
     def _all(self, values: np.ndarray) -> np.ndarray:
         vectors = np.repeat(self.vector[:, None], values.shape[1], axis=1)
         vectors[self.free] = values
-        scales = {self.samples.mark(horizon): (p, a) for horizon, p, a in _SCALES}
+        scales = {self.samples.mark(horizon): sizes for horizon, *sizes in _SCALES}
         rows = []
         for mark, state in predict(self.model, self.samples, vectors, tuple(scales)).items():
-            for error, size in zip(errors(self.samples, mark, state), scales[mark], strict=True):
-                rows.append(np.moveaxis(error, 1, -1) / size)  # (3, S, K)
+            found = errors(self.samples, mark, state)
+            if self.rates:
+                found += (state.rates_body - self.samples.at("rates_body", mark)[:, None],)
+            rows += [np.moveaxis(error, 1, -1) / size  # (3, S, K)
+                     for error, size in zip(found, scales[mark], strict=False)]
         return np.concatenate([row.reshape(-1, row.shape[-1]) for row in rows])
 
 

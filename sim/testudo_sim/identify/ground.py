@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from testudo_sim.identify.result import HALF, ROBOTS, HeldOut
 from testudo_sim.identify.roll import DELAY, SLIP, Roller, to_inner
 from testudo_sim.identify.uncertainty import Spread, bootstrap, flat, prior
 from testudo_sim.identify.windows import Cutting, Stretches, cut
+from testudo_sim.progress import Steps, Tell, quiet
 
 HoldOut = Literal["half", "robots", "none"]
 LIMITS = ("limits.acceleration", "limits.turn_acceleration")
@@ -26,6 +27,10 @@ _FIRST_SCALE = (0.01, 0.03)
 _LIMIT_SHARES = (0.5, 0.25, 0.1)
 """Limits of acceleration are looked for from these shares of the file's, too."""
 _LIMIT_GAIN = 0.01
+_CUT, _FIRST, _LIMITS, _ALL, _EACH, _BASELINE, _HALVES = (
+    "cutting the run, and its first delay", "all robots, first pass", "limits of acceleration",
+    "all robots, and what the run cannot tell", "each robot", "dead reckoning", "held out: second half")
+_STEPS = {_CUT: 1.0, _FIRST: 3.0, _LIMITS: 2.0, _ALL: 2.0, _EACH: 2.0, _BASELINE: 1.0}
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,7 @@ class _Problem:
 
 
 def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
-               residual: bool = False, cutting: Cutting | None = None,
-               progress: Callable[[str], None] = lambda _: None) -> GroundFit:
+               residual: bool = False, cutting: Cutting | None = None, tell: Tell = quiet) -> GroundFit:
     """Fit the parameters of one robot type.
 
     Args:
@@ -80,12 +84,16 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
         hold_out: what to measure on: the other half of the run, robots left out.
         residual: also measure with a residual model, of differential drives only.
         cutting: how the run is cut.
-        progress: is told what is being done.
+        tell: is told what is being done, and the share that is done.
 
     Raises:
         TestudoError: the run has too few windows.
     """
     chosen = cutting or Cutting.create(spec, sum(float(np.ptp(robot.stamp_s)) for robot in robots))
+    names = [robot.name for robot in robots]
+    halved, left_out = HALF in hold_out, names if ROBOTS in hold_out and len(names) > 1 else []
+    steps = Steps(tell, _steps(halved, left_out))
+    steps.begin(_CUT)
     stretches = cut(robots, spec, chosen)
     keys = _keys(spec)
     roller = Roller(spec, keys, stretches, chosen)
@@ -93,35 +101,44 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     errors = _first_scale(spec, chosen)
     problem = _Problem(roller, start, _bounds(keys, chosen), np.array([key not in LIMITS for key in keys]), errors)
     everyone, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
-    progress("all robots, first pass")
+    steps.begin(_FIRST)
     first = problem.solve(start, all_one, everyone)
     problem = replace(problem, scale=_residual_scale(roller, first.values[0], stretches, len(chosen.horizons_s)))
-    progress("limits of acceleration")
+    steps.begin(_LIMITS)
     problem = _with_limits(problem, first.values[0], everyone)
-    progress("all robots")
+    steps.begin(_ALL)
     begin = np.where(problem.free & ~_limit_mask(keys), first.values[0], problem.start)
     whole = problem.solve(begin, all_one, everyone)
     problem, whole, spread = _without_undetermined(problem, whole, spec, everyone)
-    progress("each robot")
+    steps.begin(_EACH)
     single = problem.solve(whole.values[0], stretches.robot, everyone)
     robot_spread = tuple(
         bootstrap(single.curvature, stretches.robot, (stretches.robot == k).astype(float), single.values[k],
                   problem.free) for k in range(len(robots)))
+    steps.begin(_BASELINE)
     measure = Measure.create(roller, problem.scale, residual=residual)
     held: list[HeldOut] = []
-    names = [robot.name for robot in robots]
-    if HALF in hold_out:
-        progress("held out: second half")
+    if halved:
+        steps.begin(_HALVES)
         held += hold_half(measure, problem.solve, whole.values[0], names)
-    if ROBOTS in hold_out and len(robots) > 1:
-        for k, name in enumerate(names):
-            progress(f"held out: {name}")
-            held += hold_robot(measure, problem.solve, whole.values[0], names, k)
+    for k, name in enumerate(left_out):
+        steps.begin(_without(name))
+        held += hold_robot(measure, problem.solve, whole.values[0], names, k)
     width = _widths(spec, keys)
     return GroundFit(keys, whole.values[0], problem.free, flat(whole.curvature, everyone, width), spread,
                      single.values, robot_spread, tuple(held), stretches, problem.scale,
                      _loss(measure.reckoned, problem.scale, stretches), float(whole.loss[0]), chosen,
                      float(start[keys.index(DELAY)]))
+
+
+def _steps(halved: bool, left_out: Sequence[str]) -> dict[str, float]:
+    """Return the steps of a fit, and about what part of the time each takes."""
+    more = {_HALVES: 2.0} if halved else {}
+    return _STEPS | more | {_without(name): 1.5 for name in left_out}
+
+
+def _without(name: str) -> str:
+    return f"held out: {name}"
 
 
 def _keys(spec: RobotSpec) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,19 +23,20 @@ from testudo_sim.identify.residual import FEATURES, WORTH, worth
 from testudo_sim.identify.result import HALF, ROBOTS, Estimate, Identification
 from testudo_sim.identify.roll import DELAY, SLIP, to_file
 from testudo_sim.identify.uncertainty import MANOEUVRES, Spread, prior
+from testudo_sim.progress import Tell, part, quiet
 from testudo_sim.recording import Recording, RobotRecording
 
-Progress = Callable[[str], None]
 WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
 _LATE_S = 0.01
 """From this time between stamp and arrival on the delay says that a clock may be behind."""
+_ALIGNED = 0.1
+"""About the share of the time that alignment takes."""
 _SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
 
 
 def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type: str = "",
                  hold_out: Sequence[HoldOut] = (HALF, ROBOTS), residual: bool = False,
-                 progress: Progress = lambda _: None
-                 ) -> tuple[Identification, str]:
+                 tell: Tell = quiet) -> tuple[Identification, str]:
     """Return what a run says about one robot type, and the robot file that it improves.
 
     Drones whose motors were recorded are identified from those (`identify_drone`), all others from velocity commands.
@@ -46,7 +47,7 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
         robot_type: registered robot or robot file; what the recording says if empty.
         hold_out: what to measure the fit on.
         residual: also try a residual model, and measure what it is worth.
-        progress: is told what is being done.
+        tell: is told what is being done, and the share that is done.
 
     Raises:
         TestudoError: no such robot, no type or several, a kind that this cannot fit, too little motion, or a residual
@@ -59,13 +60,14 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
                            f"{DIFFERENTIAL_DRIVE} and at least one: what a residual model is worth is measured there")
     if spec.kind == VELOCITY_POINT and all(map(can_identify, chosen)):
         found = identify_drone([recording], spec, robots=[robot.name for robot in chosen],
-                               settings=DroneSettings(hold_out=tuple(hold_out)), progress=progress)
+                               settings=DroneSettings(hold_out=tuple(hold_out)), tell=tell)
         return replace(found, facts=facts_of(recording, chosen) | dict(found.facts)), source
     aligned = []
-    for robot in chosen:
-        progress(f"aligning {robot.name}")
+    for k, robot in enumerate(chosen):
+        tell(f"aligning {robot.name}", _ALIGNED * k / len(chosen))
         aligned.append(align_robot(robot, world=spec.kind != DIFFERENTIAL_DRIVE))
-    found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual, progress=progress)
+    found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual,
+                       tell=part(tell, _ALIGNED, 1.0))
     return Identification(spec.name, tuple(robot.name for robot in chosen), estimates(found, spec, aligned),
                           found.held_out, facts_of(recording, chosen) | _choices(found, aligned)
                           | (_residual(found) if residual else {})), source

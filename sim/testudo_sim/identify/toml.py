@@ -42,10 +42,13 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
     text = robot_text(_merged(tables, identification), _comments(where, identification))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        # what is there stays until the new file is whole and holds
+        partial = target.with_name(f"{target.stem}.partial.toml")
+        partial.write_text(text, encoding="utf-8")
+        parse_robot(read_toml(partial, {}, "robot", SpecError)[0], str(target))
+        partial.replace(target)
     except OSError as error:
         raise TestudoError(f"{target}: cannot be written: {error.strerror}") from error
-    parse_robot(read_toml(target, {}, "robot", SpecError)[0], str(target))
 
 
 def provenance(identification: Identification) -> str:

@@ -12,6 +12,7 @@ from testudo_sim.incident.aftermath import Aftermath
 from testudo_sim.incident.plots import incident_plot, timeline_plot
 from testudo_sim.incident.tables import chosen
 from testudo_sim.incident.types import Bounds, Incident, Kind
+from testudo_sim.progress import Share, quiet
 from testudo_sim.replay.branches import Outcome
 from testudo_sim.replay.story import Story
 from testudo_sim.report.markup import Html, details, facts, figure, paragraph, pill, table, text
@@ -22,8 +23,8 @@ _SHOWN = 12
 
 
 def write_page(story: Story, incidents: Sequence[Incident], aftermaths: Sequence[Aftermath], bounds: Bounds,
-               folder: Path) -> Path:
-    """Write the page into a folder and return its path.
+               folder: Path, share: Share = quiet) -> Path:
+    """Write the page into a folder and return its path; ``share`` is told the share that is done.
 
     Raises:
         TestudoError: it cannot be written.
@@ -31,19 +32,22 @@ def write_page(story: Story, incidents: Sequence[Incident], aftermaths: Sequence
     file = folder / PAGE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(page(story, incidents, aftermaths, bounds), encoding="utf-8")
+        file.write_text(page(story, incidents, aftermaths, bounds, share), encoding="utf-8")
     except OSError as error:
         raise TestudoError(f"--out {folder}: cannot be written: {error.strerror}") from error
     return file
 
 
-def page(story: Story, incidents: Sequence[Incident], aftermaths: Sequence[Aftermath], bounds: Bounds) -> str:
-    """Return the page."""
+def page(story: Story, incidents: Sequence[Incident], aftermaths: Sequence[Aftermath], bounds: Bounds,
+         share: Share = quiet) -> str:
+    """Return the page; ``share`` is told the share that is done."""
     style = (resources.files("testudo_sim.report") / "page.css").read_text(encoding="utf-8")
     title = f"Incidents of {'/'.join(story.folder.parts[-2:])}"
     parts = [_section("timeline", "Timeline", _timeline(story, incidents, bounds))]
-    parts += [_section(f"worst-{k}", f"{item.incident.kind} at {item.incident.at_s:.1f} s",
-                       _aftermath(item, bounds)) for k, item in enumerate(aftermaths, 1)]
+    for k, item in enumerate(aftermaths, 1):
+        share(k / (len(aftermaths) + 1))
+        parts.append(_section(f"worst-{k}", f"{item.incident.kind} at {item.incident.at_s:.1f} s",
+                              _aftermath(item, bounds)))
     parts.append(_section("all", "All incidents", _all(incidents)))
     begin, end = story.span_s
     subtitle = f"{len(story.robots)} {story.spec.name}, {end - begin:.1f} s: {', '.join(story.names)}"

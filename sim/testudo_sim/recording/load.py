@@ -14,6 +14,7 @@ from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.progress import Share, quiet
 from testudo_sim.recording.codec import NANO, decode
 from testudo_sim.recording.roles import ROLES, Role
 from testudo_sim.recording.types import Recording, RecordingError, RobotRecording, Series
@@ -21,8 +22,12 @@ from testudo_sim.recording.write import IMPORTED
 from testudo_sim.run_bag import RawMessage, read_messages
 from testudo_sim.run_reader import CommandTrack, Run, Track, read_run, shortened
 
+_STREAMED = 0.5
+"""About the share of the time that reading takes before anything is decoded."""
 
-def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "truth") -> Recording:
+
+def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "truth", share: Share = quiet
+                   ) -> Recording:
     """Read a run folder, recorded by `testudo up` or made by `testudo import`.
 
     Damage does not refuse it: the readable part is returned, with warnings.
@@ -31,6 +36,7 @@ def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "tr
         path: the run folder.
         seen: for a run of ours, what counts as the pose: the plant's truth, or what the robot believed, as for real
             robots, whose truth nobody recorded; where there is no truth it is always that.
+        share: is told the share that is done.
 
     Raises:
         RecordingError: no run folder, or nothing readable in it.
@@ -40,7 +46,7 @@ def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "tr
     if not folder.is_dir():
         raise RecordingError(f"{folder}: no such run folder")
     if (folder / FLEET_FILE).is_file():
-        return recording_of_run(read_run(folder), seen=seen)
+        return recording_of_run(read_run(folder, share), seen=seen)
     for name in (INFO_FILE, BAG_FILE):
         if not (folder / name).is_file():
             raise RecordingError(f"{folder}: {name} is missing: not a run folder; make one of other recordings with "
@@ -48,10 +54,12 @@ def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "tr
     info = _read_info(folder / INFO_FILE)
     damage: list[str] = []
     by_topic: dict[str, list[RawMessage]] = defaultdict(list)
-    for message in read_messages(folder, damage):
+    for message in read_messages(folder, damage, lambda done: share(_STREAMED * done)):
         by_topic[message.topic].append(message)
-    robots = {name: _robot(name, facts, by_topic, info["start_wall_ns"], damage)
-              for name, facts in info["robots"].items()}
+    robots = {}
+    for name, facts in info["robots"].items():
+        share(_STREAMED + (1 - _STREAMED) * len(robots) / len(info["robots"]))
+        robots[name] = _robot(name, facts, by_topic, info["start_wall_ns"], damage)
     if not any(len(series) for robot in robots.values() for series in robot.series.values()):
         raise RecordingError(f"{folder / BAG_FILE}: holds no readable message" + "".join(f"; {x}" for x in damage))
     return Recording(robots, info["start_wall_ns"], folder, info, not damage, tuple(shortened(damage)))

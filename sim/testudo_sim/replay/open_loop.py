@@ -17,6 +17,7 @@ from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.progress import Share, quiet
 from testudo_sim.replay.order import ticks_in_order, track_in_order
 from testudo_sim.replay.timeline import command_timeline
 from testudo_sim.replay.windows import Windows, pick_windows, roll_windows
@@ -90,6 +91,7 @@ def open_loop(
     *,
     reference: Reference = "truth",
     horizons_s: Sequence[float] = HORIZONS_S,
+    share: Share = quiet,
 ) -> Gap:
     """Replay the sent commands from every recorded pose.
 
@@ -98,6 +100,7 @@ def open_loop(
         spec: the robot as the training model has it: nominal lag, delay and scale.
         reference: what the model starts from and is compared with. Odometry brings its own noise.
         horizons_s: how far ahead [s]; the sample nearest to each horizon is compared.
+        share: is told the share that is done.
 
     Raises:
         TestudoError: no robot has both ticks and such a series that is long enough.
@@ -110,7 +113,9 @@ def open_loop(
     timelines = [command_timeline(model, ticks_in_order(run.ticks[name])) for name in names]
     used = [track_in_order(tracks[name]) for name in names]
     windows = [pick_windows(timeline, poses, horizons_s) for timeline, poses in zip(timelines, used, strict=True)]
+    share(0.3)
     predicted = roll_windows(model, timelines, windows, exact=True)
+    share(0.8)
     errors = [_errors(spec, *parts) for parts in zip(used, windows, predicted, strict=True)]
     pooled = {name: np.concatenate([each[name] for each in errors], axis=1) for name in errors[0]}
     rows = [

@@ -12,6 +12,7 @@ from testudo_deploy.artefact import Artefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, motion_model
 from testudo_hardware.spec import parse_robot
+from testudo_sim.progress import Share, quiet
 from testudo_sim.replay.checks import TOLERANCE, Reinference, RobotCheck
 from testudo_sim.replay.order import ticks_in_order
 from testudo_sim.replay.rerun import Rerun
@@ -19,13 +20,14 @@ from testudo_sim.replay.sources import Announcements, check_goals, check_neighbo
 from testudo_sim.run_reader import Run
 
 
-def reinfer(run: Run, artefact: Artefact, *, tolerance: float = TOLERANCE) -> Reinference:
+def reinfer(run: Run, artefact: Artefact, *, tolerance: float = TOLERANCE, share: Share = quiet) -> Reinference:
     """Compute every recorded command again and compare.
 
     Args:
         run: the recording.
         artefact: the policy that drove it; its contract holds robot and shield.
         tolerance: largest deviation that passes.
+        share: is told the share that is done.
 
     Raises:
         TestudoError: there is no tick at all.
@@ -35,8 +37,11 @@ def reinfer(run: Run, artefact: Artefact, *, tolerance: float = TOLERANCE) -> Re
             f"{run.folder}: holds no tick record; re-inference needs what the control loops wrote"
         )
     model, announced = model_of(artefact), announcements_of(run)
-    checks = tuple(reinfer_robot(run, name, artefact, model, announced) for name in run.ticks)
-    return Reinference(tolerance, artefact.sha256, checks)
+    checks = []
+    for name in run.ticks:
+        share(len(checks) / len(run.ticks))
+        checks.append(reinfer_robot(run, name, artefact, model, announced))
+    return Reinference(tolerance, artefact.sha256, tuple(checks))
 
 
 def reinfer_robot(

@@ -21,6 +21,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_sim.progress import Share, quiet
 from testudo_sim.recording import Recording, load_recording
 from testudo_sim.recording.types import Series
 from testudo_sim.replay.order import ticks_in_order, track_in_order
@@ -112,19 +113,20 @@ class Story:
                 min(float(robot.motion.stamp_s[-1]) for robot in self.robots))
 
 
-def tell(folder: Path, robot: str | None = None) -> Story:
+def tell(folder: Path, robot: str | None = None, share: Share = quiet) -> Story:
     """Read a run folder as a story.
 
     Args:
         folder: recorded by `testudo up`, or made by `testudo import`.
         robot: kind of the robots, for imported runs that do not say; a registered name or a robot file.
+        share: is told the share that is done.
 
     Raises:
         TestudoError: no run, no kind of robot, robots of several kinds, or one that was hardly ever seen.
     """
     if not (Path(folder) / FLEET_FILE).is_file():
-        return story_of_recording(load_recording(folder), robot)
-    run = read_run(folder)
+        return story_of_recording(load_recording(folder, share=share), robot)
+    run = read_run(folder, share)
     try:
         contract = Artefact.load(run.policy_path, sha256=run.policy_sha256).contract
     except TestudoError as error:

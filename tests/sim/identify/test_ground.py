@@ -23,10 +23,27 @@ TRUTH = Truth(0.14, 0.11, 1.04, 0.95, 1.2, clock_offset_s=3.7, clock_drift=3e-5)
 
 
 @pytest.fixture(scope="module")
-def found():
+def told():
+    """Return what is told of the progress of `found`: what is being done, and the share that is done."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def found(told):
     """Return what is identified of a short synthetic run."""
     recording = synthetic_run(load_robot("irobot_create"), TRUTH, robots=2, duration_s=40, seed=1)
-    return identify_run(recording)[0]
+    return identify_run(recording, tell=lambda *step: told.append(step))[0]
+
+
+def test_every_step_is_told_and_the_share_only_grows(found, told):
+    names, shares = zip(*told, strict=True)
+    assert found.held_out
+    assert names[:2] == ("aligning r0", "aligning r1")
+    assert names[-3:] == ("held out: second half", "held out: r0", "held out: r1")
+    assert "limits of acceleration" in names
+    assert list(shares) == sorted(set(shares))
+    assert shares[0] == 0
+    assert shares[-1] < 1
 
 
 def test_known_parameters_are_found_under_noise_dropouts_and_a_wrong_clock(found):
@@ -161,7 +178,7 @@ def test_drones_whose_motors_were_logged_are_identified_from_those(monkeypatch):
     series = {"motors": robot.series["command"], "odometry": robot.series["pose"]}
     asked = []
 
-    def stand_in(recordings, spec, *, robots, settings, progress):
+    def stand_in(recordings, spec, *, robots, settings, tell):
         asked.append((recordings, spec.name, robots, settings.hold_out))
         return Identification(spec.name, ("r0",), (), (), {"windows": "some"})
 
