@@ -9,6 +9,7 @@ import numpy as np
 
 from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.fleet import Fleet, FleetRobot
+from testudo_deploy.shield.space_margins import space_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_sim.run_reader import CommandTrack, Run, Track
@@ -76,8 +77,9 @@ def record_run(
         silent: (robot index, first tick, last tick) whose odometry is lost: it brakes.
     """
     rng = np.random.default_rng(seed)
-    # a large robot would be in its neighbour's way before it moves
-    starts, yaws, goals = passing_lanes(count, max(0.3, 2.2 * spec.body_radius_m))
+    # a large robot, and one in a lane of its own, would be in its neighbour's way before it moves
+    room = 1.1 * space_parameters(spec).clearance_m if spec.dimension == 3 else 2.2 * spec.body_radius_m
+    starts, yaws, goals = passing_lanes(count, max(0.3, room))
     starts = [(*p, 1.0)[: spec.dimension] for p in starts]
     goals = [(*p, 1.0)[: spec.dimension] for p in goals]
     names = tuple(f"r{k}" for k in range(count))

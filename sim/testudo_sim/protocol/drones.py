@@ -123,8 +123,8 @@ def _controls(robot: str) -> Iterator[Cell]:
              "plain barrier", {"rule": Rule.PLAIN}),
             (replace(_make(robot, 4, swap, "600 ms", **alone, message_s=0.6), resolves=False),
              "time since arrival", {"blind_age": True}),
-            (replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 1 s, very late ticks", **alone,
-                           late_chance=0.3, dead_man_s=1.0, late_periods=40), resolves=False),
+            (replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 2 s, very late ticks", **alone,
+                           late_chance=0.3, dead_man_s=2.0, late_periods=90), resolves=False),
              "T for T_hold", {"rule": Rule.ONE_TICK})):
         yield twin
         yield _broken(twin, what, **change)
