@@ -121,7 +121,7 @@ def _controls(robot: str) -> Iterator[Cell]:
             (_make(robot, 4, swap, **alone), "no shield", {"rule": Rule.NONE}),
             (_make(robot, 2, Formation.SYMMETRIC, "often late ticks", **alone, late_chance=0.3),
              "plain barrier", {"rule": Rule.PLAIN}),
-            (replace(_make(robot, 4, swap, "600 ms", **alone, message_s=0.6), resolves=False),
+            (replace(_make(robot, 4, swap, "1 s", **alone, message_s=1.0), resolves=False),
              "time since arrival", {"blind_age": True}),
             (replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 2 s, very late ticks", **alone,
                            late_chance=0.3, dead_man_s=2.0, late_periods=90), resolves=False),
