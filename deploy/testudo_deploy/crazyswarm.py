@@ -167,7 +167,7 @@ def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str]) -> Iterat
     limit_ms = 1000 * spec.link_delay_most_s
     if latency is not None and not _number(latency) <= limit_ms:
         yield (f"{files.server.where(*_SERVER)}: found {latency} ms, expected at most {limit_ms:g} ms: a slower radio "
-               f"is not within attitude.link_delay of {spec.name}")
+               f"is not within the delay of the link of {spec.name}")
 
 
 def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
