@@ -169,7 +169,9 @@ class Bed:
         """Let the policy of r0 fail at its next decision; return when it did, on the steady clock [s]."""
         while self.processes.next_event(0) is not None:
             pass
-        self._fault_file.write_text(fault, encoding="utf-8")
+        whole = self._fault_file.with_suffix(".new")
+        whole.write_text(fault, encoding="utf-8")
+        whole.replace(self._fault_file)  # at once: the policy looks at every tick, and would read half a fault as none
         end_s = time.monotonic() + 5
         while time.monotonic() < end_s:
             event = self.processes.next_event(0.1)
