@@ -127,6 +127,10 @@ class ControlLoop:
         """Note whether the guard passes commands on; a robot that it brakes need not move as commanded."""
         self._motion.hear_guard(passes=passes, received_s=received_s)
 
+    def on_vehicle(self, *, passes: bool) -> None:
+        """Note whether the driver of a vehicle that flies passes commands on, as with the guard."""
+        self._motion.hear_vehicle(passes=passes)
+
     def on_peer(self, message: PeerMessage, received_s: float) -> bool:
         """Take a peer's announcement; returns False (and counts) if it is refused."""
         return message.robot not in self._roster.untrusted and self._roster.hear(message, received_s)

@@ -165,6 +165,8 @@ class Flight:
         vehicle = self._vehicle
         if vehicle is not None and (vehicle.tumbled or vehicle.locked):
             found.append("vehicle_tumbled")
+        if vehicle is not None and vehicle.holds:
+            found.append(f"vehicle_holds: {vehicle.holds}")
         if self._low_since_s is not None and now_s - self._low_since_s >= BATTERY_LOW_S:
             found.append(f"battery_low: {self.battery_v:.2f} V")
         if now_s - self._heard_s > VEHICLE_SILENT_S:

@@ -108,7 +108,7 @@ class FlightRequestMessage(Envelope):
 class VehicleMessage(Envelope):
     """Topic `vehicle_state`: the vehicle's driver, or the plant, to policy and guard, at 10 Hz or more."""
 
-    SCHEMA = "testudo/vehicle_state/1"
+    SCHEMA = "testudo/vehicle_state/2"
 
     robot: str
     stamp_s: float
@@ -122,6 +122,7 @@ class VehicleMessage(Envelope):
     controller: str
     estimator: str
     latency_s: float | None
+    holds: str
 
     @classmethod
     def of(cls, robot: str, state: VehicleState) -> Self:
@@ -142,7 +143,8 @@ class VehicleMessage(Envelope):
         flags = dict.fromkeys(("armed", "can_fly", "flying", "tumbled", "locked"), bool)
         numbers = {"battery_v": float, "latency_s": float}
         given = {name: kind for name, kind in (numbers | flags).items() if getattr(self, name) is not None}
-        _check(self, {"robot": str, "stamp_s": float, "controller": str, "estimator": str} | given)
+        _check(self, {"robot": str, "stamp_s": float, "controller": str, "estimator": str,
+                      "holds": str} | given)
 
 
 def _check(envelope: Envelope, kinds: dict[str, type]) -> None:

@@ -167,6 +167,7 @@ _WATCHDOGS = (
     # of robots that fly
     Watchdog("vehicle_unheard", Reaction.REFUSE, "the vehicle does not say how it is; is its driver or radio up?"),
     Watchdog("vehicle_silent", Reaction.LAND, "the vehicle has not said for 2 s how it is; its radio may be going"),
+    Watchdog("vehicle_holds", Reaction.HOLD, "its driver keeps it at standstill, and says why on /diagnostics"),
     Watchdog("vehicle_not_ready", Reaction.REFUSE, "the vehicle says that it cannot fly; look at it and reset it"),
     Watchdog("vehicle_tumbled", Reaction.FAULT, "the vehicle has tumbled or locked itself; pick it up and reset it"),
     Watchdog("wrong_controller", Reaction.REFUSE, "velocity set-points need another controller: set stabilizer."

@@ -27,7 +27,7 @@ class MotionWatch:
         delay = spec.quantities["dynamics.command_delay"]
         self._delays_s, self._zero = (delay.low, delay.high), np.zeros(spec.dimension)
         self._limits = response_limits(spec, np.array(0.0))
-        self._passes, self._guard_s = True, math.inf
+        self._passes, self._guard_s, self._vehicle_passes = True, math.inf, True
         self.weak = self.unresponsive = ""
         """What was found, ``code: details``; it stays, so that only a new process drives again."""
 
@@ -39,6 +39,10 @@ class MotionWatch:
     def hear_guard(self, *, passes: bool, received_s: float) -> None:
         """Note whether the guard passes commands on; who does not, makes the robot brake whatever is sent."""
         self._passes, self._guard_s = passes, received_s
+
+    def hear_vehicle(self, *, passes: bool) -> None:
+        """Note whether the driver behind the guard passes commands on."""
+        self._vehicle_passes = passes
 
     def begin(self, measured: MotionState) -> None:
         """Take the first pose."""
@@ -52,7 +56,7 @@ class MotionWatch:
         self._braking, excess_m = watch_braking(self._spec, self._braking, measured, believed, acting, elapsed_s)
         if excess_m > 0 and not self.weak:
             self.weak = weak_brakes(self._spec, self._braking, float(excess_m))
-        if not self._passes or elapsed_s > _FORGET_S:
+        if not (self._passes and self._vehicle_passes) or elapsed_s > _FORGET_S:
             self._response = begin_response(self._limits, measured, believed)
             return
         commands = list({id(command): command for _, piece in acting for command in piece}.values())

@@ -113,6 +113,7 @@ class Robot:
     def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
         """Take what the vehicle says of itself; for a robot with flight phases."""
         self.flight.hear_vehicle(state, received_s)
+        self.loop.on_vehicle(passes=not state.holds)
 
     def flight_order(self, now_s: float) -> FlightOrder:
         """Return what to tell the guard of the flight; for a robot with flight phases."""

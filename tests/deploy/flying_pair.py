@@ -43,6 +43,7 @@ class Vehicle:
         self.can_fly, self.volts, self.controller, self.talks, self.latency_s = True, 4.0, "", True, 0.004
         self.set_point, self.heard_s, self.end_m, self.way_s = np.zeros(3), -math.inf, GROUND_M, 1.0
         self.acts, self.lifted_by_set_point, self.planned = [], False, False
+        self.holds, self.says_why = "", True
 
     def obey(self, request):
         self.acts.append(request.act)
@@ -64,7 +65,7 @@ class Vehicle:
         if self.state == "ground" or not self.armed:
             self.lifted_by_set_point = True
             return
-        self.state, self.set_point, self.heard_s = "set-points", np.array(values), now_s
+        self.state, self.set_point, self.heard_s = "set-points", np.array(values) * (not self.holds), now_s
         self.planned = False
 
     def advance(self, now_s, step_s):
@@ -87,7 +88,8 @@ class Vehicle:
 
     def says(self, now_s):
         return VehicleState(now_s, self.volts, self.armed, self.can_fly, bool(self.place[2] > GROUND_M + 0.01),
-                            self.tumbled, self.locked, self.controller, "", self.latency_s)
+                            self.tumbled, self.locked, self.controller, "", self.latency_s,
+                            self.holds if self.says_why else "")
 
 
 class Drone:

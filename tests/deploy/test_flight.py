@@ -332,3 +332,24 @@ def test_drones_that_stand_on_the_ground_cannot_begin_above_one_another(fleet):
     stacked = stacked.replace("type: crazyflie_2x", "type: crazyflie_2x\n    link: testudo_flight")
     with pytest.raises(FleetError, match=r"robots\.r1\.initial_position: is 0 m from that of r0"):
         parse_fleet(stacked, fleet.file)
+
+
+def test_a_drone_that_its_driver_keeps_still_waits_and_goes_on(active):
+    drone = active.drones[0]
+    drone.vehicle.holds = "uplink_silent"
+    active.seconds(0.1)
+    assert drone.mode is Mode.HOLDING
+    assert drone.robot.supervisor.reason == "vehicle_holds: uplink_silent"
+    active.seconds(1.5)
+    drone.vehicle.holds = ""
+    active.seconds(1.5)
+    assert drone.mode is Mode.ACTIVE
+
+
+def test_a_drone_that_stands_still_without_a_word_of_its_driver_is_broken(active):
+    """The control of the test before."""
+    drone = active.drones[0]
+    drone.vehicle.holds, drone.vehicle.says_why = "uplink_silent", False
+    active.seconds(1.0)
+    assert drone.mode is Mode.EMERGENCY
+    assert drone.robot.supervisor.reason.startswith("no_response")

@@ -33,7 +33,7 @@ def test_a_request_survives(act, height_m, duration_s, valid_s, sequence):
 
 @given(st.builds(VehicleState, stamp_s=NUMBERS, battery_v=st.none() | NUMBERS, armed=FLAGS, can_fly=FLAGS, flying=FLAGS,
                  tumbled=FLAGS, locked=FLAGS, controller=st.text(), estimator=st.text(),
-                 latency_s=st.none() | NUMBERS))
+                 latency_s=st.none() | NUMBERS, holds=st.text()))
 def test_a_state_survives(state):
     assert VehicleMessage.decode(VehicleMessage.of("r0", state).encode()).state == state
 
@@ -51,6 +51,7 @@ SPOILT = [
     (VehicleMessage.of("r0", VehicleState(1.0)), {"battery_v": "full"}),
     (VehicleMessage.of("r0", VehicleState(1.0)), {"controller": None}),
     (VehicleMessage.of("r0", VehicleState(1.0)), {"robot": None}),
+    (VehicleMessage.of("r0", VehicleState(1.0)), {"holds": None}),
 ]
 
 

@@ -76,6 +76,8 @@ class VehicleState:
     """`kalman`, `complementary`, ...: what tells the vehicle where it is."""
     latency_s: float | None = None
     """Of its radio, there and back."""
+    holds: str = ""
+    """Why its driver keeps it at standstill whatever is commanded; empty while commands pass."""
 
 
 class FlightLink(Protocol):

@@ -78,7 +78,7 @@ class Flown:
             self.ask(FlightAct.ARM)
             self.wait(lambda: self.radio.vehicle.armed, _ASK_WITHIN_S)
         refusal = self.ask(FlightAct.TAKE_OFF)
-        if refusal or self.wait(lambda: self.phase == Phase.FLYING, _ASK_WITHIN_S) is None:
+        if refusal or self.wait(lambda: self.phase == Phase.HOVERING, _ASK_WITHIN_S) is None:
             raise AssertionError(f"it does not fly: {refusal or self.radio.standing}")
         self.command = (0.0, 0.0, 0.0)
         self.wait(lambda: False, 1.3)

@@ -71,7 +71,7 @@ class Loop:
             assert not self.ask("arm")
             self.run(0.5)
         assert not self.ask("take_off"), self.pilot.refusal
-        assert self.run(6.0, lambda: self.pilot.phase == Phase.FLYING), self.pilot.sentence
+        assert self.run(6.0, lambda: self.pilot.phase == Phase.HOVERING), self.pilot.sentence
         self.command = command
         self.run(1.5)
         return self

@@ -222,8 +222,10 @@ def test_a_second_commander_is_noticed_and_the_drone_held():
     loop.orders.clear()
     loop.run(0.5, lambda: other() and False)
     assert {order.velocity_world for _, order in loop.orders} == {(0.0, 0.0, 0.0)}
-    loop.run(2.0)
-    assert not loop.pilot.code, "once it is gone all is well again"
+    loop.run(0.9)
+    assert (loop.pilot.code, loop.pilot.holds(loop.now_s)) == ("", "second_commander"), "and says why it waits"
+    loop.run(1.1)
+    assert not loop.pilot.holds(loop.now_s), "once it is gone all is well again"
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.5])
@@ -292,13 +294,50 @@ def test_set_points_end_a_climb_and_those_from_before_do_not():
     assert loop.height_m < 0.9
 
 
+@pytest.mark.parametrize("after_s", [0.5, 1.0, 1.9, 2.5, 6.0])
+def test_a_landing_asked_for_while_the_planner_climbs_or_hovers_lands(after_s):
+    loop = Loop()
+    loop.run(0.5)
+    assert not loop.ask("take_off")
+    loop.run(after_s)
+    assert not loop.ask("land", 0.04, 3.0)
+    assert lands(loop, 8.0)
+    assert not loop.craft.vehicle.motors_on
+
+
 def test_a_take_off_asked_for_with_the_arming_waits_for_it():
     loop = Loop(Air(0.3), seed=2, auto_arm=False)
     loop.run(0.5)
     assert not loop.ask("arm")
     assert not loop.ask("take_off")
-    assert loop.run(6.0, lambda: loop.pilot.phase == Phase.FLYING)
+    assert loop.run(6.0, lambda: loop.pilot.phase == Phase.HOVERING)
     assert loop.height_m > 0.9
+
+
+def test_a_drone_that_has_taken_off_hovers_by_itself_until_it_is_commanded():
+    loop = Loop()
+    loop.run(0.5)
+    assert not loop.ask("take_off")
+    loop.run(12.0)
+    assert (loop.pilot.phase, loop.pilot.holds(loop.now_s)) == (Phase.HOVERING, "")
+    assert abs(loop.height_m - 1.0) < 0.1
+    assert set(loop.codes) == {""}, "silence before the first command is no fault"
+    assert Act.SET_POINT not in {order.act for _, order in loop.orders}
+    loop.command = EAST
+    loop.run(0.3)
+    assert (loop.pilot.phase, loop.pilot.holds(loop.now_s)) == (Phase.FLYING, "")
+    assert speed(loop) > 0.1, "the first command passes at once"
+
+
+def test_a_drone_that_nobody_commands_lands_by_itself():
+    loop = Loop()
+    loop.run(0.5)
+    assert not loop.ask("take_off")
+    loop.run(14.0)
+    assert loop.height_m > 0.9
+    loop.run(6.0, lambda: loop.pilot.phase == Phase.LANDING)
+    assert loop.pilot.holds(loop.now_s) == "landing"
+    assert lands(loop, 12.0)
 
 
 

@@ -11,6 +11,8 @@ class Phase(StrEnum):
 
     GROUND = "ground"
     TAKING_OFF = "taking off"
+    HOVERING = "hovering"
+    """Above its start by its own planner, until commands come."""
     FLYING = "flying"
     LANDING = "landing"
     STOPPED = "stopped"

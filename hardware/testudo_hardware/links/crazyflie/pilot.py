@@ -29,8 +29,11 @@ BATTERY_V = (3.4, 3.1)
 """Of a robot file that does not say."""
 EARLY_COMMANDS_S = 0.1
 """Commands that arrive so shortly after a take-off was asked for were on their way before."""
+UNCOMMANDED_S = 15.0
+"""A drone that has taken off and is commanded by nobody lands after so long; its supervisor lets it hover for 5 s."""
 _BLIND_TRIES = 4
 _DOWN_M = 0.1
+_UP = (Phase.TAKING_OFF, Phase.HOVERING, Phase.FLYING)
 
 
 class Pilot:
@@ -96,7 +99,7 @@ class Pilot:
             self.refusal = self._ask_take_off(request, now_s)
         elif act == FlightAct.LAND and self.phase == Phase.TAKING_OFF and not self._climbs and not self._flies:
             self._enter(Phase.GROUND, now_s)  # a set-point would turn the motors on
-        elif act == FlightAct.LAND and self.phase in (Phase.FLYING, Phase.TAKING_OFF):
+        elif act == FlightAct.LAND and self.phase in _UP:
             self._land(request.height_m, request.duration_s, now_s)
         return self.refusal
 
@@ -104,17 +107,24 @@ class Pilot:
         """Return what to send now; called at the rate of set-points."""
         self.look(now_s)
         self._follow_vehicle(now_s)
-        steps = {Phase.GROUND: self._on_ground, Phase.TAKING_OFF: self._take_off, Phase.FLYING: self._fly,
-                 Phase.LANDING: self._come_down, Phase.STOPPED: self._stop}
+        steps = {Phase.GROUND: self._on_ground, Phase.TAKING_OFF: self._take_off, Phase.HOVERING: self._hover,
+                 Phase.FLYING: self._fly, Phase.LANDING: self._come_down, Phase.STOPPED: self._stop}
         orders = steps[self.phase](now_s)
         for order in orders:
             if order.act == Act.SET_POINT:
                 self.watch.sent(order.velocity_world, now_s)
         return orders
 
+    def holds(self, now_s: float) -> str:
+        """Return the code of what makes it send standstill whatever is commanded; empty if commands pass."""
+        self.look(now_s)
+        if self.phase == Phase.FLYING:
+            return self.watch.holds(now_s)
+        return str(self.phase) if self.phase in (Phase.LANDING, Phase.STOPPED) else ""
+
     def look(self, now_s: float) -> None:
         """Find out what is wrong now, without sending anything."""
-        in_air = self._climbs or self.phase in (Phase.FLYING, Phase.LANDING)
+        in_air = self._climbs or self.phase in (Phase.HOVERING, Phase.FLYING, Phase.LANDING)
         self.watch.judge(now_s, in_air=in_air, streaming=self.phase == Phase.FLYING)
 
     @property
@@ -137,9 +147,8 @@ class Pilot:
                 self._ended = self.sentence
         elif self.phase == Phase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
             self._enter(Phase.FLYING, now_s)  # whoever flew it before is gone
-        elif (self.phase == Phase.FLYING or self._climbs) and self.watch.must_land:
-            height_m = self.watch.height_m
-            self._land(LANDING_HEIGHT_M, max(1.0, (height_m - LANDING_HEIGHT_M) / LANDING_SPEED_M_S), now_s)
+        elif (self.phase in (Phase.HOVERING, Phase.FLYING) or self._climbs) and self.watch.must_land:
+            self._come_down_alone(now_s)
 
     def _ask_arming(self, arm: bool, now_s: float) -> str:
         info = self.watch.info
@@ -167,7 +176,7 @@ class Pilot:
         return f"the battery is at {self.watch.battery_v:.2f} V" if self.watch.battery_is_low else ""
 
     def _ask_take_off(self, request: FlightRequest, now_s: float) -> str:
-        if self.phase in (Phase.TAKING_OFF, Phase.FLYING):
+        if self.phase in _UP:
             return ""
         info = self.watch.info
         reason = self._not_ready(info)
@@ -180,6 +189,9 @@ class Pilot:
         self._order = Order(Act.TAKE_OFF, height_m=request.height_m, duration_s=request.duration_s)
         self._enter(Phase.TAKING_OFF, now_s)
         return ""
+
+    def _come_down_alone(self, now_s: float) -> None:
+        self._land(LANDING_HEIGHT_M, max(1.0, (self.watch.height_m - LANDING_HEIGHT_M) / LANDING_SPEED_M_S), now_s)
 
     def _land(self, height_m: float, duration_s: float, now_s: float) -> None:
         least_s = (self.watch.height_m - height_m) / FASTEST_LANDING_M_S
@@ -217,7 +229,9 @@ class Pilot:
             return self._fly(now_s)
         if self._taken:
             late = now_s - self._since_s > self._order.duration_s + GIVE_UP_S
-            if late or (info is not None and (info.planner_finished or not info.planner_active)):
+            if info is not None and info.planner_active and info.planner_finished:
+                self._enter(Phase.HOVERING, now_s)
+            elif late or (info is not None and not info.planner_active):
                 self._enter(Phase.FLYING, now_s)
                 return [STANDSTILL]
             return []
@@ -230,13 +244,21 @@ class Pilot:
             return [Order(Act.NOTIFY), self._order] if ready else [Order(Act.ARM)]
         return []
 
+    def _hover(self, now_s: float) -> list[Order]:
+        info = self.watch.info
+        if self.watch.commanded_after(self._since_s) or (info is not None and not info.planner_active):
+            self._enter(Phase.FLYING, now_s)
+            return self._fly(now_s)
+        if now_s - self._since_s > UNCOMMANDED_S:
+            self._come_down_alone(now_s)
+        return []
+
     def _fly(self, now_s: float) -> list[Order]:
-        if self.watch.lets_pass(now_s):
-            return [Order(Act.SET_POINT, self._command)]
-        return [STANDSTILL]
+        return [STANDSTILL] if self.watch.holds(now_s) else [Order(Act.SET_POINT, self._command)]
 
     def _come_down(self, now_s: float) -> list[Order]:
-        info = self.watch.info_since(self._sent_s + SETTLE_S)
+        # before the landing was sent, an active planner is that of the climb
+        info = self.watch.info_since(self._sent_s + SETTLE_S) if math.isfinite(self._sent_s) else None
         if not self._taken and info is not None and info.planner_active:
             self._taken, self._sent_s = True, -math.inf
         if self._taken:

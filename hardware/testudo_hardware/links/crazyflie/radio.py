@@ -1,6 +1,6 @@
 """`CrazyflieRadio`: the link to one Crazyflie through `cflib`, which is imported when the link is opened.
 
-Threads: `cflib` calls back from its own; one of ours asks the pilot at the rate of set-points what to send. Whatever
+Threads: `cflib` calls back from its own; one of ours asks the pilot what to send. Whatever
 is wrong with the vehicle or the radio ends in a sentence of the pilot, and in standstill, a landing, or motors off.
 """
 
@@ -36,6 +36,9 @@ OPEN_WITHIN_S = 30.0
 """Real drones have some hundred parameters and log variables, each of which takes a round trip or two."""
 _MEASURE_S = 1.0
 _LAND_WITHIN_S = 8.0
+_PATIENCE = 1.5
+"""Periods after which a set-point goes out without a new command."""
+_ROUNDING_S = 0.001
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ class CrazyflieRadio:
         self._samples = 0
         self._client = CraftClient(robot, uri)
         self._values: dict[str, float] = {}
-        self._ends = threading.Event()
+        self._ends, self._wakes = False, threading.Event()
+        self._holds_until_s = -math.inf
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -113,7 +117,8 @@ class CrazyflieRadio:
         if self._thread is not None:
             if land:
                 self._land_and_wait()
-            self._ends.set()
+            self._ends = True
+            self._wakes.set()
             self._thread.join(timeout=1.0)
         self._client.close()
 
@@ -123,6 +128,8 @@ class CrazyflieRadio:
             raise WireError(f"{self.robot}: found the command {reading.command}, expected 3 finite numbers")
         with self._lock:
             self._pilot.command(reading.command, reading.stamp_s)
+        self._holds_until_s = reading.stamp_s + self.spec.dead_man_s + _ROUNDING_S
+        self._wakes.set()  # waiting for the next period would be half of one later in the mean
 
     def take(self, sample: RadioSample) -> OdometryReading:
         """Return where the vehicle was; see `RobotLink.take`."""
@@ -170,10 +177,12 @@ class CrazyflieRadio:
         sample = self._sample
         if sample is None:
             return None
+        with self._lock:
+            holds = self._pilot.holds(time.monotonic())
         info = sample.info
         return VehicleState(sample.stamp_s, sample.battery_v, info.armed, info.can_fly, info.flying, info.tumbled,
                             info.locked or info.crashed, CONTROLLERS.get(int(self._values.get(CONTROLLER, 0)), ""),
-                            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""), self._client.clock.trip_s)
+                            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""), self._client.clock.trip_s, holds)
 
     def _refuse(self, faults: list[str]) -> None:
         if faults:
@@ -190,16 +199,20 @@ class CrazyflieRadio:
         return Measured(rate_hz, self._client.clock.least_trip_s)
 
     def _pump(self) -> None:
-        """Ask the pilot what to send, at the rate of set-points."""
-        period_s = self.spec.control_period_s
-        next_s = time.monotonic()
-        while not self._ends.wait(max(0.0, next_s - time.monotonic())):
-            now_s = time.monotonic()
-            next_s = max(next_s + period_s, now_s)
+        """Ask the pilot what to send: as a command comes, and without one at the rate of set-points."""
+        while not self._ends:
+            self._wakes.wait(self._pause_s())
+            self._wakes.clear()
             with self._lock:
-                orders = self._pilot.step(now_s)
+                orders = self._pilot.step(time.monotonic())
             for order in orders:
                 self._client.send(order)
+
+    def _pause_s(self) -> float:
+        """Return how long to wait for a command: not beyond the end of the dead-man time of the last one."""
+        holds_s = self._holds_until_s - time.monotonic()
+        pause_s = _PATIENCE * self.spec.control_period_s
+        return min(pause_s, holds_s) if holds_s > 0 else pause_s
 
     def _take(self, sample: RadioSample) -> None:
         with self._lock:
@@ -228,7 +241,7 @@ class CrazyflieRadio:
         end_s = now_s + duration_s + _LAND_WITHIN_S
         while time.monotonic() < end_s:
             with self._lock:
-                if self._pilot.phase not in (Phase.LANDING, Phase.FLYING, Phase.TAKING_OFF):
+                if self._pilot.phase in (Phase.GROUND, Phase.STOPPED):
                     return
             if self._client.is_lost:
                 return

@@ -40,6 +40,7 @@ class Watch:
         self._lost = ""
         self._heard_s = self._commanded_s = -math.inf
         self._phase_s = self._trouble_s = -math.inf
+        self._trouble = ""
         self._arm_v, self._land_v = battery_v
         self._low_since_s: float | None = None
         self._empty_since_s: float | None = None
@@ -124,14 +125,14 @@ class Watch:
         self._watch_battery(now_s)
         self.code, self.detail = self._find(now_s, age_s, in_air=in_air, streaming=streaming)
         if self.code:
-            self._trouble_s = now_s
+            self._trouble, self._trouble_s = self.code, now_s
         silent_s = now_s - max(self._commanded_s, self._phase_s)
         self.must_land = (self.code == "battery" or age_s > LAND_AFTER_S
                           or (streaming and silent_s > COMMANDS_LAND_S))
 
-    def lets_pass(self, now_s: float) -> bool:
-        """Return whether the command may be sent on."""
-        return not self.code and now_s - self._trouble_s >= HEALTHY_S
+    def holds(self, now_s: float) -> str:
+        """Return the code of what keeps commands from being sent on, or did lately; empty if they may be."""
+        return self.code or (self._trouble if now_s - self._trouble_s < HEALTHY_S else "")
 
     def _find(self, now_s: float, age_s: float, *, in_air: bool, streaming: bool) -> tuple[str, str]:
         """Return the worst that is wrong, and what its sentence tells beside."""

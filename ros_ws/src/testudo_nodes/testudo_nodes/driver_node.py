@@ -24,7 +24,7 @@ from testudo_deploy.plan import DIAGNOSTICS_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
 from testudo_hardware.links.crazyflie.sample import RadioSample
-from testudo_hardware.links.flight import FlightAct
+from testudo_hardware.links.flight import FlightAct, VehicleState
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import WireError
 from testudo_nodes.conversions import envelope_bytes, envelope_message, status_message
@@ -60,7 +60,7 @@ class DriverNode(Node):
         self._wire = CommandWire(name, self._robot.spec, link.profile)
         self._measured = MeasurementWire.odometry(name, self._robot.spec, link.profile)
         self._asked: FlightRequestMessage | None = None
-        self._told = ("", "")
+        self._told, self._holds = ("", ""), ""
         self._odometry = self._tempo.publisher(Odometry, link.topics["odom"], measured(reliable=True))
         self._radio = CrazyflieRadio(name, self._robot.spec, link.uri, on_sample=self._on_sample)
         self._radio.open()
@@ -93,6 +93,9 @@ class DriverNode(Node):
             self._radio.send(self._wire.decode(message, self._tempo.now_s()))
         except WireError as error:
             self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
+        vehicle = self._radio.vehicle
+        if vehicle is not None and vehicle.holds != self._holds:  # at once: who is not obeyed must know
+            self._tell_vehicle(vehicle)
 
     def _on_request(self, message: UInt8MultiArray) -> None:
         try:
@@ -114,11 +117,15 @@ class DriverNode(Node):
                 place, turn = body.pose.position, body.pose.orientation
                 self._radio.send_pose((place.x, place.y, place.z), (turn.x, turn.y, turn.z, turn.w))
 
+    def _tell_vehicle(self, vehicle: VehicleState) -> None:
+        self._holds = vehicle.holds
+        self._vehicle.publish(envelope_message(VehicleMessage.of(self._robot.name, vehicle).encode()))
+
     def _tell(self) -> None:
         """Say how drone and radio are."""
         vehicle, standing = self._radio.vehicle, self._radio.standing
         if vehicle is not None:
-            self._vehicle.publish(envelope_message(VehicleMessage.of(self._robot.name, vehicle).encode()))
+            self._tell_vehicle(vehicle)
             self._battery.publish(BatteryState(voltage=float(vehicle.battery_v), present=True))
         values = {"code": standing.code, "phase": str(standing.phase), "refusal": standing.refusal,
                   "samples": shown(self._radio.samples)}

@@ -132,14 +132,19 @@ class Bed:
         """Wait until ``condition()`` is true and return its value.
 
         Raises:
-            BedError: it never was.
+            BedError: it never was; the text tells how the robots stand.
         """
         end_s = time.monotonic() + patience_s
         while not (value := condition()):
             if time.monotonic() > end_s:
-                raise BedError(f"waited {patience_s:g} s in vain: {what}")
+                raise BedError(f"waited {patience_s:g} s in vain: {what} ({self._standing()})")
             time.sleep(0.002)
         return value
+
+    def _standing(self) -> str:
+        """Return the mode of each robot and the codes that it and its guard told last."""
+        return ", ".join(f"{name} {heard.mode} {heard.code or 'well'}, guard {heard.guard_code or 'well'}"
+                         for name, heard in self.observer.robots.items())
 
     def wait_until_all_drive(self) -> None:
         """Undo what disturbed the fleet, bring up whom an operator would, and wait until all are up to speed."""

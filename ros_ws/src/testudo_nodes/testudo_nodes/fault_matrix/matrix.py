@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,17 +100,17 @@ def _alone(row: Row, folder: Path) -> Found:
     """Return one repetition of a row that needs a fleet of its own, or none."""
     if row.bed == "none":
         return row.inject(folder)
-    with ExitStack() as stack:
-        bed = stack.enter_context(_bed(row.bed, folder))
-        if row.bed != "run":
-            found = None
-            for _ in range(3):
-                found = found or _once(row, bed)
-            return found or Found(False, None, "the machine stalled at every repetition")
-        bed.wait_until_all_drive()
-        time.sleep(_RECORD_S)
-        stack.close()
+    if row.bed == "run":
+        with _bed(row.bed, folder) as bed:
+            bed.wait_until_all_drive()
+            time.sleep(_RECORD_S)
         return row.inject(folder / "run")
+    for attempt in range(3):
+        with _bed(row.bed, folder / str(attempt)) as bed:  # a new one: what was broken stays broken
+            found = _once(row, bed)
+        if found is not None:
+            return found
+    return Found(False, None, "the machine stalled at every repetition")
 
 
 @contextmanager
