@@ -78,7 +78,8 @@ def test_two_drones_take_off_fly_to_their_goals_and_land_when_the_fleet_is_stopp
             while time.monotonic() < stands_until_s:
                 event = processes.next_event(0.05)
                 assert event is None or event.values.get("mode") not in ("emergency", "land"), event
-            assert all(np.linalg.norm(look(server)[0] - goal) < 0.15 for server, goal in zip(servers, goals, strict=True))
+            places = [look(server)[0] for server in servers]
+            assert all(np.linalg.norm(place - goal) < 0.15 for place, goal in zip(places, goals, strict=True))
         end_s = time.monotonic() + 15.0
         while any(motors for *_, motors in seen):
             assert time.monotonic() < end_s, "they land when the fleet is stopped"
