@@ -22,7 +22,7 @@ from testudo_sim.replay import (
 )
 from testudo_sim.replay.checks import FieldErrors
 from testudo_sim.replay.rerun import AFTER_A_LOSS
-from testudo_sim.replay.sources import check_goals
+from testudo_sim.replay.sources import Announcements, check_goals, check_neighbours
 
 
 def with_tick(run, robot, sequence, **changes):
@@ -140,6 +140,29 @@ def test_lost_announcements_leave_inputs_unverified_and_not_wrong(recorded, make
     result = reinfer(run, artefact)
     assert result.passed
     assert [robot.unverified for robot in result.robots] == [10, 10, 0]
+
+
+@pytest.mark.parametrize(("lost", "wrong"), [((), True), ((4,), False), ((2,), False), ((6,), False), ((8,), True)])
+def test_of_a_peer_that_stands_an_age_may_be_that_of_a_word_that_was_lost(recorded, lost, wrong):
+    """Sequences 3 to 5 announce the same; the tick's age is that of none that is there, and 1 and 9 are elsewhere."""
+    tick = next(tick for tick in recorded.ticks["r0"] if len(tick.neighbour_age_s) == 2)
+    slot = tick.neighbour_names.index("r2")
+    base = next(m for m in recorded.announcements["r2"] if "r0" in m.echoes)
+    told = [replace(base, sequence=k, echoes={"r0": ("epoch", tick.stamp_s - 0.1 * k, k)},
+                    control_point_world=tuple(x + (not 3 <= k <= 5) * (1.0 + k) for x in base.control_point_world))
+            for k in range(1, 10) if k not in lost]
+
+    def column(values, value):
+        return tuple(value if k == slot else old for k, old in enumerate(values))
+    heard = replace(
+        tick, neighbour_control_point_world=column(tick.neighbour_control_point_world, base.control_point_world),
+        neighbour_control_velocity_world=column(tick.neighbour_control_velocity_world, base.control_velocity_world),
+        neighbour_age_s=column(tick.neighbour_age_s, 0.45))
+    errors = FieldErrors({"neighbours": ""})
+    unverified = check_neighbours(errors, "r0", [heard], {"r2": Announcements.of(told)})
+    [check] = errors.checks()
+    assert (unverified, check.compared) == ((0, 1) if wrong else (1, 0))
+    assert (check.error > TOLERANCE) == wrong
 
 
 def test_a_restarted_process_counts_from_zero_again(make_artefact):

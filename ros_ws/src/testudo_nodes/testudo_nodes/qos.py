@@ -30,7 +30,7 @@ OFFERED: dict[str, QoSProfile] = {
     "cmd_vel": _profile(1),
     "cmd_vel_policy": _profile(1),
     "applied_cmd_vel": _profile(10),
-    "peer_state": _profile(1, reliable=False),
+    "peer_state": _profile(100),  # peers ask for the newest only; a recorder gets every one, or replay cannot tell ages
     "tick": _profile(100, latched=True),  # a recorder that comes late still gets the first ticks
     "truth": _profile(10),
     "events": _profile(50, latched=True),
