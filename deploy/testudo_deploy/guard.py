@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 HEALTHY_S = 1.0
 """For so long commands must be sound before they are passed on again (fault matrix: "latched until healthy 1 s")."""
-EARLY_S = 0.005
+EARLY_S = 0.01
 """The brake has to be at the actuators when the dead-man time ends: it leaves so much before."""
 CLOCK_TOLERANCE_S = 0.002
 """A stamp so far in the future is rounding."""
