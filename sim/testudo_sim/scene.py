@@ -10,18 +10,6 @@ from testudo_hardware.motion import MotionState
 from testudo_sim import pytrees  # noqa: F401  (registers MotionState)
 
 
-@dataclass(frozen=True)
-class Box:
-    """A free body of a scenario: it stands on the floor and can be pushed."""
-
-    name: str
-    size_m: tuple[float, float, float]
-    """Length, width and height."""
-    mass_kg: float
-    friction: float = 0.3
-    """Sliding friction on the floor [1]."""
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BodyState:

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel
+from testudo_sim.box import Box
 from testudo_sim.drones import make_drone_tier
 from testudo_sim.drones.batteries import check_battery
 from testudo_sim.kinematic import KinematicPhysics
@@ -16,7 +17,6 @@ from testudo_sim.mujoco_tiers.c_stepper import CStepper
 from testudo_sim.mujoco_tiers.mjx_stepper import Impl, MjxStepper, choose_impl
 from testudo_sim.mujoco_tiers.tier import MujocoTier, TierModel
 from testudo_sim.physics import Physics
-from testudo_sim.scene import Box
 from testudo_sim.worlds import Form, physics_step_s, rhythms_s
 from testudo_sim.worlds.flying import flies
 

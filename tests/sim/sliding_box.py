@@ -11,12 +11,13 @@ import jax.numpy as jnp
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import load_robot
+from testudo_sim.box import Box
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.environment import Environment
 from testudo_sim.kinematic import acting_command
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.push_box import largest_push_n
-from testudo_sim.scene import BodyState, Box, Scene, Watch
+from testudo_sim.scene import BodyState, Scene, Watch
 from testudo_sim.team import Team
 
 

@@ -11,10 +11,10 @@ from testudo_hardware.motion import attitude_drone, motion_model, velocity_casca
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.velocity_cascade import CascadeParameters
 from testudo_hardware.spec import load_robot
+from testudo_sim.box import Box
 from testudo_sim.drone_draws import uncertain
 from testudo_sim.drones import make_drone_tier
 from testudo_sim.parameters import Channels, Slots, draw_parameters
-from testudo_sim.scene import Box
 from testudo_sim.tiers import PhysicsChoice, make_physics
 
 SPEC = load_robot("crazyflie_2x")

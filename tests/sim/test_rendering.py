@@ -6,6 +6,7 @@ from PIL import Image
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_sim.box import Box
 from testudo_sim.rendering import (
     PALETTE,
     Moment,
@@ -20,7 +21,6 @@ from testudo_sim.rendering import (
     working_backend,
 )
 from testudo_sim.rendering.model import place_bodies, scene_model
-from testudo_sim.scene import Box
 
 SPEC = load_robot("gritsbot_x")
 ARENA = Arena((-1.6, -1.0), (1.6, 1.0))

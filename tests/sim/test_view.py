@@ -21,6 +21,7 @@ from PIL import Image
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_sim.box import Box
 from testudo_sim.film import recorded_show
 from testudo_sim.rendering import (
     PALETTE,
@@ -38,7 +39,6 @@ from testudo_sim.rendering import (
 from testudo_sim.rendering.model import scene_model
 from testudo_sim.rendering.page import FRAMES_PER_S, write_page
 from testudo_sim.run_reader import RunError, Track
-from testudo_sim.scene import Box
 
 SPEC = load_robot("gritsbot_x")
 ARENA = Arena((-1.6, -1.0), (1.6, 1.0))

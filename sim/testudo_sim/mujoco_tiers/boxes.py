@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from testudo_sim.scene import BodyState, Box
+from testudo_sim.box import Box
+from testudo_sim.scene import BodyState
 
 
 class BoxGroup:

@@ -22,12 +22,13 @@ from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.downwash import downwash
 from testudo_hardware.motion.velocity_cascade import CascadeState
+from testudo_sim.box import Box
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.drones.batteries import Batteries
 from testudo_sim.kinematic import acting_command, arrived_set_point
 from testudo_sim.mujoco_tiers.boxes import BoxGroup
 from testudo_sim.parameters import WorldParameters
-from testudo_sim.scene import BodyState, Box, Scene, Watch
+from testudo_sim.scene import BodyState, Scene, Watch
 from testudo_sim.worlds import Form, WorldRobot, build_world_spec, world_sha256
 from testudo_sim.worlds.drive import discrete_gain
 from testudo_sim.worlds.flying import FlightMemory, FlyingGroup, Orders

@@ -13,9 +13,9 @@ from testudo_deploy.shield.obstacles import Ball, Block, Obstacle
 from testudo_deploy.shield.walls import Arena
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.box import Box
 from testudo_sim.rendering.drone import add_drone
 from testudo_sim.rendering.show import Moment, Scenery
-from testudo_sim.scene import Box
 
 PALETTE = (
     (0.12, 0.47, 0.71),

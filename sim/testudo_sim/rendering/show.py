@@ -9,7 +9,7 @@ import numpy as np
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scene import Box
+from testudo_sim.box import Box
 
 _MARGIN_M = 0.3
 

@@ -15,7 +15,8 @@ from testudo_deploy.shield.obstacles import Obstacle
 from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scene import BodyState, Box, Scene
+from testudo_sim.box import Box
+from testudo_sim.scene import BodyState, Scene
 from testudo_sim.starts import Starts
 
 

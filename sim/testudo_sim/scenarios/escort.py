@@ -19,10 +19,11 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.box import Box
 from testudo_sim.scenarios.base import StartState
 from testudo_sim.scenarios.grid import Grid
 from testudo_sim.scenarios.robotarium import ROBOTARIUM, SPAWN_EDGE_M
-from testudo_sim.scene import Box, Scene
+from testudo_sim.scene import Scene
 
 _FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
 _ROOM_M = 0.1

@@ -18,8 +18,9 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.box import Box
 from testudo_sim.scenarios.base import StartState
-from testudo_sim.scene import Box, Scene
+from testudo_sim.scene import Scene
 from testudo_sim.starts import Starts
 
 DECISION_S = 0.33

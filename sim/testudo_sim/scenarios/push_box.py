@@ -19,10 +19,11 @@ from testudo_deploy.shield.margins import ShieldParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.box import Box
 from testudo_sim.scenarios.base import StartState
 from testudo_sim.scenarios.grid import Grid
 from testudo_sim.scenarios.robotarium import ROBOTARIUM, SPAWN_EDGE_M
-from testudo_sim.scene import BodyState, Box, Scene
+from testudo_sim.scene import BodyState, Scene
 from testudo_sim.worlds.bodies import wheel_inertia
 
 TEAM_SIZES = (2, 4)

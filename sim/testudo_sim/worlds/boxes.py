@@ -7,7 +7,7 @@ import math
 import mujoco
 
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
-from testudo_sim.scene import Box
+from testudo_sim.box import Box
 from testudo_sim.worlds.contact_bits import BOX, WALL
 
 _STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: what holds creeps by micrometres in a second

@@ -15,7 +15,7 @@ from testudo_deploy.shield.walls import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scene import Box
+from testudo_sim.box import Box
 from testudo_sim.worlds.bodies import add_flying, add_planar, add_velocity_point, add_wheeled
 from testudo_sim.worlds.boxes import add_box
 from testudo_sim.worlds.contact_bits import FLOOR, LEVEL, WALL

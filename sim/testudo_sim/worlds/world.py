@@ -10,7 +10,7 @@ import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS
-from testudo_sim.scene import Box
+from testudo_sim.box import Box
 from testudo_sim.worlds.build import WorldRobot, build_world_spec, physics_step_s, rhythms_s
 from testudo_sim.worlds.drive import discrete_gain, point_forces, weaker_braking
 from testudo_sim.worlds.flying import FlyingGroup, Orders, flies
