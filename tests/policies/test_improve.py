@@ -181,7 +181,7 @@ def test_a_worse_policy_is_not_exported(quick, run_folder, tmp_path, robot_file,
     assert not (tmp_path / "better" / "policy.onnx").exists()
 
 
-@pytest.mark.parametrize("arm", [{}, {"weighted": False}, {"simulate": False}])
+@pytest.mark.parametrize("arm", [{}, pytest.param({"weighted": False}, marks=pytest.mark.slow), {"simulate": False}])
 def test_a_tuner_learns_from_run_and_simulation(quick, run, artefact, tiny_run, arm):
     workshop = build(TINY)
     parameters = load_parameters(workshop, tiny_run)

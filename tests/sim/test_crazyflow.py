@@ -76,6 +76,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not oracle.has_crazyflow(), reason="crazyflow is not installed: the file stands for it")
 def test_the_file_is_what_crazyflow_flies_now():
     """In a process of its own: crazyflow wants to be imported before SciPy."""

@@ -100,7 +100,7 @@ def crossing(navigation):
 
 @pytest.mark.parametrize("make", [
     None,
-    lambda: live_episode(navigation_environment(2, "crazyflie_2x"), 1),
+    pytest.param(lambda: live_episode(navigation_environment(2, "crazyflie_2x"), 1), marks=pytest.mark.slow),
     lambda: live_episode(sliding_environment(2), 2),
 ], ids=["navigation", "navigation in space", "push_box"])
 def test_a_simulated_episode_scores_live_as_in_the_environment(make, crossing):
