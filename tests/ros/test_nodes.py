@@ -85,7 +85,7 @@ def driven(tmp_path_factory):
     """Return the state of a short run of two robots and its folder."""
     folder = tmp_path_factory.mktemp("driven")
     fleet = make_tiny_fleet(folder, 2, start_x=0.0, goal_x=0.5)
-    return drive(fleet, run_folder=folder / "run", seed=1, duration_s=30.0)
+    return drive(fleet, run_folder=folder / "run", seed=1, duration_s=90.0)
 
 
 def test_a_fleet_starts_arrives_and_ends(driven):

@@ -56,7 +56,7 @@ def test_a_fleet_of_two_drivers_and_pose_sources_arrives(tmp_path):
     joystick = FleetProcesses([])
     program = subprocess.Popen([sys.executable, "-c", JOYSTICK, "/r0/cmd_vel"], env=joystick.environment())
     try:
-        state = drive(fleet, run_folder=tmp_path / "run", seed=1, duration_s=30.0, domain_id=joystick.domain_id)
+        state = drive(fleet, run_folder=tmp_path / "run", seed=1, duration_s=90.0, domain_id=joystick.domain_id)
     finally:
         program.kill()
         program.wait()

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.policies.quick import quick_compilation
 from tests.sim.points import load_point
 
 from testudo_deploy.shield.layer1 import Arena
@@ -34,6 +35,13 @@ BOUND_M = {"wheels": 0.0015, "planar": 0.002}
 """Largest distance from the kinematic tier within 2 s; measured 1.2 and 1.5 mm (`testudo bench tiers`)."""
 BOUND_RAD = np.radians(1.0)
 CASES = [(name, "wheels") for name in ROBOTS] + [(name, "planar") for name in GROUND]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick(tmp_path_factory):
+    """Compile quickly: MJX compiles for longer than it computes here."""
+    with quick_compilation(tmp_path_factory):
+        yield
 
 
 @functools.cache

@@ -204,6 +204,7 @@ def test_real_robots_are_predicted_better_than_by_dead_reckoning():
     assert not found.find("limits.acceleration").determined
 
 
+@pytest.mark.slow
 def test_a_part_of_the_real_run_is_better_predicted_too():
     """One robot, first half of 160 s for the second."""
     found, _ = identify_run(utias_recording(utias_folder(), robots=(2,), seconds=160), hold_out=("half",))
