@@ -77,7 +77,7 @@ class CrazyflieRadio:
         self._samples = 0
         self._client = CraftClient(robot, uri)
         self._values: dict[str, float] = {}
-        self._ends, self._wakes = False, threading.Event()
+        self._ends, self._wakes = threading.Event(), threading.Event()
         self._holds_until_s = -math.inf
         self._thread: threading.Thread | None = None
 
@@ -117,7 +117,7 @@ class CrazyflieRadio:
         if self._thread is not None:
             if land:
                 self._land_and_wait()
-            self._ends = True
+            self._ends.set()
             self._wakes.set()
             self._thread.join(timeout=1.0)
         self._client.close()
@@ -200,7 +200,7 @@ class CrazyflieRadio:
 
     def _pump(self) -> None:
         """Ask the pilot what to send: as a command comes, and without one at the rate of set-points."""
-        while not self._ends:
+        while not self._ends.is_set():
             self._wakes.wait(self._pause_s())
             self._wakes.clear()
             with self._lock:
