@@ -1,4 +1,7 @@
-"""Starts the processes of a plan on this machine, listens to them, and leaves none behind."""
+"""Starts the processes of a plan on this machine, listens to them, and leaves none behind.
+
+Meanwhile the cores of this machine are kept awake where that helps, see `awake_cores`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
+from testudo_deploy.awake_cores import AwakeCores
 from testudo_deploy.enclave import enclave_words
 from testudo_deploy.plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
 from testudo_hardware.errors import TestudoError
@@ -56,13 +60,16 @@ class FleetProcesses:
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._threads: list[threading.Thread] = []
         self._events: queue.Queue[ProcessEvent] = queue.Queue()
+        self._awake = AwakeCores()
 
     def __enter__(self) -> Self:
         try:
+            self._awake.__enter__()
             for process in self._plan:
                 self.start(process)
         except BaseException:
             self.kill_all()
+            self._awake.__exit__()
             raise
         return self
 
@@ -138,6 +145,7 @@ class FleetProcesses:
                 self._stop_group([label for label in group if label in self._running])
         finally:
             self.kill_all()
+            self._awake.__exit__()
             for thread in self._threads:
                 thread.join(_KILL_S)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from testudo_deploy.awake_cores import AwakeCores
 from testudo_hardware.links.crazyflie.orders import Phase
 from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
 from testudo_hardware.links.crazyflie.sample import RadioSample
@@ -156,7 +157,7 @@ def flown(air: Air | None = None, *, seed: int = 0, prepare: Callable[[CraftServ
         settings: of `CraftSettings`.
     """
     craft = CraftSettings.create(**settings)
-    with CraftServer(craft, seed=seed) as server:
+    with AwakeCores(), CraftServer(craft, seed=seed) as server:
         server.set_air(air or Air())
         if prepare is not None:
             prepare(server)

@@ -157,17 +157,18 @@ def _check_peer(
 def _complete(
     announced: Announcements, before: Sequence[PeerMessage], after: Sequence[PeerMessage]
 ) -> bool:
-    first, last = min(m.sequence for m in before), max(m.sequence for m in after)
-    inside = (announced.sequence >= first) & (announced.sequence <= last)
-    return int(np.sum(inside)) == last - first + 1
+    return _has_all(announced, min(m.sequence for m in before), max(m.sequence for m in after))
 
 
 def _is_lossy(announced: Announcements, same: Sequence[PeerMessage]) -> bool:
     """Return whether the recorder lost an announcement between the first and last of those, or next to them."""
     first, last = min(m.sequence for m in same) - 1, max(m.sequence for m in same) + 1
-    first, last = max(first, int(announced.sequence.min())), min(last, int(announced.sequence.max()))
+    return not _has_all(announced, max(first, int(announced.sequence.min())), min(last, int(announced.sequence.max())))
+
+
+def _has_all(announced: Announcements, first: int, last: int) -> bool:
     inside = (announced.sequence >= first) & (announced.sequence <= last)
-    return int(np.sum(inside)) < last - first + 1
+    return int(np.sum(inside)) == last - first + 1
 
 
 def _nearest_age(messages: Sequence[PeerMessage], robot: str, entry: _Entry) -> float | None:

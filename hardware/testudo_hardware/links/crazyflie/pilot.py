@@ -124,13 +124,18 @@ class Pilot:
 
     def look(self, now_s: float) -> None:
         """Find out what is wrong now, without sending anything."""
-        in_air = self._climbs or self.phase in (Phase.HOVERING, Phase.FLYING, Phase.LANDING)
+        in_air = self._is_up or self.phase == Phase.LANDING
         self.watch.judge(now_s, in_air=in_air, streaming=self.phase == Phase.FLYING)
 
     @property
     def _climbs(self) -> bool:
         """Return whether the vehicle has begun to take off."""
         return self.phase == Phase.TAKING_OFF and self._taken
+
+    @property
+    def _is_up(self) -> bool:
+        """Return whether it is in the air and was not told to land."""
+        return self._climbs or self.phase in (Phase.HOVERING, Phase.FLYING)
 
     @property
     def _flies(self) -> bool:
@@ -147,7 +152,7 @@ class Pilot:
                 self._ended = self.sentence
         elif self.phase == Phase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
             self._enter(Phase.FLYING, now_s)  # whoever flew it before is gone
-        elif (self.phase in (Phase.HOVERING, Phase.FLYING) or self._climbs) and self.watch.must_land:
+        elif self._is_up and self.watch.must_land:
             self._come_down_alone(now_s)
 
     def _ask_arming(self, arm: bool, now_s: float) -> str:

@@ -172,17 +172,22 @@ class CrazyflieRadio:
         return self._samples
 
     @property
+    def holds(self) -> str:
+        """Return why standstill is sent whatever is commanded; empty if commands pass."""
+        with self._lock:
+            return self._pilot.holds(time.monotonic())
+
+    @property
     def vehicle(self) -> VehicleState | None:
         """Return what the vehicle says of itself; None before it has spoken."""
         sample = self._sample
         if sample is None:
             return None
-        with self._lock:
-            holds = self._pilot.holds(time.monotonic())
         info = sample.info
         return VehicleState(sample.stamp_s, sample.battery_v, info.armed, info.can_fly, info.flying, info.tumbled,
                             info.locked or info.crashed, CONTROLLERS.get(int(self._values.get(CONTROLLER, 0)), ""),
-                            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""), self._client.clock.trip_s, holds)
+                            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""), self._client.clock.trip_s,
+                            self.holds)
 
     def _refuse(self, faults: list[str]) -> None:
         if faults:

@@ -93,9 +93,8 @@ class DriverNode(Node):
             self._radio.send(self._wire.decode(message, self._tempo.now_s()))
         except WireError as error:
             self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
-        vehicle = self._radio.vehicle
-        if vehicle is not None and vehicle.holds != self._holds:  # at once: who is not obeyed must know
-            self._tell_vehicle(vehicle)
+        if self._radio.holds != self._holds:  # at once: who is not obeyed must know
+            self._tell_vehicle()
 
     def _on_request(self, message: UInt8MultiArray) -> None:
         try:
@@ -117,15 +116,18 @@ class DriverNode(Node):
                 place, turn = body.pose.position, body.pose.orientation
                 self._radio.send_pose((place.x, place.y, place.z), (turn.x, turn.y, turn.z, turn.w))
 
-    def _tell_vehicle(self, vehicle: VehicleState) -> None:
-        self._holds = vehicle.holds
-        self._vehicle.publish(envelope_message(VehicleMessage.of(self._robot.name, vehicle).encode()))
+    def _tell_vehicle(self) -> VehicleState | None:
+        """Publish what the drone says of itself, and return it; None before it has spoken."""
+        vehicle = self._radio.vehicle
+        if vehicle is not None:
+            self._holds = vehicle.holds
+            self._vehicle.publish(envelope_message(VehicleMessage.of(self._robot.name, vehicle).encode()))
+        return vehicle
 
     def _tell(self) -> None:
         """Say how drone and radio are."""
-        vehicle, standing = self._radio.vehicle, self._radio.standing
+        standing, vehicle = self._radio.standing, self._tell_vehicle()
         if vehicle is not None:
-            self._tell_vehicle(vehicle)
             self._battery.publish(BatteryState(voltage=float(vehicle.battery_v), present=True))
         values = {"code": standing.code, "phase": str(standing.phase), "refusal": standing.refusal,
                   "samples": shown(self._radio.samples)}
