@@ -29,6 +29,7 @@ FAST_LANE_M = 3.0
 FAR_M = 1000.0
 PATIENCE_S = 30.0
 UP_TO_SPEED_S = 0.4
+_DECIDES_S = 5.0
 SWAP_RADIUS_M = 1.0
 SWAP_HEIGHT_M = 1.5
 _PER_RADIUS = 2.2
@@ -39,7 +40,11 @@ _PLANT = {"latency_low_s": 0.01, "latency_high_s": 0.03}
 
 
 class BedError(TestudoError):
-    """The fleet did not do what a fault needs, for instance drive."""
+    """The fleet did not do what a fault asks of it, for instance brake."""
+
+
+class StalledError(BedError):
+    """The fleet does not drive before the fault: on a machine that stalls, its robots are right to brake."""
 
 
 def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking: bool = False,
@@ -128,7 +133,8 @@ class Bed:
         """Return the plan of one process."""
         return next(process for process in self.plan if process.label == label)
 
-    def wait(self, condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
+    def wait(self, condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S,
+             error: type[BedError] = BedError) -> Any:
         """Wait until ``condition()`` is true and return its value.
 
         Raises:
@@ -137,7 +143,7 @@ class Bed:
         end_s = time.monotonic() + patience_s
         while not (value := condition()):
             if time.monotonic() > end_s:
-                raise BedError(f"waited {patience_s:g} s in vain: {what} ({self._standing()})")
+                raise error(f"waited {patience_s:g} s in vain: {what} ({self._standing()})")
             time.sleep(0.002)
         return value
 
@@ -147,21 +153,30 @@ class Bed:
                          for name, heard in self.observer.robots.items())
 
     def wait_until_all_drive(self) -> None:
-        """Undo what disturbed the fleet, bring up whom an operator would, and wait until all are up to speed."""
+        """Undo what disturbed the fleet, bring up whom an operator would, and wait until all are up to speed.
+
+        Raises:
+            StalledError: they do not come up to speed.
+        """
         self.observer.pass_everything()
         self._fault_file.unlink(missing_ok=True)
         for name in self.fleet.names:
             self.bring_up(name)
         for name in self.fleet.names:
-            self.wait(lambda name=name: self.observer.drives(name, UP_TO_SPEED_S), f"{name} never drove")
+            self.wait(lambda name=name: self.observer.drives(name, UP_TO_SPEED_S), f"{name} never drove",
+                      error=StalledError)
 
     def bring_up(self, name: str) -> None:
-        """Arm and start a robot as an operator does, as often as it takes; one that holds comes back by itself."""
+        """Arm and start a robot as an operator does, as often as it takes; one that holds comes back by itself.
+
+        Raises:
+            StalledError: it does not come to drive.
+        """
         def driving() -> bool:
             if self.urge(name):
                 time.sleep(0.2)
             return self.observer.robots[name].mode == "active"
-        self.wait(driving, f"{name} could not be started")
+        self.wait(driving, f"{name} could not be started", error=StalledError)
 
     def urge(self, name: str) -> bool:
         """Ask a robot once for the next step towards driving; return whether there is one to ask for."""
@@ -171,18 +186,22 @@ class Bed:
         return step is not None
 
     def tell_policy(self, fault: str) -> float:
-        """Let the policy of r0 fail at its next decision; return when it did, on the steady clock [s]."""
+        """Let the policy of r0 fail at its next decision; return when it did, on the steady clock [s].
+
+        Raises:
+            StalledError: it takes no decision, as a robot that brakes does not.
+        """
         while self.processes.next_event(0) is not None:
             pass
         whole = self._fault_file.with_suffix(".new")
         whole.write_text(fault, encoding="utf-8")
         whole.replace(self._fault_file)  # at once: the policy looks at every tick, and would read half a fault as none
-        end_s = time.monotonic() + 5
+        end_s = time.monotonic() + _DECIDES_S
         while time.monotonic() < end_s:
             event = self.processes.next_event(0.1)
             if event is not None and event.kind == "fault":
                 return event.values["stamp_s"]
-        raise BedError("the policy was never run")
+        raise StalledError(f"the policy of r0 was not run for {_DECIDES_S:g} s ({self._standing()})")
 
     def send(self, label: str, number: signal.Signals) -> float:
         """Send a signal to a process and return when."""

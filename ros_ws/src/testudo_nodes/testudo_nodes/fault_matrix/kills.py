@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testudo_deploy.benchmarking import BenchResult
-from testudo_nodes.fault_matrix.bed import Bed, BedError, write_fleet
+from testudo_nodes.fault_matrix.bed import Bed, BedError, StalledError, write_fleet
 from testudo_nodes.fault_matrix.rows import brakes
 
 _KILLS = 100
@@ -62,6 +62,8 @@ def _kill(bed: Bed, label: str, rng: random.Random) -> dict[str, Any]:
             found = brakes(bed, fault_s, name=name, series="sent" if kind == "policy" else "applied")
             time.sleep(0.5)
             rests = bed.observer.rests(name, fault_s)
+        except StalledError:
+            continue
         except BedError as error:
             return {"sound": False, "time_s": None, "note": str(error)}
         finally:

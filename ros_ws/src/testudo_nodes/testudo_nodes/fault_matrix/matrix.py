@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from testudo_nodes.fault_matrix import bags, dynamics, peers, processes, sensing, starts
-from testudo_nodes.fault_matrix.bed import Bed, BedError, write_fleet
+from testudo_nodes.fault_matrix.bed import Bed, BedError, StalledError, write_fleet
 from testudo_nodes.fault_matrix.rows import Found, Row
 
 ROWS: tuple[Row, ...] = tuple(sorted(
@@ -46,7 +46,9 @@ class Outcome:
     @property
     def note(self) -> str:
         """Return what the first repetition that failed had to say, else the last one."""
-        return next((one.note for one in self.found if not one.passed), self.found[-1].note if self.found else "")
+        if not self.found:
+            return "the machine stalled at every repetition"
+        return next((one.note for one in self.found if not one.passed), self.found[-1].note)
 
 
 def run_matrix(rows: Sequence[Row], repetitions: int, folder: Path, say: Callable[[str], None]) -> Iterator[Outcome]:
@@ -80,16 +82,19 @@ def _repeated(row: Row, bed: Bed, repetitions: int) -> Iterator[Found]:
     for _ in range(3 * repetitions):
         if done == repetitions:
             return
-        found = _once(row, bed)
+        found = once(row, bed)
         if found is not None:
             done += 1
             yield found
 
 
-def _once(row: Row, bed: Bed) -> Found | None:
+def once(row: Row, bed: Bed) -> Found | None:
+    """Return what one injection found in a fleet that is to drive; None if the machine stalled: repeat it then."""
     try:
         bed.wait_until_all_drive()
         return row.inject(bed)
+    except StalledError:
+        return None
     except BedError as error:
         return Found(False, None, str(error))
     except Exception as error:  # noqa: BLE001 -- one row that breaks must not cost the others their results
@@ -107,7 +112,7 @@ def _alone(row: Row, folder: Path) -> Found:
         return row.inject(folder / "run")
     for attempt in range(3):
         with _bed(row.bed, folder / str(attempt)) as bed:  # a new one: what was broken stays broken
-            found = _once(row, bed)
+            found = once(row, bed)
         if found is not None:
             return found
     return Found(False, None, "the machine stalled at every repetition")
