@@ -66,7 +66,7 @@ def test_a_number_that_is_not_finite_does_not_arrive(message, literal):
         text = json.dumps(json.loads(message.encode()) | {key: "?"}).replace('"?"', literal)
         with pytest.raises(EnvelopeError):
             PeerMessage.decode(text.encode())
-    vector = message.encode().replace(b"[1.0, 0.0]", f"[{literal}, 0.0]".encode())
+    vector = message.encode().replace(b"[1.0,0.0]", f"[{literal},0.0]".encode())
     assert vector != message.encode()
     with pytest.raises(EnvelopeError):
         PeerMessage.decode(vector)

@@ -34,7 +34,7 @@ from testudo_nodes.qos import OFFERED, REQUESTED, recorded
 
 MOVING_M_S = 0.02
 _WAKE_S = 0.2
-_EPOCH = re.compile(rb'"epoch": "([^"]*)"')
+_EPOCH = re.compile(rb'"epoch":"([^"]*)"')
 _SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rearm", "estop": "guard/estop"}
 _TRANSITIONS = {"activate": Transition.TRANSITION_ACTIVATE, "deactivate": Transition.TRANSITION_DEACTIVATE}
 Change = Callable[[Any], Any]
