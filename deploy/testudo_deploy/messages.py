@@ -27,7 +27,7 @@ def _plain(value: Any) -> Any:
     """Return a number of NumPy as the number that it is; the encoder knows the types of Python only."""
     if isinstance(value, float):
         return float(value)
-    raise NotImplementedError(f"{type(value).__name__} has no place in an envelope")
+    raise TypeError(f"{type(value).__name__} has no place in an envelope")
 
 
 _ENCODER, _DECODER = msgspec.json.Encoder(enc_hook=_plain), msgspec.json.Decoder()
@@ -175,4 +175,3 @@ class TickRecord(Envelope):
     """passed, projected, gated, waiting or braked."""
     reason: str
     """Why the robot was braked: a stable code; empty otherwise."""
-

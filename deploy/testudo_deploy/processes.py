@@ -69,7 +69,6 @@ class FleetProcesses:
                 self.start(process)
         except BaseException:
             self.kill_all()
-            self._awake.__exit__()
             raise
         return self
 
@@ -145,17 +144,17 @@ class FleetProcesses:
                 self._stop_group([label for label in group if label in self._running])
         finally:
             self.kill_all()
-            self._awake.__exit__()
             for thread in self._threads:
                 thread.join(_KILL_S)
 
     def kill_all(self) -> None:
-        """End all at once, with whatever they started."""
+        """End all at once, with whatever they started; cores may sleep again."""
         for child in self._running.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_KILL_S)
+        self._awake.__exit__()
 
     def _stop_group(self, labels: Sequence[str]) -> None:
         for label in labels:

@@ -22,6 +22,7 @@ _ONCE = ("none", "run", "weak", "chased", "recorded")
 
 
 _RECORD_S = 3.0
+_STALLED = "the machine stalled at every repetition"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Outcome:
     def note(self) -> str:
         """Return what the first repetition that failed had to say, else the last one."""
         if not self.found:
-            return "the machine stalled at every repetition"
+            return _STALLED
         return next((one.note for one in self.found if not one.passed), self.found[-1].note)
 
 
@@ -115,7 +116,7 @@ def _alone(row: Row, folder: Path) -> Found:
             found = once(row, bed)
         if found is not None:
             return found
-    return Found(False, None, "the machine stalled at every repetition")
+    return Found(False, None, _STALLED)
 
 
 @contextmanager

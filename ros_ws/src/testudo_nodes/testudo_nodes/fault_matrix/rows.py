@@ -48,7 +48,7 @@ def brakes(bed: Bed, fault_s: float, *, code: str | None = None, name: str = "r0
     Args:
         bed: the fleet.
         fault_s: when the fault was injected, on the steady clock.
-        code: what its mode, or its guard, has to say soon after.
+        code: what its mode, or its guard, has to say within a second.
         name: of the robot.
         series: ``applied`` for the driver's own brake.
     """
@@ -59,8 +59,7 @@ def brakes(bed: Bed, fault_s: float, *, code: str | None = None, name: str = "r0
         return None
     if code is not None:
         heard = watch.robots[name]
-        bed.wait(lambda: code in watch.codes_since(name, fault_s) | {heard.guard_code}, f"nobody said {code}",
-                 AT_REST_S)
+        bed.wait(lambda: code in watch.codes_since(name, fault_s) | {heard.guard_code}, f"nobody said {code}", 1.0)
     return Found(True, brake_s - fault_s)
 
 
