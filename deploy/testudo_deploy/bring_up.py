@@ -26,6 +26,8 @@ class _Robot:
     mode: Mode | None = None
     ready: bool = False
     """Nothing speaks against the next step."""
+    stopped: bool = False
+    """Its emergency stop stands."""
     sentence: str = "not heard yet"
     asked_s: float = -float("inf")
     started: bool = False
@@ -37,31 +39,52 @@ class _Robot:
 class BringUp:
     """The order in which robots are armed and started; times are seconds on one injected clock."""
 
-    def __init__(self, robots: Sequence[str], untrusted: Sequence[str] = ()) -> None:
-        """Begin; for untrusted robots, whom nobody answers, the others do not wait."""
+    def __init__(self, robots: Sequence[str], untrusted: Sequence[str] = (), *, starts: bool = True) -> None:
+        """Begin; for untrusted robots, whom nobody answers, the others do not wait.
+
+        Args:
+            robots: names of all.
+            untrusted: of them.
+            starts: False: robots are armed, and people start them.
+        """
+        self._starts = starts
         self._robots = {name: _Robot(waited_for=name not in untrusted) for name in robots}
 
     @property
     def done(self) -> bool:
-        """Return whether every robot has been active."""
-        return all(robot.started for robot in self._robots.values())
+        """Return whether nothing is left to do: every robot has been active, or is ready to be started by people."""
+        return all(robot.started or (not self._starts and robot.mode in READY) for robot in self._robots.values())
 
     @property
     def missing(self) -> dict[str, str]:
-        """Return by robot that is waited for why it has not been started."""
-        return {name: robot.sentence for name, robot in self._robots.items() if robot.waited_for and not robot.started}
+        """Return by robot that is waited for why it is not where this would bring it."""
+        return {name: robot.sentence for name, robot in self._robots.items()
+                if robot.waited_for and not robot.started and (self._starts or robot.mode not in READY)}
 
-    def hear(self, name: str, mode: str, code: str, sentence: str) -> None:
-        """Take what a robot says of its mode, and the code of what keeps it there; no robot or mode says nothing."""
+    def hear(self, name: str, mode: str, code: str, sentence: str, *, was_active: bool = False, flew: bool = False
+             ) -> None:
+        """Take what a robot says of itself; no robot or mode says nothing.
+
+        Args:
+            name: of the robot.
+            mode: its `Mode`.
+            code: of what keeps it there.
+            sentence: for people.
+            was_active: it has been active in this life, maybe before anybody listened here.
+            flew: the same of having left the ground.
+        """
         robot = self._robots.get(name)
         if robot is None or mode not in Mode:
             return
         robot.mode, robot.ready, robot.sentence = Mode(mode), not code, sentence
-        robot.started |= robot.mode in (Mode.ACTIVE, Mode.HOLDING)
-        robot.flew |= robot.mode in (Mode.TAKE_OFF, Mode.HOLD)
+        robot.stopped = code == "estop"
+        robot.started |= was_active or robot.mode in (Mode.ACTIVE, Mode.HOLDING)
+        robot.flew |= flew or robot.mode in (Mode.TAKE_OFF, Mode.HOLD)
 
     def next_requests(self, now_s: float) -> list[tuple[str, Request]]:
-        """Return what to ask of whom now; nobody is started before all are armed."""
+        """Return what to ask of whom now; nobody is started before all are armed, or while an emergency stop stands."""
+        if any(robot.stopped for robot in self._robots.values()):
+            return []
         waiting = {name: robot for name, robot in self._robots.items() if not robot.started}
         all_armed = all(robot.mode in READY and robot.ready for robot in waiting.values() if robot.waited_for)
         found = []
@@ -75,4 +98,4 @@ class BringUp:
     def _wanted(self, robot: _Robot, *, all_armed: bool) -> Request | None:
         if robot.mode in RESTING and not robot.flew:
             return Request.ACTIVATE
-        return Request.START if robot.mode in READY and all_armed else None
+        return Request.START if robot.mode in READY and all_armed and self._starts else None

@@ -47,7 +47,11 @@ class Guard:
         self._trouble = "starting"
         """Why commands do not count as sound; stays until they have been for a second."""
         self._foreign: tuple[str, ...] = ()
-        self._pressed = self._stopped = False
+        self._pressed: set[str] = set()
+        """Where the emergency stop is pressed; each place is released by itself."""
+        self._stopped = False
+        self.rearms = 0
+        """How often the emergency stop was taken back; a guard that starts anew counts anew."""
         self.commands = self.refused = 0
         """Commands that came, and those that were not passed on."""
 
@@ -90,16 +94,25 @@ class Guard:
             self._begin_again("silence")
         return bool(self.code)
 
-    def hear_estop(self, pressed: bool) -> None:
-        """Take the level of the emergency stop; a stop stays after it is released."""
-        self._pressed = pressed
-        self._stopped |= pressed
+    def hear_estop(self, pressed: bool, source: str) -> None:
+        """Take the level of the emergency stop of one source, such as a topic; a stop stays after it is released."""
+        if pressed:
+            self._pressed.add(source)
+            self._stopped = True
+        else:
+            self._pressed.discard(source)
+
+    def stop(self) -> None:
+        """Stop as by a press that is over; whoever presses elsewhere still does."""
+        self._stopped = True
 
     def rearm(self) -> Rearmed:
-        """Take the emergency stop back, if it is released."""
+        """Take the emergency stop back, if it is released everywhere."""
         if self._pressed:
-            return Rearmed(False, "rearm refused: the emergency stop is still pressed")
+            places = ", ".join(sorted(self._pressed))
+            return Rearmed(False, f"rearm refused: the emergency stop is still pressed on {places}")
         self._stopped = False
+        self.rearms += 1
         self._begin_again("starting")
         return Rearmed(True, "the emergency stop is taken back")
 

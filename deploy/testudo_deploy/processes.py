@@ -18,17 +18,16 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any, Self
 
 from testudo_deploy.awake_cores import AwakeCores
 from testudo_deploy.enclave import enclave_words
 from testudo_deploy.plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
+from testudo_deploy.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 _DOMAINS = range(1, 102)
 """Above these, DDS ports meet those that the system gives to clients."""
-_PROFILE = str(Path(__file__).with_name("fastdds_localhost.xml"))
 _STOP_S = 4.0
 _KILL_S = 2.0
 _POLL_S = 0.02
@@ -79,8 +78,7 @@ class FleetProcesses:
         """Return the environment of the processes; who sets it is in the same ROS domain."""
         return os.environ | {
             "ROS_DOMAIN_ID": str(self.domain_id),
-            "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",  # that of the profile
-            "FASTDDS_DEFAULT_PROFILES_FILE": _PROFILE,
+            **LOOPBACK,
             "OMP_NUM_THREADS": "1",
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }

@@ -181,7 +181,9 @@ class Robot:
         ages = record.neighbour_age_s if record is not None else ()
         return Status(_LEVELS.get(supervisor.mode, Level.OK), f"{self.name}: policy", self.name, supervisor.sentence, {
             "mode": str(supervisor.mode), "code": code_of(supervisor.reason), "reason": supervisor.reason,
-            "since_s": shown(now_s - supervisor.since_s), "battery": self._battery_text(),
+            "since_s": shown(now_s - supervisor.since_s),
+            "was_active": str(supervisor.was_active).lower(), "flew": str(supervisor.flew).lower(),
+            "battery": self._battery_text(),
             "shield": "" if record is None else record.status,
             "pose_age_s": shown(None if pose_s is None else now_s - pose_s),
             "peer_age_s": shown(max(ages, default=None)),

@@ -7,6 +7,7 @@ loop has to brake, and the loop brakes by itself for its own doubts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from testudo_deploy.guard import HEALTHY_S
@@ -45,6 +46,24 @@ class GuardReport:
     """Why it brakes; empty while it passes commands on."""
     flight: str = ""
     """Of a robot that flies: the `flight_guard.GuardPhase` in which the guard is."""
+    life: str = ""
+    """Names the guard's process: one that was started anew has another."""
+    rearms: int = 0
+    """How often the emergency stop was taken back in this life."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, str], received_s: float) -> GuardReport:
+        """Read the values of the topic `guard_status`; what cannot be read is a reason to brake."""
+        rearms = values.get("rearms", "")
+        return cls(received_s, values.get("code", "unreadable"), values.get("flight", ""), values.get("life", ""),
+                   int(rearms) if rearms.isdecimal() else 0)
+
+    def takes_back(self, stop: GuardReport) -> bool:
+        """Return whether the emergency stop of an earlier report was taken back by hand.
+
+        A guard that was started anew knows nothing of it: that it does not speak of a stop says nothing.
+        """
+        return self.code != "estop" and self.rearms > (stop.rearms if self.life == stop.life else 0)
 
 
 @dataclass(frozen=True)
@@ -65,10 +84,14 @@ class Supervisor:
         """When the mode began."""
         self.reason = ""
         """Why it is in this mode, ``code: details``; of one that waits, what would keep it from going on."""
+        self.was_active = self.flew = False
+        """It has been active, or in the air, since it was configured."""
         self._kind, self._table = kind, TRANSITIONS[kind]
         self._healthy_since_s: float | None = None
         self._observed = False
         self._guard: GuardReport | None = None
+        self._stop: GuardReport | None = None
+        """The guard's word of an emergency stop that nobody has taken back."""
         self._mismatch = ""
 
     @property
@@ -96,9 +119,13 @@ class Supervisor:
 
     def hear_guard(self, report: GuardReport) -> None:
         """Take the guard's report; of an emergency stop that was taken back a robot on the ground becomes armed."""
-        before, self._guard = self._guard, report
-        if self.mode is Mode.STOPPED and before is not None and before.code == "estop" != report.code:
-            self._go(Event.REARM, "", report.received_s)
+        self._guard = report
+        if report.code == "estop":
+            self._stop = report
+        elif self._stop is not None and report.takes_back(self._stop):
+            self._stop = None
+            if self.mode is Mode.STOPPED:
+                self._go(Event.REARM, "", report.received_s)
 
     def see_mismatch(self, sentence: str) -> None:
         """Take the topic and the policy in which a partner does not match; it stays until the node is configured anew.
@@ -166,6 +193,8 @@ class Supervisor:
             return "guard_silent"
         if guard.code == "estop":
             return "estop"
+        if self._stop is not None:
+            return "estop: its guard was started anew and knows nothing of it"
         waits = guard.code in ("starting", "silence") and self.mode in (*RESTING, Mode.TAKE_OFF)
         return "" if waits or not guard.code else f"guard_brakes: {guard.code}"
 
@@ -177,4 +206,6 @@ class Supervisor:
         if target is not self.mode:
             self.since_s = now_s
         self.mode, self.reason = target, reason
+        self.was_active |= target is Mode.ACTIVE
+        self.flew |= target is Mode.TAKE_OFF
         return True

@@ -119,7 +119,7 @@ class Drone:
             self.flight.hear_vehicle(state, now_s)
             robot.hear_vehicle(state, now_s)
         if self.policy_lives:
-            robot.hear_guard(GuardReport(now_s, self.guard.code, str(self.flight.phase)))
+            robot.hear_guard(GuardReport(now_s, self.guard.code, str(self.flight.phase), "first", self.guard.rearms))
             if self.sees:
                 robot.flight.hear_tilt(self.tilt_rad)
                 robot.loop.on_odometry(now_s - 0.01, now_s, tuple(vehicle.place), 0.0, tuple(vehicle.velocity))

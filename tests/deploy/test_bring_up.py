@@ -1,5 +1,7 @@
 """A fleet is armed as a whole before anything moves, and nothing is ever started twice by itself."""
 
+import pytest
+
 from testudo_deploy.bring_up import RETRY_S, BringUp, Request
 
 
@@ -35,6 +37,37 @@ def test_a_robot_that_was_active_is_left_alone_whatever_becomes_of_it():
     for mode in ("idle", "armed", "stopped", "fault"):
         made.hear("r0", mode, "", "")
         assert made.next_requests(100.0) == []
+
+
+@pytest.mark.parametrize("mode", ["idle", "armed"])
+def test_a_station_that_was_started_anew_starts_nobody_whom_an_operator_stopped(mode):
+    made = fleet(r1="active")
+    made.hear("r0", mode, "", "", was_active=True)
+    assert made.next_requests(100.0) == []
+    assert made.done
+    made = fleet(r1="active")
+    made.hear("r0", "disarmed", "", "", flew=True)
+    assert made.next_requests(100.0) == []
+
+
+def test_nobody_is_armed_or_started_while_an_emergency_stop_stands():
+    """Also not a robot that came after the press, and whose guard knows nothing of it."""
+    made = fleet(r0="idle", r1="armed")
+    made.hear("r1", "stopped", "estop", "emergency stop")
+    assert made.next_requests(0.0) == []
+    made.hear("r1", "armed", "", "")
+    assert made.next_requests(0.0) == [("r0", Request.ACTIVATE)]
+
+
+def test_people_may_keep_the_start_for_themselves():
+    made = BringUp(["r0", "r1"], starts=False)
+    made.hear("r0", "idle", "", "")
+    made.hear("r1", "armed", "", "ready to be started")
+    assert made.next_requests(0.0) == [("r0", Request.ACTIVATE)]
+    assert (made.done, list(made.missing)) == (False, ["r0"])
+    made.hear("r0", "armed", "", "")
+    assert made.next_requests(10.0) == []
+    assert (made.done, made.missing) == (True, {})
 
 
 def test_one_that_holds_was_started_and_the_rest_goes_on():

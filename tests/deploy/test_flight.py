@@ -188,7 +188,7 @@ def test_a_low_battery_lands_and_a_dip_does_not(active):
 
 def test_an_emergency_stop_hovers_then_lands_and_the_motors_stay_off(active):
     drone = active.drones[0]
-    drone.guard.hear_estop(True)
+    drone.guard.hear_estop(True, "/estop")
     active.tick(2)
     assert drone.mode is Mode.EMERGENCY
     active.seconds(0.8)
@@ -199,14 +199,14 @@ def test_an_emergency_stop_hovers_then_lands_and_the_motors_stay_off(active):
     active.until(Mode.DISARMED, 15.0)
     assert drone.vehicle.place[2] == GROUND_M
     assert active.ask(Event.ARM).code == "estop"
-    drone.guard.hear_estop(False)
+    drone.guard.hear_estop(False, "/estop")
     assert drone.guard.rearm().granted
 
 
 def test_after_an_emergency_stop_with_a_dead_policy_the_guard_lands(active):
     drone = active.drones[0]
     drone.policy_lives = False
-    drone.guard.hear_estop(True)
+    drone.guard.hear_estop(True, "/estop")
     active.seconds(1.5)
     assert math.hypot(*drone.vehicle.velocity) < 0.05
     active.seconds(ALONE_S + 6.0)
@@ -281,7 +281,7 @@ def test_a_take_off_that_does_not_lift_is_given_up(world):
 
 def test_motors_off_falls_and_ends_on_the_ground(active):
     drone = active.drones[0]
-    drone.guard.hear_estop(True)
+    drone.guard.hear_estop(True, "/estop")
     active.tick(2)
     for request in drone.flight.motors_off(active.now_s, stopped=drone.stopped).requests:
         drone.vehicle.obey(request)

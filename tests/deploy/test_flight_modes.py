@@ -19,6 +19,7 @@ class Drone:
 
     def __init__(self):
         self.now_s, self.guard_code, self.guard_alive = 100.0, "", True
+        self.rearms = 0
         self.supervisor = Supervisor(now_s=self.now_s, kind=Kind.FLIGHT)
 
     @property
@@ -29,7 +30,7 @@ class Drone:
         for _ in range(count):
             self.now_s += TICK_S
             if self.guard_alive:
-                self.supervisor.hear_guard(GuardReport(self.now_s, self.guard_code))
+                self.supervisor.hear_guard(GuardReport(self.now_s, self.guard_code, "", "first", self.rearms))
             self.supervisor.observe(self.now_s, *doubts)
         return self.mode
 
@@ -150,7 +151,7 @@ def test_an_emergency_stop_is_an_emergency_and_ends_on_the_ground_alone(mode):
     drone = drone_in(mode)
     drone.guard_code = "estop"
     assert drone.tick() is Mode.EMERGENCY
-    drone.guard_code = ""  # taken back by hand
+    drone.guard_code, drone.rearms = "", 1  # taken back by hand
     assert drone.tick(count=round(3 * HEALTHY_S / TICK_S)) is Mode.EMERGENCY
     for event in ASKED:
         drone.ask(event)
@@ -218,6 +219,7 @@ def test_no_sequence_of_words_leaves_the_table_or_drives_without_a_start(story):
         else:
             drone.guard_alive = {"guard dies": False, "guard lives": True}.get(word, drone.guard_alive)
             drone.guard_code = {"estop": "estop", "released": ""}.get(word, drone.guard_code)
+            drone.rearms += word == "released"
             doubt = word if word not in ("", "guard dies", "guard lives", "estop", "released") else ""
             drone.tick(doubt)
         after = drone.mode

@@ -121,11 +121,11 @@ def test_a_second_publisher_brakes_until_a_second_after_it_is_gone(passing):
 
 def test_an_emergency_stop_stays_until_it_is_released_and_taken_back_by_hand(passing):
     made, now_s = passing
-    made.hear_estop(True)
+    made.hear_estop(True, "/estop")
     assert made.watch(now_s)
     assert made.code == "estop"
     assert not made.rearm().granted
-    made.hear_estop(False)
+    made.hear_estop(False, "/estop")
     now_s, passed = drive(made, now_s + PERIOD_S, 2.0)
     assert not any(passed)
     assert made.code == "estop"
@@ -135,6 +135,31 @@ def test_an_emergency_stop_stays_until_it_is_released_and_taken_back_by_hand(pas
     assert passed[-1]
 
 
+@pytest.mark.parametrize("first", ["/estop", "/r0/estop"])
+def test_a_stop_that_is_pressed_in_one_place_is_not_released_in_another(passing, first):
+    made, _ = passing
+    second = {"/estop": "/r0/estop", "/r0/estop": "/estop"}[first]
+    made.hear_estop(True, first)
+    made.hear_estop(False, second)
+    made.stop()  # the service is a press that is over
+    answer = made.rearm()
+    assert (answer.granted, answer.sentence.endswith(f"pressed on {first}")) == (False, True)
+    made.hear_estop(True, second)
+    made.hear_estop(False, first)
+    assert not made.rearm().granted
+    made.hear_estop(False, second)
+    assert made.code == "estop"
+    assert made.rearm().granted
+    assert made.rearms == 1
+
+
+def test_the_stop_of_the_service_is_latched(passing):
+    made, now_s = passing
+    made.stop()
+    assert (made.code, made.watch(now_s)) == ("estop", True)
+    assert made.rearm().granted
+
+
 class Checked:
     """A guard, and beside it what its promise says, in its own words."""
 
@@ -142,18 +167,24 @@ class Checked:
         self.guard, self.now_s = guard(), 10.0
         self.now_s, _ = drive(self.guard, self.now_s, 1.5)
         self.newest_s, self.trouble_s = self.now_s - 0.001, -math.inf
-        self.pressed = self.stopped = self.foreign = False
+        self.pressed = {"/estop": False, "/r0/estop": False}
+        self.stopped = self.foreign = False
 
     def wait(self, time_s):
         self.now_s += time_s
 
-    def estop(self, pressed):
-        self.guard.hear_estop(pressed)
-        self.pressed, self.stopped = pressed, self.stopped or pressed
+    def estop(self, word):
+        pressed, source = word
+        self.guard.hear_estop(pressed, source)
+        self.pressed[source], self.stopped = pressed, self.stopped or pressed
+
+    def stop(self, _):
+        self.guard.stop()
+        self.stopped = True
 
     def rearm(self, _):
         granted = self.guard.rearm().granted
-        assert granted != self.pressed
+        assert granted != any(self.pressed.values())
         if granted:
             self.stopped, self.trouble_s = False, self.now_s
 
@@ -187,8 +218,9 @@ class Checked:
 
 @given(st.lists(st.one_of(
     st.tuples(st.just("command"), st.tuples(st.floats(-0.3, 0.3), st.floats(width=32))),
-    st.tuples(st.sampled_from(["estop", "others"]), st.booleans()),
-    st.tuples(st.just("rearm"), st.none()),
+    st.tuples(st.just("estop"), st.tuples(st.booleans(), st.sampled_from(["/estop", "/r0/estop"]))),
+    st.tuples(st.just("others"), st.booleans()),
+    st.tuples(st.sampled_from(["rearm", "stop"]), st.none()),
     st.tuples(st.just("wait"), st.floats(0, 0.3))), max_size=60))
 def test_whatever_happens_only_fresh_finite_commands_pass_and_only_after_a_sound_second(story):
     checked = Checked()
@@ -217,7 +249,7 @@ def test_in_an_emergency_stop_only_what_lands_passes_and_only_if_nothing_else_is
     for _ in range(20):
         command()
     assert command(lands=False)
-    made.hear_estop(True)
+    made.hear_estop(True, "/estop")
     assert not command(lands=False)
     assert command()
     assert made.code == "estop"

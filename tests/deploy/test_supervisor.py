@@ -27,18 +27,28 @@ class Robot:
 
     def __init__(self):
         self.now_s, self.guard_code, self.guard_alive = 100.0, "", True
+        self.guard_life, self.rearms = "first", 0
         self.supervisor = Supervisor(now_s=self.now_s)
 
     def tick(self, doubt="", count=1):
         for _ in range(count):
             self.now_s += TICK_S
             if self.guard_alive:
-                self.supervisor.hear_guard(GuardReport(self.now_s, self.guard_code))
+                report = GuardReport(self.now_s, self.guard_code, "", self.guard_life, self.rearms)
+                self.supervisor.hear_guard(report)
             self.supervisor.observe(self.now_s, doubt)
         return self.supervisor.mode
 
     def ask(self, event):
         return self.supervisor.request(event, self.now_s)
+
+    def rearm(self):
+        """Take the emergency stop back by hand; the guard then wants a sound second."""
+        self.guard_code, self.rearms = "starting", self.rearms + 1
+
+    def renew_guard(self):
+        """Start the guard anew: it knows nothing of before."""
+        self.guard_code, self.guard_life, self.rearms = "starting", f"after {self.now_s}", 0
 
 
 def robot_in(mode):
@@ -169,7 +179,7 @@ def test_an_emergency_stop_ends_in_armed_and_never_in_driving():
     robot = robot_in(Mode.STOPPED)
     assert robot.tick(count=100) is Mode.STOPPED
     assert not robot.ask(Event.START).granted
-    robot.guard_code = "starting"  # the guard was re-armed by hand
+    robot.rearm()
     assert robot.tick(count=100) is Mode.ARMED
     assert not robot.ask(Event.START).granted
     robot.guard_code = ""
@@ -182,6 +192,35 @@ def test_an_emergency_stop_of_an_inactive_robot_keeps_it_from_being_armed():
     robot.guard_code = "estop"
     assert robot.tick() is Mode.IDLE
     assert robot.ask(Event.ARM).code == "estop"
+
+
+@pytest.mark.parametrize("silent_ticks", [0, 20])
+@pytest.mark.parametrize("mode", [Mode.IDLE, Mode.ACTIVE])
+def test_a_guard_that_was_started_anew_ends_no_emergency_stop(mode, silent_ticks):
+    """It knows nothing of it, whether it was missed or not; only a hand on its rearm service does."""
+    robot = robot_in(mode)
+    robot.guard_code = "estop"
+    robot.tick()
+    robot.guard_alive = False
+    robot.tick(count=silent_ticks)
+    robot.guard_alive = True
+    robot.renew_guard()
+    stands = robot.tick(count=2)
+    assert stands in (Mode.IDLE, Mode.STOPPED)
+    robot.guard_code = ""
+    assert robot.tick(count=100) is stands
+    assert not robot.ask(Event.ARM).granted
+    if stands is Mode.IDLE:
+        assert robot.ask(Event.ARM).code == "estop"
+    robot.rearm()
+    robot.tick()
+    assert robot.ask(Event.ARM).granted if stands is Mode.IDLE else robot.supervisor.mode is Mode.ARMED
+
+
+def test_what_a_guard_says_is_read_and_what_is_missing_is_a_reason_to_brake():
+    values = {"code": "", "flight": "fly", "life": "a", "rearms": "2"}
+    assert GuardReport.of(values, 1.0) == GuardReport(1.0, "", "fly", "a", 2)
+    assert GuardReport.of({"rearms": "many"}, 1.0) == GuardReport(1.0, "unreadable")
 
 
 def test_a_partner_that_does_not_match_keeps_from_arming_and_stops_nobody():
@@ -197,10 +236,10 @@ def test_a_partner_that_does_not_match_keeps_from_arming_and_stops_nobody():
 
 
 @given(st.lists(st.sampled_from(["", "stale_pose", "brakes_weak", "nonsense", "arm", "start", "stop", "deactivate",
-                                 "guard dies", "guard lives", "estop", "rearmed"]), max_size=40))
+                                 "guard dies", "guard lives", "guard is new", "estop", "rearmed"]), max_size=40))
 def test_whatever_happens_it_drives_only_when_started_and_nothing_was_wrong(story):
     """Driving begins by START or after a healthy second of holding, and no tick with a reason to hold drives."""
-    robot = Robot()
+    robot, stopped = Robot(), False
     for word in story:
         before = robot.supervisor.mode
         if word in ("arm", "start", "stop", "deactivate"):
@@ -208,12 +247,17 @@ def test_whatever_happens_it_drives_only_when_started_and_nothing_was_wrong(stor
             assert before is robot.supervisor.mode or granted
             continue
         robot.guard_alive = {"guard dies": False, "guard lives": True}.get(word, robot.guard_alive)
+        if word == "guard is new":
+            robot.renew_guard()
+        elif word == "rearmed":
+            robot.rearm()
         robot.guard_code = {"estop": "estop", "rearmed": ""}.get(word, robot.guard_code)
+        stopped = (robot.guard_alive and robot.guard_code == "estop") or (stopped and word != "rearmed")
         doubt = word if word in ("stale_pose", "brakes_weak", "nonsense") else ""
         mode = robot.tick(doubt)
         if mode is Mode.ACTIVE:
             assert not doubt
             assert before in (Mode.ACTIVE, Mode.HOLDING)
-            assert robot.guard_code != "estop"
+            assert not stopped
         if before in (Mode.IDLE, Mode.ARMED, Mode.FAULT):
             assert mode is not Mode.ACTIVE

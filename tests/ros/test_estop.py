@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -24,6 +26,23 @@ class Running:
     domain_id: int
     listener: object
     heard: FleetStatus
+    processes: FleetProcesses
+    plan: tuple
+
+    def robot(self, name):
+        """Return what a robot says now."""
+        return next(robot for robot in self.heard.robots(time.monotonic()) if robot.name == name)
+
+    def guard_says(self, name, *codes):
+        """Wait until a guard gives one of these codes."""
+        self.listener.listen(PATIENCE_S, enough=lambda: self.robot(name).guard in codes)
+        assert self.robot(name).guard in codes
+
+    def renew_guard(self, name):
+        """Kill a guard, and start it again once it is missed."""
+        self.processes.signal(f"{name}/guard", signal.SIGKILL)
+        self.listener.listen(PATIENCE_S, enough=lambda: self.robot(name).guard is None)
+        self.processes.start(next(one for one in self.plan if one.label == f"{name}/guard"))
 
     def wait_for(self, mode):
         """Wait until all robots are in a mode."""
@@ -42,12 +61,13 @@ def running(tmp_path_factory):
 
     fleet = make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 2, start_x=0.0, goal_x=50.0, walls=False)
     heard = FleetStatus(fleet.names)
-    with pytest.MonkeyPatch.context() as patch, FleetProcesses(plan(fleet, run_folder=None, duration_s=600.0)) as all_:
+    planned = plan(fleet, run_folder=None, duration_s=600.0)
+    with pytest.MonkeyPatch.context() as patch, FleetProcesses(planned) as all_:
         for key, value in all_.environment().items():
             if key.startswith(("ROS_A", "FAST")):
                 patch.setenv(key, value)
         with StatusListener(heard, all_.domain_id, local=True) as listener:
-            yield Running(fleet, all_.domain_id, listener, heard)
+            yield Running(fleet, all_.domain_id, listener, heard, all_, planned)
 
 
 def verb(domain_id, *words):
@@ -80,6 +100,36 @@ def test_estop_stops_all_until_they_are_rearmed_by_hand(running, tmp_path):
     status, said = verb(running.domain_id, "rearm", "r0", "r1", "--start")
     assert status == 0, said
     running.wait_for("active")
+
+
+@pytest.mark.slow
+def test_a_guard_that_is_started_anew_forgets_no_emergency_stop(running):
+    """Neither one that somebody still presses, nor one of which nobody but the policy knows any more."""
+    running.wait_for("active")
+    assert verb(running.domain_id, "estop", str(running.fleet.file))[0] == 0
+    running.wait_for("stopped")
+    running.renew_guard("r0")
+    running.guard_says("r0", "starting", "silence")
+    running.listener.listen(3.0)
+    assert (running.robot("r0").mode, running.robot("r0").code) == ("idle", "estop")
+    assert verb(running.domain_id, "estop", "--release")[0] == 0
+    running.listener.listen(1.0)
+    assert running.robot("r0").mode == "idle"
+    assert verb(running.domain_id, "rearm", "r0", "r1")[0] == 0
+
+    from std_msgs.msg import Bool
+
+    from testudo_nodes.qos import OFFERED
+
+    publisher = running.listener.node.create_publisher(Bool, "/estop", OFFERED["estop"])
+    publisher.publish(Bool(data=True))
+    running.guard_says("r0", "estop")
+    running.renew_guard("r0")
+    running.guard_says("r0", "estop")
+    assert "still pressed on /estop" in verb(running.domain_id, "rearm", "r0")[1]
+    publisher.publish(Bool(data=False))
+    running.listener.listen(1.0)
+    assert verb(running.domain_id, "rearm", "r0", "r1")[0] == 0
 
 
 @pytest.mark.slow

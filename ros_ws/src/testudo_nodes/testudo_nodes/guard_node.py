@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -69,6 +70,7 @@ class GuardNode(Node):
         self._told: tuple[str, str] | None = None
         self._since_s = self._look_s = self._landed_s = -float("inf")
         self._tempo = tempo_of(self)
+        self._life = "lock-step" if self._tempo.in_rounds else uuid.uuid4().hex
         self.priority = self._tempo.priority
         self._flight = GuardFlight(self, self._tempo, robot) if robot.has_flight_phases else None
         self._leader = self._lead_set_points(robot) if self._wire.needs_place else None
@@ -125,7 +127,9 @@ class GuardNode(Node):
         tempo.listen(TwistStamped, "cmd_vel_policy", self._on_command, REQUESTED["cmd_vel_policy"])
         self._policy_topic = self.resolve_topic_name("cmd_vel_policy")
         for topic in (ESTOP_TOPIC, "estop"):
-            tempo.listen_outside(Bool, topic, self._on_estop, REQUESTED["estop"])
+            # a guard that comes late asks for the level that stands; partners that only publish are heard as well
+            for quality in ("estop", "estop_level"):
+                tempo.listen_outside(Bool, topic, self._estop_hearer(topic), REQUESTED[quality])
         self.create_service(Trigger, "~/estop", self._on_stop)
         self.create_service(Trigger, "~/rearm", self._on_rearm)
         if self._flight is not None:
@@ -153,13 +157,17 @@ class GuardNode(Node):
                 return
         self._watch()
 
-    def _on_estop(self, message: Bool) -> None:
-        self._guard.hear_estop(message.data)
-        self._watch()
+    def _estop_hearer(self, topic: str) -> Callable[[Bool], None]:
+        source = self.resolve_topic_name(topic)
+
+        def on_level(message: Bool) -> None:
+            self._guard.hear_estop(message.data, source)
+            self._watch()
+
+        return on_level
 
     def _on_stop(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._guard.hear_estop(True)
-        self._guard.hear_estop(False)  # a press; what is latched stays
+        self._guard.stop()
         self._watch()
         response.success, response.message = True, self._guard.sentence
         return response
@@ -274,6 +282,8 @@ class GuardNode(Node):
             "commands": shown(guard.commands),
             "refused": shown(guard.refused),
             "flight": "" if self._flight is None else str(self._flight.pure.phase),
+            "life": self._life,
+            "rearms": str(guard.rearms),
         }
         name = f"{self._name}: guard"
         message = status_message(Status(level, name, self._name, guard.sentence, values))

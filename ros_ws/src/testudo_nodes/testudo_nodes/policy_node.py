@@ -294,9 +294,7 @@ class PolicyNode(LifecycleNode):
                 self._refuse(error)
 
     def _on_guard(self, message: DiagnosticStatus) -> None:
-        values = status_values(message)
-        report = GuardReport(self._tempo.now_s(), values.get("code", "unreadable"), values.get("flight", ""))
-        self._robot.hear_guard(report)
+        self._robot.hear_guard(GuardReport.of(status_values(message), self._tempo.now_s()))
 
     def _on_mismatch(self, sentence: str) -> None:
         self.get_logger().warning(sentence)

@@ -65,6 +65,7 @@ REQUESTED: dict[str, QoSProfile] = {
     "vehicle_state": _profile(1, reliable=False),
     "plant_fault": _profile(5),
     "estop": _profile(1),  # not latched: a partner that only publishes, as most do, still matches
+    "estop_level": _profile(1, latched=True),  # and beside it: what was pressed before the listener came
 }
 """What the nodes that act on a topic ask for."""
 

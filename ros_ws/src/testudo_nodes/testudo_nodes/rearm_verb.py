@@ -42,6 +42,8 @@ def rearm(
     """
     if not robots:
         raise TestudoError("rearm: no robot is named; expected one or more, as in `testudo rearm r0 r1`")
+    if not 0 < wait < float("inf"):
+        raise TestudoError(f"--wait: found {wait:g}, expected a time above 0 s")
     domain_id = ros_domain_id(domain)
     with fleet_listener("rearm", FleetStatus(), domain_id, local=local) as listener:
         ask = _Asker(listener, wait)

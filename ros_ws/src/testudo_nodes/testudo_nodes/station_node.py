@@ -1,6 +1,7 @@
 """Brings a fleet up: arms every robot, then starts all; which and when is in `testudo_deploy.bring_up`.
 
-A robot that was active once is the operator's: after a stop, a fault or a restart nothing starts it by itself.
+A robot that was active once is the operator's: after a stop, a fault or a restart, of the robot or of the station,
+nothing starts it by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from std_srvs.srv import Trigger
 from testudo_deploy.bring_up import BringUp, Request
 from testudo_deploy.fleet import load_fleet
 from testudo_nodes.conversions import status_values
-from testudo_nodes.node_runner import CpuMeter, run, tell, text_parameter
+from testudo_nodes.node_runner import CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.qos import REQUESTED
 from testudo_nodes.tempo import tempo_of
 
@@ -43,7 +44,8 @@ class StationNode(Node):
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         text_parameter(self, "policy", "the policy file")
         self._tempo = tempo_of(self)
-        self._bring_up = BringUp(fleet.names, fleet.untrusted)
+        starts = flag_parameter(self, "start", default=True, description="start the robots once all are armed")
+        self._bring_up = BringUp(fleet.names, fleet.untrusted, starts=starts)
         self._modes: dict[str, tuple[str, str]] = {}
         self._activate, self._start = {}, {}
         for name in fleet.names:
@@ -62,7 +64,8 @@ class StationNode(Node):
         def on_mode(message: DiagnosticStatus) -> None:
             values = status_values(message)
             mode, code = values.get("mode", ""), values.get("code", "")
-            self._bring_up.hear(name, mode, code, message.message)
+            was_active, flew = (values.get(key) == "true" for key in ("was_active", "flew"))
+            self._bring_up.hear(name, mode, code, message.message, was_active=was_active, flew=flew)
             if self._modes.get(name) != (mode, code):
                 self._modes[name] = (mode, code)
                 told = {"robot": name, "mode": mode, "code": code, "sentence": message.message}
@@ -82,7 +85,7 @@ class StationNode(Node):
         if now_s >= self._complain_s and not self._bring_up.done:
             self._complain_s = now_s + _COMPLAIN_S
             for name, sentence in self._bring_up.missing.items():
-                self.get_logger().warning(f"{name} is not started: {sentence}")
+                self.get_logger().warning(f"{name} is not ready: {sentence}")
 
     def _call(self, client: Client, request: object) -> None:
         if self._tempo.in_rounds:  # asked in every run at the same time

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib import resources
 from typing import Any, Protocol, Self
 
 import rclpy
@@ -19,6 +18,7 @@ from sensor_msgs.msg import BatteryState
 
 from testudo_deploy.enclave import ENCLAVES
 from testudo_deploy.interfaces import OPERATOR, TOOL_NODES
+from testudo_deploy.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.qos import SHOWN
 
@@ -58,9 +58,7 @@ class StatusListener:
 
     def __enter__(self) -> Self:
         if self._local:
-            profile = resources.files("testudo_deploy") / "fastdds_localhost.xml"
-            os.environ["FASTDDS_DEFAULT_PROFILES_FILE"] = str(profile)
-            os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "SYSTEM_DEFAULT"  # that of the profile
+            os.environ.update(LOOPBACK)
         self._context = rclpy.Context()
         try:
             self._begin()
