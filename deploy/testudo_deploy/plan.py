@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testudo_deploy.fleet import Fleet
-from testudo_deploy.sensed import absolute, sensed_topics
+from testudo_deploy.sensed import TRANSFORM_TYPE, Sensor, absolute, sensed_topics
 from testudo_deploy.station_topics import SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
@@ -72,6 +72,7 @@ ROBOT_TOPICS: Mapping[str, str] = {
     "truth": "nav_msgs/msg/Odometry",
     "mode": "diagnostic_msgs/msg/DiagnosticStatus",
     "guard_status": "diagnostic_msgs/msg/DiagnosticStatus",
+    "estop": "std_msgs/msg/Bool",
 }
 """Topics in the namespace of each robot, beside those of its link; `truth` is for evaluation, no policy may hear it.
 
@@ -200,9 +201,13 @@ def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s:
 
 
 def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
-    """Return every topic of a fleet, all of which the recorder takes: our own, and those of the robots' links."""
+    """Return the topics of a fleet that the recorder takes: our own, and those of the robots' links and sensors.
+
+    Not in it is what only shows others of them to people: `/diagnostics`, goals and markers.
+    """
     found = [TopicPlan(topic, "std_msgs/msg/String", "", kind)
              for topic, kind in ((EVENTS_TOPIC, "events"), (SCORE_TOPIC, "score"))]
+    found.append(TopicPlan(ESTOP_TOPIC, "std_msgs/msg/Bool", "", "estop"))
     for robot in fleet.robots:
         name = robot.name
         own = {**ROBOT_TOPICS, **(FLIGHT_TOPICS if robot.has_flight_phases else {})}
@@ -211,7 +216,13 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
         found.append(TopicPlan(absolute(robot.link.topics["cmd_vel"], name), commands.type, name, "cmd_vel"))
         found += [TopicPlan(topic.absolute, topic.type, name, topic.kind, topic.wire.reliable)
                   for topic in sensed_topics(robot)]
-    return tuple({topic.name: topic for topic in found}.values())  # motion capture has one topic for all robots
+        if robot.spec.attitude or "battery_state" in robot.link.topics:
+            battery = absolute(robot.link.topics.get("battery_state", "battery_state"), name)
+            found.append(TopicPlan(battery, "sensor_msgs/msg/BatteryState", name, "battery_state", reliable=False))
+        transforms = Sensor(robot).transform_topic
+        if transforms:
+            found.append(TopicPlan(absolute(transforms, name), TRANSFORM_TYPE, name, "tf", reliable=False))
+    return tuple({topic.name: topic for topic in found}.values())  # motion capture and tf have one topic for all robots
 
 
 def ros_arguments(process: ProcessPlan) -> list[str]:

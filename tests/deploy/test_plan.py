@@ -86,11 +86,18 @@ def test_every_planned_module_exists(fleet, tmp_path):
 
 def test_every_topic_is_recorded_once(fleet):
     found = topics(fleet)
-    assert len({topic.name for topic in found}) == len(found) == 3 * (len(ROBOT_TOPICS) + 2) + 2
+    assert len({topic.name for topic in found}) == len(found) == 3 * (len(ROBOT_TOPICS) + 2) + 3
     assert {topic.robot for topic in found} == {"r0", "r1", "r2", ""}
     types = {topic.name: topic.type for topic in found}
     assert types["/r1/odom"] == "nav_msgs/msg/Odometry"
     assert types["/r1/cmd_vel"] == "geometry_msgs/msg/TwistStamped"
+    assert types["/estop"] == types["/r1/estop"] == "std_msgs/msg/Bool"
+
+
+def test_transforms_by_which_a_robot_places_itself_are_recorded(fleet):
+    placed = replace(fleet.robots[0], pose=PoseSource("tf", "map", 0.0, 0.1))
+    found = {topic.name: topic for topic in topics(replace(fleet, robots=(placed, *fleet.robots[1:])))}
+    assert (found["/tf"].type, found["/tf"].reliable) == ("tf2_msgs/msg/TFMessage", False)
 
 
 def test_topics_of_other_drivers_are_recorded_as_these_call_and_offer_them(fleet):

@@ -60,7 +60,7 @@ def test_the_driver_speaks_on_its_end_of_the_link(fleet):
     assert {"/r0/odom", "/r0/battery_state", "/r0/vehicle_state", "/diagnostics"} <= found.publishes
     assert {"/r0/cmd_vel", "/r0/flight_request"} <= found.subscribes
     assert not [name for name in found.publishes | found.subscribes if name.startswith("/r1")]
-    assert {"/r0/flight_request", "/r0/vehicle_state"} <= {topic.name for topic in topics(fleet)}
+    assert {"/r0/flight_request", "/r0/vehicle_state", "/r0/battery_state"} <= {topic.name for topic in topics(fleet)}
 
 
 def test_the_driver_has_one_set_of_keys(fleet):

@@ -140,7 +140,8 @@ def test_every_message_can_be_read_by_the_definitions_in_the_bag(driven):
     fleet = read_run(driven.run_folder).fleet
     assert {*counts} | {(topic, "") for topic in silent} >= {
         (topic.name, "" if topic.name in silent else topic.type) for topic in topics(fleet)}
-    assert silent == {"/task/score"}  # no task node ran
+    quiet = [f"/{name}/estop" for name in fleet.names]
+    assert silent == {"/task/score", "/estop", *quiet}  # no task node ran, nobody pressed
     assert {kind for _, kind in counts} == {
         "diagnostic_msgs/msg/DiagnosticStatus", "geometry_msgs/msg/TwistStamped", "nav_msgs/msg/Odometry",
         "std_msgs/msg/String", "std_msgs/msg/UInt8MultiArray"}

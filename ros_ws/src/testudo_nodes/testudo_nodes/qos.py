@@ -40,6 +40,7 @@ OFFERED: dict[str, QoSProfile] = {
     "flight_request": _profile(10),
     "vehicle_state": _profile(10),
     "battery_state": _profile(1),
+    "tf": _profile(100),
     "estop": _profile(1, latched=True),
     "diagnostics": _profile(10),
     "score": _profile(10, latched=True),
@@ -101,6 +102,8 @@ def recorded(topic: str, *, reliable: bool = True) -> QoSProfile:
         reliable: whether the driver of a robot offers that.
     """
     profile = offered(topic)
+    if topic.rpartition("/")[2] == "estop":
+        return REQUESTED["estop"]  # whoever presses, latched or not
     return _profile(
         _RECORDER_DEPTH,
         reliable=reliable and profile.reliability == ReliabilityPolicy.RELIABLE,

@@ -58,7 +58,8 @@ class RecorderNode(Node):
             clock=self._tempo.now_s,
         )
         for topic in planned:
-            self._tempo.listen(
+            listen = self._tempo.listen_outside if topic.kind == "estop" else self._tempo.listen
+            listen(
                 message_class(topic.type),
                 topic.name,
                 partial(self._take, topic.name),

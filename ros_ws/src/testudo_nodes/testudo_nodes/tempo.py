@@ -71,9 +71,10 @@ class RealTime:
         """Call back for each message of a topic."""
         return self._node.create_subscription(kind, topic, guarded(self._node, callback), profile, **options)
 
-    def listen_outside(self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile) -> None:
+    def listen_outside(self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile,
+                       **options: Any) -> None:
         """Call back for each message of a topic on which people, and not the fleet's nodes, speak."""
-        self.listen(kind, topic, callback, profile)
+        self.listen(kind, topic, callback, profile, **options)
 
     def every(self, period_s: float, callback: Callable[[], None]) -> TimerHandle:
         """Call back at a period."""
@@ -141,9 +142,10 @@ class LockStep:
         self._callbacks[absolute].append(hearing.callback)
         return hearing
 
-    def listen_outside(self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile) -> None:
+    def listen_outside(self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile,
+                       **options: Any) -> None:
         """Call back for each message of a topic on which people speak, at once: who stops a robot waits for no turn."""
-        self._node.create_subscription(kind, topic, guarded(self._node, callback), profile)
+        self._node.create_subscription(kind, topic, guarded(self._node, callback), profile, **options)
 
     def every(self, period_s: float, callback: Callable[[], None]) -> TimerHandle:
         """Call back at a period of simulated time."""
