@@ -92,7 +92,7 @@ class Sensor:
         for message in transforms:
             found = read_transform(message, robot.pose.frame, child, robot.spec.dimension, f"{robot.name}: tf")
             if found is not None:
-                self._place.correct(replace(found, stamp_s=self._steady_s(found.stamp_s, ros_now_s, now_s)))
+                self._place.correct(replace(found, stamp_s=self._steady_s(found.stamp_s, ros_now_s, now_s)), now_s)
 
     def _steady_s(self, stamp_s: float, ros_now_s: float, now_s: float) -> float:
         return other_clock_s(stamp_s, ros_now_s, now_s) if self.uses_ros_time else stamp_s
