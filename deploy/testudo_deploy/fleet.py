@@ -31,6 +31,7 @@ from testudo_deploy.fleet_links import (
     pose_tables,
     spelled_out,
 )
+from testudo_deploy.fleet_topics import check_topics
 from testudo_deploy.strict_yaml import parse_yaml
 from testudo_deploy.teams import Follow, PolicyEntry, PolicyFile, check_follow, check_sha256, clear_of, policy_files
 from testudo_hardware.errors import TestudoError
@@ -183,7 +184,7 @@ def load_fleet(path: str | Path) -> Fleet:
         FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is
             not finite; an unknown robot type; a start or goal of another dimension than the robot;
             two robots that start, or go, into each other; an untrusted robot without tracking; a link or
-            pose source that does not hold, or robots that share no frame.
+            pose source that does not hold, robots that share no frame, or that share a topic which is one's alone.
     """
     file = Path(path)
     try:
@@ -212,6 +213,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     _check_room(robots, file)
     check_shared_frame({robot.name: robot.pose.frame for robot in robots}, file)
     check_radios({robot.name: (robot.host, robot.link) for robot in robots}, file)
+    check_topics({robot.name: (robot.link, robot.pose) for robot in robots}, file)
     if entry.tracking:
         check_tracking({robot.name: robot.pose.source for robot in robots}, file)
     fleet = Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots, entry.tracking,
