@@ -39,6 +39,9 @@ from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_hardware.strict import OPTIONAL, read_as
 
 FILE_VERSION = 1
+FARTHEST_M = 1000.0
+"""Places are within this of the origin of the shared frame, in each coordinate."""
+_TURN_RAD = 2 * math.pi
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy", "driver")
 
@@ -182,7 +185,7 @@ def load_fleet(path: str | Path) -> Fleet:
 
     Raises:
         FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is
-            not finite; an unknown robot type; a start or goal of another dimension than the robot;
+            not finite, or a place or angle beyond reason; an unknown robot type; a start or goal of another dimension;
             two robots that start, or go, into each other; an untrusted robot without tracking; a link or
             pose source that does not hold, robots that share no frame, or that share a topic which is one's alone.
     """
@@ -263,6 +266,7 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
             f"a letter first, and none of {', '.join(_RESERVED)}"
         )
     entry: _RobotEntry = read_as(_RobotEntry, spelled_out(values), where, FleetError)
+    _check_bounds(entry, where)
     try:
         is_file = entry.type.endswith(".toml")
         spec = load_robot(file.parent / entry.type if is_file else entry.type)
@@ -282,6 +286,18 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
     pose = pose_source(entry.pose, name, spec, link.profile, where)
     return FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
                       entry.untrusted, check_host(entry.host, where), link, pose, entry.follow)
+
+
+def _check_bounds(entry: _RobotEntry, where: str) -> None:
+    """Refuse places and angles that are finite, but no places and angles of a robot: degrees, or millimetres."""
+    offset = entry.follow.offset if entry.follow is not None else ()
+    for key, values, most, unit in (
+        ("initial_position", entry.initial_position, FARTHEST_M, "m"), ("goal", entry.goal, FARTHEST_M, "m"),
+        ("follow.offset", offset, FARTHEST_M, "m"), ("initial_yaw", (entry.initial_yaw,), _TURN_RAD, "rad"),
+    ):
+        for value in values:
+            if not -most <= value <= most:
+                raise FleetError(f"{where}.{key}: found {value:g} {unit}, expected {-most:.5g} to {most:.5g} {unit}")
 
 
 def _with_leaders(robots: tuple[FleetRobot, ...], file: Path) -> tuple[FleetRobot, ...]:
