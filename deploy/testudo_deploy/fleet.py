@@ -32,16 +32,17 @@ from testudo_deploy.fleet_links import (
     spelled_out,
 )
 from testudo_deploy.fleet_topics import check_topics
-from testudo_deploy.strict_yaml import parse_yaml
+from testudo_deploy.strict_yaml import parse_tables, read_text
 from testudo_deploy.teams import Follow, PolicyEntry, PolicyFile, check_follow, check_sha256, clear_of, policy_files
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_hardware.strict import OPTIONAL, read_as
 
 FILE_VERSION = 1
-FARTHEST_M = 1000.0
+FARTHEST_M = 10_000.0
 """Places are within this of the origin of the shared frame, in each coordinate."""
 _TURN_RAD = 2 * math.pi
+_EXPECTED = "fileversion: 1, policy, policy_sha256 and robots, as in the example of docs/hardware.md"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy", "driver")
 
@@ -190,13 +191,7 @@ def load_fleet(path: str | Path) -> Fleet:
             pose source that does not hold, robots that share no frame, or that share a topic which is one's alone.
     """
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise FleetError(f"{file}: no such fleet file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise FleetError(f"{file}: cannot be read: {error}") from error
-    return parse_fleet(text, file)
+    return parse_fleet(read_text(file, "fleet file", FleetError, _EXPECTED), file)
 
 
 def parse_fleet(text: str, file: Path) -> Fleet:
@@ -205,7 +200,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     Raises:
         FleetError: see `load_fleet`.
     """
-    tables = parse_yaml(text, file, FleetError)
+    tables = parse_tables(text, file, FleetError, _EXPECTED)
     entry: _FleetEntry = read_as(_FleetEntry, tables, f"{file}: fleet", FleetError)
     if entry.fileversion != FILE_VERSION:
         raise FleetError(f"{file}: fileversion: found {entry.fileversion}, expected {FILE_VERSION}")
@@ -231,7 +226,11 @@ def parse_fleet(text: str, file: Path) -> Fleet:
 
 def save_fleet(fleet: Fleet, path: str | Path) -> None:
     """Write a fleet file, with the paths in it relative to its folder."""
-    file = Path(path)
+    Path(path).write_text(fleet_text(fleet, Path(path)), encoding="utf-8")
+
+
+def fleet_text(fleet: Fleet, file: Path) -> str:
+    """Return the text of a fleet as ``file`` holds it, with the paths in it relative to its folder."""
     tables = {
         "fileversion": FILE_VERSION,
         "policy": _relative(fleet.policy, file.parent),
@@ -254,8 +253,7 @@ def save_fleet(fleet: Fleet, path: str | Path) -> None:
                                                           "policy_sha256": one.sha256}
                          for kind, one in fleet.policies.items()}} if fleet.policies else {}),
     }
-    text = yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
-    file.write_text(text, encoding="utf-8")
+    return yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
 
 
 def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
@@ -284,8 +282,12 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
             )
     link = link_choice(entry.link, name, spec, file, where)
     pose = pose_source(entry.pose, name, spec, link.profile, where)
-    return FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
-                      entry.untrusted, check_host(entry.host, where), link, pose, entry.follow)
+    robot = FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
+                       entry.untrusted, check_host(entry.host, where), link, pose, entry.follow)
+    if robot.has_flight_phases and not robot.initial_position_world[2] > 0:
+        raise FleetError(f"{where}.initial_position: found the height {robot.initial_position_world[2]:g} m, expected "
+                         "one above 0, the floor: it takes off to there")
+    return robot
 
 
 def _check_bounds(entry: _RobotEntry, where: str) -> None:
