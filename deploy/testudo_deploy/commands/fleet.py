@@ -77,17 +77,20 @@ def fleet(
     parse_fleet(text, out)  # what is refused there is refused now
     check_inside(replace(made, file=file), artefact.contract.arena)
     _write(text, out)
+    warnings = thrust_warnings([spec])
+    _report(made, f"{out}: {len(robots)} drones {action}ed from {file}", warnings).show(json)
+    warn(warnings)
+
+
+def _report(made: Fleet, title: str, warnings: Sequence[str]) -> Report:
     rows = [(one.name, one.link.name, one.pose.source, one.initial_position_world, one.goal_world)
             for one in made.robots]
-    title = f"{out}: {len(rows)} drones {action}ed from {file}"
     shown = table(title, ("robot", "link", "pose", "takes off to", "goal"), rows)
-    warnings = thrust_warnings([spec])
-    values = {"fleet": str(out), "warnings": warnings,
+    values = {"fleet": str(made.file), "warnings": warnings,
               "robots": {one.name: {"link": one.link.name, "pose": one.pose.source,
                                     "initial_position": list(one.initial_position_world),
                                     "goal": list(one.goal_world)} for one in made.robots}}
-    Report(values, (shown,)).show(json)
-    warn(warnings)
+    return Report(values, (shown,))
 
 
 def _check_out(out: Path, json: Path | None, inputs: Sequence[Path]) -> None:
