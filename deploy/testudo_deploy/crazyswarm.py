@@ -7,20 +7,34 @@ the settings of all. What is not known here is refused: it may change how a dron
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testudo_deploy.fleet import FleetRobot
+from testudo_deploy.fleet import FARTHEST_M, FleetRobot
 from testudo_deploy.lined_yaml import LinedYaml, read_lined
+from testudo_deploy.swarm_rules import (
+    enabled_problems,
+    enabled_robots,
+    frequency_problem,
+    is_whole,
+    log_problems,
+    number,
+    shown,
+    type_problems,
+    uri_problems,
+)
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 
 FILE_VERSION = 3
 PID, KALMAN = 1, 2
 """Of the firmware's parameters `stabilizer.controller` and `stabilizer.estimator`."""
+LOWEST_M = -0.1
+"""A drone stands on the floor, or above it."""
 POSES_HZ = 100.0
 """Our links count on it: of motion capture, and of logged poses where nothing else tells where a drone is."""
 STATUS_HZ = 5.0
@@ -30,6 +44,8 @@ _SERVER = ("/crazyflie_server", "ros__parameters", "warnings", "communication", 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _CONTROLLERS = {0: "automatic", 1: "PID", 2: "Mellinger", 3: "INDI", 4: "Brescianini", 5: "Lee"}
 _SETTINGS = {"firmware_params", "firmware_logging", "reference_frame"}
+_SETTINGS_IN: tuple[tuple[str, ...], ...] = (("robots", "*"), ("robot_types", "*"), ("all",))
+"""Tables in which settings of the firmware may stand."""
 _KNOWN: tuple[tuple[tuple[str, ...], set[str]], ...] = (
     ((), {"fileversion", "robots", "robot_types", "all"}),
     (("robots", "*"), {"enabled", "uri", "initial_position", "type", *_SETTINGS}),
@@ -39,9 +55,8 @@ _KNOWN: tuple[tuple[tuple[str, ...], set[str]], ...] = (
     (("all",), {"broadcasts", *_SETTINGS}),
     (("all", "broadcasts"), {"num_repeats", "delay_between_repeats_ms"}),
     *(((*table, "firmware_logging"), {"enabled", "default_topics", "custom_topics"})
-      for table in (("robots", "*"), ("robot_types", "*"), ("all",))),
-    *(((*table, "firmware_logging", "default_topics"), {"pose", "scan", "odom", "status"})
-      for table in (("robots", "*"), ("robot_types", "*"), ("all",))),
+      for table in _SETTINGS_IN),
+    *(((*table, "firmware_logging", "default_topics"), {"pose", "scan", "odom", "status"}) for table in _SETTINGS_IN),
 )
 """Tables and the keys that may stand in them; `*` is any name."""
 
@@ -95,28 +110,31 @@ def read_swarm_files(crazyflies: Path, motion_capture: Path | None = None, serve
     """
     def beside(given: Path | None, name: str) -> LinedYaml | None:
         path = given or crazyflies.parent / name
-        return read_lined(path, SwarmError) if given is not None or path.is_file() else None
+        expected = f"the {name} that the drones are flown with, as in crazyflie/config of Crazyswarm2"
+        return read_lined(path, SwarmError, expected) if given is not None or path.is_file() else None
 
-    return SwarmFiles(read_lined(crazyflies, SwarmError), beside(motion_capture, "motion_capture.yaml"),
+    expected = "fileversion: 3, robots, robot_types and all, as in crazyflie/config/crazyflies.yaml of Crazyswarm2"
+    return SwarmFiles(read_lined(crazyflies, SwarmError, expected), beside(motion_capture, "motion_capture.yaml"),
                       beside(server, "server.yaml"))
 
 
-def read_swarm(files: SwarmFiles, spec: RobotSpec, only: Sequence[str] = ()) -> Swarm:
+def read_swarm(files: SwarmFiles, spec: RobotSpec, only: Sequence[str] = (), types: Sequence[str] = ()) -> Swarm:
     """Return the enabled drones of a configuration.
 
     Args:
         files: of the configuration.
         spec: of the drones.
         only: names of those that are looked at; empty: all that are enabled.
+        types: of drones, all of which ``spec`` describes; needed where more than one is in use.
 
     Raises:
         SwarmError: it does not fit; the text tells the first line that is in the way, and how many there are.
     """
-    found = list(_problems(files, spec, only))
+    found = list(_problems(files, spec, only, types))
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise SwarmError(found[0] + more)
-    names = [name for name in _enabled(files.crazyflies) if not only or name in only]
+    names = [name for name in enabled_robots(files.crazyflies) if not only or name in only]
     robots = tuple(_robot(files.crazyflies, name) for name in names)
     tracked = any(robot.tracked for robot in robots)
     return Swarm(files.crazyflies.file, robots, _mocap_frame(files) if tracked else _frame(files.crazyflies, names[0]))
@@ -149,14 +167,19 @@ def setting(swarm: LinedYaml, robot: str, *keys: str) -> tuple[Any, str]:
     return None, swarm.where("all", *keys)
 
 
-def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str]) -> Iterator[str]:
+def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str], types: Sequence[str]) -> Iterator[str]:
     swarm = files.crazyflies
-    if swarm.get("fileversion") != FILE_VERSION:
-        yield f"{swarm.where('fileversion')}: found {swarm.get('fileversion')}, expected {FILE_VERSION}"
+    if not is_whole(swarm.get("fileversion"), FILE_VERSION):
+        yield f"{swarm.where('fileversion')}: found {shown(swarm.get('fileversion'))}, expected {FILE_VERSION}"
     yield from _unknown(swarm)
-    names = _enabled(swarm)
+    yield from enabled_problems(swarm)
+    yield from log_problems(swarm, [table for pattern in _SETTINGS_IN for table in _tables(swarm, pattern)])
+    names = enabled_robots(swarm)
     if not names:
-        yield f"{swarm.where('robots')}: found none that is enabled, expected at least one"
+        yield (f"{swarm.where('robots')}: found none that is enabled, expected at least one; write enabled: true below "
+               "its name under robots")
+    if not only:
+        yield from type_problems(swarm, names, types, spec.name)
     for name in only:
         if name not in names:
             yield f"{swarm.where('robots', name)}: found no enabled drone of that name, expected that of the fleet file"
@@ -165,9 +188,9 @@ def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str]) -> Iterat
             yield from _problems_of(files, name)
     latency = files.server and files.server.get(*_SERVER)
     limit_ms = 1000 * spec.link_delay_most_s
-    if latency is not None and not _number(latency) <= limit_ms:
-        yield (f"{files.server.where(*_SERVER)}: found {latency} ms, expected at most {limit_ms:g} ms: a slower radio "
-               f"is not within the delay of the link of {spec.name}")
+    if latency is not None and not number(latency) <= limit_ms:
+        yield (f"{files.server.where(*_SERVER)}: found {shown(latency, 'ms')}, expected at most {limit_ms:g} ms: a "
+               f"slower radio is not within the delay of the link of {spec.name}")
 
 
 def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
@@ -182,7 +205,9 @@ def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
         yield f"{swarm.where('robot_types', kind, 'big_quad')}: found true, expected false: no robot file describes it"
     if not _is_position(swarm.get("robots", name, "initial_position")):
         yield (f"{swarm.where('robots', name, 'initial_position')}: found "
-               f"{swarm.get('robots', name, 'initial_position')}, expected three numbers [m]")
+               f"{shown(swarm.get('robots', name, 'initial_position'))}, expected three numbers [m] within "
+               f"{FARTHEST_M:g} m, the last one from {LOWEST_M:g} m on: the floor is at 0")
+    yield from uri_problems(swarm, name)
     yield from _firmware_problems(swarm, name)
     yield from _logging_problem(swarm, name, "status", STATUS_HZ, "its battery and state are looked at")
     tracking = swarm.get("robot_types", kind, "motion_capture", "tracking")
@@ -195,29 +220,28 @@ def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
 
 def _firmware_problems(swarm: LinedYaml, name: str) -> Iterator[str]:
     controller, where = setting(swarm, name, "firmware_params", "stabilizer", "controller")
-    if controller != PID:
-        said = f"{controller} ({_CONTROLLERS.get(controller, 'unknown')})" if controller is not None else "nothing"
+    if not is_whole(controller, PID):
+        kind = f" ({_CONTROLLERS.get(controller, 'unknown')})" if type(controller) is int else ""
+        said = f"{shown(controller)}{kind}"
         yield (f"{where}: found {said}, expected {PID} (PID): cmd_velocity_world does not work with another one; write "
                f"controller: {PID}")
     estimator, where = setting(swarm, name, "firmware_params", "stabilizer", "estimator")
-    if estimator != KALMAN:
-        yield (f"{where}: found {'nothing' if estimator is None else estimator}, expected {KALMAN} (Kalman), which "
+    if not is_whole(estimator, KALMAN):
+        yield (f"{where}: found {shown(estimator)}, expected {KALMAN} (Kalman), which "
                f"fuses poses; write estimator: {KALMAN}")
     high_level, where = setting(swarm, name, "firmware_params", "commander", "enHighLevel")
-    if high_level not in (None, 1):
-        yield f"{where}: found {high_level}, expected 1: take-off and landing need it; write enHighLevel: 1"
+    if high_level is not None and not is_whole(high_level, 1):
+        yield f"{where}: found {shown(high_level)}, expected 1: take-off and landing need it; write enHighLevel: 1"
 
 
 def _logging_problem(swarm: LinedYaml, name: str, topic: str, needed_hz: float, why: str) -> Iterator[str]:
     enabled, where = setting(swarm, name, "firmware_logging", "enabled")
     if enabled is not True:
-        yield f"{where}: found {'nothing' if enabled is None else enabled}, expected true: {why}"
+        yield f"{where}: found {shown(enabled)}, expected true: {why}"
         return
     keys = ("firmware_logging", "default_topics", topic, "frequency")
     found, where = setting(swarm, name, *keys)
-    if not _number(found) >= needed_hz:
-        yield (f"{where}: found {'nothing' if found is None else f'{found} Hz'}, expected {needed_hz:g} Hz or more: "
-               f"{why}; write frequency: {needed_hz:g}")
+    yield from frequency_problem(found, where, needed_hz, why)
 
 
 def _mocap_problems(files: SwarmFiles, kind: str, tracking: Any) -> Iterator[str]:
@@ -232,9 +256,9 @@ def _mocap_problems(files: SwarmFiles, kind: str, tracking: Any) -> Iterator[str
         return
     keys = (*_MOCAP, "topics", "poses", "qos", "deadline")
     rate = mocap.get(*keys)
-    if not _number(rate) >= POSES_HZ:
-        yield (f"{mocap.where(*keys)}: found {'nothing' if rate is None else f'{rate} Hz'}, expected {POSES_HZ:g} Hz "
-               f"or more; write deadline: {POSES_HZ}")
+    if not POSES_HZ <= number(rate) < math.inf:
+        yield (f"{mocap.where(*keys)}: found {shown(rate, 'Hz')}, expected {POSES_HZ:g} Hz or more; write deadline: "
+               f"{POSES_HZ}")
     if tracking == "librigidbodytracker":
         marker = str(swarm.get("robot_types", kind, "motion_capture", "marker"))
         points = mocap.get(*_MOCAP, "marker_configurations", marker, "points")
@@ -267,12 +291,6 @@ def _tables(swarm: LinedYaml, pattern: Sequence[str]) -> Iterator[tuple[str, ...
     yield from found
 
 
-def _enabled(swarm: LinedYaml) -> list[str]:
-    robots = swarm.get("robots")
-    return [name for name in robots or {} if swarm.get("robots", name, "enabled") is True] if isinstance(
-        robots, Mapping) else []
-
-
 def _robot(swarm: LinedYaml, name: str) -> SwarmRobot:
     kind = swarm.get("robots", name, "type")
     x, y, z = map(float, swarm.get("robots", name, "initial_position"))
@@ -290,9 +308,5 @@ def _mocap_frame(files: SwarmFiles) -> str:
 
 
 def _is_position(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(abs(_number(item)) < 1e6 for item in value)
-
-
-def _number(value: Any) -> float:
-    """Return a number, and NaN of whatever is none: every comparison with it is false."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("nan")
+    inside = isinstance(value, list) and len(value) == 3 and all(abs(number(item)) <= FARTHEST_M for item in value)
+    return inside and value[2] >= LOWEST_M

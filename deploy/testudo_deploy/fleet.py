@@ -31,13 +31,18 @@ from testudo_deploy.fleet_links import (
     pose_tables,
     spelled_out,
 )
-from testudo_deploy.strict_yaml import parse_yaml
+from testudo_deploy.fleet_topics import check_topics
+from testudo_deploy.strict_yaml import parse_tables, read_text
 from testudo_deploy.teams import Follow, PolicyEntry, PolicyFile, check_follow, check_sha256, clear_of, policy_files
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_hardware.strict import OPTIONAL, read_as
 
 FILE_VERSION = 1
+FARTHEST_M = 10_000.0
+"""Places are within this of the origin of the shared frame, in each coordinate."""
+_TURN_RAD = 2 * math.pi
+_EXPECTED = "fileversion: 1, policy, policy_sha256 and robots, as in the example of docs/hardware.md"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy", "driver")
 
@@ -181,18 +186,12 @@ def load_fleet(path: str | Path) -> Fleet:
 
     Raises:
         FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is
-            not finite; an unknown robot type; a start or goal of another dimension than the robot;
+            not finite, or a place or angle beyond reason; an unknown robot type; a start or goal of another dimension;
             two robots that start, or go, into each other; an untrusted robot without tracking; a link or
-            pose source that does not hold, or robots that share no frame.
+            pose source that does not hold, robots that share no frame, or that share a topic which is one's alone.
     """
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise FleetError(f"{file}: no such fleet file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise FleetError(f"{file}: cannot be read: {error}") from error
-    return parse_fleet(text, file)
+    return parse_fleet(read_text(file, "fleet file", FleetError, _EXPECTED), file)
 
 
 def parse_fleet(text: str, file: Path) -> Fleet:
@@ -201,7 +200,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     Raises:
         FleetError: see `load_fleet`.
     """
-    tables = parse_yaml(text, file, FleetError)
+    tables = parse_tables(text, file, FleetError, _EXPECTED)
     entry: _FleetEntry = read_as(_FleetEntry, tables, f"{file}: fleet", FleetError)
     if entry.fileversion != FILE_VERSION:
         raise FleetError(f"{file}: fileversion: found {entry.fileversion}, expected {FILE_VERSION}")
@@ -212,6 +211,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     _check_room(robots, file)
     check_shared_frame({robot.name: robot.pose.frame for robot in robots}, file)
     check_radios({robot.name: (robot.host, robot.link) for robot in robots}, file)
+    check_topics({robot.name: (robot.link, robot.pose) for robot in robots}, file)
     if entry.tracking:
         check_tracking({robot.name: robot.pose.source for robot in robots}, file)
     fleet = Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots, entry.tracking,
@@ -226,7 +226,11 @@ def parse_fleet(text: str, file: Path) -> Fleet:
 
 def save_fleet(fleet: Fleet, path: str | Path) -> None:
     """Write a fleet file, with the paths in it relative to its folder."""
-    file = Path(path)
+    Path(path).write_text(fleet_text(fleet, Path(path)), encoding="utf-8")
+
+
+def fleet_text(fleet: Fleet, file: Path) -> str:
+    """Return the text of a fleet as ``file`` holds it, with the paths in it relative to its folder."""
     tables = {
         "fileversion": FILE_VERSION,
         "policy": _relative(fleet.policy, file.parent),
@@ -249,8 +253,7 @@ def save_fleet(fleet: Fleet, path: str | Path) -> None:
                                                           "policy_sha256": one.sha256}
                          for kind, one in fleet.policies.items()}} if fleet.policies else {}),
     }
-    text = yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
-    file.write_text(text, encoding="utf-8")
+    return yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
 
 
 def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
@@ -261,6 +264,7 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
             f"a letter first, and none of {', '.join(_RESERVED)}"
         )
     entry: _RobotEntry = read_as(_RobotEntry, spelled_out(values), where, FleetError)
+    _check_bounds(entry, where)
     try:
         is_file = entry.type.endswith(".toml")
         spec = load_robot(file.parent / entry.type if is_file else entry.type)
@@ -278,8 +282,24 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
             )
     link = link_choice(entry.link, name, spec, file, where)
     pose = pose_source(entry.pose, name, spec, link.profile, where)
-    return FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
-                      entry.untrusted, check_host(entry.host, where), link, pose, entry.follow)
+    robot = FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
+                       entry.untrusted, check_host(entry.host, where), link, pose, entry.follow)
+    if robot.has_flight_phases and not robot.initial_position_world[2] > 0:
+        raise FleetError(f"{where}.initial_position: found the height {robot.initial_position_world[2]:g} m, expected "
+                         "one above 0, the floor: it takes off to there")
+    return robot
+
+
+def _check_bounds(entry: _RobotEntry, where: str) -> None:
+    """Refuse places and angles that are finite, but no places and angles of a robot: degrees, or millimetres."""
+    offset = entry.follow.offset if entry.follow is not None else ()
+    for key, values, most, unit in (
+        ("initial_position", entry.initial_position, FARTHEST_M, "m"), ("goal", entry.goal, FARTHEST_M, "m"),
+        ("follow.offset", offset, FARTHEST_M, "m"), ("initial_yaw", (entry.initial_yaw,), _TURN_RAD, "rad"),
+    ):
+        for value in values:
+            if not -most <= value <= most:
+                raise FleetError(f"{where}.{key}: found {value:g} {unit}, expected {-most:.5g} to {most:.5g} {unit}")
 
 
 def _with_leaders(robots: tuple[FleetRobot, ...], file: Path) -> tuple[FleetRobot, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.command_types import check_commands
 from testudo_deploy.contract import Contract
@@ -11,6 +13,8 @@ from testudo_deploy.fleet import Fleet
 from testudo_deploy.fleet_links import FleetError
 from testudo_deploy.obligation_rules import check_fleet
 from testudo_deploy.obligations import Obligation, fleet_obligations
+from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.walls import Arena
 from testudo_deploy.teams import check_apart
 from testudo_hardware.spec import RobotSpec
 
@@ -24,22 +28,52 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
 
     Raises:
         TestudoError: a policy file is refused for a robot, what robots of a team assume of each other is not what they
-            guarantee (`check_fleet`), or two teams could meet (`teams.check_apart`).
+            guarantee (`check_fleet`), a robot starts or goes outside its arena, or two teams could meet
+            (`teams.check_apart`).
     """
     _check_phases(fleet)
     found: list[Obligation] = []
+    arenas: list[Arena | None] = []
     teams: dict[str, tuple[RobotSpec, Contract]] = {}
     for team in fleet.teams:
         artefact = (known or {}).get(team.policy_sha256)
         for robot in team.robots if artefact is None else ():
             artefact = Artefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
         check_commands(team, artefact.contract)
+        arenas.append(artefact.contract.arena)
         obligations = fleet_obligations(team, artefact.contract)
         check_fleet(obligations)
         found += obligations
         teams[team.names[0]] = (team.robots[0].spec, artefact.contract)
     check_apart(teams)
+    for team, arena in zip(fleet.teams, arenas, strict=True):
+        check_inside(team, arena)
     return tuple(found)
+
+
+def check_inside(team: Fleet, arena: Arena | None) -> None:
+    """Refuse places of robots, or heights to which they take off, outside the arena of their policy file.
+
+    Args:
+        team: robots that run one policy file.
+        arena: of that file; None has no walls.
+
+    Raises:
+        FleetError: a start or a goal is behind a wall, above the ceiling, below the floor, or in an obstacle.
+    """
+    if arena is None:
+        return
+    for robot in team.robots:
+        for key, place in (("initial_position", robot.initial_position_world), ("goal", robot.goal_world)):
+            where = f"{team.file}: robots.{robot.name}.{'follow' if key == 'goal' and robot.follows else key}"
+            for axis, value, low, high in zip("xyz", place, arena.low_world, arena.high_world, strict=False):
+                if not low <= value <= high:
+                    raise FleetError(f"{where}: found {axis} = {value:g} m, expected {low:g} to {high:g} m: the arena "
+                                     f"of {team.policy.name}")
+            for number, obstacle in enumerate(arena.obstacles):
+                if clearance(obstacle, np.asarray(place))[0] < 0:
+                    raise FleetError(f"{where}: found {list(place)}, expected a place outside obstacle {number} of the "
+                                     f"arena of {team.policy.name}")
 
 
 def _check_phases(fleet: Fleet) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from testudo_deploy.fleet import Fleet
+from testudo_deploy.fleet_topics import absolute
 from testudo_deploy.lock_step import CLOCK_TOPIC, DONE_TOPIC, TURN_TOPIC
 from testudo_deploy.measured import record_topic, shared_odometry
 from testudo_deploy.plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, EVENTS_TOPIC, ProcessPlan, topics
-from testudo_deploy.sensed import Sensor, absolute, sensed_topics
+from testudo_deploy.sensed import Sensor, sensed_topics
 from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire

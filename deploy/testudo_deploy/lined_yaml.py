@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from testudo_deploy.strict_yaml import StrictLoader, parse_yaml
+from testudo_deploy.strict_yaml import StrictLoader, parse_tables, read_text
 from testudo_hardware.errors import TestudoError
 
 Keys = tuple[str, ...]
@@ -39,19 +39,14 @@ class LinedYaml:
         return f"{self.file}:{self.lines.get(known, 1)}: {'.'.join(keys)}"
 
 
-def read_lined(file: Path, error: type[TestudoError]) -> LinedYaml:
-    """Read a YAML file whose top is a table.
+def read_lined(file: Path, error: type[TestudoError], expected: str) -> LinedYaml:
+    """Read a YAML file whose top is a table; ``expected`` says in errors what should be in it.
 
     Raises:
         TestudoError: of the type ``error``; unreadable, not YAML, a key twice, or no table.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as cause:
-        raise error(f"{file}: cannot be read: {cause}") from cause
-    values = parse_yaml(text, file, error)
-    if not isinstance(values, Mapping):
-        raise error(f"{file}: found {type(values).__name__}, expected tables")
+    text = read_text(file, "file", error, expected)
+    values = parse_tables(text, file, error, expected)
     return LinedYaml(file, values, dict(_lines(yaml.compose(text, Loader=StrictLoader), ())))
 
 

@@ -24,6 +24,8 @@ from testudo_hardware.spec import RobotSpec
 
 TRANSFORM_MAX_AGE_S = 1.0
 """A correction that comes as transform is sent again and again; one older than this is not relied on."""
+AHEAD_S = 1.0
+"""A localisation may date a correction ahead by its tolerance (amcl: 1 s); farther ahead its clock is wrong."""
 UNCORRECTED_WAY_M = 1.0
 """The longest way on odometry alone after an `amcl_pose`, which comes every 0.25 m unless nav2 is told otherwise."""
 _HISTORY_S = 2.0
@@ -42,8 +44,13 @@ class Localiser(Protocol):
             received_s: when it came, on the steady clock.
         """
 
-    def correct(self, transform: TransformReading) -> None:
-        """Take a transform from the shared frame to that of the odometry; who needs none does not look at it."""
+    def correct(self, transform: TransformReading, received_s: float) -> None:
+        """Take a transform from the shared frame to that of the odometry; who needs none does not look at it.
+
+        Args:
+            transform: stamped on the steady clock.
+            received_s: when it came, on the steady clock.
+        """
 
 
 def localiser(robot: FleetRobot) -> Localiser:
@@ -108,7 +115,7 @@ class PlacedOdometry:
             return None
         return Located(reading if self._frame is None else placed(reading, self._frame, self._spec), 0.0)
 
-    def correct(self, transform: TransformReading) -> None:
+    def correct(self, transform: TransformReading, received_s: float) -> None:
         """Do nothing: the frame stays where it is."""
 
 
@@ -124,7 +131,7 @@ class PoseOnly:
         located = self.filter.take(reading, received_s) if isinstance(reading, PoseReading) else None
         return located and replace(located, reading=replace(located.reading, tilt_rad=reading.tilt_rad))
 
-    def correct(self, transform: TransformReading) -> None:
+    def correct(self, transform: TransformReading, received_s: float) -> None:
         """Do nothing: poses stand in the shared frame."""
 
 
@@ -140,12 +147,12 @@ class CorrectedOdometry:
         """Wait for the first correction: without it the robot is nowhere."""
         self._spec = spec
         self._frame: TransformReading | None = None
-        self._by_transform = False
+        self._by_transform, self._corrected_s = False, 0.0
         self._pending: PoseReading | None = None
         self._history: deque[OdometryReading] = deque()
         self._way_m = 0.0
         self.refused = 0
-        """Corrections that were not finite, came late, or belong to no odometry at hand."""
+        """Corrections that were not finite, came late, are of the future, or belong to no odometry at hand."""
 
     def take(self, reading: Measurement, received_s: float) -> Located | None:
         """Take odometry, which is placed, or an `amcl_pose`, which corrects its frame and gives no place itself."""
@@ -160,15 +167,19 @@ class CorrectedOdometry:
             return None
         return Located(placed(reading, self._frame.placement, self._spec), 0.0)
 
-    def correct(self, transform: TransformReading) -> None:
-        """Take where the odometry's frame stands in the shared one; localisations date it ahead, which is no fault."""
+    def correct(self, transform: TransformReading, received_s: float) -> None:
+        """Take where the odometry's frame stands in the shared one; localisations date it ahead, by a little.
+
+        Its age counts from its stamp, or from its arrival where that is earlier: one that is dated ahead ages, too.
+        """
         late = self._frame is not None and self._by_transform and (
             0 < self._frame.stamp_s - transform.stamp_s <= TRANSFORM_MAX_AGE_S)
-        numbers = (transform.stamp_s, transform.placement.yaw, *transform.placement.position)
-        if late or not all(map(math.isfinite, numbers)):
+        numbers = (transform.stamp_s, received_s, transform.placement.yaw, *transform.placement.position)
+        if late or not all(map(math.isfinite, numbers)) or transform.stamp_s > received_s + AHEAD_S:
             self.refused += 1
             return
         self._frame, self._by_transform = transform, True
+        self._corrected_s = min(transform.stamp_s, received_s)
 
     def _remember(self, reading: OdometryReading) -> None:
         """Keep the odometry of the last seconds, and the way since the last correction."""
@@ -186,12 +197,13 @@ class CorrectedOdometry:
 
     def _holds(self, stamp_s: float) -> bool:
         if self._by_transform:
-            return stamp_s - self._frame.stamp_s <= TRANSFORM_MAX_AGE_S
+            return stamp_s - self._corrected_s <= TRANSFORM_MAX_AGE_S
         return self._way_m <= UNCORRECTED_WAY_M
 
     def _take_pose(self, pose: PoseReading) -> None:
         numbers = (pose.stamp_s, pose.yaw, *pose.position_world)
-        if not all(map(math.isfinite, numbers)) or not self._history:
+        ahead = bool(self._history) and pose.stamp_s > self._history[-1].stamp_s + AHEAD_S
+        if not all(map(math.isfinite, numbers)) or not self._history or ahead:
             self.refused += 1
         elif pose.stamp_s > self._history[-1].stamp_s:
             self._pending = pose  # its odometry is still on the way

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testudo_deploy.fleet import Fleet
-from testudo_deploy.sensed import TRANSFORM_TYPE, Sensor, absolute, sensed_topics
+from testudo_deploy.fleet_topics import FLIGHT_TOPICS, ROBOT_TOPICS, absolute
+from testudo_deploy.sensed import TRANSFORM_TYPE, Sensor, sensed_topics
 from testudo_deploy.station_topics import SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
@@ -63,29 +64,6 @@ class TopicPlan:
     reliable: bool = True
     """Nobody offers less; false: whoever asks for reliable may get nothing."""
 
-
-ROBOT_TOPICS: Mapping[str, str] = {
-    "cmd_vel_policy": "geometry_msgs/msg/TwistStamped",
-    "applied_cmd_vel": "geometry_msgs/msg/TwistStamped",
-    "peer_state": "std_msgs/msg/UInt8MultiArray",
-    "tick": "std_msgs/msg/UInt8MultiArray",
-    "truth": "nav_msgs/msg/Odometry",
-    "mode": "diagnostic_msgs/msg/DiagnosticStatus",
-    "guard_status": "diagnostic_msgs/msg/DiagnosticStatus",
-    "estop": "std_msgs/msg/Bool",
-}
-"""Topics in the namespace of each robot, beside those of its link; `truth` is for evaluation, no policy may hear it.
-
-The policy commands on `cmd_vel_policy`; what the guard lets pass, and its brakes, go to the driver on `cmd_vel`, which
-its link may call otherwise.
-"""
-
-FLIGHT_TOPICS: Mapping[str, str] = {
-    "flight_order": "std_msgs/msg/UInt8MultiArray",
-    "flight_request": "std_msgs/msg/UInt8MultiArray",
-    "vehicle_state": "std_msgs/msg/UInt8MultiArray",
-}
-"""Topics of a robot with flight phases: its policy orders, its guard asks the vehicle, the vehicle says how it is."""
 
 EVENTS_TOPIC = "/plant/events"
 DIAGNOSTICS_TOPIC = "/diagnostics"

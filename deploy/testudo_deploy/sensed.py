@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from testudo_deploy.fleet import FleetRobot
+from testudo_deploy.fleet_topics import TRANSFORM_TOPIC, absolute
 from testudo_deploy.localisation import localiser
 from testudo_hardware.links.poses import read_transform
 from testudo_hardware.links.topics import Measurement, MeasurementWire
 from testudo_hardware.links.wire import OdometryReading, other_clock_s
 
-TRANSFORM_TOPIC = "/tf"
 TRANSFORM_TYPE = "tf2_msgs/msg/TFMessage"
 
 
@@ -92,15 +92,10 @@ class Sensor:
         for message in transforms:
             found = read_transform(message, robot.pose.frame, child, robot.spec.dimension, f"{robot.name}: tf")
             if found is not None:
-                self._place.correct(replace(found, stamp_s=self._steady_s(found.stamp_s, ros_now_s, now_s)))
+                self._place.correct(replace(found, stamp_s=self._steady_s(found.stamp_s, ros_now_s, now_s)), now_s)
 
     def _steady_s(self, stamp_s: float, ros_now_s: float, now_s: float) -> float:
         return other_clock_s(stamp_s, ros_now_s, now_s) if self.uses_ros_time else stamp_s
-
-
-def absolute(topic: str, robot: str) -> str:
-    """Return the name from the root of a topic that a robot's link names."""
-    return topic if topic.startswith("/") else f"/{robot}/{topic}"
 
 
 def sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,37 @@ class StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def parse_tables(text: str, file: Path | str, error: type[TestudoError], expected: str) -> Mapping[str, Any]:
+    """Return the tables of a YAML text; ``expected`` says in errors what to write.
+
+    Raises:
+        TestudoError: of the type ``error``; empty, no tables at the top, not YAML, or a key stands twice.
+    """
+    values = parse_yaml(text, file, error)
+    if values is None:
+        raise error(f"{file}: is empty; expected {expected}")
+    if not isinstance(values, Mapping):
+        kind = "a list" if isinstance(values, list) else f"{values!r:.40} alone"
+        raise error(f"{file}: found {kind}; expected {expected}")
+    return values
+
+
+def read_text(file: Path, kind: str, error: type[TestudoError], expected: str) -> str:
+    """Return the text of a file; ``kind`` and ``expected`` say in errors what it is and what should be in it.
+
+    Raises:
+        TestudoError: of the type ``error``; unreadable, or not text.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as cause:
+        raise error(f"{file}: no such {kind}") from cause
+    except UnicodeDecodeError as cause:
+        raise error(f"{file}: is not a text file; expected {expected}") from cause
+    except OSError as cause:
+        raise error(f"{file}: cannot be read: {cause}") from cause
+
+
 def parse_yaml(text: str, file: Path | str, error: type[TestudoError]) -> Any:
     """Return what a YAML text holds; ``file`` names it in errors.
 
@@ -36,5 +68,7 @@ def parse_yaml(text: str, file: Path | str, error: type[TestudoError]) -> Any:
     """
     try:
         return yaml.load(text, Loader=StrictLoader)  # noqa: S506 -- derives from SafeLoader
+    except yaml.reader.ReaderError as cause:
+        raise error(f"{file}: is not a text file: {' '.join(str(cause).split())}; expected YAML") from cause
     except (yaml.YAMLError, ValueError, RecursionError) as cause:
         raise error(f"{file}: not a YAML file: {' '.join(str(cause).split())}") from cause

@@ -11,6 +11,7 @@ from testudo_deploy.crazyswarm import SwarmError, check_driver, read_swarm, read
 from testudo_deploy.fleet import load_fleet, save_fleet
 from testudo_deploy.obligations import ObligationError
 from testudo_deploy.robot import Robot
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 
 CF, MC, SV = "crazyflies.yaml", "motion_capture.yaml", "server.yaml"
@@ -61,6 +62,33 @@ REFUSED = {
     "name": ([(CF, "  cf231:", "  CF231:")], "expected small letters"),
     "key": ([(CF, "uri: radio://0/80/2M/E7E7E7E705", "url: radio://0/80/2M/E7E7E7E705")], "url: unknown key"),
     "table": ([(CF, "broadcasts:\n    num_repeats", "broadcasts:\n    repeats")], "repeats: unknown key"),
+    "controller list": ([(CF, "controller: 1 # 1: PID", "controller: [1] # 1: PID")], "found [1], expected 1 (PID)"),
+    "controller table": ([(CF, "controller: 1 # 1: PID", "controller: {a: 1} # 1: PID")], "found {'a': 1}, expected 1"),
+    "controller yes": ([(CF, "controller: 1 # 1: PID", "controller: true # 1: PID")], "found True, expected 1 (PID)"),
+    "controller text": ([(CF, "controller: 1 # 1: PID", 'controller: "1" # 1: PID')], "found '1', expected 1 (PID)"),
+    "planner yes": ([(CF, "enHighLevel: 1", "enHighLevel: yes")], "found True, expected 1"),
+    "version text": ([(CF, "fileversion: 3", 'fileversion: "3"')], "found '3', expected 3"),
+    "one address": ([(CF, "radio://0/80/2M/E7E7E7E7E7", "radio://1/80/2M/e7e7e7e705")],
+                    "found radio://1/80/2M/e7e7e7e705, which"),
+    "no address": ([(CF, "    uri: radio://0/80/2M/E7E7E7E705\n", "")], "found nothing, expected the address"),
+    "odd address": ([(CF, "radio://0/80/2M/E7E7E7E705", "radio://0/126/2M/E7E7E7E705")], "expected the address of"),
+    "short address": ([(CF, "radio://0/80/2M/E7E7E7E705", "E7E7E7E705")], "found 'E7E7E7E705', expected the address"),
+    "enabled 1": ([(CF, "cf5:\n    enabled: true", "cf5:\n    enabled: 1")], "found 1, expected true or false"),
+    "enabled text": ([(CF, "cf5:\n    enabled: true", 'cf5:\n    enabled: "true"')], "found 'true', expected true or"),
+    "not said": ([(CF, "cf5:\n    enabled: true\n", "cf5:\n")], "cf5.enabled: found nothing, expected true or false"),
+    "too often": ([(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: 200 # Hz")],
+                  "found 200 Hz, expected a whole number from 1 to 100"),
+    "half": ([(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: 10.5 # Hz")],
+             "found 10.5 Hz, expected a whole number"),
+    "fast": ([(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: fast # Hz")],
+             "found 'fast', expected a whole number"),
+    "own logs": ([(CF, "default_topics:", "custom_topics: 3\n    default_topics:")], "found 3, expected a table"),
+    "own log": ([(CF, "default_topics:", "custom_topics:\n      a: {frequency: 0, vars: [x]}\n    default_topics:")],
+                "custom_topics.a.frequency: found 0 Hz, expected a whole number from 1 to 100"),
+    "best rate": ([(MC, "deadline: 100.0", "deadline: .inf")], "found inf Hz, expected 100 Hz or more"),
+    "rate text": ([(MC, "deadline: 100.0", "deadline: fast")], "found 'fast', expected 100 Hz or more"),
+    "radio text": ([(SV, "max_unicast_latency: 10.0", "max_unicast_latency: slow")], "found 'slow', expected at most"),
+    "cellar": ([(CF, "[-0.5, 0.0, 0.0]", "[-0.5, 0.0, -5.0]")], "the last one from -0.1 m on"),
     "nobody": ([(CF, "cf231:\n    enabled: true", "cf231:\n    enabled: false"),
                 (CF, "cf5:\n    enabled: true", "cf5:\n    enabled: false")], "found none that is enabled"),
 }
@@ -121,6 +149,43 @@ def test_a_file_that_is_none_is_refused(tmp_path, text):
         read_swarm_files(tmp_path / "no_such.yaml")
 
 
+TWO_TYPES = (CF, "[0.5, 0.0, 0.0]\n    type: cf21", "[0.5, 0.0, 0.0]\n    type: big")
+BIG = (CF, "robot_types:\n", """robot_types:
+  big:
+    big_quad: false
+    motion_capture:
+      tracking: vendor
+""")
+
+
+def test_one_robot_file_describes_one_type_of_drone_unless_somebody_says_more(tmp_path):
+    file, _ = write_swarm(tmp_path, [TWO_TYPES, BIG])
+    with pytest.raises(SwarmError, match=r"robots\.cf5\.type: found 'big' beside 'cf21' of cf231; .*--robot cf21,big:"):
+        swarm_of(file)
+    files = read_swarm_files(file)
+    assert len(read_swarm(files, SPEC, types=("cf21", "big")).robots) == 2
+    with pytest.raises(SwarmError, match="found 'big' beside"):
+        read_swarm(files, SPEC, types=("big",))
+
+
+def test_the_address_of_a_drone_that_is_off_is_free(tmp_path):
+    file, _ = write_swarm(tmp_path, [(CF, "radio://0/80/2M/E7E7E7E706", "radio://0/80/2M/E7E7E7E705")])
+    assert len(swarm_of(file).robots) == 2
+
+
+@pytest.mark.parametrize(("content", "said"), [
+    (b"", r"crazyflies\.yaml: is empty; expected fileversion: 3, robots"),
+    (bytes(range(256)), r"crazyflies\.yaml: is not a text file"),
+    (b"\0", r"crazyflies\.yaml: is not a text file"),
+    (b"fileversion: 3\n", r"robots: found none that is enabled, .* write enabled: true"),
+])
+def test_a_file_without_drones_says_what_to_write(tmp_path, content, said):
+    file, _ = write_swarm(tmp_path)
+    file.write_bytes(content)
+    with pytest.raises(SwarmError, match=said):
+        swarm_of(file)
+
+
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
     file = tmp_path_factory.mktemp("policy") / "policy.onnx"
@@ -151,6 +216,54 @@ def test_the_verb_refuses_and_writes_nothing(tmp_path, policy):
     assert not (tmp_path / "f.yaml").exists()
 
 
+SLIPS = {
+    "too close": ([(CF, "[0.5, 0.0, 0.0]", "[-0.3, 0.0, 0.0]")], {},
+                  r"cf5\.initial_position: is 0\.2 m from that of cf231, .* at least 0\.755 m"),
+    "one above the other": ([(CF, "[0.5, 0.0, 0.0]", "[-0.5, 0.0, 1.5]")], {}, "is 0 m from that of cf231"),
+    "far away": ([(CF, "[0.5, 0.0, 0.0]", "[50.0, 0.0, 0.0]")], {},
+                 r"crazyflies\.yaml: robots\.cf5\.initial_position: found x = 50 m, expected -1\.6 to 1\.6 m"),
+    "through the ceiling": ([], {"height": 5.0}, "found z = 5 m, expected 0 to 2 m"),
+    "to the moon": ([], {"height": 1e300}, "--height: found 1e\\+300 m, expected a height above 0 and at most 20 m"),
+    "nowhere": ([], {"height": float("nan")}, "--height: found nan m"),
+    "another drone": ([], {"robot": "cf21B_500"}, "found 'crazyflie_2x', this robot has 'cf21B_500'"),
+}
+
+
+@pytest.mark.parametrize("case", SLIPS)
+def test_what_the_import_refuses_leaves_the_file_from_before(tmp_path, policy, case):
+    changes, options, said = SLIPS[case]
+    file, _ = write_swarm(tmp_path, changes)
+    out = tmp_path / "fleet.yaml"
+    for before in (None, "# of yesterday\n"):
+        if before is not None:
+            out.write_text(before)
+        with pytest.raises(TestudoError, match=said):
+            fleet_verb("import", file, policy, out, **options)
+        assert (out.read_text() if out.exists() else None) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([CF, MC, SV, "fleet.yaml"])
+
+
+def test_a_file_that_cannot_be_written_is_told_by_its_option(tmp_path, policy):
+    file, _ = write_swarm(tmp_path)
+    for options, said in (({"out": tmp_path / "none" / "f.yaml"}, "--out: found no folder .*none, expected"),
+                          ({"out": tmp_path}, "--out: found the folder"),
+                          ({"out": file}, "--out: found .*crazyflies.yaml, which is read, expected another file"),
+                          ({"out": tmp_path / SV}, "--out: found .*server.yaml, which is read"),
+                          ({"out": tmp_path / "f.yaml", "json": tmp_path / "none" / "x.json"}, "--json: found no f")):
+        with pytest.raises(SwarmError, match=said):
+            fleet_verb("import", file, policy, **options)
+    assert not (tmp_path / "f.yaml").exists()
+
+
+def test_types_that_one_robot_file_describes_are_said_with_it(tmp_path, policy):
+    file, _ = write_swarm(tmp_path, [TWO_TYPES, BIG])
+    out = tmp_path / "fleet.yaml"
+    with pytest.raises(SwarmError, match="--robot cf21,big:crazyflie_2x"):
+        fleet_verb("import", file, policy, out)
+    fleet_verb("import", file, policy, out, robot="cf21,big:crazyflie_2x")
+    assert {robot.type for robot in load_fleet(out).robots} == {"crazyflie_2x"}
+
+
 def confirm_brakes(file):
     """Write what the owner of the drones has to write: that they brake by themselves when their radio is silent."""
     fleet = load_fleet(file)
@@ -171,6 +284,10 @@ def test_at_configure_the_files_are_looked_at_again(tmp_path, policy):
     write_swarm(tmp_path, [MELLINGER])
     with pytest.raises(SwarmError, match="controller"):
         Robot(load_fleet(out), "cf5", str(policy), epoch="a", now_s=0.0)
+    write_swarm(tmp_path, [(CF, "radio://0/80/2M/E7E7E7E7E7", "radio://0/80/2M/E7E7E7E705")])
+    with pytest.raises(SwarmError, match=r"cf5\.uri: found .* which .*cf231\.uri has, too"):
+        Robot(load_fleet(out), "cf5", str(policy), epoch="a", now_s=0.0)
+    write_swarm(tmp_path, [MELLINGER])
     (tmp_path / "run").mkdir()
     save_fleet(fleet, tmp_path / "run" / "fleet.yaml")  # as a recorder does
     moved = load_fleet(tmp_path / "run" / "fleet.yaml")

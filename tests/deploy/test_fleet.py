@@ -112,6 +112,11 @@ def wrong(path, value):
         (["robots", "r0", "initial_position"], [1.0], "initial_position", "found 1 coordinates"),
         (["robots", "r0", "initial_position"], [-1.0, -0.45], "initial_position", "touch"),
         (["robots", "r0", "goal"], [1.0, -0.4], "robots.r1.goal", "touch"),
+        (["robots", "r0", "initial_position"], [1e308, 0.0], "robots.r0.initial_position",
+         "found 1e+308 m, expected -10000 to 10000 m"),
+        (["robots", "r0", "goal"], [0.0, -15000.0], "robots.r0.goal", "found -15000 m, expected -10000 to 10000 m"),
+        (["robots", "r0", "initial_yaw"], 1e300, "robots.r0.initial_yaw", "expected -6.2832 to 6.2832 rad"),
+        (["robots", "r0", "initial_yaw"], 90, "robots.r0.initial_yaw", "found 90 rad"),
         (["robots", "r 0"], {}, "robots.r 0", "expected small letters"),
         (["robots", "plant"], {}, "robots.plant", "none of"),
         (["robots", 3], {}, "3", "is not a text"),
@@ -133,10 +138,36 @@ def test_a_robot_that_stands_twice_is_refused(tmp_path):
         load(tmp_path, text)
 
 
+@pytest.mark.parametrize("height_m", [0.0, -5.0])
+def test_a_drone_that_takes_off_goes_up(tmp_path, height_m):
+    place = {"initial_yaw": 0.0, "goal": [0.0, 0.0, 1.0], "initial_position": [0.0, 0.0, height_m]}
+    values = tables() | {"robots": {"d0": {"type": "crazyflie_2x", "link": "testudo_flight", **place}}}
+    with pytest.raises(FleetError, match=r"d0\.initial_position: found the height .* expected one above 0"):
+        load(tmp_path, values)
+
+
 @pytest.mark.parametrize("text", ["", "a: [", "- 1", "!!python/object:os.system {}", "\0"])
 def test_what_is_no_fleet_is_refused(tmp_path, text):
     with pytest.raises(FleetError, match=r"fleet\.yaml"):
         load(tmp_path, text)
+
+
+@pytest.mark.parametrize(("content", "said"), [
+    (b"", "is empty; expected fileversion: 1, policy, policy_sha256 and robots"),
+    (b"# nothing but this\n", "is empty; expected"),
+    (b"- 1\n", "found a list; expected fileversion: 1"),
+    (b"3\n", "found 3 alone; expected"),
+    (b"none\n", "found 'none' alone; expected"),
+    (bytes(range(256)), "is not a text file"),
+    (b"\0\0", "is not a text file"),
+])
+def test_what_is_no_fleet_file_at_all_is_told_so_with_what_to_write(tmp_path, content, said):
+    (tmp_path / "fleet.yaml").write_bytes(content)
+    with pytest.raises(FleetError) as refusal:
+        load_fleet(tmp_path / "fleet.yaml")
+    assert said in str(refusal.value)
+    assert "None" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
 
 
 def test_a_missing_file_and_a_missing_robot_are_named(tmp_path):

@@ -86,7 +86,8 @@ def test_what_is_saved_is_read_again(tmp_path):
 
 @pytest.mark.parametrize("source", ["odom+initial", "tf", "amcl_pose", "mocap"])
 def test_every_source_that_shares_a_frame_is_taken_from_a_turtlebot(tmp_path, source):
-    fleet = load(tmp_path, link="turtlebot4", pose={"source": source, "frame": "map"})
+    link = {"profile": "turtlebot4", "remappings": {"/tf": "tf"}}
+    fleet = load(tmp_path, link=link, pose={"source": source, "frame": "map"})
     assert (fleet.robot("tb1").pose.source, fleet.frame) == (source, "map")
 
 

@@ -90,32 +90,48 @@ def test_map_to_odom_to_base_link_by_a_quarter_turn():
     place = localiser(robot("tf"))
     assert isinstance(place, CorrectedOdometry)
     assert place.take(odometry(10.0, 1.0), 10.0) is None
-    place.correct(transform(10.0, 5.0, 0.0, QUARTER))
+    place.correct(transform(10.0, 5.0, 0.0, QUARTER), 10.0)
     close(place.take(odometry(10.05, 1.0, 0.0, QUARTER), 10.05).reading, (5.0, 1.0), math.pi, (0.2, 0.0))
 
 
 def test_a_correction_moves_the_robot_and_a_late_one_does_not():
     place = CorrectedOdometry(GROUND)
-    place.correct(transform(11.0, 0.0, 0.0, 0.0))  # dated ahead, as amcl does
+    place.correct(transform(11.0, 0.0, 0.0, 0.0), 10.0)  # dated ahead, as amcl does
     assert place.take(odometry(10.0, 1.0), 10.0).reading.position_world == (1.0, 0.0)
-    place.correct(transform(11.1, 0.1, 0.0, 0.0))
-    place.correct(transform(11.05, 9.0, 0.0, 0.0))
+    place.correct(transform(11.1, 0.1, 0.0, 0.0), 10.1)
+    place.correct(transform(11.05, 9.0, 0.0, 0.0), 10.1)
     assert place.take(odometry(10.1, 1.0), 10.1).reading.position_world == pytest.approx((1.1, 0.0))
     assert place.refused == 1
 
 
 def test_a_transform_that_is_no_longer_sent_is_no_longer_relied_on():
     place = CorrectedOdometry(GROUND)
-    place.correct(transform(10.0, 0.0, 0.0, 0.0))
+    place.correct(transform(10.0, 0.0, 0.0, 0.0), 10.0)
     assert place.take(odometry(10.0 + TRANSFORM_MAX_AGE_S, 0.0), 11.0) is not None
     assert place.take(odometry(10.01 + TRANSFORM_MAX_AGE_S, 0.0), 11.0) is None
 
 
 def test_a_transform_that_is_not_finite_is_refused():
     place = CorrectedOdometry(GROUND)
-    place.correct(transform(10.0, math.nan, 0.0, 0.0))
+    place.correct(transform(10.0, math.nan, 0.0, 0.0), 10.0)
     assert place.take(odometry(10.0, 0.0), 10.0) is None
     assert place.refused == 1
+
+
+@pytest.mark.parametrize("ahead_s", [1.01, 60.0, 1e6])
+def test_a_transform_of_a_clock_that_is_ahead_is_refused(ahead_s):
+    """It would count as young for as long as it is ahead."""
+    place = CorrectedOdometry(GROUND)
+    place.correct(transform(10.0 + ahead_s, 0.0, 0.0, 0.0), 10.0)
+    assert place.take(odometry(10.0, 0.0), 10.0) is None
+    assert place.refused == 1
+
+
+def test_a_transform_that_is_dated_ahead_ages_from_its_arrival():
+    place = CorrectedOdometry(GROUND)
+    place.correct(transform(10.9, 0.0, 0.0, 0.0), 10.0)
+    assert place.take(odometry(10.0 + TRANSFORM_MAX_AGE_S, 0.0), 11.0) is not None
+    assert place.take(odometry(10.01 + TRANSFORM_MAX_AGE_S, 0.0), 11.01) is None
 
 
 # ---- amcl_pose
@@ -163,7 +179,8 @@ def test_amcl_that_falls_silent_is_relied_on_for_a_short_way_only():
 
 
 @pytest.mark.parametrize("pose", [
-    PoseReading(3.0, (4.0, 4.0), 0.0), PoseReading(10.0, (math.nan, 4.0), 0.0), PoseReading(math.nan, (4.0, 4.0), 0.0)])
+    PoseReading(3.0, (4.0, 4.0), 0.0), PoseReading(10.0, (math.nan, 4.0), 0.0), PoseReading(math.nan, (4.0, 4.0), 0.0),
+    PoseReading(70.0, (4.0, 4.0), 0.0)])
 def test_a_pose_without_its_odometry_or_not_finite_is_refused(pose):
     place = CorrectedOdometry(GROUND)
     place.take(odometry(9.9, 0.0), 9.9)
