@@ -132,7 +132,7 @@ def _policy(fleet: Fleet, robot: str) -> Interfaces:
 
 
 def _guard(fleet: Fleet, robot: str) -> Interfaces:
-    said = [absolute(fleet.robot(robot).link.topics["cmd_vel"], robot), f"/{robot}/guard_status"]
+    said = [absolute(fleet.robot(robot).link.topics["cmd_vel"], robot), f"/{robot}/guard_status", DIAGNOSTICS_TOPIC]
     heard = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
     words = ["estop", "rearm"]
     own = fleet.robot(robot)

@@ -8,12 +8,12 @@ from pathlib import Path
 from testudo_hardware.errors import TestudoError
 
 _DOMAINS = range(233)
-_PROFILE = str(Path(__file__).with_name("fastdds_localhost.xml"))
+PROFILE = str(Path(__file__).with_name("fastdds_localhost.xml"))
 LOOPBACK = {
     "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",  # no other reads the profile, and would speak in the network
     "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",  # that of the profile
-    "FASTDDS_DEFAULT_PROFILES_FILE": _PROFILE,
-    "FASTRTPS_DEFAULT_PROFILES_FILE": _PROFILE,  # its name up to Jazzy
+    "FASTDDS_DEFAULT_PROFILES_FILE": PROFILE,
+    "FASTRTPS_DEFAULT_PROFILES_FILE": PROFILE,  # its name up to Jazzy
 }
 """Environment of processes that speak and hear on this machine only."""
 

@@ -133,7 +133,7 @@ def test_the_verb_writes_policy_and_script_and_says_what_comes_next(fleet, tmp_p
     assert f"export ROS_SECURITY_KEYSTORE={folder / 'keystore'}" in shown
     assert "export ROS_DOMAIN_ID=7" in shown
     may = json.loads(values.read_text())["enclaves"]["/testudo/r0/guard"]
-    assert may["publishes"] == ["/parameter_events", "/r0/cmd_vel", "/r0/guard_status", "/rosout"]
+    assert may["publishes"] == ["/diagnostics", "/parameter_events", "/r0/cmd_vel", "/r0/guard_status", "/rosout"]
 
     values.unlink()
     (tmp_path / "file").write_text("")

@@ -9,11 +9,12 @@ import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.plan import plan
+from testudo_deploy.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 PACKAGE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup"
-COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time", "lock_step"}
-PLANT = {"run_folder", "seed", "duration", "watch"}
+COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time", "lock_step", "localhost"}
+PLANT = {"run_folder", "seed", "duration", "watch", "start"}
 ARGUMENTS = {"fleet": COMMON | PLANT, "station": COMMON | PLANT, "robot": COMMON | {"robot"}}
 GIVEN = {"fleet": {"fleet"}, "station": {"fleet"}, "robot": {"fleet", "robot"}}
 PARTS = {"fleet": {}, "station": {"station": True}, "robot": {"robot": "r1"}}
@@ -100,7 +101,7 @@ def test_the_nodes_are_those_of_the_plan(stand_ins, tmp_path, kind, backend, rec
     fleet = make_tiny_fleet(tmp_path, 3)
     run_folder = tmp_path / "run" if recorded else None
     given = {"fleet": fleet.file, "backend": backend}
-    given |= {"robot": "r1"} if kind == "robot" else {"seed": 5, "duration": 20, "run_folder": run_folder or ""}
+    given |= {"robot": "r1"} if kind == "robot" else {"seed": 5, "duration": 20, "run_folder": run_folder or "none"}
     nodes = nodes_of(kind, **given)
     processes = plan(fleet, run_folder=run_folder, backend=backend, seed=5, duration_s=20.0, log_level="info",
                      **PARTS[kind])
@@ -108,7 +109,8 @@ def test_the_nodes_are_those_of_the_plan(stand_ins, tmp_path, kind, backend, rec
     for node, process in zip(nodes, processes, strict=True):
         assert (node.package, node.executable) == (process.package, process.executable)
         assert (node.name, node.namespace) == (process.name, process.namespace)
-        assert node.parameters == [dict(process.parameters), {"use_sim_time": False}]
+        starts = {"start": True} if process.name == "station" else {}
+        assert node.parameters == [dict(process.parameters), {"use_sim_time": False} | starts]
         assert node.ros_arguments == [*process.arguments, "--enclave", f"/testudo/{process.label}"]
 
 
@@ -117,7 +119,7 @@ def test_lock_step_puts_all_nodes_on_simulated_time(stand_ins, tmp_path, kind):
     given = {"fleet": make_tiny_fleet(tmp_path, 2).file, "lock_step": "true"}
     for node in nodes_of(kind, **given, **({"robot": "r1"} if kind == "robot" else {})):
         assert node.parameters[0]["lock_step"]
-        assert node.parameters[1] == {"use_sim_time": True}
+        assert node.parameters[1]["use_sim_time"] is True
 
 
 def test_another_policy_may_be_given_and_a_wrong_fleet_or_robot_is_refused(stand_ins, tmp_path):
@@ -154,7 +156,8 @@ def test_the_real_launch_makes_the_nodes_of_the_plan(shared, tmp_path, kind):
     pytest.importorskip("launch_ros", reason="`launch_ros` is not installed: it comes with ROS 2")
     fleet = make_tiny_fleet(tmp_path, 2)
     real = launch.LaunchContext()
-    real.launch_configurations.update(fleet=str(fleet.file), **({"robot": "r1"} if kind == "robot" else {}))
+    own = {"robot": "r1"} if kind == "robot" else {"run_folder": "none"}
+    real.launch_configurations.update(fleet=str(fleet.file), **own)
     *arguments, last = describe(kind)
     for argument in arguments:
         argument.visit(real)
@@ -162,3 +165,28 @@ def test_the_real_launch_makes_the_nodes_of_the_plan(shared, tmp_path, kind):
     processes = plan(fleet, run_folder=None, log_level="info", **PARTS[kind])
     assert [node.node_executable for node in nodes] == [item.executable for item in processes]
     assert [node.node_package for node in nodes] == [item.package for item in processes]
+
+
+def test_a_fleet_is_recorded_into_a_dated_folder_unless_somebody_says_none(stand_ins, tmp_path):
+    file = make_tiny_fleet(tmp_path, 2).file
+
+    def recorders(**given):
+        return [node for node in nodes_of("fleet", fleet=file, **given) if node.name == "recorder"]
+
+    assert Path(recorders()[0].parameters[0]["run_folder"]).parent == Path("runs").absolute()
+    assert recorders(run_folder=tmp_path / "x")[0].parameters[0]["run_folder"] == str(tmp_path / "x")
+    assert recorders(run_folder="none") == recorders(run_folder="") == []
+
+
+@pytest.mark.parametrize(("backend", "localhost", "here"), [
+    ("sim", "auto", True), ("hw", "auto", False), ("sim", "false", False), ("hw", "true", True)])
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_with_the_plant_nodes_speak_on_this_machine_only(stand_ins, tmp_path, kind, backend, localhost, here):
+    given = {"fleet": make_tiny_fleet(tmp_path, 2).file, "backend": backend, "localhost": localhost}
+    nodes = nodes_of(kind, **given, **({"robot": "r1"} if kind == "robot" else {}))
+    assert all(node.additional_env == (LOOPBACK if here else {}) for node in nodes)
+
+
+def test_people_may_keep_the_start_for_themselves(stand_ins, tmp_path):
+    nodes = nodes_of("station", fleet=make_tiny_fleet(tmp_path, 2).file, start="false")
+    assert {node.name: node.parameters[1].get("start") for node in nodes}["station"] is False

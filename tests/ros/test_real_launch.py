@@ -129,8 +129,10 @@ def launched(install, tmp_path):
 @pytest.mark.parametrize("whole", [True, False], ids=["one file for all", "one file for each computer"])
 def test_the_fleet_comes_up_drives_and_goes_at_ctrl_c(launched, tmp_path, whole):
     fleet = make_tiny_fleet(tmp_path, 2, start_x=0.0, goal_x=50.0, walls=False)
-    parts = [("fleet", {}, {})] if whole else [
-        ("station", {}, {"station": True}), *(("robot", {"robot": name}, {"robot": name}) for name in fleet.names)]
+    unrecorded = {"run_folder": "none"}
+    parts = [("fleet", unrecorded, {})] if whole else [
+        ("station", unrecorded, {"station": True}),
+        *(("robot", {"robot": name}, {"robot": name}) for name in fleet.names)]
     begun = [(launched(file, fleet=fleet.file, **given), part) for file, given, part in parts]
     for item, part in reversed(begun):
         item.wait_for(*(f"[{name}.policy]: active: active" for name in fleet.names
@@ -146,7 +148,7 @@ def test_the_fleet_comes_up_drives_and_goes_at_ctrl_c(launched, tmp_path, whole)
 
 def test_a_policy_that_is_not_there_ends_the_launch_with_an_error(launched, tmp_path):
     fleet = make_tiny_fleet(tmp_path, 1)
-    item = launched("fleet", fleet=fleet.file, policy=tmp_path / "none.onnx")
+    item = launched("fleet", fleet=fleet.file, policy=tmp_path / "none.onnx", run_folder="none")
     status, gone = item.wait()
     assert (status, gone) == (1, True), item.said()
     assert "none.onnx: no such file" in item.said()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,14 @@ from launch_ros.actions import Node
 from testudo_deploy.enclave import enclave_words
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
+from testudo_deploy.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 _REFUSED = 2
 """Exit status of a node that refuses what it was given, before it does anything."""
+
+DATED, _NOTHING = "dated", ("", "none")
+"""Values of `run_folder`."""
 
 _KNOWN = (
     DeclareLaunchArgument("fleet", description="Fleet file: robots, types, links, initial poses and goals."),
@@ -35,7 +40,21 @@ _KNOWN = (
         description="What moves the robots: sim (MuJoCo plant on the station) or hw (their own drivers).",
     ),
     DeclareLaunchArgument(
-        "run_folder", default_value="", description="Folder to record into; empty: record nothing."
+        "run_folder",
+        default_value=DATED,
+        description="Folder to record into; dated: a new one below runs; none: no record.",
+    ),
+    DeclareLaunchArgument(
+        "start",
+        default_value="true",
+        choices=["true", "false"],
+        description="Start the robots once all are armed; false: they are armed, and people start them.",
+    ),
+    DeclareLaunchArgument(
+        "localhost",
+        default_value="auto",
+        choices=["auto", "true", "false"],
+        description="Speak on this machine only; auto: with the plant, not with real robots.",
     ),
     DeclareLaunchArgument("seed", default_value="0", description="Seed of the plant."),
     DeclareLaunchArgument(
@@ -76,7 +95,8 @@ def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchA
         robot: whether it starts a single robot, which has to be named.
         plant: whether it starts the plant and the recorder, too.
     """
-    left_out = {*(() if robot else ("robot",)), *(() if plant else ("run_folder", "seed", "duration", "watch"))}
+    left_out = {*(() if robot else ("robot",)),
+                *(() if plant else ("run_folder", "seed", "duration", "watch", "start"))}
     return tuple(argument for argument in _KNOWN if argument.name not in left_out)
 
 
@@ -108,7 +128,7 @@ def planned_nodes(
         options |= {"seed": _number("seed", value, int), "duration_s": _number("duration", value, float)}
     processes = plan(
         fleet,
-        run_folder=Path(value["run_folder"]) if value.get("run_folder") else None,
+        run_folder=_run_folder(value.get("run_folder", "")),
         backend=value["backend"],
         log_level=value["log_level"],
         robot=value.get("robot", ""),
@@ -116,20 +136,30 @@ def planned_nodes(
         lock_step=value["lock_step"] == "true",
         **options,
     )
-    use_sim_time = {"use_sim_time": "true" in (value["use_sim_time"], value["lock_step"])}
+    common = {"use_sim_time": "true" in (value["use_sim_time"], value["lock_step"])}
+    here = value["localhost"] == "true" or (value["localhost"] == "auto" and value["backend"] == "sim")
+    starts = {"start": value.get("start") != "false"}
     return [
         Node(
             package=process.package,
             executable=process.executable,
             name=process.name,
             namespace=process.namespace,
-            parameters=[dict(process.parameters), use_sim_time],
+            parameters=[dict(process.parameters), common | (starts if process.name == "station" else {})],
+            additional_env=LOOPBACK if here else {},
             ros_arguments=[*process.arguments, *enclave_words(process)],
             output="screen",
             on_exit=_judge_exit,
         )
         for process in processes
     ]
+
+
+def _run_folder(text: str) -> Path | None:
+    """Return where to record; a dated folder is one of the directory in which the launch was begun."""
+    if text in _NOTHING:
+        return None
+    return Path("runs") / time.strftime("%Y-%m-%d-%H%M%S") if text == DATED else Path(text)
 
 
 def _number(name: str, values: Mapping[str, str], kind: type[int | float]) -> int | float:

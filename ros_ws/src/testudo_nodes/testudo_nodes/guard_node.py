@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
 from rclpy.duration import Duration
 from rclpy.node import Node
@@ -23,7 +23,7 @@ from std_srvs.srv import Trigger
 from testudo_deploy.diagnostics import Level, Status, shown
 from testudo_deploy.fleet import FleetRobot, load_fleet
 from testudo_deploy.guard import Guard
-from testudo_deploy.plan import ESTOP_TOPIC
+from testudo_deploy.plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC
 from testudo_deploy.publishers import foreign_publishers
 from testudo_hardware.frames import Placement
 from testudo_hardware.links.crazyswarm2 import SetPointLeader
@@ -39,6 +39,7 @@ from testudo_nodes.sensing import PoseHearer
 from testudo_nodes.tempo import tempo_of
 
 _STATUS_S = 0.1
+_DIAGNOSTICS_S = 1.0
 _LOOK_S = 0.1
 """How often it looks who publishes commands."""
 _NAMELESS = "_NODE_NAME_UNKNOWN_"
@@ -68,7 +69,7 @@ class GuardNode(Node):
         self._guard = Guard(dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s)
         self._seen: tuple[str, ...] = ()
         self._told: tuple[str, str] | None = None
-        self._since_s = self._look_s = self._landed_s = -float("inf")
+        self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
         self._tempo = tempo_of(self)
         self._life = "lock-step" if self._tempo.in_rounds else uuid.uuid4().hex
         self.priority = self._tempo.priority
@@ -124,6 +125,7 @@ class GuardNode(Node):
         tempo = self._tempo
         self._command = tempo.publisher(self._message, self._topic, OFFERED["cmd_vel"])
         self._status = tempo.publisher(DiagnosticStatus, "guard_status", OFFERED["guard_status"])
+        self._diagnostics = tempo.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         tempo.listen(TwistStamped, "cmd_vel_policy", self._on_command, REQUESTED["cmd_vel_policy"])
         self._policy_topic = self.resolve_topic_name("cmd_vel_policy")
         for topic in (ESTOP_TOPIC, "estop"):
@@ -271,7 +273,8 @@ class GuardNode(Node):
 
     def _tell(self, now_s: float) -> None:
         guard = self._guard
-        if self._told is None or self._told[0] != guard.code:
+        changed = self._told is None or self._told[0] != guard.code
+        if changed:
             self._since_s = now_s
         self._told = (guard.code, guard.sentence)
         level = Level.ERROR if guard.code else Level.OK
@@ -288,6 +291,11 @@ class GuardNode(Node):
         name = f"{self._name}: guard"
         message = status_message(Status(level, name, self._name, guard.sentence, values))
         self._status.publish(message)
+        if changed or now_s - self._diagnosed_s >= _DIAGNOSTICS_S:
+            self._diagnosed_s = now_s
+            array = DiagnosticArray(status=[message])
+            array.header.stamp = self.get_clock().now().to_msg()
+            self._diagnostics.publish(array)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ decides is in `testudo_deploy.robot`; this node carries messages to it and from 
 from __future__ import annotations
 
 import sys
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from rclpy.task import Future
 from std_msgs.msg import UInt8MultiArray
 from std_srvs.srv import Trigger
 
+from testudo_deploy.diagnostics import Level, Status
 from testudo_deploy.fleet import Fleet, load_fleet
 from testudo_deploy.messages import EnvelopeError, PeerMessage
 from testudo_deploy.modes import RESTING
@@ -45,11 +47,13 @@ from testudo_nodes.sensing import PoseHearer
 from testudo_nodes.tempo import tempo_of
 
 _LAST_WORD_S = 0.2
+_FIRST_WORD_S = 1.0
+"""For so long a process that refuses looks for somebody who hears why."""
+_LOOK_S = 0.05
 _UNREAD = 1000
 """More than all peers say between two ticks; a flood costs memory no more."""
 _STATUS_S = 0.5
 _ORDER_S = 0.1
-_DIAGNOSTICS_S = 1.0
 _DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
 
@@ -74,7 +78,10 @@ class PolicyNode(LifecycleNode):
         )
         self._tempo = tempo_of(self)
         self.priority = self._tempo.priority
+        # from the beginning: what refuses a configuration is told, too
+        self._diagnostics = self._tempo.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         self._robot: Robot | None = None
+        self._ticks: Any = None
         self._poses: list[PoseHearer] = []
         """Of the robot itself, and where a tracking system sees them of its peers."""
         self._unread: deque[tuple[bytes, float]] = deque(maxlen=_UNREAD)
@@ -101,13 +108,30 @@ class PolicyNode(LifecycleNode):
             if fleet.tracking:
                 self._poses += [PoseHearer(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
         except TestudoError as error:
-            self._refusal = error
-            if not self._configures:  # else the process says it as its last line
-                self.get_logger().error(f"refused: {error}")
+            self._refuse_configuration(error)
             return _REFUSED
         self._robot = robot
         self._connect(fleet, robot)
         return _DONE
+
+    def _refuse_configuration(self, error: TestudoError) -> None:
+        """Say why; a process that ends after that says it as its last line, too."""
+        self._refusal = error
+        name = self._files[1]
+        self._diagnose(Status(Level.ERROR, f"{name}: policy", name, str(error), {"code": "not_configured"}))
+        if not self._configures:
+            self.get_logger().error(f"refused: {error}")
+            return
+        end_s = time.monotonic() + _FIRST_WORD_S
+        while not self._diagnostics.get_subscription_count() and time.monotonic() < end_s:
+            time.sleep(_LOOK_S)
+        self._diagnose(Status(Level.ERROR, f"{name}: policy", name, str(error), {"code": "not_configured"}))
+        self._diagnostics.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+
+    def _diagnose(self, status: Status) -> None:
+        array = DiagnosticArray(status=[status_message(status)])
+        array.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(array)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Arm, if nothing speaks against it."""
@@ -165,7 +189,6 @@ class PolicyNode(LifecycleNode):
         self._peer_state = self._publisher(UInt8MultiArray, "peer_state")
         self._record = self._publisher(UInt8MultiArray, "tick")
         self._mode = self._publisher(DiagnosticStatus, "mode")
-        self._diagnostics = self._publisher(DiagnosticArray, DIAGNOSTICS_TOPIC)
         pose, *sightings = self._poses
         pose.begin(self._listen, self._on_pose, self._refuse)
         self._listen(DiagnosticStatus, "guard_status", self._on_guard)
@@ -209,7 +232,9 @@ class PolicyNode(LifecycleNode):
         """Brake as the last command, and be silent and deaf."""
         if self._robot is None:
             return
-        self._tempo.drop(self._ticks)  # nothing may follow the brake
+        if self._ticks is not None:
+            self._tempo.drop(self._ticks)  # nothing may follow the brake
+            self._ticks = None
         self._send_brake()
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
         for destroy in reversed(self._entities):
@@ -251,6 +276,9 @@ class PolicyNode(LifecycleNode):
     def _ask(self, event: Event) -> tuple[bool, str]:
         answer = self._robot.request(event, self._tempo.now_s())
         self.get_logger().info(answer.sentence)  # who asked is answered, and the mode is told
+        if not answer.granted:
+            name = self._robot.name
+            self._diagnose(Status(Level.WARN, f"{name}: request", name, answer.sentence, {"code": answer.code}))
         self._tell()
         self._order_flight()
         return answer.granted, answer.sentence
@@ -348,11 +376,9 @@ class PolicyNode(LifecycleNode):
 
     def _tell(self) -> None:
         now_s = self._tempo.now_s()
-        status = status_message(self._robot.status(now_s))
-        self._mode.publish(status)
-        array = DiagnosticArray(status=[status])
-        array.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(array)
+        status = self._robot.status(now_s)
+        self._mode.publish(status_message(status))
+        self._diagnose(status)
 
     def _send_brake(self) -> None:
         self._send(CommandReading(self._tempo.now_s(), (0.0,) * self._robot.spec.dimension))
