@@ -186,6 +186,8 @@ REFUSED = {
     "security: domain": (["security", "no.yaml", "keys", "--domain", "300"], "--domain: found '300', expected"),
     "estop: no fleet": (["estop", "no.yaml"], "no.yaml: no such fleet file"),
     "estop: domain": (["estop", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
+    "estop: wait": (["estop", "--wait", "nan"], "--wait: found nan, expected a time above 0 s"),
+    "rearm: wait": (["rearm", "r0", "--wait", "0"], "--wait: found 0, expected a time above 0 s"),
     "rearm: nobody": (["rearm"], "rearm: no robot is named; expected one or more"),
     "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are drone_identify, drones, faults, fleet, "
                                             "gpu, identify, import, improve, kills, learning, lossy, projection, "

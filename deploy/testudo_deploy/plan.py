@@ -65,6 +65,8 @@ class TopicPlan:
     """Nobody offers less; false: whoever asks for reliable may get nothing."""
 
 
+MOST_SEED = 2**31 - 1
+LEAST_DURATION_S, MOST_DURATION_S = 0.1, 86400.0
 EVENTS_TOPIC = "/plant/events"
 DIAGNOSTICS_TOPIC = "/diagnostics"
 ESTOP_TOPIC = "/estop"
@@ -107,7 +109,7 @@ def plan(
         TestudoError: unknown backend, log level, robot or watcher, a duration that is not positive, both parts at
             once, or lock-step without the plant.
     """
-    _check(backend, log_level, duration_s, watch)
+    _check(backend, log_level, seed, duration_s, watch)
     if robot and station:
         raise TestudoError(f"station: found true with robot {robot!r}, expected one of the two")
     if robot:
@@ -211,14 +213,16 @@ def ros_arguments(process: ProcessPlan) -> list[str]:
     return [*words, *process.arguments]
 
 
-def _check(backend: str, log_level: str, duration_s: float, watch: Sequence[str]) -> None:
+def _check(backend: str, log_level: str, seed: int, duration_s: float, watch: Sequence[str]) -> None:
     if backend not in BACKENDS:
         raise TestudoError(f"backend: found {backend!r}, expected one of {', '.join(BACKENDS)}")
     if log_level not in LEVELS:
         raise TestudoError(f"log_level: found {log_level!r}, expected one of {', '.join(LEVELS)}")
-    if not 0 < duration_s < float("inf"):
-        raise TestudoError(f"duration_s: found {duration_s}, expected a positive number of seconds")
-
+    if not 0 <= seed <= MOST_SEED:
+        raise TestudoError(f"seed: found {seed}, expected a whole number from 0 to {MOST_SEED}")
+    if not LEAST_DURATION_S <= duration_s <= MOST_DURATION_S:
+        raise TestudoError(f"duration_s: found {duration_s:g}, expected a time-out from {LEAST_DURATION_S:g} to "
+                           f"{MOST_DURATION_S:g} s")
     unknown = set(watch) - set(WATCHERS)
     if unknown:
         raise TestudoError(f"watch: found {', '.join(sorted(unknown))}, expected some of {', '.join(WATCHERS)}")

@@ -137,7 +137,7 @@ def test_a_number_that_is_none_is_refused_in_one_sentence(stand_ins, tmp_path):
     fleet = make_tiny_fleet(tmp_path, 1)
     for given, sentence in (({"seed": "x"}, "seed: found 'x', expected a whole number"),
                             ({"duration": "long"}, "duration: found 'long', expected a number"),
-                            ({"duration": "-1"}, "found -1.0, expected a positive number")):
+                            ({"duration": "-1"}, "found -1, expected a time-out from 0.1 to 86400 s")):
         with pytest.raises(TestudoError, match=sentence):
             nodes_of("fleet", fleet=fleet.file, **given)
 

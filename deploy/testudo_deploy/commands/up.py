@@ -18,6 +18,7 @@ from testudo_deploy.commands.report import Report, facts, table, warn
 from testudo_deploy.drive import DriveInterruptedError, DriveState, drive
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import DEFAULT_DURATION_S
+from testudo_deploy.ros_domain import ros_domain_id
 from testudo_hardware.thrust_margin import thrust_warnings
 
 _FAILED = 1
@@ -75,7 +76,7 @@ def up(
                 duration_s=timeout,
                 watch=watch,
                 lock_step=lock_step,
-                domain_id=domain,
+                domain_id=None if domain is None else ros_domain_id(domain),
                 show=display.show,
             )
     except DriveInterruptedError as stopped:

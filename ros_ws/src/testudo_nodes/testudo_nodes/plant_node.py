@@ -22,7 +22,7 @@ from rclpy.task import Future
 from std_msgs.msg import String
 
 from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet
-from testudo_deploy.plan import DEFAULT_DURATION_S, EVENTS_TOPIC
+from testudo_deploy.plan import DEFAULT_DURATION_S, EVENTS_TOPIC, LEAST_DURATION_S, MOST_DURATION_S, MOST_SEED
 from testudo_deploy.sensed import absolute
 from testudo_deploy.world_arena import world_arena
 from testudo_hardware.errors import TestudoError
@@ -79,9 +79,10 @@ class PlantNode(Node):
         self.failed = False
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         policy = text_parameter(self, "policy", "the policy file, which holds the arena")
-        seed = integer_parameter(self, "seed", 0, (0, 2**31 - 1), "seed of dynamics and noise")
+        seed = integer_parameter(self, "seed", 0, (0, MOST_SEED), "seed of dynamics and noise")
         duration_s = number_parameter(
-            self, "duration_s", DEFAULT_DURATION_S, (0.1, 86400.0), "time [s] after which the run is declared over"
+            self, "duration_s", DEFAULT_DURATION_S, (LEAST_DURATION_S, MOST_DURATION_S),
+            "time [s] after which the run is declared over"
         )
         recorded = flag_parameter(self, "recorded", default=False, description="wait for a recorder before the start")
         odometry = _odometry_model(self)

@@ -47,9 +47,8 @@ from testudo_nodes.sensing import PoseHearer
 from testudo_nodes.tempo import tempo_of
 
 _LAST_WORD_S = 0.2
-_FIRST_WORD_S = 1.0
-"""For so long a process that refuses looks for somebody who hears why."""
-_LOOK_S = 0.05
+_LOOKS, _LOOK_S = 20, 0.05
+"""So often, and at this distance, a process that refuses looks for somebody who hears why."""
 _UNREAD = 1000
 """More than all peers say between two ticks; a flood costs memory no more."""
 _STATUS_S = 0.5
@@ -122,8 +121,9 @@ class PolicyNode(LifecycleNode):
         if not self._configures:
             self.get_logger().error(f"refused: {error}")
             return
-        end_s = time.monotonic() + _FIRST_WORD_S
-        while not self._diagnostics.get_subscription_count() and time.monotonic() < end_s:
+        for _ in range(_LOOKS):
+            if self._diagnostics.get_subscription_count():
+                break
             time.sleep(_LOOK_S)
         self._diagnose(Status(Level.ERROR, f"{name}: policy", name, str(error), {"code": "not_configured"}))
         self._diagnostics.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))

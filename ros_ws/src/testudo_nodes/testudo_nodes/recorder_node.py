@@ -18,7 +18,7 @@ from rclpy.task import Future
 
 from testudo_deploy.bag_writer import RecordedTopic, RunWriteError
 from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import BACKENDS, TopicPlan, topics
+from testudo_deploy.plan import BACKENDS, MOST_SEED, TopicPlan, topics
 from testudo_deploy.run_folder import RunWriter
 from testudo_nodes.message_definitions import message_class, message_definition, type_hash
 from testudo_nodes.node_runner import CpuMeter, integer_parameter, run, tell, text_parameter
@@ -46,7 +46,7 @@ class RecorderNode(Node):
         folder = text_parameter(self, "run_folder", "the folder to write, which holds no run yet")
         backend = text_parameter(self, "backend", f"what moves the robots: {' or '.join(BACKENDS)}")
         seed = integer_parameter(
-            self, "seed", 0, (0, 2**31 - 1), "seed of the plant, for the record"
+            self, "seed", 0, (0, MOST_SEED), "seed of the plant, for the record"
         )
         planned = topics(fleet)
         self._tempo = tempo_of(self)
