@@ -86,6 +86,9 @@ def run(build: Callable[[Future], Any]) -> int:
     finally:
         node.close()
         _leave_within(_LEAVE_S, FAILED if node.failed else 0)
+        # `launch` repeats Ctrl-C, of which a process that ends well would die
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         node.destroy_node()
         rclpy.shutdown()
     return FAILED if node.failed else 0
