@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.command_types import check_commands
 from testudo_deploy.contract import Contract
-from testudo_deploy.fleet import Fleet
+from testudo_deploy.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet_links import FleetError
 from testudo_deploy.obligation_rules import check_fleet
 from testudo_deploy.obligations import Obligation, fleet_obligations
+from testudo_deploy.shield.landing import Room
+from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.teams import check_apart
 from testudo_hardware.spec import RobotSpec
 
@@ -24,7 +26,8 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
 
     Raises:
         TestudoError: a policy file is refused for a robot, what robots of a team assume of each other is not what they
-            guarantee (`check_fleet`), or two teams could meet (`teams.check_apart`).
+            guarantee (`check_fleet`), a drone would take off to a place outside of its arena, or two teams could meet
+            (`teams.check_apart`).
     """
     _check_phases(fleet)
     found: list[Obligation] = []
@@ -34,12 +37,28 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
         for robot in team.robots if artefact is None else ():
             artefact = Artefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
         check_commands(team, artefact.contract)
+        _check_starts(team, artefact.contract)
         obligations = fleet_obligations(team, artefact.contract)
         check_fleet(obligations)
         found += obligations
         teams[team.names[0]] = (team.robots[0].spec, artefact.contract)
     check_apart(teams)
     return tuple(found)
+
+
+def room_of(robot: FleetRobot, contract: Contract) -> Room:
+    """Return what the climb of a drone has to stay in."""
+    return Room(contract.arena, space_parameters(robot.spec).wall_m)
+
+
+def _check_starts(team: Fleet, contract: Contract) -> None:
+    """Refuse a drone that would climb to where its shield would not let it fly."""
+    for robot in team.robots:
+        start = robot.initial_position_world
+        if robot.has_flight_phases and (fault := room_of(robot, contract).fault(start, start[2])):
+            raise FleetError(f"{team.file}: robots.{robot.name}.initial_position: {fault}: the drone climbs there "
+                             "before any shield looks at it; change the place or the height, or take a policy of a "
+                             "larger arena")
 
 
 def _check_phases(fleet: Fleet) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from testudo_deploy.flight_messages import Wanted
 from testudo_deploy.modes import Event, Mode
+from testudo_deploy.shield.landing import Room
 from testudo_hardware.links.flight import VehicleState
 from testudo_hardware.spec import RobotSpec
 
@@ -86,7 +87,7 @@ class Flight:
     """What is known of the flight of one robot."""
 
     def __init__(self, start_world: Sequence[float], battery: BatteryLimits | None, *, controller: str = "",
-                 estimator: str = "", latency_s: float = math.inf) -> None:
+                 estimator: str = "", latency_s: float = math.inf, room: Room | None = None) -> None:
         """Begin on the ground.
 
         Args:
@@ -95,7 +96,9 @@ class Flight:
             controller: the one that its set-points need, such as `pid`; empty: any.
             estimator: the one that its poses need, such as `kalman`; empty: any.
             latency_s: longest of its radio.
+            room: what the way up has to stay in; None: a world without walls and obstacles.
         """
+        self._room = room
         self._start, self._battery = tuple(start_world), battery
         self._controller, self._estimator, self._latency_s = controller, estimator, latency_s
         self._vehicle: VehicleState | None = None
@@ -258,8 +261,7 @@ class Flight:
         )
         return next((reason for speaks_against, reason in checks if speaks_against), "")
 
-    def _place_check(
-self, position_world: Sequence[float] | None, guard: str) -> str:
+    def _place_check(self, position_world: Sequence[float] | None, guard: str) -> str:
         if guard not in ("", "unknown", "ground"):
             return "in_the_air"
         if position_world is None:
@@ -270,7 +272,8 @@ self, position_world: Sequence[float] | None, guard: str) -> str:
                     "start height")
         if not self._tilt_rad <= LEVEL_RAD:
             return f"not_level: tilted by {math.degrees(self._tilt_rad):.0f} degrees"
-        return ""
+        outside = "" if self._room is None else self._room.fault(position_world, self._start[2])
+        return outside and f"outside_arena: {outside}"
 
     def _battery_check(self) -> str:
         limits = self._battery
