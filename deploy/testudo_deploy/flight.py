@@ -126,8 +126,11 @@ class Flight:
         return self._start
 
     def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
-        """Take what the vehicle says of itself."""
-        self._vehicle, self._heard_s = state, received_s
+        """Take what the vehicle says of itself; what is told anew does not make it younger than it is."""
+        heard_s = state.heard_s(received_s)
+        if heard_s is None:
+            return
+        self._vehicle, self._heard_s = state, heard_s
         limits, volts = self._battery, state.battery_v
         if limits is None or volts is None or volts >= limits.land_v:
             self._low_since_s = None

@@ -78,8 +78,10 @@ class FlightGuard:
         return self.phase is GuardPhase.FLY
 
     def hear_vehicle(self, state: VehicleState, now_s: float) -> None:
-        """Take what the vehicle says."""
-        self._vehicle, self._vehicle_s = state, now_s
+        """Take what the vehicle says; what is told anew does not make it younger than it is."""
+        heard_s = state.heard_s(now_s)
+        if heard_s is not None:
+            self._vehicle, self._vehicle_s = state, heard_s
 
     def hear_order(self, order: FlightOrder, now_s: float) -> None:
         """Take what the supervisor wants; old orders, and those of the future, do not count."""

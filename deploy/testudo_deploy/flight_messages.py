@@ -106,13 +106,16 @@ class FlightRequestMessage(Envelope):
 
 @dataclass(frozen=True)
 class VehicleMessage(Envelope):
-    """Topic `vehicle_state`: the vehicle's driver, or the plant, to policy and guard, at 10 Hz or more."""
+    """Topic `vehicle_state`: the vehicle's driver, or the plant, to policy and guard, at 10 Hz or more.
+
+    They count its age from its stamp, so that a driver that repeats what it heard long ago is no sign of life.
+    """
 
     SCHEMA = "testudo/vehicle_state/2"
 
     robot: str
     stamp_s: float
-    """Steady clock of the driver; on one computer that of policy and guard."""
+    """When the vehicle was so, on the steady clock of the computer on which driver, policy and guard run."""
     battery_v: float | None
     armed: bool | None
     can_fly: bool | None
