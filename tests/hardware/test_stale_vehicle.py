@@ -50,7 +50,8 @@ def told_for(duration_s, hear, state, step_s=0.1):
     return AT_S + duration_s
 
 
-@pytest.mark.parametrize("state", [VehicleState(AT_S, 4.0, True, True, True), VehicleState(AT_S)], ids=["old", "unknown"])
+@pytest.mark.parametrize("state", [VehicleState(AT_S, 4.0, True, True, True), VehicleState(AT_S)],
+                         ids=["old", "unknown"])
 def test_a_state_that_is_told_again_and_again_does_not_stay_young(state):
     flight = Flight((0.0, 0.0, 1.0), BatteryLimits(3.4, 3.2))
     now_s = told_for(VEHICLE_SILENT_S - 0.1, flight.hear_vehicle, state)
