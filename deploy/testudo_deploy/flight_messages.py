@@ -126,6 +126,7 @@ class VehicleMessage(Envelope):
     estimator: str
     latency_s: float | None
     holds: str
+    planner_active: bool | None = None
 
     @classmethod
     def of(cls, robot: str, state: VehicleState) -> Self:
@@ -143,7 +144,7 @@ class VehicleMessage(Envelope):
         Raises:
             EnvelopeError: a value is of a wrong type.
         """
-        flags = dict.fromkeys(("armed", "can_fly", "flying", "tumbled", "locked"), bool)
+        flags = dict.fromkeys(("armed", "can_fly", "flying", "tumbled", "locked", "planner_active"), bool)
         numbers = {"battery_v": float, "latency_s": float}
         given = {name: kind for name, kind in (numbers | flags).items() if getattr(self, name) is not None}
         _check(self, {"robot": str, "stamp_s": float, "controller": str, "estimator": str,

@@ -82,6 +82,8 @@ class VehicleState:
     """Of its radio, there and back."""
     holds: str = ""
     """Why its driver keeps it at standstill whatever is commanded; empty while commands pass."""
+    planner_active: bool | None = None
+    """Its own planner makes its set-points. A driver that ends a stream of set-points by itself does not tell."""
 
     def heard_s(self, received_s: float) -> float | None:
         """Return since when the state is known; None if it is of the future, and counts as little as an old one."""
