@@ -68,7 +68,7 @@ class VehicleState:
     battery_v: float | None = None
     armed: bool | None = None
     can_fly: bool | None = None
-    """Once it is armed nothing that it knows of speaks against flying."""
+    """Nothing that it knows of speaks against flying; of one that is not armed: against arming it."""
     flying: bool | None = None
     """In the air, by its own judgement."""
     tumbled: bool | None = None
