@@ -28,6 +28,9 @@ DESCENT_M_S, ASIDE_M_S = 0.35, 0.1
 """A command goes down if it is no faster than this downwards and aside."""
 REPEAT_S = 1.0
 """What has not shown its effect is asked again after so long."""
+LAND_REPEAT_S = 3.0
+"""The same of a landing, after its end: the firmware says for two seconds after its motors ran that it flies, and a
+landing that is asked for on the ground turns them on again."""
 ARM_REPEAT_S = 0.5
 """The same of arming."""
 LIFTS_S = 0.5
@@ -245,7 +248,7 @@ class FlightGuard:
             ends = () if self._told_end else (_END,)
             self._go(GuardPhase.GROUND, now_s)
             return (*ends, FlightRequest(FlightAct.DISARM))
-        if now_s - self._ends_s >= REPEAT_S:
+        if now_s - self._ends_s >= LAND_REPEAT_S:
             return self._land(now_s)
         return ()
 
