@@ -45,6 +45,8 @@ UNBELIEVED_S = 5.0
 VEHICLE_SILENT_S = 2.0
 BATTERY_LOW_S = 5.0
 """The voltage dips at every burst of thrust; low for so long is low."""
+LATENCY_S = 1.0
+"""One slow round trip is none; a radio whose readings are all slow for so long is slow."""
 _GROUND_M = 0.05
 """A body so near to the height at which it stood before the take-off may stand there again."""
 _STOOD_S = 1.0
@@ -105,6 +107,11 @@ class Flight:
         self._heard_s = -math.inf
         self._tilt_rad = 0.0
         self._low_since_s: float | None = None
+        self._slow_since_s: float | None = None
+        self._trip_s = 0.0
+        """The latency of its radio that was told last."""
+        self._volts: float | None = None
+        """The voltage that was told last, if ever."""
         self._ground_m: float | None = None
         """Height of the body where it stood before the take-off."""
         self._height_m: float | None = None
@@ -118,7 +125,7 @@ class Flight:
     @property
     def battery_v(self) -> float | None:
         """Return the voltage that was told last."""
-        return None if self._vehicle is None else self._vehicle.battery_v
+        return self._volts
 
     @property
     def top_world(self) -> tuple[float, ...]:
@@ -131,11 +138,14 @@ class Flight:
         if heard_s is None:
             return
         self._vehicle, self._heard_s = state, heard_s
-        limits, volts = self._battery, state.battery_v
-        if limits is None or volts is None or volts >= limits.land_v:
-            self._low_since_s = None
-        elif self._low_since_s is None:
-            self._low_since_s = received_s
+        limits, volts, latency_s = self._battery, state.battery_v, state.latency_s
+        if volts is not None:  # one that was not measured is no good one
+            self._volts = volts
+            low = limits is not None and volts < limits.land_v
+            self._low_since_s = _since(self._low_since_s, received_s) if low else None
+        if latency_s is not None:
+            self._trip_s = latency_s
+            self._slow_since_s = _since(self._slow_since_s, received_s) if latency_s > self._latency_s else None
 
     def hear_tilt(self, tilt_rad: float) -> None:
         """Take the angle between the body's z axis and the vertical, of the newest pose."""
@@ -175,6 +185,8 @@ class Flight:
             found.append(f"vehicle_holds: {vehicle.holds}")
         if self._low_since_s is not None and now_s - self._low_since_s >= BATTERY_LOW_S:
             found.append(f"battery_low: {self.battery_v:.2f} V")
+        if self._slow_since_s is not None and now_s - self._slow_since_s >= LATENCY_S:
+            found.append(f"radio_late: {self._slow_radio}")
         if now_s - self._heard_s > VEHICLE_SILENT_S:
             found.append("vehicle_silent")
         if mode is not Mode.TAKE_OFF and now_s - self._pose_s > POSE_LOST_S:
@@ -255,14 +267,17 @@ class Flight:
                                              (self._estimator, vehicle.estimator)))
         checks = (
             (vehicle.tumbled or vehicle.locked, "vehicle_tumbled"),
-            (vehicle.can_fly is False and vehicle.armed is not False, "vehicle_not_ready"),
+            (vehicle.can_fly is False, "vehicle_not_ready"),
             (vehicle.flying, "in_the_air"),
-            (vehicle.latency_s is not None and vehicle.latency_s > self._latency_s,
-             f"radio_slow: found {1000 * (vehicle.latency_s or 0):.0f} ms, expected {1000 * self._latency_s:.0f} ms"),
+            (vehicle.latency_s is not None and vehicle.latency_s > self._latency_s, f"radio_slow: {self._slow_radio}"),
             (wrong, f"wrong_controller: found {vehicle.controller}, expected {self._controller}"),
             (lost, f"wrong_estimator: found {vehicle.estimator}, expected {self._estimator}"),
         )
         return next((reason for speaks_against, reason in checks if speaks_against), "")
+
+    @property
+    def _slow_radio(self) -> str:
+        return f"found {1000 * self._trip_s:.0f} ms, expected {1000 * self._latency_s:.0f} ms"
 
     def _place_check(self, position_world: Sequence[float] | None, guard: str) -> str:
         if guard not in ("", "unknown", "ground"):
@@ -282,8 +297,13 @@ class Flight:
         limits = self._battery
         if limits is None:
             return ""
-        if self.battery_v is None:
+        volts = None if self._vehicle is None else self._vehicle.battery_v
+        if volts is None:
             return "battery_not_full: the vehicle does not tell its voltage"
-        if self.battery_v < limits.arm_v:
-            return f"battery_not_full: found {self.battery_v:.2f} V, expected {limits.arm_v:g} V or more"
+        if volts < limits.arm_v:
+            return f"battery_not_full: found {volts:.2f} V, expected {limits.arm_v:g} V or more"
         return ""
+
+
+def _since(begin_s: float | None, now_s: float) -> float:
+    return now_s if begin_s is None else begin_s

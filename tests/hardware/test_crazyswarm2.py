@@ -99,11 +99,15 @@ def test_no_height_and_no_time_that_are_none(act, height, duration):
     (1 | 2 | 4 | 8, (True, True, False, False, False)),
     (2 | 8 | 16, (True, True, True, False, False)),
     (32 | 64, (False, False, False, True, True)),
+    (128, (False, False, False, False, True)),
 ])
 def test_a_status_tells_the_firmwares_supervisor_and_the_battery(bits, expected):
     state = read_status(SimpleNamespace(supervisor_info=bits, battery_voltage=3.9, latency_unicast=4), 12.5)
     assert (state.armed, state.can_fly, state.flying, state.tumbled, state.locked) == expected
     assert (state.stamp_s, state.battery_v, state.latency_s) == (12.5, 3.9, 0.004)
+    assert state.planner_active is False
+    busy = SimpleNamespace(supervisor_info=bits | 256, battery_voltage=3.9, latency_unicast=4)
+    assert read_status(busy, 12.5).planner_active is True
 
 
 @pytest.mark.parametrize("volts", [0.0, math.nan, -1.0])

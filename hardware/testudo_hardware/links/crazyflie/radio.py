@@ -191,7 +191,8 @@ class CrazyflieRadio:
         if time.monotonic() - sample.stamp_s > _STALE_S:
             return VehicleState(sample.stamp_s, holds=self.holds)
         info = sample.info
-        return VehicleState(sample.stamp_s, sample.battery_v, info.armed, info.can_fly, info.flying, info.tumbled,
+        can_fly = info.can_fly if info.armed else info.can_be_armed
+        return VehicleState(sample.stamp_s, sample.battery_v, info.armed, can_fly, info.flying, info.tumbled,
                             info.locked or info.crashed, CONTROLLERS.get(int(self._values.get(CONTROLLER, 0)), ""),
                             ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""), self._client.clock.trip_s,
                             self.holds)
