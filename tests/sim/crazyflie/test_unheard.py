@@ -126,3 +126,50 @@ def test_closing_the_link_lands_a_drone_that_is_not_heard(monkeypatch):
     monkeypatch.setattr(f"{module}.sleep", loop.run)
     radio._land_and_wait()
     assert stands(loop)
+
+
+def refuses(loop):
+    """Let the planner of a vehicle refuse everything, as firmware that is busy does."""
+    loop.craft.planner.block(True)
+    loop.craft.planner.block = lambda blocked: None
+    return loop
+
+
+@pytest.mark.parametrize("auto_arm", [True, False])
+@pytest.mark.parametrize("word", ["land", "disarm"])
+def test_a_take_off_that_is_taken_back_turns_no_motor_on(word, auto_arm):
+    """Neither by a take-off that is sent again, nor by a set-point."""
+    loop = refuses(Loop(auto_arm=auto_arm))
+    loop.run(0.5)
+    loop.ask("arm")
+    assert not loop.ask("take_off")
+    loop.run(0.8)
+    assert not loop.ask(word, 0.0, 2.0)
+    loop.orders.clear()
+    loop.run(3.0)
+    assert loop.pilot.phase == Phase.GROUND
+    assert not {Act.TAKE_OFF, Act.SET_POINT} & {order.act for _, order in loop.orders}
+    assert not loop.craft.vehicle.motors_on
+    assert loop.supervisor.armed == auto_arm
+
+
+@pytest.mark.parametrize("after_s", [0.02, 0.1, 0.5])
+def test_a_drone_that_is_disarmed_as_it_leaves_the_ground_comes_down(after_s):
+    loop = Loop(auto_arm=False)
+    loop.run(0.5)
+    loop.ask("arm")
+    loop.run(0.5)
+    assert not loop.ask("take_off")
+    loop.run(after_s)
+    assert not loop.ask("disarm")
+    loop.run(6.0)
+    assert loop.pilot.phase == Phase.GROUND
+    assert stands(loop)
+    assert not set(LOST) & set(loop.states)
+
+
+def test_the_end_of_set_points_is_never_refused():
+    loop = Loop(auto_arm=False)
+    loop.run(0.5)
+    assert loop.ask("take_off")
+    assert not loop.ask("notify_setpoints_stop")

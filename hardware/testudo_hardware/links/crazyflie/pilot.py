@@ -111,7 +111,7 @@ class Pilot:
             self._enter(Phase.GROUND, now_s)  # a set-point would turn the motors on
         elif act == FlightAct.LAND and (self.phase in _UP or (self.phase == Phase.GROUND and not self._down)):
             self._land(request.height_m, request.duration_s, now_s)
-        return self.refusal
+        return self.refusal if act in (FlightAct.ARM, FlightAct.DISARM, FlightAct.TAKE_OFF) else ""
 
     def step(self, now_s: float) -> list[Order]:
         """Return what to send now; called at the rate of set-points."""
@@ -153,6 +153,12 @@ class Pilot:
         return self._climbs or self.phase in (Phase.HOVERING, Phase.FLYING)
 
     @property
+    def _rests(self) -> bool:
+        """Return whether the vehicle says that it stands and that its planner does nothing."""
+        info = self.watch.info
+        return info is not None and not info.flying and not info.planner_active
+
+    @property
     def _flies(self) -> bool:
         """Return whether the vehicle says that it flies, or nothing is heard of it."""
         info = self.watch.info
@@ -173,6 +179,11 @@ class Pilot:
     def _ask_arming(self, arm: bool, now_s: float) -> str:
         info = self.watch.info
         if self.phase == Phase.STOPPED and info is not None and not info.locked and not self.code:
+            self._enter(Phase.GROUND, now_s)
+        if self.phase == Phase.TAKING_OFF and not arm:
+            if not self._rests:
+                self._come_down_alone(now_s)
+                return ""
             self._enter(Phase.GROUND, now_s)
         if self.phase != Phase.GROUND:
             return f"{'arming' if arm else 'disarming'} refused: {self._where()}"
@@ -289,6 +300,12 @@ class Pilot:
                 return self._land_blindly(now_s)
             self._blind_since_s, self._taken = math.inf, not self.watch.info.flying
             self._sent_s = self._cycle_s = -math.inf  # heard again: what is seen counts from here on
+        if self._rests and not self._taken:  # standstill would turn its motors on
+            return self._touch_down(self.watch.info, now_s) if self._down else []
+        return self._begin_landing(now_s)
+
+    def _begin_landing(self, now_s: float) -> list[Order]:
+        """Stand still, send the landing, and leave the rest to the planner once it is seen to have begun."""
         # before the landing was sent, an active planner is that of the climb
         info = self.watch.info_since(self._sent_s + SETTLE_S) if math.isfinite(self._sent_s) else None
         if not self._taken and info is not None and info.planner_active:
@@ -313,16 +330,18 @@ class Pilot:
     def _leave_to_planner(self, info: Info | None, now_s: float) -> list[Order]:
         if info is not None:
             if not info.flying or (not info.planner_active and self.watch.height_m < _DOWN_M):
-                arms_itself = info.arms_itself
-                self._enter(Phase.GROUND, now_s)
-                self._down = True
-                self._taken = True  # it says that it flies until two seconds after
-                self._arm = None if arms_itself else False
-                return []
+                return self._touch_down(info, now_s)
             if not info.planner_active:  # somebody's set-point stopped it in the air
                 self._taken, self._cycle_s = False, -math.inf
                 return []
         return [Order(Act.NOTIFY)] if self._is_due(now_s, NOTIFY_S) else []
+
+    def _touch_down(self, info: Info, now_s: float) -> list[Order]:
+        self._enter(Phase.GROUND, now_s)
+        self._down = True
+        self._taken = True  # it says that it flies until two seconds after
+        self._arm = None if info.arms_itself else False
+        return []
 
     def _land_blindly(self, now_s: float) -> list[Order]:
         """Nothing is heard: send the landing several times, then the notice that lets it begin, and both again.
