@@ -292,3 +292,20 @@ def test_a_vehicle_that_leaves_the_ground_late_lands():
     flight.tick()
     assert flight.acts[-2:] == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
     assert not flight.guard.streams
+
+
+def test_a_guard_that_ends_before_its_vehicle_takes_off_disarms_it():
+    flight = begun(Standing, 0.1)
+    assert flight.acts == [FlightAct.ARM]
+    assert [request.act for request in flight.guard.close(flight.now_s)] == [FlightAct.DISARM]
+
+
+def test_a_guard_that_ends_while_its_landing_has_not_begun_says_both():
+    flight = flying()
+    state = VehicleState(flight.now_s, armed=True, flying=True, planner_active=False)
+    flight.guard.hear_vehicle(state, flight.now_s)
+    flight.tells, flight.wanted = False, Wanted.LAND
+    flight.tick()
+    assert flight.acts == [FlightAct.LAND]
+    acts = [request.act for request in flight.guard.close(flight.now_s)]
+    assert acts == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
