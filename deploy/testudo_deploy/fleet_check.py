@@ -9,11 +9,13 @@ import numpy as np
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.command_types import check_commands
 from testudo_deploy.contract import Contract
-from testudo_deploy.fleet import Fleet
+from testudo_deploy.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet_links import FleetError
 from testudo_deploy.obligation_rules import check_fleet
 from testudo_deploy.obligations import Obligation, fleet_obligations
+from testudo_deploy.shield.landing import Room
 from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.walls import Arena
 from testudo_deploy.teams import check_apart
 from testudo_hardware.spec import RobotSpec
@@ -28,7 +30,7 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
 
     Raises:
         TestudoError: a policy file is refused for a robot, what robots of a team assume of each other is not what they
-            guarantee (`check_fleet`), a robot starts or goes outside its arena, or two teams could meet
+            guarantee (`check_fleet`), a robot starts, goes or takes off to outside its arena, or two teams could meet
             (`teams.check_apart`).
     """
     _check_phases(fleet)
@@ -41,6 +43,7 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
             artefact = Artefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
         check_commands(team, artefact.contract)
         arenas.append(artefact.contract.arena)
+        _check_starts(team, artefact.contract)
         obligations = fleet_obligations(team, artefact.contract)
         check_fleet(obligations)
         found += obligations
@@ -74,6 +77,21 @@ def check_inside(team: Fleet, arena: Arena | None) -> None:
                 if clearance(obstacle, np.asarray(place))[0] < 0:
                     raise FleetError(f"{where}: found {list(place)}, expected a place outside obstacle {number} of the "
                                      f"arena of {team.policy.name}")
+
+
+def room_of(robot: FleetRobot, contract: Contract) -> Room:
+    """Return what the climb of a drone has to stay in."""
+    return Room(contract.arena, space_parameters(robot.spec).wall_m)
+
+
+def _check_starts(team: Fleet, contract: Contract) -> None:
+    """Refuse a drone that would climb to where its shield would not let it fly."""
+    for robot in team.robots:
+        start = robot.initial_position_world
+        if robot.has_flight_phases and (fault := room_of(robot, contract).fault(start, start[2])):
+            raise FleetError(f"{team.file}: robots.{robot.name}.initial_position: {fault}: the drone climbs there "
+                             "before any shield looks at it; change the place or the height, or take a policy of a "
+                             "larger arena")
 
 
 def _check_phases(fleet: Fleet) -> None:

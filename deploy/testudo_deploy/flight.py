@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from testudo_deploy.flight_messages import Wanted
 from testudo_deploy.modes import Event, Mode
+from testudo_deploy.shield.landing import Room
 from testudo_hardware.links.flight import VehicleState
 from testudo_hardware.spec import RobotSpec
 
@@ -44,6 +45,8 @@ UNBELIEVED_S = 5.0
 VEHICLE_SILENT_S = 2.0
 BATTERY_LOW_S = 5.0
 """The voltage dips at every burst of thrust; low for so long is low."""
+LATENCY_S = 1.0
+"""One slow round trip is none; a radio whose readings are all slow for so long is slow."""
 _GROUND_M = 0.05
 """A body so near to the height at which it stood before the take-off may stand there again."""
 _STOOD_S = 1.0
@@ -86,7 +89,7 @@ class Flight:
     """What is known of the flight of one robot."""
 
     def __init__(self, start_world: Sequence[float], battery: BatteryLimits | None, *, controller: str = "",
-                 estimator: str = "", latency_s: float = math.inf) -> None:
+                 estimator: str = "", latency_s: float = math.inf, room: Room | None = None) -> None:
         """Begin on the ground.
 
         Args:
@@ -95,13 +98,20 @@ class Flight:
             controller: the one that its set-points need, such as `pid`; empty: any.
             estimator: the one that its poses need, such as `kalman`; empty: any.
             latency_s: longest of its radio.
+            room: what the way up has to stay in; None: a world without walls and obstacles.
         """
+        self._room = room
         self._start, self._battery = tuple(start_world), battery
         self._controller, self._estimator, self._latency_s = controller, estimator, latency_s
         self._vehicle: VehicleState | None = None
         self._heard_s = -math.inf
         self._tilt_rad = 0.0
         self._low_since_s: float | None = None
+        self._slow_since_s: float | None = None
+        self._trip_s = 0.0
+        """The latency of its radio that was told last."""
+        self._volts: float | None = None
+        """The voltage that was told last, if ever."""
         self._ground_m: float | None = None
         """Height of the body where it stood before the take-off."""
         self._height_m: float | None = None
@@ -115,7 +125,7 @@ class Flight:
     @property
     def battery_v(self) -> float | None:
         """Return the voltage that was told last."""
-        return None if self._vehicle is None else self._vehicle.battery_v
+        return self._volts
 
     @property
     def top_world(self) -> tuple[float, ...]:
@@ -123,13 +133,19 @@ class Flight:
         return self._start
 
     def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
-        """Take what the vehicle says of itself."""
-        self._vehicle, self._heard_s = state, received_s
-        limits, volts = self._battery, state.battery_v
-        if limits is None or volts is None or volts >= limits.land_v:
-            self._low_since_s = None
-        elif self._low_since_s is None:
-            self._low_since_s = received_s
+        """Take what the vehicle says of itself; what is told anew does not make it younger than it is."""
+        heard_s = state.heard_s(received_s)
+        if heard_s is None:
+            return
+        self._vehicle, self._heard_s = state, heard_s
+        limits, volts, latency_s = self._battery, state.battery_v, state.latency_s
+        if volts is not None:  # one that was not measured is no good one
+            self._volts = volts
+            low = limits is not None and volts < limits.land_v
+            self._low_since_s = _since(self._low_since_s, received_s) if low else None
+        if latency_s is not None:
+            self._trip_s = latency_s
+            self._slow_since_s = _since(self._slow_since_s, received_s) if latency_s > self._latency_s else None
 
     def hear_tilt(self, tilt_rad: float) -> None:
         """Take the angle between the body's z axis and the vertical, of the newest pose."""
@@ -169,6 +185,8 @@ class Flight:
             found.append(f"vehicle_holds: {vehicle.holds}")
         if self._low_since_s is not None and now_s - self._low_since_s >= BATTERY_LOW_S:
             found.append(f"battery_low: {self.battery_v:.2f} V")
+        if self._slow_since_s is not None and now_s - self._slow_since_s >= LATENCY_S:
+            found.append(f"radio_late: {self._slow_radio}")
         if now_s - self._heard_s > VEHICLE_SILENT_S:
             found.append("vehicle_silent")
         if mode is not Mode.TAKE_OFF and now_s - self._pose_s > POSE_LOST_S:
@@ -249,17 +267,19 @@ class Flight:
                                              (self._estimator, vehicle.estimator)))
         checks = (
             (vehicle.tumbled or vehicle.locked, "vehicle_tumbled"),
-            (vehicle.can_fly is False and vehicle.armed is not False, "vehicle_not_ready"),
+            (vehicle.can_fly is False, "vehicle_not_ready"),
             (vehicle.flying, "in_the_air"),
-            (vehicle.latency_s is not None and vehicle.latency_s > self._latency_s,
-             f"radio_slow: found {1000 * (vehicle.latency_s or 0):.0f} ms, expected {1000 * self._latency_s:.0f} ms"),
+            (vehicle.latency_s is not None and vehicle.latency_s > self._latency_s, f"radio_slow: {self._slow_radio}"),
             (wrong, f"wrong_controller: found {vehicle.controller}, expected {self._controller}"),
             (lost, f"wrong_estimator: found {vehicle.estimator}, expected {self._estimator}"),
         )
         return next((reason for speaks_against, reason in checks if speaks_against), "")
 
-    def _place_check(
-self, position_world: Sequence[float] | None, guard: str) -> str:
+    @property
+    def _slow_radio(self) -> str:
+        return f"found {1000 * self._trip_s:.0f} ms, expected {1000 * self._latency_s:.0f} ms"
+
+    def _place_check(self, position_world: Sequence[float] | None, guard: str) -> str:
         if guard not in ("", "unknown", "ground"):
             return "in_the_air"
         if position_world is None:
@@ -270,14 +290,20 @@ self, position_world: Sequence[float] | None, guard: str) -> str:
                     "start height")
         if not self._tilt_rad <= LEVEL_RAD:
             return f"not_level: tilted by {math.degrees(self._tilt_rad):.0f} degrees"
-        return ""
+        outside = "" if self._room is None else self._room.fault(position_world, self._start[2])
+        return outside and f"outside_arena: {outside}"
 
     def _battery_check(self) -> str:
         limits = self._battery
         if limits is None:
             return ""
-        if self.battery_v is None:
+        volts = None if self._vehicle is None else self._vehicle.battery_v
+        if volts is None:
             return "battery_not_full: the vehicle does not tell its voltage"
-        if self.battery_v < limits.arm_v:
-            return f"battery_not_full: found {self.battery_v:.2f} V, expected {limits.arm_v:g} V or more"
+        if volts < limits.arm_v:
+            return f"battery_not_full: found {volts:.2f} V, expected {limits.arm_v:g} V or more"
         return ""
+
+
+def _since(begin_s: float | None, now_s: float) -> float:
+    return now_s if begin_s is None else begin_s

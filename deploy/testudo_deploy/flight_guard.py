@@ -28,9 +28,24 @@ DESCENT_M_S, ASIDE_M_S = 0.35, 0.1
 """A command goes down if it is no faster than this downwards and aside."""
 REPEAT_S = 1.0
 """What has not shown its effect is asked again after so long."""
+LAND_REPEAT_S = 3.0
+"""The same of a landing, after its end: the firmware says for two seconds after its motors ran that it flies, and a
+landing that is asked for on the ground turns them on again."""
+ARM_REPEAT_S = 0.5
+"""The same of arming."""
+LIFTS_S = 0.5
+"""A vehicle that was asked to take off may say for so long that it stands."""
 REMAIN_VALID_S = 0.1
 """How long the last set-point holds while the vehicle's own planner takes over."""
+SETTLE_S, SHOWS_S, BRIDGE_S = 0.1, 0.4, 0.2
+"""After a landing was asked for: what the vehicle said before the first is older than that; by the second its planner
+has to be seen at work, else set-points leave again for the third, before 0.5 s of silence, and it is asked anew."""
+TRIES = 5
+"""After so many the end of the set-points is told anyway: a vehicle that hovers for ever falls at last."""
 LATE_S = 3.0
+
+
+_END = FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S)
 
 
 class GuardPhase(StrEnum):
@@ -71,15 +86,24 @@ class FlightGuard:
         self._alone_since_s: float | None = None
         self._stopped_since_s: float | None = None
         self._ends_s = -math.inf
+        self._armed_s = self._lifted_s = -math.inf
+        """When it was asked last to arm, and to take off, since it stood."""
+        self._told_end = True
+        """The vehicle was told that the set-points have ended."""
+        self._bridge_s: float | None = None
+        """Since when set-points leave again in a landing that did not begin."""
+        self._tries = 0
 
     @property
     def streams(self) -> bool:
         """Return whether a set-point has to leave at every tick."""
-        return self.phase is GuardPhase.FLY
+        return self.phase is GuardPhase.FLY or self._bridge_s is not None
 
     def hear_vehicle(self, state: VehicleState, now_s: float) -> None:
-        """Take what the vehicle says."""
-        self._vehicle, self._vehicle_s = state, now_s
+        """Take what the vehicle says; what is told anew does not make it younger than it is."""
+        heard_s = state.heard_s(now_s)
+        if heard_s is not None:
+            self._vehicle, self._vehicle_s = state, heard_s
 
     def hear_order(self, order: FlightOrder, now_s: float) -> None:
         """Take what the supervisor wants; old orders, and those of the future, do not count."""
@@ -124,8 +148,11 @@ class FlightGuard:
 
     def close(self, now_s: float) -> tuple[FlightRequest, ...]:
         """Return the last words of a guard that ends: a vehicle in the air lands, rather than to fall after silence."""
-        if self.phase in (GuardPhase.FLY, GuardPhase.TAKE_OFF):
-            return self._land(now_s)
+        if self.phase is GuardPhase.TAKE_OFF and self._stands(now_s):
+            return (FlightRequest(FlightAct.DISARM),)
+        if self.phase in (GuardPhase.FLY, GuardPhase.TAKE_OFF) or not self._told_end:
+            land, *_ = self._land(now_s)
+            return (land, _END)
         return ()
 
     def _wanted(self, now_s: float) -> Wanted | None:
@@ -136,8 +163,16 @@ class FlightGuard:
 
     def _says_flying(self, now_s: float) -> bool | None:
         """Return whether the vehicle says that it flies; None if it does not say."""
-        fresh = self._vehicle is not None and now_s - self._vehicle_s <= LATE_S
-        return self._vehicle.flying if fresh else None
+        vehicle = self._heard(now_s)
+        return None if vehicle is None else vehicle.flying
+
+    def _heard(self, now_s: float) -> VehicleState | None:
+        """Return what the vehicle said last; None if that is long ago."""
+        return self._vehicle if now_s - self._vehicle_s <= LATE_S else None
+
+    def _stands(self, now_s: float) -> bool:
+        """Return whether the vehicle says that it stands, and not from before what may have lifted it."""
+        return self._says_flying(now_s) is False and self._vehicle_s > self._lifted_s + LIFTS_S
 
     def _begin(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
         flying = self._says_flying(now_s)
@@ -153,24 +188,47 @@ class FlightGuard:
             return ()
         if wanted is not Wanted.TAKE_OFF or stopped:
             return ()
-        order = self._order
         self._go(GuardPhase.TAKE_OFF, now_s)
-        self._ends_s = now_s + order.climb_s
-        return (FlightRequest(FlightAct.ARM),
-                FlightRequest(FlightAct.TAKE_OFF, height_m=order.top_m, duration_s=order.climb_s))
+        self._armed_s = self._lifted_s = -math.inf
+        return self._lift(now_s)
+
+    def _lift(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Arm, and take off once the vehicle says that it may fly: before that it refuses. Both again until it does."""
+        vehicle, order = self._heard(now_s), self._order
+        if vehicle is None or vehicle.flying or (vehicle.planner_active and self._vehicle_s > self._lifted_s):
+            return ()
+        untold = vehicle.armed is None and ARM_REPEAT_S <= now_s - self._armed_s < math.inf
+        if not (vehicle.armed or untold):
+            if now_s - self._armed_s < ARM_REPEAT_S:
+                return ()
+            self._armed_s = now_s
+            return (FlightRequest(FlightAct.ARM),)
+        if vehicle.can_fly is False or now_s - self._lifted_s < REPEAT_S:
+            return ()
+        if not math.isfinite(self._lifted_s):
+            self._ends_s = now_s + order.climb_s
+        self._lifted_s = now_s
+        # a set-point of any time before would keep the planner from having its way
+        return (_END, FlightRequest(FlightAct.TAKE_OFF, height_m=order.top_m, duration_s=order.climb_s))
 
     def _climbing(self, wanted: Wanted | None, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
-        if wanted in (Wanted.LAND, Wanted.GROUND):
+        if wanted is Wanted.TAKE_OFF and not stopped:
+            return self._lift(now_s)
+        lifted = math.isfinite(self._lifted_s)
+        if wanted is None and not stopped and lifted and now_s < self._ends_s:
+            return ()
+        if not lifted or self._stands(now_s):  # a set-point would turn its motors up
+            self._go(GuardPhase.GROUND, now_s)
+            return (FlightRequest(FlightAct.DISARM),)
+        if wanted in (Wanted.LAND, Wanted.GROUND) or self._says_flying(now_s) is False:
             return self._land(now_s)
-        over = wanted is None and now_s >= self._ends_s
-        if wanted is Wanted.FLY or stopped or over:
-            self._go(GuardPhase.FLY, now_s)
+        self._go(GuardPhase.FLY, now_s)
         return ()
 
     def _flying(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
         if self._says_flying(now_s) is False and wanted is Wanted.GROUND:
             self._go(GuardPhase.GROUND, now_s)
-            return (FlightRequest(FlightAct.DISARM),)
+            return (_END, FlightRequest(FlightAct.DISARM))
         if wanted is Wanted.LAND:
             return self._land(now_s)
         if wanted is Wanted.FLY:
@@ -182,15 +240,42 @@ class FlightGuard:
         return ()
 
     def _landing(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
-        flying = self._says_flying(now_s)
-        down = flying is False and wanted is Wanted.GROUND
+        flying, stands = self._says_flying(now_s), self._stands(now_s)
+        down = stands and wanted is Wanted.GROUND
         if now_s < self._ends_s and not down:
-            return ()
-        if flying is False or (flying is None and now_s >= self._ends_s + LATE_S):
+            return self._hand_over(now_s)
+        if stands or (flying is None and now_s >= self._ends_s + LATE_S):
+            ends = () if self._told_end else (_END,)
             self._go(GuardPhase.GROUND, now_s)
-            return (FlightRequest(FlightAct.DISARM),)
-        if now_s - self._ends_s >= REPEAT_S:
+            return (*ends, FlightRequest(FlightAct.DISARM))
+        if now_s - self._ends_s >= LAND_REPEAT_S:
             return self._land(now_s)
+        return ()
+
+    def _hand_over(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Tell the vehicle that set-points have ended once its planner is seen at work, and hold it until then.
+
+        Firmware since 2023 finds its planner idle when set-points end without a landing, and cuts the motors.
+        """
+        vehicle = self._heard(now_s)
+        active = None if vehicle is None else vehicle.planner_active
+        news = self._vehicle_s > self._asked_s + SETTLE_S
+        if self._bridge_s is not None:
+            if now_s - self._bridge_s < BRIDGE_S:
+                return ()
+            self._tries += 1
+            return self._ask_landing(now_s)
+        if self._told_end:
+            # at the end of its way the planner is idle, too, and a set-point would lift the vehicle up again
+            stopped = active is False and news and self._vehicle_s < self._ends_s - LIFTS_S
+            if stopped and vehicle.flying and vehicle.armed is not False:
+                self._told_end, self._bridge_s = False, now_s
+            return ()
+        if active is None or (active and news) or self._tries >= TRIES:
+            self._told_end = True
+            return (_END,)
+        if now_s - self._asked_s >= SHOWS_S and vehicle.flying is not False:
+            self._bridge_s = now_s
         return ()
 
     def _off(self, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
@@ -205,13 +290,19 @@ class FlightGuard:
         return (FlightRequest(FlightAct.EMERGENCY),)
 
     def _land(self, now_s: float) -> tuple[FlightRequest, ...]:
-        order = self._order
-        ground_m, duration_s = (0.0, ALONE_S) if order is None else (order.ground_m, order.down_s)
         self._go(GuardPhase.LAND, now_s)
-        self._asked_s, self._ends_s = now_s, now_s + duration_s
-        # the other way round, firmware since 2023 finds its planner idle when the set-points end, and cuts the motors
-        return (FlightRequest(FlightAct.LAND, height_m=ground_m, duration_s=duration_s),
-                FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S))
+        self._tries = 0
+        return self._ask_landing(now_s)
+
+    def _ask_landing(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Ask for a landing; a vehicle that does not tell what its planner does is told at once that set-points end."""
+        order, vehicle = self._order, self._heard(now_s)
+        ground_m, duration_s = (0.0, ALONE_S) if order is None else (order.ground_m, order.down_s)
+        self._asked_s, self._ends_s, self._bridge_s = now_s, now_s + duration_s, None
+        self._told_end = vehicle is None or vehicle.planner_active is None
+        land = FlightRequest(FlightAct.LAND, height_m=ground_m, duration_s=duration_s)
+        return (land, _END) if self._told_end else (land,)
 
     def _go(self, phase: GuardPhase, now_s: float) -> None:
         self.phase, self._since_s, self._alone_since_s = phase, now_s, None
+        self._bridge_s, self._told_end = None, True

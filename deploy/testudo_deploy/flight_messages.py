@@ -106,13 +106,16 @@ class FlightRequestMessage(Envelope):
 
 @dataclass(frozen=True)
 class VehicleMessage(Envelope):
-    """Topic `vehicle_state`: the vehicle's driver, or the plant, to policy and guard, at 10 Hz or more."""
+    """Topic `vehicle_state`: the vehicle's driver, or the plant, to policy and guard, at 10 Hz or more.
+
+    They count its age from its stamp, so that a driver that repeats what it heard long ago is no sign of life.
+    """
 
     SCHEMA = "testudo/vehicle_state/2"
 
     robot: str
     stamp_s: float
-    """Steady clock of the driver; on one computer that of policy and guard."""
+    """When the vehicle was so, on the steady clock of the computer on which driver, policy and guard run."""
     battery_v: float | None
     armed: bool | None
     can_fly: bool | None
@@ -123,6 +126,7 @@ class VehicleMessage(Envelope):
     estimator: str
     latency_s: float | None
     holds: str
+    planner_active: bool | None = None
 
     @classmethod
     def of(cls, robot: str, state: VehicleState) -> Self:
@@ -140,7 +144,7 @@ class VehicleMessage(Envelope):
         Raises:
             EnvelopeError: a value is of a wrong type.
         """
-        flags = dict.fromkeys(("armed", "can_fly", "flying", "tumbled", "locked"), bool)
+        flags = dict.fromkeys(("armed", "can_fly", "flying", "tumbled", "locked", "planner_active"), bool)
         numbers = {"battery_v": float, "latency_s": float}
         given = {name: kind for name, kind in (numbers | flags).items() if getattr(self, name) is not None}
         _check(self, {"robot": str, "stamp_s": float, "controller": str, "estimator": str,

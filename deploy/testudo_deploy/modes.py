@@ -176,8 +176,11 @@ _WATCHDOGS = (
              "to 2 (Kalman)"),
     Watchdog("radio_slow", Reaction.REFUSE, "its radio is slower than the robot file says; look at channel and "
              "distance"),
+    Watchdog("radio_late", Reaction.HOLD, "its radio has become slower than the robot file says"),
     Watchdog("in_the_air", Reaction.REFUSE, "it is not on the ground; its guard holds it and lands it"),
     Watchdog("not_at_start", Reaction.REFUSE, "put it on the ground below its initial position"),
+    Watchdog("outside_arena", Reaction.REFUSE, "the way up to its start height leaves the arena of the policy, or "
+             "leads past an obstacle in it"),
     Watchdog("not_level", Reaction.REFUSE, "put it on level ground"),
     Watchdog("column_taken", Reaction.REFUSE, "another robot is, or asks to be, where this one would take off"),
     Watchdog("battery_not_full", Reaction.REFUSE, "charge its battery, or put in a full one"),

@@ -13,7 +13,7 @@ from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.crazyswarm import check_driver
 from testudo_deploy.diagnostics import Level, Status, shown
 from testudo_deploy.fleet import Fleet, FleetRobot
-from testudo_deploy.fleet_check import checked_obligations
+from testudo_deploy.fleet_check import checked_obligations, room_of
 from testudo_deploy.flight import BatteryLimits, Flight, FlightWish
 from testudo_deploy.flight_messages import FlightOrder, Wanted
 from testudo_deploy.localisation import away_from_start, switched_on_at
@@ -76,7 +76,7 @@ class Robot:
             pose_max_age_s=robot.pose.max_age_s,
             stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter)
         self.supervisor = Supervisor(now_s=now_s, kind=Kind.FLIGHT if robot.has_flight_phases else Kind.GROUND)
-        self.flight = _flight_of(robot) if robot.has_flight_phases else None
+        self.flight = _flight_of(robot, artefact) if robot.has_flight_phases else None
         """Of a robot with flight phases."""
         self.pacer = Pacer(robot.spec.control_period_s)
         self.refused_messages = 0
@@ -193,8 +193,8 @@ class Robot:
             "refused_messages": shown(self.refused_messages + self.loop.refused_peer_messages)})
 
 
-def _flight_of(robot: FleetRobot) -> Flight:
+def _flight_of(robot: FleetRobot, artefact: Artefact) -> Flight:
     part = robot.link.profile.flight
     needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
     return Flight(robot.initial_position_world, BatteryLimits.of(robot.spec), controller=needs[0], estimator=needs[1],
-                  latency_s=robot.spec.link_delay_most_s)
+                  latency_s=robot.spec.link_delay_most_s, room=room_of(robot, artefact.contract))

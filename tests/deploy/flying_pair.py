@@ -21,6 +21,8 @@ SILENCE = load_robot("crazyflie_2x").silence
 LEVELLED_S, CUT_S = SILENCE["silence.level_after"].value, SILENCE["silence.cut_after"].value
 GROUND_M = 0.025
 LAG_S = 0.15
+READY_S = 0.08
+"""After it was armed the firmware blocks take-offs for so long."""
 
 
 def with_phases(fleet, **needs):
@@ -44,18 +46,22 @@ class Vehicle:
         self.set_point, self.heard_s, self.end_m, self.way_s = np.zeros(3), -math.inf, GROUND_M, 1.0
         self.acts, self.lifted_by_set_point, self.planned = [], False, False
         self.holds, self.says_why = "", True
+        self.now_s = self.armed_s = -math.inf
 
     def obey(self, request):
         self.acts.append(request.act)
         if request.act in (FlightAct.ARM, FlightAct.DISARM):
+            if request.act is FlightAct.ARM and not self.armed:
+                self.armed_s = self.now_s
             self.armed = request.act is FlightAct.ARM
         elif request.act is FlightAct.EMERGENCY:
             self.armed, self.locked = False, True
             self.state = "falls"
         elif request.act is FlightAct.NOTIFY_SETPOINTS_STOP:
-            self.velocity[:] = 0
-            self.state = "planner" if self.planned else "falls"
-        elif self.armed:
+            if self.state == "set-points":
+                self.velocity[:] = 0
+                self.state = "planner" if self.planned else "falls"
+        elif self.armed and (request.act is FlightAct.LAND or self.now_s > self.armed_s + READY_S):
             self.planned, self.end_m = True, request.height_m
             self.state = self.state if self.state == "set-points" else "planner"
             self.speed = abs(request.height_m - self.place[2]) / request.duration_s
@@ -87,7 +93,8 @@ class Vehicle:
                 self.state, self.armed = "ground", False
 
     def says(self, now_s):
-        return VehicleState(now_s, self.volts, self.armed, self.can_fly, bool(self.place[2] > GROUND_M + 0.01),
+        can_fly = self.can_fly and (not self.armed or now_s > self.armed_s + READY_S)
+        return VehicleState(now_s, self.volts, self.armed, can_fly, bool(self.place[2] > GROUND_M + 0.01),
                             self.tumbled, self.locked, self.controller, "", self.latency_s,
                             self.holds if self.says_why else "")
 
@@ -113,6 +120,7 @@ class Drone:
 
     def tick(self, now_s, period_s):
         vehicle, robot = self.vehicle, self.robot
+        vehicle.now_s = now_s
         announcement = None
         if vehicle.talks:
             state = vehicle.says(now_s)

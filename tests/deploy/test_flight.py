@@ -11,7 +11,7 @@ from testudo_deploy.fleet_links import FleetError
 from testudo_deploy.flight import BATTERY_LOW_S, HOVER_S, Flight
 from testudo_deploy.flight_guard import ALONE_S, GuardPhase
 from testudo_deploy.modes import Event, Mode
-from testudo_hardware.links.flight import FlightAct
+from testudo_hardware.links.flight import FlightAct, FlightRequest
 
 TOP_M = 1.0
 LANE_M = 0.7
@@ -81,8 +81,8 @@ def test_a_whole_flight(world):
     assert drone.vehicle.place[2] == GROUND_M
     assert not drone.vehicle.armed
     assert not drone.vehicle.lifted_by_set_point
-    assert drone.vehicle.acts == [FlightAct.ARM, FlightAct.TAKE_OFF, FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP,
-                                  FlightAct.DISARM]
+    end = FlightAct.NOTIFY_SETPOINTS_STOP
+    assert drone.vehicle.acts == [FlightAct.ARM, end, FlightAct.TAKE_OFF, FlightAct.LAND, end, FlightAct.DISARM]
     assert {reason.partition(":")[0] for reason in drone.reasons} <= {
         "no_pose", "peer_unheard", "disarmed", "take_off", "hold", "", "land"}
 
@@ -353,3 +353,45 @@ def test_a_drone_that_stands_still_without_a_word_of_its_driver_is_broken(active
     active.seconds(1.0)
     assert drone.mode is Mode.EMERGENCY
     assert drone.robot.supervisor.reason.startswith("no_response")
+
+
+def refuses_to_climb(drone):
+    """Let the vehicle of a drone obey everything but a take-off, as firmware that is busy does."""
+    obey = drone.vehicle.obey
+    drone.vehicle.obey = lambda request: None if request.act is FlightAct.TAKE_OFF else obey(request)
+
+
+def test_an_emergency_stop_while_it_still_stands_keeps_its_motors_off(world):
+    drone = world.drones[0]
+    assert world.ask(Event.ARM).granted
+    refuses_to_climb(drone)
+    world.seconds(0.3)
+    drone.guard.hear_estop(True, "/estop")
+    world.seconds(4.0)
+    assert not drone.vehicle.lifted_by_set_point
+    assert not drone.vehicle.armed
+    assert drone.mode is Mode.DISARMED
+
+
+def test_a_policy_that_dies_while_it_still_stands_keeps_its_motors_off(world):
+    drone = world.drones[0]
+    assert world.ask(Event.ARM).granted
+    refuses_to_climb(drone)
+    world.seconds(0.5)
+    drone.policy_lives = False
+    world.seconds(6.0)
+    assert not drone.vehicle.lifted_by_set_point
+    assert not drone.vehicle.armed
+
+
+def test_a_vehicle_that_needs_to_be_armed_first_takes_off(world):
+    """It blocks a take-off that comes with the arming."""
+    drone = world.drones[0]
+    drone.vehicle.obey(FlightRequest(FlightAct.ARM))
+    drone.vehicle.obey(FlightRequest(FlightAct.TAKE_OFF, 1.0, 2.0))
+    world.tick()
+    assert drone.vehicle.state == "ground", "the control of this test"
+    drone.vehicle.obey(FlightRequest(FlightAct.DISARM))
+    world.tick()
+    assert world.ask(Event.ARM).granted
+    world.until(Mode.HOLD, 12.0)

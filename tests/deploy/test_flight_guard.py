@@ -57,7 +57,7 @@ def flying(**options):
     flight = Flight(**options)
     flight.tick()
     flight.wanted = Wanted.TAKE_OFF
-    flight.tick()
+    flight.tick(3)  # armed, seen armed, seen flying
     flight.wanted = Wanted.FLY
     assert flight.tick() is GuardPhase.FLY
     flight.asked.clear()
@@ -84,7 +84,7 @@ def test_a_take_off_arms_and_climbs_and_set_points_begin_when_they_are_wanted():
     flight.tick()
     flight.wanted = Wanted.TAKE_OFF
     assert flight.seconds(1.0) is GuardPhase.TAKE_OFF
-    assert flight.acts == [FlightAct.ARM, FlightAct.TAKE_OFF]
+    assert flight.acts == [FlightAct.ARM, FlightAct.NOTIFY_SETPOINTS_STOP, FlightAct.TAKE_OFF]
     assert (flight.asked[-1].height_m, flight.asked[-1].duration_s) == (1.0, 2.0)
     assert not flight.guard.streams  # a set-point would end the climb
     flight.wanted = Wanted.FLY
@@ -155,7 +155,7 @@ def test_a_climb_without_a_supervisor_ends_in_a_hover():
     flight = Flight()
     flight.tick()
     flight.wanted = Wanted.TAKE_OFF
-    flight.tick()
+    flight.tick(2)
     flight.wanted = None
     assert flight.seconds(1.5) is GuardPhase.TAKE_OFF
     assert flight.seconds(1.0) is GuardPhase.FLY
@@ -165,7 +165,7 @@ def test_an_emergency_stop_in_a_climb_brakes_at_once_and_forbids_one_on_the_grou
     flight = Flight()
     flight.tick()
     flight.wanted = Wanted.TAKE_OFF
-    flight.tick()
+    flight.tick(3)
     flight.stopped = True
     assert flight.tick() is GuardPhase.FLY
     assert flight.guard.streams
@@ -246,3 +246,66 @@ def test_whatever_happens_motors_turn_only_after_a_wanted_take_off_and_hovering_
         if before is GuardPhase.FLY and after in (GuardPhase.GROUND, GuardPhase.OFF):
             assert word == "motors off" or FlightAct.DISARM in flight.acts
         assert flight.guard.streams == (after is GuardPhase.FLY)
+
+
+class Standing(Flight):
+    """With a vehicle that hears everything and does not leave the ground."""
+
+    def obey(self, requests):
+        self.asked += requests
+        for request in requests:
+            if request.act in (FlightAct.ARM, FlightAct.DISARM):
+                self.armed = request.act is FlightAct.ARM
+
+
+def begun(kind, after_s):
+    """Return a flight that has been taking off for some time."""
+    flight = kind()
+    flight.tick()
+    flight.wanted = Wanted.TAKE_OFF
+    flight.seconds(after_s)
+    return flight
+
+
+@pytest.mark.parametrize("wanted", [None, Wanted.FLY, Wanted.TAKE_OFF, Wanted.GROUND, Wanted.LAND])
+@pytest.mark.parametrize("after_s", [0.1, 0.2, 0.4, 1.0, 1.8])
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_vehicle_that_stands_hears_no_set_point_whatever_ends_its_take_off(wanted, after_s, stopped):
+    """An emergency stop, a supervisor that is gone or believes that it flies: a set-point would turn its motors up."""
+    if wanted is Wanted.TAKE_OFF and not stopped:
+        return
+    flight = begun(Standing, after_s)
+    flight.stopped, flight.wanted = stopped, wanted
+    for _ in range(150):
+        flight.tick()
+        assert not flight.guard.streams
+    assert flight.guard.phase is GuardPhase.GROUND
+    assert flight.acts[-1] is FlightAct.DISARM
+    assert not flight.armed
+
+
+def test_a_vehicle_that_leaves_the_ground_late_lands():
+    """The stop came after the take-off had been asked for, before the vehicle showed that it flies."""
+    flight = begun(Standing, 0.2)
+    assert flight.acts[-1] is FlightAct.TAKE_OFF
+    flight.stopped, flight.wanted = True, Wanted.FLY
+    flight.tick()
+    assert flight.acts[-2:] == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
+    assert not flight.guard.streams
+
+
+def test_a_guard_that_ends_before_its_vehicle_takes_off_disarms_it():
+    flight = begun(Standing, 0.1)
+    assert flight.acts == [FlightAct.ARM]
+    assert [request.act for request in flight.guard.close(flight.now_s)] == [FlightAct.DISARM]
+
+
+def test_a_guard_that_ends_while_its_landing_has_not_begun_says_both():
+    flight = flying()
+    state = VehicleState(flight.now_s, armed=True, flying=True, planner_active=False)
+    flight.guard.hear_vehicle(state, flight.now_s)
+    flight.tells, flight.wanted = False, Wanted.LAND
+    flight.tick()
+    assert flight.acts == [FlightAct.LAND]
+    acts = [request.act for request in flight.guard.close(flight.now_s)]
+    assert acts == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]

@@ -19,7 +19,11 @@ from testudo_hardware.links.crazyswarm2 import (
 )
 from testudo_hardware.links.crazyswarm2_flight import CALLS, read_status
 from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_hardware.links.poses import PoseReading
+from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.topics import MeasurementWire
 from testudo_hardware.links.wire import CommandReading, WireError
+from testudo_hardware.spec import load_robot
 
 NUMBERS = st.floats(-5, 5)
 VECTORS = st.tuples(NUMBERS, NUMBERS, NUMBERS)
@@ -99,11 +103,15 @@ def test_no_height_and_no_time_that_are_none(act, height, duration):
     (1 | 2 | 4 | 8, (True, True, False, False, False)),
     (2 | 8 | 16, (True, True, True, False, False)),
     (32 | 64, (False, False, False, True, True)),
+    (128, (False, False, False, False, True)),
 ])
 def test_a_status_tells_the_firmwares_supervisor_and_the_battery(bits, expected):
     state = read_status(SimpleNamespace(supervisor_info=bits, battery_voltage=3.9, latency_unicast=4), 12.5)
     assert (state.armed, state.can_fly, state.flying, state.tumbled, state.locked) == expected
     assert (state.stamp_s, state.battery_v, state.latency_s) == (12.5, 3.9, 0.004)
+    assert state.planner_active is False
+    busy = SimpleNamespace(supervisor_info=bits | 256, battery_voltage=3.9, latency_unicast=4)
+    assert read_status(busy, 12.5).planner_active is True
 
 
 @pytest.mark.parametrize("volts", [0.0, math.nan, -1.0])
@@ -140,3 +148,18 @@ def test_a_leader_never_leaves_the_leash_however_the_drone_moves(steps):
         leader.see(Placement(place, 0.0), now_s)
         _, at = leader.lead(command, now_s)
         assert math.dist(at.position, place) <= 0.3 + 1e-9
+
+
+def test_a_logged_pose_that_is_stamped_on_arrival_is_as_old_as_the_radio_may_have_made_it():
+    spec = load_robot("crazyflie_2x")
+    message = SimpleNamespace(
+        header=SimpleNamespace(frame_id="world", stamp=SimpleNamespace(sec=12, nanosec=500_000_000)),
+        pose=SimpleNamespace(position=SimpleNamespace(x=1.0, y=2.0, z=0.5),
+                             orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)))
+    logged = MeasurementWire.motion_capture("cf1", spec, load_link("crazyswarm2_logged"), "world")
+    assert logged.late_s == spec.link_delay_most_s == 0.03
+    assert logged.decode(message).stamp_s == pytest.approx(12.47)
+    assert logged.decode(logged.encode(message, PoseReading(3.0, (0.0, 0.0, 1.0), 0.0))).stamp_s == pytest.approx(3.0)
+    assert message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec == pytest.approx(3.03)
+    seen = MeasurementWire.motion_capture("cf1", spec, load_link("crazyswarm2"), "world")
+    assert seen.late_s == 0.0

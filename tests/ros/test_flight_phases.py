@@ -50,13 +50,13 @@ def asked(folder, robot):
 
 
 def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_path):
-    fleet = fleet_on_the_ground(tmp_path, start_x=-0.4, goal_x=0.4)
+    fleet = fleet_on_the_ground(tmp_path, start_x=-0.4, goal_x=0.4, lane_m=0.7)
     assert all(robot.has_flight_phases for robot in fleet.robots)
     state = drive(fleet, run_folder=tmp_path / "run", duration_s=30.0, lock_step=True)
     assert (state.outcome, state.contacts, state.lines) == ("arrived", 0, [])
     run = read_run(tmp_path / "run")
     for name in fleet.names:
-        assert asked(tmp_path / "run", name)[:2] == ["arm", "take_off"]
+        assert asked(tmp_path / "run", name)[:3] == ["arm", "notify_setpoints_stop", "take_off"]
         ticks = run.ticks[name]
         assert ticks[5].measured_position_world[2] < 0.15  # it stood on the ground
         modes = [tick.reason.partition(":")[0] for tick in ticks]
@@ -68,7 +68,7 @@ def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_pa
 
 
 def test_an_emergency_stop_of_flying_drones_lands_them(tmp_path):
-    fleet = fleet_on_the_ground(tmp_path, start_x=-0.4, goal_x=40.0, walls=False)
+    fleet = fleet_on_the_ground(tmp_path, start_x=-0.4, goal_x=40.0, lane_m=0.7, walls=False)
     modes = {name: [] for name in fleet.names}
     pressed, end_s = None, time.monotonic() + PATIENCE_S
     with FleetProcesses(plan(fleet, run_folder=None, duration_s=600.0, lock_step=True)) as processes:

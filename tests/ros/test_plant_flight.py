@@ -29,7 +29,7 @@ def write_drones(folder):
     robots = [
         f"  r{k}: {{type: crazyflie_2x, initial_position: [0.0, {2.0 * k}, 1.0], initial_yaw: 0.0, "
         f"goal: [0.6, {2.0 * k}, 1.0], "
-        f"link: {{profile: crazyflie_radio, uri: 'radio://0/80/2M/E7E7E7E70{k}', onboard_brake: true}}}}"
+        f"link: {{profile: crazyflie_radio, uri: 'radio://{k}/80/2M/E7E7E7E70{k}', onboard_brake: true}}}}"
         for k in range(2)
     ]
     head = ["fileversion: 1", "policy: policy.onnx", f"policy_sha256: {Artefact.load(policy).sha256}", "robots:"]

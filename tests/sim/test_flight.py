@@ -87,9 +87,13 @@ def test_it_takes_off_hovers_and_lands_where_it_is():
     assert vehicle.may_stand
     assert not vehicle.ask(FlightRequest(FlightAct.TAKE_OFF, 1.0, 2.0), 0.0)  # not armed
     assert vehicle.ask(FlightRequest(FlightAct.ARM), 0.0)
-    assert vehicle.ask(FlightRequest(FlightAct.TAKE_OFF, 1.0, 2.0), 0.0)
+    assert not vehicle.can_fly(0.0)
+    assert not vehicle.ask(FlightRequest(FlightAct.TAKE_OFF, 1.0, 2.0), 0.0)  # armed, but not ready
+    vehicle.ask(FlightRequest(FlightAct.ARM), 0.05)  # begins nothing anew
+    assert vehicle.can_fly(0.1)
+    assert vehicle.ask(FlightRequest(FlightAct.TAKE_OFF, 1.0, 2.0), 0.1)
     assert vehicle.may_stand
-    places = flown(vehicle, 0.0, 4.0)
+    places = flown(vehicle, 0.1, 4.0)
     climbs = [b[2] - a[2] for a, b in itertools.pairwise(places)]
     assert min(climbs) > -1e-3
     assert max(climbs) / 0.01 == pytest.approx(15 / 8 * (1.0 - REST_M) / 2.0, rel=0.1)

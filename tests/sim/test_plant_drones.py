@@ -106,6 +106,8 @@ def test_it_takes_off_flies_and_lands_without_a_contact():
     for act in (FlightAct.ARM, FlightAct.TAKE_OFF):
         for name in ("r0", "r1"):
             plant.ask(name, FlightRequest(act, 1.0, 2.0))
+        fly(plant, {}, 0.2)  # what comes with the arming is refused
+        assert plant.vehicle("r0").can_fly
     seen = fly(plant, {}, 4.0)
     assert seen[-1].position_world == pytest.approx((0.0, 0.0, 1.0), abs=0.03)
     assert plant.vehicle("r0").flying

@@ -1,11 +1,16 @@
-"""What take-off and landing need of the shield: a column of owned space, and an arena without its floor."""
+"""What take-off and landing need of the shield: a column of space in the arena, and an arena without its floor."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from testudo_deploy.shield.obstacles import segment_clearance
 from testudo_deploy.shield.space import OwnSpace
 from testudo_deploy.shield.stack import Shield
+from testudo_deploy.shield.walls import Arena
 from testudo_hardware.arrays import array_namespace, stacked
 
 _BELOW_M = 10.0
@@ -24,6 +29,36 @@ def column_below(space: OwnSpace, top_m: float) -> OwnSpace:
     above = xp.where(foot[2] > top_m, foot[2], xp.asarray(top_m, dtype=foot.dtype))
     top = stacked(foot[0], foot[1], above)
     return replace(space, owned_world=stacked(foot, top), announced_world=stacked(foot, foot))
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a column may stand: no shield looks at a climb by the vehicle's own planner."""
+
+    arena: Arena | None
+    """None: a world without walls and obstacles."""
+    wall_m: float
+    """Kept from walls and obstacles: `SpaceParameters.wall_m`."""
+
+    def fault(self, foot_world: Sequence[float], top_m: float) -> str:
+        """Return why the way straight up from a place (3,) [m] to a height [m] may not be flown; empty if it may.
+
+        The foot may be as near to the floor as the vehicle stands; walls, ceiling and obstacles keep their distance.
+        """
+        arena = self.arena
+        if arena is None:
+            return ""
+        top_world = (*foot_world[:2], top_m)
+        for axis, found, low, high in zip("xyz", top_world, arena.low_world, arena.high_world, strict=False):
+            least, most = low + self.wall_m, high - self.wall_m
+            if not least <= found <= most:
+                return f"found {axis} = {found:.2f} m at the end of the climb, allowed {least:.2f} to {most:.2f} m"
+        for number, obstacle in enumerate(arena.obstacles):
+            away_m = float(segment_clearance(obstacle, np.array(foot_world, float), np.array(top_world, float)))
+            if not away_m >= self.wall_m:
+                return (f"found {max(away_m, 0.0):.2f} m from obstacle {number} ({obstacle.kind}) on the way up to "
+                        f"{top_m:.2f} m, allowed {self.wall_m:.2f} m or more")
+        return ""
 
 
 def landing_shield(shield: Shield) -> Shield:

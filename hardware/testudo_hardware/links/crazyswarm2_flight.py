@@ -14,7 +14,7 @@ from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import fill_stamp
 
 STATUS = "crazyflie_interfaces/msg/Status"
-_CAN_BE_ARMED, _ARMED, _CAN_FLY, _FLYING, _TUMBLED, _LOCKED = 1, 2, 8, 16, 32, 64
+_CAN_BE_ARMED, _ARMED, _CAN_FLY, _FLYING, _TUMBLED, _LOCKED, _CRASHED, _PLANNER = 1, 2, 8, 16, 32, 64, 128, 256
 """Bits of `Status.supervisor_info`."""
 _ALL_GROUPS = 0
 
@@ -72,5 +72,5 @@ def read_status(message: Any, received_s: float) -> VehicleState:
     ready = bits & (_CAN_FLY if bits & _ARMED else _CAN_BE_ARMED)
     return VehicleState(
         received_s, battery_v=volts if 0 < volts < 100 else None, armed=bool(bits & _ARMED), can_fly=bool(ready),
-        flying=bool(bits & _FLYING), tumbled=bool(bits & _TUMBLED), locked=bool(bits & _LOCKED),
-        latency_s=1e-3 * float(message.latency_unicast))
+        flying=bool(bits & _FLYING), tumbled=bool(bits & _TUMBLED), locked=bool(bits & (_LOCKED | _CRASHED)),
+        latency_s=1e-3 * float(message.latency_unicast), planner_active=bool(bits & _PLANNER))

@@ -13,6 +13,9 @@ from typing import Protocol
 
 from testudo_hardware.links.wire import WireError
 
+_FUTURE_S = 0.5
+"""A stamp so far in the future is of another clock."""
+
 
 class FlightAct(StrEnum):
     """What can be asked of a vehicle."""
@@ -60,11 +63,12 @@ class VehicleState:
     """What a vehicle says of itself some times a second; None, or an empty text, where its link does not tell."""
 
     stamp_s: float
-    """Steady clock of this computer."""
+    """Steady clock of this computer at the moment that the state is of, not at its sending: who hears it counts its age
+    from here."""
     battery_v: float | None = None
     armed: bool | None = None
     can_fly: bool | None = None
-    """Once it is armed nothing that it knows of speaks against flying."""
+    """Nothing that it knows of speaks against flying; of one that is not armed: against arming it."""
     flying: bool | None = None
     """In the air, by its own judgement."""
     tumbled: bool | None = None
@@ -78,6 +82,12 @@ class VehicleState:
     """Of its radio, there and back."""
     holds: str = ""
     """Why its driver keeps it at standstill whatever is commanded; empty while commands pass."""
+    planner_active: bool | None = None
+    """Its own planner makes its set-points. A driver that ends a stream of set-points by itself does not tell."""
+
+    def heard_s(self, received_s: float) -> float | None:
+        """Return since when the state is known; None if it is of the future, and counts as little as an old one."""
+        return min(self.stamp_s, received_s) if self.stamp_s <= received_s + _FUTURE_S else None
 
 
 class FlightLink(Protocol):

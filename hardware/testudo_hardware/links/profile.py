@@ -138,6 +138,8 @@ class PoseTopic:
     type: PoseType
     rate: Rate
     reliability: Reliability
+    stamped_on_arrival: Switch | None = field(default=None, metadata=OPTIONAL)
+    """Stamps tell when poses came by radio, and not when they were measured."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from testudo_hardware.frames import Placement
@@ -139,6 +139,8 @@ class MeasurementWire:
     """How often a sample is expected."""
     reliable: bool
     """Whether the publisher offers it reliable: never ask for more than is offered."""
+    late_s: float = 0.0
+    """So much later than the measurement its stamp may be: the age is told too large rather than too small."""
 
     @staticmethod
     def odometry(robot: str, spec: RobotSpec, profile: LinkProfile) -> MeasurementWire:
@@ -163,8 +165,9 @@ class MeasurementWire:
         part = profile.pose
         if part is None:
             raise LinkError(f"{robot}: link {profile.name!r} has no [pose], expected the topic of motion capture")
+        on_arrival = part.stamped_on_arrival is not None and part.stamped_on_arrival.value
         return MeasurementWire(robot, spec, part.topic.value, part.type.value, (frame, ""), part.rate.value,
-                               part.reliability.value == "reliable")
+                               part.reliability.value == "reliable", spec.link_delay_most_s if on_arrival else 0.0)
 
     @staticmethod
     def amcl(robot: str, spec: RobotSpec, frame: str) -> MeasurementWire:
@@ -177,6 +180,12 @@ class MeasurementWire:
         Raises:
             WireError: another frame, or a quaternion that is none.
         """
+        reading = self._read(message)
+        if reading is None or not self.late_s:
+            return reading
+        return replace(reading, stamp_s=reading.stamp_s - self.late_s)
+
+    def _read(self, message: Any) -> Measurement | None:
         frame, size, where = self.frames[0], self.spec.dimension, f"{self.robot}: {self.topic}"
         if self.type == ODOMETRY:
             return read_odometry(message, self.robot, self.spec, self.frames)
@@ -188,13 +197,15 @@ class MeasurementWire:
     def encode(self, message: Any, reading: Measurement) -> Any:
         """Write a measurement into an empty message and return it, as the robot's side or a stand-in sends it.
 
+        A wire whose stamps are of the arrival gives it the latest one.
+
         Raises:
             WireError: odometry on a wire of poses, a pose on one of odometry, or a wire of many robots' poses.
         """
         if self.type == ODOMETRY and isinstance(reading, OdometryReading):
             return fill_odometry(message, self.robot, self.spec, reading, self.frames)
         if self.type in (POSE_STAMPED, POSE_WITH_COVARIANCE) and isinstance(reading, PoseReading):
-            fill_stamp(message.header.stamp, reading.stamp_s)
+            fill_stamp(message.header.stamp, reading.stamp_s + self.late_s)
             message.header.frame_id = self.frames[0]
             pose = message.pose if self.type == POSE_STAMPED else message.pose.pose
             fill_pose(pose, reading.position_world, reading.yaw)

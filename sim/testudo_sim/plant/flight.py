@@ -23,6 +23,8 @@ POSITION_GAIN_HZ = 2.0
 TUMBLED_COSINE = 0.5
 """Of the tilt, 60 degrees, beyond which it is tumbled after `TUMBLED_S`."""
 TUMBLED_S = 1.0
+READY_S = 0.08
+"""From being armed to where it may fly: until then the firmware blocks its planner."""
 _TOUCH_M = 0.02
 """So near the floor it stands on it."""
 
@@ -111,6 +113,7 @@ class Crazyflie:
         """
         self._silence, self._rest_m = silence, rest_m
         self.armed, self.tumbled = hovers, False
+        self._armed_s = -math.inf
         self.phase = FlightPhase.PLANNER if hovers else FlightPhase.OFF
         x, y, z = start_world
         self._way = _Way(start_s, 1.0, (x, y, z), z, lands=False)
@@ -126,6 +129,11 @@ class Crazyflie:
     def flying(self) -> bool:
         """Return whether its motors turn."""
         return self.phase not in (FlightPhase.OFF, FlightPhase.LOCKED)
+
+    def can_fly(self, now_s: float) -> bool:
+        """Return whether nothing speaks against flying; before it is armed: against arming it."""
+        well = self.phase is not FlightPhase.LOCKED and not self.tumbled
+        return well and (not self.armed or now_s - self._armed_s >= READY_S)
 
     @property
     def may_stand(self) -> bool:
@@ -154,6 +162,8 @@ class Crazyflie:
         if self.phase is FlightPhase.LOCKED:
             return False
         if request.act is FlightAct.ARM:
+            if not self.armed:
+                self._armed_s = now_s
             self.armed = not self.tumbled
             return self.armed
         if request.act is FlightAct.DISARM:
@@ -187,7 +197,7 @@ class Crazyflie:
     def _plan(self, request: FlightRequest, now_s: float) -> bool:
         """Take off or land; from set-points a landing begins once their end is notified, they have priority."""
         lands = request.act is FlightAct.LAND
-        if not self.armed or (self._streamed and not lands) or (lands and not self.flying):
+        if not (self.armed and self.can_fly(now_s)) or (self._streamed and not lands) or (lands and not self.flying):
             return False
         end_m = max(request.height_m, self._rest_m)
         self._way = _Way(now_s, request.duration_s, self._place, end_m, lands=lands)

@@ -190,7 +190,7 @@ class Plant:
         vehicle = self._drone(name).vehicle
         locked = vehicle.phase is FlightPhase.LOCKED
         battery_v = self.faults(name).battery_v or self._battery(name).voltage_v
-        return VehicleState(self._now_s, battery_v, vehicle.armed, vehicle.armed and not locked, vehicle.flying,
+        return VehicleState(self._now_s, battery_v, vehicle.armed, vehicle.can_fly(self._now_s), vehicle.flying,
                             vehicle.tumbled, locked, "pid", "kalman")
 
     def charge(self, name: str) -> float:

@@ -32,6 +32,10 @@ EARLY_COMMANDS_S = 0.1
 UNCOMMANDED_S = 15.0
 """A drone that has taken off and is commanded by nobody lands after so long; its supervisor lets it hover for 5 s."""
 _BLIND_TRIES = 4
+_BLIND_S, _BLIND_REPEAT_S = 0.16, 0.5
+"""Of a landing of which nothing is heard: for so long it is sent at every step, then so often while it would last."""
+_LIFTS_WITHIN_S = 0.5
+"""What may lift a drone off shows its effect after so long."""
 _DOWN_M = 0.1
 _UP = (Phase.TAKING_OFF, Phase.HOVERING, Phase.FLYING)
 
@@ -61,6 +65,12 @@ class Pilot:
         self._tries, self._cycle_s = 0, -math.inf
         self._taken = False
         """The planner of the vehicle has taken over."""
+        self._down = False
+        """It is known that the vehicle is on the ground: it said so after the last order that may have lifted it."""
+        self._lifted_s, self._top_m = -math.inf, 0.0
+        """When such an order went out last, and to which height."""
+        self._blind_since_s = math.inf
+        """Since when a landing goes on of which nothing is heard."""
 
     @property
     def code(self) -> str:
@@ -97,11 +107,11 @@ class Pilot:
             self.refusal = self._ask_arming(act == FlightAct.ARM, now_s)
         elif act == FlightAct.TAKE_OFF:
             self.refusal = self._ask_take_off(request, now_s)
-        elif act == FlightAct.LAND and self.phase == Phase.TAKING_OFF and not self._climbs and not self._flies:
+        elif act == FlightAct.LAND and self.phase == Phase.TAKING_OFF and self._down and not self._flies:
             self._enter(Phase.GROUND, now_s)  # a set-point would turn the motors on
-        elif act == FlightAct.LAND and self.phase in _UP:
+        elif act == FlightAct.LAND and (self.phase in _UP or (self.phase == Phase.GROUND and not self._down)):
             self._land(request.height_m, request.duration_s, now_s)
-        return self.refusal
+        return self.refusal if act in (FlightAct.ARM, FlightAct.DISARM, FlightAct.TAKE_OFF) else ""
 
     def step(self, now_s: float) -> list[Order]:
         """Return what to send now; called at the rate of set-points."""
@@ -113,6 +123,8 @@ class Pilot:
         for order in orders:
             if order.act == Act.SET_POINT:
                 self.watch.sent(order.velocity_world, now_s)
+            if order.act in (Act.SET_POINT, Act.TAKE_OFF):
+                self._down, self._lifted_s, self._top_m = False, now_s, max(self._top_m, order.height_m)
         return orders
 
     def holds(self, now_s: float) -> str:
@@ -126,6 +138,9 @@ class Pilot:
         """Find out what is wrong now, without sending anything."""
         in_air = self._is_up or self.phase == Phase.LANDING
         self.watch.judge(now_s, in_air=in_air, streaming=self.phase == Phase.FLYING)
+        info = self.watch.info_since(self._lifted_s + _LIFTS_WITHIN_S)
+        if info is not None and not info.flying:
+            self._down, self._top_m = True, 0.0
 
     @property
     def _climbs(self) -> bool:
@@ -136,6 +151,12 @@ class Pilot:
     def _is_up(self) -> bool:
         """Return whether it is in the air and was not told to land."""
         return self._climbs or self.phase in (Phase.HOVERING, Phase.FLYING)
+
+    @property
+    def _rests(self) -> bool:
+        """Return whether the vehicle says that it stands and that its planner does nothing."""
+        info = self.watch.info
+        return info is not None and not info.flying and not info.planner_active
 
     @property
     def _flies(self) -> bool:
@@ -152,12 +173,17 @@ class Pilot:
                 self._ended = self.sentence
         elif self.phase == Phase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
             self._enter(Phase.FLYING, now_s)  # whoever flew it before is gone
-        elif self._is_up and self.watch.must_land:
+        elif (self._is_up or (self.phase == Phase.TAKING_OFF and not self._down)) and self.watch.must_land:
             self._come_down_alone(now_s)
 
     def _ask_arming(self, arm: bool, now_s: float) -> str:
         info = self.watch.info
         if self.phase == Phase.STOPPED and info is not None and not info.locked and not self.code:
+            self._enter(Phase.GROUND, now_s)
+        if self.phase == Phase.TAKING_OFF and not arm:
+            if not self._rests:
+                self._come_down_alone(now_s)
+                return ""
             self._enter(Phase.GROUND, now_s)
         if self.phase != Phase.GROUND:
             return f"{'arming' if arm else 'disarming'} refused: {self._where()}"
@@ -196,12 +222,19 @@ class Pilot:
         return ""
 
     def _come_down_alone(self, now_s: float) -> None:
-        self._land(LANDING_HEIGHT_M, max(1.0, (self.watch.height_m - LANDING_HEIGHT_M) / LANDING_SPEED_M_S), now_s)
+        self._land(LANDING_HEIGHT_M, max(1.0, (self._height_m - LANDING_HEIGHT_M) / LANDING_SPEED_M_S), now_s)
+
+    @property
+    def _height_m(self) -> float:
+        """Return how high it may be: while nothing is heard, at the end of its climb."""
+        return self.watch.height_m if self.watch.info else max(self.watch.height_m, self._top_m)
 
     def _land(self, height_m: float, duration_s: float, now_s: float) -> None:
-        least_s = (self.watch.height_m - height_m) / FASTEST_LANDING_M_S
+        least_s = (self._height_m - height_m) / FASTEST_LANDING_M_S
         self._order = Order(Act.LAND, height_m=height_m, duration_s=max(duration_s, least_s))
+        unseen = self.watch.info is None and not self._is_up
         self._enter(Phase.LANDING, now_s)
+        self._blind_since_s = now_s if unseen else math.inf  # standstill would turn the motors of one that stands on
 
     def _enter(self, phase: Phase, now_s: float) -> None:
         self.phase, self._since_s, self._sent_s = phase, now_s, -math.inf
@@ -241,10 +274,10 @@ class Pilot:
                 return [STANDSTILL]
             return []
         self._taken = info is not None and info.planner_active
-        if now_s - self._since_s > GIVE_UP_S and not self._taken:
+        if now_s - self._since_s > GIVE_UP_S and not self._taken and (self._down or self.watch.info is not None):
             self.refusal = f"the drone did not {'take off' if info and info.armed else 'arm'} within {GIVE_UP_S:g} s"
             self._enter(Phase.GROUND, now_s)
-        elif not self._taken and self._is_due(now_s):
+        elif not self._taken and (info is not None or self._down) and self._is_due(now_s):
             ready = info is not None and info.armed and info.can_fly
             return [Order(Act.NOTIFY), self._order] if ready else [Order(Act.ARM)]
         return []
@@ -262,6 +295,17 @@ class Pilot:
         return [STANDSTILL] if self.watch.holds(now_s) else [Order(Act.SET_POINT, self._command)]
 
     def _come_down(self, now_s: float) -> list[Order]:
+        if math.isfinite(self._blind_since_s):
+            if self.watch.info is None:
+                return self._land_blindly(now_s)
+            self._blind_since_s, self._taken = math.inf, not self.watch.info.flying
+            self._sent_s = self._cycle_s = -math.inf  # heard again: what is seen counts from here on
+        if self._rests and not self._taken:  # standstill would turn its motors on
+            return self._touch_down(self.watch.info, now_s) if self._down else []
+        return self._begin_landing(now_s)
+
+    def _begin_landing(self, now_s: float) -> list[Order]:
+        """Stand still, send the landing, and leave the rest to the planner once it is seen to have begun."""
         # before the landing was sent, an active planner is that of the climb
         info = self.watch.info_since(self._sent_s + SETTLE_S) if math.isfinite(self._sent_s) else None
         if not self._taken and info is not None and info.planner_active:
@@ -271,7 +315,8 @@ class Pilot:
         if now_s - self._cycle_s > CYCLE_S - 1e-6:
             self._cycle_s, self._tries = now_s, self._tries + 1
         if self.watch.info is None and self._tries > _BLIND_TRIES:
-            return self._land_blindly()
+            self._blind_since_s = now_s
+            return self._land_blindly(now_s)
         # standstill first, which keeps the vehicle where it is until the landing is seen to have begun; then a pause,
         # so that no set-point that comes late stops the planner again
         passed_s = now_s - self._cycle_s
@@ -285,22 +330,32 @@ class Pilot:
     def _leave_to_planner(self, info: Info | None, now_s: float) -> list[Order]:
         if info is not None:
             if not info.flying or (not info.planner_active and self.watch.height_m < _DOWN_M):
-                arms_itself = info.arms_itself
-                self._enter(Phase.GROUND, now_s)
-                self._taken = True  # it says that it flies until two seconds after
-                self._arm = None if arms_itself else False
-                return []
+                return self._touch_down(info, now_s)
             if not info.planner_active:  # somebody's set-point stopped it in the air
                 self._taken, self._cycle_s = False, -math.inf
                 return []
         return [Order(Act.NOTIFY)] if self._is_due(now_s, NOTIFY_S) else []
 
-    def _land_blindly(self) -> list[Order]:
-        """Nothing is heard: send the landing several times, then the notice that lets it begin."""
-        self._tries += 1
-        if self._tries <= 3 * _BLIND_TRIES:
+    def _touch_down(self, info: Info, now_s: float) -> list[Order]:
+        self._enter(Phase.GROUND, now_s)
+        self._down = True
+        self._taken = True  # it says that it flies until two seconds after
+        self._arm = None if info.arms_itself else False
+        return []
+
+    def _land_blindly(self, now_s: float) -> list[Order]:
+        """Nothing is heard: send the landing several times, then the notice that lets it begin, and both again.
+
+        A landing that is under way refuses another one; after its time one would lift the drone off the ground.
+        """
+        passed_s = now_s - self._blind_since_s
+        if passed_s < _BLIND_S:
             return [self._order]
-        self._taken = self._tries > 4 * _BLIND_TRIES
+        if not self._is_due(now_s, NOTIFY_S):
+            return []
+        if passed_s + _BLIND_REPEAT_S + CYCLE_S < self._order.duration_s and now_s - self._cycle_s >= _BLIND_REPEAT_S:
+            self._cycle_s = now_s
+            return [self._order]
         return [Order(Act.NOTIFY)]
 
     def _stop(self, now_s: float) -> list[Order]:

@@ -36,6 +36,8 @@ OPEN_WITHIN_S = 30.0
 """Real drones have some hundred parameters and log variables, each of which takes a round trip or two."""
 _MEASURE_S = 1.0
 _LAND_WITHIN_S = 8.0
+_STALE_S = 0.5
+"""What an older packet of the log block says of the vehicle is not known to be so any more."""
 _PATIENCE = 1.5
 """Periods after which a set-point goes out without a new command."""
 _ROUNDING_S = 0.001
@@ -179,12 +181,18 @@ class CrazyflieRadio:
 
     @property
     def vehicle(self) -> VehicleState | None:
-        """Return what the vehicle says of itself; None before it has spoken."""
+        """Return what the vehicle says of itself; None before it has spoken.
+
+        Of a vehicle that was silent for half a second nothing is told but when it spoke last, and what its driver does.
+        """
         sample = self._sample
         if sample is None:
             return None
+        if time.monotonic() - sample.stamp_s > _STALE_S:
+            return VehicleState(sample.stamp_s, holds=self.holds)
         info = sample.info
-        return VehicleState(sample.stamp_s, sample.battery_v, info.armed, info.can_fly, info.flying, info.tumbled,
+        can_fly = info.can_fly if info.armed else info.can_be_armed
+        return VehicleState(sample.stamp_s, sample.battery_v, info.armed, can_fly, info.flying, info.tumbled,
                             info.locked or info.crashed, CONTROLLERS.get(int(self._values.get(CONTROLLER, 0)), ""),
                             ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""), self._client.clock.trip_s,
                             self.holds)

@@ -127,7 +127,7 @@ class DriverNode(Node):
     def _tell(self) -> None:
         """Say how drone and radio are."""
         standing, vehicle = self._radio.standing, self._tell_vehicle()
-        if vehicle is not None:
+        if vehicle is not None and vehicle.battery_v is not None:
             self._battery.publish(BatteryState(voltage=float(vehicle.battery_v), present=True))
         values = {"code": standing.code, "phase": str(standing.phase), "refusal": standing.refusal,
                   "samples": shown(self._radio.samples)}
