@@ -69,7 +69,7 @@ def _report(result: ImportResult) -> Report:
     return Report({**result.report, "run": str(result.folder), "messages": result.messages}, (
         head_table(result.recording, f"imported {kind}", str(result.folder), messages=result.messages),
         series_table(result.facts),
-        *trouble_tables(result.facts),
+        *trouble_tables(result.facts, result.report.get("clock_steps", ())),
         *text_table("Choices", result.notes),
         *text_table("Lost", [str(loss) for loss in result.losses]),
     ))

@@ -11,6 +11,7 @@ import numpy as np
 
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
+from testudo_sim.importing.bags.clock_steps import record_times
 from testudo_sim.importing.bags.clocks import Clock, Marks, clocks_of
 from testudo_sim.importing.bags.decode import Samples
 from testudo_sim.importing.bags.merge import merged
@@ -28,6 +29,9 @@ _LATCHED = re.compile(r"durability:\s*(1|transient_local)\b")
 _SEEN = ("pose", "odometry", "imu")
 """Roles that show a motion; a command is only followed by one."""
 _WORLD_FRAMES = ("world", "map", "odom", "earth")
+
+Marked = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Hashes (K,) of messages, their times of recording [ns] and their places in the bag."""
 
 
 def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage: list[str], *,
@@ -57,12 +61,15 @@ def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage:
     for number, source in enumerate(sources):
         found, marks = _collect(source, _entries_for(source, entries), len(sources) > 1,
                                 lambda share, number=number: tell((number + share) / len(sources)))
-        hashes.append(marks)
         bags.append(read_series(source, found, _entries_for(source, entries), folders))
+        hashes.append((marks[0], record_times(*marks[1:], bags[-1].steps)))
     _check_found(sources, bags, entries, damage)
     clocks = _clocks(bags, hashes, offsets or {})
     robots, start_ns = _robots(merged(bags, clocks), mapping, entries)
-    return Recording(robots, start_ns, None, _info(sources, bags, clocks), not damage, tuple(damage))
+    info = _info(sources, bags, clocks) | {"clock_steps": [
+        {"bag": bag.name, "whose": step.whose, "at_s": float(clocks[bag.name].apply(step.at_ns) - start_ns) / NANO,
+         "by_s": step.by_ns / NANO, "cut": step.cut} for bag in bags for step in bag.steps]}
+    return Recording(robots, start_ns, None, info, not damage, tuple(damage))
 
 
 def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[str, Any]:
@@ -79,19 +86,20 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
 
 
 def _collect(source: BagSource, entries: Sequence[TopicMap], several: bool, tell: Tell
-             ) -> tuple[dict[BagTopic, list[BagMessage]], tuple[np.ndarray, np.ndarray]]:
-    """Return the messages that are needed, and hash and record time of those that stand once in the bag."""
+             ) -> tuple[dict[BagTopic, list[BagMessage]], Marked]:
+    """Return the messages that are needed, and hash, record time and place of those that stand once in the bag."""
     wanted = topics_for(entries)
     found: dict[BagTopic, list[BagMessage]] = {}
-    marks: dict[int, int] = {}
+    marks: dict[int, tuple[int, int]] = {}
     for message in source.messages((lambda _: True) if several else (lambda topic: topic.name in wanted), tell):
         if several and len(message.data) >= _LEAST_HASHED and not _is_latched(message.topic):
             mark = hash((message.topic.type, message.data))
-            marks[mark] = 0 if mark in marks else message.log_ns
+            marks[mark] = (0, 0) if mark in marks else (message.log_ns, message.order)
         if message.topic.name in wanted:
             found.setdefault(message.topic, []).append(message)
-    once = {mark: log_ns for mark, log_ns in marks.items() if log_ns}
-    return found, (np.fromiter(once, np.int64, len(once)), np.fromiter(once.values(), np.int64, len(once)))
+    once = {mark: seen for mark, seen in marks.items() if seen[0]}
+    log_ns, order = np.array(list(once.values()), np.int64).reshape(-1, 2).T
+    return found, (np.fromiter(once, np.int64, len(once)), log_ns, order)
 
 
 def _is_latched(topic: BagTopic) -> bool:

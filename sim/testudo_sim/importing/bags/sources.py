@@ -84,7 +84,7 @@ def import_bags(bags: Sequence[Path], mapping: ReadMap | None, robot_types: Mapp
     losses = tuple(Loss(name, why or text, 1, "") for text in damage for name, _, why in [text.partition(": ")])
     recording = Recording(robots, recording.start_ns, None, {}, not damage, recording.warnings)
     more = {"maps": [{"name": mapping.name, "file": Path(mapping.file).name, "text": mapping.raw}], "choices": {},
-            "ignored": [], "clocks": info["clocks"]}
+            "ignored": [], "clocks": info["clocks"], "clock_steps": info["clock_steps"]}
     return Imported(recording, losses, notes, info["origins"]), [Path(file) for file in info["files"]], more
 
 

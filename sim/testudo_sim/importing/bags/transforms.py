@@ -9,6 +9,7 @@ import numpy as np
 
 from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic
 from testudo_sim.importing.bags.cdr import groups
+from testudo_sim.importing.bags.clock_steps import continuous
 from testudo_sim.importing.bags.decode import Samples, texts_of
 from testudo_sim.importing.bags.definitions import Types
 
@@ -52,6 +53,9 @@ def read_links(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types, los
     links: dict[str, Link] = {}
     for (parent, child), pieces in parts.items():
         stamp, log, values = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
+        order = np.argsort(log, kind="stable")
+        log, stamp, values = log[order], stamp[order], values[order]
+        log, stamp, _ = continuous(log, stamp)
         order = np.argsort(stamp, kind="stable")
         link = Link(parent, stamp[order], log[order], values[order])
         if child not in links or len(link.stamp_ns) > len(links[child].stamp_ns):
