@@ -22,8 +22,9 @@ from testudo_sim.importing.tables_shown import text_table
 from testudo_sim.progress import progress_bar
 from testudo_sim.recording.types import Recording
 
-_NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify and a counterfactual of the shield alone "
-              "work on the run; inferring its commands again would need the artefact that drove the robots")
+_NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify, replay --mode open-loop and a "
+              "counterfactual of the shield alone work on the run; inferring its commands again would need the "
+              "artefact that drove the robots")
 
 
 @dataclass(frozen=True)
