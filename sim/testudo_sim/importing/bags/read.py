@@ -63,7 +63,7 @@ def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage:
                                 lambda share, number=number: tell((number + share) / len(sources)))
         bags.append(read_series(source, found, _entries_for(source, entries), folders))
         hashes.append((marks[0], record_times(*marks[1:], bags[-1].steps)))
-    _check_found(sources, bags, entries, damage)
+    _check_found(sources, bags, entries, mapping.file, damage)
     clocks = _clocks(bags, hashes, offsets or {})
     robots, start_ns = _robots(merged(bags, clocks), mapping, entries)
     info = _info(sources, bags, clocks) | {"clock_steps": [
@@ -121,15 +121,15 @@ def _check_names(sources: Sequence[BagSource], entries: Sequence[TopicMap]) -> N
             raise BagError(f"topics: {entry.topic}: bag: found {entry.bag!r}, expected one of {', '.join(names)}")
 
 
-def _check_found(sources: Sequence[BagSource], bags: Sequence[BagSeries], entries: Sequence[TopicMap],
+def _check_found(sources: Sequence[BagSource], bags: Sequence[BagSeries], entries: Sequence[TopicMap], file: str,
                  damage: list[str]) -> None:
-    for entry in entries:
-        if any(entry in bag.samples for bag in bags):
-            continue
-        if not damage:
-            there = sorted({name for source in sources for name in source.contents.topics})
-            raise BagError(f"topics: {entry.topic} holds no message; there are {', '.join(there) or 'no topics'}")
-        damage.append(f"{entry.topic}: no message of it can be read")
+    """Take topics of a mapping that no bag holds for lost; all of them are too many."""
+    missing = [entry for entry in entries if not any(entry in bag.samples for bag in bags)]
+    there = ", ".join(sorted({name for source in sources for name in source.contents.counts})) or "no topics"
+    if len(missing) == len(entries) and not damage:
+        raise BagError(f"{file}: topics: {missing[0].topic} holds no message; there are {there}")
+    damage += [f"{file}: topics: {entry.topic} holds no message, so that {entry.robot} is without {entry.role}; "
+               f"correct the name, or take the entry out; there are {there}" for entry in missing]
 
 
 def _clocks(bags: Sequence[BagSeries], hashes: Sequence[tuple[np.ndarray, np.ndarray]], offsets: Mapping[str, float]
@@ -161,7 +161,8 @@ def _robots(merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping:
                 series[role] = Series((samples.stamp_ns - start_ns) / NANO, samples.values,
                                       (samples.log_ns - start_ns) / NANO, _frame(entry, samples))
         kind = next((entry.robot_type for entry in entries if entry.robot == name and entry.robot_type), "")
-        robots[name] = RobotRecording(name, kind or mapping.robot_type, series)
+        if series:
+            robots[name] = RobotRecording(name, kind or mapping.robot_type, series)
     return robots, start_ns
 
 

@@ -15,6 +15,7 @@ from testudo_sim.importing.bags.definitions import Types
 from testudo_sim.importing.bags.source import BagSource
 from testudo_sim.importing.bags.topic_map import TopicMap
 from testudo_sim.importing.bags.transforms import Link, chain, compose, read_links
+from testudo_sim.importing.series import LARGEST
 
 _OTHER_CLOCK_S = 1.0
 _STRAY_NS = 86_400 * NANO
@@ -93,10 +94,14 @@ def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) 
 def _settled(samples: Samples, entry: TopicMap, lost: list[str], made: BagSeries) -> Samples:
     """Leave out what is no number or of no possible time, and bring foreign clocks to that of the recorder."""
     what, notes = f"{entry.topic} ({entry.robot}, {entry.role})", made.notes
-    good = np.isfinite(samples.values).all(axis=1)
-    if not good.all():
-        notes.append(f"{what}: {int((~good).sum())} of {len(good)} samples hold no finite numbers; left out")
-    samples = _chosen(samples, good)
+    sound = np.isfinite(samples.values).all(axis=1)
+    if not sound.all():
+        lost.append(f"{what}: {int((~sound).sum())} of {len(sound)} samples hold no finite numbers; left out")
+    huge = sound & (np.abs(np.where(np.isfinite(samples.values), samples.values, 0.0)) > LARGEST).any(axis=1)
+    if huge.any():
+        lost.append(f"{what}: {int(huge.sum())} of {len(huge)} samples hold a value that is too large to be true; left "
+                    "out")
+    samples = _chosen(samples, sound & ~huge)
     if not len(samples):
         return samples
     good = (np.abs(samples.log_ns - np.median(samples.log_ns)) < 30 * _STRAY_NS) & ~_alone(samples.log_ns)

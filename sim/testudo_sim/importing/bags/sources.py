@@ -15,6 +15,7 @@ from testudo_sim.importing.bags.folder import looks_like_bag
 from testudo_sim.importing.bags.propose import Proposal, propose_map, settled
 from testudo_sim.importing.bags.read import read_bags
 from testudo_sim.importing.bags.source import BagSource
+from testudo_sim.importing.bags.topic_map import parse_topics
 from testudo_sim.importing.logs import Imported
 from testudo_sim.importing.losses import Loss
 from testudo_sim.importing.map_file import ReadMap
@@ -75,9 +76,10 @@ def import_bags(bags: Sequence[Path], mapping: ReadMap | None, robot_types: Mapp
     mapping = mapping or settled(propose_map(bags, msg_path=msg_path))
     damage: list[str] = []
     recording = read_bags(bags, mapping, tell, damage, msg_path=msg_path, offsets=offsets)
-    unknown = sorted(set(robot_types) - set(recording.robots) - {""})
+    named = dict.fromkeys(entry.robot for entry in parse_topics(mapping))
+    unknown = sorted(set(robot_types) - set(named) - {""})
     if unknown:
-        raise BagError(f"--robot-type {unknown[0]}=...: no such robot; there are {', '.join(recording.robots)}")
+        raise BagError(f"--robot-type {unknown[0]}=...: no such robot; there are {', '.join(named)}")
     robots = {name: replace(robot, robot_type=robot_types.get(name, robot_types.get("", robot.robot_type)))
               for name, robot in recording.robots.items()}
     info = recording.info

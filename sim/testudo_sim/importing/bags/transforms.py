@@ -116,7 +116,8 @@ def at_times(link: Link, times_ns: np.ndarray) -> np.ndarray:
     low, high = values[right - 1], values[right]
     # q and -q are one turn: the near one is taken; the chord is close to the arc between samples
     sign = np.where((low[:, 3:] * high[:, 3:]).sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
-    mixed = low + share * (np.concatenate([high[:, :3], sign * high[:, 3:]], axis=1) - low)
+    with np.errstate(invalid="ignore"):  # what is not finite is left out later
+        mixed = low + share * (np.concatenate([high[:, :3], sign * high[:, 3:]], axis=1) - low)
     mixed[:, 3:] /= np.maximum(np.linalg.norm(mixed[:, 3:], axis=1, keepdims=True), 1e-12)
     exact = share[:, 0] == 0
     mixed[exact] = low[exact]
