@@ -14,12 +14,11 @@ import yaml
 
 from testudo_sim.importing.map_file import SCHEMA, TextMap
 from testudo_sim.importing.quoting import fields_of
-from testudo_sim.importing.text_log import column_names
+from testudo_sim.importing.text_log import DELIMITERS, column_names
 
 _HEAD_BYTES = 1 << 18
 _LEAST_ROWS = 3
 _SIGNS = ("#", "%", "//")
-_DELIMITERS = (",", ";", "\t", "|", "whitespace")
 _TIME_NAMES = ("time", "stamp", "tick", "sec", "nsec", "t")
 _UNIX = {"s": 1e9, "ms": 1e12, "us": 1e15, "ns": 1e18}
 _STEPS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
@@ -65,7 +64,7 @@ def draft_of(file: Path) -> Draft | None:
     sign = next((sign for sign in _SIGNS if any(line.lstrip().startswith(sign) for line in lines)), "")
     plain = [line for line in lines if line.strip() and not (sign and line.lstrip().startswith(sign))]
     comments = [line for line in lines if sign and line.lstrip().startswith(sign)]
-    for delimiter in _DELIMITERS:
+    for delimiter in DELIMITERS:
         rows = _rows(plain[1:], delimiter)
         if rows is not None:
             return _drafted(file, plain, comments, sign, delimiter, rows)

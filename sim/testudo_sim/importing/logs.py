@@ -13,7 +13,7 @@ from testudo_sim.importing.bags.motion import motion_of
 from testudo_sim.importing.channels import PWM16
 from testudo_sim.importing.discover import LogFile
 from testudo_sim.importing.losses import FileLosses, Loss
-from testudo_sim.importing.map_file import RoleMap, TextMap
+from testudo_sim.importing.map_file import RoleMap, TextMap, check_type
 from testudo_sim.importing.series import frame_of, missing_columns, values_of
 from testudo_sim.importing.stamps import in_order, to_ns
 from testudo_sim.importing.tables import Table
@@ -65,6 +65,9 @@ def read_logs(logs: Sequence[LogFile], robot_types: Mapping[str, str], tell: Cal
         RecordingError: nothing in them can be used, two files say the same of one robot at the same time, or an offset
             is of no robot.
     """
+    for log in logs:
+        if log.robot not in robot_types and "" not in robot_types:
+            check_type(log.map.robot_type, f"{log.map.file}: robot_type")
     total, done = sum(_size(log) for log in logs) or 1, 0
     losses: list[Loss] = []
     notes: list[str] = []

@@ -18,7 +18,7 @@ from testudo_sim.importing.bags.source import BagSource
 from testudo_sim.importing.bags.topic_map import parse_topics
 from testudo_sim.importing.logs import Imported
 from testudo_sim.importing.losses import Loss
-from testudo_sim.importing.map_file import ReadMap
+from testudo_sim.importing.map_file import ReadMap, check_type
 from testudo_sim.importing.tables_shown import text_table
 from testudo_sim.progress import progress_bar
 from testudo_sim.recording.types import Recording
@@ -74,6 +74,7 @@ def import_bags(bags: Sequence[Path], mapping: ReadMap | None, robot_types: Mapp
         TestudoError: nothing in them can be used, or too little is known of them.
     """
     mapping = mapping or settled(propose_map(bags, msg_path=msg_path))
+    _check_types(mapping, robot_types)
     damage: list[str] = []
     recording = read_bags(bags, mapping, tell, damage, msg_path=msg_path, offsets=offsets)
     named = dict.fromkeys(entry.robot for entry in parse_topics(mapping))
@@ -165,6 +166,15 @@ def inspect_bags(path: Path, msg_path: Sequence[Path] = ()) -> Report:
     return BagReport({"source": str(path), "kind": "bags, not imported yet", "bags": values, "damage": damage,
                       "ambiguous": list(proposal.ambiguous), "reasons": proposal.reasons, "proposal": proposal.text},
                      tuple(tables), proposal.text)
+
+
+def _check_types(mapping: ReadMap, given: Mapping[str, str]) -> None:
+    """Refuse robot types of a mapping that nobody knows, unless the person who imports says others."""
+    for index, entry in enumerate(parse_topics(mapping)):
+        if entry.robot not in given and "" not in given:
+            own = bool(entry.robot_type)
+            check_type(entry.robot_type or mapping.robot_type,
+                       f"{mapping.file}: {f'topics[{index}].' if own else ''}robot_type")
 
 
 def _proposal(bags: Sequence[Path], msg_path: Sequence[Path], damage: list[str] | None = None) -> Proposal:
