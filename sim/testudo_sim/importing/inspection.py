@@ -136,14 +136,17 @@ def _several(path: Path, runs: dict[str, list[Any]]) -> Report:
 
 def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:
     """Show the columns of logs that no mapping knows, and a mapping to begin with."""
-    tables, texts = [], []
+    tables, kinds = [], []
     for draft in drafts:
         tables.append(table(f"{draft.file}: columns", ("number", "name", "least", "largest"), draft.columns))
-        texts += [draft.text] if draft.text and draft.text not in texts else []
+        kinds += [draft] if draft.text and not any(draft.same(other) for other in kinds) else []
+    texts = [draft.text for draft in kinds]
     values = {"source": str(path), "kind": "text logs that no mapping knows", "drafts": texts, "columns": {
         draft.file: [{"number": number, "name": name, "least": _json(least), "largest": _json(largest)}
                      for number, name, least, largest in draft.columns] for draft in drafts}}
-    said = ("# A mapping to begin with: look over units, frames and time, save it, and give it with --map", *texts)
+    served = [", ".join(one.file for one in drafts if one.text and one.same(draft)) for draft in kinds]
+    said = [f"# A mapping to begin with for {files}: look over units, frames and time, save it, and give it with "
+            f"--map\n{text}" for files, text in zip(served, texts, strict=True)]
     return BagReport(values, tuple(tables), "\n".join(said) + "\n" if texts else "")
 
 
