@@ -155,9 +155,10 @@ def read_run(path: str | Path, share: Share = quiet) -> Run:
         raise RunError(f"{folder}: no such run folder")
     for name in (FLEET_FILE, INFO_FILE, BAG_FILE):
         if not (folder / name).is_file():
-            if _is_imported(folder):
+            if is_imported(folder):
                 raise RunError(f"{folder}: was imported: it holds poses and commands, but not the artefact that drove "
-                               "the robots nor its inputs, which this needs; identify and gap work on it")
+                               "the robots nor its inputs, which this needs; identify, gap, incident, and replay with "
+                               "--mode open-loop or counterfactual work on it")
             raise RunError(f"{folder}: {name} is missing: not a run folder, or one never begun")
     reader = _Reader(folder, lambda done: share(_DECODED * done))
     fleet, specs = reader.fleet, {robot.name: robot.spec for robot in reader.fleet.robots}
@@ -328,7 +329,10 @@ def _read_info(file: Path) -> Mapping[str, Any]:
     return info
 
 
-def _is_imported(folder: Path) -> bool:
+def is_imported(folder: Path) -> bool:
+    """Return whether a run folder was made by `testudo import`."""
+    if (folder / FLEET_FILE).is_file():
+        return False
     try:
         return "kind" in json.loads((folder / INFO_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

@@ -12,7 +12,7 @@ from testudo_sim.alignment.clock import ClockFit, on_recorder_clock
 from testudo_sim.alignment.latency import Latency, response_latency
 from testudo_sim.alignment.smoothing import Smoothed, Smoother, smooth_velocity
 from testudo_sim.alignment.tidy import TidyReport, heading, tidy
-from testudo_sim.recording.types import RobotRecording, Series
+from testudo_sim.recording.types import RecordingError, RobotRecording, Series
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,15 @@ class RobotReport:
     latency: Latency | None
     """From command to motion."""
     smoothing: dict[str, Any]
+    reference: str = "pose"
+    """What its poses are: `pose` if it was seen from outside, else `odometry`, what it believed."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return {"robot": self.robot, "series": {role: report.to_dict() for role, report in self.tidy.items()},
                 "clocks": {role: fit.to_dict() for role, fit in self.clocks.items()},
-                "latency": None if self.latency is None else self.latency.to_dict(), "velocity": self.smoothing}
+                "latency": None if self.latency is None else self.latency.to_dict(), "velocity": self.smoothing,
+                "reference": self.reference}
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,26 @@ class AlignedRobot:
         return np.stack([vx * cos + vy * sin, vy * cos - vx * sin, turn], axis=1)
 
 
+def located(robot: RobotRecording) -> RobotRecording:
+    """Return a robot that was not seen from outside with what it believed, its odometry, as its poses.
+
+    Raises:
+        RecordingError: it has neither.
+    """
+    if not any(len(robot.series.get(role, ())) for role in ("pose", "odometry")):
+        has = ", ".join(name for name, series in robot.series.items() if len(series)) or "nothing"
+        raise RecordingError(f"{robot.name}: neither pose nor odometry is recorded; there is {has}")
+    if len(robot.series.get("pose", ())):
+        return robot
+    return replace(robot, series={**robot.series, "pose": robot.series["odometry"]})
+
+
 def align_robot(robot: RobotRecording, smoother: Smoother | None = None, *, world: bool = False,
                 roles: Sequence[str] = ("pose", "command")) -> AlignedRobot:
     """Return pose and command of a robot in order, on one clock, with velocities and latency.
 
     Args:
-        robot: as recorded.
+        robot: as recorded; its odometry stands for poses that nobody saw, which the report says.
         smoother: how velocities are found.
         world: commands are velocities in the world rather than in the body.
         roles: what counts as the pose and as the command.
@@ -79,6 +96,8 @@ def align_robot(robot: RobotRecording, smoother: Smoother | None = None, *, worl
     tidied: dict[str, TidyReport] = {}
     clocks: dict[str, ClockFit] = {}
     series: list[Series] = []
+    seen = len(robot.series.get("pose", ())) > 0
+    robot = located(robot) if "pose" in roles else robot
     for role in roles:
         moved, fit = on_recorder_clock(robot.find(role))
         clean, tidied[role] = tidy(moved)
@@ -89,7 +108,8 @@ def align_robot(robot: RobotRecording, smoother: Smoother | None = None, *, worl
     yaw = heading(pose.values[:, 3:7])
     motion = smooth_velocity(pose.stamp_s, np.concatenate([pose.values[:, :3], yaw[:, None]], axis=1), smoother)
     aligned = AlignedRobot(robot.name, pose.stamp_s, pose.values[:, :3], yaw, motion, command.stamp_s, command.values,
-                           command.frame, RobotReport(robot.name, tidied, clocks, None, motion.to_dict()))
+                           command.frame, RobotReport(robot.name, tidied, clocks, None, motion.to_dict(),
+                                                      "pose" if seen or "pose" not in roles else "odometry"))
     return replace(aligned, report=replace(aligned.report, latency=_latency(aligned, world)))
 
 

@@ -43,6 +43,8 @@ class BagMessage(NamedTuple):
     publish_ns: int
     sequence: int
     data: bytes
+    order: int = 0
+    """Its place among the messages of its bag that were asked for."""
 
 
 class Enclosure(NamedTuple):

@@ -47,7 +47,8 @@ def import_verb(
         robot_type: TYPE for all robots, ROBOT=TYPE for one: a registered robot or a robot file.
         pick: name of the run, where the files are of several.
         msg_path: folders with .msg files, for messages in bags that hold no definitions of their own.
-        offset: NAME=SECONDS by which the bag of that name is put forward, where several have nothing in common.
+        offset: NAME=SECONDS by which the bag of that name is put forward, where several have nothing in common; of
+            logs, by which all that the robot of that name logged is.
         yes: take the mapping that is proposed for bags.
         allow_damage: a source of which part cannot be read is no failure.
         json: also write the report to this file.
@@ -69,7 +70,7 @@ def _report(result: ImportResult) -> Report:
     return Report({**result.report, "run": str(result.folder), "messages": result.messages}, (
         head_table(result.recording, f"imported {kind}", str(result.folder), messages=result.messages),
         series_table(result.facts),
-        *trouble_tables(result.facts),
+        *trouble_tables(result.facts, result.report.get("clock_steps", ())),
         *text_table("Choices", result.notes),
         *text_table("Lost", [str(loss) for loss in result.losses]),
     ))

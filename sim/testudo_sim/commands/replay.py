@@ -16,14 +16,16 @@ from rich.console import Console
 from testudo_deploy.artefact import Artefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
+from testudo_sim.gap.open_loop import open_loop_recording
 from testudo_sim.progress import part, progress_bar
+from testudo_sim.recording import load_recording
 from testudo_sim.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
 from testudo_sim.replay.branches import what_happened
 from testudo_sim.replay.counterfactual import Ahead, go_on_from, ways_of
-from testudo_sim.replay.open_loop import Reference
+from testudo_sim.replay.open_loop import ALL_ROBOTS, Reference
 from testudo_sim.replay.story import tell
 from testudo_sim.replay.tables import counterfactual_tables, gap_tables, reinference_tables
-from testudo_sim.run_reader import Run, read_run
+from testudo_sim.run_reader import Run, is_imported, read_run
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Branch:
     seed: int = 0
     """Counterfactual: seed of the draws, of noise and of losses."""
     robot: str = ""
-    """Counterfactual: kind of the robots, for imported runs that do not say."""
+    """Counterfactual and open-loop: kind of the robots, for imported runs that do not say."""
 
 
 def replay(
@@ -59,7 +61,8 @@ def replay(
     """Infer a run's commands again, measure the sim-to-real gap, or go on otherwise from a moment.
 
     Exit status 1 means that re-inference failed, so that the record does not follow from its inputs, or that part of
-    the run could not be read: the rest is replayed all the same.
+    the run could not be read: the rest is replayed all the same. Imported runs have no artefact to infer with: all is
+    open-loop then, against poses from outside, or odometry where there are none.
 
     Example:
         testudo replay runs/latest/run --json replay.json
@@ -80,6 +83,11 @@ def replay(
     console = Console()
     if mode == "counterfactual":
         return _counterfactual(run, policy, branch, json, console)
+    if mode != "reinference" and is_imported(run):
+        if policy is not None or alter:
+            raise TestudoError(f"{run}: was imported: {'--policy' if policy is not None else '--alter'} is of no use, "
+                               "as it does not hold what a policy was told; --mode counterfactual lets one go on")
+        return _imported(run, mode, reference, branch.robot or None, allow_damage, json, console)
     with progress_bar(f"reading {run}") as show:
         recording = read_run(run, partial(show, f"reading {run}"))
     _warn(recording.warnings, console)
@@ -117,6 +125,29 @@ def _replay_team(recording: Run, artefact: Artefact, mode: str, reference: Refer
             console.print(table)
         results |= {"open_loop": gap.to_dict()}
     return results, passed
+
+
+def _imported(run: Path, mode: str, reference: Reference, robot: str | None, allow_damage: bool, json: Path | None,
+              console: Console) -> int:
+    """Replay the recorded commands of an imported run open loop."""
+    with progress_bar(f"reading {run}") as show:
+        recording = load_recording(run, share=partial(show, f"reading {run}"))
+        _warn(recording.warnings, console)
+        show("replaying the commands from every pose", 0.5)
+        gaps, left_out = open_loop_recording(recording, robot_type=robot, reference=reference)
+    for gap in gaps:
+        for table in gap_tables(gap):
+            console.print(table)
+    for name, why in left_out.items():
+        console.print(f"[yellow]{name} could not be replayed:[/] {why}", highlight=False)
+    if mode == "all":
+        console.print("[yellow]re-inference left out:[/] an imported run holds neither the artefact that drove the "
+                      "robots nor its inputs", highlight=False)
+    results = [{"robots": [name for name in gap.robots if name != ALL_ROBOTS], "open_loop": gap.to_dict()}
+               for gap in gaps]
+    _write(json, {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings),
+                  "left_out": left_out} | (results[0] if len(results) == 1 else {"teams": results}), console)
+    return 0 if recording.complete or allow_damage else 1
 
 
 def _warn(warnings: Sequence[str], console: Console) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_sim.alignment import located
 from testudo_sim.gap.blocks import Blocks, Interval, quantiles
 from testudo_sim.gap.causes import Cause, Predicted, causes
 from testudo_sim.gap.errors import UNITS, StartFeatures, error_channels, predicted_change, start_features, travelled
@@ -35,7 +36,7 @@ from testudo_sim.gap.rollout import RollOut, dead_reckoning, roll_out_all
 from testudo_sim.gap.score import score
 from testudo_sim.gap.where import axes_of, state_errors
 from testudo_sim.progress import Tell, part, quiet
-from testudo_sim.recording import Recording, RobotRecording
+from testudo_sim.recording import Recording
 from testudo_sim.recording.types import RecordingError
 from testudo_sim.recording.write import IMPORTED
 
@@ -204,7 +205,7 @@ def recorded_motions(recording: Recording, robot_type: str | None
         spec = specs[kind] = specs.get(kind) or load_robot(kind)
         flown = bool(spec.rotors) and "motors" in robot.series and "command" not in robot.series
         try:
-            motion = flight_of(robot) if flown else motion_of(_with_pose(robot), spec,
+            motion = flight_of(robot) if flown else motion_of(located(robot), spec,
                                                               dead_man_s=None if imported else spec.dead_man_s)
         except RecordingError as error:
             left_out[name] = str(error).removeprefix(f"{name}: ")
@@ -233,13 +234,6 @@ def _parameters(replay: TypeReplay, spec: RobotSpec) -> dict[str, float]:
     if replay.flown:
         return {"mass_kg": spec.mass_kg} | {key: quantity.value for key, quantity in spec.rotors.items()}
     return {key: float(getattr(spec, key)) for key in _PARAMETERS if np.isfinite(getattr(spec, key, np.nan))}
-
-
-def _with_pose(robot: RobotRecording) -> RobotRecording:
-    """Return a robot that was not seen from outside with what it believed as its poses."""
-    if "pose" in robot.series and len(robot.series["pose"]):
-        return robot
-    return RobotRecording(robot.name, robot.robot_type, {**robot.series, "pose": robot.find("odometry")})
 
 
 def _choices(replays: Sequence[TypeReplay]) -> list[str]:

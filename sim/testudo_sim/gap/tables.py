@@ -38,7 +38,7 @@ def _errors(gap: TypeGap, report: GapReport) -> Table:
 def _margins(gap: TypeGap) -> Table:
     table = _table(f"Residuals against the shield's margins, {gap.robot_type}")
     for name in ("term", "covers", "p50", "p99", "worst", "within"):
-        table.add_column(name, justify="left" if name == "term" else "right")
+        table.add_column(name, justify="left" if name == "term" else "right", overflow="fold")
     for check in gap.margins:
         within = "[green]yes[/]" if check.within else "[red]no[/]"
         term = check.term if check.model == NOMINAL else f"{check.term} ({check.model})"

@@ -138,7 +138,7 @@ def _worst(candidates: Sequence[tuple[Cell, np.ndarray]]) -> tuple[Cell, ...]:
         share = max(((mask & other).sum() / mask.sum() for _, other in named), default=0.0)
         if share < _OVERLAP:
             named.append((cell, mask))
-    return tuple(cell for cell, _ in named)
+    return tuple(sorted((cell for cell, _ in named), key=lambda cell: -cell.ratio.value))
 
 
 def _enough(blocks: Blocks, mask: np.ndarray) -> bool:

@@ -113,7 +113,7 @@ def _margins(gap: TypeGap) -> Iterator[str]:
     for check in beyond:
         yield (f"Beyond a margin of the {check.model} file: "
                f"{check.what} is {_number(check.p99)} {check.unit} at p99; what is covered by "
-               f"{check.term} is {_number(check.limit)} {check.unit}. It is worst of {check.robot}.")
+               f"{check.term} is {_number(check.limit)} {check.unit}. The worst sample is of {check.robot}.")
 
 
 def _number(value: float) -> str:

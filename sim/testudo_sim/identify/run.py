@@ -32,6 +32,8 @@ _LATE_S = 0.01
 _ALIGNED = 0.1
 """About the share of the time that alignment takes."""
 _SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
+_UNSEEN = (_SPEED, _TURN, SLIP)
+"""What odometry shares with the wheels, and so cannot tell of what they do on the floor."""
 
 
 def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type: str = "",
@@ -96,6 +98,7 @@ def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tupl
 
 def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot]) -> tuple[Estimate, ...]:
     """Return the parameters in the units of the robot file, and what wheels would do the same as both scales."""
+    believed = any(robot.report.reference == "odometry" for robot in robots)
     low, high = found.spread.interval(found.values)
     value, low, high = (to_file(found.keys, part) for part in (found.values, low, high))
     singles = [(to_file(found.keys, values), *(to_file(found.keys, end) for end in spread.interval(values)))
@@ -103,6 +106,9 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
     rows = []
     for k, key in enumerate(found.keys):
         rule = QUANTITIES[key]
+        if key in _UNSEEN and believed:
+            rows.append(_unseen(found, spec, k))
+            continue
         if not found.free[k]:
             rows.append(_undetermined(found, spec, k))
             continue
@@ -111,7 +117,8 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
         ends = (float(np.clip(end[k], rule.low, rule.high)) for end in (low, high))
         row = Estimate(key, float(value[k]), *ends, rule.unit, True, "", by_robot)
         rows.append(_with_clocks(row, robots) if key == DELAY else row)
-    if spec.kind == DIFFERENTIAL_DRIVE and all(found.free[found.keys.index(key)] for key in (_SPEED, _TURN)):
+    whole = not believed and spec.kind == DIFFERENTIAL_DRIVE
+    if whole and all(found.free[found.keys.index(key)] for key in (_SPEED, _TURN)):
         rows += _wheels(found, spec)
     return tuple(rows)
 
@@ -163,6 +170,18 @@ def _undetermined(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
     return Estimate(key, value, low, high, QUANTITIES[key].unit, False, note)
 
 
+def _unseen(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
+    """Return the estimate of a parameter that odometry does not tell, with what it says of itself."""
+    key = found.keys[k]
+    value, low, high = (float(to_file(found.keys, part)[k]) for part in (found.values,
+                                                                         *found.spread.interval(found.values)))
+    said = f"; against odometry itself it is {value:.4g} [{low:.4g}, {high:.4g}]" if found.free[k] else ""
+    note = ("the reference is odometry, which does not see how far the wheels really go" + said
+            + "; to find it: record poses from outside, and " + MANOEUVRES.get(key, "drive more"))
+    return Estimate(key, float(getattr(spec, QUANTITIES[key].attribute)), *prior(spec, key), QUANTITIES[key].unit,
+                    False, note)
+
+
 def _wheels(found: GroundFit, spec: RobotSpec) -> list[Estimate]:
     """Return the wheel radius and base with which the file's scales would be one."""
     at = [found.keys.index(_SPEED), found.keys.index(_TURN)]
@@ -180,6 +199,7 @@ def _wheels(found: GroundFit, spec: RobotSpec) -> list[Estimate]:
 
 def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]:
     cutting = found.cutting
+    believed = [robot.name for robot in robots if robot.report.reference == "odometry"]
     horizons = ", ".join(f"{horizon:g}" for horizon in cutting.horizons_s)
     return {
         "windows": f"{int(found.stretches.fitted.sum())} of {horizons} s in {len(found.stretches)} stretches",
@@ -187,6 +207,7 @@ def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]
         "bootstrap_blocks": found.spread.blocks, "loss": found.loss, "dead_reckoning_loss": found.baseline_loss,
         "delay_at_start_s": found.start_delay_s, "residual_deviation": found.scale.tolist(),
         "alignment": {robot.name: robot.report.to_dict() for robot in robots},
+        **({"reference": f"odometry of {', '.join(believed)}: no poses from outside are recorded"} if believed else {}),
     }
 
 

@@ -150,7 +150,8 @@ def _robot(one: ReadMap, file: Path, named: dict[str, str] | None) -> str:
 
 
 def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
-    shown = ", ".join(file.name for file in files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
+    shown = ", ".join(file.name + " (0 bytes)" * _is_empty(file) for file in files[:4])
+    shown += f" and {len(files) - 4} more" if len(files) > 4 else ""
     if not files:
         return "the source holds no file"
     if given is not None:
@@ -158,3 +159,10 @@ def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
         return f"{given.file}: no file has a name that it maps: found {shown}, expected {patterns}"
     return (f"no file is known by its header: found {shown}; write a mapping file and give it with --map, those that "
             f"come with Testudo are {', '.join(shipped_maps())}")
+
+
+def _is_empty(file: Path) -> bool:
+    try:
+        return file.stat().st_size == 0
+    except OSError:
+        return False

@@ -6,20 +6,22 @@ Units and frames of position and velocity cannot be seen in a table: whoever sav
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
 
+from testudo_sim.importing.channels import units_of
 from testudo_sim.importing.map_file import SCHEMA, TextMap
 from testudo_sim.importing.quoting import fields_of
-from testudo_sim.importing.text_log import column_names
+from testudo_sim.importing.text_log import DELIMITERS, column_names
 
 _HEAD_BYTES = 1 << 18
-_LEAST_ROWS = 3
+_LEAST_ROWS, _NEARLY = 3, 0.1
 _SIGNS = ("#", "%", "//")
-_DELIMITERS = (",", ";", "\t", "|", "whitespace")
 _TIME_NAMES = ("time", "stamp", "tick", "sec", "nsec", "t")
 _UNIX = {"s": 1e9, "ms": 1e12, "us": 1e15, "ns": 1e18}
 _STEPS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
@@ -52,7 +54,14 @@ class Draft:
     columns: tuple[tuple[int, str, float, float], ...]
     """Number, name, least and largest value."""
     text: str
-    """The mapping; empty if no time or no role is seen."""
+    """The mapping, after comments on what was guessed; empty if no time or no role is seen."""
+
+    def same(self, other: Draft) -> bool:
+        """Return whether the same mapping serves another log."""
+        return self._tables() == other._tables()
+
+    def _tables(self) -> dict[str, Any]:
+        return (yaml.safe_load(self.text) or {}) | {"about": ""}
 
 
 def draft_of(file: Path) -> Draft | None:
@@ -65,7 +74,7 @@ def draft_of(file: Path) -> Draft | None:
     sign = next((sign for sign in _SIGNS if any(line.lstrip().startswith(sign) for line in lines)), "")
     plain = [line for line in lines if line.strip() and not (sign and line.lstrip().startswith(sign))]
     comments = [line for line in lines if sign and line.lstrip().startswith(sign)]
-    for delimiter in _DELIMITERS:
+    for delimiter in DELIMITERS:
         rows = _rows(plain[1:], delimiter)
         if rows is not None:
             return _drafted(file, plain, comments, sign, delimiter, rows)
@@ -104,6 +113,8 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
     columns = tuple((k + 1, names[k] if names else "", low[k], high[k]) for k in range(rows.shape[1]))
     time = _time(rows, names)
     roles = _roles(names)
+    reach = dict(zip(names, np.maximum(np.abs(low), np.abs(high)).tolist(), strict=False))
+    degrees = _in_degrees(roles, reach)
     if time is None or not roles:
         return Draft(file.name, columns, "")
     at, unit, clock = time
@@ -111,7 +122,34 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
             "header": header, "time": {"column": keys[at], "unit": unit, "clock": clock}, "roles": roles}
     tables = {"schema": SCHEMA, "name": "own", "about": f"drafted from {file.name}; look over units, frames and time",
               "text": [kind]}
-    return Draft(file.name, columns, yaml.safe_dump(tables, sort_keys=False, width=110))
+    return Draft(file.name, columns, "".join(f"# guessed: {guess}\n" for guess in _guesses(time, roles, degrees, reach))
+                 + yaml.safe_dump(tables, sort_keys=False, width=110))
+
+
+def _in_degrees(roles: dict[str, dict[str, Any]], reach: Mapping[str, float]) -> list[str]:
+    """Give the unit to headings that go beyond a turn in rad; return their columns."""
+    found = []
+    for role in roles.values():
+        column = role["channels"].get("yaw")
+        if column is not None and reach[column] > 2 * np.pi + _NEARLY:
+            role["channels"]["yaw"] = {"column": column, "unit": "deg"}
+            found.append(column)
+    return list(dict.fromkeys(found))
+
+
+def _guesses(time: tuple[int, str, str], roles: Mapping[str, dict[str, Any]], degrees: Sequence[str],
+             reach: Mapping[str, float]) -> list[str]:
+    """Return in words what neither the names nor the numbers of a log tell for sure."""
+    guesses = [f"the time is in {time[1]} of the clock {time[2]}, by its size and steps"]
+    guesses += [f"{column} is in deg, as it reaches {reach[column]:.4g}" for column in degrees]
+    plain = {unit: sorted({column for role, way in roles.items() for name, column in way["channels"].items()
+                           if isinstance(column, str) and units_of(role)[name] == unit})
+             for unit in ("m", "rad", "m/s", "rad/s")}
+    guesses += [f"in {unit}, though nothing says so: " + ", ".join(
+        f"{column} (reaches {reach[column]:.4g})" for column in columns) for unit, columns in plain.items() if columns]
+    if any("vx" in way["channels"] and role == "odometry" for role, way in roles.items()):
+        guesses.append("velocities are in the body; if they are in the world, say velocity: world")
+    return guesses
 
 
 def _time(rows: np.ndarray, names: tuple[str, ...]) -> tuple[int, str, str] | None:

@@ -60,7 +60,8 @@ def inspect_recording(path: Path, map_name: str | None = None, pick: str | None 
         return _drafted(path, drafts)
     imported, _, more = read_sources(Request((path,), given, None, pick, tuple(msg_path)))
     kind = "not imported yet; " + ", ".join(f"mapping {one['name']}" for one in more["maps"])
-    return _report(imported.recording, kind, path, imported.notes, (), ignored=more["ignored"])
+    return _report(imported.recording, kind, path, imported.notes, (), ignored=more["ignored"],
+                   clock_steps=more.get("clock_steps", []))
 
 
 def _with_series(path: Path, report: Report, msg_path: Sequence[Path]) -> Report:
@@ -69,13 +70,15 @@ def _with_series(path: Path, report: Report, msg_path: Sequence[Path]) -> Report
         return report
     try:
         mapping = parse_map(report.values["proposal"], "the proposed mapping")
-        recording = read_sources(Request((path,), mapping, msg_path=tuple(msg_path)))[0].recording
+        imported, _, more = read_sources(Request((path,), mapping, msg_path=tuple(msg_path)))
     except TestudoError:  # no topic that means anything: the report says which there are
         return report
+    recording, steps = imported.recording, more["clock_steps"]
     found = recording_facts(recording)
-    values = {"duration_s": recording.duration_s, "start_ns": recording.start_ns, "robots": _robots(recording, found)}
+    values = {"duration_s": recording.duration_s, "start_ns": recording.start_ns, "clock_steps": steps,
+              "robots": _robots(recording, found)}
     return replace(report, values={**report.values, **values},
-                   tables=(*report.tables, series_table(found), *trouble_tables(found)))
+                   tables=(*report.tables, series_table(found), *trouble_tables(found, steps)))
 
 
 def _robots(recording: Recording, found: SeriesByRobot) -> dict[str, Any]:
@@ -86,6 +89,7 @@ def _robots(recording: Recording, found: SeriesByRobot) -> dict[str, Any]:
 def _report(recording: Recording, kind: str, path: Path, notes: tuple[str, ...], lost: tuple[str, ...], **more: Any
             ) -> Report:
     found = recording_facts(recording)
+    steps = more.setdefault("clock_steps", recording.info.get("import", {}).get("clock_steps", []))
     values = {
         "source": str(path), "kind": kind, "start_ns": recording.start_ns, "duration_s": recording.duration_s,
         "complete": recording.complete, "damage": list(recording.warnings), "lost_in_import": list(lost),
@@ -95,7 +99,7 @@ def _report(recording: Recording, kind: str, path: Path, notes: tuple[str, ...],
     return Report(values, (
         head_table(recording, kind, str(path)),
         series_table(found),
-        *trouble_tables(found),
+        *trouble_tables(found, steps),
         *_topic_tables(more.get("topics", ())),
         *text_table("Choices of the import", notes),
         *text_table("Lost in the import", lost),
@@ -132,14 +136,17 @@ def _several(path: Path, runs: dict[str, list[Any]]) -> Report:
 
 def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:
     """Show the columns of logs that no mapping knows, and a mapping to begin with."""
-    tables, texts = [], []
+    tables, kinds = [], []
     for draft in drafts:
         tables.append(table(f"{draft.file}: columns", ("number", "name", "least", "largest"), draft.columns))
-        texts += [draft.text] if draft.text and draft.text not in texts else []
+        kinds += [draft] if draft.text and not any(draft.same(other) for other in kinds) else []
+    texts = [draft.text for draft in kinds]
     values = {"source": str(path), "kind": "text logs that no mapping knows", "drafts": texts, "columns": {
         draft.file: [{"number": number, "name": name, "least": _json(least), "largest": _json(largest)}
                      for number, name, least, largest in draft.columns] for draft in drafts}}
-    said = ("# A mapping to begin with: look over units, frames and time, save it, and give it with --map", *texts)
+    served = [", ".join(one.file for one in drafts if one.text and one.same(draft)) for draft in kinds]
+    said = [f"# A mapping to begin with for {files}: look over units, frames and time, save it, and give it with "
+            f"--map\n{text}" for files, text in zip(served, texts, strict=True)]
     return BagReport(values, tuple(tables), "\n".join(said) + "\n" if texts else "")
 
 

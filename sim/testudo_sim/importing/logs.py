@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 
+from testudo_sim.importing.bags.clocks import Clock, Marks, between
+from testudo_sim.importing.bags.motion import motion_of
 from testudo_sim.importing.channels import PWM16
 from testudo_sim.importing.discover import LogFile
 from testudo_sim.importing.losses import FileLosses, Loss
-from testudo_sim.importing.map_file import RoleMap, TextMap
+from testudo_sim.importing.map_file import RoleMap, TextMap, check_type
 from testudo_sim.importing.series import frame_of, missing_columns, values_of
 from testudo_sim.importing.stamps import in_order, to_ns
 from testudo_sim.importing.tables import Table
@@ -20,6 +22,8 @@ from testudo_sim.importing.usd_log import read_usd
 from testudo_sim.recording.types import Recording, RecordingError, RobotRecording, Series
 
 _NANO = 1_000_000_000
+_SEEN = ("pose", "odometry")
+"""Roles that show how a robot moved."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +51,23 @@ class Imported:
     """By robot and role: files, columns, units and frames that it was made of."""
 
 
-def read_logs(logs: Sequence[LogFile], robot_types: Mapping[str, str], tell: Callable[[float], None] = lambda _: None
-              ) -> Imported:
+def read_logs(logs: Sequence[LogFile], robot_types: Mapping[str, str], tell: Callable[[float], None] = lambda _: None,
+              offsets: Mapping[str, float] | None = None) -> Imported:
     """Read logs of one run.
 
     Args:
         logs: what they are.
         robot_types: type by robot; by the empty name that of all others. The mapping's own where nothing is said.
         tell: is told the share that is done.
+        offsets: seconds by which all that a robot logged is put forward, by its name.
 
     Raises:
-        RecordingError: nothing in them can be used, or two files say the same of one robot at the same time.
+        RecordingError: nothing in them can be used, two files say the same of one robot at the same time, or an offset
+            is of no robot.
     """
+    for log in logs:
+        if log.robot not in robot_types and "" not in robot_types:
+            check_type(log.map.robot_type, f"{log.map.file}: robot_type")
     total, done = sum(_size(log) for log in logs) or 1, 0
     losses: list[Loss] = []
     notes: list[str] = []
@@ -72,8 +81,7 @@ def read_logs(logs: Sequence[LogFile], robot_types: Mapping[str, str], tell: Cal
     pieces = [piece for piece in pieces if len(piece.time_ns)]
     if not pieces:
         raise RecordingError("nothing in the source can be used" + "".join(f"; {loss}" for loss in losses[:4]))
-    start_ns, shifts = _common_start(pieces, notes)
-    return _assembled(pieces, start_ns, shifts, robot_types, tuple(losses), notes)
+    return _assembled(_on_one_clock(pieces, offsets or {}, notes), robot_types, tuple(losses), notes)
 
 
 def _size(log: LogFile) -> int:
@@ -129,25 +137,58 @@ def _roles(log: LogFile, tables: list[tuple[Table, np.ndarray]], clock: str, los
     return pieces
 
 
-def _common_start(pieces: Sequence[Piece], notes: list[str]) -> tuple[int, dict[str, int]]:
-    """Return the start of the recording, and what to add to each clock's stamps."""
+def _on_one_clock(pieces: Sequence[Piece], offsets: Mapping[str, float], notes: list[str]) -> list[Piece]:
+    """Return the pieces on the clock that knows the time of day, or on that since boot where none does.
+
+    Raises:
+        RecordingError: an offset is of no robot.
+    """
+    robots = list(dict.fromkeys(piece.log.robot for piece in pieces))
+    unknown = sorted(set(offsets) - set(robots))
+    if unknown:
+        raise RecordingError(f"--offset {unknown[0]}: no such robot; there are {', '.join(sorted(robots))}")
+    notes += [f"{robot}: put {'forward' if offset_s > 0 else 'back'} by {abs(offset_s):.3f} s, as given"
+              for robot, offset_s in offsets.items()]
     first = {clock: min(int(piece.time_ns[0]) for piece in pieces if piece.clock == clock)
              for clock in {piece.clock for piece in pieces}}
-    if "boot" in first:
-        robots = sorted({piece.log.robot for piece in pieces if piece.clock == "boot"})
-        if len(robots) > 1:
-            notes.append(f"{', '.join(robots)}: clocks since boot are taken as one; alignment estimates their offsets")
+    laid = _laid(pieces, notes) if len(first) > 1 else {}
+    loose = sorted({piece.log.robot for piece in pieces if piece.clock == "boot"} - set(laid) - set(offsets))
+    if len(loose) > 1:
+        notes.append(f"{', '.join(loose)}: clocks since boot are taken as one, which is not checked; if you know "
+                     f"better, put one forward: --offset {loose[-1]}=SECONDS")
     if "unix" not in first:
         notes.append("the time of day is not known: the run begins at the stamp of the clock since boot")
-        return first["boot"], {"boot": 0}
-    if "boot" in first:
-        notes.append("clocks since boot are laid so that they begin with the others")
-        return first["unix"], {"unix": 0, "boot": first["unix"] - first["boot"]}
-    return first["unix"], {"unix": 0}
+    elif loose:
+        notes.append(f"{', '.join(loose)}: clocks since boot are laid so that they begin with the others, which is not "
+                     "checked")
+    moved = []
+    for piece in pieces:
+        time_ns = piece.time_ns
+        if piece.clock == "boot" and "unix" in first:
+            clock = laid.get(piece.log.robot)
+            time_ns = clock.apply(time_ns) if clock else time_ns + (first["unix"] - first["boot"])
+        moved.append(replace(piece, time_ns=time_ns + round(offsets.get(piece.log.robot, 0.0) * _NANO)))
+    return moved
 
 
-def _assembled(pieces: Sequence[Piece], start_ns: int, shifts: Mapping[str, int], robot_types: Mapping[str, str],
-               losses: tuple[Loss, ...], notes: list[str]) -> Imported:
+def _laid(pieces: Sequence[Piece], notes: list[str]) -> dict[str, Clock]:
+    """Return the clocks since boot of robots whose motion stands in a log with the time of day, too, by robot."""
+    found, nothing = {}, np.zeros(0, np.int64)
+    for robot in sorted({piece.log.robot for piece in pieces}):
+        both = [Marks(clock, nothing, nothing, {robot: [
+            motion for piece in pieces if (piece.log.robot, piece.clock) == (robot, clock) and piece.role in _SEEN
+            and (motion := motion_of(piece.role, piece.time_ns / _NANO, piece.values))]}) for clock in ("boot", "unix")]
+        clock = between(*both)
+        if clock is not None:
+            found[robot] = clock
+            notes.append(f"{robot}: its clock since boot is laid to the time of day within "
+                         f"{1e3 * clock.within_s:.0f} ms (95 %), {clock.how}")
+    return found
+
+
+def _assembled(pieces: Sequence[Piece], robot_types: Mapping[str, str], losses: tuple[Loss, ...], notes: list[str]
+               ) -> Imported:
+    start_ns = min(int(piece.time_ns[0]) for piece in pieces)
     by_series: dict[tuple[str, str], list[Piece]] = {}
     for piece in pieces:
         by_series.setdefault((piece.log.robot, piece.role), []).append(piece)
@@ -155,7 +196,7 @@ def _assembled(pieces: Sequence[Piece], start_ns: int, shifts: Mapping[str, int]
     types, origins = {}, {}
     for (robot, role), found in sorted(by_series.items(), key=lambda item: item[0][0]):
         used = _agreed(robot, role, found, notes)
-        time_ns = np.concatenate([piece.time_ns + shifts[piece.clock] for piece in used])
+        time_ns = np.concatenate([piece.time_ns for piece in used])
         values = np.concatenate([piece.values for piece in used])
         frame = frame_of(role, used[0].way, robot)
         robots.setdefault(robot, {})[role] = Series((time_ns - start_ns) / _NANO, values, None, frame)

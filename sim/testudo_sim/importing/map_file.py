@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from testudo_deploy.strict_yaml import parse_yaml
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
 from testudo_hardware.strict import OPTIONAL, read_as
 from testudo_sim.importing.channels import (
     ANGLES,
@@ -277,6 +278,19 @@ def _check_pattern(pattern: str, known: tuple[str, ...], where: str) -> None:
     if not pattern or set(found) - set(known) or len(found) != len(set(found)):
         raise MapError(f"{where}: found {pattern!r}, expected a name in which "
                        f"{' and '.join('{' + name + '}' for name in known)} may stand once")
+
+
+def check_type(kind: str, where: str) -> None:
+    """Refuse a robot type that is neither registered nor a robot file; an empty one says nothing.
+
+    Raises:
+        MapError: with ``where`` the key stands.
+    """
+    try:
+        if kind:
+            load_robot(kind)
+    except TestudoError as error:
+        raise MapError(f"{where}: {error}") from error
 
 
 def time_factor(time: TimeMap) -> int:

@@ -39,7 +39,7 @@ class Request:
     msg_path: tuple[Path, ...] = ()
     """Folders with .msg files of messages in bags."""
     offsets: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by which bags are put forward, by their names."""
+    """Seconds by which bags are put forward, by their names; of logs, what a robot logged, by its name."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def read_sources(request: Request, tell: Callable[[float], None] = lambda _: Non
             raise RecordingError(f"--pick {request.pick}: is for logs of several runs, not for bags")
         return import_bags(bags, request.map, request.robot_types or {}, request.msg_path, request.offsets, tell)
     source = discover(files, request.map, request.pick)
-    imported = read_logs(source.logs, request.robot_types or {}, tell)
+    imported = read_logs(source.logs, request.robot_types or {}, tell, request.offsets)
     maps = {log.map.name: log.map for log in source.logs}
     more = {
         "maps": [{"name": one.name, "file": Path(one.file).name, "text": one.raw} for one in maps.values()],

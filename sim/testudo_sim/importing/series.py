@@ -11,7 +11,7 @@ from testudo_sim.importing.map_file import Channel, RoleMap
 from testudo_sim.importing.tables import Table
 from testudo_sim.recording.roles import ROLES
 
-_LARGEST = 1e6
+LARGEST = 1e6
 """In SI units no measurement of a robot is larger."""
 _NORM_ERROR = 0.05
 _SHARE = np.sqrt(0.5)
@@ -39,7 +39,7 @@ def values_of(role: str, way: RoleMap, table: Table, losses: FileLosses) -> tupl
     sizes = np.where(np.isfinite(stacked), np.abs(stacked), 0.0)
     packed = [k for k, name in enumerate(channels) if name == PACKED]
     sizes[:, packed] = 0.0
-    huge = (sizes > _LARGEST).any(axis=1)
+    huge = (sizes > LARGEST).any(axis=1)
     attitude = _attitude(channels, len(table))
     with np.errstate(invalid="ignore", over="ignore"):
         norm = np.linalg.norm(attitude, axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from rich.table import Table
 
@@ -51,8 +52,13 @@ def series_table(found: SeriesByRobot) -> Table:
     return table("Series", [columns[k] for k in shown], [[row[k] for k in shown] for row in rows])
 
 
-def trouble_tables(found: SeriesByRobot) -> tuple[Table, ...]:
-    """Return the longest gaps, and the moments at which a clock was set."""
+def trouble_tables(found: SeriesByRobot, steps: Sequence[Mapping[str, Any]] = ()) -> tuple[Table, ...]:
+    """Return the longest gaps, and the moments at which a clock was set.
+
+    Args:
+        found: by robot and role.
+        steps: of clocks that were set while bags were recorded, as the import noted them.
+    """
     roles: dict[tuple[float, float, str], list[str]] = {}
     for robot, series in found.items():
         for role, one in series.items():
@@ -61,13 +67,15 @@ def trouble_tables(found: SeriesByRobot) -> tuple[Table, ...]:
     gaps = sorted(roles.items(), reverse=True)
     jumps = [(robot, role, f"{jump.at_s:.3f} s", f"{jump.by_s:+.3f} s") for robot, series in found.items()
              for role, one in series.items() for jump in one.clock_jumps]
+    jumps += [(step["bag"], "cut there" if step["cut"] else "mended", f"{step['at_s']:.3f} s",
+               f"{step['by_s']:+.3f} s, {step['whose']}") for step in steps]
     tables = []
     if gaps:
         tables.append(table("Longest gaps", ("robot", "at", "length", "roles"),
                             [(robot, f"{at:.3f} s", f"{length:.3f} s", ", ".join(names))
                              for (length, at, robot), names in gaps[:_GAPS]]))
     if jumps:
-        tables.append(table("Clock jumps", ("robot", "role", "at", "stamps against record"), jumps))
+        tables.append(table("Clock jumps", ("robot or bag", "role", "at", "by how much"), jumps))
     return tuple(tables)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ _LONGEST_LINE = 1 << 20
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+DELIMITERS = (",", ";", "\t", "|", "whitespace")
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -169,6 +170,7 @@ class _Reader:
 
     def _begin(self, lines: list[bytes], counts: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Read names and number of columns before the first numbers; return the lines of numbers."""
+        head = lines[at[0]] if self._kind.header != "comment" else self._last_comment
         if self._names is None:
             if self._kind.header == "line":
                 self._names, at = column_names(lines[at[0]], self._kind), at[1:]
@@ -180,7 +182,17 @@ class _Reader:
             self._count = int(found[often.argmax()])
         if self._count:
             self._used = _used(self._kind, self._names, self._count)
+        if self._count == 1 and not self._kind.columns:
+            self._tell_delimiter(head)
         return at
+
+    def _tell_delimiter(self, head: bytes) -> None:
+        """Say which delimiter would part the fields of a line that has one field by that of the mapping."""
+        counts = {other: len(column_names(head, replace(self._kind, delimiter=other))) for other in DELIMITERS}
+        best = max(counts, key=lambda other: counts[other])
+        if counts[best] > 1:
+            self._losses.add(f"the first line has one field by the delimiter {self._kind.delimiter!r} of the mapping; "
+                             f"by {best!r} it has {counts[best]}: correct `delimiter`", (), shown(head))
 
     def _parsed(self, lines: list[bytes], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return rows (R, U), which of their fields were empty, and their lines."""

@@ -58,7 +58,7 @@ class Gap:
     """How far the training model is from the world of a run."""
 
     reference: str
-    """What the model is compared with: truth or odometry."""
+    """What the model is compared with: truth or odometry; of imported runs pose or odometry."""
     robot_model: str
     velocity_lag_s: float
     command_delay_s: float
@@ -116,12 +116,12 @@ def open_loop(
     share(0.3)
     predicted = roll_windows(model, timelines, windows, exact=True)
     share(0.8)
-    errors = [_errors(spec, *parts) for parts in zip(used, windows, predicted, strict=True)]
+    errors = [errors_of(spec, *parts) for parts in zip(used, windows, predicted, strict=True)]
     pooled = {name: np.concatenate([each[name] for each in errors], axis=1) for name in errors[0]}
     rows = [
         row
         for name, each in zip([*names, ALL_ROBOTS], [*errors, pooled], strict=True)
-        for row in _rows(name, each, horizons_s)
+        for row in rows_of(name, each, horizons_s)
     ]
     if not rows:
         raise TestudoError(
@@ -137,10 +137,10 @@ def open_loop(
     )
 
 
-def _errors(
+def errors_of(
     spec: RobotSpec, track: Track, windows: Windows, predicted: MotionState
 ) -> dict[str, np.ndarray]:
-    """Return absolute errors (H, S) by channel, NaN where a window has no such horizon."""
+    """Return absolute errors (H, S) by channel, NaN where a window has no such horizon; the way travelled, too."""
     end = windows.end
     offset = predicted.position_world - track.position_world[end].transpose(2, 0, 1)
     speed = predicted.velocity - track.velocity[end].transpose(2, 0, 1)
@@ -156,9 +156,10 @@ def _errors(
     return {name: np.where(windows.valid, value, np.nan) for name, value in values.items()}
 
 
-def _rows(
+def rows_of(
     robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[float]
 ) -> list[GapRow]:
+    """Return the rows of one robot, or of all, from errors (H, S) by channel."""
     units = {"yaw": "rad", "speed": "m/s"}
     rows = []
     for channel, values in errors.items():

@@ -21,6 +21,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_sim.alignment import located
 from testudo_sim.progress import Share, quiet
 from testudo_sim.recording import Recording, load_recording
 from testudo_sim.recording.types import Series
@@ -171,8 +172,7 @@ def story_of_recording(recording: Recording, robot: str | None = None) -> Story:
             raise TestudoError(f"{folder}: robots.{name}: found no kind of robot, expected one; give --robot NAME or "
                                "--robot FILE.toml")
         spec = load_robot(kind)
-        role = "pose" if len(heard.series.get("pose", ())) else "odometry"
-        motion = _seen(heard.find(role), spec)
+        motion = _seen(located(heard).find("pose"), spec)
         believed = _seen(heard.series["odometry"], spec) if len(heard.series.get("odometry", ())) else motion
         if len(motion.stamp_s) > 1:
             commands = heard.series.get("command")

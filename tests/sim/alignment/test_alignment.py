@@ -156,5 +156,6 @@ def test_a_robot_is_aligned_with_every_choice_in_its_report():
     assert abs(aligned.report.latency.delay_s - 0.15) < 0.01
     assert np.nanmedian(np.abs(aligned.body_velocity[:, 0] - speed)) < 0.01
     report = aligned.report.to_dict()
-    assert set(report) == {"robot", "series", "clocks", "latency", "velocity"}
+    assert set(report) == {"robot", "series", "clocks", "latency", "velocity", "reference"}
+    assert report["reference"] == "pose"
     assert report["velocity"]["half_window_s"] == 0.1

@@ -11,6 +11,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.gap.analyse import analyse, compare
 from testudo_sim.gap.blocks import Blocks, quantiles
+from testudo_sim.gap.margins import _check
 from testudo_sim.gap.synthetic import synthetic_recording
 from testudo_sim.recording import Recording, RobotRecording, recording_of_run
 
@@ -79,6 +80,7 @@ def test_the_robot_that_is_other_is_the_worst_place():
     worst = report.types[0].state["nominal"].worst
     assert worst
     assert ("robot", "robot2") in worst[0].where
+    assert [cell.ratio.value for cell in worst] == sorted((cell.ratio.value for cell in worst), reverse=True)
     assert worst[0].ratio.low > 1
 
 
@@ -191,3 +193,10 @@ def test_intervals_grow_with_what_is_common_to_a_block():
     # standard error of a median is 1.25 sigma / sqrt(n): n is 3,000 in one case and 30 in the other
     assert widths[0] == pytest.approx(3.92 * 1.25 / np.sqrt(3000), rel=0.4)
     assert widths[1] > 5 * widths[0]
+
+
+def test_the_worst_sample_of_a_margin_and_its_robot_belong_together():
+    """One robot has a stray sample, the other is worse as a rule."""
+    by_robot = {"calm": np.append(np.full(500, 0.1), 9.0), "rough": np.full(500, 0.5)}
+    (check,) = _check("a term", "a residual", "m", 1.0, by_robot)
+    assert (check.robot, check.worst) == ("calm", 9.0)

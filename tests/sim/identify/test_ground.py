@@ -137,6 +137,34 @@ def test_a_run_that_says_too_little_is_refused():
         identify_run(replace(run, robots={"r0": replace(robot, series={"pose": robot.series["pose"]})}))
 
 
+def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_said(found, tmp_path, capsys):
+    """The commonest bag of all. The wheels go 7 % less than they are told, and the odometry believes them."""
+    truth = replace(TRUTH, clock_offset_s=0.0, clock_drift=0.0, speed_scale=0.93)
+    seen = synthetic_run(load_robot("irobot_create"), truth, robots=2, duration_s=40, seed=1)
+    robots = {name: replace(robot, series={
+        "command": robot.series["command"], "odometry": replace(robot.series["pose"], values=np.pad(
+            robot.series["pose"].values, ((0, 0), (0, 6))))}) for name, robot in seen.robots.items()}
+    write_recording(replace(seen, robots=robots), tmp_path / "run")
+    assert identify(tmp_path / "run", hold_out="none", out=tmp_path / "found.toml") == 0
+    assert "odometry of r0, r1: no poses from outside are recorded" in " ".join(capsys.readouterr().out.split())
+    told = identify_run(replace(seen, robots=robots), hold_out=())[0]
+    for key, true in (("dynamics.velocity_lag", TRUTH.velocity_lag_s),
+                      ("dynamics.command_delay", TRUTH.command_delay_s)):
+        assert told.find(key).determined
+        assert told.find(key).value == pytest.approx(true, rel=0.05)
+    for key in ("dynamics.speed_scale", "dynamics.turn_scale", "dynamics.turn_slip"):
+        assert not told.find(key).determined
+        assert "record poses from outside" in told.find(key).note
+    assert "against odometry itself it is 0.9" in told.find("dynamics.speed_scale").note
+    assert not any("wheel" in estimate.key for estimate in told.estimates)
+    assert any("wheel" in estimate.key for estimate in found.estimates)
+    # the file keeps what it had of them
+    assert load_robot(tmp_path / "found.toml").speed_scale == load_robot("irobot_create").speed_scale
+    neither = {"r0": replace(robots["r0"], series={"command": robots["r0"].series["command"]})}
+    with pytest.raises(TestudoError, match="r0: neither pose nor odometry is recorded; there is command"):
+        identify_run(replace(seen, robots=neither))
+
+
 @pytest.fixture(scope="module")
 def base():
     """Return truth, value and interval of what was recovered of a base without wheels' own heading."""

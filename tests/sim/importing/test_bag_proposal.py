@@ -5,7 +5,7 @@ import pytest
 from tests.sim.importing.bag_maker import NANO, START_NS, drive, message, write_bag
 
 from testudo_sim.importing.bags import BagError, propose_map, read_bags, settled
-from testudo_sim.importing.bags.naming import robot_of
+from testudo_sim.importing.bags.naming import robot_of, robots_of
 
 COUNT = 700
 
@@ -178,6 +178,49 @@ def test_what_nothing_decides_is_ambiguous(tmp_path, topics, says):
         settled(proposal)
 
 
+@pytest.mark.parametrize(("first", "second", "robots"), [
+    (("/odom_r0", "/cmd_vel_r0"), ("/odom_r1", "/cmd_vel_r1"), ("r0", "r1")),
+    (("/r0_odom", "/r0_cmd_vel"), ("/r1_odom", "/r1_cmd_vel"), ("r0", "r1")),
+    (("/fleet/alpha/odom", "/fleet/alpha/cmd_vel"), ("/fleet/beta/odom", "/fleet/beta/cmd_vel"), ("alpha", "beta")),
+    (("/xx", "/q/w/e"), ("/fleet/alpha_7/state_est", "/joystick_out_3"), ("xx", "fleet")),
+    (("/a", "/told/one"), ("/b", "/told/two"), ("a", "b")),
+])
+def test_names_that_tell_little_and_motion_make_whole_robots(tmp_path, first, second, robots):
+    proposal = propose_map(bag_of(tmp_path / "lab", *(rows_of(seed, dict(zip(("odom", "command"), topics, strict=True)))
+                                                      for seed, topics in ((1, first), (2, second)))))
+    assert taken(proposal) == {(robot, role): topic for robot, topics in zip(robots, (first, second), strict=True)
+                               for role, topic in zip(("odometry", "command"), topics, strict=True)}
+    assert not proposal.ambiguous
+
+
+@pytest.mark.parametrize("topics", [{"odom": "/a/odom", "other": "/b/cmd_vel"}, {"odom": "/a", "other": "/b/cmd_vel"}])
+def test_a_robot_that_was_only_told_something_is_ambiguous(tmp_path, topics):
+    proposal = propose_map(bag_of(tmp_path / "lab", rows_of(1, topics)))
+    assert {text.partition(":")[0] for text in proposal.ambiguous} == {"a", "b"}
+    with pytest.raises(BagError, match=r"b: has commands and nothing that shows where it was.*a: has odometry and no"):
+        settled(proposal)
+
+
+def test_two_robots_that_are_told_alike_are_not_joined_with_commands_by_motion(tmp_path):
+    """Which of the two velocities is whose command nothing tells."""
+    parts = [rows_of(1, {"odom": f"/{robot}", "command": f"/told/{number}"})
+             for robot, number in (("a", "one"), ("b", "two"))]
+    proposal = propose_map(bag_of(tmp_path / "lab", *parts))
+    assert {robot for robot, role in taken(proposal) if role == "command"} == set()
+    assert any(text.startswith("a: its motion follows /told/one") for text in proposal.ambiguous)
+
+
+def test_a_velocity_that_was_measured_is_no_command(tmp_path):
+    """It comes with the motion, not before it, and no name calls it a command."""
+    rows = rows_of(1, {"odom": "/r0/odom"}, lag_s=0.0)
+    rows += [("/r0/velocity", *row[1:]) for row in rows_of(1, {"command": "/x"})]  # equal to the velocity itself
+    rows += [("/speeds", *row[1:]) for row in rows_of(1, {"command": "/x"})]
+    proposal = propose_map(bag_of(tmp_path / "lab", rows))
+    assert taken(proposal) == {("r0", "odometry"): "/r0/odom"}
+    assert not proposal.ambiguous
+    assert {text.split()[0] for text in proposal.unused} == {"/r0/velocity", "/speeds"}
+
+
 def test_the_same_command_on_two_topics_is_said_but_not_ambiguous(tmp_path):
     proposal = propose_map(bag_of(tmp_path / "lab", rows_of(7, {"odom": "/odom", "command": "/cmd_vel",
                                                                  "relay": "/cmd_vel_smoothed"})))
@@ -213,3 +256,12 @@ def test_a_bag_of_nothing_that_can_be_used(tmp_path):
     ("/cmd_vel", ""), ("/robot_1/diff_drive_controller/cmd_vel", "robot_1"), ("/mavros/local_position/pose", "")])
 def test_the_robot_in_a_topics_name(topic, robot):
     assert robot_of(topic) == robot
+
+
+@pytest.mark.parametrize(("names", "robots"), [
+    (("/odom_combined", "/cmd_vel"), ("", "")), (("/odom_r0", "/imu_r0"), ("r0", "r0")),
+    (("/odom_left", "/cmd_vel_left"), ("", "")), (("/left_arm/odom",), ("left_arm",)),
+    (("/fleet/a/odom", "/fleet/b/odom", "/fleet/b/imu"), ("a", "b", "b")),
+    (("/tb/front_cam/imu", "/tb/odom"), ("tb", "tb")), (("/fleet/a/odom", "/fleet/odom"), ("fleet", "fleet"))])
+def test_the_robots_in_several_names(names, robots):
+    assert tuple(robots_of(dict.fromkeys(names, "type")).values()) == robots

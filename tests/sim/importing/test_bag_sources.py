@@ -102,3 +102,17 @@ def test_bags_and_logs_are_not_mixed_and_offsets_have_one_form(tmp_path):
     for text in ("lab", "=3", "lab=soon", "lab=inf", "lab=nan"):
         with pytest.raises(TestudoError, match=r"--offset .*: expected NAME=SECONDS"):
             parse_offsets([text])
+
+
+@pytest.mark.parametrize(("where", "key"), [("robot_type", r"robot_type"), ("entry", r"topics\[0\].robot_type")])
+def test_a_robot_type_that_nobody_knows_is_refused_with_file_and_key(tmp_path, where, key):
+    bag = bag_of(tmp_path / "lab", "r0", 1)
+    text = inspect_recording(bag).values["proposal"]
+    text = (text.replace("topics:", "robot_type: turtlebot9\ntopics:", 1) if where == "robot_type"
+            else text.replace("role: odometry}", "role: odometry, robot_type: turtlebot9}"))
+    (tmp_path / "own.yaml").write_text(text)
+    line = ["import", str(bag), str(tmp_path / "run"), "--map", str(tmp_path / "own.yaml")]
+    with pytest.raises(TestudoError, match=rf"own.yaml: {key}: robot 'turtlebot9' is not known"):
+        import_verb((bag, tmp_path / "run"), map=line[-1])
+    assert not (tmp_path / "run").exists()
+    assert main([*line, "--robot-type", "turtlebot4"]) == 0

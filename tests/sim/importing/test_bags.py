@@ -9,6 +9,7 @@ import pytest
 from mcap.writer import CompressionType, Writer
 from tests.sim.importing.bag_maker import NANO, START_NS, drive, make_older, mapping, message, write_bag
 
+from testudo_deploy.cli import main
 from testudo_sim.importing.bags import BagError, looks_like_bag, read_bags
 from testudo_sim.importing.bags.topic_map import parse_topics
 from testudo_sim.importing.map_file import MapError, parse_map
@@ -234,6 +235,38 @@ def test_stamps_of_another_clock_are_brought_to_that_of_the_recorder(tmp_path):
     assert any("put forward by 1700000000.000 s" in note for note in found.info["notes"])
     assert any("stamps are all zero" in note for note in found.info["notes"])
     assert not damage
+
+
+@pytest.mark.parametrize(("value", "says"), [(5.4e197, "too large to be true"), (-2e6, "too large to be true"),
+                                             (np.nan, "no finite numbers"), (np.inf, "no finite numbers")])
+@pytest.mark.parametrize("kind", ["PoseStamped", "Twist", "TFMessage"])
+def test_values_that_cannot_be_are_left_out_and_lost(tmp_path, kind, value, says):
+    """As in text logs: exit status 1."""
+    values = values_of(kind, 60)
+    values[20, 1] = value
+    bag = write_bag(tmp_path / "bag", rows_of(kind, values)[0])
+    child = ", child: r0" if kind == "TFMessage" else ""
+    found, damage = read(bag, f"{{topic: /x, robot: r0, role: {KINDS[kind]}{child}}}")
+    np.testing.assert_array_equal(found.robots["r0"].find(KINDS[kind]).values, np.delete(values, 20, axis=0))
+    assert not found.complete
+    assert len(damage) == 1
+    assert f"1 of 60 samples hold {'a value that is ' if says.startswith('too') else ''}{says}" in damage[0]
+
+
+def test_a_topic_of_the_mapping_that_no_bag_holds_costs_that_role_alone(tmp_path, rows, capsys):
+    bag = write_bag(tmp_path / "bag", rows)
+    text = BOTH + "\n{topic: /r0/imu, robot: r0, role: imu}\n{topic: /r1/odom, robot: r1, role: odometry}"
+    found, damage = read(bag, text)
+    check_drive(found)
+    assert set(found.robots) == {"r0"}
+    assert len(damage) == 2
+    assert "map.yaml: topics: /r0/imu holds no message, so that r0 is without imu; correct the name, or" in damage[0]
+    assert "there are /r0/cmd_vel, /r0/odom" in damage[0]
+    (tmp_path / "own.yaml").write_text(mapping(text).raw)
+    line = ["import", str(bag), "--map", str(tmp_path / "own.yaml"), "--robot-type", "turtlebot4"]
+    assert main([*line[:2], str(tmp_path / "run"), *line[2:]]) == 1
+    assert "/r1/odom holds no message" in " ".join(capsys.readouterr().out.split())
+    assert main([*line[:2], str(tmp_path / "other"), *line[2:], "--allow-damage"]) == 0
 
 
 def test_what_was_read_is_written_as_a_run_and_comes_back(tmp_path, rows):

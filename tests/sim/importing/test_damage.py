@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from tests.sim.importing.made_logs import block_log, event_log, ground_text, write_team
 
 from testudo_hardware.errors import TestudoError
+from testudo_sim.importing.map_file import MapError, load_map, parse_map
 from testudo_sim.importing.run_import import Request, import_run, read_sources
 from testudo_sim.recording import load_recording
+from testudo_sim.recording.types import RecordingError
 
 LINES = 200
 _HEAD = 2
@@ -246,3 +248,32 @@ def test_any_damage_gives_a_recording_or_one_sentence(name, changes, tmp_path_fa
             assert len(series) > 0
             assert np.isfinite(series.values).all()
             assert (np.diff(series.stamp_s) >= 0).all()
+
+
+@pytest.mark.parametrize(("mapped", "fits"), [(",", ";"), ("whitespace", ","), (";", "\t")])
+def test_a_wrong_delimiter_is_said_with_the_one_that_fits(tmp_path, mapped, fits):
+    file = tmp_path / "a_r0.csv"
+    rows = [("t", "v", "w"), *((f"{k}", "0.1", "0.2") for k in range(9))]
+    file.write_text("".join(fits.join(row) + "\n" for row in rows))
+    mapping = parse_map(f"""
+schema: testudo/map/1
+name: own
+about: test
+text:
+  - files: "a_{{robot}}.csv"
+    delimiter: "{mapped}"
+    header: line
+    time: {{column: t, unit: s, clock: boot}}
+    roles: {{command: {{channels: {{vx: v, wz: w}}}}}}""", "own.yaml")
+    with pytest.raises(RecordingError) as error:
+        import_run(Request((file,), mapping), tmp_path / "run")
+    assert f"one field by the delimiter {mapped!r} of the mapping; by {fits!r} it has 3" in str(error.value)
+
+
+def test_a_robot_type_of_a_mapping_that_nobody_knows_is_refused_with_file_and_key(tmp_path):
+    source = write_team(tmp_path / "logs", 1, 50)
+    (tmp_path / "own.yaml").write_text(load_map("utias").raw.replace("irobot_create", "turtlebot9"))
+    mapping = load_map(tmp_path / "own.yaml")
+    with pytest.raises(MapError, match=r"own.yaml: robot_type: robot 'turtlebot9' is not known"):
+        import_run(Request((source,), mapping), tmp_path / "run")
+    import_run(Request((source,), mapping, {"": "turtlebot4"}), tmp_path / "run")  # somebody says another one

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.sim.real_data import crazyflie_folder
 
+from testudo_hardware.errors import TestudoError
 from testudo_sim.importing.draft import draft_of
 from testudo_sim.importing.inspection import inspect_recording
 from testudo_sim.importing.map_file import parse_map
@@ -49,3 +50,28 @@ def test_the_draft_of_a_real_flight_has_the_roles_of_the_shipped_mapping(tmp_pat
     (kind,) = parse_map(draft.text, "draft.yaml").text
     assert {"pose", "odometry", "imu", "battery"} <= set(kind.roles)
     assert (kind.time.column, kind.time.unit, kind.header) == ("time[ms]", "us", "comment")  # headed ms
+
+
+def test_several_logs_of_one_kind_have_one_draft_and_its_guesses_are_marked(tmp_path, capsys):
+    """The heading reaches 170, so it is in deg; that the positions are in m nothing says."""
+    for robot in ("r0", "r1"):
+        rows = "".join(f"{1700000000000 + 50 * k};{90 * k};{k};{170 - 10 * (k % 30)};0.1;0.2\n" for k in range(60))
+        (tmp_path / f"{robot}.csv").write_text("stamp;px;py;heading;v;w\n" + rows)
+    report = inspect_recording(tmp_path)
+    (draft,) = report.values["drafts"]
+    assert parse_map(draft, "draft.yaml").text[0].roles["pose"][0].channels["yaw"].unit == "deg"
+    assert "# guessed: heading is in deg, as it reaches 170\n" in draft
+    assert "# guessed: in m, though nothing says so: px (reaches 5220), py (reaches 58)\n" in draft
+    report.show(None)
+    said = capsys.readouterr().out
+    assert said.count("schema: testudo/map/1") == 1
+    assert "to begin with for r0.csv, r1.csv: look over" in said
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("empty.mcap", "empty.mcap: 0 bytes, expected a bag"), ("empty.db3", "empty.db3: 0 bytes, expected a bag"),
+    ("empty.bin", r"found empty.bin \(0 bytes\)")])
+def test_an_empty_file_is_said_to_be_empty(tmp_path, name, says):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(TestudoError, match=says):
+        inspect_recording(tmp_path / name)

@@ -4,16 +4,19 @@ import json
 
 import numpy as np
 import pytest
+from tests.sim.importing.bag_maker import drive
 from tests.sim.importing.made_logs import START_S, block_log, ground_text, write_team
 from tests.sim.real_data import crazyflie_folder, utias_folder
 
 from testudo_deploy.bag_writer import METADATA_FILE
+from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_sim.commands.import_run import import_verb
 from testudo_sim.importing.inspection import inspect_recording
 from testudo_sim.importing.map_file import load_map, parse_map
 from testudo_sim.importing.run_import import REPORT_FILE, Request, import_run, parse_robot_types
 from testudo_sim.recording import load_recording
+from testudo_sim.recording.types import RecordingError
 
 OWN = """
 schema: testudo/map/1
@@ -204,3 +207,58 @@ def test_clocks_since_boot_begin_with_those_that_know_the_time_of_day(tmp_path):
     assert {name: robot.robot_type for name, robot in found.robots.items()} == {"cf1": "crazyflie_2x",
                                                                               "r1": "turtlebot4"}
     assert any("clocks since boot are laid so that they begin with the others" in note for note in result.notes)
+
+
+def two_clocks(folder, boot_s, moves=True):
+    """Write the pose of r0 by the time of day, and the odometry of the same way by a clock since boot, offset so."""
+    times, _, poses, _ = drive(3000, seed=4)
+    if not moves:
+        poses = np.tile([0.0, 0, 0, 0, 0, 0, 1], (3000, 1))
+    yaw = 2 * np.arctan2(poses[:, 5], poses[:, 6])
+    folder.mkdir()
+    for name, start_s, kept in (("seen_r0.csv", START_S, slice(0, None)), ("boot_r0.csv", -boot_s, slice(500, None))):
+        rows = np.column_stack([start_s + times, poses[:, :2], yaw])[kept]
+        np.savetxt(folder / name, rows, delimiter=",", header="t,x,y,yaw", comments="", fmt="%.6f")
+    parts = [f"""
+  - files: "{kind}_{{robot}}.csv"
+    delimiter: ","
+    header: line
+    time: {{column: t, unit: s, clock: {clock}}}
+    roles: {{{role}: {{channels: {{x: x, y: y, yaw: yaw}}}}}}"""
+             for kind, clock, role in (("seen", "unix", "pose"), ("boot", "boot", "odometry"))]
+    return parse_map('schema: testudo/map/1\nname: two\nabout: test\nrobot_name: "{robot}"\ntext:' + "".join(parts),
+                     "two.yaml")
+
+
+def test_a_clock_since_boot_is_laid_by_a_motion_that_stands_in_both_logs(tmp_path):
+    """Its log begins ten seconds after the other one, which nothing but the motion tells."""
+    request = Request((tmp_path / "logs",), two_clocks(tmp_path / "logs", -77.0))
+    result = import_run(request, tmp_path / "run")
+    odometry = result.recording.robots["r0"].find("odometry")
+    np.testing.assert_allclose(odometry.stamp_s, 0.02 * np.arange(500, 3000), atol=0.01)
+    assert any("r0: its clock since boot is laid to the time of day within" in note for note in result.notes)
+    assert not any("not checked" in note for note in result.notes)
+
+
+def test_a_clock_that_nothing_tells_is_said_to_be_not_checked_and_can_be_given(tmp_path):
+    mapping = two_clocks(tmp_path / "logs", -77.0, moves=False)
+    result = import_run(Request((tmp_path / "logs",), mapping), tmp_path / "run")
+    assert result.recording.robots["r0"].find("odometry").stamp_s[0] == pytest.approx(0, abs=1e-6)
+    assert any("begin with the others, which is not checked" in note for note in result.notes)
+
+
+def test_offsets_of_robots_are_applied_to_their_logs(tmp_path, capsys):
+    for name, first in (("a_cf1", 0), ("a_cf2", 300_000)):
+        (tmp_path / "logs").mkdir(exist_ok=True)
+        (tmp_path / "logs" / f"{name}.usddeck.bin").write_bytes(block_log(50, first=first))
+    plain = import_run(Request((tmp_path / "logs",)), tmp_path / "plain")
+    assert any("cf1, cf2: clocks since boot are taken as one, which is not checked" in note for note in plain.notes)
+    assert plain.recording.robots["cf2"].find("pose").stamp_s[0] == pytest.approx(0.3)
+    line = ["import", str(tmp_path / "logs"), str(tmp_path / "run"), "--offset"]
+    assert main([*line, "cf2=-0.3"]) == 0
+    assert "cf2: put back by 0.300 s, as given" in " ".join(capsys.readouterr().out.split())
+    found = load_recording(tmp_path / "run")
+    for name in ("cf1", "cf2"):
+        np.testing.assert_allclose(found.robots[name].find("pose").stamp_s, 0.01 * np.arange(50), atol=1e-9)
+    with pytest.raises(RecordingError, match="--offset cf7: no such robot; there are cf1, cf2"):
+        import_run(Request((tmp_path / "logs",), offsets={"cf7": 1.0}), tmp_path / "none")

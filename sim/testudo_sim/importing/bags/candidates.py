@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
@@ -39,13 +40,16 @@ class Candidate:
     note: str = ""
     reckoned: bool = False
     """A pose by dead reckoning alone."""
+    unsure: bool = False
+    """A velocity that no name calls a command: it may have been measured."""
 
     def entry(self, robot: str, bag: str = "", frame: str = "") -> TopicMap:
         """Return the line of a mapping that takes it."""
         return TopicMap(self.topic, robot, self.role, bag=bag, child=self.child, parent=self.parent, frame=frame)
 
+    @cached_property
     def motion(self) -> Motion | None:
-        """Return how it moves."""
+        """How it moves, once its samples are known."""
         if self.samples is None or not len(self.samples):
             return None
         return motion_of(self.role, self.samples.stamp_ns / NANO, self.samples.values)
@@ -101,8 +105,6 @@ def _of_topic(bag: str, topic: BagTopic, messages: Sequence[BagMessage], types: 
         return [Candidate(bag, name, topic.type, "pose", body, child=body) for body in _bodies(topic, messages, types)]
     role, rank = roles_of(topic.type)[0], 0
     if role == "command":
-        if not is_command(name):
-            return []
         rank = 0 if name.endswith("/cmd_vel") else 1
     if role == "odometry":
         role = "setpoint" if is_goal(name) else "pose" if is_truth(name) else "odometry"
@@ -115,7 +117,7 @@ def _of_topic(bag: str, topic: BagTopic, messages: Sequence[BagMessage], types: 
             return []
     elif role == "imu":
         rank = 0 if name.endswith(("/data", "/imu")) else 1
-    return [Candidate(bag, name, topic.type, role, robot, rank)]
+    return [Candidate(bag, name, topic.type, role, robot, rank, unsure=role == "command" and not is_command(name))]
 
 
 def _bodies(topic: BagTopic, messages: Sequence[BagMessage], types: Types) -> list[str]:

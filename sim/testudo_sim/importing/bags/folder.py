@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -68,6 +69,7 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
         if not looks_like_bag(path):
             raise BagError(f"{path}: no bag: expected a folder of rosbag2, or a file that ends in "
                            f"{', '.join(_ENDINGS)}")
+        _check_not_empty(path, [path])
         return BagFolder(path, _stem(path), (path,), None, None, (), "")
     notes: list[str] = []
     facts = _metadata(path, damage, notes)
@@ -77,11 +79,17 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
     files = (*listed, *(file for file in there if file not in listed and file.suffix in kinds))
     if not files:
         raise BagError(f"{path}: holds no file of a bag: expected one that ends in {', '.join(_ENDINGS)}")
+    _check_not_empty(path, files)
     if listed and len(files) > len(listed):
         damage.append(f"{METADATA}: does not name {', '.join(file.name for file in files[len(listed):])}; read, too")
     name = path.name or path.resolve().name
     return BagFolder(path, name, files, _number(facts, "version"), _expected(facts), _topics(facts),
                      str(facts.get("ros_distro") or ""), tuple(notes))
+
+
+def _check_not_empty(path: Path, files: Sequence[Path]) -> None:
+    if not any(file.stat().st_size for file in files):
+        raise BagError(f"{path}: 0 bytes, expected a bag: no message can be read; nothing was written, or a copy was cut off")
 
 
 def is_packed(file: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _CAPTURE = frozenset((
     "mocap", "vrpn", "vrpn_mocap", "vrpn_client_node", "natnet", "natnet_ros", "natnet_ros2", "vicon", "optitrack",
@@ -24,6 +25,8 @@ _PARTS = frozenset((
 _GOAL = re.compile(r"goal|target|set_?point|desired|reference|cmd_pos|command_pos|cmd_full|plan")
 _TRUTH = re.compile(r"ground_?truth|truth|/gt\b|_gt\b")
 _COMMAND = re.compile(r"cmd|command|set_?point|teleop|joy|key_vel|vel_ref|reference")
+_TOLD = re.compile(r"odom|cmd|vel|pose|twist|imu|battery|command|set_?point|goal|motors|joint")
+"""Words that begin or end a topic's own name, with the robot in the rest of it."""
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9_]+")
 
 
@@ -32,6 +35,28 @@ def robot_of(topic: str) -> str:
     parts = [part for part in topic.split("/") if part]
     known = [part for part in parts if part.lower() not in _PARTS and part.lower() not in _CAPTURE]
     return known[0] if known else ""
+
+
+def robots_of(topics: Mapping[str, str]) -> dict[str, str]:
+    """Return the robot that each name tells of, as they tell together: `r0` for `/odom_r0`, `a` for `/fleet/a/odom`.
+
+    Args:
+        topics: types by name.
+    """
+    found = {name: robot_of(name) for name in topics}
+    heads = {name: parts for name in topics if name.endswith(f"/{found[name]}") and (parts := _apart(found[name]))}
+    for name, (robot, _) in heads.items():
+        others = {kind for other, (one, kind) in heads.items() if one == robot}
+        # /odom_combined tells of no robot; /odom_r0 does, and so do /odom_a and /cmd_vel_a together
+        found[name] = robot if len(others) > 1 or robot[-1:].isdigit() else ""
+    for first in set(found.values()) - {""}:
+        below = {name: _below(name, first) for name in topics if found[name] == first}
+        tails: dict[tuple[str, str], set[str]] = {}
+        for name, (robot, tail) in below.items():
+            tails.setdefault((tail, topics[name]), set()).add(robot)
+        if all(robot for robot, _ in below.values()) and any(len(robots) > 1 for robots in tails.values()):
+            found.update({name: robot for name, (robot, _) in below.items()})
+    return found
 
 
 def robot_of_frame(frame: str) -> str:
@@ -60,6 +85,26 @@ def is_truth(topic: str) -> bool:
 def is_command(topic: str) -> bool:
     """Return whether a velocity is one that is asked for; others are measured."""
     return bool(_COMMAND.search(topic.lower()))
+
+
+def _apart(part: str) -> tuple[str, str] | None:
+    """Return the robot and the known word in `odom_r0` or `r0_odom`; None if there is no such word."""
+    words = part.lower().split("_")
+    for count in range(len(words) - 1, 0, -1):
+        for known, rest in ((words[:count], words[count:]), (words[-count:], words[:-count])):
+            if "_".join(known) in _PARTS and _TOLD.search("_".join(known)):
+                robot = "_".join(rest)
+                return "" if robot in _PARTS else robot, "_".join(known)
+    return None
+
+
+def _below(topic: str, first: str) -> tuple[str, str]:
+    """Return the part of a name that tells of a robot below the namespace ``first``, and what comes after it."""
+    parts = [part for part in topic.split("/") if part]
+    for k in range(parts.index(first) + 1 if first in parts else len(parts), len(parts)):
+        if parts[k].lower() not in _PARTS and parts[k].lower() not in _CAPTURE:
+            return parts[k], "/".join(parts[k + 1 :])
+    return "", ""
 
 
 def plain_name(text: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic, Tell
+from testudo_sim.importing.bags.clock_steps import record_times
 from testudo_sim.importing.bags.clocks import Clock, Marks, clocks_of
 from testudo_sim.importing.bags.decode import Samples
 from testudo_sim.importing.bags.merge import merged
@@ -28,6 +29,9 @@ _LATCHED = re.compile(r"durability:\s*(1|transient_local)\b")
 _SEEN = ("pose", "odometry", "imu")
 """Roles that show a motion; a command is only followed by one."""
 _WORLD_FRAMES = ("world", "map", "odom", "earth")
+
+Marked = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Hashes (K,) of messages, their times of recording [ns] and their places in the bag."""
 
 
 def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage: list[str], *,
@@ -57,12 +61,15 @@ def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage:
     for number, source in enumerate(sources):
         found, marks = _collect(source, _entries_for(source, entries), len(sources) > 1,
                                 lambda share, number=number: tell((number + share) / len(sources)))
-        hashes.append(marks)
         bags.append(read_series(source, found, _entries_for(source, entries), folders))
-    _check_found(sources, bags, entries, damage)
+        hashes.append((marks[0], record_times(*marks[1:], bags[-1].steps)))
+    _check_found(sources, bags, entries, mapping.file, damage)
     clocks = _clocks(bags, hashes, offsets or {})
     robots, start_ns = _robots(merged(bags, clocks), mapping, entries)
-    return Recording(robots, start_ns, None, _info(sources, bags, clocks), not damage, tuple(damage))
+    info = _info(sources, bags, clocks) | {"clock_steps": [
+        {"bag": bag.name, "whose": step.whose, "at_s": float(clocks[bag.name].apply(step.at_ns) - start_ns) / NANO,
+         "by_s": step.by_ns / NANO, "cut": step.cut} for bag in bags for step in bag.steps]}
+    return Recording(robots, start_ns, None, info, not damage, tuple(damage))
 
 
 def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[str, Any]:
@@ -79,19 +86,20 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
 
 
 def _collect(source: BagSource, entries: Sequence[TopicMap], several: bool, tell: Tell
-             ) -> tuple[dict[BagTopic, list[BagMessage]], tuple[np.ndarray, np.ndarray]]:
-    """Return the messages that are needed, and hash and record time of those that stand once in the bag."""
+             ) -> tuple[dict[BagTopic, list[BagMessage]], Marked]:
+    """Return the messages that are needed, and hash, record time and place of those that stand once in the bag."""
     wanted = topics_for(entries)
     found: dict[BagTopic, list[BagMessage]] = {}
-    marks: dict[int, int] = {}
+    marks: dict[int, tuple[int, int]] = {}
     for message in source.messages((lambda _: True) if several else (lambda topic: topic.name in wanted), tell):
         if several and len(message.data) >= _LEAST_HASHED and not _is_latched(message.topic):
             mark = hash((message.topic.type, message.data))
-            marks[mark] = 0 if mark in marks else message.log_ns
+            marks[mark] = (0, 0) if mark in marks else (message.log_ns, message.order)
         if message.topic.name in wanted:
             found.setdefault(message.topic, []).append(message)
-    once = {mark: log_ns for mark, log_ns in marks.items() if log_ns}
-    return found, (np.fromiter(once, np.int64, len(once)), np.fromiter(once.values(), np.int64, len(once)))
+    once = {mark: seen for mark, seen in marks.items() if seen[0]}
+    log_ns, order = np.array(list(once.values()), np.int64).reshape(-1, 2).T
+    return found, (np.fromiter(once, np.int64, len(once)), log_ns, order)
 
 
 def _is_latched(topic: BagTopic) -> bool:
@@ -113,15 +121,15 @@ def _check_names(sources: Sequence[BagSource], entries: Sequence[TopicMap]) -> N
             raise BagError(f"topics: {entry.topic}: bag: found {entry.bag!r}, expected one of {', '.join(names)}")
 
 
-def _check_found(sources: Sequence[BagSource], bags: Sequence[BagSeries], entries: Sequence[TopicMap],
+def _check_found(sources: Sequence[BagSource], bags: Sequence[BagSeries], entries: Sequence[TopicMap], file: str,
                  damage: list[str]) -> None:
-    for entry in entries:
-        if any(entry in bag.samples for bag in bags):
-            continue
-        if not damage:
-            there = sorted({name for source in sources for name in source.contents.topics})
-            raise BagError(f"topics: {entry.topic} holds no message; there are {', '.join(there) or 'no topics'}")
-        damage.append(f"{entry.topic}: no message of it can be read")
+    """Take topics of a mapping that no bag holds for lost; all of them are too many."""
+    missing = [entry for entry in entries if not any(entry in bag.samples for bag in bags)]
+    there = ", ".join(sorted({name for source in sources for name in source.contents.counts})) or "no topics"
+    if len(missing) == len(entries) and not damage:
+        raise BagError(f"{file}: topics: {missing[0].topic} holds no message; there are {there}")
+    damage += [f"{file}: topics: {entry.topic} holds no message, so that {entry.robot} is without {entry.role}; "
+               f"correct the name, or take the entry out; there are {there}" for entry in missing]
 
 
 def _clocks(bags: Sequence[BagSeries], hashes: Sequence[tuple[np.ndarray, np.ndarray]], offsets: Mapping[str, float]
@@ -153,7 +161,8 @@ def _robots(merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping:
                 series[role] = Series((samples.stamp_ns - start_ns) / NANO, samples.values,
                                       (samples.log_ns - start_ns) / NANO, _frame(entry, samples))
         kind = next((entry.robot_type for entry in entries if entry.robot == name and entry.robot_type), "")
-        robots[name] = RobotRecording(name, kind or mapping.robot_type, series)
+        if series:
+            robots[name] = RobotRecording(name, kind or mapping.robot_type, series)
     return robots, start_ns
 
 

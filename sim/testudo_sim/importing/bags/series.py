@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic, clock_time
+from testudo_sim.importing.bags.clock_steps import ClockStep, continuous, falls, mended, recorder_steps
 from testudo_sim.importing.bags.decode import TF, Samples, read_samples
 from testudo_sim.importing.bags.definitions import Types
 from testudo_sim.importing.bags.source import BagSource
 from testudo_sim.importing.bags.topic_map import TopicMap
 from testudo_sim.importing.bags.transforms import Link, chain, compose, read_links
+from testudo_sim.importing.series import LARGEST
 
 _OTHER_CLOCK_S = 1.0
 _STRAY_NS = 86_400 * NANO
@@ -31,6 +33,8 @@ class BagSeries:
     path: Path
     samples: dict[TopicMap, Samples]
     notes: list[str]
+    steps: list[ClockStep] = field(default_factory=list)
+    """Moments at which a clock was set."""
 
 
 def topics_for(entries: Sequence[TopicMap]) -> set[str]:
@@ -51,10 +55,11 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
         BagError: a topic cannot have its role, or its type is not known.
     """
     types = Types(source.contents.topics.values(), folders, source.folder.distribution)
+    steps = recorder_steps(found, types)
     by_name: dict[str, tuple[BagTopic, list[BagMessage]]] = {}
-    for topic, messages in found.items():
+    for topic, messages in mended(found, steps, source.name, source.damage).items():
         by_name.setdefault(topic.name, (topic, []))[1].extend(messages)
-    made = BagSeries(source.name, source.folder.path, {}, [])
+    made = BagSeries(source.name, source.folder.path, {}, [step.sentence() for step in steps if not step.cut], steps)
     links: dict[str, dict[str, Link]] = {}
     for entry in entries:
         if entry.topic not in by_name:
@@ -68,7 +73,7 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
             samples = _of_transforms(entry, links[entry.topic], source.damage)
         else:
             samples = read_samples(topic, messages, entry, types, source.damage)
-        made.samples[entry] = _settled(samples, entry, source.damage, made.notes)
+        made.samples[entry] = _settled(samples, entry, source.damage, made)
     return made
 
 
@@ -86,13 +91,17 @@ def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) 
         return Samples(nothing, nothing, np.zeros((0, 7)), entry.parent, has_stamp=True)
 
 
-def _settled(samples: Samples, entry: TopicMap, lost: list[str], notes: list[str]) -> Samples:
+def _settled(samples: Samples, entry: TopicMap, lost: list[str], made: BagSeries) -> Samples:
     """Leave out what is no number or of no possible time, and bring foreign clocks to that of the recorder."""
-    what = f"{entry.topic} ({entry.robot}, {entry.role})"
-    good = np.isfinite(samples.values).all(axis=1)
-    if not good.all():
-        notes.append(f"{what}: {int((~good).sum())} of {len(good)} samples hold no finite numbers; left out")
-    samples = _chosen(samples, good)
+    what, notes = f"{entry.topic} ({entry.robot}, {entry.role})", made.notes
+    sound = np.isfinite(samples.values).all(axis=1)
+    if not sound.all():
+        lost.append(f"{what}: {int((~sound).sum())} of {len(sound)} samples hold no finite numbers; left out")
+    huge = sound & (np.abs(np.where(np.isfinite(samples.values), samples.values, 0.0)) > LARGEST).any(axis=1)
+    if huge.any():
+        lost.append(f"{what}: {int(huge.sum())} of {len(huge)} samples hold a value that is too large to be true; left "
+                    "out")
+    samples = _chosen(samples, sound & ~huge)
     if not len(samples):
         return samples
     good = (np.abs(samples.log_ns - np.median(samples.log_ns)) < 30 * _STRAY_NS) & ~_alone(samples.log_ns)
@@ -106,7 +115,30 @@ def _settled(samples: Samples, entry: TopicMap, lost: list[str], notes: list[str
     if not samples.stamp_ns.any():
         notes.append(f"{what}: its stamps are all zero; the times of recording are taken")
         return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
-    return _on_record_clock(samples, what, lost, notes)
+    return _in_order(_on_record_clock(_without_steps(samples, what, made), what, lost, notes), what, lost)
+
+
+def _without_steps(samples: Samples, what: str, made: BagSeries) -> Samples:
+    """Return stamps and times of recording as if the sender's clock had not been set."""
+    log_ns, stamp_ns, changes = continuous(samples.log_ns, samples.stamp_ns)
+    for k, by_ns, stamped in changes:
+        whose = f"{what}: the clock of its {'stamps' if stamped else 'times of recording'}"
+        made.steps.append(ClockStep(whose, int(samples.log_ns[k - 1]), by_ns))
+        made.notes.append(made.steps[-1].sentence())
+    return replace(samples, log_ns=log_ns, stamp_ns=stamp_ns) if changes else samples
+
+
+def _in_order(samples: Samples, what: str, lost: list[str]) -> Samples:
+    """Leave out all but the longest part whose stamps do not go back for good: parts would be laid into one another."""
+    edges = falls(samples.stamp_ns)
+    if not edges:
+        return samples
+    parts = np.searchsorted(edges, np.arange(len(samples)), side="right")
+    kept = parts == np.bincount(parts).argmax()
+    lost.append(f"{what}: the stamps go back for good {'twice or more' if len(edges) > 1 else 'once'}, first at "
+                f"{clock_time(int(samples.stamp_ns[edges[0]]))}; cut there, {int((~kept).sum())} of {len(kept)} "
+                "samples are left out")
+    return _chosen(samples, kept)
 
 
 def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[str]) -> Samples:
@@ -126,8 +158,8 @@ def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[s
         notes.append(f"{what}: its stamps, such as {clock_time(int(samples.stamp_ns[0]))}, are of a clock that runs "
                      "otherwise than that of the recorder; the times of recording are taken")
         return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
-    notes.append(f"{what}: its stamps are of another clock than that of the recorder; put forward by "
-                 f"{ahead_ns / NANO:.3f} s")
+    notes.append(f"{what}: its stamps are of another clock than that of the recorder; put "
+                 f"{'forward' if ahead_ns > 0 else 'back'} by {abs(ahead_ns) / NANO:.3f} s")
     return replace(samples, stamp_ns=samples.stamp_ns + ahead_ns, ahead_ns=int(ahead_ns))
 
 

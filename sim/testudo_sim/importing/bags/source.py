@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,10 +44,11 @@ class BagSource:
             BagError: a file cannot be opened at all.
         """
         sizes = [file.stat().st_size for file in self.folder.files]
-        before, known = 0, len(self.damage)
+        before, known, place = 0, len(self.damage), itertools.count()
         for file, size in zip(self.folder.files, sizes, strict=True):
             scale, begun = size / max(sum(sizes), 1), before / max(sum(sizes), 1)
-            yield from self._file(file, keep, lambda share, scale=scale, begun=begun: tell(begun + scale * share))
+            for message in self._file(file, keep, lambda share, scale=scale, begun=begun: tell(begun + scale * share)):
+                yield message._replace(order=next(place))
             before += size
         expected, found = self.folder.expected, self.contents.count
         if expected is not None and expected != found and len(self.damage) == known:

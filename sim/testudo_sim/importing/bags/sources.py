@@ -15,15 +15,17 @@ from testudo_sim.importing.bags.folder import looks_like_bag
 from testudo_sim.importing.bags.propose import Proposal, propose_map, settled
 from testudo_sim.importing.bags.read import read_bags
 from testudo_sim.importing.bags.source import BagSource
+from testudo_sim.importing.bags.topic_map import parse_topics
 from testudo_sim.importing.logs import Imported
 from testudo_sim.importing.losses import Loss
-from testudo_sim.importing.map_file import ReadMap
+from testudo_sim.importing.map_file import ReadMap, check_type
 from testudo_sim.importing.tables_shown import text_table
 from testudo_sim.progress import progress_bar
 from testudo_sim.recording.types import Recording
 
-_NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify and a counterfactual of the shield alone "
-              "work on the run; inferring its commands again would need the artefact that drove the robots")
+_NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify, replay --mode open-loop and a "
+              "counterfactual of the shield alone work on the run; inferring its commands again would need the "
+              "artefact that drove the robots")
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,13 @@ def import_bags(bags: Sequence[Path], mapping: ReadMap | None, robot_types: Mapp
         TestudoError: nothing in them can be used, or too little is known of them.
     """
     mapping = mapping or settled(propose_map(bags, msg_path=msg_path))
+    _check_types(mapping, robot_types)
     damage: list[str] = []
     recording = read_bags(bags, mapping, tell, damage, msg_path=msg_path, offsets=offsets)
-    unknown = sorted(set(robot_types) - set(recording.robots) - {""})
+    named = dict.fromkeys(entry.robot for entry in parse_topics(mapping))
+    unknown = sorted(set(robot_types) - set(named) - {""})
     if unknown:
-        raise BagError(f"--robot-type {unknown[0]}=...: no such robot; there are {', '.join(recording.robots)}")
+        raise BagError(f"--robot-type {unknown[0]}=...: no such robot; there are {', '.join(named)}")
     robots = {name: replace(robot, robot_type=robot_types.get(name, robot_types.get("", robot.robot_type)))
               for name, robot in recording.robots.items()}
     info = recording.info
@@ -84,7 +88,7 @@ def import_bags(bags: Sequence[Path], mapping: ReadMap | None, robot_types: Mapp
     losses = tuple(Loss(name, why or text, 1, "") for text in damage for name, _, why in [text.partition(": ")])
     recording = Recording(robots, recording.start_ns, None, {}, not damage, recording.warnings)
     more = {"maps": [{"name": mapping.name, "file": Path(mapping.file).name, "text": mapping.raw}], "choices": {},
-            "ignored": [], "clocks": info["clocks"]}
+            "ignored": [], "clocks": info["clocks"], "clock_steps": info["clock_steps"]}
     return Imported(recording, losses, notes, info["origins"]), [Path(file) for file in info["files"]], more
 
 
@@ -162,6 +166,15 @@ def inspect_bags(path: Path, msg_path: Sequence[Path] = ()) -> Report:
     return BagReport({"source": str(path), "kind": "bags, not imported yet", "bags": values, "damage": damage,
                       "ambiguous": list(proposal.ambiguous), "reasons": proposal.reasons, "proposal": proposal.text},
                      tuple(tables), proposal.text)
+
+
+def _check_types(mapping: ReadMap, given: Mapping[str, str]) -> None:
+    """Refuse robot types of a mapping that nobody knows, unless the person who imports says others."""
+    for index, entry in enumerate(parse_topics(mapping)):
+        if entry.robot not in given and "" not in given:
+            own = bool(entry.robot_type)
+            check_type(entry.robot_type or mapping.robot_type,
+                       f"{mapping.file}: {f'topics[{index}].' if own else ''}robot_type")
 
 
 def _proposal(bags: Sequence[Path], msg_path: Sequence[Path], damage: list[str] | None = None) -> Proposal:

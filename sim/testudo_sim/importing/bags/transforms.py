@@ -9,6 +9,7 @@ import numpy as np
 
 from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic
 from testudo_sim.importing.bags.cdr import groups
+from testudo_sim.importing.bags.clock_steps import continuous
 from testudo_sim.importing.bags.decode import Samples, texts_of
 from testudo_sim.importing.bags.definitions import Types
 
@@ -52,6 +53,9 @@ def read_links(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types, los
     links: dict[str, Link] = {}
     for (parent, child), pieces in parts.items():
         stamp, log, values = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
+        order = np.argsort(log, kind="stable")
+        log, stamp, values = log[order], stamp[order], values[order]
+        log, stamp, _ = continuous(log, stamp)
         order = np.argsort(stamp, kind="stable")
         link = Link(parent, stamp[order], log[order], values[order])
         if child not in links or len(link.stamp_ns) > len(links[child].stamp_ns):
@@ -112,7 +116,8 @@ def at_times(link: Link, times_ns: np.ndarray) -> np.ndarray:
     low, high = values[right - 1], values[right]
     # q and -q are one turn: the near one is taken; the chord is close to the arc between samples
     sign = np.where((low[:, 3:] * high[:, 3:]).sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
-    mixed = low + share * (np.concatenate([high[:, :3], sign * high[:, 3:]], axis=1) - low)
+    with np.errstate(invalid="ignore"):  # what is not finite is left out later
+        mixed = low + share * (np.concatenate([high[:, :3], sign * high[:, 3:]], axis=1) - low)
     mixed[:, 3:] /= np.maximum(np.linalg.norm(mixed[:, 3:], axis=1, keepdims=True), 1e-12)
     exact = share[:, 0] == 0
     mixed[exact] = low[exact]
