@@ -37,6 +37,8 @@ def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
         pick: which run of them, where they are of several.
         msg_path: folders with .msg files, for messages in bags that hold no definitions of their own.
     """
+    if path.suffix != _POLICY and not path.exists():
+        raise TestudoError(f"{path}: no such file or folder; expected a policy ({_POLICY}), a run, a bag or a log")
     if _is_policy(path):
         if map or pick or msg_path:
             raise TestudoError(f"{path}: --map, --pick and --msg-path are for recordings, not for a policy file")
@@ -54,7 +56,7 @@ def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
 
 def _is_policy(path: Path) -> bool:
     """Return whether a path is to be read as a policy file: by its name, or as it begins with the version of ONNX."""
-    if path.suffix == _POLICY or not path.exists():
+    if path.suffix == _POLICY:
         return True
     if path.is_dir():
         return False

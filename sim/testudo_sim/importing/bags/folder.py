@@ -89,7 +89,8 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
 
 def _check_not_empty(path: Path, files: Sequence[Path]) -> None:
     if not any(file.stat().st_size for file in files):
-        raise BagError(f"{path}: 0 bytes, expected a bag: no message can be read; nothing was written, or a copy was cut off")
+        raise BagError(f"{path}: 0 bytes, expected a bag: no message can be read; nothing was written, or a copy was "
+                       "cut off")
 
 
 def is_packed(file: Path) -> bool:
