@@ -9,11 +9,14 @@ from testudo_hardware.errors import TestudoError
 
 _DOMAINS = range(233)
 PROFILE = str(Path(__file__).with_name("fastdds_localhost.xml"))
+_OLD = ("humble", "iron", "jazzy")
+"""Distributions with Fast DDS 2."""
 LOOPBACK = {
     "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",  # no other reads the profile, and would speak in the network
     "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",  # that of the profile
-    "FASTDDS_DEFAULT_PROFILES_FILE": PROFILE,
-    "FASTRTPS_DEFAULT_PROFILES_FILE": PROFILE,  # its name up to Jazzy
+    # newer ones read the old name, too, and complain of it
+    "FASTRTPS_DEFAULT_PROFILES_FILE" if os.environ.get("ROS_DISTRO") in _OLD
+    else "FASTDDS_DEFAULT_PROFILES_FILE": PROFILE,
 }
 """Environment of processes that speak and hear on this machine only."""
 
