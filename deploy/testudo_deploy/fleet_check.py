@@ -35,22 +35,20 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
     """
     _check_phases(fleet)
     found: list[Obligation] = []
-    arenas: list[Arena | None] = []
     teams: dict[str, tuple[RobotSpec, Contract]] = {}
     for team in fleet.teams:
         artefact = (known or {}).get(team.policy_sha256)
         for robot in team.robots if artefact is None else ():
             artefact = Artefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
         check_commands(team, artefact.contract)
-        arenas.append(artefact.contract.arena)
         _check_starts(team, artefact.contract)
         obligations = fleet_obligations(team, artefact.contract)
         check_fleet(obligations)
         found += obligations
         teams[team.names[0]] = (team.robots[0].spec, artefact.contract)
     check_apart(teams)
-    for team, arena in zip(fleet.teams, arenas, strict=True):
-        check_inside(team, arena)
+    for team in fleet.teams:
+        check_inside(team, teams[team.names[0]][1].arena)
     return tuple(found)
 
 

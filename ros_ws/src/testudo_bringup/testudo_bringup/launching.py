@@ -25,6 +25,12 @@ _REFUSED = 2
 DATED, _NOTHING = "dated", ("", "none")
 """Values of `run_folder`."""
 
+
+def _switch(name: str, description: str, *, default: bool) -> DeclareLaunchArgument:
+    return DeclareLaunchArgument(
+        name, default_value=str(default).lower(), choices=["true", "false"], description=description)
+
+
 _KNOWN = (
     DeclareLaunchArgument("fleet", description="Fleet file: robots, types, links, initial poses and goals."),
     DeclareLaunchArgument("robot", description="Name of this robot in the fleet file."),
@@ -44,11 +50,10 @@ _KNOWN = (
         default_value=DATED,
         description="Folder to record into; dated: a new one below runs; none: no record.",
     ),
-    DeclareLaunchArgument(
+    _switch(
         "start",
-        default_value="true",
-        choices=["true", "false"],
-        description="Start the robots once all are armed; false: they are armed, and people start them.",
+        "Start the robots once all are armed; false: they are armed, and people start them.",
+        default=True,
     ),
     DeclareLaunchArgument(
         "localhost",
@@ -73,17 +78,15 @@ _KNOWN = (
         choices=list(LEVELS),
         description="Log level of every node.",
     ),
-    DeclareLaunchArgument(
+    _switch(
         "lock_step",
-        default_value="false",
-        choices=["true", "false"],
-        description="Rounds of simulated time in which the plant waits for every robot; backend sim only.",
+        "Rounds of simulated time in which the plant waits for every robot; backend sim only.",
+        default=False,
     ),
-    DeclareLaunchArgument(
+    _switch(
         "use_sim_time",
-        default_value="false",
-        choices=["true", "false"],
-        description="Stamp log messages by /clock; control runs on the steady clock but in lock-step.",
+        "Stamp log messages by /clock; control runs on the steady clock but in lock-step.",
+        default=False,
     ),
 )
 

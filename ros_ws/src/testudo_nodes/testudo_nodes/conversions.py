@@ -8,9 +8,10 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
+from rclpy.node import Node
 from std_msgs.msg import String, UInt8MultiArray
 
 from testudo_deploy.diagnostics import Status
@@ -80,6 +81,13 @@ def status_message(status: Status) -> DiagnosticStatus:
         hardware_id=status.hardware_id,
         values=values,
     )
+
+
+def diagnostics_message(message: DiagnosticStatus, node: Node) -> DiagnosticArray:
+    """Return a status as the topic `/diagnostics` takes it, stamped by a node's clock."""
+    found = DiagnosticArray(status=[message])
+    found.header.stamp = node.get_clock().now().to_msg()
+    return found
 
 
 def status_values(message: DiagnosticStatus) -> dict[str, str]:

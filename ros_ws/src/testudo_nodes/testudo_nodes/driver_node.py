@@ -27,7 +27,7 @@ from testudo_hardware.links.crazyflie.sample import RadioSample
 from testudo_hardware.links.flight import FlightAct, VehicleState
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import WireError
-from testudo_nodes.conversions import envelope_bytes, envelope_message, status_message
+from testudo_nodes.conversions import diagnostics_message, envelope_bytes, envelope_message, status_message
 from testudo_nodes.message_definitions import message_class
 from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, run, tell, text_parameter
 from testudo_nodes.qos import OFFERED, REQUESTED, measured
@@ -133,9 +133,7 @@ class DriverNode(Node):
                   "samples": shown(self._radio.samples)}
         level = Level.ERROR if standing.code else Level.OK
         status = Status(level, f"{self._robot.name}: driver", self._robot.name, standing.sentence, values)
-        array = DiagnosticArray(status=[status_message(status)])
-        array.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(array)
+        self._diagnostics.publish(diagnostics_message(status_message(status), self))
         if (standing.code, standing.refusal) != self._told:
             self._told = (standing.code, standing.refusal)
             for text in filter(None, (standing.code and standing.sentence, standing.refusal)):

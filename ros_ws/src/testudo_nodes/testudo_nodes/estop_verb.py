@@ -16,8 +16,7 @@ from testudo_deploy.fleet_status import silence_sentence
 from testudo_deploy.plan import ESTOP_TOPIC
 from testudo_deploy.ros_domain import ros_domain_id
 from testudo_deploy.stopping import StopAnswers, complaint
-from testudo_hardware.errors import TestudoError
-from testudo_nodes.reach import fleet_listener
+from testudo_nodes.reach import check_wait, fleet_listener
 
 _FAILED = 1
 _REPEAT_S = 0.1
@@ -52,8 +51,7 @@ def estop(
         json: also write the values to this file.
     """
     domain_id = ros_domain_id(domain)
-    if not 0 < wait < float("inf"):
-        raise TestudoError(f"--wait: found {wait:g}, expected a time above 0 s")
+    check_wait(wait)
     heard = StopAnswers(() if fleet is None else load_fleet(fleet).names)
     with fleet_listener("estop", heard, domain_id, local=local) as listener:
         begin_s = time.monotonic()  # ROS takes its time to start on a busy machine

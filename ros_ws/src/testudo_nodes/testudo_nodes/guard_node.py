@@ -30,7 +30,7 @@ from testudo_hardware.links.crazyswarm2 import SetPointLeader
 from testudo_hardware.links.profile import with_stamped_commands
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError, other_clock_s, read_command
-from testudo_nodes.conversions import status_message
+from testudo_nodes.conversions import diagnostics_message, status_message
 from testudo_nodes.flight_wires import GuardFlight
 from testudo_nodes.message_definitions import message_class
 from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
@@ -293,9 +293,7 @@ class GuardNode(Node):
         self._status.publish(message)
         if changed or now_s - self._diagnosed_s >= _DIAGNOSTICS_S:
             self._diagnosed_s = now_s
-            array = DiagnosticArray(status=[message])
-            array.header.stamp = self.get_clock().now().to_msg()
-            self._diagnostics.publish(array)
+            self._diagnostics.publish(diagnostics_message(message, self))
 
 
 def main() -> None:

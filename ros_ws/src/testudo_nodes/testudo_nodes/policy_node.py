@@ -34,6 +34,7 @@ from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, travelling_command
 from testudo_nodes.conversions import (
     command_message,
+    diagnostics_message,
     envelope_message,
     raw_envelope,
     raw_envelope_bytes,
@@ -117,21 +118,20 @@ class PolicyNode(LifecycleNode):
         """Say why; a process that ends after that says it as its last line, too."""
         self._refusal = error
         name = self._files[1]
-        self._diagnose(Status(Level.ERROR, f"{name}: policy", name, str(error), {"code": "not_configured"}))
+        status = Status(Level.ERROR, f"{name}: policy", name, str(error), {"code": "not_configured"})
         if not self._configures:
             self.get_logger().error(f"refused: {error}")
+            self._diagnose(status)
             return
         for _ in range(_LOOKS):
             if self._diagnostics.get_subscription_count():
                 break
             time.sleep(_LOOK_S)
-        self._diagnose(Status(Level.ERROR, f"{name}: policy", name, str(error), {"code": "not_configured"}))
+        self._diagnose(status)
         self._diagnostics.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
 
     def _diagnose(self, status: Status) -> None:
-        array = DiagnosticArray(status=[status_message(status)])
-        array.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(array)
+        self._diagnostics.publish(diagnostics_message(status_message(status), self))
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Arm, if nothing speaks against it."""

@@ -7,6 +7,16 @@ from typing import Any
 from testudo_hardware.errors import TestudoError
 
 
+def check_wait(wait_s: float) -> None:
+    """Refuse a longest time to wait [s] in which nothing could be said.
+
+    Raises:
+        TestudoError: it is no time above 0.
+    """
+    if not 0 < wait_s < float("inf"):
+        raise TestudoError(f"--wait: found {wait_s:g}, expected a time above 0 s")
+
+
 def fleet_listener(verb: str, heard: Any, domain_id: int, *, local: bool) -> Any:
     """Return a `StatusListener`, a context manager with a node.
 

@@ -12,7 +12,7 @@ from testudo_deploy.commands.report import table
 from testudo_deploy.fleet_status import FleetStatus
 from testudo_deploy.ros_domain import ros_domain_id
 from testudo_hardware.errors import TestudoError
-from testudo_nodes.reach import fleet_listener
+from testudo_nodes.reach import check_wait, fleet_listener
 
 _FAILED = 1
 _STEP_S = 0.1
@@ -42,8 +42,7 @@ def rearm(
     """
     if not robots:
         raise TestudoError("rearm: no robot is named; expected one or more, as in `testudo rearm r0 r1`")
-    if not 0 < wait < float("inf"):
-        raise TestudoError(f"--wait: found {wait:g}, expected a time above 0 s")
+    check_wait(wait)
     domain_id = ros_domain_id(domain)
     with fleet_listener("rearm", FleetStatus(), domain_id, local=local) as listener:
         ask = _Asker(listener, wait)

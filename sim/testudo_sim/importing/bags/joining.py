@@ -136,7 +136,7 @@ def _join_commands(team: Team) -> None:
 
 def _join_loose(team: Team, loose: Sequence[Candidate]) -> None:
     """Take a velocity for the command of a robot that has none, if its motion follows this one alone."""
-    names = [name for name, mine in team.robots.items() if _bodies(mine) and not _commands(mine)]
+    names = [name for name, mine in team.robots.items() if bodies(mine) and not _commands(mine)]
     alike = {(str(k), name): _followed(one, team.robots[name]) for k, one in enumerate(loose) for name in names}
     used: set[str] = set()
     for (k, name), score in alike.items():
@@ -145,10 +145,10 @@ def _join_loose(team: Team, loose: Sequence[Candidate]) -> None:
             continue
         if rivals:
             others = names_of([loose[int(one)] for one, other in rivals if other == name])
-            bodies = ", ".join(other for _, other in rivals if other != name)
+            also = ", ".join(other for _, other in rivals if other != name)
             team.ambiguous.append(f"{name}: its motion follows {loose[int(k)].topic} ({score:.2f})"
                                   + (f", and {others} nearly as well" if others else "")
-                                  + (f", as does that of {bodies}" if bodies else "") + "; its command is not given")
+                                  + (f", as does that of {also}" if also else "") + "; its command is not given")
             continue
         used.add(k)
         loose[int(k)].note = "a command by the motion alone, its name tells nothing"
@@ -159,7 +159,7 @@ def _join_loose(team: Team, loose: Sequence[Candidate]) -> None:
 
 def _tell_halves(team: Team) -> None:
     """Mark robots that were only told something, and those that nobody told anything while there are such."""
-    told = [name for name, mine in team.robots.items() if _commands(mine) and not _bodies(mine)]
+    told = [name for name, mine in team.robots.items() if _commands(mine) and not bodies(mine)]
     for name in told:
         if not any(text.startswith(f"{name}: ") for text in team.ambiguous):
             team.ambiguous.append(f"{name}: has commands and nothing that shows where it was; is it one with another "
@@ -217,7 +217,7 @@ def _rivals(alike: Mapping[tuple[str, str], float], name: str, body: str) -> dic
 
 def _followed(command: Candidate, candidates: Sequence[Candidate]) -> float:
     """Return how well the motion of a robot or body follows a velocity: a correlation, 0 if it does not come after."""
-    matches = [match for one in _bodies(candidates) if (match := match_of(command, one))]
+    matches = [match for one in bodies(candidates) if (match := match_of(command, one))]
     return max((match.score for match in matches if match.lag_s >= _FOLLOWS_S), default=0.0)
 
 
@@ -253,7 +253,8 @@ def _sure(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [one for one in _moving(candidates) if not one.unsure]
 
 
-def _bodies(candidates: Sequence[Candidate]) -> list[Candidate]:
+def bodies(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return those that show where a robot was."""
     return [one for one in candidates if one.role in ("pose", "odometry")]
 
 

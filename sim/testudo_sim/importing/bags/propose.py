@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testudo_sim.bags.contents import BagError, Tell
 from testudo_sim.importing.bags.candidates import Candidate, Found, candidates_of
-from testudo_sim.importing.bags.joining import CLEAR, LAGS_S, MARGIN, Team, follows, grouped, match_of, names_of
+from testudo_sim.importing.bags.joining import CLEAR, LAGS_S, MARGIN, Team, bodies, follows, grouped, match_of, names_of
 from testudo_sim.importing.bags.motion import IN_BODY, IN_WORLD, follow
 from testudo_sim.importing.bags.naming import plain_name
 from testudo_sim.importing.bags.topic_map import topics_text
@@ -112,7 +112,7 @@ def _ranked(team: Team, robot: str, mine: Sequence[Candidate]) -> tuple[Candidat
 def _commands(mine: Sequence[Candidate], all_of_it: Sequence[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
     """Return what may be the command, and what is none: one so called goes before one that the motion follows."""
     named = [one for one in mine if not one.unsure]
-    motions = [one for one in all_of_it if one.role in ("pose", "odometry")]
+    motions = bodies(all_of_it)
     taken = named or [one for one in mine if any(follows(match_of(one, motion)) for motion in motions)]
     return taken, [one for one in mine if one not in taken]
 
@@ -120,7 +120,7 @@ def _commands(mine: Sequence[Candidate], all_of_it: Sequence[Candidate]) -> tupl
 def _command(team: Team, robot: str, mine: Sequence[Candidate], all_of_it: Sequence[Candidate]
              ) -> tuple[Candidate, str]:
     """Return the command that the robot's motion follows."""
-    motions = [one for one in all_of_it if one.role in ("pose", "odometry")]
+    motions = bodies(all_of_it)
     matches = {one: max((match for motion in motions if (match := match_of(one, motion))),
                         key=lambda match: match.score, default=None) for one in mine}
     # of those that go equally well with the motion the usual name comes first
@@ -159,8 +159,8 @@ def _command_frame(command: Candidate, all_of_it: Sequence[Candidate]) -> str:
     if asked is None or "left" not in asked.lively():
         return ""
     body = world = 0.0
-    for one in all_of_it:
-        motion = one.motion if one.role in ("pose", "odometry") else None
+    for one in bodies(all_of_it):
+        motion = one.motion
         if motion is not None:
             scores = [match.score if (match := follow(asked, motion, LAGS_S, names)) else 0.0
                       for names in (IN_BODY[:2], IN_WORLD[:2])]
