@@ -1,16 +1,17 @@
 """Lock-step: a fleet on simulated time, in rounds that wait for everybody; pure.
 
-A round has two stages. In ``sense`` the plant has moved on and everybody takes in what was sent before; policies
-tick. In ``act`` guards pass the commands on, and the plant waits for them. DDS keeps the order of messages within a
-topic only, so each stage names how many messages of each topic were sent: everybody waits for those, and acts on no
-others. What a fleet does is then the same in every run with the same seed, however fast the machine is.
+A round begins whenever a control period of any robot does. It has two stages. In ``sense`` the plant has moved on and
+everybody takes in what was sent before; policies tick. In ``act`` guards pass the commands on, and the plant waits for
+them. DDS keeps the order of messages within a topic only, so each stage names how many messages of each topic were
+sent: everybody waits for those, and acts on no others. What a fleet does is then the same in every run with the same
+seed, however fast the machine is.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -161,6 +162,24 @@ class SimTimer:
         if now_s >= self._due_s - _ROUNDING_S:
             self.reset()
             self._callback()
+
+
+def round_times_s(periods_s: Iterable[float]) -> Iterator[float]:
+    """Yield when the rounds begin [s]: at every multiple of every control period, each moment once.
+
+    Args:
+        periods_s: of the robots; one period gives rounds of that period.
+
+    Raises:
+        ValueError: no period, or one under 1 ns.
+    """
+    periods_ns = {round(period_s * 1e9) for period_s in periods_s}
+    if not periods_ns or min(periods_ns) < 1:
+        raise ValueError(f"found control periods {periods_ns} ns, expected some, all over 0")
+    now_ns = 0
+    while True:
+        yield START_S + now_ns * 1e-9
+        now_ns = min((now_ns // period_ns + 1) * period_ns for period_ns in periods_ns)
 
 
 class Rounds:

@@ -1,9 +1,11 @@
 """Rounds of simulated time: nobody acts before everything sent is here, nor on anything sent later."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 
-from testudo_deploy.lock_step import Done, Mailbox, Rounds, SimTimer, Stage, Turn, stage_of
+from testudo_deploy.lock_step import START_S, Done, Mailbox, Rounds, SimTimer, Stage, Turn, round_times_s, stage_of
 from testudo_deploy.messages import EnvelopeError
 from testudo_hardware.errors import TestudoError
 
@@ -67,6 +69,29 @@ def test_a_timer_goes_by_simulated_time_and_begins_anew_when_reset():
 
 def answer(rounds, node, number, **sent):
     rounds.take(Done(node, number, {f"/{topic}": count for topic, count in sent.items()}))
+
+
+@pytest.mark.parametrize(("periods_s", "expected_ms"), [
+    ([0.02], [0, 20, 40, 60]),
+    ([0.02, 0.033], [0, 20, 33, 40, 60, 66, 80, 99, 100]),
+    ([0.02, 0.05, 0.05], [0, 20, 40, 50, 60, 80, 100, 120]),
+])
+def test_a_round_begins_at_every_tick_of_any_robot_and_at_each_once(periods_s, expected_ms):
+    times_s = islice(round_times_s(periods_s), len(expected_ms))
+    np.testing.assert_allclose([time_s - START_S for time_s in times_s], np.array(expected_ms) / 1e3, atol=1e-9)
+
+
+def test_rounds_do_not_drift_over_an_hour():
+    """The 180,000th round of 20 ms is one hour after the first, to the microsecond."""
+    ticks = 3600 * 50
+    times_s = round_times_s([0.02])
+    assert next(islice(times_s, ticks, None)) == pytest.approx(START_S + 3600, abs=1e-6)
+
+
+@pytest.mark.parametrize("periods_s", [[], [0.0], [-0.02, 0.02]])
+def test_rounds_of_no_length_are_refused(periods_s):
+    with pytest.raises(ValueError, match="control periods"):
+        next(round_times_s(periods_s))
 
 
 def test_a_stage_begins_when_all_of_the_last_have_answered_and_knows_what_they_sent():

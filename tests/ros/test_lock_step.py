@@ -6,10 +6,13 @@ import time
 from importlib.util import find_spec
 
 import pytest
+import yaml
 from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
+from tests.deploy.two_teams import tables
 
 from testudo_deploy.drive import drive
+from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import plan
 from testudo_deploy.processes import FleetProcesses
 
@@ -109,3 +112,19 @@ def test_who_dies_ends_the_run_unless_nobody_needs_it(fleet, tmp_path, label, ou
     if outcome == "stalled":
         lines = [event.values["text"] for event in told if event.kind == "error_line"]
         assert any("r0/policy did not answer for 20 s" in line for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(480)
+def test_robots_of_several_control_periods_meet_in_rounds(tmp_path):
+    """Ground robots of 33 ms and drones of 20 ms that follow them: no tick is late, two runs give the same bytes."""
+    (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(tables(tmp_path), sort_keys=False), encoding="utf-8")
+    fleet = load_fleet(tmp_path / "fleet.yaml")
+    runs = tmp_path / "first", tmp_path / "second"
+    for run in runs:
+        state = drive(fleet, run_folder=run, seed=5, duration_s=5.0, lock_step=True)
+        assert set(state.late_ticks.values()) == {0}, state.lines
+    found, expected = map(recorded, runs)
+    assert found == expected
+    ticks = {name: len(found[f"/{name}/tick"]) for name in ("g0", "d0")}
+    assert ticks["d0"] / ticks["g0"] == pytest.approx(0.033 / 0.020, rel=0.05)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
@@ -17,11 +17,11 @@ from testudo_deploy.lock_step import (
     SPARE,
     SPARE_PATIENCE_S,
     START_PATIENCE_S,
-    START_S,
     TURN_TOPIC,
     Done,
     Rounds,
     Stage,
+    round_times_s,
 )
 from testudo_hardware.links.wire import fill_stamp
 from testudo_nodes.conversions import envelope_bytes, envelope_message
@@ -34,23 +34,25 @@ _LOOK_S = 0.5
 
 
 class Conductor(LockStep):
-    """Simulated time in rounds of one control period."""
+    """Simulated time in rounds, one at every tick of any robot."""
 
-    def __init__(self, node: Node, nodes: Sequence[str], period_s: float, stuck: Callable[[str], None]) -> None:
+    def __init__(self, node: Node, nodes: Sequence[str], periods_s: Iterable[float], stuck: Callable[[str], None]
+                 ) -> None:
         """Wait until every node is there, then begin.
 
         Args:
             node: the plant.
             nodes: labels of those that take part.
-            period_s: of a round.
+            periods_s: control periods of the robots.
             stuck: is told, once, that the run cannot go on, in one sentence.
 
         Raises:
             TestudoError: a node has no part in rounds.
+            ValueError: no period, or one of nothing.
         """
         super().__init__(node)
-        self._rounds, self._period_s, self._stuck = Rounds(nodes), period_s, stuck
-        self._round = -1
+        self._rounds, self._times_s, self._stuck = Rounds(nodes), round_times_s(periods_s), stuck
+        self._begun = False
         self._over: Callable[[], None] | None = None
         self._ended = False
         self._turns = node.create_publisher(UInt8MultiArray, TURN_TOPIC, in_rounds())
@@ -82,8 +84,8 @@ class Conductor(LockStep):
                 self._over()
 
     def _begin_round(self) -> None:
-        self._round += 1
-        self._move_to(START_S + self._round * self._period_s)
+        self._begun = True
+        self._move_to(next(self._times_s))
         clock = ClockMessage()
         fill_stamp(clock.clock, self.now_s())
         self._clock.publish(clock)
@@ -98,7 +100,7 @@ class Conductor(LockStep):
     def _look(self) -> None:
         """Go on without those whom nobody needs, and end without the others."""
         waited_s = time.monotonic() - self._asked_s
-        if self._ended or not self._rounds.missing or (self._round < 0 and waited_s < START_PATIENCE_S):
+        if self._ended or not self._rounds.missing or (not self._begun and waited_s < START_PATIENCE_S):
             return
         for label in self._rounds.missing:
             if label in SPARE and waited_s > SPARE_PATIENCE_S:

@@ -170,20 +170,13 @@ class PlantNode(Node):
         self._tell(self._referee.end(self._plant, self._tempo.now_s(), "stalled"))
 
     def _make_tempo(self, fleet: Fleet) -> RealTime | Conductor:
-        """Return real time, or rounds of the robots' control period, as the parameters say.
-
-        Raises:
-            TestudoError: the robots have several control periods.
-        """
+        """Return real time, or rounds, as the parameters say."""
         conducts = is_lock_step(self)
         nodes = optional_text(self, "lock_step_nodes", "labels of the nodes that take part in rounds, by spaces")
         if not conducts:
             return RealTime(self)
         periods_s = {robot.spec.control_period_s for robot in fleet.robots}
-        if len(periods_s) > 1:
-            found = ", ".join(f"{period_s:g} s" for period_s in sorted(periods_s))
-            raise TestudoError(f"lock_step: found control periods of {found}, expected one for all robots")
-        return Conductor(self, nodes.split(), periods_s.pop(), self._on_stuck)
+        return Conductor(self, nodes.split(), periods_s, self._on_stuck)
 
     def _may_begin(self, now_s: float) -> bool:
         """Return whether the recorder listens, or was waited for in vain; drops what is sensed."""
