@@ -34,6 +34,19 @@ class Diagnosed:
         assert (name, code) in self._heard, self._heard
         return self._heard[name, code]
 
+    def press(self, topic, **quality):
+        """Press an emergency stop by a button of this quality of service, again and again until a guard says so."""
+        from rclpy.qos import QoSProfile
+        from std_msgs.msg import Bool
+
+        button = self._listener.node.create_publisher(Bool, topic, QoSProfile(depth=1, **quality))
+        for _ in range(round(PATIENCE_S / 0.2)):
+            button.publish(Bool(data=True))
+            self._listener.listen(0.2)
+            if ("r0: guard", "estop") in self._heard:
+                return True
+        return False
+
     def ask(self, service):
         """Ask a service of the type Trigger."""
         from std_srvs.srv import Trigger
@@ -80,6 +93,15 @@ def test_a_refused_request_and_a_braking_guard_are_diagnosed(diagnosed):
     assert heard.sentence("r0: request", "wrong_mode") == answer.message
     heard.ask("/r0/guard/estop")
     assert "emergency stop" in heard.sentence("r0: guard", "estop")
+
+
+@pytest.mark.parametrize("topic", ["/estop", "/r0/estop"])
+def test_a_button_that_publishes_best_effort_stops_a_robot(diagnosed, topic):
+    """Buttons on small controllers do: a guard that asked for reliable would not hear them, and say nothing."""
+    from rclpy.qos import ReliabilityPolicy
+
+    heard = diagnosed("r0/guard")
+    assert heard.press(topic, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
 def test_a_refused_configuration_is_diagnosed_before_its_process_ends(diagnosed, tmp_path):
