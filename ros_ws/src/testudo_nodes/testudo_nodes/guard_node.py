@@ -287,6 +287,7 @@ class GuardNode(Node):
             "flight": "" if self._flight is None else str(self._flight.pure.phase),
             "life": self._life,
             "rearms": str(guard.rearms),
+            "stops": str(guard.stops),
         }
         name = f"{self._name}: guard"
         message = status_message(Status(level, name, self._name, guard.sentence, values))

@@ -28,7 +28,7 @@ from testudo_deploy.modes import RESTING
 from testudo_deploy.plan import DIAGNOSTICS_TOPIC
 from testudo_deploy.robot import Outcome, Robot
 from testudo_deploy.roster import Sighting
-from testudo_deploy.supervisor import Event, GuardReport, code_of
+from testudo_deploy.supervisor import Event, GuardReport, Supervisor, code_of
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, travelling_command
@@ -81,6 +81,8 @@ class PolicyNode(LifecycleNode):
         # from the beginning: what refuses a configuration is told, too
         self._diagnostics = self._tempo.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         self._robot: Robot | None = None
+        self._past: Supervisor | None = None
+        """Of the configuration before."""
         self._ticks: Any = None
         self._poses: list[PoseHearer] = []
         """Of the robot itself, and where a tracking system sees them of its peers."""
@@ -110,6 +112,8 @@ class PolicyNode(LifecycleNode):
         except TestudoError as error:
             self._refuse_configuration(error)
             return _REFUSED
+        if self._past is not None:
+            robot.supervisor.remember(self._past)
         self._robot = robot
         self._connect(fleet, robot)
         return _DONE
@@ -162,23 +166,8 @@ class PolicyNode(LifecycleNode):
         """Brake as the last command, and tell what happened."""
         robot = self._robot
         self._disconnect()
-        if robot is None:
-            return
-        pacer = robot.pacer
-        tell(
-            "summary",
-            {
-                "robot": robot.name,
-                "ticks": pacer.ticks,
-                "late_ticks": pacer.late_ticks,
-                "missed_ticks": pacer.missed_ticks,
-                "worst_late_s": pacer.worst_late_s,
-                "refused_messages": robot.refused_messages,
-                "refused_poses": robot.loop.refused_poses,
-                "refused_peer_messages": robot.loop.refused_peer_messages,
-                "cpu_share": self._cpu.share(),
-            },
-        )
+        if robot is not None:
+            tell("summary", {**robot.summary(), "cpu_share": self._cpu.share()})
 
     def _new_epoch(self) -> str:
         """Return the name of this life of the robot; a run in lock-step has one, the same in each run."""
@@ -240,6 +229,7 @@ class PolicyNode(LifecycleNode):
         for destroy in reversed(self._entities):
             destroy()
         self._entities.clear()
+        self._past = self._robot.supervisor
         self._robot, self._flight_order = None, None
 
     def _publisher(self, kind: type, topic: str) -> Any:
