@@ -42,7 +42,7 @@ from testudo_nodes.conversions import (
     status_values,
 )
 from testudo_nodes.flight_wires import hear_vehicle, speaks_topics
-from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
+from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter, told
 from testudo_nodes.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
 from testudo_nodes.sensing import PoseHearer
 from testudo_nodes.tempo import tempo_of
@@ -83,6 +83,7 @@ class PolicyNode(LifecycleNode):
         self._robot: Robot | None = None
         self._past: Supervisor | None = None
         """Of the configuration before."""
+        self._command: Any = None
         self._ticks: Any = None
         self._poses: list[PoseHearer] = []
         """Of the robot itself, and where a tracking system sees them of its peers."""
@@ -100,29 +101,35 @@ class PolicyNode(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load and verify everything; from then on the robot listens and says where it stands."""
-        fleet_file, name, policy = self._files
         try:
-            fleet = load_fleet(fleet_file)
-            robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=self._tempo.now_s(),
-                          simulated_time=self._tempo.in_rounds)
-            clocks = self._tempo.clocks
-            self._poses = [PoseHearer(clocks, fleet.robot(name))]
-            if fleet.tracking:
-                self._poses += [PoseHearer(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
+            self._configure()
         except TestudoError as error:
             self._refuse_configuration(error)
             return _REFUSED
+        except Exception as error:  # noqa: BLE001 -- rclpy would swallow it
+            self._disconnect()
+            self._refuse_configuration(TestudoError(f"{type(error).__name__}: {error}"))
+            return _REFUSED
+        return _DONE
+
+    def _configure(self) -> None:
+        fleet_file, name, policy = self._files
+        fleet = load_fleet(fleet_file)
+        robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=self._tempo.now_s(),
+                      simulated_time=self._tempo.in_rounds)
+        clocks = self._tempo.clocks
+        self._poses = [PoseHearer(clocks, fleet.robot(name))]
+        if fleet.tracking:
+            self._poses += [PoseHearer(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
         if self._past is not None:
             robot.supervisor.remember(self._past)
         self._robot = robot
         self._connect(fleet, robot)
-        return _DONE
 
     def _refuse_configuration(self, error: TestudoError) -> None:
         """Say why; a process that ends after that says it as its last line, too."""
         self._refusal = error
-        name = self._files[1]
-        status = Status(Level.ERROR, f"{name}: policy", name, str(error), {"code": "not_configured"})
+        status = self._broken("not_configured", str(error))
         if not self._configures:
             self.get_logger().error(f"refused: {error}")
             self._diagnose(status)
@@ -134,29 +141,43 @@ class PolicyNode(LifecycleNode):
         self._diagnose(status)
         self._diagnostics.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
 
+    def tell_failure(self, sentence: str) -> None:
+        """Say what a transition raised; see `told`."""
+        self.get_logger().error(sentence)
+        self._diagnose(self._broken("transition_failed", sentence))
+
+    def _broken(self, code: str, sentence: str) -> Status:
+        name = self._files[1]
+        return Status(Level.ERROR, f"{name}: policy", name, sentence, {"code": code})
+
     def _diagnose(self, status: Status) -> None:
         self._diagnostics.publish(diagnostics_message(status_message(status), self))
 
+    @told
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Arm, if nothing speaks against it."""
         return _DONE if self._ask(Event.ARM)[0] else _REFUSED
 
+    @told
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Brake, and be silent; a robot in the air lands."""
         self._ask(Event.DEACTIVATE)
         self._send_brake()
         return _DONE
 
+    @told
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Forget everything; the next configuration is a new life of the robot."""
         self._disconnect()
         return _DONE
 
+    @told
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Brake as the last command."""
         self._disconnect()
         return _DONE
 
+    @told
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Brake, and wait to be configured anew."""
         self._disconnect()
@@ -224,8 +245,10 @@ class PolicyNode(LifecycleNode):
         if self._ticks is not None:
             self._tempo.drop(self._ticks)  # nothing may follow the brake
             self._ticks = None
-        self._send_brake()
-        self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+        if self._command is not None:
+            self._send_brake()
+            self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+            self._command = None
         for destroy in reversed(self._entities):
             destroy()
         self._entities.clear()
@@ -233,12 +256,8 @@ class PolicyNode(LifecycleNode):
         self._robot, self._flight_order = None, None
 
     def _publisher(self, kind: type, topic: str) -> Any:
-        publisher = self._tempo.publisher(
-            kind,
-            topic,
-            OFFERED[topic.rpartition("/")[2]],
-            event_callbacks=mismatch_of_offer(topic, self._on_mismatch),
-        )
+        publisher = self._tempo.publisher(kind, topic, OFFERED[topic.rpartition("/")[2]],
+                                          event_callbacks=mismatch_of_offer(topic, self._on_mismatch))
         self._entities.append(lambda: self._tempo.drop(publisher))
         return publisher
 
@@ -246,14 +265,8 @@ class PolicyNode(LifecycleNode):
         self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "", *, raw: bool = False
     ) -> None:
         profile = REQUESTED[quality or topic.rpartition("/")[2]]
-        subscription = self._tempo.listen(
-            kind,
-            topic,
-            callback,
-            profile,
-            raw=raw,
-            event_callbacks=mismatch_of_request(topic, self._on_mismatch),
-        )
+        subscription = self._tempo.listen(kind, topic, callback, profile, raw=raw,
+                                          event_callbacks=mismatch_of_request(topic, self._on_mismatch))
         self._entities.append(lambda: self._tempo.drop(subscription))
 
     def _operator(self, event: Event) -> Callable[..., Trigger.Response]:
@@ -353,10 +366,7 @@ class PolicyNode(LifecycleNode):
         code = code_of(record.reason)
         if code != self._braked_for:
             self._braked_for = code
-            tell(
-                "brake",
-                {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason},
-            )
+            tell("brake", {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason})
         if outcome.changed:
             self._tell()
             self._order_flight()

@@ -1,7 +1,7 @@
 """Brings a fleet up: arms every robot, then starts all; which and when is in `testudo_deploy.bring_up`.
 
-A robot that was active once, or that somebody stopped or let go of, is the operator's: after a stop, a fault or a restart, of the robot or of the station,
-nothing starts it by itself.
+A robot that was active once, or that somebody stopped or let go of, is the operator's: after a stop, a fault or a
+restart, of the robot or of the station, nothing starts it by itself.
 """
 
 from __future__ import annotations
