@@ -7,7 +7,7 @@ loop has to brake, and the loop brakes by itself for its own doubts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testudo_deploy.guard import HEALTHY_S
@@ -106,7 +106,7 @@ class Supervisor:
         """Another guard has come in the place of the one before, since the last tick."""
         self._stop: GuardReport | None = None
         """The guard's word of an emergency stop that nobody has taken back."""
-        self._mismatch = ""
+        self._mismatch = self._strangers = ""
 
     @property
     def order(self) -> str:
@@ -150,6 +150,10 @@ class Supervisor:
         """
         self._mismatch = self._mismatch or f"qos_mismatch: {sentence}"
 
+    def see_strangers(self, names: Sequence[str]) -> None:
+        """Take the names of all robots that speak and are not in the fleet file; they keep from arming and starting."""
+        self._strangers = f"stranger: {', '.join(names)}" if names else ""
+
     def remember(self, before: Supervisor) -> None:
         """Take over from the configuration before what stays true of the robot: that people started or stopped it."""
         self.was_active, self.flew, self.by_hand = before.was_active, before.flew, before.by_hand
@@ -163,8 +167,8 @@ class Supervisor:
     def observe(self, now_s: float, *doubts: str) -> None:
         """Take what was found in this tick besides the orders, ``code: details`` each; empty ones say nothing."""
         self._observed = True
-        mismatch = self._mismatch if self.mode in (*RESTING, *READY) else ""
-        reasons = [reason for reason in (self._guard_reason(now_s), *doubts, mismatch) if reason]
+        company = (self._mismatch, self._strangers) if self.mode in (*RESTING, *READY) else ()
+        reasons = [reason for reason in (self._guard_reason(now_s), *doubts, *company) if reason]
         self._replaced = False
         if not reasons:
             self._be_healthy(now_s)

@@ -280,6 +280,22 @@ def test_what_a_guard_says_is_read_and_what_is_missing_is_a_reason_to_brake():
     assert GuardReport.of({"rearms": "many"}, 1.0) == GuardReport(1.0, "unreadable")
 
 
+def test_a_robot_outside_the_fleet_file_keeps_from_arming_and_stops_nobody():
+    """It was taken out of the file while it drives on by the old one: nobody would keep clear of it."""
+    robot = robot_in(Mode.IDLE)
+    robot.supervisor.see_strangers(["r2", "r3"])
+    robot.tick()
+    answer = robot.ask(Event.ARM)
+    assert (answer.granted, answer.code) == (False, "stranger")
+    assert "r2, r3" in answer.sentence
+    robot.supervisor.see_strangers([])
+    robot.tick()
+    assert robot.ask(Event.ARM).granted
+    robot = robot_in(Mode.ACTIVE)
+    robot.supervisor.see_strangers(["r2"])
+    assert robot.tick(count=10) is Mode.ACTIVE
+
+
 def test_a_partner_that_does_not_match_keeps_from_arming_and_stops_nobody():
     robot = robot_in(Mode.IDLE)
     robot.supervisor.see_mismatch("cmd_vel: a subscriber wants more durability")

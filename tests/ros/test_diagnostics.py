@@ -20,7 +20,7 @@ class Diagnosed:
     def __init__(self, listener):
         from diagnostic_msgs.msg import DiagnosticArray
 
-        self._listener, self._heard = listener, {}
+        self._listener, self._heard, self.node = listener, {}, listener.node
         listener.node.create_subscription(DiagnosticArray, "/diagnostics", self._take, 10)
 
     def _take(self, message):
@@ -102,6 +102,17 @@ def test_a_button_that_publishes_best_effort_stops_a_robot(diagnosed, topic):
 
     heard = diagnosed("r0/guard")
     assert heard.press(topic, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+
+def test_a_robot_that_is_not_in_the_fleet_file_keeps_the_others_from_arming(diagnosed):
+    """Whoever only listens for one is no robot."""
+    from std_msgs.msg import UInt8MultiArray
+
+    heard = diagnosed("r0/guard", "r0/policy", "plant")
+    node = heard.node
+    node.create_subscription(UInt8MultiArray, "/r8/peer_state", lambda _: None, 1)
+    node.create_publisher(UInt8MultiArray, "/r9/peer_state", 1)
+    assert "stranger: r9: a robot speaks here" in heard.sentence("r0: policy", "stranger")
 
 
 def test_a_refused_configuration_is_diagnosed_before_its_process_ends(diagnosed, tmp_path):

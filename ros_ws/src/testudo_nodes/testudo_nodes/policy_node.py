@@ -24,7 +24,7 @@ from std_srvs.srv import Trigger
 from testudo_deploy.diagnostics import Level, Status
 from testudo_deploy.fleet import Fleet, load_fleet
 from testudo_deploy.messages import EnvelopeError, PeerMessage
-from testudo_deploy.modes import RESTING
+from testudo_deploy.modes import READY, RESTING
 from testudo_deploy.plan import DIAGNOSTICS_TOPIC
 from testudo_deploy.robot import Outcome, Robot
 from testudo_deploy.roster import Sighting
@@ -45,6 +45,7 @@ from testudo_nodes.flight_wires import hear_vehicle, speaks_topics
 from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter, told
 from testudo_nodes.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
 from testudo_nodes.sensing import PoseHearer
+from testudo_nodes.strangers import speaking_strangers
 from testudo_nodes.tempo import tempo_of
 
 _LAST_WORD_S = 0.2
@@ -124,6 +125,7 @@ class PolicyNode(LifecycleNode):
         if self._past is not None:
             robot.supervisor.remember(self._past)
         self._robot = robot
+        self._everybody = fleet.names
         self._connect(fleet, robot)
 
     def _refuse_configuration(self, error: TestudoError) -> None:
@@ -375,7 +377,9 @@ class PolicyNode(LifecycleNode):
             self.trigger_deactivate()
 
     def _tell(self) -> None:
-        now_s = self._tempo.now_s()
+        now_s, supervisor = self._tempo.now_s(), self._robot.supervisor
+        if supervisor.mode in (*RESTING, *READY):  # what drives has no time to look around
+            supervisor.see_strangers(speaking_strangers(self, self._everybody))
         status = self._robot.status(now_s)
         self._mode.publish(status_message(status))
         self._diagnose(status)
