@@ -34,6 +34,8 @@ class _Robot:
     """It has been active: from then on it is the operator's."""
     flew: bool = False
     """It has left the ground: should it come down, nobody but an operator lets it take off again."""
+    by_hand: bool = False
+    """An operator stopped it or let go of it before: until he starts it, nobody else is started."""
 
 
 class BringUp:
@@ -61,8 +63,8 @@ class BringUp:
         return {name: robot.sentence for name, robot in self._robots.items()
                 if robot.waited_for and not robot.started and (self._starts or robot.mode not in READY)}
 
-    def hear(self, name: str, mode: str, code: str, sentence: str, *, was_active: bool = False, flew: bool = False
-             ) -> None:
+    def hear(self, name: str, mode: str, code: str, sentence: str, *, was_active: bool = False, flew: bool = False,
+             by_hand: bool = False) -> None:
         """Take what a robot says of itself; no robot or mode says nothing.
 
         Args:
@@ -72,6 +74,7 @@ class BringUp:
             sentence: for people.
             was_active: it has been active in this life, maybe before anybody listened here.
             flew: the same of having left the ground.
+            by_hand: an operator stopped it or let go of it.
         """
         robot = self._robots.get(name)
         if robot is None or mode not in Mode:
@@ -80,13 +83,15 @@ class BringUp:
         robot.stopped = code == "estop"
         robot.started |= was_active or robot.mode in (Mode.ACTIVE, Mode.HOLDING)
         robot.flew |= flew or robot.mode in (Mode.TAKE_OFF, Mode.HOLD)
+        robot.by_hand |= by_hand
 
     def next_requests(self, now_s: float) -> list[tuple[str, Request]]:
         """Return what to ask of whom now; nobody is started before all are armed, or while an emergency stop stands."""
         if any(robot.stopped for robot in self._robots.values()):
             return []
         waiting = {name: robot for name, robot in self._robots.items() if not robot.started}
-        all_armed = all(robot.mode in READY and robot.ready for robot in waiting.values() if robot.waited_for)
+        all_armed = all(robot.mode in READY and robot.ready and not robot.by_hand
+                        for robot in waiting.values() if robot.waited_for)
         found = []
         for name, robot in waiting.items():
             wanted = self._wanted(robot, all_armed=all_armed)
@@ -96,6 +101,8 @@ class BringUp:
         return found
 
     def _wanted(self, robot: _Robot, *, all_armed: bool) -> Request | None:
+        if robot.by_hand:
+            return None
         if robot.mode in RESTING and not robot.flew:
             return Request.ACTIVATE
         return Request.START if robot.mode in READY and all_armed and self._starts else None

@@ -50,8 +50,8 @@ class Guard:
         self._pressed: set[str] = set()
         """Where the emergency stop is pressed; each place is released by itself."""
         self._stopped = False
-        self.rearms = 0
-        """How often the emergency stop was taken back; a guard that starts anew counts anew."""
+        self.stops = self.rearms = 0
+        """How often the emergency stop began, and was taken back; a guard that starts anew counts anew."""
         self.commands = self.refused = 0
         """Commands that came, and those that were not passed on."""
 
@@ -98,12 +98,13 @@ class Guard:
         """Take the level of the emergency stop of one source, such as a topic; a stop stays after it is released."""
         if pressed:
             self._pressed.add(source)
-            self._stopped = True
+            self.stop()
         else:
             self._pressed.discard(source)
 
     def stop(self) -> None:
         """Stop as by a press that is over; whoever presses elsewhere still does."""
+        self.stops += not self._stopped
         self._stopped = True
 
     def rearm(self) -> Rearmed:

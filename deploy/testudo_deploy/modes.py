@@ -160,6 +160,8 @@ _WATCHDOGS = (
     Watchdog("internal_error", Reaction.HOLD, "the control loop raised an error"),
     Watchdog("brakes_weak", Reaction.FAULT, "the robot brakes worse than its file says"),
     Watchdog("no_response", Reaction.FAULT, "the robot does not move as commanded: wheel blocked, actuator saturated"),
+    Watchdog("stranger", Reaction.REFUSE, "a robot speaks here that is not in the fleet file, so nobody keeps clear "
+             "of it; give all computers one fleet file, and each fleet a ROS_DOMAIN_ID of its own"),
     Watchdog("qos_mismatch", Reaction.REFUSE, "a partner's quality of service does not match; mend it, configure anew"),
     Watchdog("guard_brakes", Reaction.HOLD, "the guard does not pass commands on"),
     Watchdog("guard_silent", Reaction.DEACTIVATE, "the guard process is gone"),

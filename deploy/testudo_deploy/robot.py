@@ -174,6 +174,14 @@ class Robot:
             return ""
         return away_from_start(self._start, Placement(record.measured_position_world, record.measured_yaw))
 
+    def summary(self) -> dict[str, str | int | float]:
+        """Return what the supervisor of the processes reads at the end."""
+        pacer, loop = self.pacer, self.loop
+        return {"robot": self.name, "ticks": pacer.ticks, "late_ticks": pacer.late_ticks,
+                "missed_ticks": pacer.missed_ticks, "worst_late_s": pacer.worst_late_s,
+                "refused_messages": self.refused_messages, "refused_poses": loop.refused_poses,
+                "refused_peer_messages": loop.refused_peer_messages}
+
     def status(self, now_s: float) -> Status:
         """Return what to show people."""
         supervisor, record, pacer = self.supervisor, self._last, self.pacer
@@ -183,6 +191,7 @@ class Robot:
             "mode": str(supervisor.mode), "code": code_of(supervisor.reason), "reason": supervisor.reason,
             "since_s": shown(now_s - supervisor.since_s),
             "was_active": str(supervisor.was_active).lower(), "flew": str(supervisor.flew).lower(),
+            "by_hand": str(supervisor.by_hand).lower(),
             "battery": self._battery_text(),
             "shield": "" if record is None else record.status,
             "pose_age_s": shown(None if pose_s is None else now_s - pose_s),

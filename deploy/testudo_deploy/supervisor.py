@@ -7,7 +7,7 @@ loop has to brake, and the loop brakes by itself for its own doubts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testudo_deploy.guard import HEALTHY_S
@@ -50,13 +50,15 @@ class GuardReport:
     """Names the guard's process: one that was started anew has another."""
     rearms: int = 0
     """How often the emergency stop was taken back in this life."""
+    stops: int = 0
+    """How often it began in this life."""
 
     @classmethod
     def of(cls, values: Mapping[str, str], received_s: float) -> GuardReport:
         """Read the values of the topic `guard_status`; what cannot be read is a reason to brake."""
-        rearms = values.get("rearms", "")
+        counts = (values.get(key, "") for key in ("rearms", "stops"))
         return cls(received_s, values.get("code", "unreadable"), values.get("flight", ""), values.get("life", ""),
-                   int(rearms) if rearms.isdecimal() else 0)
+                   *(int(count) if count.isdecimal() else 0 for count in counts))
 
     def takes_back(self, stop: GuardReport) -> bool:
         """Return whether the emergency stop of an earlier report was taken back by hand.
@@ -64,6 +66,14 @@ class GuardReport:
         A guard that was started anew knows nothing of it: that it does not speak of a stop says nothing.
         """
         return self.code != "estop" and self.rearms > (stop.rearms if self.life == stop.life else 0)
+
+    def hides_a_stop(self, before: GuardReport) -> bool:
+        """Return whether an emergency stop came and went since an earlier report, as while nobody listened."""
+        return self.code != "estop" and self.life == before.life and self.stops > before.stops
+
+    def replaces(self, before: GuardReport) -> bool:
+        """Return whether it is of another guard than an earlier report."""
+        return bool(self.life and before.life) and self.life != before.life
 
 
 @dataclass(frozen=True)
@@ -85,14 +95,18 @@ class Supervisor:
         self.reason = ""
         """Why it is in this mode, ``code: details``; of one that waits, what would keep it from going on."""
         self.was_active = self.flew = False
-        """It has been active, or in the air, since it was configured."""
+        """It has been active, or in the air, since its process began."""
+        self.by_hand = False
+        """An operator stopped it or let go of it since then: nobody else arms or starts it."""
         self._kind, self._table = kind, TRANSITIONS[kind]
         self._healthy_since_s: float | None = None
         self._observed = False
         self._guard: GuardReport | None = None
+        self._replaced = False
+        """Another guard has come in the place of the one before, since the last tick."""
         self._stop: GuardReport | None = None
         """The guard's word of an emergency stop that nobody has taken back."""
-        self._mismatch = ""
+        self._mismatch = self._strangers = ""
 
     @property
     def order(self) -> str:
@@ -119,13 +133,15 @@ class Supervisor:
 
     def hear_guard(self, report: GuardReport) -> None:
         """Take the guard's report; of an emergency stop that was taken back a robot on the ground becomes armed."""
-        self._guard = report
+        before, self._guard = self._guard, report
+        self._replaced |= before is not None and report.replaces(before)
         if report.code == "estop":
             self._stop = report
-        elif self._stop is not None and report.takes_back(self._stop):
+        elif ((self._stop is not None and report.takes_back(self._stop))
+              or (before is not None and report.hides_a_stop(before))):
             self._stop = None
-            if self.mode is Mode.STOPPED:
-                self._go(Event.REARM, "", report.received_s)
+            self._go(Event.ESTOP, "estop", report.received_s)  # if no tick came while it stood
+            self._go(Event.REARM, "", report.received_s)
 
     def see_mismatch(self, sentence: str) -> None:
         """Take the topic and the policy in which a partner does not match; it stays until the node is configured anew.
@@ -133,6 +149,15 @@ class Supervisor:
         A newcomer that does not match takes nothing from the partners that do, so that nobody who drives is stopped.
         """
         self._mismatch = self._mismatch or f"qos_mismatch: {sentence}"
+
+    def see_strangers(self, names: Sequence[str]) -> None:
+        """Take the names of all robots that speak and are not in the fleet file; they keep from arming and starting."""
+        self._strangers = f"stranger: {', '.join(names)}" if names else ""
+
+    def remember(self, before: Supervisor) -> None:
+        """Take over from the configuration before what stays true of the robot: that people started or stopped it."""
+        self.was_active, self.flew, self.by_hand = before.was_active, before.flew, before.by_hand
+        self._stop = before._stop
 
     def wake(self, now_s: float) -> None:
         """Count the guard's silence from now on: this process slept and could not hear it."""
@@ -142,8 +167,9 @@ class Supervisor:
     def observe(self, now_s: float, *doubts: str) -> None:
         """Take what was found in this tick besides the orders, ``code: details`` each; empty ones say nothing."""
         self._observed = True
-        mismatch = self._mismatch if self.mode in (*RESTING, *READY) else ""
-        reasons = [reason for reason in (self._guard_reason(now_s), *doubts, mismatch) if reason]
+        company = (self._mismatch, self._strangers) if self.mode in (*RESTING, *READY) else ()
+        reasons = [reason for reason in (self._guard_reason(now_s), *doubts, *company) if reason]
+        self._replaced = False
         if not reasons:
             self._be_healthy(now_s)
             return
@@ -165,6 +191,7 @@ class Supervisor:
         """Answer an operator who asks to arm, start, stop, land or deactivate."""
         if event not in (Event.ARM, Event.START, Event.STOP, Event.LAND, Event.DEACTIVATE):
             return Answer(False, "no_request", f"{event}: nobody can ask for that")
+        self.by_hand |= event in (Event.STOP, Event.LAND, Event.DEACTIVATE) and self.mode not in RESTING
         if (self.mode, event) not in self._table:
             modes = sorted(mode for mode, known in self._table if known is event)
             must = f"it must be {' or '.join(modes)}" if modes else "it does not fly by phases"
@@ -191,6 +218,8 @@ class Supervisor:
         guard = self._guard
         if guard is None or now_s - guard.received_s > GUARD_SILENT_S:
             return "guard_silent"
+        if self._replaced:
+            return "guard_silent: another one has come in its place"
         if guard.code == "estop":
             return "estop"
         if self._stop is not None:
@@ -208,4 +237,5 @@ class Supervisor:
         self.mode, self.reason = target, reason
         self.was_active |= target is Mode.ACTIVE
         self.flew |= target is Mode.TAKE_OFF
+        self.by_hand |= event is Event.ESTOP
         return True

@@ -59,6 +59,17 @@ def test_nobody_is_armed_or_started_while_an_emergency_stop_stands():
     assert made.next_requests(0.0) == [("r0", Request.ACTIVATE)]
 
 
+@pytest.mark.parametrize("mode", ["idle", "armed"])
+def test_once_a_person_intervened_before_the_start_nobody_is_started_by_itself(mode):
+    """Who deactivates an armed robot goes to carry it, and who presses a button has a reason."""
+    made = fleet(r0="armed", r1="armed")
+    made.hear("r0", mode, "", "", by_hand=True)
+    assert made.next_requests(10.0) == []
+    assert "r0" in made.missing
+    made.hear("r0", "active", "", "")
+    assert made.next_requests(20.0) == [("r1", Request.START)]
+
+
 def test_people_may_keep_the_start_for_themselves():
     made = BringUp(["r0", "r1"], starts=False)
     made.hear("r0", "idle", "", "")

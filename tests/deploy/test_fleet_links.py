@@ -6,36 +6,25 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.deploy.turtlebots import TABLES, load_turtlebots
 
 from testudo_deploy.fleet import FleetError, load_fleet, save_fleet
 from testudo_deploy.fleet_links import LinkEntry, link_choice
 from testudo_hardware.links.profile import link_files
 from testudo_hardware.spec import load_robot
 
-TABLES = {
-    "fileversion": 1,
-    "policy": "policy.onnx",
-    "policy_sha256": "0123456789abcdef" * 4,
-    "robots": {
-        "tb1": {"type": "turtlebot4", "initial_position": [-1.0, 1.0], "initial_yaw": 0.0, "goal": [1.0, 1.0]},
-        "tb2": {"type": "turtlebot4", "initial_position": [-1.0, -1.0], "initial_yaw": 1.5, "goal": [1.0, -1.0]},
-    },
-}
 INITIAL = {"source": "odom+initial"}
 SPEC = load_robot("turtlebot4")
 
 
 def load(folder, **keys):
     """Load the fleet with these keys for both robots, or with a mapping by robot for one of them alone."""
-    tables = copy.deepcopy(TABLES)
+    own = {"tb1": {}, "tb2": {}}
     for key, value in keys.items():
-        by_robot = value if isinstance(value, dict) and set(value) <= {"tb1", "tb2"} else dict.fromkeys(
-            ("tb1", "tb2"), value)
-        for robot, own in by_robot.items():
-            tables["robots"][robot][key] = own
-    file = folder / "fleet.yaml"
-    file.write_text(yaml.safe_dump(tables, sort_keys=False))
-    return load_fleet(file)
+        by_robot = value if isinstance(value, dict) and set(value) <= set(own) else dict.fromkeys(own, value)
+        for robot, one in by_robot.items():
+            own[robot][key] = one
+    return load_turtlebots(folder, **own)
 
 
 def test_left_out_they_mean_our_own_driver_here_and_odometry_in_the_world(tmp_path):

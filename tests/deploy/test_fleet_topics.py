@@ -1,38 +1,25 @@
 """No link of a fleet file speaks on a topic that is another robot's, or of the fleet's own nodes."""
 
-import copy
 
 import pytest
-import yaml
+from tests.deploy.turtlebots import load_turtlebots
 
 from testudo_deploy import lock_step, plan, station_topics
-from testudo_deploy.fleet import FleetError, load_fleet
+from testudo_deploy.fleet import FleetError
 from testudo_deploy.fleet_topics import absolute
 from testudo_deploy.interfaces import process_interfaces
 from testudo_deploy.sensed import Sensor
 from testudo_hardware.links.profile import link_files
 
-TABLES = {
-    "fileversion": 1,
-    "policy": "policy.onnx",
-    "policy_sha256": "0123456789abcdef" * 4,
-    "robots": {
-        "tb1": {"type": "turtlebot4", "initial_position": [-1.0, 1.0], "initial_yaw": 0.0, "goal": [1.0, 1.0]},
-        "tb2": {"type": "turtlebot4", "initial_position": [-1.0, -1.0], "initial_yaw": 1.5, "goal": [1.0, -1.0]},
-    },
-}
 MAP = {"source": "odom+initial", "frame": "map"}
 TF = {"source": "tf", "frame": "map"}
 
 
 def load(folder, first, second=None, pose=MAP, profile="turtlebot4"):
     """Load a fleet whose robots call topics so."""
-    tables = copy.deepcopy(TABLES)
-    for robot, names in (("tb1", first), ("tb2", second or {})):
-        tables["robots"][robot] |= {"link": {"profile": profile, "remappings": names}, "pose": pose}
-    file = folder / "fleet.yaml"
-    file.write_text(yaml.safe_dump(tables, sort_keys=False))
-    return load_fleet(file)
+    own = {robot: {"link": {"profile": profile, "remappings": names}, "pose": pose}
+           for robot, names in (("tb1", first), ("tb2", second or {}))}
+    return load_turtlebots(folder, **own)
 
 
 def test_two_robots_never_take_each_others_transform(tmp_path):

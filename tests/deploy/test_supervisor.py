@@ -27,17 +27,20 @@ class Robot:
 
     def __init__(self):
         self.now_s, self.guard_code, self.guard_alive = 100.0, "", True
-        self.guard_life, self.rearms = "first", 0
+        self.guard_life, self.rearms, self.stops = "first", 0, 0
         self.supervisor = Supervisor(now_s=self.now_s)
 
     def tick(self, doubt="", count=1):
         for _ in range(count):
             self.now_s += TICK_S
             if self.guard_alive:
-                report = GuardReport(self.now_s, self.guard_code, "", self.guard_life, self.rearms)
-                self.supervisor.hear_guard(report)
+                self.hear_guard()
             self.supervisor.observe(self.now_s, doubt)
         return self.supervisor.mode
+
+    def hear_guard(self):
+        report = GuardReport(self.now_s, self.guard_code, "", self.guard_life, self.rearms, self.stops)
+        self.supervisor.hear_guard(report)
 
     def ask(self, event):
         return self.supervisor.request(event, self.now_s)
@@ -48,7 +51,7 @@ class Robot:
 
     def renew_guard(self):
         """Start the guard anew: it knows nothing of before."""
-        self.guard_code, self.guard_life, self.rearms = "starting", f"after {self.now_s}", 0
+        self.guard_code, self.guard_life, self.rearms, self.stops = "starting", f"after {self.now_s}", 0, 0
 
 
 def robot_in(mode):
@@ -217,10 +220,80 @@ def test_a_guard_that_was_started_anew_ends_no_emergency_stop(mode, silent_ticks
     assert robot.ask(Event.ARM).granted if stands is Mode.IDLE else robot.supervisor.mode is Mode.ARMED
 
 
+@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("mode", [Mode.ARMED, Mode.ACTIVE, Mode.HOLDING])
+def test_an_emergency_stop_that_came_and_went_while_it_slept_ends_in_armed(mode, heard):
+    """Pressed, released and taken back between two ticks: only an operator's start lets it drive again."""
+    robot = robot_in(mode)
+    robot.guard_code, robot.stops = "estop", 1
+    if heard:
+        robot.hear_guard()
+    robot.rearm()
+    assert robot.tick() is Mode.ARMED
+    robot.guard_code = ""
+    assert robot.tick(count=100) is Mode.ARMED
+    assert robot.supervisor.by_hand
+
+
+@pytest.mark.parametrize("mode", [Mode.ARMED, Mode.ACTIVE, Mode.HOLDING, Mode.STOPPED])
+def test_a_guard_in_place_of_the_one_before_is_the_loss_of_that_one(mode):
+    """Also where it came so soon, or the process of the policy slept for so long, that no silence was noticed."""
+    robot = robot_in(mode)
+    robot.renew_guard()
+    assert robot.tick() is Mode.IDLE
+    robot.guard_code = ""
+    assert robot.tick(count=100) is Mode.IDLE
+    assert robot.ask(Event.ARM).granted is (mode is not Mode.STOPPED)
+
+
+@pytest.mark.parametrize("word", ["stop", "deactivate", "estop"])
+def test_what_an_operator_stopped_or_let_go_is_his_from_then_on(word):
+    robot = robot_in(Mode.ARMED)
+    assert not robot.supervisor.by_hand
+    if word == "estop":
+        robot.guard_code = "estop"
+        robot.tick()
+    else:
+        robot.ask(Event(word))  # also if it is refused: to be started now is not what he wants
+    assert robot.supervisor.by_hand
+    robot = robot_in(Mode.ARMED)
+    robot.guard_alive = False
+    assert robot.tick(count=20) is Mode.IDLE
+    robot.ask(Event.DEACTIVATE)  # what its node does of itself then
+    assert not robot.supervisor.by_hand
+
+
+def test_a_new_configuration_remembers_what_operators_did():
+    robot = robot_in(Mode.STOPPED)
+    anew = Supervisor(now_s=robot.now_s)
+    anew.remember(robot.supervisor)
+    assert (anew.was_active, anew.by_hand, anew.mode) == (True, True, Mode.IDLE)
+    robot.supervisor = anew
+    robot.renew_guard()
+    robot.tick(count=100)
+    assert robot.ask(Event.ARM).code == "estop"
+
+
 def test_what_a_guard_says_is_read_and_what_is_missing_is_a_reason_to_brake():
-    values = {"code": "", "flight": "fly", "life": "a", "rearms": "2"}
-    assert GuardReport.of(values, 1.0) == GuardReport(1.0, "", "fly", "a", 2)
+    values = {"code": "", "flight": "fly", "life": "a", "rearms": "2", "stops": "3"}
+    assert GuardReport.of(values, 1.0) == GuardReport(1.0, "", "fly", "a", 2, 3)
     assert GuardReport.of({"rearms": "many"}, 1.0) == GuardReport(1.0, "unreadable")
+
+
+def test_a_robot_outside_the_fleet_file_keeps_from_arming_and_stops_nobody():
+    """It was taken out of the file while it drives on by the old one: nobody would keep clear of it."""
+    robot = robot_in(Mode.IDLE)
+    robot.supervisor.see_strangers(["r2", "r3"])
+    robot.tick()
+    answer = robot.ask(Event.ARM)
+    assert (answer.granted, answer.code) == (False, "stranger")
+    assert "r2, r3" in answer.sentence
+    robot.supervisor.see_strangers([])
+    robot.tick()
+    assert robot.ask(Event.ARM).granted
+    robot = robot_in(Mode.ACTIVE)
+    robot.supervisor.see_strangers(["r2"])
+    assert robot.tick(count=10) is Mode.ACTIVE
 
 
 def test_a_partner_that_does_not_match_keeps_from_arming_and_stops_nobody():

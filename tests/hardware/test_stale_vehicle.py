@@ -11,6 +11,7 @@ from testudo_deploy.modes import Mode
 from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
 from testudo_hardware.links.crazyflie.sample import Info, RadioSample
 from testudo_hardware.links.flight import VehicleState
+from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot
 
 AT_S = 100.0
@@ -41,6 +42,31 @@ def test_a_link_that_hears_nothing_says_when_it_heard_last_and_nothing_else(radi
     assert stale.flying is stale.armed is stale.battery_v is None
     assert stale.holds, "what its driver does is known all the same"
     assert VehicleMessage.decode(VehicleMessage.of("cf1", stale).encode()).state == stale
+
+
+def test_a_radio_that_refuses_a_set_point_is_told_and_the_sender_goes_on(radio, monkeypatch):
+    """A thread that ends lets the drone level out and fall, while its driver goes on telling what it hears."""
+    tries = []
+
+    def refuse(_):
+        tries.append(1)
+        if len(tries) == 3:
+            radio._ends.set()
+        raise OSError("the dongle is gone")
+
+    monkeypatch.setattr(radio._client, "send", refuse)
+    monkeypatch.setattr(radio._wakes, "wait", lambda _: True)
+    radio._pump()
+    assert len(tries) == 3
+    assert radio.standing.code == "lost"
+    assert "the dongle is gone" in radio.standing.sentence
+
+
+def test_a_command_of_the_future_does_not_hold_for_ever(radio):
+    """Who sends it may be gone long before its time comes."""
+    with pytest.raises(WireError, match="future"):
+        radio.send(CommandReading(AT_S + 60.0, (0.1, 0.0, 0.0)))
+    radio.send(CommandReading(AT_S + 0.001, (0.1, 0.0, 0.0)))
 
 
 def told_for(duration_s, hear, state, step_s=0.1):

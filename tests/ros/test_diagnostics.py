@@ -20,7 +20,7 @@ class Diagnosed:
     def __init__(self, listener):
         from diagnostic_msgs.msg import DiagnosticArray
 
-        self._listener, self._heard = listener, {}
+        self._listener, self._heard, self.node = listener, {}, listener.node
         listener.node.create_subscription(DiagnosticArray, "/diagnostics", self._take, 10)
 
     def _take(self, message):
@@ -33,6 +33,19 @@ class Diagnosed:
         self._listener.listen(PATIENCE_S, enough=lambda: (name, code) in self._heard)
         assert (name, code) in self._heard, self._heard
         return self._heard[name, code]
+
+    def press(self, topic, **quality):
+        """Press an emergency stop by a button of this quality of service, again and again until a guard says so."""
+        from rclpy.qos import QoSProfile
+        from std_msgs.msg import Bool
+
+        button = self._listener.node.create_publisher(Bool, topic, QoSProfile(depth=1, **quality))
+        for _ in range(round(PATIENCE_S / 0.2)):
+            button.publish(Bool(data=True))
+            self._listener.listen(0.2)
+            if ("r0: guard", "estop") in self._heard:
+                return True
+        return False
 
     def ask(self, service):
         """Ask a service of the type Trigger."""
@@ -80,6 +93,26 @@ def test_a_refused_request_and_a_braking_guard_are_diagnosed(diagnosed):
     assert heard.sentence("r0: request", "wrong_mode") == answer.message
     heard.ask("/r0/guard/estop")
     assert "emergency stop" in heard.sentence("r0: guard", "estop")
+
+
+@pytest.mark.parametrize("topic", ["/estop", "/r0/estop"])
+def test_a_button_that_publishes_best_effort_stops_a_robot(diagnosed, topic):
+    """Buttons on small controllers do: a guard that asked for reliable would not hear them, and say nothing."""
+    from rclpy.qos import ReliabilityPolicy
+
+    heard = diagnosed("r0/guard")
+    assert heard.press(topic, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+
+def test_a_robot_that_is_not_in_the_fleet_file_keeps_the_others_from_arming(diagnosed):
+    """Whoever only listens for one is no robot."""
+    from std_msgs.msg import UInt8MultiArray
+
+    heard = diagnosed("r0/guard", "r0/policy", "plant")
+    node = heard.node
+    node.create_subscription(UInt8MultiArray, "/r8/peer_state", lambda _: None, 1)
+    node.create_publisher(UInt8MultiArray, "/r9/peer_state", 1)
+    assert "stranger: r9: a robot speaks here" in heard.sentence("r0: policy", "stranger")
 
 
 def test_a_refused_configuration_is_diagnosed_before_its_process_ends(diagnosed, tmp_path):

@@ -133,6 +133,26 @@ def test_another_policy_may_be_given_and_a_wrong_fleet_or_robot_is_refused(stand
             nodes_of("robot", fleet=fleet.file, robot=robot)
 
 
+@pytest.mark.parametrize("named", ["package", "path"])
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_an_argument_that_is_misspelt_is_refused_before_anything_starts(stand_ins, monkeypatch, kind, named):
+    """`launch` itself takes it and says nothing: after `strat:=false` the robots would start by themselves."""
+    file = PACKAGE / f"launch/{kind}.launch.py"
+    words = ["ros2", "launch", *(["testudo_bringup", file.name] if named == "package" else [str(file)])]
+    monkeypatch.setattr(sys, "argv", [*words, "fleet:=f.yaml", "strat:=false"])
+    with pytest.raises(TestudoError, match=f"strat: unknown argument; {kind}.launch.py takes fleet, .*localhost"):
+        describe(kind)
+    monkeypatch.setattr(sys, "argv", [*words, "fleet:=f.yaml", "backend:=sim"])
+    assert describe(kind)
+
+
+def test_a_launch_file_that_includes_ours_may_have_other_arguments(stand_ins, monkeypatch, tmp_path):
+    (tmp_path / "fleet.launch.py").touch()
+    for words in (["lab_bringup", "fleet.launch.py"], [str(tmp_path / "fleet.launch.py")]):
+        monkeypatch.setattr(sys, "argv", ["ros2", "launch", *words, "arena:=north"])
+        assert describe("fleet")
+
+
 def test_a_number_that_is_none_is_refused_in_one_sentence(stand_ins, tmp_path):
     fleet = make_tiny_fleet(tmp_path, 1)
     for given, sentence in (({"seed": "x"}, "seed: found 'x', expected a whole number"),

@@ -153,3 +153,10 @@ def test_a_policy_that_is_not_there_ends_the_launch_with_an_error(launched, tmp_
     assert (status, gone) == (1, True), item.said()
     assert "none.onnx: no such file" in item.said()
     assert "refused to start; its own line above says why" in item.said()
+
+
+def test_an_argument_that_is_misspelt_ends_the_launch_before_anything_starts(launched, tmp_path):
+    item = launched("fleet", fleet=make_tiny_fleet(tmp_path, 1).file, run_folder="none", strat="false")
+    assert item.wait() == (1, True), item.said()
+    assert "strat: unknown argument; fleet.launch.py takes fleet, policy" in item.said()
+    assert "process started" not in item.said()

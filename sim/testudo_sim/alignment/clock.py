@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from testudo_sim.alignment.latency import Latency, response_latency
 from testudo_sim.recording.types import Series
 
 LATEST_S = 0.5
@@ -89,20 +88,6 @@ def on_recorder_clock(series: Series) -> tuple[Series, ClockFit | None]:
     if fit is None or not fit.another_clock:
         return series, fit
     return replace(series, stamp_s=fit.to_recorder(series.stamp_s)), replace(fit, corrected=True)
-
-
-def motion_offset(stamp_a_s: np.ndarray, speed_a: np.ndarray, stamp_b_s: np.ndarray, speed_b: np.ndarray, *,
-                  largest_s: float = 2.0) -> Latency:
-    """Return by how much the clock of b is ahead of that of a, from two series of the same motion.
-
-    Args:
-        stamp_a_s: (T,).
-        speed_a: (T,) or (T, C): velocities as a saw them.
-        stamp_b_s: (S,).
-        speed_b: (S,) or (S, C).
-        largest_s: offsets up to here are tried, both ways.
-    """
-    return response_latency(stamp_a_s, speed_a, stamp_b_s, speed_b, longest_s=largest_s, earliest_s=-largest_s)
 
 
 def _envelope(time: np.ndarray, late: np.ndarray, span: float) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,6 @@ from testudo_sim.alignment import (
     heading,
     held,
     interpolated,
-    motion_offset,
     on_recorder_clock,
     response_latency,
     smooth_velocity,
@@ -94,14 +93,6 @@ def test_latency_of_a_constant_command_is_not_told():
     assert found.to_dict()["delay_s"] is None
     short = response_latency(times[:20], np.ones(20), times[:20], np.ones(20))
     assert not short.determined
-
-
-def test_two_clocks_that_saw_the_same_motion_are_compared():
-    first, second = np.arange(0, 40, 0.02), np.arange(5, 35, 0.013)
-    found = motion_offset(first, wander(first), second + 0.731, wander(second))
-    assert abs(found.delay_s - 0.731) < 0.002
-    found = motion_offset(first, wander(first), second - 0.731, wander(second))
-    assert abs(found.delay_s + 0.731) < 0.002
 
 
 def test_velocity_has_no_delay_on_uneven_stamps_and_never_bridges_a_gap():

@@ -41,6 +41,8 @@ _STALE_S = 0.5
 _PATIENCE = 1.5
 """Periods after which a set-point goes out without a new command."""
 _ROUNDING_S = 0.001
+_CLOCK_TOLERANCE_S = 0.002
+"""A stamp so far in the future is rounding."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,14 @@ class CrazyflieRadio:
         self._client.close()
 
     def send(self, reading: CommandReading, at: Placement | None = None) -> None:
-        """Take a velocity in the world as the command, which goes out at the next step; see `RobotLink.send`."""
+        """Take a velocity in the world as the command, which goes out at the next step; see `RobotLink.send`.
+
+        One with a stamp of the future is refused, too: it would hold until then, though whoever sent it be gone.
+        """
         if len(reading.command) != 3 or not all(map(math.isfinite, reading.command)):
             raise WireError(f"{self.robot}: found the command {reading.command}, expected 3 finite numbers")
+        if not reading.stamp_s <= time.monotonic() + _CLOCK_TOLERANCE_S:
+            raise WireError(f"{self.robot}: found a command with a stamp of the future, expected the steady clock")
         with self._lock:
             self._pilot.command(reading.command, reading.stamp_s)
         self._holds_until_s = reading.stamp_s + self.spec.dead_man_s + _ROUNDING_S
@@ -216,10 +223,16 @@ class CrazyflieRadio:
         while not self._ends.is_set():
             self._wakes.wait(self._pause_s())
             self._wakes.clear()
-            with self._lock:
-                orders = self._pilot.step(time.monotonic())
-            for order in orders:
-                self._client.send(order)
+            try:
+                self._send_what_is_due()
+            except Exception as error:  # noqa: BLE001 -- without this thread the drone would fall, and nobody say so
+                self._lose(f"{type(error).__name__}: {error}")
+
+    def _send_what_is_due(self) -> None:
+        with self._lock:
+            orders = self._pilot.step(time.monotonic())
+        for order in orders:
+            self._client.send(order)
 
     def _pause_s(self) -> float:
         """Return how long to wait for a command: not beyond the end of the dead-man time of the last one."""

@@ -10,4 +10,4 @@ from testudo_bringup.launching import arguments, description
 
 def generate_launch_description() -> LaunchDescription:
     """Return the arguments and what they lead to."""
-    return description(arguments(plant=False))
+    return description(__file__, arguments(plant=False))

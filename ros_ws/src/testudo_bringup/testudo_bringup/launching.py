@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
 from testudo_deploy.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
+_PACKAGE = "testudo_bringup"
 _REFUSED = 2
 """Exit status of a node that refuses what it was given, before it does anything."""
 
@@ -158,6 +161,32 @@ def planned_nodes(
     ]
 
 
+def refuse_unknown(file: str, known: Sequence[str], words: Sequence[str]) -> None:
+    """Refuse an argument that the launch file does not have: `launch` takes `strat:=false` and starts the robots.
+
+    Args:
+        file: the launch file.
+        known: its arguments.
+        words: of the command line. One that names another launch file, which includes this one, has arguments of its
+            own.
+
+    Raises:
+        TestudoError: an argument is unknown; the known ones are named.
+    """
+    if not any(_names(before, word, Path(file)) for before, word in pairwise(words)):
+        return
+    for word in words:
+        name, is_argument, _ = word.partition(":=")
+        if is_argument and name not in known:
+            raise TestudoError(f"{name}: unknown argument; {Path(file).name} takes {', '.join(known)}")
+
+
+def _names(before: str, word: str, file: Path) -> bool:
+    """Return whether a word, or with the one before it `testudo_bringup fleet.launch.py`, names a launch file."""
+    path = Path(word)
+    return path.name == file.name and (before == _PACKAGE or (path.exists() and path.samefile(file)))
+
+
 def _run_folder(text: str) -> Path | None:
     """Return where to record; a dated folder is one of the directory in which the launch was begun."""
     if text in _NOTHING:
@@ -179,7 +208,12 @@ def _judge_exit(event: Any, _: LaunchContext) -> None:
         raise TestudoError(f"{event.process_name} refused to start; its own line above says why")
 
 
-def description(declared: Sequence[DeclareLaunchArgument], *, station: bool = False) -> LaunchDescription:
-    """Return the arguments and the nodes that they lead to; see `planned_nodes`."""
+def description(file: str, declared: Sequence[DeclareLaunchArgument], *, station: bool = False) -> LaunchDescription:
+    """Return the arguments of a launch file and the nodes that they lead to; see `planned_nodes`.
+
+    Raises:
+        TestudoError: see `refuse_unknown`.
+    """
+    refuse_unknown(file, [argument.name for argument in declared], sys.argv)
     nodes = OpaqueFunction(function=planned_nodes, args=[declared], kwargs={"station": station})
     return LaunchDescription([*declared, nodes])

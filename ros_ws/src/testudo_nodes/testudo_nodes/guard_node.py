@@ -129,8 +129,8 @@ class GuardNode(Node):
         tempo.listen(TwistStamped, "cmd_vel_policy", self._on_command, REQUESTED["cmd_vel_policy"])
         self._policy_topic = self.resolve_topic_name("cmd_vel_policy")
         for topic in (ESTOP_TOPIC, "estop"):
-            # a guard that comes late asks for the level that stands; partners that only publish are heard as well
-            for quality in ("estop", "estop_level"):
+            # a guard that comes late asks for the level that stands; whoever presses is heard, whatever he offers
+            for quality in ("estop", "estop_level", "estop_button"):
                 tempo.listen_outside(Bool, topic, self._estop_hearer(topic), REQUESTED[quality])
         self.create_service(Trigger, "~/estop", self._on_stop)
         self.create_service(Trigger, "~/rearm", self._on_rearm)
@@ -287,6 +287,7 @@ class GuardNode(Node):
             "flight": "" if self._flight is None else str(self._flight.pure.phase),
             "life": self._life,
             "rearms": str(guard.rearms),
+            "stops": str(guard.stops),
         }
         name = f"{self._name}: guard"
         message = status_message(Status(level, name, self._name, guard.sentence, values))

@@ -25,6 +25,7 @@ import rclpy
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.exceptions import ParameterException
 from rclpy.impl.implementation_singleton import rclpy_implementation
+from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
@@ -119,6 +120,24 @@ def guarded(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
             )
 
     call.__signature__ = inspect.signature(callback)  # rclpy asks for it at each run of a timer
+    return call
+
+
+def told(transition: Callable[..., TransitionCallbackReturn]) -> Callable[..., TransitionCallbackReturn]:
+    """Return a transition of a managed node that tells what it raises, by the node's `tell_failure`.
+
+    `rclpy` swallows what a transition raises, says nothing, and goes on with `on_error`.
+    """
+
+    @functools.wraps(transition)
+    def call(node: Any, state: Any) -> TransitionCallbackReturn:
+        try:
+            return transition(node, state)
+        except Exception as error:  # noqa: BLE001 -- as rclpy does
+            name = transition.__name__.removeprefix("on_")
+            node.tell_failure(f"{name}: {type(error).__name__}: {error}")
+            return TransitionCallbackReturn.ERROR
+
     return call
 
 

@@ -24,11 +24,11 @@ from std_srvs.srv import Trigger
 from testudo_deploy.diagnostics import Level, Status
 from testudo_deploy.fleet import Fleet, load_fleet
 from testudo_deploy.messages import EnvelopeError, PeerMessage
-from testudo_deploy.modes import RESTING
+from testudo_deploy.modes import READY, RESTING
 from testudo_deploy.plan import DIAGNOSTICS_TOPIC
 from testudo_deploy.robot import Outcome, Robot
 from testudo_deploy.roster import Sighting
-from testudo_deploy.supervisor import Event, GuardReport, code_of
+from testudo_deploy.supervisor import Event, GuardReport, Supervisor, code_of
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, travelling_command
@@ -42,9 +42,10 @@ from testudo_nodes.conversions import (
     status_values,
 )
 from testudo_nodes.flight_wires import hear_vehicle, speaks_topics
-from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
+from testudo_nodes.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter, told
 from testudo_nodes.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
 from testudo_nodes.sensing import PoseHearer
+from testudo_nodes.strangers import speaking_strangers
 from testudo_nodes.tempo import tempo_of
 
 _LAST_WORD_S = 0.2
@@ -81,6 +82,9 @@ class PolicyNode(LifecycleNode):
         # from the beginning: what refuses a configuration is told, too
         self._diagnostics = self._tempo.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         self._robot: Robot | None = None
+        self._past: Supervisor | None = None
+        """Of the configuration before."""
+        self._command: Any = None
         self._ticks: Any = None
         self._poses: list[PoseHearer] = []
         """Of the robot itself, and where a tracking system sees them of its peers."""
@@ -98,27 +102,36 @@ class PolicyNode(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load and verify everything; from then on the robot listens and says where it stands."""
-        fleet_file, name, policy = self._files
         try:
-            fleet = load_fleet(fleet_file)
-            robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=self._tempo.now_s(),
-                          simulated_time=self._tempo.in_rounds)
-            clocks = self._tempo.clocks
-            self._poses = [PoseHearer(clocks, fleet.robot(name))]
-            if fleet.tracking:
-                self._poses += [PoseHearer(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
+            self._configure()
         except TestudoError as error:
             self._refuse_configuration(error)
             return _REFUSED
-        self._robot = robot
-        self._connect(fleet, robot)
+        except Exception as error:  # noqa: BLE001 -- rclpy would swallow it
+            self._disconnect()
+            self._refuse_configuration(TestudoError(f"{type(error).__name__}: {error}"))
+            return _REFUSED
         return _DONE
+
+    def _configure(self) -> None:
+        fleet_file, name, policy = self._files
+        fleet = load_fleet(fleet_file)
+        robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=self._tempo.now_s(),
+                      simulated_time=self._tempo.in_rounds)
+        clocks = self._tempo.clocks
+        self._poses = [PoseHearer(clocks, fleet.robot(name))]
+        if fleet.tracking:
+            self._poses += [PoseHearer(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
+        if self._past is not None:
+            robot.supervisor.remember(self._past)
+        self._robot = robot
+        self._everybody = fleet.names
+        self._connect(fleet, robot)
 
     def _refuse_configuration(self, error: TestudoError) -> None:
         """Say why; a process that ends after that says it as its last line, too."""
         self._refusal = error
-        name = self._files[1]
-        status = Status(Level.ERROR, f"{name}: policy", name, str(error), {"code": "not_configured"})
+        status = self._broken("not_configured", str(error))
         if not self._configures:
             self.get_logger().error(f"refused: {error}")
             self._diagnose(status)
@@ -130,29 +143,43 @@ class PolicyNode(LifecycleNode):
         self._diagnose(status)
         self._diagnostics.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
 
+    def tell_failure(self, sentence: str) -> None:
+        """Say what a transition raised; see `told`."""
+        self.get_logger().error(sentence)
+        self._diagnose(self._broken("transition_failed", sentence))
+
+    def _broken(self, code: str, sentence: str) -> Status:
+        name = self._files[1]
+        return Status(Level.ERROR, f"{name}: policy", name, sentence, {"code": code})
+
     def _diagnose(self, status: Status) -> None:
         self._diagnostics.publish(diagnostics_message(status_message(status), self))
 
+    @told
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Arm, if nothing speaks against it."""
         return _DONE if self._ask(Event.ARM)[0] else _REFUSED
 
+    @told
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Brake, and be silent; a robot in the air lands."""
         self._ask(Event.DEACTIVATE)
         self._send_brake()
         return _DONE
 
+    @told
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Forget everything; the next configuration is a new life of the robot."""
         self._disconnect()
         return _DONE
 
+    @told
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Brake as the last command."""
         self._disconnect()
         return _DONE
 
+    @told
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Brake, and wait to be configured anew."""
         self._disconnect()
@@ -162,23 +189,8 @@ class PolicyNode(LifecycleNode):
         """Brake as the last command, and tell what happened."""
         robot = self._robot
         self._disconnect()
-        if robot is None:
-            return
-        pacer = robot.pacer
-        tell(
-            "summary",
-            {
-                "robot": robot.name,
-                "ticks": pacer.ticks,
-                "late_ticks": pacer.late_ticks,
-                "missed_ticks": pacer.missed_ticks,
-                "worst_late_s": pacer.worst_late_s,
-                "refused_messages": robot.refused_messages,
-                "refused_poses": robot.loop.refused_poses,
-                "refused_peer_messages": robot.loop.refused_peer_messages,
-                "cpu_share": self._cpu.share(),
-            },
-        )
+        if robot is not None:
+            tell("summary", {**robot.summary(), "cpu_share": self._cpu.share()})
 
     def _new_epoch(self) -> str:
         """Return the name of this life of the robot; a run in lock-step has one, the same in each run."""
@@ -235,20 +247,19 @@ class PolicyNode(LifecycleNode):
         if self._ticks is not None:
             self._tempo.drop(self._ticks)  # nothing may follow the brake
             self._ticks = None
-        self._send_brake()
-        self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+        if self._command is not None:
+            self._send_brake()
+            self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+            self._command = None
         for destroy in reversed(self._entities):
             destroy()
         self._entities.clear()
+        self._past = self._robot.supervisor
         self._robot, self._flight_order = None, None
 
     def _publisher(self, kind: type, topic: str) -> Any:
-        publisher = self._tempo.publisher(
-            kind,
-            topic,
-            OFFERED[topic.rpartition("/")[2]],
-            event_callbacks=mismatch_of_offer(topic, self._on_mismatch),
-        )
+        publisher = self._tempo.publisher(kind, topic, OFFERED[topic.rpartition("/")[2]],
+                                          event_callbacks=mismatch_of_offer(topic, self._on_mismatch))
         self._entities.append(lambda: self._tempo.drop(publisher))
         return publisher
 
@@ -256,14 +267,8 @@ class PolicyNode(LifecycleNode):
         self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "", *, raw: bool = False
     ) -> None:
         profile = REQUESTED[quality or topic.rpartition("/")[2]]
-        subscription = self._tempo.listen(
-            kind,
-            topic,
-            callback,
-            profile,
-            raw=raw,
-            event_callbacks=mismatch_of_request(topic, self._on_mismatch),
-        )
+        subscription = self._tempo.listen(kind, topic, callback, profile, raw=raw,
+                                          event_callbacks=mismatch_of_request(topic, self._on_mismatch))
         self._entities.append(lambda: self._tempo.drop(subscription))
 
     def _operator(self, event: Event) -> Callable[..., Trigger.Response]:
@@ -363,10 +368,7 @@ class PolicyNode(LifecycleNode):
         code = code_of(record.reason)
         if code != self._braked_for:
             self._braked_for = code
-            tell(
-                "brake",
-                {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason},
-            )
+            tell("brake", {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason})
         if outcome.changed:
             self._tell()
             self._order_flight()
@@ -375,7 +377,9 @@ class PolicyNode(LifecycleNode):
             self.trigger_deactivate()
 
     def _tell(self) -> None:
-        now_s = self._tempo.now_s()
+        now_s, supervisor = self._tempo.now_s(), self._robot.supervisor
+        if supervisor.mode in (*RESTING, *READY):  # what drives has no time to look around
+            supervisor.see_strangers(speaking_strangers(self, self._everybody))
         status = self._robot.status(now_s)
         self._mode.publish(status_message(status))
         self._diagnose(status)

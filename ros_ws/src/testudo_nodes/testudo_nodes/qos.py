@@ -67,6 +67,7 @@ REQUESTED: dict[str, QoSProfile] = {
     "plant_fault": _profile(5),
     "estop": _profile(1),  # not latched: a partner that only publishes, as most do, still matches
     "estop_level": _profile(1, latched=True),  # and beside it: what was pressed before the listener came
+    "estop_button": _profile(1, reliable=False),  # and: buttons on small controllers offer best effort only
 }
 """What the nodes that act on a topic ask for."""
 
@@ -103,7 +104,7 @@ def recorded(topic: str, *, reliable: bool = True) -> QoSProfile:
     """
     profile = offered(topic)
     if topic.rpartition("/")[2] == "estop":
-        return REQUESTED["estop"]  # whoever presses, latched or not
+        return REQUESTED["estop_button"]  # whoever presses, whatever he offers; guards say reliably that they stopped
     return _profile(
         _RECORDER_DEPTH,
         reliable=reliable and profile.reliability == ReliabilityPolicy.RELIABLE,

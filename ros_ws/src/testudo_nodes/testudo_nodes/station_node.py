@@ -1,7 +1,7 @@
 """Brings a fleet up: arms every robot, then starts all; which and when is in `testudo_deploy.bring_up`.
 
-A robot that was active once is the operator's: after a stop, a fault or a restart, of the robot or of the station,
-nothing starts it by itself.
+A robot that was active once, or that somebody stopped or let go of, is the operator's: after a stop, a fault or a
+restart, of the robot or of the station, nothing starts it by itself.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class StationNode(Node):
         def on_mode(message: DiagnosticStatus) -> None:
             values = status_values(message)
             mode, code = values.get("mode", ""), values.get("code", "")
-            was_active, flew = (values.get(key) == "true" for key in ("was_active", "flew"))
-            self._bring_up.hear(name, mode, code, message.message, was_active=was_active, flew=flew)
+            past = {key: values.get(key) == "true" for key in ("was_active", "flew", "by_hand")}
+            self._bring_up.hear(name, mode, code, message.message, **past)
             if self._modes.get(name) != (mode, code):
                 self._modes[name] = (mode, code)
                 told = {"robot": name, "mode": mode, "code": code, "sentence": message.message}
