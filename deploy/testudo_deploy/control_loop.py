@@ -17,9 +17,10 @@ from testudo_deploy.command_types import check_shielded
 from testudo_deploy.estimate import predict
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.motion_watch import MotionWatch
+from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.pending import PendingCommands
 from testudo_deploy.roster import Roster, Sighting
-from testudo_deploy.shield.landing import column_below, landing_shield
+from testudo_deploy.shield.landing import column_below, landing_shield, strangers_near
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.reservations import Sight
 from testudo_deploy.shield.space import NOTHING_HEARD, OwnSpace, PeerSpaces, at_rest, conflicts
@@ -80,6 +81,8 @@ class ControlLoop:
         self._last_tick: Tick | None = None
         self.take_off_to_m: float | None = None
         """Height to which a vehicle that stands on the ground is to climb: the column below it is asked for, too."""
+        self.climbs = False
+        """It takes off: whoever comes into its column ends that."""
         self.flown_by_itself = False
         """The vehicle's own planner moves it, and not the commands: what it does with them is not judged."""
         self.refused_poses = 0
@@ -265,14 +268,17 @@ class ControlLoop:
         tick.table = self._roster.table(tick.now_s)
         tick.peers = self._roster.spaces(tick.now_s, space.silence_s)
         if not self._placed:
-            self._find_place(tick.peers)
+            self._find_place(tick.peers, tick.table)
             tick.space = self._space
         # no two robots own the same place, unless one of them was wrong about where it is
         hits, _ = conflicts(self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M,
                             space.height_ratio)
-        self._refuse_peers("peer_in_space", hits[:, 0] & tick.peers.reserves)
+        code = "column_entered" if self.climbs else "peer_in_space"
+        self._refuse_peers(code, hits[:, 0] & tick.peers.reserves)
+        if self.climbs:
+            self._refuse_peers(code, self._strangers_near(self._space, tick.table))
 
-    def _find_place(self, peers: PeerSpaces) -> None:
+    def _find_place(self, peers: PeerSpaces, table: NeighbourTable) -> None:
         """Begin to own space, if the place where the robot stands is clear of the others'."""
         lanes = self._space.owned_world[:, :, None]
         space = self._shield.space
@@ -285,8 +291,12 @@ class ControlLoop:
             lanes = column.owned_world[:, :, None]
             hits = np.any(conflicts(lanes, peers, space.clearance_m, space.height_ratio), axis=(0, 2))
             self._refuse_peers("column_taken", hits & peers.reserves)
+            self._refuse_peers("column_taken", self._strangers_near(column, table))
             self._space = column
         self._placed = True
+
+    def _strangers_near(self, space: OwnSpace, table: NeighbourTable) -> np.ndarray:
+        return strangers_near(self._spec, self._shield.space, space.owned_world, table)
 
     def _refuse_peers(self, code: str, which: np.ndarray) -> None:
         names = [name for name, is_meant in zip(self._roster.peers, which, strict=True) if is_meant]

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.climb import ClimbLimits
 from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.crazyswarm import check_driver
 from testudo_deploy.diagnostics import Level, Status, shown
@@ -148,6 +149,7 @@ class Robot:
         wish = self._wish(now_s)
         self.loop.flown_by_itself = wish.wanted is not Wanted.FLY
         self.loop.take_off_to_m = wish.top_m if self.supervisor.mode is Mode.DISARMED else None
+        self.loop.climbs = self.supervisor.mode is Mode.TAKE_OFF
         return wish.velocity_world
 
     def _look_at_flight(self, record: TickRecord, now_s: float) -> tuple[str, ...]:
@@ -196,5 +198,6 @@ class Robot:
 def _flight_of(robot: FleetRobot, artefact: Artefact) -> Flight:
     part = robot.link.profile.flight
     needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
+    room = room_of(robot, artefact.contract)
     return Flight(robot.initial_position_world, BatteryLimits.of(robot.spec), controller=needs[0], estimator=needs[1],
-                  latency_s=robot.spec.link_delay_most_s, room=room_of(robot, artefact.contract))
+                  latency_s=robot.spec.link_delay_most_s, room=room, climb=ClimbLimits.of(robot.spec, room))
