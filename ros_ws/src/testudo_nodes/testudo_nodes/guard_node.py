@@ -44,7 +44,7 @@ _LOOK_S = 0.1
 """How often it looks who publishes commands."""
 _NAMELESS = "_NODE_NAME_UNKNOWN_"
 """A publisher whose node is not known yet; one that stays so is no node of ROS."""
-_LAST_WORD_S = 0.2
+_LAST_WORD_S, _LAST_SPIN_S = 0.2, 0.05
 
 
 class GuardNode(Node):
@@ -112,14 +112,20 @@ class GuardNode(Node):
         self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
 
     def close(self) -> None:
-        """Brake as the last command."""
+        """Brake as the last command; what flies is landed, as nobody is left to hold it up."""
+        if self._flight is not None:
+            self._brake(self._tempo.now_s())
+            self._flight.close(self._spin)
         for timer in (self._silence, self._pulse, self._round):
             self._tempo.drop(timer)
         self._brake(self._tempo.now_s())
-        if self._flight is not None:  # nobody is left to hold it up
-            self._flight.ask(self._flight.pure.close(self._tempo.now_s()))
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
         tell("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
+
+    def _spin(self) -> None:
+        """Let the guard go on for a moment once its executor was stopped."""
+        if self.executor is not None:
+            self.executor.spin_until_future_complete(Future(), timeout_sec=_LAST_SPIN_S)
 
     def _connect(self) -> None:
         tempo = self._tempo
