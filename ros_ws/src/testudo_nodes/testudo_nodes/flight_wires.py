@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from rclpy.node import Node
 from std_msgs.msg import UInt8MultiArray
 
 from testudo_deploy.fleet import FleetRobot
-from testudo_deploy.flight_guard import LAST_S, FlightGuard, GuardPhase
+from testudo_deploy.flight_guard import FlightGuard, GuardPhase
 from testudo_deploy.flight_messages import FlightOrder, FlightRequestMessage, VehicleMessage
 from testudo_deploy.messages import EnvelopeError
 from testudo_hardware.links.crazyswarm2_flight import CALLS, STATUS, read_status
@@ -95,12 +94,15 @@ class GuardFlight:
         stays = blind and self.pure.phase is GuardPhase.GROUND
         self.ask(self.pure.step(self._tempo.now_s(), stopped=stopped or stays))
 
-    def close(self, spin: Callable[[], None]) -> None:
-        """Land what flies, and stay until its planner has it: ``spin`` lets callbacks and timers run for a moment."""
+    def close(self, spin: Callable[[], bool]) -> None:
+        """Land what flies, and stay until its planner has it.
+
+        Args:
+            spin: lets callbacks and timers run for a moment; False once there is no more time.
+        """
         self.ask(self.pure.close(self._tempo.now_s()))
-        end_s = time.monotonic() + LAST_S
-        while not (self.pure.ended or self._tempo.in_rounds) and time.monotonic() < end_s:
-            spin()
+        while not self.pure.ended and spin():
+            pass
         self.ask(self.pure.farewell(self._tempo.now_s()))
 
     def ask(self, requests: tuple[FlightRequest, ...]) -> None:

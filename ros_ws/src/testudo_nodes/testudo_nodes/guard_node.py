@@ -5,6 +5,7 @@ All that decides is in `testudo_deploy.guard`. The process needs neither the pol
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import uuid
@@ -22,6 +23,7 @@ from std_srvs.srv import Trigger
 
 from testudo_deploy.diagnostics import Level, Status, shown
 from testudo_deploy.fleet import FleetRobot, load_fleet
+from testudo_deploy.flight_guard import LAST_S
 from testudo_deploy.guard import Guard
 from testudo_deploy.plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC
 from testudo_deploy.publishers import foreign_publishers
@@ -115,17 +117,19 @@ class GuardNode(Node):
         """Brake as the last command; what flies is landed, as nobody is left to hold it up."""
         if self._flight is not None:
             self._brake(self._tempo.now_s())
-            self._flight.close(self._spin)
+            self._flight.close(functools.partial(self._spin, time.monotonic() + LAST_S))
         for timer in (self._silence, self._pulse, self._round):
             self._tempo.drop(timer)
         self._brake(self._tempo.now_s())
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
         tell("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
 
-    def _spin(self) -> None:
-        """Let the guard go on for a moment once its executor was stopped."""
-        if self.executor is not None:
-            self.executor.spin_until_future_complete(Future(), timeout_sec=_LAST_SPIN_S)
+    def _spin(self, end_s: float) -> bool:
+        """Let the guard go on for a moment once its executor was stopped; returns False when that has no use."""
+        if self._tempo.in_rounds or self.executor is None or time.monotonic() >= end_s:
+            return False  # simulated time stands still
+        self.executor.spin_until_future_complete(Future(), timeout_sec=_LAST_SPIN_S)
+        return True
 
     def _connect(self) -> None:
         tempo = self._tempo
