@@ -117,7 +117,8 @@ class GuardNode(Node):
         """Brake as the last command; what flies is landed, as nobody is left to hold it up."""
         if self._flight is not None:
             self._brake(self._tempo.now_s())
-            self._flight.close(functools.partial(self._spin, time.monotonic() + LAST_S))
+            real_s = time.monotonic()
+            self._flight.close(functools.partial(self._spin, real_s + LAST_S))
         for timer in (self._silence, self._pulse, self._round):
             self._tempo.drop(timer)
         self._brake(self._tempo.now_s())
@@ -126,7 +127,8 @@ class GuardNode(Node):
 
     def _spin(self, end_s: float) -> bool:
         """Let the guard go on for a moment once its executor was stopped; returns False when that has no use."""
-        if self._tempo.in_rounds or self.executor is None or time.monotonic() >= end_s:
+        real_s = time.monotonic()
+        if self._tempo.in_rounds or self.executor is None or real_s >= end_s:
             return False  # simulated time stands still
         self.executor.spin_until_future_complete(Future(), timeout_sec=_LAST_SPIN_S)
         return True
