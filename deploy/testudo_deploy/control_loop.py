@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from testudo_deploy.motion_watch import MotionWatch
 from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.pending import PendingCommands
 from testudo_deploy.roster import Roster, Sighting
-from testudo_deploy.shield.landing import column_below, landing_shield, strangers_near
+from testudo_deploy.shield.landing import asking_for_the_ground, column_below, landing_shield, strangers_near
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.reservations import Sight
 from testudo_deploy.shield.space import NOTHING_HEARD, OwnSpace, PeerSpaces, at_rest, conflicts
@@ -79,8 +80,12 @@ class ControlLoop:
         self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
+        self._announced: PeerMessage | None = None
+        """The last announcement that rested on a pose."""
         self.take_off_to_m: float | None = None
         """Height to which a vehicle that stands on the ground is to climb: the column below it is asked for, too."""
+        self.lands_to_m: float | None = None
+        """Height of the ground on which its vehicle lands it by itself: the column down to there is asked for."""
         self.climbs = False
         """It takes off: whoever comes into its column ends that."""
         self.flown_by_itself = False
@@ -195,25 +200,43 @@ class ControlLoop:
         self._last_now_s = max(now_s, self._last_now_s)
         self._sent.push(now_s, effective_command(self._model, command))
         self._last_tick = tick
+        if self.lands_to_m is not None and self._space is not None and self._whereabouts.anchor is not None:
+            self._space = asking_for_the_ground(
+                self._space, np.asarray(self._whereabouts.anchor.position_world, float), self.lands_to_m)
         self._sequence += 1
         return self._recorder.record(
             tick, sequence=self._sequence - 1, nominal=nominal, command=command,
             hidden=(hidden_before, self._hidden), duration_s=self._stopwatch() - begin)
 
     def announcement(self, now_s: float) -> PeerMessage | None:
-        """Return what to tell the peers after a tick; None while the own pose is not known."""
+        """Return what to tell the peers after a tick; None while the own pose is not known.
+
+        One whose vehicle lands it without a pose goes on to say where it was last, and which column it comes down in.
+        """
         tick = self._last_tick
         space = self._space
-        if tick is None or tick.stop is None or tick.estimate is None or tick.pose is None or space is None:
+        if tick is None or space is None:
             return None
+        if tick.stop is None or tick.estimate is None or tick.pose is None:
+            return self._blind_announcement(now_s, space)
         velocity = np.zeros(self._spec.dimension) if tick.result is None else tick.result.control_velocity_world
-        return PeerMessage(
+        self._announced = PeerMessage(
             robot=self._robot, epoch=self._epoch, sequence=self._sequence, stamp_s=now_s,
             sample_age_s=now_s - tick.pose.stamp_s,
             control_point_world=floats(tick.stop.position_world), control_velocity_world=floats(velocity),
             position_world=floats(tick.estimate.position_world), yaw=float(tick.estimate.yaw),
             contract=self._contract_hash, owned_lane_world=lane_ends(space.owned_world),
             announced_lane_world=lane_ends(space.announced_world), echoes=tick.echoes)
+        return self._announced
+
+    def _blind_announcement(self, now_s: float, space: OwnSpace) -> PeerMessage | None:
+        """Return the last announcement, older, with the column of a landing; it acknowledges nothing new."""
+        last = self._announced
+        if last is None or self.lands_to_m is None or now_s < last.stamp_s:
+            return None
+        return replace(last, sequence=self._sequence, stamp_s=now_s,
+                       sample_age_s=last.sample_age_s + now_s - last.stamp_s,
+                       announced_lane_world=lane_ends(space.announced_world))
 
     def _locate(self, tick: Tick) -> None:
         """Predict the own state at which this tick's command will begin to act."""
@@ -246,7 +269,7 @@ class ControlLoop:
             self._behind_s = math.inf
             return
         if now_s > self._behind_s:
-            self._pose = None
+            self._pose = self._announced = None
             self._whereabouts.forget()
             self._sent.clear()
             self._roster.forget()

@@ -149,6 +149,7 @@ class Robot:
         wish = self._wish(now_s)
         self.loop.flown_by_itself = wish.wanted is not Wanted.FLY
         self.loop.take_off_to_m = wish.top_m if self.supervisor.mode is Mode.DISARMED else None
+        self.loop.lands_to_m = wish.ground_m if wish.wanted is Wanted.LAND else None
         self.loop.climbs = self.supervisor.mode is Mode.TAKE_OFF
         return wish.velocity_world
 

@@ -35,6 +35,18 @@ def column_below(space: OwnSpace, top_m: float) -> OwnSpace:
     return replace(space, owned_world=stacked(foot, top), announced_world=stacked(foot, foot))
 
 
+def asking_for_the_ground(space: OwnSpace, place_world: Array, ground_m: float) -> OwnSpace:
+    """Return the space of a robot whose vehicle lands by itself: it asks for the column below it, never to take it.
+
+    Nobody may ask for what another one asks for, so that nobody comes into the column; what is owned stays, since a
+    robot in whose space another one's appears would brake there. Arrays (2, 3) and (3,).
+    """
+    xp = array_namespace(space.owned_world)
+    ground = xp.asarray(ground_m, dtype=place_world.dtype)
+    foot = stacked(place_world[0], place_world[1], xp.where(place_world[2] < ground, place_world[2], ground))
+    return replace(space, announced_world=stacked(place_world, foot), pending=0 * space.since > 0)
+
+
 def strangers_near(spec: RobotSpec, space: SpaceParameters, lane_world: Array, table: NeighbourTable) -> Array:
     """Return which neighbours (K,) keep to no contract and can be in the lane of a take-off, ends (2, D), by now.
 
