@@ -24,6 +24,7 @@ from testudo_deploy.roster import Roster, Sighting
 from testudo_deploy.shield.landing import asking_for_the_ground, column_below, landing_shield, strangers_near
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.reservations import Sight
+from testudo_deploy.shield.segments import point_distance
 from testudo_deploy.shield.space import NOTHING_HEARD, OwnSpace, PeerSpaces, at_rest, conflicts
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.stack import Shield
@@ -102,6 +103,16 @@ class ControlLoop:
     def located(self) -> bool:
         """Return whether the newest pose is believed."""
         return self._whereabouts.located
+
+    @property
+    def strays(self) -> str:
+        """Return how far off the lane that it owns it was seen, if that is more than others keep clear of."""
+        tick, space = self._last_tick, self._shield.space
+        if tick is None or tick.pose is None or self._space is None:
+            return ""
+        off_m = float(point_distance(np.array(tick.pose.position_world, float), *self._space.owned_world))
+        most_m = space.lane_m + space.tube_error_m
+        return "" if off_m <= most_m else f"found {off_m:.2f} m off the lane that it owns, allowed {most_m:.2f} m"
 
     @property
     def refused_peer_messages(self) -> int:

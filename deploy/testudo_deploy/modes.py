@@ -190,6 +190,7 @@ _WATCHDOGS = (
     Watchdog("climb_astray", Reaction.LAND, "it leaves the column of its take-off sideways or upwards, or nobody knows "
              "that it does not"),
     Watchdog("column_entered", Reaction.LAND, "another robot came into the column in which this one climbs"),
+    Watchdog("drifted", Reaction.LAND, "it hovers, and has drifted farther than others keep clear of"),
     Watchdog("guard_lands", Reaction.LAND, "the guard lands the robot, because the policy was silent"),
 )
 WATCHDOGS: dict[str, Watchdog] = {watchdog.code: watchdog for watchdog in _WATCHDOGS}

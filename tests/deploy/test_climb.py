@@ -146,11 +146,19 @@ def test_a_climb_whose_poses_jump_about_is_landed(climbing):
 
 def test_a_peer_that_comes_into_the_column_ends_the_climb(climbing):
     drone, other = climbing.drones
+    away = other.vehicle.place.copy()
     other.vehicle.place[:] = (drone.vehicle.place[0], 0.1, 1.0)
     other.robot.loop._whereabouts.forget()
     climbing.until(Mode.LAND, 1.0)
     assert drone.robot.supervisor.reason == "column_entered: r1"
     assert watchdog_of("column_entered").reaction is Reaction.LAND
+    stood_m = drone.vehicle.place[2]
+    climbing.seconds(2.0)
+    assert drone.vehicle.place[2] == pytest.approx(stood_m, abs=0.1)  # it hovers, and waits
+    other.vehicle.place[:] = away
+    other.robot.loop._whereabouts.forget()
+    climbing.until(Mode.DISARMED, 10.0)
+    assert drone.vehicle.place[2] == GROUND_M
 
 
 @pytest.mark.parametrize(("place", "near"), [

@@ -84,6 +84,31 @@ def test_without_a_pose_it_goes_on_to_tell_and_acknowledges_nothing_new(hovering
     assert newest.announced_lane_world == said.announced_lane_world or newest.sequence < said.sequence
 
 
+def drifts(drone, velocity):
+    """Let a vehicle drift beside what set-points tell it, as controllers do that have learnt another drag."""
+    advance = drone.vehicle.advance
+
+    def advanced(now_s, step_s):
+        if drone.mode is Mode.HOLD:
+            drone.vehicle.place = drone.vehicle.place + step_s * np.array(velocity)
+        advance(now_s, step_s)
+    drone.vehicle.advance = advanced
+
+
+@pytest.mark.parametrize("velocity", [(0.03, 0.0, 0.0), (0.0, 0.0, 0.03)])
+def test_a_drone_that_drifts_while_it_hovers_lands_before_it_leaves_what_others_keep_clear_of(hovering, velocity):
+    drone = hovering.drones[0]
+    drifts(drone, velocity)
+    space, start = drone.robot.loop._shield.space, drone.vehicle.place.copy()
+    hovering.seconds(3.0)
+    assert drone.mode is Mode.HOLD
+    hovering.until(Mode.LAND, 10.0)
+    assert "drifted: found" in drone.robot.supervisor.reason
+    assert math.dist(start, drone.vehicle.place) < space.lane_m + space.tube_error_m + 0.06
+    hovering.until(Mode.DISARMED, 15.0)
+    assert drone.vehicle.place[2] == GROUND_M
+
+
 def test_nobody_is_granted_a_way_below_a_drone_that_lands_without_a_pose(hovering):
     """Before, it was silent then, and what it had owned ended above the way of the other one."""
     lander, other = hovering.drones
