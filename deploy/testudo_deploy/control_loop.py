@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from testudo_deploy.command_types import check_shielded
 from testudo_deploy.estimate import predict
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.motion_watch import MotionWatch
+from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.pending import PendingCommands
 from testudo_deploy.roster import Roster, Sighting
-from testudo_deploy.shield.landing import column_below, landing_shield
+from testudo_deploy.shield.landing import asking_for_the_ground, column_below, landing_shield, strangers_near
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.reservations import Sight
+from testudo_deploy.shield.segments import point_distance
 from testudo_deploy.shield.space import NOTHING_HEARD, OwnSpace, PeerSpaces, at_rest, conflicts
 from testudo_deploy.shield.space_margins import space_parameters
 from testudo_deploy.shield.stack import Shield
@@ -78,8 +81,14 @@ class ControlLoop:
         self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
+        self._announced: PeerMessage | None = None
+        """The last announcement that rested on a pose."""
         self.take_off_to_m: float | None = None
         """Height to which a vehicle that stands on the ground is to climb: the column below it is asked for, too."""
+        self.lands_to_m: float | None = None
+        """Height of the ground on which its vehicle lands it by itself: the column down to there is asked for."""
+        self.climbs = False
+        """It takes off: whoever comes into its column ends that."""
         self.flown_by_itself = False
         """The vehicle's own planner moves it, and not the commands: what it does with them is not judged."""
         self.refused_poses = 0
@@ -94,6 +103,16 @@ class ControlLoop:
     def located(self) -> bool:
         """Return whether the newest pose is believed."""
         return self._whereabouts.located
+
+    @property
+    def strays(self) -> str:
+        """Return how far off the lane that it owns it was seen, if that is more than others keep clear of."""
+        tick, space = self._last_tick, self._shield.space
+        if tick is None or tick.pose is None or self._space is None:
+            return ""
+        off_m = float(point_distance(np.array(tick.pose.position_world, float), *self._space.owned_world))
+        most_m = space.lane_m + space.tube_error_m
+        return "" if off_m <= most_m else f"found {off_m:.2f} m off the lane that it owns, allowed {most_m:.2f} m"
 
     @property
     def refused_peer_messages(self) -> int:
@@ -192,25 +211,43 @@ class ControlLoop:
         self._last_now_s = max(now_s, self._last_now_s)
         self._sent.push(now_s, effective_command(self._model, command))
         self._last_tick = tick
+        if self.lands_to_m is not None and self._space is not None and self._whereabouts.anchor is not None:
+            self._space = asking_for_the_ground(
+                self._space, np.asarray(self._whereabouts.anchor.position_world, float), self.lands_to_m)
         self._sequence += 1
         return self._recorder.record(
             tick, sequence=self._sequence - 1, nominal=nominal, command=command,
             hidden=(hidden_before, self._hidden), duration_s=self._stopwatch() - begin)
 
     def announcement(self, now_s: float) -> PeerMessage | None:
-        """Return what to tell the peers after a tick; None while the own pose is not known."""
+        """Return what to tell the peers after a tick; None while the own pose is not known.
+
+        One whose vehicle lands it without a pose goes on to say where it was last, and which column it comes down in.
+        """
         tick = self._last_tick
         space = self._space
-        if tick is None or tick.stop is None or tick.estimate is None or tick.pose is None or space is None:
+        if tick is None or space is None:
             return None
+        if tick.stop is None or tick.estimate is None or tick.pose is None:
+            return self._blind_announcement(now_s, space)
         velocity = np.zeros(self._spec.dimension) if tick.result is None else tick.result.control_velocity_world
-        return PeerMessage(
+        self._announced = PeerMessage(
             robot=self._robot, epoch=self._epoch, sequence=self._sequence, stamp_s=now_s,
             sample_age_s=now_s - tick.pose.stamp_s,
             control_point_world=floats(tick.stop.position_world), control_velocity_world=floats(velocity),
             position_world=floats(tick.estimate.position_world), yaw=float(tick.estimate.yaw),
             contract=self._contract_hash, owned_lane_world=lane_ends(space.owned_world),
             announced_lane_world=lane_ends(space.announced_world), echoes=tick.echoes)
+        return self._announced
+
+    def _blind_announcement(self, now_s: float, space: OwnSpace) -> PeerMessage | None:
+        """Return the last announcement, older, with the column of a landing; it acknowledges nothing new."""
+        last = self._announced
+        if last is None or self.lands_to_m is None or now_s < last.stamp_s:
+            return None
+        return replace(last, sequence=self._sequence, stamp_s=now_s,
+                       sample_age_s=last.sample_age_s + now_s - last.stamp_s,
+                       announced_lane_world=lane_ends(space.announced_world))
 
     def _locate(self, tick: Tick) -> None:
         """Predict the own state at which this tick's command will begin to act."""
@@ -243,7 +280,7 @@ class ControlLoop:
             self._behind_s = math.inf
             return
         if now_s > self._behind_s:
-            self._pose = None
+            self._pose = self._announced = None
             self._whereabouts.forget()
             self._sent.clear()
             self._roster.forget()
@@ -265,14 +302,17 @@ class ControlLoop:
         tick.table = self._roster.table(tick.now_s)
         tick.peers = self._roster.spaces(tick.now_s, space.silence_s)
         if not self._placed:
-            self._find_place(tick.peers)
+            self._find_place(tick.peers, tick.table)
             tick.space = self._space
         # no two robots own the same place, unless one of them was wrong about where it is
         hits, _ = conflicts(self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M,
                             space.height_ratio)
-        self._refuse_peers("peer_in_space", hits[:, 0] & tick.peers.reserves)
+        code = "column_entered" if self.climbs else "peer_in_space"
+        self._refuse_peers(code, hits[:, 0] & tick.peers.reserves)
+        if self.climbs:
+            self._refuse_peers(code, self._strangers_near(self._space, tick.table))
 
-    def _find_place(self, peers: PeerSpaces) -> None:
+    def _find_place(self, peers: PeerSpaces, table: NeighbourTable) -> None:
         """Begin to own space, if the place where the robot stands is clear of the others'."""
         lanes = self._space.owned_world[:, :, None]
         space = self._shield.space
@@ -285,8 +325,12 @@ class ControlLoop:
             lanes = column.owned_world[:, :, None]
             hits = np.any(conflicts(lanes, peers, space.clearance_m, space.height_ratio), axis=(0, 2))
             self._refuse_peers("column_taken", hits & peers.reserves)
+            self._refuse_peers("column_taken", self._strangers_near(column, table))
             self._space = column
         self._placed = True
+
+    def _strangers_near(self, space: OwnSpace, table: NeighbourTable) -> np.ndarray:
+        return strangers_near(self._spec, self._shield.space, space.owned_world, table)
 
     def _refuse_peers(self, code: str, which: np.ndarray) -> None:
         names = [name for name, is_meant in zip(self._roster.peers, which, strict=True) if is_meant]

@@ -154,7 +154,12 @@ def check_driver(robot: FleetRobot, folder: Path) -> None:
     if not config:
         return
     paths = {name: folder / path for name, path in config.items()}
-    read_swarm(read_swarm_files(**paths), robot.spec, only=(robot.name,))
+    files = read_swarm_files(**paths)
+    (one,) = read_swarm(files, robot.spec, only=(robot.name,)).robots
+    if robot.link.types and one.type not in robot.link.types:
+        raise SwarmError(f"{files.crazyflies.where('robots', one.name, 'type')}: found {one.type!r}, expected "
+                         f"{' or '.join(robot.link.types)}: of these the fleet file says that {robot.type} describes "
+                         "them; import again, or change link.types there")
 
 
 def setting(swarm: LinedYaml, robot: str, *keys: str) -> tuple[Any, str]:

@@ -58,6 +58,8 @@ class LinkChoice:
     """Names of topics that the profile says, and what they are called on this robot."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Files that its driver was set up with, by what they are (`DRIVER_FILES`), relative to the fleet file."""
+    types: tuple[str, ...] = ()
+    """Robot types of that configuration that the robot's file describes, as was said at import; empty: nobody said."""
     uri: str = ""
     """Address of the robot's radio, for profiles with a driver of our own."""
     onboard_brake: bool = False
@@ -83,6 +85,7 @@ class LinkEntry:
     profile: str
     remappings: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
     config: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
+    types: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     uri: str = field(default="", metadata=OPTIONAL)
     onboard_brake: bool = field(default=False, metadata=OPTIONAL)
 
@@ -148,9 +151,12 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
     if wrong or (entry.config and (DRIVER_FILES[0] not in entry.config or profile.wire != "crazyswarm2")):
         raise FleetError(f"{where}.link.config: found {', '.join(entry.config)} for wire {profile.wire!r}, expected "
                          f"{', '.join(DRIVER_FILES)} for wire 'crazyswarm2', the first of them at least")
+    if entry.types and not entry.config:
+        raise FleetError(f"{where}.link.types: found {', '.join(entry.types)}, expected them beside config: they are "
+                         "robot types of its crazyflies.yaml")
     _check_uri(entry.uri, profile, where)
-    return LinkChoice(entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.uri,
-                      entry.onboard_brake)
+    return LinkChoice(entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.types,
+                      entry.uri, entry.onboard_brake)
 
 
 def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
@@ -231,7 +237,8 @@ def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dic
     """
     if choice == default_link():
         return {}
-    tables = {"remappings": dict(choice.remappings), "config": dict(config), "uri": choice.uri,
+    tables = {"remappings": dict(choice.remappings), "config": dict(config), "types": list(choice.types),
+              "uri": choice.uri,
               "onboard_brake": choice.onboard_brake}
     given = {key: table for key, table in tables.items() if table}
     return {"link": {"profile": name, **given} if given else name}

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from testudo_deploy.climb import ClimbLimits
 from testudo_deploy.flight_messages import Wanted
 from testudo_deploy.modes import Event, Mode
 from testudo_deploy.shield.landing import Room
@@ -89,7 +90,8 @@ class Flight:
     """What is known of the flight of one robot."""
 
     def __init__(self, start_world: Sequence[float], battery: BatteryLimits | None, *, controller: str = "",
-                 estimator: str = "", latency_s: float = math.inf, room: Room | None = None) -> None:
+                 estimator: str = "", latency_s: float = math.inf, room: Room | None = None,
+                 climb: ClimbLimits | None = None) -> None:
         """Begin on the ground.
 
         Args:
@@ -99,8 +101,9 @@ class Flight:
             estimator: the one that its poses need, such as `kalman`; empty: any.
             latency_s: longest of its radio.
             room: what the way up has to stay in; None: a world without walls and obstacles.
+            climb: how far the climb may be from its column; None: nobody looks.
         """
-        self._room = room
+        self._room, self._climb = room, climb
         self._start, self._battery = tuple(start_world), battery
         self._controller, self._estimator, self._latency_s = controller, estimator, latency_s
         self._vehicle: VehicleState | None = None
@@ -114,7 +117,10 @@ class Flight:
         """The voltage that was told last, if ever."""
         self._ground_m: float | None = None
         """Height of the body where it stood before the take-off."""
-        self._height_m: float | None = None
+        self._foot: tuple[float, ...] | None = None
+        """Where it stood then (3,) [m]."""
+        self._place: tuple[float, ...] | None = None
+        """The newest place that is believed (3,) [m]."""
         self._climb_m_s = 0.0
         self._pose_s = self._believed_s = -math.inf
         self._final = False
@@ -155,11 +161,11 @@ class Flight:
         """Take a pose; the height of one that is not believed, as after a jump, does not count."""
         self._pose_s = stamp_s
         if believed:
-            self._height_m, self._climb_m_s, self._believed_s = float(position_world[2]), climb_m_s, stamp_s
+            self._place, self._climb_m_s, self._believed_s = tuple(position_world), climb_m_s, stamp_s
 
     def begin(self, now_s: float) -> None:
         """Note, as the robot is armed, where the ground is."""
-        self._ground_m, self._final = self._height_m, False
+        self._foot, self._ground_m, self._final = self._place, self._height_m, False
         self._up_since_s = self._down_since_s = None
         self._low_since_s = None
 
@@ -189,10 +195,12 @@ class Flight:
             found.append(f"radio_late: {self._slow_radio}")
         if now_s - self._heard_s > VEHICLE_SILENT_S:
             found.append("vehicle_silent")
-        if mode is not Mode.TAKE_OFF and now_s - self._pose_s > POSE_LOST_S:
+        if now_s - self._pose_s > POSE_LOST_S:
             found.append(f"pose_lost: for {now_s - self._pose_s:.1f} s")
-        if mode is Mode.TAKE_OFF and now_s - since_s > self._climb_s + SETTLED_S + LATE_S:
-            found.append("no_take_off")
+        if mode is Mode.TAKE_OFF:
+            astray = self._climb_fault(now_s)
+            found += [f"climb_astray: {astray}"] if astray else []
+            found += ["no_take_off"] if now_s - since_s > self._climb_s + SETTLED_S + LATE_S else []
         if guard in ("land", "off") and mode is not Mode.TAKE_OFF:
             found.append("guard_lands")
         return tuple(found)
@@ -238,6 +246,18 @@ class Flight:
 
     def _told(self, wanted: Wanted, velocity_world: tuple[float, float, float] | None = None) -> FlightWish:
         return FlightWish(wanted, self._start[2], self._climb_s, self._ground_m or 0.0, self._fall_s, velocity_world)
+
+    @property
+    def _height_m(self) -> float | None:
+        return None if self._place is None else float(self._place[2])
+
+    def _climb_fault(self, now_s: float) -> str:
+        """Return how the climb leaves what was checked before it; empty if it does not."""
+        if now_s - self._believed_s > POSE_LOST_S:
+            return f"its poses are not believed for {now_s - self._believed_s:.1f} s"
+        if self._climb is None or self._foot is None or self._place is None:
+            return ""
+        return self._climb.fault(self._foot, self._start[2], self._place, self._climb_m_s)
 
     @property
     def _climb_s(self) -> float:

@@ -43,6 +43,8 @@ has to be seen at work, else set-points leave again for the third, before 0.5 s 
 TRIES = 5
 """After so many the end of the set-points is told anyway: a vehicle that hovers for ever falls at last."""
 LATE_S = 3.0
+LAST_S = 2.0
+"""A guard that is to end waits no longer for the planner; who started it ends it by force after 4 s."""
 
 
 _END = FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S)
@@ -147,13 +149,30 @@ class FlightGuard:
                          (FlightRequest(FlightAct.EMERGENCY),))
 
     def close(self, now_s: float) -> tuple[FlightRequest, ...]:
-        """Return the last words of a guard that ends: a vehicle in the air lands, rather than to fall after silence."""
+        """Return what a guard that is to end asks first: a vehicle in the air lands, rather than to fall after silence.
+
+        It then goes on with `step` until `ended`, `LAST_S` at most, and ends with `farewell`.
+        """
         if self.phase is GuardPhase.TAKE_OFF and self._stands(now_s):
+            self._go(GuardPhase.GROUND, now_s)
             return (FlightRequest(FlightAct.DISARM),)
-        if self.phase in (GuardPhase.FLY, GuardPhase.TAKE_OFF) or not self._told_end:
-            land, *_ = self._land(now_s)
+        return self._land(now_s) if self.phase in (GuardPhase.FLY, GuardPhase.TAKE_OFF) else ()
+
+    @property
+    def ended(self) -> bool:
+        """Return whether a guard that is to end may: its vehicle has no use for further set-points."""
+        return not self.streams and self._told_end
+
+    def farewell(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Return the very last words: a landing that nobody saw begin, and one that may have been lost, once more."""
+        if self.phase is not GuardPhase.LAND:
+            return ()
+        if not self.ended:
+            land, *_ = self._ask_landing(now_s)
             return (land, _END)
-        return ()
+        vehicle, left_s = self._vehicle, self._ends_s - now_s
+        repeats = vehicle is not None and vehicle.planner_active is not None and left_s > LIFTS_S
+        return (self._landing_request(left_s),) if repeats else ()  # who lands already takes no notice of it
 
     def _wanted(self, now_s: float) -> Wanted | None:
         """Return what the supervisor wants; None if it is silent."""
@@ -296,12 +315,16 @@ class FlightGuard:
 
     def _ask_landing(self, now_s: float) -> tuple[FlightRequest, ...]:
         """Ask for a landing; a vehicle that does not tell what its planner does is told at once that set-points end."""
-        order, vehicle = self._order, self._heard(now_s)
-        ground_m, duration_s = (0.0, ALONE_S) if order is None else (order.ground_m, order.down_s)
+        vehicle = self._heard(now_s)
+        duration_s = ALONE_S if self._order is None else self._order.down_s
         self._asked_s, self._ends_s, self._bridge_s = now_s, now_s + duration_s, None
         self._told_end = vehicle is None or vehicle.planner_active is None
-        land = FlightRequest(FlightAct.LAND, height_m=ground_m, duration_s=duration_s)
+        land = self._landing_request(duration_s)
         return (land, _END) if self._told_end else (land,)
+
+    def _landing_request(self, duration_s: float) -> FlightRequest:
+        ground_m = 0.0 if self._order is None else self._order.ground_m
+        return FlightRequest(FlightAct.LAND, height_m=ground_m, duration_s=duration_s)
 
     def _go(self, phase: GuardPhase, now_s: float) -> None:
         self.phase, self._since_s, self._alone_since_s = phase, now_s, None

@@ -189,6 +189,10 @@ _WATCHDOGS = (
     Watchdog("battery_low", Reaction.LAND, "its battery is low; it lands before it falls"),
     Watchdog("pose_lost", Reaction.LAND, "without a pose it cannot hold its place; its vehicle lands it"),
     Watchdog("no_take_off", Reaction.LAND, "it did not reach its start height in time"),
+    Watchdog("climb_astray", Reaction.LAND, "it leaves the column of its take-off sideways or upwards, or nobody knows "
+             "that it does not"),
+    Watchdog("column_entered", Reaction.LAND, "another robot came into the column in which this one climbs"),
+    Watchdog("drifted", Reaction.LAND, "it hovers, and has drifted farther than others keep clear of"),
     Watchdog("guard_lands", Reaction.LAND, "the guard lands the robot, because the policy was silent"),
 )
 WATCHDOGS: dict[str, Watchdog] = {watchdog.code: watchdog for watchdog in _WATCHDOGS}

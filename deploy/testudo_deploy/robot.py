@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.climb import ClimbLimits
 from testudo_deploy.control_loop import ControlLoop
 from testudo_deploy.crazyswarm import check_driver
 from testudo_deploy.diagnostics import Level, Status, shown
@@ -148,6 +149,8 @@ class Robot:
         wish = self._wish(now_s)
         self.loop.flown_by_itself = wish.wanted is not Wanted.FLY
         self.loop.take_off_to_m = wish.top_m if self.supervisor.mode is Mode.DISARMED else None
+        self.loop.lands_to_m = wish.ground_m if wish.wanted is Wanted.LAND else None
+        self.loop.climbs = self.supervisor.mode is Mode.TAKE_OFF
         return wish.velocity_world
 
     def _look_at_flight(self, record: TickRecord, now_s: float) -> tuple[str, ...]:
@@ -160,6 +163,8 @@ class Robot:
             flight.hear_pose(newest.position_world, newest.velocity[2], newest.stamp_s, believed=self.loop.located)
             place = record.measured_position_world if self.loop.located else None
         found = flight.reasons(supervisor.mode, supervisor.since_s, now_s, place, supervisor.guard_flight)
+        if supervisor.mode in (Mode.HOLD, Mode.HOLDING) and self.loop.strays:
+            found += (f"drifted: {self.loop.strays}",)
         event = flight.arrival(supervisor.mode, now_s)
         if event is not None:
             supervisor.arrive(event, now_s)
@@ -205,5 +210,6 @@ class Robot:
 def _flight_of(robot: FleetRobot, artefact: Artefact) -> Flight:
     part = robot.link.profile.flight
     needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
+    room = room_of(robot, artefact.contract)
     return Flight(robot.initial_position_world, BatteryLimits.of(robot.spec), controller=needs[0], estimator=needs[1],
-                  latency_s=robot.spec.link_delay_most_s, room=room_of(robot, artefact.contract))
+                  latency_s=robot.spec.link_delay_most_s, room=room, climb=ClimbLimits.of(robot.spec, room))

@@ -9,7 +9,7 @@ import numpy as np
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_sim.rendering import Scenery, Show, Trajectory, arena_around, render_run
+from testudo_sim.rendering import Scenery, Show, Trajectory, arena_around, render_run, turned_at
 from testudo_sim.run_reader import Run, RunError
 
 _SAMPLES_PER_S = 30.0
@@ -36,7 +36,10 @@ def recorded_show(run: Run, arena: Arena | None, title: str | None = None) -> Sh
     yaw = np.stack([np.interp(times, track.stamp_s, np.unwrap(track.yaw)) for track in tracks], axis=1)
     robots = [run.fleet.robot(name) for name in run.robots]
     goals = np.array([robot.goal_world for robot in robots])
-    trajectory = Trajectory(times - begin, position, yaw)
+    turns = None
+    if all(track.quaternion_xyzw is not None for track in tracks):
+        turns = np.stack([turned_at(times, track.stamp_s, track.quaternion_xyzw) for track in tracks], axis=1)
+    trajectory = Trajectory(times - begin, position, yaw, quaternion_xyzw=turns)
     specs = tuple(robot.spec for robot in robots)
     scenery = Scenery(specs, arena or arena_around(trajectory, goals), goals)
     return Show(scenery, trajectory, title or run.folder.resolve().name)

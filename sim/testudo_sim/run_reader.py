@@ -21,6 +21,7 @@ from testudo_deploy.sensed import Sensor, absolute
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
+from testudo_hardware.spec import RobotSpec
 from testudo_sim.progress import Share, quiet
 from testudo_sim.run_bag import read_messages
 
@@ -49,6 +50,8 @@ class Track:
     """(T,) [rad], unwrapped."""
     velocity: np.ndarray
     """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
+    quaternion_xyzw: np.ndarray | None = None
+    """(T, 4): body to world, of a truth that was recorded with it."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ def read_run(path: str | Path, share: Share = quiet) -> Run:
 
     def truth(name: str) -> Track:
         spec = specs[name]
-        heard = reader.readings(f"/{name}/truth", lambda message, _: read_odometry(message, name, spec))
+        heard = reader.readings(f"/{name}/truth", lambda message, _: _read_truth(message, name, spec))
         return _track(heard, spec.dimension)
 
     def applied(name: str) -> CommandTrack:
@@ -296,14 +299,23 @@ class _Reader:
                 self.warnings.append(f"{topic}: {error}; left out")
 
 
+def _read_truth(message: Any, name: str, spec: RobotSpec) -> OdometryReading:
+    turn = message.pose.pose.orientation
+    return replace(read_odometry(message, name, spec), quaternion_xyzw=(turn.x, turn.y, turn.z, turn.w))
+
+
 def _track(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> Track:
+    readings = list(heard)
+    turns = all(reading.quaternion_xyzw is not None for _, reading in readings)
     rows = [
-        (reading.stamp_s, received_s, *reading.position_world, reading.yaw, *reading.velocity)
-        for received_s, reading in heard
+        (reading.stamp_s, received_s, *reading.position_world, reading.yaw, *reading.velocity,
+         *(reading.quaternion_xyzw if turns else ()))
+        for received_s, reading in readings
     ]
-    table = _by_stamp(rows, 3 + 2 * dimension)
-    end = 2 + dimension
-    return Track(table[:, 0], table[:, 1], table[:, 2:end], np.unwrap(table[:, end]), table[:, end + 1 :])
+    table = _by_stamp(rows, 3 + 2 * dimension + 4 * turns)
+    end, last = 2 + dimension, 3 + 2 * dimension
+    return Track(table[:, 0], table[:, 1], table[:, 2:end], np.unwrap(table[:, end]), table[:, end + 1 : last],
+                 table[:, last:] if turns else None)
 
 
 def _command_track(heard: Iterable[tuple[float, CommandReading]], dimension: int) -> CommandTrack:

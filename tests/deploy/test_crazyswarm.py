@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import yaml
 from tests.deploy.swarm_files import write_swarm
 from tests.deploy.tiny_policy import make_tiny_policy
 
@@ -262,6 +263,34 @@ def test_types_that_one_robot_file_describes_are_said_with_it(tmp_path, policy):
         fleet_verb("import", file, policy, out)
     fleet_verb("import", file, policy, out, robot="cf21,big:crazyflie_2x")
     assert {robot.type for robot in load_fleet(out).robots} == {"crazyflie_2x"}
+    assert {robot.link.types for robot in load_fleet(out).robots} == {("cf21", "big")}
+    for robot in load_fleet(out).robots:
+        check_driver(robot, tmp_path)
+
+
+def test_a_drone_of_another_type_than_at_import_is_refused_at_configure(tmp_path, policy):
+    """Nobody said that the robot file describes that one."""
+    file, _ = write_swarm(tmp_path)
+    out = tmp_path / "fleet.yaml"
+    fleet_verb("import", file, policy, out)
+    robots = load_fleet(out).robots
+    assert {robot.link.types for robot in robots} == {("cf21",)}
+    write_swarm(tmp_path, [TWO_TYPES, BIG])
+    changed, same = sorted(robots, key=lambda robot: robot.name == "cf231")
+    check_driver(same, tmp_path)
+    with pytest.raises(SwarmError, match="type: found 'big', expected cf21: of these the fleet file says that craz"):
+        check_driver(changed, tmp_path)
+
+
+def test_types_without_the_configuration_that_they_are_of_are_refused(tmp_path, policy):
+    file, _ = write_swarm(tmp_path)
+    out = tmp_path / "fleet.yaml"
+    fleet_verb("import", file, policy, out)
+    tables = yaml.safe_load(out.read_text())
+    del next(iter(tables["robots"].values()))["link"]["config"]
+    out.write_text(yaml.safe_dump(tables))
+    with pytest.raises(TestudoError, match=r"link\.types: found cf21, expected them beside config"):
+        load_fleet(out)
 
 
 def confirm_brakes(file):

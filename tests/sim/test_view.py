@@ -4,6 +4,7 @@ import base64
 import contextlib
 import itertools
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -20,6 +21,8 @@ from PIL import Image
 
 from testudo_deploy.shield.layer1 import Arena
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.wire import OdometryReading, fill_odometry
+from testudo_hardware.quaternions import body_up, from_angles
 from testudo_hardware.spec import load_robot
 from testudo_sim.box import Box
 from testudo_sim.film import recorded_show
@@ -32,13 +35,14 @@ from testudo_sim.rendering import (
     Trajectory,
     page,
     render_run,
+    turned_at,
     video,
     window,
     working_backend,
 )
-from testudo_sim.rendering.model import scene_model
+from testudo_sim.rendering.model import body_poses, scene_model
 from testudo_sim.rendering.page import FRAMES_PER_S, write_page
-from testudo_sim.run_reader import RunError, Track
+from testudo_sim.run_reader import RunError, Track, _read_truth
 
 SPEC = load_robot("gritsbot_x")
 ARENA = Arena((-1.6, -1.0), (1.6, 1.0))
@@ -305,3 +309,46 @@ def test_a_recorded_run_shows_the_truth_and_else_the_odometry(recorded):
     assert np.all(np.array(real.scenery.arena.high_world) > GOALS.max(axis=0) - 0.5)
     with pytest.raises(RunError, match="no time at which the poses of all robots"):
         recorded_show(replace(recorded, truth=nothing, odometry=nothing), ARENA)
+
+
+def tilted(angles):
+    """Return quaternions (K, 4) of roll, pitch and yaw (K, 3) [rad]."""
+    return from_angles(np.asarray(angles, float).T).T
+
+
+def test_turns_between_samples_go_the_short_way_whatever_their_signs():
+    ends = tilted([[0.0, 0.2, 3.1], [0.0, 0.2, -3.1], [0.0, 0.0, -3.0]])
+    ends[1] *= -1
+    found = turned_at(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.0, 1.0, 2.0]), ends)
+    assert np.linalg.norm(found, axis=-1) == pytest.approx(1.0)
+    assert abs(found[1] @ tilted([[0.0, 0.2, math.pi]])[0]) == pytest.approx(1.0, abs=1e-4)
+    assert abs(found[2] @ ends[1]) == pytest.approx(1.0)
+
+
+def test_a_drone_of_a_recorded_run_is_drawn_as_it_tilts(recorded):
+    """Where the record has no attitude, and on the ground, all stand upright."""
+    assert recorded_show(recorded, ARENA).trajectory.quaternion_xyzw is None
+    tracks = {}
+    for name, track in recorded.truth.items():
+        angles = np.stack([np.full(len(track.yaw), 0.3), np.zeros(len(track.yaw)), track.yaw], axis=-1)
+        tracks[name] = replace(track, quaternion_xyzw=tilted(angles))
+    show = recorded_show(replace(recorded, truth=tracks), ARENA)
+    for trajectory in (show.trajectory, show.trajectory.resampled(0.1)):
+        _, turns = body_poses(show.scenery, trajectory.moment(-1))
+        up = body_up(turns[:, [1, 2, 3, 0]].T)
+        assert up[2] == pytest.approx(math.cos(0.3), abs=1e-4)
+
+
+def test_the_plants_truth_of_a_drone_carries_its_attitude():
+    spec, turn = load_robot("crazyflie_2x"), tilted([[0.2, -0.1, 0.7]])[0]
+    blank = lambda *names: SimpleNamespace(**dict.fromkeys(names, 0.0))  # noqa: E731
+    message = SimpleNamespace(
+        header=SimpleNamespace(stamp=SimpleNamespace(sec=0, nanosec=0), frame_id=""), child_frame_id="",
+        pose=SimpleNamespace(pose=SimpleNamespace(position=blank("x", "y", "z"), orientation=blank(*"xyzw"))),
+        twist=SimpleNamespace(twist=SimpleNamespace(linear=blank("x", "y", "z"), angular=blank("x", "y", "z"))))
+    reading = OdometryReading(1.0, (0.0, 0.0, 1.0), 0.7, (0.3, 0.0, 0.0), quaternion_xyzw=tuple(turn))
+    found = _read_truth(fill_odometry(message, "r0", spec, reading), "r0", spec)
+    assert found.quaternion_xyzw == pytest.approx(tuple(turn))
+    assert found.yaw == pytest.approx(0.7)
+    assert found.tilt_rad > 0.2
+    assert found.velocity == pytest.approx((0.3, 0.0, 0.0))

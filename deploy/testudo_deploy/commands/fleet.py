@@ -68,9 +68,10 @@ def fleet(
     files = read_swarm_files(file, motion_capture, server)
     _check_out(out, json, [policy, *map(Path, files.names.values())])
     swarm = read_swarm(files, spec, types=tuple(types.split(",")))
+    in_use = tuple(dict.fromkeys(one.type for one in swarm.robots))
     _check_distances(swarm, files, artefact.contract.shield.separation_m)
     ways = _ways(swarm, height, 1 if goals == "swap" else 0)
-    robots = tuple(_robot(one, spec, kind, files, swarm.frame, way)
+    robots = tuple(_robot(one, spec, kind, _link(one, files, in_use), swarm.frame, way)
                    for one, way in zip(swarm.robots, ways, strict=True))
     made = Fleet(out, artefact.path.absolute(), artefact.sha256, robots, tracking=all(r.tracked for r in swarm.robots))
     text = fleet_text(made, out)
@@ -133,9 +134,12 @@ def _ways(swarm: Swarm, height_m: float, swaps: int) -> list[tuple[tuple[float, 
     return [(top, tops[(index + shift) % len(tops)]) for index, top in enumerate(tops)]
 
 
-def _robot(robot: SwarmRobot, spec: RobotSpec, kind: str, files: SwarmFiles, frame: str,
-           way: tuple[tuple[float, ...], tuple[float, ...]]) -> FleetRobot:
+def _link(robot: SwarmRobot, files: SwarmFiles, types: tuple[str, ...]) -> LinkChoice:
     name = "crazyswarm2" if robot.tracked else "crazyswarm2_logged"
+    return LinkChoice(name, load_link(name), config=files.names, types=types)
+
+
+def _robot(robot: SwarmRobot, spec: RobotSpec, kind: str, link: LinkChoice, frame: str,
+           way: tuple[tuple[float, ...], tuple[float, ...]]) -> FleetRobot:
     pose = PoseSource("mocap", frame, spec.position_error_m / 3, spec.pose_max_age_s)
-    link = LinkChoice(name, load_link(name), config=files.names)
     return FleetRobot(robot.name, kind, way[0], 0.0, way[1], spec, link=link, pose=pose)

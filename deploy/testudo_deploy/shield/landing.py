@@ -7,11 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from testudo_deploy.neighbours import NeighbourTable
 from testudo_deploy.shield.obstacles import segment_clearance
+from testudo_deploy.shield.segments import point_distance, squeezed
 from testudo_deploy.shield.space import OwnSpace
+from testudo_deploy.shield.space_margins import SpaceParameters
 from testudo_deploy.shield.stack import Shield
 from testudo_deploy.shield.walls import Arena
-from testudo_hardware.arrays import array_namespace, stacked
+from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.spec import RobotSpec
 
 _BELOW_M = 10.0
 """The floor of a landing's arena lies so far below the arena's own: the ground, and not a wall, ends the way down."""
@@ -29,6 +33,33 @@ def column_below(space: OwnSpace, top_m: float) -> OwnSpace:
     above = xp.where(foot[2] > top_m, foot[2], xp.asarray(top_m, dtype=foot.dtype))
     top = stacked(foot[0], foot[1], above)
     return replace(space, owned_world=stacked(foot, top), announced_world=stacked(foot, foot))
+
+
+def asking_for_the_ground(space: OwnSpace, place_world: Array, ground_m: float) -> OwnSpace:
+    """Return the space of a robot whose vehicle lands by itself: it asks for the column below it, never to take it.
+
+    Nobody may ask for what another one asks for, so that nobody comes into the column; what is owned stays, since a
+    robot in whose space another one's appears would brake there. Arrays (2, 3) and (3,).
+    """
+    xp = array_namespace(space.owned_world)
+    ground = xp.asarray(ground_m, dtype=place_world.dtype)
+    foot = stacked(place_world[0], place_world[1], xp.where(place_world[2] < ground, place_world[2], ground))
+    return replace(space, announced_world=stacked(place_world, foot), pending=0 * space.since > 0)
+
+
+def strangers_near(spec: RobotSpec, space: SpaceParameters, lane_world: Array, table: NeighbourTable) -> Array:
+    """Return which neighbours (K,) keep to no contract and can be in the lane of a take-off, ends (2, D), by now.
+
+    From where each was seen it goes at its highest speed until the vehicle would follow another command.
+    """
+    xp = array_namespace(lane_world)
+    if table.untrusted is None:
+        return xp.zeros(table.age_s.shape, dtype=bool)
+    ends = squeezed(lane_world, space.height_ratio, 1)[:, :, None]
+    seen = squeezed(table.control_point_world, space.height_ratio)
+    reach_m = space.untrusted_speed_m_s * (table.age_s + spec.command_delay_s + spec.hold_s)
+    near = ~(point_distance(seen, ends[0, ...], ends[1, ...]) >= space.untrusted_m + reach_m)
+    return near & table.untrusted
 
 
 @dataclass(frozen=True)

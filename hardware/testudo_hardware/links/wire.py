@@ -40,6 +40,8 @@ class OdometryReading:
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the same frame as the position."""
     tilt_rad: float = 0.0
     """Between the body's z axis and the vertical."""
+    quaternion_xyzw: tuple[float, ...] | None = None
+    """Body to world, of what tilts, where the writer knows it; None: upright."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ def fill_odometry(message: Any, robot: str, spec: RobotSpec, reading: OdometryRe
     fill_stamp(message.header.stamp, reading.stamp_s)
     message.header.frame_id, message.child_frame_id = frames or (WORLD_FRAME, body_frame(robot))
     fill_pose(message.pose.pose, reading.position_world, reading.yaw)
+    if reading.quaternion_xyzw is not None:
+        turn = message.pose.pose.orientation
+        turn.x, turn.y, turn.z, turn.w = map(float, reading.quaternion_xyzw)
     twist = message.twist.twist
     if spec.kind == DIFFERENTIAL_DRIVE:
         twist.linear.x, twist.angular.z = map(float, reading.velocity)

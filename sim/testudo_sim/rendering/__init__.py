@@ -4,7 +4,7 @@ from testudo_sim.rendering.model import PALETTE
 from testudo_sim.rendering.offscreen import working_backend
 from testudo_sim.rendering.run import RenderOptions, check_film, render_run
 from testudo_sim.rendering.scene import SceneRenderer
-from testudo_sim.rendering.show import Moment, Scenery, Show, Trajectory, arena_around
+from testudo_sim.rendering.show import Moment, Scenery, Show, Trajectory, arena_around, turned_at
 
 __all__ = [
     "PALETTE",
@@ -17,5 +17,6 @@ __all__ = [
     "arena_around",
     "check_film",
     "render_run",
+    "turned_at",
     "working_backend",
 ]

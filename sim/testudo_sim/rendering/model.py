@@ -97,7 +97,10 @@ def body_poses(scenery: Scenery, moment: Moment) -> tuple[np.ndarray, np.ndarray
     half = np.asarray(yaws, dtype=float) / 2
     zero = np.zeros_like(half)
     centres = [in_space(place, height) for place, height in zip(places, heights, strict=True)]
-    return np.array(centres), np.stack([np.cos(half), zero, zero, np.sin(half)], axis=-1)
+    turns = np.stack([np.cos(half), zero, zero, np.sin(half)], axis=-1)
+    if moment.quaternion_xyzw is not None:
+        turns[: len(scenery.specs)] = np.asarray(moment.quaternion_xyzw)[:, [3, 0, 1, 2]]
+    return np.array(centres), turns
 
 
 def place_bodies(data: mujoco.MjData, scenery: Scenery, moment: Moment) -> None:

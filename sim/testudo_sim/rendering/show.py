@@ -26,6 +26,8 @@ class Moment:
     """(B, 2) [m]: centres from above; None where there are no boxes."""
     boxes_yaw: np.ndarray | None = None
     """(B,) [rad]."""
+    quaternion_xyzw: np.ndarray | None = None
+    """(N, 4): robots that tilt; None: all stand upright."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Trajectory:
     """(K, B, 2) [m]."""
     boxes_yaw: np.ndarray | None = None
     """(K, B) [rad], wrapped or not."""
+    quaternion_xyzw: np.ndarray | None = None
+    """(K, N, 4): body to world, of robots that tilt; None: all stand upright."""
 
     @property
     def duration_s(self) -> float:
@@ -51,7 +55,8 @@ class Trajectory:
     def moment(self, k: int) -> Moment:
         """Return the moment of this index."""
         boxes = None if self.boxes_world is None else self.boxes_world[k]
-        return Moment(self.position_world[k], self.yaw[k], boxes, None if boxes is None else self.boxes_yaw[k])
+        turns = None if self.quaternion_xyzw is None else self.quaternion_xyzw[k]
+        return Moment(self.position_world[k], self.yaw[k], boxes, None if boxes is None else self.boxes_yaw[k], turns)
 
     def resampled(self, period_s: float) -> Trajectory:
         """Return the trajectory at a fixed period, its last moment included."""
@@ -69,7 +74,8 @@ class Trajectory:
             return moved.reshape(len(wanted), *values.shape[1:])
 
         return Trajectory(wanted, between(self.position_world), between(self.yaw, turns=True),
-                          between(self.boxes_world), between(self.boxes_yaw, turns=True))
+                          between(self.boxes_world), between(self.boxes_yaw, turns=True),
+                          None if self.quaternion_xyzw is None else turned_at(wanted, times, self.quaternion_xyzw))
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,17 @@ def check_moment(moment: Moment, scenery: Scenery) -> None:
     found = 0 if moment.boxes_world is None else len(moment.boxes_world)
     if found != boxes:
         raise TestudoError(f"rendering: found poses of {found} boxes, expected one for each of {boxes} boxes")
+
+
+def turned_at(wanted_s: np.ndarray, times_s: np.ndarray, quaternion_xyzw: np.ndarray) -> np.ndarray:
+    """Return quaternions (K, ..., 4) at other times, between neighbours that are a few degrees apart at most."""
+    values = np.asarray(quaternion_xyzw, dtype=float)
+    flips = np.cumprod(np.where(np.sum(values[1:] * values[:-1], axis=-1) < 0, -1.0, 1.0), axis=0)
+    values = np.concatenate([values[:1], values[1:] * flips[..., None]])  # both signs are the same turn
+    columns = values.reshape(len(values), -1).T
+    found = np.stack([np.interp(wanted_s, times_s, column) for column in columns], axis=-1)
+    found = found.reshape(len(wanted_s), *values.shape[1:])
+    return found / np.linalg.norm(found, axis=-1, keepdims=True)
 
 
 def arena_around(trajectory: Trajectory, goals_world: np.ndarray | None = None) -> Arena:

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 from tests.sim.crazyflie.closed_loop import TICK_S, order_packet
 
-from testudo_deploy.flight_guard import ALONE_S, FlightGuard, GuardPhase
+from testudo_deploy.flight_guard import ALONE_S, LAST_S, FlightGuard, GuardPhase
 from testudo_deploy.flight_messages import FlightOrder, Wanted
 from testudo_hardware.links.crazyflie.orders import STANDSTILL, Act, Order
 from testudo_hardware.links.crazyswarm2_flight import read_status
-from testudo_hardware.links.flight import FlightAct
+from testudo_hardware.links.flight import FlightAct, FlightRequest
 from testudo_sim.crazyflie.firmware import CraftSettings, SimulatedCrazyflie
 from testudo_sim.crazyflie.packets import encode
 from testudo_sim.crazyflie.set_points import RADIO
@@ -69,6 +69,11 @@ class Guarded:
         if not self.lost(order.act):
             self.on_its_way.append((self.now_s + self.late_s, order))
 
+    def say(self, requests):
+        for request in requests:
+            self.asked.append((self.now_s, request.act))
+            self.send(Order(ACTS[request.act], height_m=request.height_m, duration_s=request.duration_s))
+
     def _tick(self):
         self.now_s += TICK_S
         self.craft.advance(self.now_s)
@@ -80,15 +85,24 @@ class Guarded:
             if self.wanted is not None:
                 order = FlightOrder("r0", self.now_s, str(self.wanted), 1.0, 2.0, 0.02, 3.0)
                 self.guard.hear_order(order, self.now_s)
-            for request in self.guard.step(self.now_s, stopped=self.stopped):
-                self.asked.append((self.now_s, request.act))
-                self.send(Order(ACTS[request.act], height_m=request.height_m, duration_s=request.duration_s))
+            self.say(self.guard.step(self.now_s, stopped=self.stopped))
         if tick % 2 == 0 and self.guard.streams:
             self.set_points += 1
             self.send(STANDSTILL)
         while self.on_its_way and self.on_its_way[0][0] <= self.now_s + 1e-9:
             self.craft.receive(encode(order_packet(self.on_its_way.pop(0)[1])), self.now_s)
         self.states.add(self.craft.supervisor.state)
+
+
+    def end(self):
+        """End the guard as its node does: no supervisor is left, and after `LAST_S` nobody speaks any more."""
+        self.wanted = None
+        self.say(self.guard.close(self.now_s))
+        self.run(LAST_S, lambda: self.guard.ended)
+        self.say(self.guard.farewell(self.now_s))
+        self.guard.step = lambda now_s, stopped: ()
+        self.guard.phase, self.guard._bridge_s = GuardPhase.LAND, None
+        assert not self.guard.streams
 
 
 def loses_first(kind, count):
@@ -212,3 +226,55 @@ def test_without_a_supervisor_it_lands_alone():
     flight.wanted = None
     assert flight.run(ALONE_S + ALONE_S + 5.0, lambda: flight.stands)
     assert not FALLS & flight.states
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_guard_that_ends_waits_for_the_planner_before_its_last_word(lost):
+    """The process ends with a brake in the queue, which may come after its landing, or with the landing lost."""
+    flight = Guarded().fly()
+    flight.lost = loses_first(Act.LAND, lost)
+    flight.end()
+    assert flight.run(8.0, lambda: flight.stands)
+    assert not FALLS & flight.states
+
+
+def test_a_guard_that_ends_with_a_set_point_still_on_its_way_lands_its_drone():
+    flight = Guarded().fly()
+    flight.say(flight.guard.close(flight.now_s))
+    flight.on_its_way.append((flight.now_s + 0.05, STANDSTILL))  # it comes after the landing, and stops the planner
+    flight.end()
+    assert flight.run(8.0, lambda: flight.stands)
+    assert flight.acts.count(FlightAct.LAND) > 1
+    assert not FALLS & flight.states
+
+
+def test_a_guard_that_ends_during_the_climb_lands_although_its_first_landing_is_lost():
+    """The planner is at work already, on the climb: that it is seen says nothing of the landing."""
+    flight = Guarded()
+    flight.run(0.5)
+    flight.wanted = Wanted.TAKE_OFF
+    assert flight.run(6.0, lambda: flight.height_m > 0.5)
+    flight.lost = loses_first(Act.LAND, 1)
+    flight.end()
+    assert flight.run(8.0, lambda: flight.stands)
+    assert not FALLS & flight.states
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_guard_that_says_all_at_once_drops_its_drone_if_the_landing_is_lost(lost):
+    """The negative control: the last words of before, without waiting."""
+    flight = Guarded().fly()
+    flight.lost = loses_first(Act.LAND, lost)
+    flight.wanted = None
+    flight.say(flight.guard.close(flight.now_s))
+    flight.say((FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP),))
+    flight.guard.step = lambda now_s, stopped: ()
+    flight.run(1.0)
+    assert flight.craft.vehicle.motors_on == (lost == 0)
+
+
+def test_a_guard_that_ends_while_nobody_hears_it_says_everything_once_more():
+    flight = Guarded().fly()
+    flight.lost = lambda act: True
+    flight.end()
+    assert flight.acts[-2:] == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]

@@ -94,6 +94,17 @@ class GuardFlight:
         stays = blind and self.pure.phase is GuardPhase.GROUND
         self.ask(self.pure.step(self._tempo.now_s(), stopped=stopped or stays))
 
+    def close(self, spin: Callable[[], bool]) -> None:
+        """Land what flies, and stay until its planner has it.
+
+        Args:
+            spin: lets callbacks and timers run for a moment; False once there is no more time.
+        """
+        self.ask(self.pure.close(self._tempo.now_s()))
+        while not self.pure.ended and spin():
+            pass
+        self.ask(self.pure.farewell(self._tempo.now_s()))
+
     def ask(self, requests: tuple[FlightRequest, ...]) -> None:
         """Ask the vehicle; the record has it in any case."""
         for request in requests:

@@ -5,6 +5,7 @@ All that decides is in `testudo_deploy.guard`. The process needs neither the pol
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import uuid
@@ -22,6 +23,7 @@ from std_srvs.srv import Trigger
 
 from testudo_deploy.diagnostics import Level, Status, shown
 from testudo_deploy.fleet import FleetRobot, load_fleet
+from testudo_deploy.flight_guard import LAST_S
 from testudo_deploy.guard import Guard
 from testudo_deploy.plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC
 from testudo_deploy.publishers import foreign_publishers
@@ -44,7 +46,7 @@ _LOOK_S = 0.1
 """How often it looks who publishes commands."""
 _NAMELESS = "_NODE_NAME_UNKNOWN_"
 """A publisher whose node is not known yet; one that stays so is no node of ROS."""
-_LAST_WORD_S = 0.2
+_LAST_WORD_S, _LAST_SPIN_S = 0.2, 0.05
 
 
 class GuardNode(Node):
@@ -112,14 +114,24 @@ class GuardNode(Node):
         self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
 
     def close(self) -> None:
-        """Brake as the last command."""
+        """Brake as the last command; what flies is landed, as nobody is left to hold it up."""
+        if self._flight is not None:
+            self._brake(self._tempo.now_s())
+            real_s = time.monotonic()
+            self._flight.close(functools.partial(self._spin, real_s + LAST_S))
         for timer in (self._silence, self._pulse, self._round):
             self._tempo.drop(timer)
         self._brake(self._tempo.now_s())
-        if self._flight is not None:  # nobody is left to hold it up
-            self._flight.ask(self._flight.pure.close(self._tempo.now_s()))
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
         tell("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
+
+    def _spin(self, end_s: float) -> bool:
+        """Let the guard go on for a moment once its executor was stopped; returns False when that has no use."""
+        real_s = time.monotonic()
+        if self._tempo.in_rounds or self.executor is None or real_s >= end_s:
+            return False  # simulated time stands still
+        self.executor.spin_until_future_complete(Future(), timeout_sec=_LAST_SPIN_S)
+        return True
 
     def _connect(self) -> None:
         tempo = self._tempo

@@ -251,7 +251,8 @@ class _Port:
             self._next_truth_s = now_s + self._spec.control_period_s
             pose = self._plant.truth(self._name)
             reading = OdometryReading(
-                self._plant.time_s, pose.position_world, pose.yaw, pose.velocity
+                self._plant.time_s, pose.position_world, pose.yaw, pose.velocity,
+                quaternion_xyzw=pose.quaternion_xyzw,
             )
             self._truth.publish(odometry_message(self._name, self._spec, reading))
 
