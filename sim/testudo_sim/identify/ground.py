@@ -49,6 +49,8 @@ class GroundFit:
     by_robot: np.ndarray
     """(R, P)."""
     robot_spread: tuple[Spread, ...]
+    robot_tells: np.ndarray
+    """(R, P) bool: what each robot's own part of the run tells; one that stood still tells nothing."""
     held_out: tuple[HeldOut, ...]
     stretches: Stretches = field(repr=False)
     scale: np.ndarray = field(repr=False)
@@ -112,9 +114,10 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     problem, whole, spread = _without_undetermined(problem, whole, spec, everyone)
     steps.begin(_EACH)
     single = problem.solve(whole.values[0], stretches.robot, everyone)
-    robot_spread = tuple(
-        bootstrap(single.curvature, stretches.robot, (stretches.robot == k).astype(float), single.values[k],
-                  problem.free) for k in range(len(robots)))
+    width, mine = _widths(spec, keys), [(stretches.robot == k).astype(float) for k in range(len(robots))]
+    robot_tells = np.array([problem.free & ~flat(single.curvature, weight, width) for weight in mine])
+    robot_spread = tuple(bootstrap(single.curvature, stretches.robot, weight, single.values[k], problem.free)
+                         for k, weight in enumerate(mine))
     steps.begin(_BASELINE)
     measure = Measure.create(roller, problem.scale, residual=residual)
     held: list[HeldOut] = []
@@ -124,9 +127,8 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     for k, name in enumerate(left_out):
         steps.begin(_without(name))
         held += hold_robot(measure, problem.solve, whole.values[0], names, k)
-    width = _widths(spec, keys)
     return GroundFit(keys, whole.values[0], problem.free, flat(whole.curvature, everyone, width), spread,
-                     single.values, robot_spread, tuple(held), stretches, problem.scale,
+                     single.values, robot_spread, robot_tells, tuple(held), stretches, problem.scale,
                      _loss(measure.reckoned, problem.scale, stretches), float(whole.loss[0]), chosen,
                      float(start[keys.index(DELAY)]))
 

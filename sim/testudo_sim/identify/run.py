@@ -29,6 +29,8 @@ from testudo_sim.recording import Recording, RobotRecording
 WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
 _LATE_S = 0.01
 """From this time between stamp and arrival on the delay says that a clock may be behind."""
+_SHARED_S = 5.0
+"""A robot whose poses and commands were recorded together for less makes hardly one stretch."""
 _ALIGNED = 0.1
 """About the share of the time that alignment takes."""
 _SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
@@ -64,6 +66,7 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
         found = identify_drone([recording], spec, robots=[robot.name for robot in chosen],
                                settings=DroneSettings(hold_out=tuple(hold_out)), tell=tell)
         return replace(found, facts=facts_of(recording, chosen) | dict(found.facts)), source
+    chosen, left_out = (chosen, {}) if robots else usable(chosen)
     aligned = []
     for k, robot in enumerate(chosen):
         tell(f"aligning {robot.name}", _ALIGNED * k / len(chosen))
@@ -71,8 +74,9 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
     found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual,
                        tell=part(tell, _ALIGNED, 1.0))
     return Identification(spec.name, tuple(robot.name for robot in chosen), estimates(found, spec, aligned),
-                          found.held_out, facts_of(recording, chosen) | _choices(found, aligned)
-                          | (_residual(found) if residual else {})), source
+                          found.held_out, facts_of(recording, chosen)
+                          | ({"left_out": "; ".join(left_out.values())} if left_out else {})
+                          | _choices(found, aligned) | (_residual(found) if residual else {})), source
 
 
 def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tuple[list[RobotRecording], str]:
@@ -94,6 +98,27 @@ def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tupl
         raise TestudoError(f"identify: found robots of {len(types)} types ({', '.join(filter(None, types))}), expected "
                            "one; name those of one type with --robot")
     return chosen, types[0]
+
+
+def usable(robots: Sequence[RobotRecording]) -> tuple[list[RobotRecording], dict[str, str]]:
+    """Return the robots that can be fitted, and why not the others, by name; all of them if none can."""
+    reasons = {robot.name: reason for robot in robots if (reason := _unusable(robot))}
+    kept = [robot for robot in robots if robot.name not in reasons]
+    return (kept, reasons) if kept else (list(robots), {})
+
+
+def _unusable(robot: RobotRecording) -> str:
+    """Return why a robot cannot be fitted; nothing if it can."""
+    seen = next((robot.series[role] for role in ("pose", "odometry") if len(robot.series.get(role, ()))), None)
+    if seen is None:
+        return f"{robot.name}: neither pose nor odometry is recorded"
+    told = robot.series.get("command", ())
+    if not len(told):
+        return f"{robot.name}: no command is recorded"
+    shared_s = min(seen.stamp_s.max(), told.stamp_s.max()) - max(seen.stamp_s.min(), told.stamp_s.min())
+    if shared_s < _SHARED_S:
+        return f"{robot.name}: its poses and its commands are of other times"
+    return ""
 
 
 def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot]) -> tuple[Estimate, ...]:

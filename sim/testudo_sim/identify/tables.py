@@ -16,7 +16,7 @@ _SPLITS = {HALF: "fitted to the first half, measured on the second", ROBOTS: "fi
 
 def identification_tables(found: Identification) -> tuple[Table, ...]:
     """Return parameters, what is missing, and the held-out errors at the longest horizon."""
-    names = ("run", "recorded", "duration_s", "fitted", "reference", "windows", "delay_at_start_s")
+    names = ("run", "recorded", "duration_s", "fitted", "left_out", "reference", "windows", "delay_at_start_s")
     head = {name: found.facts[name] for name in names if found.facts.get(name)}
     tables = [facts(f"Identified: {found.robot_type}", head), _parameters(found)]
     missing = [(one.key, one.note) for one in found.estimates if not one.determined]

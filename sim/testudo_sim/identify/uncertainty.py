@@ -80,7 +80,9 @@ def bootstrap(curvature: Curvature, robot: np.ndarray, weight: np.ndarray, value
     counts = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES).astype(float)
     moved = np.flatnonzero(free)
     inner = np.tensordot(counts, hessian[:, moved[:, None], moved], axes=1)
-    inner += np.eye(len(moved)) * 1e-9 * np.trace(inner, axis1=1, axis2=2)[:, None, None]
+    # a robot that stood still, or a draw of such stretches, has a matrix of zeros: nothing moves then
+    small = 1e-9 * np.trace(inner, axis1=1, axis2=2) + np.finfo(float).tiny
+    inner += np.eye(len(moved)) * small[:, None, None]
     # the whole gradient is not quite zero at a bound; what the fit holds there, the resamples may leave
     samples[:, moved] -= np.linalg.solve(inner, (counts @ gradient[:, moved])[..., None])[..., 0]
     return Spread(samples, blocks, int(free.sum()))

@@ -13,9 +13,9 @@ from testudo_sim.importing.bags.motion import motion_of
 from testudo_sim.importing.channels import PWM16
 from testudo_sim.importing.discover import LogFile
 from testudo_sim.importing.losses import FileLosses, Loss
-from testudo_sim.importing.map_file import RoleMap, TextMap, check_type
+from testudo_sim.importing.map_file import AUTO, RoleMap, TextMap, check_type
 from testudo_sim.importing.series import frame_of, missing_columns, values_of
-from testudo_sim.importing.stamps import in_order, to_ns
+from testudo_sim.importing.stamps import in_order, to_ns, with_unit
 from testudo_sim.importing.tables import Table
 from testudo_sim.importing.text_log import read_text
 from testudo_sim.importing.usd_log import read_usd
@@ -100,7 +100,10 @@ def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[Piece]:
                 if len(table):
                     losses.add(f"the time column {log.part.time.column!r} is missing: nothing can be used")
                 return []
-            tables, clock = [(table, to_ns(table.columns[at], log.part.time))], log.part.time.clock
+            time = with_unit(table.columns[at], log.part.time, losses)
+            if log.part.time.unit == AUTO:
+                notes.append(f"{log.robot}: {log.file.name}: the stamps are taken as {time.unit}, by how far they step")
+            tables, clock = [(table, to_ns(table.columns[at], time))], time.clock
         else:
             tables, clock = [(table, table.time_ns) for table in read_usd(log.file, losses)], "boot"
     except OSError as error:

@@ -33,6 +33,8 @@ from testudo_sim.recording.roles import ROLES
 SCHEMA = "testudo/map/1"
 MAPS = Path(__file__).parent / "maps"
 """Folder of the mappings that come with Testudo."""
+AUTO = "auto"
+"""A unit of time that the stamps themselves tell."""
 _FIELD = re.compile(r"\{(\w*)\}")
 _DELIMITER = re.compile(r"[\t !#$%&*,/:;<=>?@^_|~]")
 _FIELDS = ("robot", "run")
@@ -71,7 +73,8 @@ class TimeMap:
     """Where the time of a record stands."""
 
     column: int | str
-    unit: Literal["s", "ms", "us", "ns"]
+    unit: Literal["s", "ms", "us", "ns", "auto"]
+    """`auto`: s, ms or us, whichever gives between 2 and 2,000 records a second."""
     clock: Literal["unix", "boot"]
     """Since 1970, or since the robot was switched on."""
     bits: int | None = field(default=None, metadata=OPTIONAL)
@@ -92,7 +95,8 @@ class TextMap:
     comment: str = field(default="", metadata=OPTIONAL)
     """Sign with which lines begin that hold no numbers."""
     header: Literal["none", "line", "comment"] = field(default="none", metadata=OPTIONAL)
-    """Where the names of the columns stand: nowhere, in the first line, in the last comment before the numbers."""
+    """Where the names of the columns stand: nowhere, in the first line, in the last comment before the numbers (in the
+    first line where there is none)."""
     columns: int | None = field(default=None, metadata=OPTIONAL)
     """Numbers in each line; None for as many as the header has, or the first line of numbers."""
     detect: str = field(default="", metadata=OPTIONAL)

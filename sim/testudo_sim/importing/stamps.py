@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import bisect
+from dataclasses import replace
 
 import numpy as np
 
 from testudo_sim.importing.losses import FileLosses
-from testudo_sim.importing.map_file import TimeMap, time_factor
+from testudo_sim.importing.map_file import AUTO, TimeMap, time_factor
 
 _NANO = 1_000_000_000
 _UNIX_NS = (100_000_000 * _NANO, 4_102_444_800 * _NANO)
@@ -16,6 +17,31 @@ _LONGEST_NS = 365 * 86_400 * _NANO
 """Of a robot that stays switched on."""
 _BREAK_NS = 86_400 * _NANO
 """A recording does not pause for longer."""
+_FASTEST_HZ = 20_000.0
+"""No robot logs faster: the unit is another one."""
+MOST_COUNTS = 500
+"""Counts between two records: a log that steps by more has a unit a thousand times smaller, as none is slower than
+2 Hz."""
+
+
+def with_unit(values: np.ndarray, time: TimeMap, losses: FileLosses) -> TimeMap:
+    """Return the time column with its unit: `auto` is told by how far the stamps step.
+
+    Args:
+        values: (R,) as they stand in the log.
+        time: unit, clock and width of the counter.
+        losses: is told of a unit that cannot be the right one.
+    """
+    steps = np.abs(np.diff(values[np.isfinite(values)]))
+    step = float(np.median(steps[steps > 0])) if (steps > 0).any() else 1.0
+    if time.unit == AUTO:
+        fits = (unit for unit, most in (("s", MOST_COUNTS / 1e3), ("ms", MOST_COUNTS)) if step <= most)
+        return replace(time, unit=next(fits, "us"))
+    rate_hz = _NANO / (step * time_factor(time))
+    if rate_hz > _FASTEST_HZ:
+        losses.add(f"{rate_hz:.0f} records a second by the unit {time.unit} of the mapping: it is another one; `auto` "
+                   "finds it")
+    return time
 
 
 def to_ns(values: np.ndarray, time: TimeMap) -> np.ndarray:

@@ -170,9 +170,11 @@ class _Reader:
 
     def _begin(self, lines: list[bytes], counts: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Read names and number of columns before the first numbers; return the lines of numbers."""
-        head = lines[at[0]] if self._kind.header != "comment" else self._last_comment
+        in_line = self._kind.header == "line" or (
+            self._kind.header == "comment" and not self._last_comment and _is_header(lines[at[0]], self._kind))
+        head = lines[at[0]] if self._kind.header != "comment" or in_line else self._last_comment
         if self._names is None:
-            if self._kind.header == "line":
+            if in_line:
                 self._names, at = column_names(lines[at[0]], self._kind), at[1:]
             else:
                 self._names = column_names(self._last_comment, self._kind)
@@ -230,6 +232,12 @@ class _Reader:
         self._rows.append(rows)
         self._absent.append(absent)
         self._places.append(places)
+
+
+def _is_header(line: bytes, kind: TextMap) -> bool:
+    """Return whether a line holds names alone: somebody took the comment sign away."""
+    return not any(_NUMBER.fullmatch(part.strip()) or _NOT_FINITE.fullmatch(part.strip())
+                   for part in fields_of(line, kind.delimiter))
 
 
 def _used(kind: TextMap, names: tuple[str, ...], count: int) -> list[int]:

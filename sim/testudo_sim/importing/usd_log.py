@@ -20,7 +20,7 @@ from zlib import crc32
 import numpy as np
 
 from testudo_sim.importing.losses import FileLosses, shown
-from testudo_sim.importing.stamps import unwrapped
+from testudo_sim.importing.stamps import MOST_COUNTS, unwrapped
 from testudo_sim.importing.tables import Table
 
 _EVENTS_MARK = 0xBC
@@ -31,8 +31,6 @@ _RESIDUE = 0xFFFFFFFF
 _LONGEST_DAMAGE_NS = 60_000_000_000
 _LONGEST_NAME = 128
 _TICK = "tick"
-_MICROSECONDS_FROM = 500
-"""A log that steps by more counts of its clock than this counts microseconds, as no log is slower than 2 Hz."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def read_usd(file: Path, losses: FileLosses) -> list[Table]:
 def tick_unit(ticks: np.ndarray) -> int:
     """Return the nanoseconds of one count of a clock: firmware counts milliseconds, some of it microseconds."""
     steps = np.abs(np.diff(ticks.astype(np.int64)))
-    return 1_000 if len(steps) and np.median(steps) > _MICROSECONDS_FROM else 1_000_000
+    return 1_000 if len(steps) and np.median(steps) > MOST_COUNTS else 1_000_000
 
 
 def _read_blocks(data: bytes, losses: FileLosses) -> list[Table]:

@@ -137,6 +137,38 @@ def test_a_run_that_says_too_little_is_refused():
         identify_run(replace(run, robots={"r0": replace(robot, series={"pose": robot.series["pose"]})}))
 
 
+def with_others(run, **others):
+    """Return a run in which r0 drives and others do what their series say."""
+    return replace(run, robots=run.robots | {name: RobotRecording(name, "irobot_create", series)
+                                             for name, series in others.items()})
+
+
+def test_a_robot_that_stood_still_does_not_spoil_the_others():
+    run = constant(turns=1)
+    pose, command = (run.robots["r0"].series[role] for role in ("pose", "command"))
+    still = np.tile(pose.values[0], (len(pose), 1))
+    found, _ = identify_run(with_others(run, r1={"pose": replace(pose, values=still),
+                                                 "command": replace(command, values=0 * command.values)}))
+    speed = found.find("dynamics.speed_scale")
+    assert speed.determined
+    assert abs(speed.value - 1) < 0.01
+    assert list(speed.by_robot) == ["r0"]
+
+
+def test_robots_that_cannot_be_fitted_are_left_out_and_named():
+    run = constant(turns=1)
+    series = run.robots["r0"].series
+    later = replace(series["command"], stamp_s=series["command"].stamp_s + 500)
+    run = with_others(run, unseen={"command": series["command"]}, untold={"pose": series["pose"]},
+                      apart={"pose": series["pose"], "command": later})
+    found, _ = identify_run(run, hold_out=())
+    assert found.robots == ("r0",)
+    assert found.facts["left_out"] == ("unseen: neither pose nor odometry is recorded; untold: no command is recorded; "
+                                       "apart: its poses and its commands are of other times")
+    with pytest.raises(TestudoError, match="untold: no command"):
+        identify_run(run, robots=("r0", "untold"), hold_out=())
+
+
 def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_said(found, tmp_path, capsys):
     """The commonest bag of all. The wheels go 7 % less than they are told, and the odometry believes them."""
     truth = replace(TRUTH, clock_offset_s=0.0, clock_drift=0.0, speed_scale=0.93)

@@ -106,6 +106,7 @@ _MAKERS = {
     "JointState": _joints,
     "BatteryState": _battery,
     "NamedPoseArray": _named,
+    "Clock": lambda head, _values, _: _T["rosgraph_msgs/msg/Clock"](head.stamp),
     "Thrust": lambda head, values, _: _T[CUSTOM](head.stamp, "rate", np.array(values, np.float32)),
 }
 
@@ -114,7 +115,7 @@ TYPES = {name.rpartition("/")[2]: name for name in (
     "nav_msgs/msg/Odometry", "geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PoseWithCovarianceStamped",
     "geometry_msgs/msg/TransformStamped", "tf2_msgs/msg/TFMessage", "geometry_msgs/msg/Twist",
     "geometry_msgs/msg/TwistStamped", "sensor_msgs/msg/Imu", "sensor_msgs/msg/JointState",
-    "sensor_msgs/msg/BatteryState", NAMED_POSES, CUSTOM)}
+    "sensor_msgs/msg/BatteryState", "rosgraph_msgs/msg/Clock", NAMED_POSES, CUSTOM)}
 
 
 def write_bag(path, rows, *, storage="mcap", version=9, compression=None):

@@ -262,3 +262,40 @@ def test_offsets_of_robots_are_applied_to_their_logs(tmp_path, capsys):
         np.testing.assert_allclose(found.robots[name].find("pose").stamp_s, 0.01 * np.arange(50), atol=1e-9)
     with pytest.raises(RecordingError, match="--offset cf7: no such robot; there are cf1, cf2"):
         import_run(Request((tmp_path / "logs",), offsets={"cf7": 1.0}), tmp_path / "none")
+
+
+CRAZYFLIE_HEAD = ("time[ms],x[m],y[m],z[m],vx[m/s],vy[m/s],vz[m/s],ax[m/s^2],ay[m/s^2],az[m/s^2],qx,qy,qz,qw,"
+                  "u1[N],u2[N],u3[N],u4[N],Vbat[V],wx[rad/s],wy[rad/s],wz[rad/s]")
+
+
+def crazyflie_text(step, head):
+    row = "0,0,1,0,0,0,0,0,9.81,0,0,0,1,0.08,0.08,0.08,0.08,3.9,0,0,0"
+    return "\n".join([head, *(f"{9.0 + step * k},{row}" for k in range(200)), ""])
+
+
+@pytest.mark.parametrize(("step", "unit"), [(10_000, "us"), (2_000, "us"), (20_000, "us"), (10, "ms"), (2, "ms"),
+                                            (0.02, "s")])
+def test_a_column_headed_ms_tells_its_unit_by_its_steps(step, unit, tmp_path):
+    log = tmp_path / "fly_00_cf7.csv"
+    log.write_text(crazyflie_text(step, f"# {CRAZYFLIE_HEAD}"))
+    result = import_run(Request((log,)), tmp_path / "run")
+    factor = {"s": 1.0, "ms": 1e-3, "us": 1e-6}[unit]
+    assert result.recording.duration_s == pytest.approx(199 * step * factor)
+    assert any(f"taken as {unit}" in note for note in result.notes)
+    assert not result.losses
+
+
+def test_a_unit_that_cannot_be_is_told(tmp_path):
+    (tmp_path / "r1").mkdir()
+    rows = [f"{0.01 * k};0;0;0;0;0;0;0;0;0;0" for k in range(50)]
+    (tmp_path / "r1" / "log.csv").write_text("\n".join(["stamp;px;py;heading;vx;vy;turn;ax;ay;az;zero", *rows, ""]))
+    result = import_run(Request((tmp_path,), parse_map(OWN, "own.yaml"), {"": "gritsbot_x"}), tmp_path / "run")
+    assert "by the unit ms of the mapping: it is another one" in str(result.losses[0])
+
+
+def test_names_in_the_first_line_stand_for_those_in_a_comment(tmp_path):
+    log = tmp_path / "fly_00_cf7.csv"
+    log.write_text(crazyflie_text(10_000, CRAZYFLIE_HEAD))
+    result = import_run(Request((log,)), tmp_path / "run")
+    assert set(result.recording.robots["cf7"].series) == {"pose", "odometry", "imu", "motors", "battery"}
+    assert not result.losses

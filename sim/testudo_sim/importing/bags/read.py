@@ -17,6 +17,7 @@ from testudo_sim.importing.bags.decode import Samples
 from testudo_sim.importing.bags.merge import merged
 from testudo_sim.importing.bags.motion import motion_of
 from testudo_sim.importing.bags.series import BagSeries, read_series, topics_for
+from testudo_sim.importing.bags.sim_time import CLOCK
 from testudo_sim.importing.bags.source import BagSource
 from testudo_sim.importing.bags.topic_map import TopicMap, parse_topics
 from testudo_sim.importing.map_file import ReadMap
@@ -88,7 +89,8 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
 def _collect(source: BagSource, entries: Sequence[TopicMap], several: bool, tell: Tell
              ) -> tuple[dict[BagTopic, list[BagMessage]], Marked]:
     """Return the messages that are needed, and hash, record time and place of those that stand once in the bag."""
-    wanted = topics_for(entries)
+    # several bags are laid together by their own times of recording
+    wanted = topics_for(entries) | (set() if several else {CLOCK})
     found: dict[BagTopic, list[BagMessage]] = {}
     marks: dict[int, tuple[int, int]] = {}
     for message in source.messages((lambda _: True) if several else (lambda topic: topic.name in wanted), tell):

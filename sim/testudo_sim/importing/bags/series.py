@@ -12,6 +12,7 @@ from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic, cloc
 from testudo_sim.importing.bags.clock_steps import ClockStep, continuous, falls, mended, recorder_steps
 from testudo_sim.importing.bags.decode import TF, Samples, read_samples
 from testudo_sim.importing.bags.definitions import Types
+from testudo_sim.importing.bags.sim_time import on_simulated_time
 from testudo_sim.importing.bags.source import BagSource
 from testudo_sim.importing.bags.topic_map import TopicMap
 from testudo_sim.importing.bags.transforms import Link, chain, compose, read_links
@@ -57,9 +58,11 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
     types = Types(source.contents.topics.values(), folders, source.folder.distribution)
     steps = recorder_steps(found, types)
     by_name: dict[str, tuple[BagTopic, list[BagMessage]]] = {}
-    for topic, messages in mended(found, steps, source.name, source.damage).items():
+    simulated, notes = on_simulated_time(mended(found, steps, source.name, source.damage), types)
+    for topic, messages in simulated.items():
         by_name.setdefault(topic.name, (topic, []))[1].extend(messages)
-    made = BagSeries(source.name, source.folder.path, {}, [step.sentence() for step in steps if not step.cut], steps)
+    made = BagSeries(source.name, source.folder.path, {},
+                     [step.sentence() for step in steps if not step.cut] + notes, steps)
     links: dict[str, dict[str, Link]] = {}
     for entry in entries:
         if entry.topic not in by_name:
@@ -155,8 +158,10 @@ def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[s
     ahead_ns = np.int64(np.quantile(late_ns, 0.01))
     wander_s = float(np.quantile(late_ns, 0.9) - ahead_ns) / NANO
     if wander_s > _OTHER_CLOCK_S:
+        rate = float(np.ptp(samples.stamp_ns) / max(np.ptp(samples.log_ns), 1))
         notes.append(f"{what}: its stamps, such as {clock_time(int(samples.stamp_ns[0]))}, are of a clock that runs "
-                     "otherwise than that of the recorder; the times of recording are taken")
+                     f"at {rate:.4g} of that of the recorder; the times of recording are taken. If it is simulated "
+                     "time, speeds and delays are wrong by as much, unless a bag that holds /clock is read alone")
         return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
     notes.append(f"{what}: its stamps are of another clock than that of the recorder; put "
                  f"{'forward' if ahead_ns > 0 else 'back'} by {abs(ahead_ns) / NANO:.3f} s")
