@@ -21,7 +21,7 @@ from testudo_policies.brax_networks import BraxNetworks
 from testudo_policies.brax_replicate import replication_for_brax
 from testudo_policies.brax_session import BraxSession
 from testudo_policies.build import Workshop
-from testudo_policies.checkpoints import CheckpointError, blank_state
+from testudo_policies.checkpoints import CheckpointError
 from testudo_policies.config import TrainConfig
 from testudo_policies.run_files import RunFiles
 from testudo_policies.sharding import Placement
@@ -67,9 +67,9 @@ def train_run_with_brax(workshop: Workshop, folder: Path,
     placement = Placement.create(config)
     with (RunFiles(folder, workshop.ppo, placement) as files, memory_told(config),
           jax.default_matmul_precision(config.precision)):
-        before = files.restore(blank_state(workshop.ppo))
-        done = int(before.updates)
-        if done == config.updates:
+        before = files.restore()
+        done = 0 if before is None else int(before.updates)
+        if before is not None and done == config.updates:
             return TrainingResult(placement.gather(before.parameters), done, finished=True, compile_s=0.0, seconds=0.0)
         if done:
             raise CheckpointError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import jax
 
@@ -49,9 +50,9 @@ class Workshop:
         """Return what stands in the arena."""
         return read_obstacles(self.config.obstacles, self.spec.dimension, "--obstacles")
 
-    @property
+    @cached_property
     def ppo(self) -> PPO:
-        """Return the learner."""
+        """The learner: one, so that what it has compiled is used again."""
         return PPO(self.config, self.agent, self.environment)
 
 

@@ -203,7 +203,7 @@ def ctrl_c_waits() -> Iterator[None]:
 
 def blank_state(ppo: PPO) -> TrainState:
     """Return zeros of the shapes and types of a run's state, to restore into."""
-    like = jax.eval_shape(ppo.init, jax.random.key(ppo.config.seed))
+    like = ppo.start.eval_shape(jax.random.key(ppo.config.seed))
     return jax.tree.map(_blank, like)
 
 

@@ -132,7 +132,7 @@ def _run_batch(environment: Environment, programs: _Programs, policy: BatchPolic
                seed: int, count: int) -> _Batch:
     keys = jax.vmap(jax.random.key)(jnp.arange(seed, seed + count))
     world = programs.reset(keys)
-    crossing = np.asarray(crossing_paths(environment, world))
+    crossing = crossing_paths(environment, world)
     decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
     size = environment.team.size
     hidden = jnp.zeros((count * size, memory))
@@ -202,23 +202,23 @@ def _summarise(environment: Environment, batches: list[_Batch], first_seed: int)
         int(joined("stuck").sum()), float(np.median(duration[success > 0])) if good else float("nan"))
 
 
-def crossing_paths(environment: Environment, world: WorldState) -> jax.Array:
+def crossing_paths(environment: Environment, world: WorldState) -> np.ndarray:
     """Return (E,) bool: the straight paths of at least two robots cross, seen from above."""
     scene = environment.scene(world)
-    begin = scene.robots.position_world[:2]
+    begin = np.asarray(scene.robots.position_world)[:2]
     signals = environment.scenario.signals(world.task, scene)
+    crossing = np.zeros(begin.shape[-1], bool)
     if "goal_world" not in signals:
-        return jnp.zeros(begin.shape[-1], bool)
-    end = signals["goal_world"][:2]
-    crossing = jnp.zeros(begin.shape[-1], bool)
+        return crossing
+    end = np.asarray(signals["goal_world"])[:2]
     for i, j in itertools.combinations(range(begin.shape[1]), 2):
         crossing = crossing | (_sides(begin[:, i], end[:, i], begin[:, j], end[:, j])
                                & _sides(begin[:, j], end[:, j], begin[:, i], end[:, i]))
     return crossing
 
 
-def _sides(a: jax.Array, b: jax.Array, p: jax.Array, q: jax.Array) -> jax.Array:
+def _sides(a: np.ndarray, b: np.ndarray, p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Return whether p and q (2, E) lie on different sides of the line through a and b."""
-    def side(point: jax.Array) -> jax.Array:
+    def side(point: np.ndarray) -> np.ndarray:
         return (b[0] - a[0]) * (point[1] - a[1]) - (b[1] - a[1]) * (point[0] - a[0])
     return side(p) * side(q) < 0

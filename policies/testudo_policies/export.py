@@ -163,7 +163,7 @@ def _test_vector(
         rng = np.random.default_rng(0)
         rows[HIDDEN] = random_inputs(contract, batch, 1, rng)[HIDDEN]
     inputs = {name: rows[name] for name in graph_inputs(contract)}
-    return TestVector.from_arrays(inputs, call_step(step, inputs))
+    return TestVector.from_arrays(inputs, call_step(jax.jit(step), inputs))
 
 
 def _write_proven(model: onnx.ModelProto, path: Path) -> Artefact:

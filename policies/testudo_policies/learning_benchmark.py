@@ -41,7 +41,7 @@ def learn_until_success(robot: str, end: float) -> Learning:
     workshop = build(config)
     with jax.default_matmul_precision(config.precision):
         begin = time.perf_counter()
-        state = jax.jit(workshop.ppo.init)(jax.random.key(0))
+        state = workshop.ppo.start(jax.random.key(0))
         update = jax.jit(workshop.ppo.update).lower(state).compile()
         compile_s = time.perf_counter() - begin
         # episodes that fail take the whole time limit: a shorter window would see the successes alone

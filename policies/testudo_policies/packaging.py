@@ -60,7 +60,7 @@ def closed_loops(workshop: Workshop, step: Any, steps: int, worlds: int) -> Mapp
     environment = workshop.environment
     size = environment.team.size
 
-    def body(carry: Any, key: jax.Array) -> Any:
+    def decide(carry: Any, key: jax.Array) -> Any:
         world, hidden = carry
         signals = {name: value.reshape(-1, *value.shape[2:])
                    for name, value in environment.signals(world).items()}
@@ -68,11 +68,12 @@ def closed_loops(workshop: Workshop, step: Any, steps: int, worlds: int) -> Mapp
         world, _ = environment.step(world, velocity.reshape(worlds, size, -1), key)
         return (world, hidden), signals
 
-    key = jax.random.key(HELD_OUT_SEED - 1)
-    world = environment.reset(jax.random.split(key, worlds))
-    hidden = workshop.agent.blank_memory(worlds * size)
-    _, signals = jax.jit(lambda state, keys: jax.lax.scan(body, state, keys))(
-        (world, hidden), jax.random.split(key, steps))
+    @jax.jit
+    def run(key: jax.Array) -> Any:
+        begin = environment.reset(jax.random.split(key, worlds)), workshop.agent.blank_memory(worlds * size)
+        return jax.lax.scan(decide, begin, jax.random.split(key, steps))[1]
+
+    signals = run(jax.random.key(HELD_OUT_SEED - 1))
     return {name: np.asarray(value) for name, value in signals.items()}
 
 

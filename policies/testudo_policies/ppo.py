@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -46,6 +48,11 @@ class PPO:
     environment: Environment
     mesh: Mesh | None = None
     """Devices that share the worlds; None is one device."""
+
+    @cached_property
+    def start(self) -> Callable[[jax.Array], TrainState]:
+        """`init` as one program, which is traced and compiled once for as long as this learner lives."""
+        return jax.jit(self.init)
 
     def init(self, key: jax.Array) -> TrainState:
         """Return the state before the first update."""

@@ -40,18 +40,17 @@ class RunFiles:
         if self._checkpoints:
             self._checkpoints.close()
 
-    def restore(self, state: TrainState) -> TrainState:
-        """Return the newest checkpoint in the places of ``state``, or ``state`` if there is none yet.
+    def restore(self) -> TrainState | None:
+        """Return the newest checkpoint, every array in its place; None if there is none yet.
 
         Raises:
             CheckpointError: the checkpoint is of another configuration, or damaged.
         """
-        if self._placement.mesh is None:
-            restored = self._checkpoints.restore(state)
-            return state if restored is None else restored
         blank = blank_state(self._ppo)
+        if self._placement.mesh is None:
+            return self._checkpoints.restore(blank)
         data = together(lambda: _pack(self._checkpoints.restore(blank)))
-        return self._placement.put(self._ppo, _unpack(blank, data)) if data else state
+        return self._placement.put(self._ppo, _unpack(blank, data)) if data else None
 
     def save(self, update: int, state: TrainState) -> None:
         """Save the state after its ``update``-th update."""

@@ -61,8 +61,10 @@ class Placement:
 
     def start(self, ppo: PPO) -> TrainState:
         """Return the state before the first update, every array in its place."""
-        places = self.places(ppo)
-        return jax.jit(ppo.init, out_shardings=places)(jax.random.key(ppo.config.seed))
+        key = jax.random.key(ppo.config.seed)
+        if self.mesh is None:
+            return ppo.start(key)
+        return jax.jit(ppo.init, out_shardings=self.places(ppo))(key)
 
     def places(self, ppo: PPO) -> Any:
         """Return the sharding of every array of the state, as a tree; None for one device."""

@@ -59,11 +59,13 @@ def train_run(workshop: Workshop, folder: Path, on_progress: Callable[[Progress]
     """
     config = workshop.config
     placement = Placement.create(config, devices)
-    ppo = replace(workshop.ppo, mesh=placement.mesh)
+    ppo = replace(workshop.ppo, mesh=placement.mesh) if placement.mesh else workshop.ppo
     begin = time.perf_counter()
     with (RunFiles(folder, ppo, placement) as files, memory_told(config),
           jax.default_matmul_precision(config.precision)):
-        state = files.restore(placement.start(ppo))
+        state = files.restore()
+        if state is None:  # a run that goes on compiles no start
+            state = placement.start(ppo)
         begun = int(state.updates)
         update = _compiled(ppo.update, state, placement) if begun < config.updates else ppo.update
         compile_s = time.perf_counter() - begin

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
@@ -24,7 +25,7 @@ def example(contract, batch=8, slots=3, seed=0):
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
-def exported(request, tmp_path_factory):
+def exported(request, quick, tmp_path_factory):
     """Return the step function, the spec and the report of its export."""
     name, hidden_size = request.param
     spec = load_robot(name)
@@ -33,7 +34,8 @@ def exported(request, tmp_path_factory):
     signals = {key: value for key, value in example(contract).items() if key != "hidden"}
     loops = {key: np.stack([value] * 6) for key, value in signals.items()}
     path = tmp_path_factory.mktemp("export") / "runs" / "policy.onnx"
-    return step, spec, export_policy(step, contract, signals, path, loops=loops)
+    # one program for each shape, in place of one for each operation
+    return jax.jit(step), spec, export_policy(step, contract, signals, path, loops=loops)
 
 
 def test_parity_covers_ten_thousand_inputs_and_every_number_of_slots(exported):

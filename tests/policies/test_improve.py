@@ -58,7 +58,7 @@ def same(first, second):
 def test_the_actor_comes_back_out_of_the_graph_bit_for_bit(quick, tiny_run, artefact):
     workshop = build(TINY)
     trained = load_parameters(workshop, tiny_run)
-    blank = jax.jit(workshop.ppo.init)(jax.random.key(9)).parameters
+    blank = workshop.ppo.start(jax.random.key(9)).parameters
     assert not matches(workshop.agent, blank, artefact.contract)
     found = parameters_of_graph(onnx.load(artefact.path), blank, 1000)
     assert same(found.actor, trained.actor)

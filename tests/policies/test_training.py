@@ -28,7 +28,7 @@ def workshop():
 @pytest.fixture(scope="module")
 def update(workshop, quick):
     """Return the compiled update."""
-    state = jax.eval_shape(workshop.ppo.init, jax.random.key(0))
+    state = workshop.ppo.start.eval_shape(jax.random.key(0))
     return jax.jit(workshop.ppo.update).lower(state).compile()
 
 
@@ -77,7 +77,7 @@ def test_a_run_leaves_configuration_metrics_and_checkpoint(tiny_run, workshop):
     assert all(isinstance(last[name], float) for name in names)
     parameters = load_parameters(workshop, tiny_run)
     assert jax.tree.structure(parameters) == jax.tree.structure(
-        jax.eval_shape(workshop.ppo.init, jax.random.key(0)).parameters
+        workshop.ppo.start.eval_shape(jax.random.key(0)).parameters
     )
 
 
@@ -101,7 +101,7 @@ def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, workshop, tmp_p
 
 def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(tiny_run, workshop):
     # weak types, and the device that a restored array is bound to, are part of what JAX compiles
-    fresh = jax.jit(workshop.ppo.init)(jax.random.key(0))
+    fresh = workshop.ppo.start(jax.random.key(0))
     with Checkpoints(tiny_run, reading=True) as checkpoints:
         restored = checkpoints.restore(fresh)
     assert jax.tree.structure(restored) == jax.tree.structure(fresh)

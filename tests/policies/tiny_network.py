@@ -59,5 +59,5 @@ def tiny_step(contract, inputs, width=16):
     )
     signals = {name: inputs[name] for name in graph_inputs(contract) if name != "hidden"}
     hidden = jnp.zeros((len(inputs["yaw"]), contract.hidden_size))
-    parameters = jax.device_get(network.init(jax.random.key(0), signals, hidden))
+    parameters = jax.device_get(jax.jit(network.init)(jax.random.key(0), signals, hidden))
     return lambda signals, hidden: network.apply(parameters, signals, hidden)

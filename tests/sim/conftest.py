@@ -2,10 +2,18 @@
 
 import pytest
 from tests.deploy.tiny_policy import make_tiny_policy
+from tests.policies.quick import quick_compilation
 from tests.sim.recorded_run import record_run
 
 from testudo_deploy.artefact import Artefact
 from testudo_hardware.spec import load_robot
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """Compile quickly in this module: for programs that take the compiler longer than they run."""
+    with quick_compilation(tmp_path_factory):
+        yield
 
 
 @pytest.fixture(scope="session")

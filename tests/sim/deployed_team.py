@@ -29,16 +29,18 @@ def deployed(name="gritsbot_x", size=2, *, longest=2, **changes):
     return team, Deployment(shield, longest_message_ticks=longest, **changes)
 
 
-def begin(team, deployment, place, yaw, faults, seed=0):
-    """Return the state of worlds in which robots stand at places (D, N, E)."""
+def begin(team, deployment, place, yaw, faults, seed=0, *, spread=1.0, velocity=None):
+    """Return the state of worlds in which robots are at places (D, N, E), at rest or with a velocity."""
     worlds = place.shape[-1]
     keys = jax.random.split(jax.random.key(seed), worlds)
 
-    def start(keys, place, yaw, faults):
-        parameters = draw_parameters(keys, team.model.spec, team.channels)
-        return start_deployed(team, deployment, place, yaw, parameters, faults)
+    def start(keys, place, yaw, faults, velocity):
+        parameters = draw_parameters(keys, team.model.spec, team.channels, spread)
+        return start_deployed(team, deployment, place, yaw, parameters, faults, velocity)
 
-    return jax.jit(start)(keys, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), faults)
+    velocity = None if velocity is None else jnp.asarray(velocity, jnp.float32)
+    return jax.jit(start, compiler_options=QUICK)(
+        keys, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), faults, velocity)
 
 
 def drive(team, deployment, state, wanted, ticks, before=lambda state: state):

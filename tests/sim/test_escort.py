@@ -12,6 +12,8 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios.escort import Escort, EscortTask
 from testudo_sim.scene import Scene
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 SPEC = load_robot("crazyflie_2x")
 SCENARIO = Escort.create(SPEC, shield_parameters(SPEC))
 

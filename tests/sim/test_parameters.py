@@ -16,6 +16,8 @@ from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.parameters import Channels, Slots, draw_parameters
 from testudo_sim.team import Team
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 def test_lost_messages_are_as_many_as_the_loss_says():
     """Regression: a loss of 1 read as 255/256."""

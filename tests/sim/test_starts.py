@@ -6,20 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.sim.deployed_team import deployed, drive, places
+from tests.sim.deployed_team import begin, deployed, drive, places
 
 from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.margins import shield_parameters
 from testudo_deploy.shield.walls import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.deployed import start_deployed
 from testudo_sim.faults import no_faults
 from testudo_sim.moving import moments_before
-from testudo_sim.parameters import draw_parameters
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.starts import Spread, Start, Starts, StartsError, StartsSource, load_starts, parse_starts, save_starts
 from testudo_sim.starts.types import STARTS_SCHEMA
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def head_on(**changes):
@@ -102,6 +102,8 @@ def test_the_moments_before_lie_on_the_arc_that_was_driven():
     assert np.all(np.asarray(past.velocity) == np.asarray(motion.velocity))
 
 
+# `test_counterfactual.py` begins deployed teams at their recorded speed, too; this compiles all layers for itself
+@pytest.mark.slow
 def test_a_team_that_begins_at_speed_drives_on_at_that_speed():
     """All layers: with the lane that it has the gate lets it drive, and its late poses are where it expects them."""
     team, deployment = deployed("robomaster_s1")
@@ -109,9 +111,7 @@ def test_a_team_that_begins_at_speed_drives_on_at_that_speed():
     velocity[0] = 0.5
     place, yaw = np.zeros((2, 2, 3)), np.zeros((2, 3))
     place[1, 1] = 3.0
-    parameters = draw_parameters(jax.random.split(jax.random.key(0), 3), spec, team.channels, spread=0.0)
-    state = start_deployed(team, deployment, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), parameters,
-                           no_faults(2, 2, 3, 4), jnp.asarray(velocity, jnp.float32))
+    state = begin(team, deployment, place, yaw, no_faults(2, 2, 3, 4), spread=0.0, velocity=velocity)
     log = list(drive(team, deployment, state, velocity, 15))
     assert all(bool(after.located.all()) and not bool(after.weak.any()) for after, _ in log)
     assert all(int(result.status.max()) != ShieldStatus.BRAKED for _, result in log)

@@ -12,6 +12,8 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.goals import spacing_m
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 ROBOTS = ("gritsbot_x", "robomaster_s1", "crazyflie_2x")
 NAMES = ("swap", "crossing")
 WORLDS = 1000

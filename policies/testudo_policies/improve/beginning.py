@@ -91,7 +91,7 @@ def _from_checkpoint(folder: Path, contract: Contract) -> AgentParameters | None
 
 def _from_graph(artefact: Artefact, config: TrainConfig) -> AgentParameters:
     workshop = build(config)
-    blank = jax.jit(workshop.ppo.init)(jax.random.key(config.seed)).parameters
+    blank = workshop.ppo.start(jax.random.key(config.seed)).parameters
     seen = min(config.decisions * config.team_size, 2**31)
     parameters = parameters_of_graph(onnx.load(artefact.path), blank, seen)
     # the identified robot may have another top speed; the artefact answers with the old one

@@ -65,8 +65,7 @@ class Trials:
     @functools.cache  # noqa: B019 -- one object for each study
     def _learner(self, shielded: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         ppo = study_workshop(self._budget, shielded=shielded).ppo
-        start = jax.jit(ppo.init)
-        return start, jax.jit(ppo.update).lower(start(jax.random.key(0))).compile()
+        return ppo.start, jax.jit(ppo.update).lower(ppo.start(jax.random.key(0))).compile()
 
     @functools.cache  # noqa: B019 -- as above
     def _evaluator(self, shielded: bool) -> Callable[..., Any]:
