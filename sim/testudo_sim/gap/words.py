@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testudo_sim.gap.blocks import Interval
-from testudo_sim.gap.report import DEAD_RECKONING, IDENTIFIED, Difference, GapReport, TypeGap
+from testudo_sim.gap.report import ALL, DEAD_RECKONING, IDENTIFIED, Difference, GapReport, TypeGap
 
 _FEW = 3
 _HARDLY_M = 0.005
@@ -70,14 +70,31 @@ def _sizes(gap: TypeGap, horizons_s: tuple[float, ...]) -> Iterator[str]:
     row = gap.find(gap.best, "position", horizon)
     yield (f"After {horizon:g} s the {gap.best} model is off by {millimetres(row.median)} in the median and "
            f"{millimetres(row.p90)} at p90, on a way of {1e3 * row.travel_m:.0f} mm.")
-    if row.travel_m < _HARDLY_M:
-        yield "The robots hardly moved, so this run says little about how they move."
+    yield from _stillness(gap, horizon)
+    reckoned = gap.find(DEAD_RECKONING, "position", horizon)
+    if gap.flown and reckoned is not None and row.median.low > reckoned.median.high:
+        yield (f"Without the controller that holds it a body leaves its attitude soon: at {horizons_s[0]:g} s the "
+               "figures say more, and `testudo identify` says what these logs can tell.")
     for first in [model for model in gap.models if model != gap.best]:
         change = next((d for d in gap.differences if (d.first, d.second, d.robot, d.channel, d.horizon_s)
                        == (first, gap.best, "all", "position", horizon)), None)
         if change is not None:
             other = "dead reckoning" if first == DEAD_RECKONING else f"the {first} model"
             yield f"Against {other} the median after {horizon:g} s is {difference_words(change)}."
+
+
+def _stillness(gap: TypeGap, horizon: float) -> Iterator[str]:
+    """Say which robots stood for most of the time: they pull every median of all robots down."""
+    rows = [row for row in gap.rows if (row.model, row.channel, row.horizon_s) == (gap.best, "position", horizon)
+            and row.robot != ALL]
+    still = [row.robot for row in rows if row.travel_m < _HARDLY_M]
+    if still and len(still) == len(rows):
+        yield "The robots hardly moved, so this run says little about how they move."
+    elif still:
+        moved = max((row for row in rows if row.robot not in still), key=lambda row: row.travel_m)
+        own = f"{moved.robot}: {millimetres(moved.median)} on a way of {1e3 * moved.travel_m:.0f} mm"
+        yield (f"{', '.join(still)}: stood for most of the time, which pulls all medians down; look at the errors by "
+               f"robot ({own}).")
 
 
 def _causes(gap: TypeGap) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.alignment import AlignedRobot
@@ -15,7 +16,7 @@ from testudo_sim.identify.fit import Fit, fit
 from testudo_sim.identify.held_out import Measure, hold_half, hold_robot
 from testudo_sim.identify.result import HALF, ROBOTS, HeldOut
 from testudo_sim.identify.roll import DELAY, SLIP, Roller, to_inner
-from testudo_sim.identify.uncertainty import Spread, bootstrap, flat, prior
+from testudo_sim.identify.uncertainty import FEWEST_BLOCKS, Spread, bootstrap, flat, prior
 from testudo_sim.identify.windows import Cutting, Stretches, cut
 from testudo_sim.progress import Steps, Tell, quiet
 
@@ -118,6 +119,7 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     robot_tells = np.array([problem.free & ~flat(single.curvature, weight, width) for weight in mine])
     robot_spread = tuple(bootstrap(single.curvature, stretches.robot, weight, single.values[k], problem.free)
                          for k, weight in enumerate(mine))
+    robot_tells &= np.array([[spread.blocks >= FEWEST_BLOCKS] for spread in robot_spread])
     steps.begin(_BASELINE)
     measure = Measure.create(roller, problem.scale, residual=residual)
     held: list[HeldOut] = []
@@ -223,6 +225,9 @@ def _without_undetermined(problem: _Problem, whole: Fit, spec: RobotSpec, weight
     width, file = _widths(spec, keys), problem.roller.nominal()
     while True:
         spread = bootstrap(whole.curvature, stretches.robot, weight, whole.values[0], problem.free)
+        if spread.blocks < FEWEST_BLOCKS:
+            raise TestudoError(f"found {spread.blocks} stretches of driving, expected at least {FEWEST_BLOCKS}: no "
+                               "interval can be told of so few; record a minute or more of driving")
         low, high = spread.interval(whole.values[0])
         ratio = np.where(problem.free, (high - low) / width, 0.0)
         ratio[problem.free & flat(whole.curvature, weight, width)] = np.inf

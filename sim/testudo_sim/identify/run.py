@@ -31,6 +31,9 @@ _LATE_S = 0.01
 """From this time between stamp and arrival on the delay says that a clock may be behind."""
 _SHARED_S = 5.0
 """A robot whose poses and commands were recorded together for less makes hardly one stretch."""
+_DAY_KNOWN_NS = 100_000_000_000_000_000
+"""Of a run that begins before (1973) only the time since a robot was switched on is known."""
+_OTHER_TIMES = "its poses and its commands are of other times"
 _ALIGNED = 0.1
 """About the share of the time that alignment takes."""
 _SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
@@ -101,9 +104,16 @@ def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tupl
 
 
 def usable(robots: Sequence[RobotRecording]) -> tuple[list[RobotRecording], dict[str, str]]:
-    """Return the robots that can be fitted, and why not the others, by name; all of them if none can."""
+    """Return the robots that can be fitted, and why not the others, by name; all of them if none can.
+
+    Raises:
+        TestudoError: none can, as poses and commands are of different times.
+    """
     reasons = {robot.name: reason for robot in robots if (reason := _unusable(robot))}
     kept = [robot for robot in robots if robot.name not in reasons]
+    apart = [reason for reason in reasons.values() if reason.endswith(_OTHER_TIMES)]
+    if apart and not kept:
+        raise TestudoError("; ".join(apart))
     return (kept, reasons) if kept else (list(robots), {})
 
 
@@ -116,8 +126,10 @@ def _unusable(robot: RobotRecording) -> str:
     if not len(told):
         return f"{robot.name}: no command is recorded"
     shared_s = min(seen.stamp_s.max(), told.stamp_s.max()) - max(seen.stamp_s.min(), told.stamp_s.min())
+    if shared_s <= 0:
+        return f"{robot.name}: {_OTHER_TIMES}"
     if shared_s < _SHARED_S:
-        return f"{robot.name}: its poses and its commands are of other times"
+        return f"{robot.name}: poses and commands have only {shared_s:.1f} s in common"
     return ""
 
 
@@ -138,7 +150,8 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
             rows.append(_undetermined(found, spec, k))
             continue
         by_robot = {robot.name: tuple(float(np.clip(part[k], rule.low, rule.high)) for part in single)
-                    for robot, single in zip(robots, singles, strict=True)} if len(robots) > 1 else {}
+                    for robot, single, tells in zip(robots, singles, found.robot_tells, strict=True)
+                     if tells[k]} if len(robots) > 1 else {}
         ends = (float(np.clip(end[k], rule.low, rule.high)) for end in (low, high))
         row = Estimate(key, float(value[k]), *ends, rule.unit, True, "", by_robot)
         rows.append(_with_clocks(row, robots) if key == DELAY else row)
@@ -170,9 +183,9 @@ def facts_of(recording: Recording, robots: Sequence[RobotRecording]) -> dict[str
     start = datetime.fromtimestamp(recording.start_ns / 1e9, UTC)
     digest = file_sha256(recording.folder / BAG_FILE) if recording.folder else ""
     return {"run": "" if recording.folder is None else recording.folder.resolve().name, "run_sha256": digest,
-            "recorded": start.strftime("%Y-%m-%d") if recording.start_ns > 0 else "", "version": version("testudo"),
-            "fitted": ", ".join(robot.name for robot in robots), "duration_s": recording.duration_s,
-            "complete": recording.complete}
+            "recorded": start.strftime("%Y-%m-%d") if recording.start_ns > _DAY_KNOWN_NS else "",
+            "version": version("testudo"), "fitted": ", ".join(robot.name for robot in robots),
+            "duration_s": recording.duration_s, "complete": recording.complete}
 
 
 def file_sha256(path: Path) -> str:

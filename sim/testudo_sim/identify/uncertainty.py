@@ -18,7 +18,8 @@ from testudo_sim.identify.roll import Curvature
 
 RESAMPLES = 2000
 LEVEL = 0.95
-_FEWEST_BLOCKS = 4
+FEWEST_BLOCKS = 4
+"""Of fewer nothing can be resampled, so that there is no interval."""
 _PAIRED_FROM = 30
 
 MANOEUVRES = {
@@ -67,6 +68,8 @@ def bootstrap(curvature: Curvature, robot: np.ndarray, weight: np.ndarray, value
         seed: of the draws.
     """
     used = np.flatnonzero(weight > 0)
+    if not len(used):
+        return Spread(np.broadcast_to(values, (RESAMPLES, len(values))).copy(), 0, int(free.sum()))
     pair = 2 if len(used) >= _PAIRED_FROM else 1
     _, block = np.unique(np.stack([robot[used], _running_number(robot[used]) // pair]), axis=1, return_inverse=True)
     block = block.ravel()
@@ -75,7 +78,7 @@ def bootstrap(curvature: Curvature, robot: np.ndarray, weight: np.ndarray, value
     np.add.at(gradient, block, curvature.gradient[used])
     np.add.at(hessian, block, curvature.hessian[used])
     samples = np.broadcast_to(values, (RESAMPLES, len(values))).copy()
-    if blocks < _FEWEST_BLOCKS or not free.any():
+    if blocks < FEWEST_BLOCKS or not free.any():
         return Spread(samples, blocks, int(free.sum()))
     counts = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES).astype(float)
     moved = np.flatnonzero(free)

@@ -27,6 +27,8 @@ from testudo_sim.recording.types import Recording
 
 _DRAFTS = 4
 """Logs of a folder that are looked at."""
+_NO_DRAFT = """# No mapping is proposed: no time that only rises, or no columns of usual names (x y yaw, vx wz).
+# Say in a mapping file what the columns mean (docs/replay.md, Import), and give it with --map."""
 
 
 def inspect_recording(path: Path, map_name: str | None = None, pick: str | None = None,
@@ -147,7 +149,9 @@ def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:
     served = [", ".join(one.file for one in drafts if one.text and one.same(draft)) for draft in kinds]
     said = [f"# A mapping to begin with for {files}: look over units, frames and time, save it, and give it with "
             f"--map\n{text}" for files, text in zip(served, texts, strict=True)]
-    return BagReport(values, tuple(tables), "\n".join(said) + "\n" if texts else "")
+    if not texts:
+        said = [_NO_DRAFT]
+    return BagReport(values, tuple(tables), "\n".join(said) + "\n")
 
 
 def _json(value: float) -> float | None:

@@ -10,11 +10,11 @@ import numpy as np
 
 from testudo_sim.importing.bags.clocks import Clock, Marks, between
 from testudo_sim.importing.bags.motion import motion_of
-from testudo_sim.importing.channels import PWM16
+from testudo_sim.importing.channels import ATTITUDE, PWM16
 from testudo_sim.importing.discover import LogFile
 from testudo_sim.importing.losses import FileLosses, Loss
 from testudo_sim.importing.map_file import AUTO, RoleMap, TextMap, check_type
-from testudo_sim.importing.series import frame_of, missing_columns, values_of
+from testudo_sim.importing.series import NO_ATTITUDE, frame_of, missing_columns, values_of
 from testudo_sim.importing.stamps import in_order, to_ns, with_unit
 from testudo_sim.importing.tables import Table
 from testudo_sim.importing.text_log import read_text
@@ -22,6 +22,8 @@ from testudo_sim.importing.usd_log import read_usd
 from testudo_sim.recording.types import Recording, RecordingError, RobotRecording, Series
 
 _NANO = 1_000_000_000
+_APART_S = 600.0
+"""Logs of one robot that are further apart are no parts of one run."""
 _SEEN = ("pose", "odometry")
 """Roles that show how a robot moved."""
 
@@ -133,6 +135,8 @@ def _roles(log: LogFile, tables: list[tuple[Table, np.ndarray]], clock: str, los
         way, table, time_ns = whole[0]
         values, keep = values_of(role, way, table, losses)
         pieces.append(Piece(log, role, way, clock, time_ns[keep], values))
+        if role == "pose" and not set(ATTITUDE) & set(way.channels):
+            notes.append(f"{log.robot}: {role}: {NO_ATTITUDE}")
         if any(channel.unit == PWM16.unit for channel in way.channels.values()):
             notes.append(f"{log.robot}: motors: thrust is the nominal curve of the PWM duty cycle, battery left aside")
     if not pieces and tables and not isinstance(log.part, TextMap):
@@ -230,9 +234,18 @@ def _agreed(robot: str, role: str, pieces: list[Piece], notes: list[str]) -> lis
     pieces = sorted(pieces, key=lambda piece: int(piece.time_ns[0]))
     for one, other in pairwise(pieces):
         if other.time_ns[0] < one.time_ns[-1]:
-            raise RecordingError(f"{robot}: {role} stands in {one.log.file.name} and in {other.log.file.name} over the "
-                                 "same time; name the files of one run, or give a mapping that tells robots apart")
+            raise RecordingError(f"{robot}: {role} stands in {_path(one)} and in {_path(other)} over the same time; "
+                                 "name the files of one run, or give a mapping that tells robots apart")
+        apart_s = float(other.time_ns[0] - one.time_ns[-1]) / _NANO
+        if apart_s > _APART_S:
+            raise RecordingError(f"{robot}: {role} stands in {_path(one)} and, {apart_s:.0f} s later, in "
+                                 f"{_path(other)}: these are two runs; name the files of one")
     return pieces
+
+
+def _path(piece: Piece) -> str:
+    """Return the name of a file with that of its folder: logs of several runs are often called alike."""
+    return f"{piece.log.file.absolute().parent.name}/{piece.log.file.name}"
 
 
 def _words(column: int | str, unit: str, scale: float) -> str:

@@ -11,6 +11,7 @@ from testudo_sim.importing.map_file import Channel, RoleMap
 from testudo_sim.importing.tables import Table
 from testudo_sim.recording.roles import ROLES
 
+NO_ATTITUDE = "no channel tells how it was turned: it is taken as level, with heading 0"
 LARGEST = 1e6
 """In SI units no measurement of a robot is larger."""
 _NORM_ERROR = 0.05

@@ -163,23 +163,29 @@ def story_of_recording(recording: Recording, robot: str | None = None) -> Story:
     """Return the story of poses and commands alone.
 
     Raises:
-        TestudoError: no kind of robot is known, robots of several kinds, or one without poses.
+        TestudoError: no kind of robot is known, robots of several kinds, or none with poses.
     """
-    folder, robots = recording.folder or Path("recording"), []
+    folder, robots, unseen = recording.folder or Path("recording"), [], []
     for name, heard in recording.robots.items():
         kind = robot or heard.robot_type
         if not kind:
             raise TestudoError(f"{folder}: robots.{name}: found no kind of robot, expected one; give --robot NAME or "
                                "--robot FILE.toml")
         spec = load_robot(kind)
+        if not any(len(heard.series.get(role, ())) > 1 for role in ("pose", "odometry")):
+            unseen.append(name)
+            continue
         motion = _seen(located(heard).find("pose"), spec)
         believed = _seen(heard.series["odometry"], spec) if len(heard.series.get("odometry", ())) else motion
         if len(motion.stamp_s) > 1:
             commands = heard.series.get("command")
             sent = _told(commands, spec, motion) if commands is not None and len(commands) else None
             robots.append(RobotStory(name, spec, motion, believed, sent, None))
-    _check(folder, robots, list(recording.robots))
-    return Story(folder, tuple(robots), shield_parameters(robots[0].spec), None, warnings=recording.warnings)
+    _check(folder, robots, [name for name in recording.robots if name not in unseen or not robots])
+    warnings = tuple(f"{name}: neither pose nor odometry is recorded: left out, what it did to others is not seen"
+                     for name in unseen)
+    return Story(folder, tuple(robots), shield_parameters(robots[0].spec), None,
+                 warnings=(*recording.warnings, *warnings))
 
 
 def _sent(run: Run, name: str, spec: RobotSpec, start_s: float) -> Sent | None:

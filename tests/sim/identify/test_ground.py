@@ -133,6 +133,12 @@ def test_a_run_that_says_too_little_is_refused():
     short = {role: Series(series.stamp_s[:60], series.values[:60]) for role, series in robot.series.items()}
     with pytest.raises(TestudoError, match="found 0 windows"):
         identify_run(replace(run, robots={"r0": replace(robot, series=short)}))
+    some = {role: Series(series.stamp_s[:450], series.values[:450]) for role, series in robot.series.items()}
+    with pytest.raises(TestudoError, match="stretches of driving, expected at least"):
+        identify_run(replace(run, robots={"r0": replace(robot, series=some)}))
+    apart = robot.series | {"command": replace(robot.series["command"], stamp_s=robot.series["command"].stamp_s + 99)}
+    with pytest.raises(TestudoError, match="r0: its poses and its commands are of other times"):
+        identify_run(replace(run, robots={"r0": replace(robot, series=apart)}))
     with pytest.raises(TestudoError, match="no command is recorded; there is pose"):
         identify_run(replace(run, robots={"r0": replace(robot, series={"pose": robot.series["pose"]})}))
 

@@ -45,6 +45,14 @@ def test_what_is_no_table_has_no_draft(tmp_path):
         assert draft_of(tmp_path / name) is None
 
 
+def test_columns_of_unusual_names_have_no_draft_and_the_next_step_is_said(tmp_path, capsys):
+    (tmp_path / "own.csv").write_text("t_s,ost_cm,nord_cm\n" + "".join(f"{0.02 * k},{k},{k}\n" for k in range(30)))
+    inspect_recording(tmp_path).show(None)
+    said = capsys.readouterr().out
+    assert "nord_cm" in said
+    assert "No mapping is proposed" in said
+
+
 def test_the_draft_of_a_real_flight_has_the_roles_of_the_shipped_mapping(tmp_path):
     draft = draft_of(crazyflie_folder() / "swap_sss_00_cf50.csv")
     (kind,) = parse_map(draft.text, "draft.yaml").text

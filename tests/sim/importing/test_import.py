@@ -264,6 +264,17 @@ def test_offsets_of_robots_are_applied_to_their_logs(tmp_path, capsys):
         import_run(Request((tmp_path / "logs",), offsets={"cf7": 1.0}), tmp_path / "none")
 
 
+def test_logs_of_one_robot_that_are_far_apart_are_two_runs(tmp_path):
+    whole = ground_text("Groundtruth").splitlines(keepends=True)
+    for name, later_s in (("set1", 0), ("set2", 7200)):
+        (tmp_path / name).mkdir()
+        lines = [line if line.startswith(b"#") else b" ".join([b"%.3f" % (float(line.split()[0]) + later_s),
+                                                               *line.split()[1:]]) + b"\n" for line in whole]
+        (tmp_path / name / "Robot1_Groundtruth.dat").write_bytes(b"".join(lines))
+    with pytest.raises(RecordingError, match=r"set1/Robot1_.* and, 7196 s later, in set2/Robot1_.* two runs"):
+        import_run(Request((tmp_path,)), tmp_path / "run")
+
+
 CRAZYFLIE_HEAD = ("time[ms],x[m],y[m],z[m],vx[m/s],vy[m/s],vz[m/s],ax[m/s^2],ay[m/s^2],az[m/s^2],qx,qy,qz,qw,"
                   "u1[N],u2[N],u3[N],u4[N],Vbat[V],wx[rad/s],wy[rad/s],wz[rad/s]")
 

@@ -159,6 +159,17 @@ def test_an_imported_recording_tells_the_same_story():
     assert np.allclose(read.robots[0].motion.velocity[20:-20], told.robots[0].motion.velocity[20:-20], atol=0.01)
 
 
+def test_a_robot_that_nobody_saw_is_left_out_and_named():
+    whole = recording(meeting(0.1))
+    robot = next(iter(whole.robots.values()))
+    blind = replace(robot, name="blind", series={"command": robot.series["command"]})
+    read = story_of_recording(replace(whole, robots=whole.robots | {"blind": blind}))
+    assert [one.name for one in read.robots] == list(whole.robots)
+    assert any(text.startswith("blind: neither pose nor odometry is recorded") for text in read.warnings)
+    with pytest.raises(TestudoError, match="blind: found fewer than 2 poses"):
+        story_of_recording(replace(whole, robots={"blind": blind}))
+
+
 def test_a_recording_without_a_kind_of_robot_asks_for_one():
     with pytest.raises(TestudoError, match=r"robots.r0: found no kind of robot.*--robot"):
         story_of_recording(recording(meeting(0.3), robot_type=""))

@@ -12,6 +12,8 @@ from testudo_sim.bags.contents import NANO, BagError, BagMessage, BagTopic
 from testudo_sim.importing.bags.cdr import Group, groups
 from testudo_sim.importing.bags.definitions import Types
 from testudo_sim.importing.bags.topic_map import TopicMap
+from testudo_sim.importing.channels import ANGLES, QUATERNION
+from testudo_sim.importing.series import from_angles
 from testudo_sim.recording.roles import ROLES
 
 TF = "tf2_msgs/msg/TFMessage"
@@ -147,7 +149,7 @@ def _values(kind: str, entry: TopicMap, group: Group) -> tuple[np.ndarray, np.nd
     if entry.fields:
         columns = {channel: path for channel, path in entry.fields.items() if channel != "stamp"}
         stamp = _stamp(group, entry.fields["stamp"]) if "stamp" in entry.fields else _header_stamp(group)
-        return _table(group, [columns.get(channel) for channel in role.channels]), stamp
+        return _of_fields(group, columns, role.channels), stamp
     if is_named_poses(kind):
         where = next((path for path, text in group.layout.texts.items()
                       if path.endswith(".name") and text == entry.child), None)
@@ -168,6 +170,15 @@ def _values(kind: str, entry: TopicMap, group: Group) -> tuple[np.ndarray, np.nd
     if entry.role != "pose" and part.twist is not None:
         paths += [_joined(part.twist, f"{half}.{axis}") for half in ("linear", "angular") for axis in "xyz"]
     return _table(group, _filled(paths, role.channels)), stamp
+
+
+def _of_fields(group: Group, columns: Mapping[str, str], channels: Sequence[str]) -> np.ndarray:
+    """Return values (T, C) by the paths that a mapping names; level and heading 0 where none tells the attitude."""
+    values = _table(group, [columns.get(channel) for channel in channels])
+    if set(QUATERNION) <= set(channels) and not set(QUATERNION) & set(columns):
+        at = [channels.index(name) for name in QUATERNION]
+        values[:, at] = from_angles(*_table(group, [columns.get(name) for name in ANGLES]).T)
+    return values
 
 
 def _table(group: Group, paths: Sequence[str | None]) -> np.ndarray:

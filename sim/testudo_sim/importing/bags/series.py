@@ -16,7 +16,8 @@ from testudo_sim.importing.bags.sim_time import on_simulated_time
 from testudo_sim.importing.bags.source import BagSource
 from testudo_sim.importing.bags.topic_map import TopicMap
 from testudo_sim.importing.bags.transforms import Link, chain, compose, read_links
-from testudo_sim.importing.series import LARGEST
+from testudo_sim.importing.channels import ATTITUDE
+from testudo_sim.importing.series import LARGEST, NO_ATTITUDE
 
 _OTHER_CLOCK_S = 1.0
 _STRAY_NS = 86_400 * NANO
@@ -97,6 +98,8 @@ def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) 
 def _settled(samples: Samples, entry: TopicMap, lost: list[str], made: BagSeries) -> Samples:
     """Leave out what is no number or of no possible time, and bring foreign clocks to that of the recorder."""
     what, notes = f"{entry.topic} ({entry.robot}, {entry.role})", made.notes
+    if entry.role == "pose" and entry.fields and not set(ATTITUDE) & set(entry.fields):
+        notes.append(f"{what}: {NO_ATTITUDE}")
     sound = np.isfinite(samples.values).all(axis=1)
     if not sound.all():
         lost.append(f"{what}: {int((~sound).sum())} of {len(sound)} samples hold no finite numbers; left out")

@@ -19,6 +19,7 @@ import yaml
 
 from testudo_hardware.strict import OPTIONAL, read_as
 from testudo_sim.bags.contents import BagError
+from testudo_sim.importing.channels import ANGLES, QUATERNION, needed_of
 from testudo_sim.importing.map_file import MapError, ReadMap
 from testudo_sim.recording.roles import ROLES
 
@@ -44,7 +45,7 @@ class TopicMap:
     """Whose time counts: that of the header, or when it was recorded."""
     fields: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
     """For a message of another type: where each channel stands in it, such as `m1: motors.thrust[0]`, in SI units;
-    `stamp` names its time."""
+    `roll pitch yaw` may stand for the quaternion; `stamp` names its time."""
     robot_type: str = field(default="", metadata=OPTIONAL)
     """A registered robot or the path of a robot file, where robots differ; else that of the whole mapping."""
 
@@ -100,7 +101,21 @@ def _check(entry: TopicMap, where: str) -> None:
     if entry.frame and entry.role != "command":
         raise MapError(f"{where}.frame: found {entry.frame!r}, but only a command has one; a {entry.role} is "
                        f"{ROLES[entry.role].sense}")
-    unknown = set(entry.fields) - {*ROLES[entry.role].channels, "stamp"}
+    if entry.fields:
+        _check_fields(entry, where)
+
+
+def _check_fields(entry: TopicMap, where: str) -> None:
+    """Refuse channels that the role has not, and a role without those that it needs: they would be zero."""
+    channels = ROLES[entry.role].channels
+    angles = ANGLES if set(QUATERNION) <= set(channels) else ()
+    unknown = set(entry.fields) - {*channels, *angles, "stamp"}
     if unknown:
         raise MapError(f"{where}.fields.{min(unknown)}: unknown channel; a {entry.role} has "
-                       f"{', '.join(ROLES[entry.role].channels)}, and stamp")
+                       f"{', '.join((*channels, *angles))}, and stamp")
+    named = [name for name in (*QUATERNION, *ANGLES) if name in entry.fields]
+    if set(named) & set(QUATERNION) and set(named) & set(ANGLES):
+        raise MapError(f"{where}.fields: found {', '.join(named)}, expected those of a quaternion or angles")
+    missing = [name for name in needed_of(entry.role) if name not in entry.fields]
+    if missing:
+        raise MapError(f"{where}.fields: {missing[0]} is missing; a {entry.role} has no sense without it")
