@@ -37,6 +37,8 @@ class Batch:
     """(T, B) bool."""
     truncated: jax.Array
     """(T, B) bool."""
+    trust: jax.Array | None = None
+    """(T, B), 0 to 1: how far each step is believed; left out, wholly."""
 
 
 def advantages(reward: jax.Array, value: jax.Array, next_value: jax.Array, terminated: jax.Array,
@@ -63,14 +65,21 @@ def advantages(reward: jax.Array, value: jax.Array, next_value: jax.Array, termi
     return result
 
 
+def _normalised(advantage: jax.Array, trust: jax.Array | None) -> jax.Array:
+    """Return advantages of mean 0 and variance 1; what is not trusted counts for neither, and stays 0."""
+    trust = jnp.ones_like(advantage) if trust is None else trust
+    centred = advantage - trust * jnp.sum(advantage) / (jnp.sum(trust) + 1e-8)
+    return centred / (jnp.sqrt(jnp.mean(centred**2)) + 1e-8)
+
+
 def ppo_loss(parameters: AgentParameters, agent: Agent, config: TrainConfig, batch: Batch,
              hidden: jax.Array, advantage: jax.Array, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Return the loss and its parts; ``advantage`` (T, B) is not yet normalised."""
+    """Return the loss and its parts; ``advantage`` (T, B) is not yet normalised, and already weighed by trust."""
     logits, _ = agent.act(parameters, batch.features, hidden, batch.fresh)
     distribution = agent.distribution
     log_probability = distribution.log_prob(logits, batch.action)
     ratio = jnp.exp(log_probability - batch.log_probability)
-    scaled = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
+    scaled = _normalised(advantage, batch.trust)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     actor_loss = -jnp.mean(jnp.minimum(ratio * scaled, clipped * scaled))
     value = agent.value(parameters, batch.central)

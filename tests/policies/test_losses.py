@@ -73,7 +73,7 @@ class HandMadeAgent:
         return parameters[1]
 
 
-def hand_made_loss(log_probability, value, advantage):
+def hand_made_loss(log_probability, value, advantage, trust=None):
     batch = SimpleNamespace(
         features=None,
         central=None,
@@ -81,6 +81,7 @@ def hand_made_loss(log_probability, value, advantage):
         action=None,
         log_probability=jnp.full((1, 4), -2.0),
         value=jnp.zeros((1, 4)),
+        trust=trust,
     )
     config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1)
     return ppo_loss(
@@ -117,3 +118,18 @@ def test_a_clipped_ratio_has_no_gradient_and_a_falling_one_for_good_actions_has(
     assert high[0] == 0
     assert low[0] < 0
     assert high[1] < 0 < high[3]
+
+
+def test_what_is_not_trusted_pushes_nothing_and_moves_no_mean():
+    """Two trusted steps with advantages 1 and 3 beside two untrusted ones are those two alone, but for the scale."""
+    def pull(log_probability, advantage, trust):
+        return hand_made_loss(log_probability, jnp.zeros((1, 4)), advantage, trust)[1]["loss/actor"]
+
+    advantage, trust = jnp.array([[3.0, 1.0, 0.0, 0.0]]), jnp.array([[1.0, 1.0, 0.0, 0.0]])
+    push = np.asarray(jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, trust)[0])
+    np.testing.assert_allclose(push[2:], 0.0, atol=1e-7)
+    assert push[0] == pytest.approx(-push[1], rel=1e-5)  # their mean is 2: one better, one as much worse
+    assert push[0] < 0
+    everybody = jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, None)[0]
+    assert everybody[2] > 0.1  # negative control: without the weights the mean pushes them
+    np.testing.assert_array_equal(jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, jnp.ones((1, 4)))[0], everybody)

@@ -126,6 +126,7 @@ class Tuner(PPO):
             parameters = self.agent.observe(parameters, simulated.features)
         advantage = advantages(batch.reward, batch.value, batch.next_value, batch.terminated, batch.truncated,
                                config.discount, config.trace, trust)
+        batch = replace(batch, trust=trust)
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
         done = batch.terminated | batch.truncated
         summary |= {
