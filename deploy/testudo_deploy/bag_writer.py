@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from mcap.writer import CompressionType, Writer
 
+from testudo_deploy.files import write_whole
 from testudo_hardware.errors import TestudoError
 
 BAG_VERSION = 9
@@ -195,12 +196,8 @@ class BagWriter:
             "custom_data": {CLOSED_KEY: "yes" if closed else "no"},
             "ros_distro": os.environ.get("ROS_DISTRO", "kilted"),
         }
-        part = self.folder / f"{METADATA_FILE}.part"
-        part.write_text(
-            yaml.safe_dump({"rosbag2_bagfile_information": information}, sort_keys=False),
-            encoding="utf-8",
-        )
-        part.replace(self.folder / METADATA_FILE)
+        text = yaml.safe_dump({"rosbag2_bagfile_information": information}, sort_keys=False)
+        write_whole(self.folder / METADATA_FILE, text)
 
     def refused(self, error: OSError) -> RunWriteError:
         """Return the error that says what the disk refused."""

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from testudo_deploy.files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.strict import read_as
 from testudo_policies.config import TrainConfig
@@ -129,11 +130,9 @@ def save_config(folder: Path, config: TrainConfig) -> None:
             )
         return
     text = _text(config)
-    partial = path.with_name(_CONFIG + ".partial")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, text + "\n")
     except OSError as error:
         raise CheckpointError(f"{folder}: cannot be written: {error.strerror}") from error
 

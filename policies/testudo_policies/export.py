@@ -25,6 +25,7 @@ from testudo_deploy.artefact import Artefact
 from testudo_deploy.contract import METADATA_KEY, Contract, TestVector
 from testudo_deploy.contract_parts import NEIGHBOURS
 from testudo_deploy.contract_rules import HIDDEN, graph_inputs, graph_outputs
+from testudo_deploy.files import whole_file
 from testudo_deploy.onnx_header import read_header
 from testudo_deploy.runtime import open_session
 from testudo_hardware.errors import TestudoError
@@ -169,14 +170,9 @@ def _test_vector(
 def _write_proven(model: onnx.ModelProto, path: Path) -> Artefact:
     """Write, load as the robot does, and only then give the file its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    try:
+    with whole_file(path) as partial:
         partial.write_bytes(model.SerializeToString(deterministic=True))
-        artefact = Artefact.load(partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return artefact
+        return Artefact.load(partial)
 
 
 @contextmanager

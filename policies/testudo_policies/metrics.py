@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from testudo_deploy.files import write_whole
+
 NAME = "metrics.jsonl"
 
 
@@ -20,9 +22,7 @@ class MetricsLog:
         lines = [line for line in before.splitlines() if _update_of(line) <= updates]
         kept = "".join(line + "\n" for line in lines)
         if kept != before:
-            partial = path.with_name(NAME + ".partial")
-            partial.write_text(kept, encoding="utf-8")
-            partial.replace(path)
+            write_whole(path, kept)
         self._last = _update_of(lines[-1]) if lines else 0
         self._earlier_s = float(json.loads(lines[-1]).get("seconds", 0.0)) if lines else 0.0
         self._file = path.open("a", encoding="utf-8")

@@ -14,6 +14,7 @@ import tyro
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.commands.report import Report, table, warn
 from testudo_deploy.crazyswarm import Swarm, SwarmError, SwarmFiles, SwarmRobot, read_swarm, read_swarm_files
+from testudo_deploy.files import write_whole
 from testudo_deploy.fleet import Fleet, FleetRobot, fleet_text, parse_fleet
 from testudo_deploy.fleet_check import check_inside
 from testudo_deploy.fleet_links import LinkChoice, PoseSource
@@ -118,12 +119,9 @@ def _check_distances(swarm: Swarm, files: SwarmFiles, least_m: float) -> None:
 
 def _write(text: str, out: Path) -> None:
     """Write the whole file or nothing, so that a file from before is never left half written."""
-    partial = out.with_name(f".{out.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(out)
+        write_whole(out, text)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise SwarmError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from testudo_deploy.commands.report import Report, facts, table, warn
 from testudo_deploy.drive import DriveInterruptedError, DriveState, drive
+from testudo_deploy.files import dated_folder
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import DEFAULT_DURATION_S
 from testudo_deploy.ros_domain import ros_domain_id
@@ -65,7 +66,7 @@ def up(
     if policy is not None:
         loaded = replace(loaded, policy=policy.absolute())
     warn(thrust_warnings(robot.spec for robot in loaded.robots))
-    folder = (run or Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")) if record else None
+    folder = (run or dated_folder("runs")) if record else None
     console = Console()
     try:
         with _Display(console) as display:

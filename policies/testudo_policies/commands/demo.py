@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from testudo_deploy.files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
@@ -60,7 +61,7 @@ def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, f
     console = Console()
     usual = "swap" if load_robot(config.robot).dimension == 3 else "navigation"
     config = replace(config, scenario=scenario or usual)
-    folder = run or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    folder = run or dated_folder("runs")
     console.print(devices().text)
     config, hint = suggested(config)
     if hint:

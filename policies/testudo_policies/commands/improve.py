@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from testudo_deploy.files import dated_folder
 from testudo_deploy.run_folder import FLEET_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
@@ -72,7 +73,7 @@ def improve(run: Annotated[Path, tyro.conf.Positional], *, policy: Path, out: Pa
     check_output(json)
     begin = time.perf_counter()
     _check(run, minutes, episodes, decisions)
-    folder = out or Path("improved") / time.strftime("%Y%m%d-%H%M%S")
+    folder = out or dated_folder("improved")
     console.print(devices().text)
     ours = all((run / name).is_file() for name in (FLEET_FILE, POLICY_FILE))
     state = open_improvement(Order(run, policy, folder, method, minutes, episodes, decisions), console,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from testudo_deploy.files import dated_folder
 from testudo_policies.brax_trainers import prepared, train_run_with_brax
 from testudo_policies.build import build
 from testudo_policies.checkpoints import load_config, shared_config
@@ -56,7 +56,7 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
     console.print(devices().text)
     text = "" if starts is None else starts_text(load_starts(starts))
     chosen = _configuration(run, replace(config, scenario=scenario, starts=text), console)
-    folder = run or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{chosen.scenario}"
+    folder = run or dated_folder("runs", chosen.scenario)
     console.print(f"run folder {folder}")
     workshop = build(chosen)
     with TrainingDisplay(console) as display:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.contract import Contract
+from testudo_deploy.files import whole_file
 from testudo_hardware.errors import TestudoError
 from testudo_policies.dataset.episodes import Episode
 from testudo_policies.dataset.profile import Profile
@@ -142,15 +143,11 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     Raises:
         TestudoError: it cannot be written.
     """
-    partial = path.with_name(path.name + ".partial")
     try:
-        with partial.open("wb") as file:
+        with whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **arrays)
-        partial.replace(path)
     except OSError as error:
         raise TestudoError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def save_card(path: Path, card: Mapping[str, Any]) -> None:

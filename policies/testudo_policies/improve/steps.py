@@ -14,6 +14,7 @@ import jax
 from rich.console import Console
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_policies.build import Workshop, build, make_environment
@@ -79,10 +80,8 @@ class Improvement:
         """
         self.values[name] = value
         path = self.order.folder / REPORT
-        partial = path.with_name(path.name + ".partial")
         try:
-            partial.write_text(json.dumps(self.values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-            partial.replace(path)
+            write_whole(path, json.dumps(self.values, indent=2, allow_nan=False) + "\n")
         except OSError as error:
             raise TestudoError(f"{path}: cannot be written: {error.strerror}") from error
 

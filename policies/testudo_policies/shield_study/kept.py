@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testudo_deploy.files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_policies.shield_study.arms import Budget, Run
 from testudo_policies.shield_study.cost import Cost
@@ -61,9 +62,7 @@ class Kept:
     def _write(self) -> None:
         if self.file is None:
             return
-        part = self.file.with_name(self.file.name + ".part")
         try:
-            part.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
-            part.replace(self.file)
+            write_whole(self.file, json.dumps(self.to_dict(), indent=2) + "\n")
         except OSError as error:
             raise TestudoError(f"--json {self.file}: cannot be written: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Clocks: how a sender's clock runs against the recorder's, and two clocks that saw the same motion.
+"""Clocks: how a sender's clock runs against the recorder's.
 
 A message is never received before it was stamped, and some are received almost at once: the line below the points
 (stamp, received - stamp) that touches them is offset and drift of the clock, and what lies above it is transport. The

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from testudo_deploy.files import whole_file
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import QUANTITIES, ROTORS
 from testudo_hardware.spec import SpecError, parse_robot, robot_files
@@ -42,11 +43,9 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
     text = robot_text(_merged(tables, identification), _comments(where, identification))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # what is there stays until the new file is whole and holds
-        partial = target.with_name(f"{target.stem}.partial.toml")
-        partial.write_text(text, encoding="utf-8")
-        parse_robot(read_toml(partial, {}, "robot", SpecError)[0], str(target))
-        partial.replace(target)
+        with whole_file(target) as partial:  # it has to hold, too
+            partial.write_text(text, encoding="utf-8")
+            parse_robot(read_toml(partial, {}, "robot", SpecError)[0], str(target))
     except OSError as error:
         raise TestudoError(f"{target}: cannot be written: {error.strerror}") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -16,6 +15,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from testudo_deploy.enclave import enclave_words
+from testudo_deploy.files import dated_folder
 from testudo_deploy.fleet import load_fleet
 from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
 from testudo_deploy.ros_domain import LOOPBACK
@@ -191,7 +191,7 @@ def _run_folder(text: str) -> Path | None:
     """Return where to record; a dated folder is one of the directory in which the launch was begun."""
     if text in _NOTHING:
         return None
-    return Path("runs") / time.strftime("%Y-%m-%d-%H%M%S") if text == DATED else Path(text)
+    return dated_folder("runs") if text == DATED else Path(text)
 
 
 def _number(name: str, values: Mapping[str, str], kind: type[int | float]) -> int | float:

@@ -107,7 +107,7 @@ class DriverNode(Node):
                 return
             self._radio.ask(asked.request)
         except (EnvelopeError, WireError) as error:
-            self.get_logger().warning(str(error))
+            self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
 
     def _on_poses(self, message: object) -> None:
         """Pass on to the estimator of the drone what motion capture saw."""

@@ -116,7 +116,8 @@ class GuardFlight:
                 continue
             call = CALLS[request.act]
             if not client.service_is_ready():
-                self._node.get_logger().error(f"{self._name}: service {call.name} of Crazyswarm2 does not answer")
+                self._node.get_logger().error(f"{self._name}: service {call.name} of Crazyswarm2 does not answer",
+                                               throttle_duration_sec=WARN_EVERY_S)
             filled = client.srv_type.Request()
             call.fill(filled, request)
             client.call_async(filled)

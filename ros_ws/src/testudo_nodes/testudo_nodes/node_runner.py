@@ -108,16 +108,18 @@ def tell(event: str, values: Mapping[str, Any]) -> None:
 
 def guarded(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
     """Return ``callback`` so that what it raises is logged, and the node lives on."""
+    quiet_until_s = 0.0  # of this callback: the logger's own throttle goes by the line, which all callbacks share
 
     @functools.wraps(callback)
     def call(*arguments: Any) -> None:
+        nonlocal quiet_until_s
         try:
             callback(*arguments)
         except Exception as error:  # noqa: BLE001 -- a bad message must not end a control loop
-            node.get_logger().warning(
-                f"{callback.__name__}: {type(error).__name__}: {error}",
-                throttle_duration_sec=WARN_EVERY_S,
-            )
+            now_s = time.monotonic()
+            if now_s >= quiet_until_s:
+                quiet_until_s = now_s + WARN_EVERY_S
+                node.get_logger().warning(f"{callback.__name__}: {type(error).__name__}: {error}")
 
     call.__signature__ = inspect.signature(callback)  # rclpy asks for it at each run of a timer
     return call
