@@ -20,6 +20,8 @@ from testudo_sim.plain_policy import write_plain_policy
 from testudo_sim.recording import write_recording
 from testudo_sim.starts import load_starts, starts_text
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 EPISODES = 12
 
 
@@ -92,7 +94,7 @@ def test_training_begins_a_share_of_its_worlds_there_and_keeps_the_starts_with_i
     save_config(tmp_path, config)
     assert load_config(tmp_path) == config
     environment = build(config).environment
-    begun = environment.reset(jax.random.split(jax.random.key(0), 64))
+    begun = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 64))
     moving = np.all(np.abs(environment.scene(begun).robots.velocity[0]) > 0.05, axis=0)
     assert 0.25 < moving.mean() < 0.75
     with pytest.raises(TestudoError, match=r"--starts: robots: found 2, the team has 3"):

@@ -24,6 +24,8 @@ from testudo_sim.scenarios import make_scenario
 from testudo_sim.team import Team
 from testudo_sim.tiers import PhysicsChoice, make_physics
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 SPEC = load_robot("crazyflie_2x")
 MODEL = motion_model(SPEC)
 HISTORY = Slots.create(SPEC, Channels()).commands
@@ -44,16 +46,14 @@ def tier_of(name, battery):
     return make_drone_tier(name, MODEL, None, with_battery=battery)
 
 
-def flown(tier, climb, ticks, parameters):
-    """Return the state after ticks of a climb [m/s] from 2 m."""
+def flight(tier, climb, ticks):
+    """Return a program that gives the state of drones of any parameters after ticks of a climb [m/s] from 2 m."""
     place = jnp.array([0.0, 0.0, 2.0])[:, None, None]
     sent = jnp.broadcast_to(jnp.array([0.0, 0.0, climb])[:, None, None], (HISTORY, 3, 1, 1))
     state = tier.reset(place, jnp.zeros((1, 1)), None)
 
-    def tick(state, _):
-        return tier.advance(state, sent, parameters), None
-
-    return jax.jit(lambda state: jax.lax.scan(tick, state, length=ticks)[0])(state)
+    return jax.jit(lambda parameters: jax.lax.scan(
+        lambda state, _: (tier.advance(state, sent, parameters), None), state, length=ticks)[0])
 
 
 def height(tier, state):
@@ -63,8 +63,9 @@ def height(tier, state):
 @pytest.mark.parametrize("name", TIERS)
 def test_a_nearly_empty_battery_makes_a_fast_climb_slower_and_a_full_one_does_not(name):
     without, tier = tier_of(name, battery=False), tier_of(name, battery=True)
-    free, full, low = (height(one, flown(one, 1.0, 25, world(charge)))
-                       for one, charge in ((without, 1.0), (tier, 1.0), (tier, least_charge(SPEC))))
+    climb = flight(tier, 1.0, 25)
+    free = height(without, flight(without, 1.0, 25)(world(1.0)))
+    full, low = (height(tier, climb(world(charge))) for charge in (1.0, least_charge(SPEC)))
     assert full == pytest.approx(free, abs=1e-6)
     assert 0.003 < free - low < 0.05
 
@@ -77,7 +78,7 @@ def test_plant_and_tier_drain_alike_in_hover(name):
         now_s = plant.time_s + SPEC.control_period_s
         plant.step_to(now_s)
         plant.command("r0", (0.0, 0.0, 0.0), now_s, now_s)
-    state = flown(tier_of(name, battery=True), 0.0, round(seconds / SPEC.control_period_s), world(1.0))
+    state = flight(tier_of(name, battery=True), 0.0, round(seconds / SPEC.control_period_s))(world(1.0))
     assert float(state.used[0, 0]) == pytest.approx(1 - plant.charge("r0"), rel=5e-3)
     assert float(state.used[0, 0]) == pytest.approx(seconds / HOVER_S, rel=2e-3)
 
@@ -113,18 +114,22 @@ def environment(physics, size=3):
 
 def test_every_drone_of_every_world_begins_with_a_charge_of_its_own():
     keys, least = jax.random.split(jax.random.key(0), 400), least_charge(SPEC)
-    drawn = environment(make_drone_tier("attitude", MODEL, None, with_battery=True)).reset(keys).team.parameters
+
+    def parameters_of(one, keys):
+        return jax.jit(lambda keys: one.reset(keys).team.parameters)(keys)
+
+    drawn = parameters_of(environment(make_drone_tier("attitude", MODEL, None, with_battery=True)), keys)
     charge = np.asarray(drawn.charge)
     assert charge.shape == (3, 400)
     assert least < charge.min() < least + 0.01
     assert 0.99 < charge.max() <= 1
     assert len(np.unique(charge)) > 1190
-    plain = environment(KinematicPhysics(MODEL, None)).reset(keys).team.parameters
+    plain = parameters_of(environment(KinematicPhysics(MODEL, None)), keys)
     assert plain.charge is None
     for key, values in plain.drone.items():  # what else a seed draws stays
         np.testing.assert_array_equal(np.asarray(values), np.asarray(drawn.drone[key]))
     spread = replace(environment(make_drone_tier("attitude", MODEL, None, with_battery=True)), spread=0.0)
-    assert (np.asarray(spread.reset(keys[:4]).team.parameters.charge) == 1).all()
+    assert (np.asarray(parameters_of(spread, keys[:4]).charge) == 1).all()
 
 
 @pytest.mark.parametrize(("tier", "spec", "said"), [

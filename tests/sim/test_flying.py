@@ -20,6 +20,8 @@ from testudo_sim.tier_drift import drawn_worlds, drive, profiles, sent_commands,
 from testudo_sim.tiers import PhysicsChoice, make_physics
 from testudo_sim.worlds import MujocoWorld, PlantParameters, WorldRobot
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 SPEC = load_robot("crazyflie_2x")
 POINT = dataclasses.replace(SPEC, attitude={})
 GROUND = load_robot("turtlebot4")

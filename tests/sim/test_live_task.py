@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,8 @@ from testudo_sim.parameters import Channels
 from testudo_sim.scenarios import StartState, make_scenario
 from testudo_sim.scoring import CHANGES, Scoring
 from testudo_sim.team import Team
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 BEGIN_S = 100.0
 
@@ -68,14 +71,14 @@ def straight_home(environment, state):
 def live_episode(environment, seed=0):
     """Play an episode; return what the environment said of every decision, and what the live task said."""
     environment = dataclasses.replace(environment, spread=0.0, change_price=0.2)
-    state = environment.reset(jax.random.split(jax.random.key(seed), 1))
-    step = jax.jit(environment.step)
+    state = jax.jit(environment.reset)(jax.random.split(jax.random.key(seed), 1))
+    step, straight = jax.jit(environment.step), jax.jit(partial(straight_home, environment))
     live = LiveTask(environment.scoring, names_of(environment.team.size), state.task)
     live.begin(BEGIN_S)
     feed(live, environment.scene(state), BEGIN_S)
     expected, found = [], []
     for number in range(1, environment.horizon + 1):
-        state, result = step(state, straight_home(environment, state), jax.random.key(number))
+        state, result = step(state, straight(state), jax.random.key(number))
         stamp_s = BEGIN_S + number * environment.scoring.decision_s
         for i, name in enumerate(live.robots):
             live.on_change(name, stamp_s, float(result.metrics.change_m_s[i, 0]))
@@ -131,7 +134,7 @@ def test_a_navigation_episode_ends_in_success_and_the_shield_had_its_price(cross
 
 def standing(navigation, **options):
     """Return a live task of robots that stand, the scene, and the period of decisions."""
-    state = navigation.reset(jax.random.split(jax.random.key(3), 1))
+    state = jax.jit(navigation.reset)(jax.random.split(jax.random.key(3), 1))
     live = LiveTask(dataclasses.replace(navigation.scoring, **options), names_of(3), state.task)
     return live, navigation.scene(state), navigation.scoring.decision_s
 
@@ -152,7 +155,7 @@ def test_a_robot_that_is_not_measured_leaves_its_decisions_unscored_and_is_named
 
 def test_a_box_that_is_not_measured_is_named_and_nothing_is_scored():
     environment = sliding_environment(2)
-    state = environment.reset(jax.random.split(jax.random.key(0), 1))
+    state = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 1))
     live = LiveTask(environment.scoring, names_of(2), state.task)
     live.begin(BEGIN_S)
     for k in range(3):
@@ -279,7 +282,7 @@ def test_an_episode_waits_until_all_are_measured_and_active(navigation):
 
 def test_a_box_that_was_never_measured_is_waited_for_by_its_topic():
     environment = sliding_environment(2)
-    state = environment.reset(jax.random.split(jax.random.key(0), 1))
+    state = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 1))
     live = LiveTask(environment.scoring, names_of(2), state.task)
     feed(live, environment.scene(state), 4.95, skip=("box",))
     topics = {"r0": "/r0/odom", "r1": "/r1/odom", "box": body_topic("box")}

@@ -20,6 +20,8 @@ from testudo_sim.scene import BodyState, Scene
 from testudo_sim.tiers import PhysicsChoice, make_physics
 from testudo_sim.worlds.boxes import friction_n
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 GROUND = [name for name in sorted(robot_files()) if load_robot(name).kind == DIFFERENTIAL_DRIVE]
 WORLDS = 64
 
@@ -156,8 +158,8 @@ def test_the_way_behind_the_box_leads_round_it():
 
 def test_every_robot_is_told_the_pose_of_the_box_and_its_goal():
     environment = sliding_environment(3)
-    state = environment.reset(jax.random.split(jax.random.key(0), 4))
-    told = environment.signals(state)
+    state = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 4))
+    told = jax.jit(environment.signals)(state)
     names = [signal.name for signal in environment.scenario.task_signals]
     assert names == ["goal_world", "box_position_world", "box_quarter_yaw"]
     for signal in environment.scenario.task_signals:

@@ -19,6 +19,8 @@ from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.parameters import Channels, draw_parameters
 from testudo_sim.team import Team, measure
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 # in step, without noise and loss: what is left is the same on both sides
 CHANNELS = Channels(message_ticks=(1, 1), message_loss=(0.0, 0.0), noise_share=0.0)
 
@@ -68,7 +70,8 @@ def first_messages(stop, body_world, contract, now_s):
         )
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", pytest.param("crazyflie_2x", marks=pytest.mark.slow), "robomaster_s1"])
+@pytest.mark.parametrize("name", ["gritsbot_x", *(pytest.param(name, marks=pytest.mark.slow)
+                                             for name in ("crazyflie_2x", "robomaster_s1"))])
 def test_a_robot_does_what_the_simulation_did(name, make_artefact):
     """Two control loops with real messages, fed with the simulation's own measurements.
 
@@ -79,16 +82,17 @@ def test_a_robot_does_what_the_simulation_did(name, make_artefact):
     spec, size, now_s = team.model.spec, place.shape[0], 100.0
     contract = make_artefact(name, 0).contract
     contract = contract.replace(arena=team.arena, shield=team.shield, decision_ticks=1)
-    parameters = draw_parameters(jax.random.split(jax.random.key(4), 1), spec, CHANNELS)
+    parameters = jax.jit(lambda keys: draw_parameters(keys, spec, CHANNELS))(jax.random.split(jax.random.key(4), 1))
     ages = jnp.arange(len(parameters.age_weights)) @ parameters.age_weights
     age_s = float(ages[0]) * spec.control_period_s
     shield = Shield(team.model, team.shield, space_parameters(spec), team.arena)
     deployment = Deployment(shield, longest_message_ticks=1)
     faults = no_faults(size, 2, 1, driver_ticks=4)
-    state = start_deployed(
-        team, deployment, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), parameters, faults)
+    begin = jax.jit(lambda place, yaw: start_deployed(team, deployment, place, yaw, parameters, faults))
+    state = begin(jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32))
     advance = jax.jit(lambda state, wanted: tick_deployed(team, deployment, state, wanted, jax.random.key(0)))
     stopping = jax.jit(lambda state: team.model.stopping_point(state.estimate))
+    seen = jax.jit(lambda past: measure(team, past, parameters, jax.random.key(0)))
     policies = [Driven(contract) for _ in range(2)]
     loops = [
         ControlLoop(policy, spec, robot=f"r{i}", peers=(f"r{1 - i}",), goal_world=(0.0,) * size, epoch=f"e{i}")
@@ -124,5 +128,5 @@ def test_a_robot_does_what_the_simulation_did(name, make_artefact):
                 (result.command, record.sent_command),
             ):
                 assert np.asarray(simulated)[..., i, 0] == pytest.approx(np.asarray(real), abs=2e-4)
-        measured = measure(team, state.past, parameters, jax.random.key(0))
+        measured = seen(state.past)
         now_s += spec.control_period_s

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.policies.quick import quick_compilation
 from tests.sim.points import load_point
 
 from testudo_deploy.shield.layer1 import Arena
@@ -28,6 +27,8 @@ from testudo_sim.tier_drift import compare, drawn_worlds, drive, profiles, sent_
 from testudo_sim.tiers import PhysicsChoice, make_physics, make_tier
 from testudo_sim.worlds import MujocoWorld, WorldRobot
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 ARENA = Arena((-1.6, -1.0), (1.6, 1.0))
 ROBOTS = sorted(robot_files())
 GROUND = [name for name in ROBOTS if load_point(name).dimension == 2]
@@ -35,13 +36,8 @@ BOUND_M = {"wheels": 0.0015, "planar": 0.002}
 """Largest distance from the kinematic tier within 2 s; measured 1.2 and 1.5 mm (`testudo bench tiers`)."""
 BOUND_RAD = np.radians(1.0)
 CASES = [(name, "wheels") for name in ROBOTS] + [(name, "planar") for name in GROUND]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick(tmp_path_factory):
-    """Compile quickly: MJX compiles for longer than it computes here."""
-    with quick_compilation(tmp_path_factory):
-        yield
+FEW = [pytest.param(*case, marks=pytest.mark.slow) if case[0].startswith("cf2x") else case for case in CASES]
+"""Of the quick drones, which differ in their numbers alone, one; in the full run all."""
 
 
 @functools.cache
@@ -75,7 +71,7 @@ def assert_within_bounds(choice, name, signal):
         assert drift.yaw_worst_rad <= BOUND_RAD
 
 
-@pytest.mark.parametrize(("name", "form"), CASES)
+@pytest.mark.parametrize(("name", "form"), FEW)
 def test_c_mujoco_drives_as_the_motion_model_within_the_bound_of_each_robot(name, form):
     assert_within_bounds(PhysicsChoice("mujoco", form), name, "steps")
 

@@ -92,9 +92,9 @@ def _fly(flight: Flight, start: np.ndarray, end: np.ndarray, begun: tuple[_Advan
     for k in range(int((end - start).max(initial=0))):
         index = np.minimum(start + k, len(steps) - 1)
         state = advance(state, index, steps[index])
-        reached = end == start + k + 1
+        horizon, which = np.nonzero(end == start + k + 1)
         now = np.concatenate([state.position_world, state.velocity_world, state.quaternion_xyzw])
-        rows = np.where(reached, now[:, None, :], rows)
+        rows[:, horizon, which] = now[:, which]
     rows[9] = np.where(end > start, rows[9], 1.0)
     yaw = np.stack([heading(quaternion.T) for quaternion in rows[6:].transpose(1, 0, 2)])
     return MotionState(rows[:3], yaw, rows[3:6]), rows[6:]

@@ -82,7 +82,7 @@ def shaken():
 
 @pytest.mark.parametrize(("kind", "change", "effect"), [
     ("thrust scale", {"thrust_scale": 1.1}, 0.1 / 1.1),
-    ("thrust scale", {"thrust_scale": 0.95}, -0.05 / 0.95),
+    pytest.param("thrust scale", {"thrust_scale": 0.95}, -0.05 / 0.95, marks=pytest.mark.slow),
     ("torque scale", {"roll_inertia": 1.66e-5 / 1.2, "pitch_inertia": 1.67e-5 / 1.2, "yaw_inertia": 2.93e-5 / 1.2},
      0.2 / 1.2),
     ("turn response", {"thrust_lag": 0.06}, 0.01),
