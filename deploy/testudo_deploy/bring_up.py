@@ -50,18 +50,25 @@ class BringUp:
             starts: False: robots are armed, and people start them.
         """
         self._starts = starts
+        self._halted = False
+        """An emergency stop stood meanwhile: to take it back permits motion and begins none (ISO 13850, 4.1.4)."""
         self._robots = {name: _Robot(waited_for=name not in untrusted) for name in robots}
 
     @property
     def done(self) -> bool:
         """Return whether nothing is left to do: every robot has been active, or is ready to be started by people."""
-        return all(robot.started or (not self._starts and robot.mode in READY) for robot in self._robots.values())
+        return all(robot.started or (self.left_to_people and robot.mode in READY) for robot in self._robots.values())
+
+    @property
+    def left_to_people(self) -> bool:
+        """Return whether people start the robots: they asked for it, or pressed an emergency stop before the start."""
+        return self._halted or not self._starts
 
     @property
     def missing(self) -> dict[str, str]:
         """Return by robot that is waited for why it is not where this would bring it."""
         return {name: robot.sentence for name, robot in self._robots.items()
-                if robot.waited_for and not robot.started and (self._starts or robot.mode not in READY)}
+                if robot.waited_for and not robot.started and not (self.left_to_people and robot.mode in READY)}
 
     def hear(self, name: str, mode: str, code: str, sentence: str, *, was_active: bool = False, flew: bool = False,
              by_hand: bool = False) -> None:
@@ -81,6 +88,7 @@ class BringUp:
             return
         robot.mode, robot.ready, robot.sentence = Mode(mode), not code, sentence
         robot.stopped = code == "estop"
+        self._halted |= robot.stopped
         robot.started |= was_active or robot.mode in (Mode.ACTIVE, Mode.HOLDING)
         robot.flew |= flew or robot.mode in (Mode.TAKE_OFF, Mode.HOLD)
         robot.by_hand |= by_hand
@@ -104,5 +112,6 @@ class BringUp:
         if robot.by_hand:
             return None
         if robot.mode in RESTING and not robot.flew:
-            return Request.ACTIVATE
-        return Request.START if robot.mode in READY and all_armed and self._starts else None
+            takes_off = robot.mode is Mode.DISARMED
+            return None if self._halted and takes_off else Request.ACTIVATE
+        return Request.START if robot.mode in READY and all_armed and not self.left_to_people else None

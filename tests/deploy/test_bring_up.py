@@ -59,6 +59,21 @@ def test_nobody_is_armed_or_started_while_an_emergency_stop_stands():
     assert made.next_requests(0.0) == [("r0", Request.ACTIVATE)]
 
 
+def test_who_takes_an_emergency_stop_back_before_the_start_starts_nobody_by_that():
+    """To take it back permits motion and begins none: robots on the ground are armed, drones do not take off."""
+    made = fleet(r0="idle", r1="armed")
+    made.hear("r0", "idle", "estop", "emergency stop")
+    made.hear("r0", "idle", "", "")
+    assert made.next_requests(10.0) == [("r0", Request.ACTIVATE)]
+    made.hear("r0", "armed", "", "")
+    assert made.next_requests(20.0) == []
+    assert made.done  # people start them
+    drones = fleet(r0="disarmed", r1="disarmed")
+    drones.hear("r0", "disarmed", "estop", "emergency stop")
+    drones.hear("r0", "disarmed", "", "")
+    assert drones.next_requests(10.0) == []
+
+
 @pytest.mark.parametrize("mode", ["idle", "armed"])
 def test_once_a_person_intervened_before_the_start_nobody_is_started_by_itself(mode):
     """Who deactivates an armed robot goes to carry it, and who presses a button has a reason."""

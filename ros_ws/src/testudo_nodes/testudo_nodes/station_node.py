@@ -47,6 +47,8 @@ class StationNode(Node):
         starts = flag_parameter(self, "start", default=True, description="start the robots once all are armed")
         self._bring_up = BringUp(fleet.names, fleet.untrusted, starts=starts)
         self._modes: dict[str, tuple[str, str]] = {}
+        self._said = not starts
+        """People know that the start is theirs."""
         self._activate, self._start = {}, {}
         for name in fleet.names:
             self._activate[name] = self.create_client(ChangeState, f"/{name}/policy/change_state")
@@ -76,6 +78,10 @@ class StationNode(Node):
 
     def _step(self) -> None:
         now_s = self._tempo.now_s()
+        if self._bring_up.left_to_people and not self._said:
+            self._said = True
+            self.get_logger().warning("the start is left to people: testudo rearm ROBOT --start, or the service "
+                                      "~/start of each policy")
         for name, request in self._bring_up.next_requests(now_s):
             if request is Request.ACTIVATE:
                 order = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVATE))
