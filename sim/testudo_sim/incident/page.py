@@ -65,7 +65,7 @@ def _banner(incidents: Sequence[Incident]) -> str:
     touched = sum(item.kind is Kind.CONTACT for item in incidents)
     word = f"{touched} contact{'' if touched == 1 else 's'}"
     return (f'<div class="banner {"bad" if touched else "good"}"><strong>{word}</strong>'
-            f"{len(incidents)} incidents</div>")
+            f"{len(incidents)} incident{'' if len(incidents) == 1 else 's'}</div>")
 
 
 def _timeline(story: Story, incidents: Sequence[Incident], bounds: Bounds) -> str:

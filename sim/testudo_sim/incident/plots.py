@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +11,7 @@ from matplotlib.patches import Circle, Rectangle
 
 from testudo_sim.incident.aftermath import Aftermath
 from testudo_sim.incident.types import Bounds, Incident, Kind
-from testudo_sim.replay.branches import Ways
+from testudo_sim.replay.branches import least_distances
 from testudo_sim.replay.story import RobotStory, Story
 from testudo_sim.report.style import BAD, FAINT, GOOD, INK, WARN, Picture, drawing, legend_above, picture, robot_colour
 
@@ -115,7 +114,7 @@ def _draw_distances(axes: Axes, aftermath: Aftermath, bounds: Bounds) -> None:
     item, story = aftermath.incident, aftermath.story
     period = story.spec.control_period_s
     for tone, line, (outcome, ways) in zip(_TONES, _LINES, aftermath.ways, strict=False):
-        distance = least_distances(ways)
+        distance = least_distances(ways.position_world)
         times = item.from_s + period * (1 + np.arange(len(distance)))
         if distance.shape[1] > 1:
             axes.fill_between(times, distance.min(axis=1), distance.max(axis=1), color=tone, alpha=0.13, linewidth=0)
@@ -131,10 +130,3 @@ def _draw_distances(axes: Axes, aftermath: Aftermath, bounds: Bounds) -> None:
     axes.set(xlabel="s since the start of the run", ylabel="least distance of two centres [m]")
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
-
-
-def least_distances(ways: Ways) -> np.ndarray:
-    """Return the least distance of two centres at each tick in each world (T, E) [m]."""
-    place = ways.position_world
-    pairs = combinations(range(place.shape[2]), 2)
-    return np.min([np.linalg.norm(place[:, :, i] - place[:, :, j], axis=1) for i, j in pairs], axis=0)

@@ -81,7 +81,7 @@ class Branches:
             part = slice(k * draws, (k + 1) * draws)
             position, status = logs.position_world[..., part], logs.status[..., part]
             arrival = _arrivals(story.spec, position, goal)
-            separation = logs.separation_m[:, part].min(axis=0)
+            separation = least_distances(position).min(axis=0, initial=np.inf)
             there = _real_places(story, moment.time_s + len(position) * story.spec.control_period_s)
             off = np.linalg.norm(position[-1] - there[..., None], axis=0).mean(axis=0)
             outcomes.append(Outcome(
@@ -94,6 +94,21 @@ class Branches:
         return cls(way, tuple(outcomes), tuple(ways))
 
 
+def pair_distances(position_world: np.ndarray) -> np.ndarray:
+    """Return the distances of the centres of all pairs (pairs, T, E) [m] from places (T, D, N, E)."""
+    found = [np.linalg.norm(position_world[:, :, i] - position_world[:, :, j], axis=1)
+             for i, j in combinations(range(position_world.shape[2]), 2)]
+    return np.stack(found) if found else np.empty((0, len(position_world), position_world.shape[-1]))
+
+
+def least_distances(position_world: np.ndarray) -> np.ndarray:
+    """Return the least distance of two centres at each tick in each world (T, E) [m]; infinite for a single robot.
+
+    Heights count in full, as they do where contacts are counted, and not as the shield counts them.
+    """
+    return pair_distances(position_world).min(axis=0, initial=np.inf)
+
+
 def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcome, Ways]:
     """Return what the real run came to from a moment on, looked at as often as a simulated one."""
     spec = story.spec
@@ -103,11 +118,10 @@ def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcom
     found = [robot.motion.at(at_s) for robot in story.robots]
     position = np.stack([place.T for place, _, _ in found], axis=-1).transpose(1, 0, 2)  # (T, D, N)
     yaw = np.stack([angle for _, angle, _ in found], axis=-1)
-    pairs = list(combinations(range(len(story.robots)), 2))
-    distance = np.array([np.linalg.norm(position[:, :, i] - position[:, :, j], axis=1) for i, j in pairs])
+    distance = pair_distances(position[..., None])
     contacts = int((distance < 2 * spec.body_radius_m).sum())
     arrival = _arrivals(spec, position[..., None], goals_of(story))
-    least = _finite(distance.min()) if distance.size else None
+    least = _finite(distance.min(initial=np.inf))
     outcome = Outcome(REAL, time_s, end_s - time_s, 1, int(contacts > 0), contacts, least, least,
                       *_arrival(arrival, spec), *_statuses(story, time_s, end_s))
     return outcome, Ways(position[..., None], yaw[..., None])

@@ -159,8 +159,6 @@ class Logged:
     """(T, N, E) [rad]."""
     contacts: jax.Array
     """(T, E) int: pairs, and robots at walls, that touch."""
-    separation_m: jax.Array
-    """(T, E)."""
     status: jax.Array
     """(T, N, E) int: `ShieldStatus`."""
 
@@ -230,7 +228,7 @@ def _run(team: Team, deployment: Deployment, decides: bool, state: DeployedState
         nominal = values if decides else control_velocity(team.model, stop, values)
         after, result = tick_deployed(team, deployment, current, nominal, tick_key)
         watch, motion = team.physics.watch(after.physics), team.physics.scene(after.physics).robots
-        return after, Logged(motion.position_world, motion.yaw, watch.contacts, watch.separation_m,
+        return after, Logged(motion.position_world, motion.yaw, watch.contacts,
                              result.status.astype(jnp.int8))
 
     return jax.lax.scan(step, state, (wanted, jax.random.split(key, wanted.shape[0])))

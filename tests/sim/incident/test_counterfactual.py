@@ -18,7 +18,7 @@ from testudo_sim.incident.aftermath import go_on, moment_before
 from testudo_sim.incident.scenario import merged, starts_of
 from testudo_sim.plain_policy import write_plain_policy
 from testudo_sim.recording import Recording, RobotRecording, Series, write_recording
-from testudo_sim.replay.branches import what_happened
+from testudo_sim.replay.branches import least_distances, what_happened
 from testudo_sim.replay.counterfactual import Ahead, Way, go_on_from, ways_of
 from testudo_sim.replay.moment import told_from
 from testudo_sim.replay.story import story_of_recording
@@ -66,6 +66,14 @@ def test_robots_without_recorded_commands_go_on_as_they_then_moved():
     told = meeting(0.6, seconds=6.0)
     silent = replace(told, robots=tuple(replace(robot, sent=None) for robot in told.robots))
     assert np.allclose(told_from(silent, 1.0, 30), told_from(told, 1.0, 30), atol=1e-3)
+
+
+def test_the_least_distance_counts_heights_in_full_as_contacts_do():
+    """Two drones, one 0.30 m above the other, in the second world 0.05 m aside as well; one alone has no distance."""
+    places = np.zeros((1, 3, 2, 2))
+    places[0, 2, 1], places[0, 0, 1] = 0.30, [0.0, 0.05]
+    np.testing.assert_allclose(least_distances(places), [[0.30, math.hypot(0.30, 0.05)]])
+    assert np.isinf(least_distances(places[:, :, :1])).all()
 
 
 @pytest.mark.parametrize(("ahead_", "named"), [(Ahead(0.0), "--horizon"), (Ahead(1.0, 0), "--draws")])
