@@ -36,6 +36,8 @@ _PER_RADIUS = 2.2
 """Clearances between starts on a circle of robots that swap places, as in the protocol of the shield."""
 _NEXT_STEP = {"idle": "activate", "armed": "start", "stopped": "rearm", "fault": "deactivate"}
 """What an operator asks of a robot in a mode, so that it drives in the end."""
+_UNTIL_RENEWED = ("brakes_weak", "no_response")
+"""What a robot remembers until an operator has looked and starts its process anew."""
 _PLANT = {"latency_low_s": 0.01, "latency_high_s": 0.03}
 
 
@@ -169,9 +171,13 @@ class Bed:
     def bring_up(self, name: str) -> None:
         """Arm and start a robot as an operator does, as often as it takes; one that holds comes back by itself.
 
+        On a machine that stalls the driver brakes late, and the robot is right to say so: its process starts anew.
+
         Raises:
             StalledError: it does not come to drive.
         """
+        if self.observer.robots[name].code in _UNTIL_RENEWED:
+            self.renew(name)
         def driving() -> bool:
             if self.urge(name):
                 time.sleep(0.2)
