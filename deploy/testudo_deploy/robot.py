@@ -163,8 +163,9 @@ class Robot:
             flight.hear_pose(newest.position_world, newest.velocity[2], newest.stamp_s, believed=self.loop.located)
             place = record.measured_position_world if self.loop.located else None
         found = flight.reasons(supervisor.mode, supervisor.since_s, now_s, place, supervisor.guard_flight)
-        if supervisor.mode in (Mode.HOLD, Mode.HOLDING) and self.loop.strays:
-            found += (f"drifted: {self.loop.strays}",)
+        strays = self.loop.strays if supervisor.mode in (Mode.HOLD, Mode.HOLDING) else ""
+        if strays:
+            found += (f"drifted: {strays}",)
         event = flight.arrival(supervisor.mode, now_s)
         if event is not None:
             supervisor.arrive(event, now_s)

@@ -114,6 +114,13 @@ def test_a_climb_that_leaves_its_column_lands_within_it(climbing, spoil):
     assert not drone.vehicle.lifted_by_set_point
 
 
+def see_elsewhere(drone, moved):
+    """Let a drone take poses whose places were changed by ``moved``."""
+    taken = drone.robot.loop.on_odometry
+    drone.robot.loop.on_odometry = lambda stamp, heard, place, yaw, speed: taken(
+        stamp, heard, moved(place), yaw, speed)
+
+
 def test_a_climb_without_poses_is_landed_by_its_vehicle(climbing):
     drone = climbing.drones[0]
     drone.sees = False
@@ -126,9 +133,7 @@ def test_a_climb_without_poses_is_landed_by_its_vehicle(climbing):
 
 def test_a_climb_whose_poses_are_no_numbers_is_landed_by_its_vehicle(climbing):
     drone = climbing.drones[0]
-    taken = drone.robot.loop.on_odometry
-    drone.robot.loop.on_odometry = lambda stamp, heard, place, yaw, speed: taken(
-        stamp, heard, (math.nan,) * 3, yaw, speed)
+    see_elsewhere(drone, lambda place: (math.nan,) * 3)
     climbing.until(Mode.LAND, 3.0)
     climbing.until(Mode.DISARMED, 15.0)
     assert drone.vehicle.place[2] == GROUND_M
@@ -136,9 +141,7 @@ def test_a_climb_whose_poses_are_no_numbers_is_landed_by_its_vehicle(climbing):
 
 def test_a_climb_whose_poses_jump_about_is_landed(climbing):
     drone = climbing.drones[0]
-    taken = drone.robot.loop.on_odometry
-    drone.robot.loop.on_odometry = lambda stamp, heard, place, yaw, speed: taken(
-        stamp, heard, (place[0] + 0.5, place[1], place[2]), yaw, speed)
+    see_elsewhere(drone, lambda place: (place[0] + 0.5, place[1], place[2]))
     took_s = climbing.until(Mode.LAND, 3.0)
     assert took_s < 1.3
     assert "climb_astray: its poses are not believed" in drone.robot.supervisor.reason

@@ -178,6 +178,7 @@ class Bed:
         """
         if self.observer.robots[name].code in _UNTIL_RENEWED:
             self.renew(name)
+
         def driving() -> bool:
             if self.urge(name):
                 time.sleep(0.2)
