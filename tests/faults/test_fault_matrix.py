@@ -6,6 +6,7 @@ then the row is tried again.
 """
 
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,7 @@ pytestmark = [
 if find_spec("rclpy") is not None:
     from testudo_nodes.fault_matrix.bed import Bed, BedError, StalledError, write_fleet
     from testudo_nodes.fault_matrix.matrix import ROWS, once, run_matrix
+    from testudo_nodes.fault_matrix.rows import goes_on
 else:
     ROWS = ()
 
@@ -57,6 +59,17 @@ def test_a_machine_that_stalls_is_told_from_a_fault(error, found):
 
     outcome = once(ROWS[0], Standing())
     assert outcome is None if found is None else outcome.passed is found
+
+
+@pytest.mark.parametrize(
+    ("drove", "codes", "passed"),
+    [(True, {""}, True), (False, {"", "stale_pose"}, None), (False, {"stale_pose", "pose_jump"}, False),
+     (False, {""}, False)])
+def test_a_robot_that_has_to_go_on_may_stand_for_an_old_pose_alone(drove, codes, passed):
+    """A machine that stalls makes a robot hold at any moment, also in the first one after the fault."""
+    observer = SimpleNamespace(drives=lambda *_: drove, codes_since=lambda *_: codes)
+    found = goes_on(SimpleNamespace(observer=observer), 0.0, 0.01)
+    assert found is None if passed is None else found.passed is passed
 
 
 @pytest.mark.parametrize("row", [case(row) for row in ROWS if row.bed == "driving"])

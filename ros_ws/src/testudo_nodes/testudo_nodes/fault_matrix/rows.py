@@ -68,7 +68,6 @@ def goes_on(bed: Bed, fault_s: float, for_s: float, *, name: str = "r0") -> Foun
 
     None if it held for an old pose: that is a machine that stalled.
     """
-    bed.wait(lambda: bed.observer.drives(name, 0.05), f"{name} stands", 1.0)
     time.sleep(max(0.0, fault_s + for_s - time.monotonic()))
     drove = bed.observer.drives(name, for_s - 0.05)
     codes = bed.observer.codes_since(name, fault_s) - {""}
