@@ -18,7 +18,7 @@ pytestmark = [
 
 if find_spec("rclpy") is not None:
     from testudo_nodes.fault_matrix.bed import Bed, BedError, StalledError, write_fleet
-    from testudo_nodes.fault_matrix.matrix import ROWS, once, run_matrix
+    from testudo_nodes.fault_matrix.matrix import ROWS, TRIES, once, run_matrix
     from testudo_nodes.fault_matrix.rows import goes_on
 else:
     ROWS = ()
@@ -27,8 +27,6 @@ NUMBERS = set(range(1, 33))
 LONG = {8, 9, 15, 18, 21, 24, 26, 27, 28, 30, 31, 32}
 """Rows that take long, or a fleet of their own, or whose like is in a shorter one."""
 BRAKE_S = 1.0
-TRIES = 10
-"""Of a fault whose repetition tells nothing, because the machine stalled just then."""
 
 
 def case(row):
@@ -59,6 +57,16 @@ def test_a_machine_that_stalls_is_told_from_a_fault(error, found):
 
     outcome = once(ROWS[0], Standing())
     assert outcome is None if found is None else outcome.passed is found
+
+
+@pytest.mark.parametrize(("code", "renewed"), [("brakes_weak", ["r0"]), ("no_response", ["r0"]), ("stale_pose", [])])
+def test_a_robot_that_remembers_bad_brakes_gets_a_new_process(code, renewed):
+    """By design nothing else ends that, and all rows that follow need robots that drive."""
+    asked = []
+    bed = SimpleNamespace(observer=SimpleNamespace(robots={"r0": SimpleNamespace(code=code, mode="active")}),
+                          renew=asked.append, urge=lambda _: False, wait=lambda condition, *_, **__: condition())
+    Bed.bring_up(bed, "r0")
+    assert asked == renewed
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from testudo_deploy.processes import FleetProcesses
 from testudo_hardware.links.wire import read_command, read_odometry
 from testudo_nodes.conversions import status_values
 from testudo_nodes.qos import OFFERED, REQUESTED, recorded
+from testudo_nodes.scheduling import PRIORITIES, go_as_usual, go_first
 
 PATIENCE_S = 40.0
 MOVING_M_S = 0.02
@@ -61,8 +62,10 @@ class Observer:
         self._start = self.node.create_client(Trigger, f"/{name}/policy/start")
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
+        go_first(PRIORITIES["observer"], alone=True)
 
     def close(self):
+        go_as_usual()
         self._context.try_shutdown()
         self._thread.join(5)
 

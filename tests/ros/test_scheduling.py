@@ -1,6 +1,7 @@
 """Control comes before the rest on a busy machine: the guard before the policy, the recorder last."""
 
 import os
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,10 @@ pytestmark = [
     pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
     pytest.mark.timeout(120),
 ]
+
+
+if find_spec("rclpy") is not None:
+    from testudo_nodes.scheduling import PRIORITIES, go_as_usual, go_first
 
 
 def may_schedule():
@@ -55,6 +60,21 @@ def test_world_guard_and_policy_come_first_and_the_recorder_last(tmp_path):
         "recorder": {(os.SCHED_OTHER, 0)},
     }
     assert niceness > os.getpriority(os.PRIO_PROCESS, 0)
+
+
+@pytest.mark.skipif(not may_schedule(), reason="this user may not ask for real-time scheduling")
+def test_who_measures_goes_first_alone_and_then_as_usual_again():
+    mine = f"{os.getpid()}"
+    go_first(PRIORITIES["observer"], alone=True)
+    try:
+        found = threads(mine)
+        with subprocess.Popen(["sleep", "1"]) as child:
+            of_child = threads(child.pid)
+            child.kill()
+    finally:
+        go_as_usual()
+    assert found == {(os.SCHED_RR | os.SCHED_RESET_ON_FORK, max(PRIORITIES.values()))}
+    assert of_child == threads(mine) == {(os.SCHED_OTHER, 0)}
 
 
 def test_who_waits_for_all_others_takes_no_processor_from_them(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from testudo_sim.identify.result import HALF, ROBOTS, Estimate, Identification
 from testudo_sim.identify.roll import DELAY, SLIP, to_file
 from testudo_sim.identify.uncertainty import MANOEUVRES, Spread, prior
 from testudo_sim.progress import Tell, part, quiet
-from testudo_sim.recording import Recording, RobotRecording
+from testudo_sim.recording import Recording, RobotRecording, Series
 
 WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
 _LATE_S = 0.01
@@ -33,7 +34,6 @@ _SHARED_S = 5.0
 """A robot whose poses and commands were recorded together for less makes hardly one stretch."""
 _DAY_KNOWN_NS = 100_000_000_000_000_000
 """Of a run that begins before (1973) only the time since a robot was switched on is known."""
-_OTHER_TIMES = "its poses and its commands are of other times"
 _ALIGNED = 0.1
 """About the share of the time that alignment takes."""
 _SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
@@ -111,23 +111,33 @@ def usable(robots: Sequence[RobotRecording]) -> tuple[list[RobotRecording], dict
     """
     reasons = {robot.name: reason for robot in robots if (reason := _unusable(robot))}
     kept = [robot for robot in robots if robot.name not in reasons]
-    apart = [reason for reason in reasons.values() if reason.endswith(_OTHER_TIMES)]
+    apart = [reasons[robot.name] for robot in robots if _shared_s(robot) <= 0]
     if apart and not kept:
         raise TestudoError("; ".join(apart))
     return (kept, reasons) if kept else (list(robots), {})
 
 
+def _seen(robot: RobotRecording) -> Series | None:
+    return next((robot.series[role] for role in ("pose", "odometry") if len(robot.series.get(role, ()))), None)
+
+
+def _shared_s(robot: RobotRecording) -> float:
+    """Return for how long poses and commands were recorded together [s]; infinite where one of them is missing."""
+    seen, told = _seen(robot), robot.series.get("command", ())
+    if seen is None or not len(told):
+        return math.inf
+    return float(min(seen.stamp_s.max(), told.stamp_s.max()) - max(seen.stamp_s.min(), told.stamp_s.min()))
+
+
 def _unusable(robot: RobotRecording) -> str:
     """Return why a robot cannot be fitted; nothing if it can."""
-    seen = next((robot.series[role] for role in ("pose", "odometry") if len(robot.series.get(role, ()))), None)
-    if seen is None:
+    if _seen(robot) is None:
         return f"{robot.name}: neither pose nor odometry is recorded"
-    told = robot.series.get("command", ())
-    if not len(told):
+    if not len(robot.series.get("command", ())):
         return f"{robot.name}: no command is recorded"
-    shared_s = min(seen.stamp_s.max(), told.stamp_s.max()) - max(seen.stamp_s.min(), told.stamp_s.min())
+    shared_s = _shared_s(robot)
     if shared_s <= 0:
-        return f"{robot.name}: {_OTHER_TIMES}"
+        return f"{robot.name}: its poses and its commands are of other times"
     if shared_s < _SHARED_S:
         return f"{robot.name}: poses and commands have only {shared_s:.1f} s in common"
     return ""

@@ -6,7 +6,6 @@ when its supervisor does.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import gc
@@ -18,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import rclpy
@@ -33,6 +31,7 @@ from rclpy.task import Future
 
 from testudo_deploy.plan import SUPERVISOR_VARIABLE
 from testudo_hardware.errors import TestudoError
+from testudo_nodes.scheduling import go_first
 
 REFUSED, FAILED = 2, 1
 _WAKE_S = 0.2
@@ -75,7 +74,7 @@ def run(build: Callable[[Future], Any]) -> int:
         rclpy.try_shutdown()
         return REFUSED
     node.add_on_set_parameters_callback(functools.partial(_refuse_changes, node))
-    _schedule(getattr(node, "priority", 0))
+    go_first(getattr(node, "priority", 0))
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
     try:
@@ -210,15 +209,6 @@ def _refuse_changes(node: Node, parameters: Sequence[Parameter]) -> SetParameter
     known = ", ".join(parameter.name for parameter in parameters if node.has_parameter(parameter.name))
     reason = f"{known}: parameters are read once, at the start" if known else ""
     return SetParametersResult(successful=not known, reason=reason)
-
-
-def _schedule(priority: int) -> None:
-    """Ask for real-time scheduling of all threads, of which DDS has its own; without the right to it, go on."""
-    if not priority or not sys.platform.startswith("linux"):
-        return
-    for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(priority))
 
 
 def _leave_within(seconds: float, status: int) -> None:

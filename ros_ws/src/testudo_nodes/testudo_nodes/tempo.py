@@ -24,6 +24,7 @@ from testudo_deploy.lock_step import DONE_TOPIC, START_S, TURN_TOPIC, Done, Mail
 from testudo_nodes.conversions import envelope_bytes, envelope_message
 from testudo_nodes.node_runner import both_clocks, flag_parameter, guarded
 from testudo_nodes.qos import in_rounds
+from testudo_nodes.scheduling import PRIORITIES
 
 
 class TimerHandle(Protocol):
@@ -34,10 +35,6 @@ class TimerHandle(Protocol):
 
     def cancel(self) -> None:
         """Wait no more."""
-
-
-PRIORITIES = {"plant": 3, "driver": 3, "guard": 2, "policy": 1}
-"""Of real-time scheduling, by node: the world before the guard, the guard before the policy, all before the rest."""
 
 
 class RealTime:

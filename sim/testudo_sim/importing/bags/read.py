@@ -80,6 +80,8 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
             origins.setdefault(entry.robot, {}).setdefault(entry.role, []).append(
                 {"bag": bag.name, "topic": entry.topic, "type": source.contents.topics[entry.topic].type})
     notes = [note for source in sources for note in source.folder.notes]
+    notes += [f"{source.name}: {CLOCK} is left aside: several bags are laid together by their times of recording"
+              for source in sources if len(sources) > 1 and source.contents.counts.get(CLOCK)]
     notes += [f"{bag.name}: {note}" if len(bags) > 1 else note for bag in bags for note in bag.notes]
     return {"notes": notes, "origins": origins, "clocks": {name: clock.to_dict() for name, clock in clocks.items()},
             "clock_sentences": [clock.sentence() for clock in list(clocks.values())[1:]],

@@ -17,7 +17,8 @@ def bench_faults(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[
     """Inject every fault of the matrix over DDS into three robots on the MuJoCo plant, and time the brake.
 
     Times run from the fault to the brake command on the actuator topic; where the guard itself is dead, to the moment
-    since which the driver brakes.
+    since which the driver brakes. What the host of a virtual machine took from its cores meanwhile stands beside the
+    longest of them, in steps of 10 ms over all cores; it excuses nothing.
 
     Args:
         repeats: repetitions of each row; the worst counts.
@@ -37,7 +38,7 @@ def bench_faults(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[
     values = {"rows": [_values(outcome) for outcome in outcomes], "numbers": len(numbers), "passed": len(passed),
               "failed": sorted(numbers - passed)}
     title = f"fault matrix: {len(passed)} of {len(numbers)} rows held"
-    columns = ("row", "fault", "required", "within", "worst", "of", "verdict", "note")
+    columns = ("row", "fault", "required", "within", "worst", "host took", "of", "verdict", "note")
     return BenchResult(title, columns, [_shown(outcome) for outcome in outcomes], values)
 
 
@@ -48,11 +49,13 @@ def _milliseconds(time_s: float | None) -> str:
 def _shown(outcome: Outcome) -> tuple[str, ...]:
     row = outcome.row
     return (str(row.number), row.fault, row.required, _milliseconds(row.limit_s), _milliseconds(outcome.worst_s),
-            str(len(outcome.found)), "held" if outcome.passed else "FAILED", outcome.note)
+            _milliseconds(outcome.worst_s and outcome.stolen_s), str(len(outcome.found)),
+            "held" if outcome.passed else "FAILED", outcome.note)
 
 
 def _values(outcome: Outcome) -> dict[str, Any]:
     row = outcome.row
     return {"row": row.number, "fault": row.fault, "required": row.required, "limit_s": row.limit_s,
             "worst_s": outcome.worst_s, "times_s": [found.time_s for found in outcome.found],
+            "stolen_s": [found.stolen_s for found in outcome.found],
             "passed": outcome.passed, "note": outcome.note}

@@ -22,6 +22,8 @@ _ONCE = ("none", "run", "weak", "chased", "recorded")
 
 
 _RECORD_S = 3.0
+TRIES = 10
+"""Of one repetition, where the machine stalls before anything is injected."""
 _STALLED = "the machine stalled at every repetition"
 
 
@@ -37,6 +39,11 @@ class Outcome:
         """Return the longest time, if the row asks for one."""
         times = [one.time_s for one in self.found if one.time_s is not None]
         return max(times) if times and self.row.limit_s is not None else None
+
+    @property
+    def stolen_s(self) -> float:
+        """Return what the host took from the cores during the longest time."""
+        return max(((one.time_s, one.stolen_s) for one in self.found if one.time_s is not None), default=(0.0, 0.0))[1]
 
     @property
     def passed(self) -> bool:
@@ -111,7 +118,7 @@ def _alone(row: Row, folder: Path) -> Found:
             bed.wait_until_all_drive()
             time.sleep(_RECORD_S)
         return row.inject(folder / "run")
-    for attempt in range(3):
+    for attempt in range(TRIES):
         with _bed(row.bed, folder / str(attempt)) as bed:  # a new one: what was broken stays broken
             found = once(row, bed)
         if found is not None:

@@ -30,7 +30,9 @@ from testudo_deploy.messages import TickRecord
 from testudo_deploy.plan import ESTOP_TOPIC, EVENTS_TOPIC
 from testudo_hardware.links.wire import read_command, read_odometry
 from testudo_nodes.conversions import envelope_bytes, status_values
+from testudo_nodes.fault_matrix.host import HostWatch
 from testudo_nodes.qos import OFFERED, REQUESTED, recorded
+from testudo_nodes.scheduling import PRIORITIES, go_as_usual, go_first
 
 MOVING_M_S = 0.02
 _WAKE_S = 0.2
@@ -125,12 +127,16 @@ class Observer:
         self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
+        self.host = HostWatch()
         self._closing = False
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
+        go_first(PRIORITIES["observer"], alone=True)
 
     def close(self) -> None:
         """Stop listening."""
+        go_as_usual()
+        self.host.close()
         self._closing = True
         self._thread.join(5)  # a context that ends while the executor logs waits for it, and it for the context
         self._context.try_shutdown()

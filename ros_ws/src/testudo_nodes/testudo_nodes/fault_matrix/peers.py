@@ -25,6 +25,7 @@ from testudo_nodes.fault_matrix.rows import TICK_S, Found, Row, brakes, goes_on
 from testudo_nodes.qos import OFFERED
 
 _WATCH_S = 4.0
+_MOMENT_S = 0.005
 _LOSSY_S = 10.0
 _LIE_S = 0.5
 _OWN_SPEED_M_S = 0.01
@@ -106,12 +107,18 @@ def lossy(bed: Bed) -> Found:
 
 
 def replayed(bed: Bed) -> Found | None:
-    """Every message is followed by one from a second ago, of another place."""
+    """Every message is followed by one from a second ago, of another place.
+
+    It comes a moment later: of two at once a robot hears the newer one only (a depth of 1), and who drowns a peer's
+    words makes it wait, which is no replay.
+    """
     past: list[UInt8MultiArray] = []
 
-    def replay(_sender: str, _receiver: str, message: Any) -> list[Any]:
+    def replay(sender: str, receiver: str, message: Any) -> Any:
         past.append(message)
-        return [message, *past[-100:-99]]
+        for old in past[-100:-99]:
+            threading.Timer(_MOMENT_S, bed.observer.deliver, (sender, receiver, old)).start()
+        return message
     bed.observer.peers = replay
     return goes_on(bed, time.monotonic(), 2.5)
 

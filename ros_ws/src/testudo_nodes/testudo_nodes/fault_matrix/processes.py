@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
 from geometry_msgs.msg import TwistStamped
@@ -27,7 +28,7 @@ def overrun(bed: Bed) -> Found | None:
     found = brakes(bed, fault_s)
     woke_s = fault_s + 6 * TICK_S
     burst = sum(woke_s <= at_s <= woke_s + TICK_S for at_s, _ in bed.observer.robots["r0"].sent)
-    return found and Found(burst <= 3, found.time_s, "" if burst <= 3 else f"{burst} commands within a tick")
+    return found and replace(found, passed=burst <= 3, note="" if burst <= 3 else f"{burst} commands within a tick")
 
 
 def hangs(bed: Bed) -> Found | None:
@@ -82,7 +83,7 @@ def policy_killed(bed: Bed) -> Found | None:
     record = bed.observer.robots["r0"].record
     still = bed.observer.rests("r0", time.monotonic() - 0.2) and bed.observer.robots["r0"].mode == "idle"
     point = record.owned_lane_world is not None and record.owned_lane_world[0] == record.owned_lane_world[1]
-    return found and Found(still and point, found.time_s, "" if still else "it drove by itself")
+    return found and replace(found, passed=still and point, note="" if still else "it drove by itself")
 
 
 def policy_ended(bed: Bed) -> Found | None:
@@ -91,7 +92,7 @@ def policy_ended(bed: Bed) -> Found | None:
     status = bed.wait(lambda: bed.processes.exit_status("r0/policy") is not None, "it lives on", 5.0) and (
         bed.processes.exit_status("r0/policy"))
     bed.restart("r0/policy")
-    return found and Found(status == 0, found.time_s, "" if status == 0 else f"status {status}")
+    return found and replace(found, passed=status == 0, note="" if status == 0 else f"status {status}")
 
 
 def policy_sleeps(bed: Bed) -> Found | None:
@@ -102,7 +103,7 @@ def policy_sleeps(bed: Bed) -> Found | None:
     woke_s = bed.send("r0/policy", signal.SIGCONT)
     time.sleep(0.5)
     moved = [at_s for at_s, command in bed.observer.robots["r0"].sent if at_s > woke_s and any(command)]
-    return found and Found(not moved, found.time_s, "an old command got through" if moved else "")
+    return found and replace(found, passed=not moved, note="an old command got through" if moved else "")
 
 
 def guard_killed(bed: Bed) -> Found | None:
@@ -154,7 +155,7 @@ def estop_topic(bed: Bed) -> Found | None:
     found = brakes(bed, fault_s, code="estop")
     button.publish(Bool(data=False))
     time.sleep(1.5)
-    return found and Found(_is_latched(bed, bed.fleet.names), found.time_s)
+    return found and replace(found, passed=_is_latched(bed, bed.fleet.names))
 
 
 def estop_service(bed: Bed) -> Found | None:
@@ -163,7 +164,7 @@ def estop_service(bed: Bed) -> Found | None:
     bed.observer.ask("r0", "estop")
     found = brakes(bed, fault_s, code="estop")
     time.sleep(1.5)
-    return found and Found(_is_latched(bed, ("r0",)), found.time_s)
+    return found and replace(found, passed=_is_latched(bed, ("r0",)))
 
 
 def _is_latched(bed: Bed, names: tuple[str, ...]) -> bool:

@@ -24,6 +24,8 @@ class Found:
     time_s: float | None = None
     """From the fault to the brake command at the actuators, where the row asks for that."""
     note: str = ""
+    stolen_s: float = 0.0
+    """What the host took from the cores in that time."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def brakes(bed: Bed, fault_s: float, *, code: str | None = None, name: str = "r0
     if code is not None:
         heard = watch.robots[name]
         bed.wait(lambda: code in watch.codes_since(name, fault_s) | {heard.guard_code}, f"nobody said {code}", 1.0)
-    return Found(True, brake_s - fault_s)
+    return Found(True, brake_s - fault_s, stolen_s=watch.host.taken_s(fault_s, brake_s))
 
 
 def goes_on(bed: Bed, fault_s: float, for_s: float, *, name: str = "r0") -> Found | None:

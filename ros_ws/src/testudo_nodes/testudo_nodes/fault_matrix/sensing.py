@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 from testudo_nodes.fault_matrix.bed import Bed
@@ -46,7 +47,7 @@ def not_finite(bed: Bed) -> Found | None:
     time.sleep(0.5)
     found = brakes(bed, _odometry(bed, _nan))
     finite = all(math.isfinite(value) for _, command in bed.observer.robots["r0"].sent[-500:] for value in command)
-    return found and Found(found.passed and finite, found.time_s, "" if finite else "a command was not finite")
+    return found and replace(found, passed=found.passed and finite, note="" if finite else "a command was not finite")
 
 
 def silent(bed: Bed) -> Found | None:
