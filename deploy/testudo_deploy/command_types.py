@@ -59,6 +59,8 @@ class CommandForm:
     velocity, whose length is limited."""
     limited: int = 0
     """How many channels that is."""
+    beside: str = ""
+    """Another table that it needs."""
 
     @property
     def limited_channels(self) -> tuple[str, ...]:
@@ -93,7 +95,7 @@ def _motor_bounds(spec: RobotSpec) -> Limits:
 FORMS: dict[str, CommandForm] = {
     COMMAND_TYPE: CommandForm(("x", "y", "z"), ("m/s", "m/s", "m/s"), "", _no_bounds),
     VELOCITY_YAW_RATE: CommandForm(("x", "y", "z", "yaw_rate"), ("m/s", "m/s", "m/s", "rad/s"), "heading",
-                                   _yaw_rate_bounds, limited=1),
+                                   _yaw_rate_bounds, limited=1, beside="attitude"),
     ATTITUDE_THRUST: CommandForm(("roll", "pitch", "yaw", "thrust"), ("rad", "rad", "rad", "N"), "attitude",
                                  _attitude_bounds, limited=4),
     MOTOR_THRUSTS: CommandForm(("motor 1", "motor 2", "motor 3", "motor 4"), ("N", "N", "N", "N"), "rotors",
@@ -141,9 +143,10 @@ def check_vehicle(command_type: str, limits: Limits, spec: RobotSpec, where: str
     form = FORMS[command_type]
     if not form.table:
         return
-    if spec.kind != VELOCITY_POINT or not getattr(spec, form.table, None):
+    missing = [table for table in (form.table, form.beside) if table and not getattr(spec, table)]
+    if spec.kind != VELOCITY_POINT or missing:
         raise ContractError(f"{where}.command.type: found {command_type!r}, expected {COMMAND_TYPE!r}: {spec.name} is "
-                            f"a {spec.kind} without [{form.table}] in its file")
+                            f"a {spec.kind} without [{(missing or [form.table])[0]}] in its file")
     units = form.units[len(form.units) - form.limited:]
     for (low, high), (least, most), channel, unit in zip(limits, form.bounds(spec), form.limited_channels, units,
                                                          strict=True):

@@ -310,9 +310,6 @@ def _check_order(spec: RobotSpec, where: str) -> None:
         if spec.wheel_base_m > 2 * spec.body_radius_m:
             raise SpecError(f"{where}: geometry.wheel_base: {spec.wheel_base_m} m is wider than the body, "
                             f"{2 * spec.body_radius_m} m: limits out of order")
-    if spec.heading and not spec.attitude:
-        raise SpecError(f"{where}: heading: found a drone without [attitude], expected both: what turns on command is "
-                        "simulated with its attitude")
     if spec.silence:
         _check_silence(spec, where)
 

@@ -109,9 +109,10 @@ def _yaw_rate_limit(config: TrainConfig, spec: RobotSpec) -> float:
     """Return how fast the team is told to turn at most [rad/s]; 0 where it holds its heading."""
     if config.command_type != VELOCITY_YAW_RATE:
         return 0.0
-    if not spec.heading:
-        raise TestudoError(f"--command {config.command}: {spec.name} is a {spec.kind} without [heading] in its file; "
-                           "only drones with one turn beside their velocity, use --command velocity")
+    missing = [table for table in ("heading", "attitude") if not getattr(spec, table)]
+    if missing:
+        raise TestudoError(f"--command {config.command}: {spec.name} is a {spec.kind} without [{missing[0]}] in its "
+                           "file; only drones with both tables turn beside their velocity, use --command velocity")
     if config.trainer != "testudo":
         raise TestudoError(f"--command {config.command}: found --trainer {config.trainer}, expected testudo, the only "
                            "one that trains yaw rates")

@@ -71,11 +71,12 @@ def test_inspect_shows_the_channels_and_the_limits(turning):
 
 @pytest.mark.parametrize(("spec", "text"), [
     (GROUND, rf"found '{KIND}', expected 'control_point_velocity_world': gritsbot_x is a differential_drive without"),
-    (NO_TABLE, r"crazyflie_2x is a velocity_point without \[heading\] in its file")])
+    (NO_TABLE, r"crazyflie_2x is a velocity_point without \[heading\] in its file"),
+    (dataclasses.replace(DRONE, attitude={}), r"crazyflie_2x is a velocity_point without \[attitude\] in its file")])
 def test_a_robot_without_the_table_refuses_it(turning, spec, text):
     with pytest.raises(ContractError, match=text):
         velocity_command(KIND, spec)
-    if spec is NO_TABLE:
+    if spec is not GROUND:
         with pytest.raises(ContractError, match=text):
             check_robot(turning.contract, spec, "here")
 

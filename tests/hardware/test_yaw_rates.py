@@ -134,9 +134,11 @@ def test_the_limit_is_of_the_robot_file_and_no_part_of_the_hash():
     assert dataclasses.replace(DRONE, heading={}).sha256 == DRONE.sha256
 
 
-def test_a_drone_that_turns_needs_an_attitude():
-    entry = {"value": 1.0, "unit": "rad/s", "source": "test"}
-    with pytest.raises(SpecError, match=r"heading: found a drone without \[attitude\]"):
-        parse_robot(DRONE.to_dict() | {"heading": {"yaw_rate_limit": entry}}, "mine.toml")
+def test_the_table_is_of_drones():
+    entry = {"value": 0.5, "unit": "rad/s", "source": "test"}
+    found = parse_robot(DRONE.to_dict() | {"heading": {"yaw_rate_limit": entry}}, "mine.toml")
+    assert found.yaw_rate_limit_rad_s == 0.5
+    with pytest.raises(SpecError, match=r"heading\.yaw_rate_limit: found 9\.0 in .* expected within \[0\.05, 3\]"):
+        parse_robot(DRONE.to_dict() | {"heading": {"yaw_rate_limit": entry | {"value": 9.0}}}, "mine.toml")
     with pytest.raises(SpecError, match="heading: unknown table"):
         parse_robot(GROUND.to_dict() | {"heading": {"yaw_rate_limit": entry}}, "mine.toml")
