@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.profile import CONTROL_POINT_VELOCITY
+from testudo_hardware.links import profile
 from testudo_hardware.strict import OPTIONAL
 
 FAMILY = "testudo/contract/"
 VERSION = FAMILY + "1"
 METADATA_KEY = "testudo"
 NEIGHBOURS = "neighbours"
-COMMAND_TYPE = CONTROL_POINT_VELOCITY
+COMMAND_TYPE = profile.CONTROL_POINT_VELOCITY
+VELOCITY_YAW_RATE = profile.VELOCITY_YAW_RATE
 ATTITUDE_THRUST = "attitude_thrust"
 MOTOR_THRUSTS = "motor_thrusts"
 HOLD_RULE = "zero_order_hold_world"
@@ -46,9 +47,9 @@ class Command:
     type: str
     unit: str
     limit: float
-    """Largest length of the vector, in ``unit``; of a type with limits by channel the largest of them."""
+    """Largest length of the velocity [m/s]; of a type below velocities the largest of its limits by channel."""
     limits: tuple[tuple[float, float], ...] = field(default=(), metadata=OPTIONAL)
-    """Lowest and highest value by channel; for types below velocities."""
+    """Lowest and highest value by channel; of a velocity only that of the yaw rate, where there is one."""
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,16 @@ import numpy as np
 
 from testudo_deploy.command_types import FORMS, check_vehicle
 from testudo_deploy.contract_parts import (
+    COMMAND_TYPE,
     HOLD_RULE,
     NEIGHBOURS,
+    VELOCITY_YAW_RATE,
     ContractError,
     Signal,
 )
 from testudo_deploy.shield.obstacles import check_obstacle
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, parse_robot
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def check_contract(contract: Contract, where: str) -> None:
             raise ContractError(
                 f"{where}.{name}: found {found!r}, expected {expected!r}; export the policy again"
             )
-    _check_command(contract, where)
+    _check_command(contract, spec, where)
     _check_ranges(contract, spec, where)
     _check_signals(contract, spec, where)
     _check_test_vector(contract, where)
@@ -123,21 +125,27 @@ def check_robot(
             )
 
 
-def _check_command(contract: Contract, where: str) -> None:
+def _check_command(contract: Contract, spec: RobotSpec, where: str) -> None:
     command = contract.command
     form = FORMS.get(command.type)
     if form is None:
         raise ContractError(f"{where}.command.type: found {command.type!r}, expected one of {', '.join(FORMS)}; update "
                             "this software, or export the policy again")
-    unit = ", ".join(form.units) if form.table else "m/s"
-    if command.unit != unit:
-        raise ContractError(f"{where}.command.unit: found {command.unit!r}, expected {unit!r}; export the policy again")
-    if len(command.limits) != (len(form.channels) if form.table else 0):
+    if form.table and spec.kind != VELOCITY_POINT:
+        raise ContractError(f"{where}.command.type: found {command.type!r} for a {spec.kind}, expected "
+                            f"{COMMAND_TYPE!r}")
+    if command.unit != form.unit:
+        raise ContractError(f"{where}.command.unit: found {command.unit!r}, expected {form.unit!r}; export the policy "
+                            "again")
+    if len(command.limits) != form.limited:
         raise ContractError(f"{where}.command.limits: found {len(command.limits)} for {command.type}, expected "
-                            f"{len(form.channels) if form.table else 0}; export the policy again")
-    for channel, limits in zip(form.channels, command.limits, strict=False):
+                            f"{form.limited}; export the policy again")
+    for channel, limits in zip(form.limited_channels, command.limits, strict=True):
         if len(limits) != 2 or not limits[0] < limits[1]:
             raise ContractError(f"{where}.command.limits of {channel}: found {limits}, expected low below high")
+    if command.type == VELOCITY_YAW_RATE and command.limits[0][0] != -command.limits[0][1]:
+        raise ContractError(f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected as "
+                            "much to one side as to the other")
 
 
 def _first_difference(policy: Any, robot: Any, path: str = "") -> tuple[str, Any, Any]:

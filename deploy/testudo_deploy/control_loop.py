@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from testudo_deploy.artefact import Artefact
-from testudo_deploy.command_types import check_shielded
+from testudo_deploy.command_types import check_shielded, limited_yaw_rate, split_output, turns
 from testudo_deploy.estimate import predict
 from testudo_deploy.messages import PeerMessage, TickRecord
 from testudo_deploy.motion_watch import MotionWatch
@@ -59,7 +59,7 @@ class ControlLoop:
         self._model = motion_model(spec)
         self._shield = Shield(self._model, contract.shield, space_parameters(spec), contract.arena)
         self._landing = landing_shield(self._shield)
-        self._decision_ticks = contract.decision_ticks
+        self._decision_ticks, self._command = contract.decision_ticks, contract.command
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
         self._roster = Roster(robot, epoch, peers, self._contract_hash, spec.dimension)
@@ -67,7 +67,7 @@ class ControlLoop:
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self._pose: PoseSample | None = None
-        self._whereabouts = Whereabouts(spec, self._pose_max_age_s)
+        self._whereabouts = Whereabouts(spec, self._pose_max_age_s, turns=turns(contract.command))
         self._motion = MotionWatch(spec, self._sent)
         self._space: OwnSpace | None = None
         self._placed = False
@@ -77,6 +77,8 @@ class ControlLoop:
         self._recorder = TickRecorder(robot, self._roster.peers)
         self._hidden = np.zeros(contract.hidden_size, np.float32)
         self._nominal: np.ndarray | None = None
+        self._yaw_rate = 0.0
+        """[rad/s] beside it, from a policy that commands one; nothing has to be checked for it."""
         self._ticks_since_decision = 0
         self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
@@ -194,7 +196,7 @@ class ControlLoop:
                 _obey(order)
                 self._decide(tick)
             else:
-                self._nominal = np.array(wish_world, float)
+                self._nominal, self._yaw_rate = np.array(wish_world, float), 0.0
             self._check_command(tick, self._shield if wish_world is None else self._landing)
         except Doubt as doubt:
             tick.reason = str(doubt)
@@ -204,7 +206,8 @@ class ControlLoop:
             tick.result = None
             self._nominal, nominal = None, None  # decide afresh once the doubt is over
         else:
-            nominal = self._nominal
+            nominal, tick.nominal_yaw_rate = self._nominal, self._yaw_rate
+            tick.yaw_rate = limited_yaw_rate(self._command, self._yaw_rate)
             if wish_world is not None:
                 tick.reason, self._nominal = order, None
         command = np.zeros(self._spec.dimension) if tick.result is None else tick.result.command
@@ -350,7 +353,8 @@ class ControlLoop:
             raise Doubt(f"policy_error: {error}") from error
         if not (np.all(np.abs(nominal) < np.inf) and np.all(np.abs(hidden) < np.inf)):
             raise Doubt("policy_error: the policy gave numbers that are not finite")
-        self._nominal, self._hidden = np.asarray(nominal, float), hidden
+        self._nominal, self._yaw_rate = split_output(self._command, np.asarray(nominal, float))
+        self._hidden = hidden
         self._ticks_since_decision = 1
         tick.decided = True
 

@@ -16,12 +16,15 @@ EARLY_S = 0.01
 """The brake has to be at the actuators when the dead-man time ends: it leaves so much before."""
 CLOCK_TOLERANCE_S = 0.002
 """A stamp so far in the future is rounding."""
+_ROUNDING = 1e-6
+"""Of a yaw rate at its limit [rad/s]."""
 
 SENTENCES = {
     "": "commands are passed on",
     "starting": "no sound commands for a second yet",
     "silence": "the policy is silent",
     "not_finite": "a command was not finite",
+    "yaw_rate": "a command asks to turn faster than the vehicle and its link take",
     "clock": "a command's stamp is of another clock",
     "second_publisher": "somebody else publishes commands",
     "estop": "emergency stop; release it and call the rearm service",
@@ -40,8 +43,15 @@ class Rearmed:
 class Guard:
     """The guard of one robot; times are seconds on one clock that the caller injects."""
 
-    def __init__(self, *, dimension: int, dead_man_s: float) -> None:
-        self._dimension, self._dead_man_s = dimension, dead_man_s
+    def __init__(self, *, dimension: int, dead_man_s: float, yaw_rate_limit: float = 0.0) -> None:
+        """Begin by braking.
+
+        Args:
+            dimension: how many numbers a command has.
+            dead_man_s: so long a command holds.
+            yaw_rate_limit: [rad/s] that vehicle and link take beside a velocity; 0 for none.
+        """
+        self._dimension, self._dead_man_s, self._yaw_rate_limit = dimension, dead_man_s, yaw_rate_limit
         self._last_stamp_s = -float("inf")
         self._healthy_since_s: float | None = None
         self._trouble = "starting"
@@ -73,17 +83,19 @@ class Guard:
         """Return for how long a command may act before the next has to be here."""
         return self._dead_man_s - EARLY_S
 
-    def command(self, stamp_s: float, values: Sequence[float], now_s: float, *, lands: bool = False) -> bool:
+    def command(self, stamp_s: float, values: Sequence[float], now_s: float, *, yaw_rate: float = 0.0,
+                lands: bool = False) -> bool:
         """Take a command (D,); return whether it is to be passed on.
 
         Args:
             stamp_s: when it was sent.
             values: the command.
             now_s: the clock.
+            yaw_rate: [rad/s] beside it.
             lands: it only brings a vehicle down, and may pass though the emergency stop is pressed.
         """
         self.commands += 1
-        sound = self._is_sound(stamp_s, values, now_s)
+        sound = self._turns_soundly(yaw_rate) and self._is_sound(stamp_s, values, now_s)
         passes = sound and not (self._foreign or self._trouble) and (lands or not self._stopped)
         self.refused += not passes
         return passes
@@ -122,6 +134,13 @@ class Guard:
         if self._foreign and not foreign:
             self._begin_again("starting")
         self._foreign = tuple(foreign)
+
+    def _turns_soundly(self, yaw_rate: float) -> bool:
+        """Return whether a yaw rate may be passed on; one that is not a number is not."""
+        if abs(yaw_rate) <= self._yaw_rate_limit + _ROUNDING:
+            return True
+        self._begin_again("yaw_rate" if abs(yaw_rate) < float("inf") else "not_finite")
+        return False
 
     def _is_sound(self, stamp_s: float, values: Sequence[float], now_s: float) -> bool:
         """Return whether a command may be acted on; the stamps of those that may only grow."""

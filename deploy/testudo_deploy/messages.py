@@ -175,3 +175,7 @@ class TickRecord(Envelope):
     """passed, projected, gated, waiting or braked."""
     reason: str
     """Why the robot was braked: a stable code; empty otherwise."""
+    nominal_yaw_rate: float = 0.0
+    """[rad/s], from the policy; zero if it commands none, or there is no nominal command."""
+    sent_yaw_rate: float = 0.0
+    """[rad/s], within the limits of the contract; zero whenever the robot is braked."""

@@ -17,16 +17,17 @@ _WAY_M, _TURN_RAD = 0.01, 0.05
 """What the mean of two velocities leaves of the way and the turn in one tick."""
 
 
-def follow_pose(spec: RobotSpec, anchor: MotionState, measured: MotionState, elapsed_s: Array | float
-                ) -> tuple[Array, MotionState]:
+def follow_pose(spec: RobotSpec, anchor: MotionState, measured: MotionState, elapsed_s: Array | float,
+                turned_rad: Array | float = 0.0) -> tuple[Array, MotionState]:
     """Return whether the measured pose (...) follows from the one before, and the pose to compare the next one with.
 
     Wheel or inertial odometry moves the anchor on while the pose is not believed. What two poses may differ by
-    beyond the odometry is twice the error bound of the robot's localisation.
+    beyond the odometry is twice the error bound of the robot's localisation, and ``turned_rad`` for a drone that may
+    have been told to turn, of which odometry says nothing.
     """
     xp = array_namespace(measured.position_world)
     expected = moved_on(spec, anchor, measured.velocity, elapsed_s)
-    follows = agrees(spec, expected, measured)
+    follows = agrees(spec, expected, measured, turned_rad)
     return follows, MotionState(xp.where(follows, measured.position_world, expected.position_world),
                                 xp.where(follows, measured.yaw, expected.yaw), measured.velocity)
 
@@ -42,13 +43,13 @@ def moved_on(spec: RobotSpec, anchor: MotionState, velocity: Array, elapsed_s: A
     return MotionState(anchor.position_world + elapsed_s * mean, anchor.yaw + turned, velocity)
 
 
-def agrees(spec: RobotSpec, expected: MotionState, measured: MotionState) -> Array:
-    """Return whether two poses (...) of one moment differ by no more than the errors of localisation."""
+def agrees(spec: RobotSpec, expected: MotionState, measured: MotionState, turned_rad: Array | float = 0.0) -> Array:
+    """Return whether two poses (...) of one moment differ by no more than the errors of localisation, and this turn."""
     xp = array_namespace(measured.position_world)
     turn = xp.abs(measured.yaw - expected.yaw)
     turn = xp.abs(turn - 2 * math.pi * xp.round(turn / (2 * math.pi)))
     away = length(measured.position_world - expected.position_world)
-    return (away <= 2 * spec.position_error_m + _WAY_M) & (turn <= 2 * spec.yaw_error_rad + _TURN_RAD)
+    return (away <= 2 * spec.position_error_m + _WAY_M) & (turn <= 2 * spec.yaw_error_rad + _TURN_RAD + turned_rad)
 
 
 def left_its_lanes(space: SpaceParameters, peers: PeerSpaces, seen_world: Array, seen_age_s: Array, age_s: Array,

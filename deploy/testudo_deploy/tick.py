@@ -44,6 +44,10 @@ class Tick:
     """What the robot owned when the tick began."""
     decided: bool = False
     result: ShieldResult | None = None
+    nominal_yaw_rate: float = 0.0
+    """[rad/s], of a policy that commands one."""
+    yaw_rate: float = 0.0
+    """[rad/s] that is sent."""
     reason: str = ""
     echoes: dict[str, tuple[str, float, int]] = field(default_factory=dict)
     """As heard when the tick began: an echo heard later would make the announcement look younger."""
@@ -77,7 +81,7 @@ class TickRecorder:
             shielded_world=None if result is None else floats(result.control_velocity_world),
             sent_command=floats(command), change_m_s=0.0 if result is None else float(result.change_m_s),
             status="braked" if result is None else ShieldStatus(int(result.status)).name.lower(),
-            reason=tick.reason)
+            reason=tick.reason, nominal_yaw_rate=tick.nominal_yaw_rate, sent_yaw_rate=tick.yaw_rate)
 
 
 def _neighbours(table: NeighbourTable | None) -> dict[str, Any]:

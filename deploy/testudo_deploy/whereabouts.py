@@ -28,9 +28,18 @@ _STANDS_M_S, _STANDS_RAD_S = 0.05, 0.2
 class Whereabouts:
     """The place of one robot; stamps are seconds on the steady clock and rise."""
 
-    def __init__(self, spec: RobotSpec, pose_max_age_s: float) -> None:
-        """Begin without a place; poses farther apart than the age do not make a place steady."""
+    def __init__(self, spec: RobotSpec, pose_max_age_s: float, *, turns: bool = False) -> None:
+        """Begin without a place; poses farther apart than the age do not make a place steady.
+
+        Args:
+            spec: the robot.
+            pose_max_age_s: age at which it brakes.
+            turns: a drone that is told to turn, of which odometry says nothing.
+        """
         self._spec, self._longest_gap_s = spec, pose_max_age_s
+        self._turn_rad_s = spec.yaw_rate_limit_rad_s if turns else 0.0
+        # without poses it is told to turn no more: whatever the gap, it never comes near half a turn
+        self._longest_turn_s = pose_max_age_s + spec.hold_s + spec.quantities["dynamics.command_delay"].high
         self.anchor: MotionState | None = None
         """The believed place, moved on by odometry while poses are not believed."""
         self.located = False
@@ -60,7 +69,8 @@ class Whereabouts:
             self.anchor, self.located = measured, True
             return True
         before = self.anchor.velocity
-        follows, self.anchor = follow_pose(self._spec, self.anchor, measured, elapsed_s)
+        turned_rad = self._turn_rad_s * min(elapsed_s, self._longest_turn_s)
+        follows, self.anchor = follow_pose(self._spec, self.anchor, measured, elapsed_s, turned_rad)
         if follows:
             self.located, self._rest = True, None
             return False

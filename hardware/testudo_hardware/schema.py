@@ -116,6 +116,11 @@ POWER: dict[str, QuantityRule] = {
 """Quantities of the optional table of a drone whose battery is looked at: below `arm` it is not armed, below `land` for
 some seconds it lands."""
 
+HEADING: dict[str, QuantityRule] = {
+    "heading.yaw_rate_limit": QuantityRule("yaw_rate_limit_rad_s", "rad/s", 0.05, 3, _DRONES),
+}
+"""Quantities of the optional table of a drone that turns on command; one without it holds its heading."""
+
 SILENCE: dict[str, QuantityRule] = {
     "silence.level_after": QuantityRule("level_after_s", "s", 0.01, 60, _DRONES),
     "silence.cut_after": QuantityRule("cut_after_s", "s", 0.01, 600, _DRONES),

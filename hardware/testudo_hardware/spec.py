@@ -16,6 +16,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import (
     ATTITUDE,
     DIFFERENTIAL_DRIVE,
+    HEADING,
     KINDS,
     POWER,
     PROPELLERS,
@@ -94,6 +95,8 @@ class RobotSpec:
     """How speed, thrust and torque of its propellers go together, by `propellers.key`; as `rotors`."""
     power: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
     """The voltages at which it may take off and has to land, by `power.key`; as `rotors`."""
+    heading: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
+    """How fast it may be told to turn, by `heading.key`; as `rotors`. Empty: it holds its heading."""
     silence: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
     """What a drone does when its radio brings no set-points, by `silence.key`; empty if that is the driver's brake."""
 
@@ -113,6 +116,11 @@ class RobotSpec:
         if self.kind == DIFFERENTIAL_DRIVE:
             return self.wheel_limit_m_s * max(1.0, 2 * self.look_ahead_m / self.wheel_base_m)
         return self.speed_limit_m_s
+
+    @property
+    def yaw_rate_limit_rad_s(self) -> float:
+        """Return how fast a drone may be told to turn [rad/s]; 0 for whoever takes no yaw rate."""
+        return self.heading["heading.yaw_rate_limit"].value if self.heading else 0.0
 
     @property
     def hold_s(self) -> float:
@@ -226,7 +234,7 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
                      quantities=quantities, rotors=_optional(tables, ROTORS, where),
                      attitude=_optional(tables, ATTITUDE, where),
                      propellers=_optional(tables, PROPELLERS, where), power=_optional(tables, POWER, where),
-                     silence=_optional(tables, SILENCE, where), **values)
+                     heading=_optional(tables, HEADING, where), silence=_optional(tables, SILENCE, where), **values)
     _check_order(spec, where)
     return spec
 
@@ -245,7 +253,7 @@ def _optional(tables: Mapping[str, Any], rules: Mapping[str, QuantityRule], wher
 
 
 def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
-    rules = QUANTITIES | ROTORS | ATTITUDE | PROPELLERS | POWER | SILENCE
+    rules = QUANTITIES | ROTORS | ATTITUDE | PROPELLERS | POWER | HEADING | SILENCE
     allowed = {key for key, rule in rules.items() if kind in rule.kinds}
     sections = {key.split(".")[0] for key in allowed}
     for section, content in tables.items():

@@ -36,11 +36,18 @@ class Agent:
     config: NetworkConfig
     dimension: int
     speed_limit_m_s: float
+    yaw_rate_limit: float = 0.0
+    """[rad/s] of drones that are told to turn; 0: none is."""
+
+    @property
+    def action_size(self) -> int:
+        """Return the numbers of an action: one for each axis, and one more for a yaw rate."""
+        return self.dimension + bool(self.yaw_rate_limit)
 
     @property
     def distribution(self) -> NormalTanhDistribution:
-        """Return the distribution of actions, in (-1, 1) for each axis of the goal frame."""
-        return NormalTanhDistribution(self.dimension)
+        """Return the distribution of actions, in (-1, 1) for each axis of the goal frame, and for the yaw rate."""
+        return NormalTanhDistribution(self.action_size)
 
     def init(self, key: jax.Array, features: Features, central: Features) -> AgentParameters:
         """Return fresh parameters for features (B, ...) of actor and critic."""
@@ -58,7 +65,7 @@ class Agent:
 
     def act(self, parameters: AgentParameters, features: Features, hidden: jax.Array, fresh: jax.Array
             ) -> tuple[jax.Array, jax.Array]:
-        """Return the distribution's parameters (T, B, 2D) and the memory after; see `Actor`."""
+        """Return the distribution's parameters (T, B, 2A) and the memory after; see `Actor`."""
         return self._actor.apply(parameters.actor, self.normalise(parameters, features), hidden, fresh)
 
     def value(self, parameters: AgentParameters, central: Features) -> jax.Array:
@@ -81,6 +88,13 @@ class Agent:
             neighbour_statistics=running_statistics.update(
                 parameters.neighbour_statistics, features.neighbours, std_min_value=LEAST_SPREAD))
 
+    def command(self, features: Features, action: jax.Array) -> jax.Array:
+        """Return what an action (..., A) commands: a velocity (..., D) [m/s], and as last number a yaw rate [rad/s]."""
+        velocity = self.velocity_world(features, action[..., :self.dimension])
+        if not self.yaw_rate_limit:
+            return velocity
+        return jnp.concatenate([velocity, self.yaw_rate_limit * action[..., self.dimension:]], axis=-1)
+
     def velocity_world(self, features: Features, action: jax.Array) -> jax.Array:
         """Return the control-point velocity (..., D) [m/s] of an action (..., D) of the goal frame."""
         length = jnp.sqrt(jnp.sum(action**2, axis=-1, keepdims=True))
@@ -89,17 +103,17 @@ class Agent:
 
     def policy(self, parameters: AgentParameters
                ) -> Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]:
-        """Return the deterministic step (signals (B, ...), hidden (B, M)) -> (velocity (B, D), hidden)."""
+        """Return the deterministic step (signals (B, ...), hidden (B, M)) -> (command (B, A), hidden)."""
         def step(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
             features = encode(signals)
             seen = self.normalise(parameters, features)
             logits, hidden = self._actor.apply(parameters.actor, seen, hidden, method="step")
-            return self.velocity_world(features, self.distribution.mode(logits)), hidden
+            return self.command(features, self.distribution.mode(logits)), hidden
         return step
 
     @property
     def _actor(self) -> Actor:
-        return Actor(self.config, self.dimension)
+        return Actor(self.config, self.action_size)
 
     @property
     def _critic(self) -> Critic:

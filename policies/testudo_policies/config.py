@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
+from testudo_deploy.contract_parts import COMMAND_TYPE, VELOCITY_YAW_RATE
 from testudo_hardware.strict import OPTIONAL
 from testudo_policies.networks import NetworkConfig
 from testudo_sim.tiers import Form, Impl, PhysicsChoice, Tier
+
+Commanded = Literal["velocity", "velocity_yaw_rate"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,12 @@ class TrainConfig:
     """Registered robot, or the path of a TOML file."""
     team_size: int = 4
     """Robots in a world."""
+    command: Commanded = field(default="velocity", metadata=OPTIONAL)
+    """What the policy commands: a velocity, of drones with the heading held; or, for drones only, a yaw rate beside it,
+    which learns to look where the goal is."""
+    facing_price: float = field(default=0.25, metadata=OPTIONAL)
+    """With `--command velocity_yaw_rate`: reward that each second costs in which a drone looks at right angles to where
+    its goal is; away from it twice that."""
     algorithm: str = "mappo"
     """`mappo` (central critic) or `ippo`."""
     physics: Tier = "kinematic"
@@ -89,6 +98,11 @@ class TrainConfig:
     def physics_choice(self) -> PhysicsChoice:
         """Return the physics below the scenario."""
         return PhysicsChoice(self.physics, self.form, self.impl, self.downwash, self.battery)
+
+    @property
+    def command_type(self) -> str:
+        """Return the type of command as a contract names it."""
+        return VELOCITY_YAW_RATE if self.command == "velocity_yaw_rate" else COMMAND_TYPE
 
     @property
     def updates(self) -> int:

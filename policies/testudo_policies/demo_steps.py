@@ -70,7 +70,7 @@ def evaluate_step(demo: Demo, workshop: Workshop, trained: TrainingResult, episo
     begin = _CLOCK()
     config = demo.config
     environment = make_environment(config.scenario, workshop.spec, workshop.shield, config.team_size,
-                                   obstacles=workshop.obstacles)
+                                   obstacles=workshop.obstacles, yaw_rate_limit=workshop.agent.yaw_rate_limit)
     policy = jax.jit(workshop.agent.policy(trained.parameters))
     with counted(demo.console, "held-out episodes", episodes) as done:
         result = evaluate_policy(environment, policy, config.memory, episodes, on_progress=done)

@@ -88,8 +88,16 @@ class Actor(nn.Module):
 
     def _distribution(self, features: Features, x: jax.Array) -> jax.Array:
         # learning begins at driving straight to the goal
-        mean = self.mean(nn.tanh(self.head(x))) + features.pull
+        mean = self.mean(nn.tanh(self.head(x))) + self._pull(features)
         return jnp.concatenate([mean, jnp.broadcast_to(self.scale, mean.shape)], axis=-1)
+
+
+    def _pull(self, features: Features) -> jax.Array:
+        """Return the pull to the goal; what is no axis of space, a yaw rate, begins at zero."""
+        missing = self.action_size - features.pull.shape[-1]
+        if not missing:
+            return features.pull
+        return jnp.concatenate([features.pull, 0 * features.pull[..., :missing]], axis=-1)
 
 
 class Critic(nn.Module):

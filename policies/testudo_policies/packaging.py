@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from testudo_deploy.contract import HOLD_RULE, VERSION, Command, Contract, TestVector
-from testudo_deploy.contract_parts import COMMAND_TYPE
+from testudo_deploy.command_types import velocity_command
+from testudo_deploy.contract import HOLD_RULE, VERSION, Contract, TestVector
 from testudo_deploy.contract_rules import robot_signals
 from testudo_policies.agent import AgentParameters
 from testudo_policies.build import Workshop
@@ -47,7 +47,7 @@ def make_contract(workshop: Workshop, evaluations: list[Evaluation]) -> Contract
         version=VERSION, scenario=config.scenario, robot=spec.name, robot_spec=spec.to_dict(),
         robot_sha256=spec.sha256, dimension=spec.dimension,
         signals=robot_signals(spec) + tuple(scenario.task_signals),
-        command=Command(COMMAND_TYPE, "m/s", spec.control_point_speed_m_s), hidden_size=config.memory,
+        command=velocity_command(config.command_type, spec), hidden_size=config.memory,
         control_period_s=spec.control_period_s, decision_ticks=scenario.decision_ticks,
         hold_rule=HOLD_RULE, dead_man_s=spec.dead_man_s, arena=scenario.arena,
         team_size=config.team_size, shield=workshop.shield, provenance=_provenance(workshop),

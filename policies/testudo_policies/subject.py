@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.command_types import turns
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.obstacles import Obstacle
 from testudo_hardware.errors import TestudoError
@@ -32,6 +33,8 @@ class Subject:
     shield: ShieldParameters
     team_size: int
     obstacles: tuple[Obstacle, ...] = ()
+    yaw_rate_limit: float = 0.0
+    """[rad/s] of a policy that commands a yaw rate, else 0."""
 
     def environment(self, team_size: int, *, shielded: bool = True, physics: PhysicsChoice | None = None,
                     starts: Starts | None = None) -> Environment:
@@ -39,7 +42,8 @@ class Subject:
         if team_size < 2:
             raise TestudoError(f"--team-size: found {team_size}, a team has at least 2 robots")
         return make_environment(self.scenario, self.spec, self.shield, team_size, shielded=shielded,
-                                physics=physics or PhysicsChoice(), obstacles=self.obstacles, starts=starts)
+                                physics=physics or PhysicsChoice(), obstacles=self.obstacles, starts=starts,
+                                yaw_rate_limit=self.yaw_rate_limit)
 
 
 def load_subject(path: Path) -> Subject:
@@ -56,7 +60,7 @@ def _from_run(folder: Path) -> Subject:
     policy = jax.jit(workshop.agent.policy(load_parameters(workshop, folder)))
     return Subject(policy, workshop.config.memory, workshop.config.scenario, workshop.spec,
                    workshop.shield, workshop.config.team_size,
-                   workshop.obstacles)
+                   workshop.obstacles, workshop.agent.yaw_rate_limit)
 
 
 def _from_artefact(path: Path) -> Subject:
@@ -64,4 +68,5 @@ def _from_artefact(path: Path) -> Subject:
     contract = artefact.contract
     return Subject(artefact_policy(artefact), contract.hidden_size, contract.scenario,
                    parse_robot(contract.robot_spec, str(path)), contract.shield, contract.team_size,
-                   contract.arena.obstacles if contract.arena is not None else ())
+                   contract.arena.obstacles if contract.arena is not None else (),
+                   contract.command.limits[0][1] if turns(contract.command) else 0.0)

@@ -20,6 +20,7 @@ from testudo_deploy.shield.reservations import Sight
 from testudo_deploy.shield.space import OwnSpace, at_rest
 from testudo_deploy.shield.stack import Shield
 from testudo_deploy.tracking import BrakingWatch, begin_watch
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.model import actuator_command, effective_command
 from testudo_hardware.motion.state import length
@@ -30,7 +31,7 @@ from testudo_sim.moving import held_velocity, moments_before, seen_late, still_b
 from testudo_sim.parameters import Slots, WorldParameters
 from testudo_sim.radio import Radio, by_slot, exchange, message, neighbour_table, peer_spaces, tune_in
 from testudo_sim.silence import Vehicle, coasted, listening, receive
-from testudo_sim.team import Team, measure, per_robot
+from testudo_sim.team import Team, advanced, measure, no_turns, per_robot, split_command, turned_on
 from testudo_sim.tracking import earlier_slots, watch_brakes
 
 _RADIO_STREAM = 7
@@ -88,6 +89,8 @@ class DeployedState:
     faults: Faults
     vehicle: Vehicle | None = None
     """What reaches the drones, where a radio may lose it."""
+    turns: jax.Array | None = None
+    """(H, N, E) [rad/s]: see `TeamState.turns`."""
 
 
 def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array, yaw: jax.Array,
@@ -118,7 +121,7 @@ def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array
         physics, sent, past, table, estimate, seen, seen, zero == 0,
         jnp.broadcast_to(held, (earlier_slots(team.model.spec, slots), *held.shape)),
         begin_watch(team.model.spec, seen, zero == 0), zero > 0, space, radio, flagged, zero, zero + 1000, number,
-        parameters, faults, listening(sent) if faults.radio is not None else None)
+        parameters, faults, listening(sent) if faults.radio is not None else None, no_turns(team, sent))
 
 
 def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nominal_world: jax.Array, key: jax.Array
@@ -126,6 +129,7 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     """Return the state one tick later and what the shield did; arguments as for `team.tick`."""
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
+    nominal_world, yaw_rate = split_command(team, nominal_world)
     nominal = _chased(state, team, nominal_world)
     stop = team.model.stopping_point(state.estimate)
     result, space = _shielded(team, deployment, state, stop, nominal)
@@ -139,11 +143,13 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     speaks = runs & state.located & ~_is(state.faults, CHASER, sound)
     radio = exchange(state.radio, _lied(state.faults, said), speaks, state.number, state.parameters.message_loss,
                      state.faults, radio_key)
-    physics, vehicle = _moved(team, state, sent, key)
+    turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
+    physics, vehicle = _moved(team, state, sent, turns, key)
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     measured = _displaced(state, measure(team, past, state.parameters, noise_key))
-    located, anchor = follow_pose(team.model.spec, state.anchor, measured, team.model.spec.control_period_s)
+    turned_rad = team.yaw_rate_limit * team.model.spec.control_period_s
+    located, anchor = follow_pose(team.model.spec, state.anchor, measured, team.model.spec.control_period_s, turned_rad)
     earlier = jnp.concatenate([state.sent[-1:], state.earlier[:-1]])
     watch, weak = watch_brakes(team.model.spec, state.watch, anchor, located, jnp.concatenate([sent, earlier]),
                                state.parameters)
@@ -156,15 +162,22 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
     after = DeployedState(physics, sent, past, table, estimate, measured, anchor, located, earlier, watch,
                           state.weak | weak, space, radio, flagged, pause, jnp.where(runs, 1, state.held + 1), number,
-                          state.parameters, state.faults, vehicle)
+                          state.parameters, state.faults, vehicle, turns)
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
 
 
-def _moved(team: Team, state: DeployedState, sent: jax.Array, key: jax.Array) -> tuple[Any, Vehicle | None]:
-    """Return the physics one tick later under what was sent (H, D, N, E), and what of it reached the vehicles."""
+def _moved(team: Team, state: DeployedState, sent: jax.Array, turns: jax.Array | None, key: jax.Array
+           ) -> tuple[Any, Vehicle | None]:
+    """Return the physics one tick later under what was sent (H, D, N, E), and what of it reached the vehicles.
+
+    Raises:
+        TestudoError: drones that turn, and a radio that loses what they are sent.
+    """
     loss = state.faults.radio
     if state.vehicle is None or loss is None:
-        return team.physics.advance(state.physics, sent, state.parameters), None
+        return advanced(team, state.physics, sent, turns, state.parameters), None
+    if turns is not None:
+        raise TestudoError("a lossy radio: yaw rates do not go over it here; fly a policy without them")
     vehicle = receive(state.vehicle, loss, sent[0], state.number, jax.random.fold_in(key, _RADIO_STREAM))
     after = team.physics.advance(state.physics, vehicle.reached, state.parameters)
     if not isinstance(team.physics, KinematicPhysics):  # only vehicles that brake by themselves fly there

@@ -80,6 +80,8 @@ class Environment:
     """Share of the robot's intervals that worlds are drawn from."""
     change_price: float = 0.0
     """Reward that a command costs when the shield changes it by the full speed."""
+    facing_price: float = 0.0
+    """Reward that each second costs in which a robot looks at right angles to where its goal is."""
     contact_cost: float | None = None
     """Reward that a contact costs every robot of its world, which ends the episode; None: contacts are counted only."""
 
@@ -91,7 +93,7 @@ class Environment:
     @property
     def scoring(self) -> Scoring:
         """What decisions are worth."""
-        return Scoring(self.scenario, self.team.model.spec, self.change_price)
+        return Scoring(self.scenario, self.team.model.spec, self.change_price, self.facing_price)
 
     def reset(self, keys: jax.Array) -> WorldState:
         """Return the start of one world for each key (E,)."""
@@ -133,7 +135,10 @@ class Environment:
 
     def step(self, state: WorldState, nominal_world: jax.Array, key: jax.Array
              ) -> tuple[WorldState, StepResult]:
-        """Hold the nominal velocities (E, N, D) [m/s] for one decision; finished worlds restart."""
+        """Hold the nominal velocities (E, N, D) [m/s] for one decision; finished worlds restart.
+
+        Where the team turns, a yaw rate [rad/s] is the last number of each.
+        """
         tick_key, reset_key = jax.random.split(key)
         team_state, metrics = self.run_ticks(state.team, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
         before, after = (self.team.physics.scene(s.physics) for s in (state.team, team_state))

@@ -6,7 +6,7 @@ All arrays are (component, robot, world): (D, N, E). One physics step is one con
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -33,14 +33,19 @@ class KinematicPhysics:
         """See `Physics.reset`."""
         return MotionState(position_world, yaw, jnp.zeros_like(position_world) if velocity is None else velocity)
 
-    def advance(self, state: MotionState, sent: jax.Array, parameters: WorldParameters) -> MotionState:
-        """See `Physics.advance`."""
+    def advance(self, state: MotionState, sent: jax.Array, parameters: WorldParameters,
+                turns: jax.Array | None = None) -> MotionState:
+        """See `Physics.advance`; a heading follows its rate after the delay of commands, without a lag."""
         effective = acting_command(sent, parameters)
         after = self.model.step(state, effective, parameters.response)
-        if parameters.brake_share is None:
+        if parameters.brake_share is not None:
+            change = after.velocity - state.velocity
+            change = _weaker_braking(self.model, state.velocity, change, parameters.brake_share)
+            after = self.model.step(state, state.velocity + change / parameters.response.gain, parameters.response)
+        if turns is None:
             return after
-        change = _weaker_braking(self.model, state.velocity, after.velocity - state.velocity, parameters.brake_share)
-        return self.model.step(state, state.velocity + change / parameters.response.gain, parameters.response)
+        rate = sum(parameters.delay_weights[h] * turns[h] for h in range(turns.shape[0]))
+        return replace(after, yaw=after.yaw + rate * self.model.spec.control_period_s)
 
     def scene(self, state: MotionState) -> Scene:
         """See `Physics.scene`."""
@@ -71,12 +76,22 @@ def arrived_set_point(sent: jax.Array, model: MotionModel, drawn: Mapping[str, j
         model: of the drones, whose link delays what it carries.
         drawn: quantities (E,) by `table.key` in place of those of the robot file.
     """
+    arrived = _arrived(sent, model, drawn)
+    return arrived / jnp.asarray(model.scale, arrived.dtype)[:, None, None]
+
+
+def arrived_yaw_rate(turns: jax.Array | None, model: MotionModel, drawn: Mapping[str, jax.Array]) -> jax.Array | None:
+    """Return the yaw rates (N, E) [rad/s] that drones have heard by now of those sent (H, N, E); None for none."""
+    return None if turns is None else _arrived(turns, model, drawn)
+
+
+def _arrived(sent: jax.Array, model: MotionModel, drawn: Mapping[str, jax.Array]) -> jax.Array:
+    """Return what the link has delivered of (H, ..., E), newest first."""
     spec = model.spec
     delay = drawn.get("attitude.link_delay", spec.attitude["attitude.link_delay"].value)
     ticks = jnp.broadcast_to(jnp.asarray(delay / spec.control_period_s, jnp.float32), sent.shape[-1:])
     weights = interpolation(ticks, sent.shape[0])
-    arrived = sum(weights[h] * sent[h] for h in range(sent.shape[0]))
-    return arrived / jnp.asarray(model.scale, arrived.dtype)[:, None, None]
+    return sum(weights[h] * sent[h] for h in range(sent.shape[0]))
 
 
 def acting_command(sent: jax.Array, parameters: WorldParameters) -> jax.Array:

@@ -25,10 +25,14 @@ class Physics(Protocol):
             TestudoError: this tier begins at rest only.
         """
 
-    def advance(self, state: Any, sent: jax.Array, parameters: WorldParameters) -> Any:
+    def advance(self, state: Any, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None) -> Any:
         """Return the state one control tick later.
 
-        ``sent`` (H, D, N, E) holds the nominal effective commands of past ticks, this tick's first.
+        Args:
+            state: now.
+            sent: (H, D, N, E), the nominal effective commands of past ticks, this tick's first.
+            parameters: of the worlds.
+            turns: (H, N, E) [rad/s], the yaw rates of the same ticks for drones that turn; left out for all others.
         """
 
     def scene(self, state: Any) -> Scene:

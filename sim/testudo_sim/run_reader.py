@@ -64,6 +64,8 @@ class CommandTrack:
     """(T,) steady clock of the recorder."""
     command: np.ndarray
     """(T, D): as it travelled, see `wire.command_frame`."""
+    yaw_rate: np.ndarray | None = None
+    """(T,) [rad/s] beside it, of drones; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -319,9 +321,9 @@ def _track(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> Tr
 
 
 def _command_track(heard: Iterable[tuple[float, CommandReading]], dimension: int) -> CommandTrack:
-    rows = [(reading.stamp_s, received_s, *reading.command) for received_s, reading in heard]
-    table = _by_stamp(rows, 2 + dimension)
-    return CommandTrack(table[:, 0], table[:, 1], table[:, 2:])
+    rows = [(reading.stamp_s, received_s, *reading.command, reading.yaw_rate) for received_s, reading in heard]
+    table = _by_stamp(rows, 3 + dimension)
+    return CommandTrack(table[:, 0], table[:, 1], table[:, 2:-1], table[:, -1])
 
 
 def _by_stamp(rows: list[tuple[float, ...]], columns: int) -> np.ndarray:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from testudo_deploy.estimate import predict
 from testudo_deploy.neighbours import NeighbourTable, update
-from testudo_deploy.shield.layer1 import Arena, ShieldResult, shield_layer1
+from testudo_deploy.shield.layer1 import Arena, ShieldResult, ShieldStatus, shield_layer1
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import actuator_command, effective_command
@@ -37,6 +37,8 @@ class Team:
     channels: Channels = Channels()  # noqa: RUF009 -- frozen
     shielded: bool = True
     """False is the negative control: nominal commands pass unchecked."""
+    yaw_rate_limit: float = 0.0
+    """[rad/s] of drones that are told to turn: their commands have a yaw rate as last number; 0: none has."""
 
     @property
     def batteries(self) -> int:
@@ -59,8 +61,10 @@ class TeamState:
     table: NeighbourTable
     """(D, N-1, N, E)."""
     estimate: MotionState
-    """(D, N, E): what each robot believes, delay compensated."""
+    """(D, N, E): what each robot believes, delay compensated; but for the heading, which is as old as the pose."""
     parameters: WorldParameters
+    turns: jax.Array | None = None
+    """(H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded."""
 
 
 def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: WorldParameters,
@@ -83,7 +87,26 @@ def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: Wor
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
     dimension = position_world.shape[0]
     table = NeighbourTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
-    return TeamState(physics, sent, past, announced, table, estimate, parameters)
+    return TeamState(physics, sent, past, announced, table, estimate, parameters, no_turns(team, sent))
+
+
+def no_turns(team: Team, sent: jax.Array) -> jax.Array | None:
+    """Return the yaw rates (H, N, E) [rad/s] of a team that does not turn yet, beside commands (H, D, N, E)."""
+    return jnp.zeros_like(sent[:, 0]) if team.yaw_rate_limit else None
+
+
+def split_command(team: Team, command: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    """Return the velocity (D, N, E) and the yaw rate (N, E), within its limit, of what policies command; or None."""
+    if not team.yaw_rate_limit:
+        return command, None
+    return command[:-1], jnp.clip(command[-1], -team.yaw_rate_limit, team.yaw_rate_limit)
+
+
+def turned_on(turns: jax.Array | None, yaw_rate: jax.Array | None, braked: jax.Array) -> jax.Array | None:
+    """Return the yaw rates (H, N, E) sent, this tick's first: zero where a robot is ``braked`` (N, E)."""
+    if turns is None or yaw_rate is None:
+        return None
+    return jnp.concatenate([jnp.where(braked, 0.0, yaw_rate)[None], turns[:-1]])
 
 
 def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
@@ -93,16 +116,19 @@ def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
     Args:
         team: the fixed part.
         state: the state at the start of the tick.
-        nominal_world: wanted control-point velocities (D, N, E) [m/s].
+        nominal_world: wanted control-point velocities (D, N, E) [m/s], with a yaw rate [rad/s] as last number where
+            the team turns.
         key: randomness of noise and loss in this tick.
     """
+    nominal_world, yaw_rate = split_command(team, nominal_world)
     stop = team.model.stopping_point(state.estimate)
     result = _shield(team, stop, state, nominal_world)
     effective = effective_command(team.model, result.command)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     announcement = jnp.concatenate([stop.position_world, result.control_velocity_world])
     announced = jnp.concatenate([announcement[None], state.announced[:-1]])
-    physics = team.physics.advance(state.physics, sent, state.parameters)
+    turns = turned_on(state.turns, yaw_rate, result.status == int(ShieldStatus.BRAKED))
+    physics = advanced(team, state.physics, sent, turns, state.parameters)
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     noise_key, loss_key = jax.random.split(key)
@@ -110,7 +136,14 @@ def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
     estimate = predict(team.model, measured, sent, per_robot(state.parameters.pending))
     table = update(state.table, _hear(team, announced, state.parameters, loss_key),
                    team.model.spec.control_period_s)
-    return TeamState(physics, sent, past, announced, table, estimate, state.parameters), result
+    return TeamState(physics, sent, past, announced, table, estimate, state.parameters, turns), result
+
+
+def advanced(team: Team, physics: Any, sent: jax.Array, turns: jax.Array | None, parameters: WorldParameters) -> Any:
+    """Return the physics one tick later under what was sent: commands (H, D, N, E) and yaw rates (H, N, E) or None."""
+    if turns is None:
+        return team.physics.advance(physics, sent, parameters)
+    return team.physics.advance(physics, sent, parameters, turns)
 
 
 def _shield(team: Team, stop: Any, state: TeamState, nominal_world: jax.Array) -> ShieldResult:

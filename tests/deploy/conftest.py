@@ -133,9 +133,10 @@ class StubPolicy:
 def make_loop():
     """Return a function that makes a control loop, its stub policy, and what feeds it."""
 
-    def make(name="gritsbot_x", peers=("r1",), start_s=100.0, decision_ticks=3, at=None):
+    def make(name="gritsbot_x", peers=("r1",), start_s=100.0, decision_ticks=3, at=None, contract=lambda own: own):
         spec = load_robot(name)
         policy = StubPolicy(spec, decision_ticks=decision_ticks)
+        policy.contract = contract(policy.contract)
         size = spec.dimension
         at = at or (0.0,) * size
         loop = ControlLoop(policy, spec, robot="r0", peers=peers, goal_world=(1.0,) * size, epoch="a")

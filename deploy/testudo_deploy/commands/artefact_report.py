@@ -8,8 +8,10 @@ from pathlib import Path
 from rich.table import Table
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.command_types import FORMS
 from testudo_deploy.commands.report import Report, cell, facts, table
 from testudo_deploy.contract import Contract
+from testudo_deploy.contract_rules import COMMAND, graph_outputs
 from testudo_deploy.obligations import Obligation, obligation
 from testudo_deploy.shield.space_margins import SpaceParameters, space_parameters
 from testudo_hardware.spec import parse_robot
@@ -77,11 +79,15 @@ def _signals(contract: Contract) -> Table:
         for signal in contract.signals
     ]
     command = contract.command
-    rows.append(("command", "out", _shape((contract.dimension,)), command.unit, "world", None))
+    rows.append(("command", "out", _shape(graph_outputs(contract)[COMMAND]), command.unit, "world", None))
     if contract.hidden_size:
         rows.append(("hidden", "both", _shape((contract.hidden_size,)), "", "", None))
     made = table("Signals", ("name", "", "shape", "unit", "frame", "age [s]"), rows)
-    made.caption = f"{command.type}, at most {command.limit:.6g} {command.unit}"
+    form = FORMS[command.type]
+    limited = zip(form.limited_channels, command.limits, strict=True)
+    limits = [f"{channel} {low:.6g} to {high:.6g}" for channel, (low, high) in limited]
+    speed = [] if len(limits) == len(form.channels) else [f"at most {command.limit:.6g} m/s"]
+    made.caption = ", ".join((command.type, *speed, *limits))
     return made
 
 

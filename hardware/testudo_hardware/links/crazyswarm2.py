@@ -2,8 +2,11 @@
 
 Its services and its status are in `crazyswarm2_flight`.
 The firmware does not look whether a set-point is finite, so one that is not is refused here and never sent.
-Every set-point holds the heading: the rate of turn is zero, which needs no unit (the server takes degrees per
-second for `cmd_velocity_world`, radians per second for `cmd_hover`).
+
+A yaw rate is carried where its sense is known. `cmd_full_state`: rad/s anticlockwise in both servers, beside the
+heading of the pose. `cmd_velocity_world`: degrees/s, which the C++ server sends as the firmware's old packet,
+clockwise, and the server on cflib as the new one, anticlockwise: so a link profile has to say it. `cmd_hover` never:
+its velocity stands in the body, which has turned on by the time that it arrives.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from testudo_hardware.frames import Placement, turned
+from testudo_hardware.frames import Placement, turned, wrapped
 from testudo_hardware.links.wire import (
     CommandReading,
     WireError,
@@ -25,27 +28,36 @@ from testudo_hardware.links.wire import (
 
 LEASH_M = 0.3
 """A set-point that is a place is at most so far from the drone."""
+LEASH_RAD = 0.5
+"""And turned so far ahead of it at most."""
 
 
-def fill_velocity_world(message: Any, frame: str, reading: CommandReading) -> Any:
+def fill_velocity_world(message: Any, frame: str, reading: CommandReading, per_radian: float = 0.0) -> Any:
     """Write a velocity in the world into an empty `VelocityWorld` and return it.
+
+    Args:
+        message: with the fields of the message type.
+        frame: for the header.
+        reading: velocity (3,) [m/s] in the world.
+        per_radian: `YawRate.per_radian`; 0 holds the heading.
 
     Raises:
         WireError: a number is not finite.
     """
     _begin(message, frame, reading)
     fill_axes(message.vel, reading.command)
-    message.yaw_rate = 0.0
+    message.yaw_rate = float(per_radian * reading.yaw_rate)
     return message
 
 
-def read_velocity_world(message: Any, frame: str) -> CommandReading:
-    """Read a `VelocityWorld`.
+def read_velocity_world(message: Any, frame: str, per_radian: float = 0.0) -> CommandReading:
+    """Read a `VelocityWorld`; ``per_radian`` as in `fill_velocity_world`.
 
     Raises:
         WireError: another frame.
     """
-    return CommandReading(_stamp(message, frame), read_axes(message.vel, 3))
+    yaw_rate = message.yaw_rate / per_radian if per_radian else 0.0
+    return CommandReading(_stamp(message, frame), read_axes(message.vel, 3), yaw_rate)
 
 
 def fill_hover(message: Any, frame: str, reading: CommandReading, at: Placement) -> Any:
@@ -82,26 +94,27 @@ def fill_full_state(message: Any, frame: str, reading: CommandReading, at: Place
     _begin(message, frame, reading, at)
     fill_pose(message.pose, at.position, at.yaw)
     fill_axes(message.twist.linear, reading.command)
-    fill_axes(message.twist.angular, (0.0, 0.0, 0.0))
+    fill_axes(message.twist.angular, (0.0, 0.0, reading.yaw_rate))
     fill_axes(message.acc, (0.0, 0.0, 0.0))
     return message
 
 
 def read_full_state(message: Any, frame: str) -> CommandReading:
-    """Read the velocity of a `FullState`.
+    """Read velocity and yaw rate of a `FullState`.
 
     Raises:
         WireError: another frame.
     """
-    return CommandReading(_stamp(message, frame), read_axes(message.twist.linear, 3))
+    return CommandReading(_stamp(message, frame), read_axes(message.twist.linear, 3), message.twist.angular.z)
 
 
-def led_set_point(before: Placement, command: Sequence[float], elapsed_s: float, measured: Placement, leash_m: float
-                  ) -> Placement:
+def led_set_point(before: Placement, command: Sequence[float], elapsed_s: float, measured: Placement, leash_m: float,
+                  yaw_rate: float = 0.0) -> Placement:
     """Return the set-point that a command leads on, for set-points that are a place and not a velocity.
 
     It runs ahead with the commanded velocity, stays within ``leash_m`` of where the drone is measured, and keeps
-    the heading: a drone that is held back is not drawn by a set-point far away when it comes free.
+    the heading: a drone that is held back is not drawn by a set-point far away when it comes free. With a yaw rate the
+    heading runs ahead in the same way.
 
     Args:
         before: the set-point of the last tick; at the beginning the measured pose.
@@ -109,13 +122,17 @@ def led_set_point(before: Placement, command: Sequence[float], elapsed_s: float,
         elapsed_s: time since then.
         measured: where the drone is.
         leash_m: the longest distance between drone and set-point.
+        yaw_rate: [rad/s], held since then.
     """
     ahead = [value + elapsed_s * speed for value, speed in zip(before.position, command, strict=True)]
     lead = [value - here for value, here in zip(ahead, measured.position, strict=True)]
     distance = math.hypot(*lead)
     share = min(1.0, leash_m / distance) if distance > 0 else 1.0
     position = tuple(here + share * value for here, value in zip(measured.position, lead, strict=True))
-    return Placement(position, before.yaw)
+    if yaw_rate == 0:
+        return Placement(position, before.yaw)
+    turn = wrapped(before.yaw + yaw_rate * elapsed_s - measured.yaw)
+    return Placement(position, wrapped(measured.yaw + min(max(turn, -LEASH_RAD), LEASH_RAD)))
 
 
 class SetPointLeader:
@@ -140,24 +157,26 @@ class SetPointLeader:
         """Begin at the measured pose the next time: the vehicle flew by itself."""
         self._at = None
 
-    def lead(self, command: Sequence[float], now_s: float) -> tuple[tuple[float, ...], Placement] | None:
+    def lead(self, command: Sequence[float], now_s: float, yaw_rate: float = 0.0
+             ) -> tuple[tuple[float, ...], Placement] | None:
         """Return velocity and place to send; without a pose the last place, at rest; None if there never was one.
 
         Args:
             command: velocity (3,) [m/s] in the world.
             now_s: the clock of `see`.
+            yaw_rate: [rad/s]; it goes with the velocity, and is to be sent only while the drone is seen.
         """
         if not self.sees(now_s):
             return None if self._at is None else ((0.0,) * len(command), self._at)
         elapsed_s = min(max(now_s - self._led_s, 0.0), self._oldest_s)
         self._at = (self._measured if self._at is None
-                    else led_set_point(self._at, command, elapsed_s, self._measured, self._leash_m))
+                    else led_set_point(self._at, command, elapsed_s, self._measured, self._leash_m, yaw_rate))
         self._led_s = now_s
         return tuple(command), self._at
 
 
 def _begin(message: Any, frame: str, reading: CommandReading, at: Placement | None = None) -> None:
-    numbers = (*reading.command, *((*at.position, at.yaw) if at else ()))
+    numbers = (*reading.command, reading.yaw_rate, *((*at.position, at.yaw) if at else ()))
     if len(reading.command) != 3 or not all(math.isfinite(number) for number in numbers):
         raise WireError(f"Crazyswarm2: found the set-point {numbers}, expected a finite velocity (x, y, z)"
                         f"{' and place' if at else ''}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -22,6 +23,8 @@ POSE_WITH_COVARIANCE = "geometry_msgs/msg/PoseWithCovarianceStamped"
 NAMED_POSES = "motion_capture_tracking_interfaces/msg/NamedPoseArray"
 CONTROL_POINT_VELOCITY = "control_point_velocity_world"
 """The type of command that every wire carries; the heading of a drone is held."""
+VELOCITY_YAW_RATE = "velocity_yaw_rate_world"
+"""The same of a drone that turns: a yaw rate [rad/s] beside it, anticlockwise seen from above (REP-103)."""
 DEFAULT_LINK = "testudo"
 """The plant and drivers of our own: what a robot has whose fleet file names no link."""
 
@@ -29,6 +32,10 @@ _TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 _FRAME = re.compile(r"(\{robot\}|[A-Za-z_]\w*)(/[A-Za-z_]\w*)*")
 _NODE = re.compile(r"[A-Za-z_]\w*")
 _RATES_HZ = (0.5, 2000.0)
+_DEGREES = 180 / math.pi
+_YAW_RATES = {None: ("radians",), "velocity_world": ("degrees", "degrees_clockwise"), "full_state": ("radians",)}
+"""By set-point, None for a twist: the forms of a yaw rate. A `hover` has none: its velocity stands in the body, which
+has turned on by the time that it arrives."""
 
 
 class LinkError(TestudoError):
@@ -85,6 +92,19 @@ class SetPoint:
 
 
 @dataclass(frozen=True)
+class YawRate:
+    """In which unit, per second, and sense a wire carries the yaw rate of a drone, and where that comes from."""
+
+    value: Literal["radians", "degrees", "degrees_clockwise"]
+    source: str
+
+    @property
+    def per_radian(self) -> float:
+        """Return the number on the wire for one rad/s anticlockwise."""
+        return {"radians": 1.0, "degrees": _DEGREES, "degrees_clockwise": -_DEGREES}[self.value]
+
+
+@dataclass(frozen=True)
 class Clock:
     """The clock of the stamps in messages, and where that comes from."""
 
@@ -113,6 +133,8 @@ class CommandTopic:
     """nav2's name: TwistStamped if true, Twist if false."""
     set_point: SetPoint | None = field(default=None, metadata=OPTIONAL)
     """For the wire `crazyswarm2`."""
+    yaw_rate: YawRate | None = field(default=None, metadata=OPTIONAL)
+    """None: nobody said what its driver makes of a yaw rate, so that it carries none."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +232,8 @@ class LinkProfile:
     @property
     def takes(self) -> tuple[str, ...]:
         """Return the types of command of a policy that the wire carries."""
-        return (CONTROL_POINT_VELOCITY,)
+        turns = () if self.command.yaw_rate is None else (VELOCITY_YAW_RATE,)
+        return (CONTROL_POINT_VELOCITY, *turns)
 
     def command_frame(self, robot: str) -> str:
         """Return the frame that the header of a command to a robot names."""
@@ -296,6 +319,11 @@ def _check_wire(profile: LinkProfile, where: str) -> None:
         if given != (wire == profile.wire):
             raise LinkError(f"{where}.command.{key}: {'unknown key' if given else 'missing'} for wire "
                             f"{profile.wire!r}, expected {keys[profile.wire]}")
+    point, turns = profile.command.set_point, profile.command.yaw_rate
+    forms = _YAW_RATES.get(None if point is None else point.value, ())
+    if turns is not None and turns.value not in forms:
+        raise LinkError(f"{where}.command.yaw_rate.value: found {turns.value!r} for a "
+                        f"{'twist' if point is None else point.value}, expected {' or '.join(forms) or 'no such key'}")
     for node in profile.command.other_publishers.value:
         if not _NODE.fullmatch(node):
             raise LinkError(f"{where}.command.other_publishers.value: found {node!r}, expected the name of a node")

@@ -20,6 +20,7 @@ from testudo_hardware.links.profile import (
     POSE_STAMPED,
     POSE_WITH_COVARIANCE,
     TWIST_STAMPED,
+    VELOCITY_YAW_RATE,
     LinkError,
     LinkProfile,
 )
@@ -36,6 +37,7 @@ from testudo_hardware.links.wire import (
     read_command,
     read_odometry,
     read_twist,
+    read_yaw_rate,
 )
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
@@ -80,24 +82,32 @@ class CommandWire:
         point = self.profile.command.set_point
         return point is not None and point.value != "velocity_world"
 
+    @property
+    def carries_yaw_rate(self) -> bool:
+        """Return whether a drone can be told to turn."""
+        return VELOCITY_YAW_RATE in self.profile.takes and self.spec.kind == VELOCITY_POINT
+
     def encode(self, message: Any, reading: CommandReading, at: Placement | None = None) -> Any:
         """Write a command, stamped on the clock of the link, into an empty message and return it.
 
         Raises:
             WireError: the wire needs ``at`` and it is missing, a set-point is not finite, or the command is of another
-                type than the wire carries.
+                type than the wire carries, as one with a yaw rate may be.
         """
         if len(reading.command) != self.spec.dimension:
             raise WireError(f"{self.robot}: {self.topic}: found a command of {len(reading.command)} numbers, expected "
                             f"{self.spec.dimension}: the wire carries {self.profile.takes[0]}")
+        if reading.yaw_rate != 0 and not self.carries_yaw_rate:  # also true for NaN
+            raise WireError(f"{self.robot}: {self.topic}: found a yaw rate of {reading.yaw_rate} rad/s, the wire "
+                            f"carries {self.profile.takes[0]} only")
         frame = self.frame
         if self.profile.command.set_point is None:
             if self.type == TWIST_STAMPED:
                 return fill_command(message, self.robot, self.spec, reading, frame)
-            return fill_twist(message, self.spec, reading.command)
+            return fill_twist(message, self.spec, reading.command, reading.yaw_rate)
         point = self.profile.command.set_point.value
         if point == "velocity_world":
-            return crazyswarm2.fill_velocity_world(message, frame, reading)
+            return crazyswarm2.fill_velocity_world(message, frame, reading, self._per_radian)
         if at is None:
             raise WireError(f"{self.robot}: {self.topic}: found no place, expected the set-point so far")
         fill = crazyswarm2.fill_hover if point == "hover" else crazyswarm2.fill_full_state
@@ -117,12 +127,18 @@ class CommandWire:
         if self.profile.command.set_point is None:
             if self.type == TWIST_STAMPED:
                 return read_command(message, self.robot, self.spec, frame)
-            return CommandReading(received_s, read_twist(message, self.spec))
+            return CommandReading(received_s, read_twist(message, self.spec), read_yaw_rate(message, self.spec))
         point = self.profile.command.set_point.value
         if point == "hover":
             raise WireError(f"{self.robot}: {self.topic}: found a Hover, which does not tell the climb")
-        read = crazyswarm2.read_velocity_world if point == "velocity_world" else crazyswarm2.read_full_state
-        return read(message, frame)
+        if point == "velocity_world":
+            return crazyswarm2.read_velocity_world(message, frame, self._per_radian)
+        return crazyswarm2.read_full_state(message, frame)
+
+    @property
+    def _per_radian(self) -> float:
+        turns = self.profile.command.yaw_rate
+        return 0.0 if turns is None else turns.per_radian
 
 
 @dataclass(frozen=True)

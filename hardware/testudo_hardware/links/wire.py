@@ -52,6 +52,8 @@ class CommandReading:
     """Steady clock at sending."""
     command: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]), or a velocity [m/s] in the frame of `command_frame`."""
+    yaw_rate: float = 0.0
+    """[rad/s] of a drone, anticlockwise seen from above; 0 for whoever holds its heading or has it in ``command``."""
 
 
 def body_frame(robot: str) -> str:
@@ -127,7 +129,7 @@ def fill_command(message: Any, robot: str, spec: RobotSpec, reading: CommandRead
     """Write a command into an empty `geometry_msgs/TwistStamped` and return it; ``frame`` as in `read_command`."""
     fill_stamp(message.header.stamp, reading.stamp_s)
     message.header.frame_id = frame or command_frame(robot, spec)
-    fill_twist(message.twist, spec, reading.command)
+    fill_twist(message.twist, spec, reading.command, reading.yaw_rate)
     return message
 
 
@@ -148,11 +150,22 @@ def read_command(message: Any, robot: str, spec: RobotSpec, frame: str | None = 
         raise WireError(
             f"{robot}: command: found frame {message.header.frame_id!r}, expected {expected!r}"
         )
-    return CommandReading(read_stamp(message.header.stamp), read_twist(message.twist, spec))
+    return CommandReading(read_stamp(message.header.stamp), read_twist(message.twist, spec),
+                          read_yaw_rate(message.twist, spec))
 
 
-def fill_twist(twist: Any, spec: RobotSpec, command: Sequence[float]) -> Any:
-    """Write a command (D,) into an empty `geometry_msgs/Twist`, which has neither stamp nor frame, and return it."""
+def fill_twist(twist: Any, spec: RobotSpec, command: Sequence[float], yaw_rate: float = 0.0) -> Any:
+    """Write a command (D,) into an empty `geometry_msgs/Twist`, which has neither stamp nor frame, and return it.
+
+    Raises:
+        WireError: a yaw rate [rad/s] for what is no drone.
+    """
+    if spec.kind == VELOCITY_POINT:
+        fill_axes(twist.linear, command)
+        twist.angular.z = float(yaw_rate)
+        return twist
+    if yaw_rate != 0:  # also true for NaN
+        raise WireError(f"{spec.name}: found a yaw rate of {yaw_rate} rad/s beside the command of a {spec.kind}")
     if spec.kind == DIFFERENTIAL_DRIVE:
         twist.linear.x, twist.angular.z = map(float, command)
     else:
@@ -165,6 +178,11 @@ def read_twist(twist: Any, spec: RobotSpec) -> tuple[float, ...]:
     if spec.kind == DIFFERENTIAL_DRIVE:
         return (twist.linear.x, twist.angular.z)
     return read_axes(twist.linear, spec.dimension)
+
+
+def read_yaw_rate(twist: Any, spec: RobotSpec) -> float:
+    """Return the yaw rate [rad/s] beside the velocity of a drone, passed on as it is; 0 for other robots."""
+    return float(twist.angular.z) if spec.kind == VELOCITY_POINT else 0.0
 
 
 def fill_pose(pose: Any, position: Sequence[float], yaw: float) -> Any:

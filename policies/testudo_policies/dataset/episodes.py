@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from testudo_deploy.command_types import check_velocities_alone
 from testudo_deploy.contract import Contract
 from testudo_deploy.control_loop import slots_first
 from testudo_deploy.messages import TickRecord
@@ -100,8 +101,10 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
     """Return the episodes of a run of a policy with this contract; one ends at success or at the time limit.
 
     Raises:
-        TestudoError: the run has no decisions, no poses for them, or its task is not in the recording.
+        TestudoError: the run has no decisions, no poses for them, its task is not in the recording, or its policy
+            commands more than velocities.
     """
+    check_velocities_alone(contract, f"{run.folder}: a dataset")
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)
     if scoring.scenario.boxes:

@@ -14,6 +14,7 @@ import jax
 from rich.console import Console
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.command_types import check_velocities_alone
 from testudo_deploy.files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
@@ -98,6 +99,7 @@ def open_improvement(order: Order, console: Console, run: Run | None) -> Improve
         TestudoError: the folder holds something else, or the policy does not hold.
     """
     old = Artefact.load(order.policy)
+    check_velocities_alone(old.contract, f"{order.policy}: improve")
     state = Improvement(order, console, old, run)
     asked = {"run": str(order.run_folder), "policy_sha256": old.sha256, "method": order.method,
              "episodes": order.episodes, "decisions": order.decisions}

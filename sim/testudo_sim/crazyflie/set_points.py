@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from testudo_hardware.links.crazyflie.compression import decompressed
 from testudo_sim.crazyflie.packets import GENERIC, Packet
 
 DISABLED, LOWEST, HIGH_LEVEL, RADIO = 0, 1, 1, 2
@@ -31,7 +32,7 @@ class SetPoint:
     position_world: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """[m]; for `place` and the height of `hover`."""
     yaw: float = 0.0
-    """[rad], for `place`."""
+    """[rad], for `place`: of the quaternion of a full state."""
     yaw_rate: float = 0.0
     """[rad/s], anticlockwise."""
     stamp_s: float = 0.0
@@ -106,5 +107,8 @@ def _four_numbers(kind: int, rest: bytes) -> SetPoint | None:
 def _full_state(rest: bytes) -> SetPoint | None:
     if len(rest) != _FULL.size:
         return None
-    x, y, z, vx, vy, vz = (value / 1000 for value in _FULL.unpack(rest)[:6])
-    return SetPoint("place", (vx, vy, vz), (x, y, z))
+    numbers = _FULL.unpack(rest)
+    x, y, z, vx, vy, vz = (value / 1000 for value in numbers[:6])
+    i, j, k, w = decompressed(numbers[9])  # of any 32 bits: its length need not be 1
+    yaw = math.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
+    return SetPoint("place", (vx, vy, vz), (x, y, z), yaw, numbers[12] / 1000)

@@ -7,6 +7,7 @@ velocities and places need is modelled.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -86,6 +87,8 @@ class Vehicle:
             if not ran:
                 self._model.begin()
                 self._faces = self.yaw
+            if level:
+                set_point = replace(set_point, yaw_rate=0.0)
             level |= set_point.kind == "attitude" or not follows
             wanted = self._wanted(set_point)
             self.body = grounded(self._model.move(self.body, wanted, self._faces, level=level))

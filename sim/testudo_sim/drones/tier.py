@@ -26,7 +26,7 @@ from testudo_hardware.schema import VELOCITY_POINT
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.drones.batteries import Batteries
 from testudo_sim.drones.bodies import AttitudeBody, Body, RotorBody
-from testudo_sim.kinematic import arrived_set_point
+from testudo_sim.kinematic import arrived_set_point, arrived_yaw_rate
 from testudo_sim.parameters import WorldParameters
 from testudo_sim.scene import BodyState, Scene, Watch
 
@@ -44,7 +44,7 @@ class DroneState:
     integral: jax.Array
     """(3, N, E) [m]: of the velocity controller, from where it has settled in hover."""
     yaw_command: jax.Array
-    """(N, E) [rad]: the heading at the start, which is held."""
+    """(N, E) [rad]: the heading at the start, which is held, or turned by what was commanded."""
     watch: Watch
     used: jax.Array | None = None
     """(N, E): share of a full battery that was used since the start; None without batteries."""
@@ -78,7 +78,8 @@ class DroneTier:
         used = jnp.zeros_like(yaw) if self.battery else None
         return DroneState(body, still, yaw, self._look(position_world, None), used)
 
-    def advance(self, state: DroneState, sent: jax.Array, parameters: WorldParameters) -> DroneState:
+    def advance(self, state: DroneState, sent: jax.Array, parameters: WorldParameters,
+                turns: jax.Array | None = None) -> DroneState:
         """See `Physics.advance`."""
         spec, (runs, steps) = self.model.spec, self._runs
         drawn = dict(parameters.drone or {}) | {"geometry.mass": spec.mass_kg * parameters.mass_scale}
@@ -87,27 +88,29 @@ class DroneTier:
         # settled in hover, whatever that takes in this world, is where the integral counts from
         cascade = replace(CascadeParameters.from_spec(spec, drawn), thrust_base_n=flight.hover_thrust_n)
         set_point = arrived_set_point(sent, self.model, drawn)
+        yaw_rate = arrived_yaw_rate(turns, self.model, drawn)
         batteries = Batteries.create(spec, self.body.hover_thrust_n, parameters) if self.battery else None
 
         def run(carry: tuple[Any, ...], _: None) -> tuple[tuple[Any, ...], None]:
-            body, integral, watch, used = carry
+            body, integral, watch, used, faces = carry
             able = flight
             if batteries is not None:
                 most, used = batteries.use(flight.thrust_n(body), used, period)
                 able = flight.weakened(most)
             motion = self.body.motion(body)
             wanted, integral = velocity_control(cascade, motion.velocity, motion.yaw, integral, set_point, period)
-            command = stacked(*wanted[:2], state.yaw_command, wanted[2])
+            faces = faces if yaw_rate is None else faces + yaw_rate * period
+            command = stacked(*wanted[:2], faces, wanted[2])
             push = self._wakes(motion.position_world, drawn["geometry.mass"])
             for _ in range(steps):
                 body = able.step(body, command, push)
                 watch = self._look(self.body.motion(body).position_world, watch)
-            return (body, integral, watch, used), None
+            return (body, integral, watch, used, faces), None
 
         blank = Watch(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
-        begin = (flight.with_thrust(state.body), state.integral, blank, state.used)
-        (body, integral, watch, used), _ = jax.lax.scan(run, begin, length=runs)
-        return DroneState(flight.with_shares(body), integral, state.yaw_command, watch, used)
+        begin = (flight.with_thrust(state.body), state.integral, blank, state.used, state.yaw_command)
+        (body, integral, watch, used, faces), _ = jax.lax.scan(run, begin, length=runs)
+        return DroneState(flight.with_shares(body), integral, faces, watch, used)
 
     def scene(self, state: DroneState) -> Scene:
         """See `Physics.scene`."""

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from testudo_deploy.command_types import turns
 from testudo_deploy.contract import Contract
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
@@ -29,8 +30,9 @@ def scoring_of(contract: Contract, spec: RobotSpec) -> Scoring:
     """
     obstacles = contract.arena.obstacles if contract.arena is not None else ()
     scenario = make_scenario(contract.scenario, spec, contract.shield, obstacles)
-    price = contract.provenance.get("config", {}).get("change_price", 0.0)
-    return Scoring(scenario, spec, float(price))
+    config = contract.provenance.get("config", {})
+    facing = config.get("facing_price", 0.0) if turns(contract.command) else 0.0
+    return Scoring(scenario, spec, float(config.get("change_price", 0.0)), float(facing))
 
 
 def make_task(scenario: Scenario, goals_world: Sequence[Sequence[float]], values: Mapping[str, Any] | None = None

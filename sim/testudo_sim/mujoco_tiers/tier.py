@@ -25,7 +25,7 @@ from testudo_hardware.motion.velocity_cascade import CascadeState
 from testudo_sim.box import Box
 from testudo_sim.contacts import count_contacts, least_separation
 from testudo_sim.drones.batteries import Batteries
-from testudo_sim.kinematic import acting_command, arrived_set_point
+from testudo_sim.kinematic import acting_command, arrived_set_point, arrived_yaw_rate
 from testudo_sim.mujoco_tiers.boxes import BoxGroup
 from testudo_sim.parameters import WorldParameters
 from testudo_sim.scene import BodyState, Scene, Watch
@@ -149,9 +149,11 @@ class MujocoTier:
         used = jnp.zeros_like(yaw) if self.battery else None
         return MujocoState(raw, yaw, self._look(position_world), self._group.begin(yaw), used)
 
-    def advance(self, state: MujocoState, sent: jax.Array, parameters: WorldParameters) -> MujocoState:
+    def advance(self, state: MujocoState, sent: jax.Array, parameters: WorldParameters,
+                turns: jax.Array | None = None) -> MujocoState:
         """See `Physics.advance`."""
         target, drawn = self._target(sent, parameters)
+        yaw_rate = arrived_yaw_rate(turns, self.tier.model, drawn or {})
         gain = discrete_gain(parameters.velocity_lag_s, self.tier.step_s)
         empty = Watch(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
 
@@ -163,7 +165,7 @@ class MujocoTier:
             if able is not None:
                 most, used = able(memory, used)
                 orders = Orders(_NO, _NO, _NO, most)
-            drive = Drive(gain, parameters.grip, memory, orders, self._wakes(raw, drawn), drawn)
+            drive = Drive(gain, parameters.grip, memory, orders, self._wakes(raw, drawn), drawn, yaw_rate)
             controls, memory = self._group.forces(target, raw.qpos, raw.qvel, drive)
             forces = jnp.zeros((self.tier.compiled.nu, target.shape[-1]))
             forces = forces.at[self._group.controls].set(controls)

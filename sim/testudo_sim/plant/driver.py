@@ -62,6 +62,8 @@ class AppliedCommand:
     """Time since which this holds."""
     sentence: str
     """The reason in words."""
+    yaw_rate: float = 0.0
+    """[rad/s] of a drone, anticlockwise."""
 
 
 class Driver:

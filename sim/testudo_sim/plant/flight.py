@@ -76,6 +76,8 @@ class FlightCommand:
     """Roll and pitch are held at zero; only the climb follows the velocity."""
     off: bool
     """Motors stand still."""
+    yaw_rate: float = 0.0
+    """[rad/s], anticlockwise."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Crazyflie:
         x, y, z = start_world
         self._way = _Way(start_s, 1.0, (x, y, z), z, lands=False)
         self._place, self._up = (x, y, z), 1.0
-        self._set_point, self._heard_s = (0.0, 0.0, 0.0), -math.inf
+        self._set_point, self._yaw_rate, self._heard_s = (0.0, 0.0, 0.0), 0.0, -math.inf
         self._tilted_since_s = math.inf
         self._streamed = False
         """Set-points came and their end was not notified: the planner is not listened to."""
@@ -146,10 +148,10 @@ class Crazyflie:
         """Return the height [m] of its middle below which it touches the floor, nearly."""
         return self._rest_m + _TOUCH_M
 
-    def hear(self, velocity_world: Sequence[float], now_s: float) -> None:
-        """Take a set-point (3,) [m/s] that came over the radio; it ends what the planner does."""
+    def hear(self, velocity_world: Sequence[float], now_s: float, yaw_rate: float = 0.0) -> None:
+        """Take a set-point (3,) [m/s] with a yaw rate [rad/s] that came by radio; it ends what the planner does."""
         x, y, z = velocity_world
-        self._set_point, self._heard_s = (x, y, z), now_s
+        self._set_point, self._yaw_rate, self._heard_s = (x, y, z), yaw_rate, now_s
         self._streamed, self._waits = True, False
         if self.armed and self.phase is not FlightPhase.LOCKED:
             self.phase = FlightPhase.SET_POINT
@@ -192,7 +194,8 @@ class Crazyflie:
             return self._led(now_s)
         if self.phase is FlightPhase.BRAKE:
             return FlightCommand((0.0, 0.0, 0.0), level=False, off=False)
-        return FlightCommand(self._set_point, level=self.phase is FlightPhase.LEVEL, off=False)
+        level = self.phase is FlightPhase.LEVEL  # supervisor.c: it turns no more, either
+        return FlightCommand(self._set_point, level=level, off=False, yaw_rate=0.0 if level else self._yaw_rate)
 
     def _plan(self, request: FlightRequest, now_s: float) -> bool:
         """Take off or land; from set-points a landing begins once their end is notified, they have priority."""

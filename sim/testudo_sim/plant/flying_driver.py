@@ -35,16 +35,21 @@ class FlyingDriver:
         """Begin; ``carry`` says how much longer [s] than the delay a set-point sent now takes, None if it is lost."""
         self._model, self._spec = motion_model(spec), spec
         self._delay_s, self.vehicle, self._carry = command_delay_s, vehicle, carry
-        self._queue: deque[tuple[float, tuple[float, ...], bool]] = deque()
+        self._queue: deque[tuple[float, tuple[float, ...], float, bool]] = deque()
+        """When it is due, velocity, yaw rate, and whether they were clipped."""
         self._requests: deque[tuple[float, FlightRequest]] = deque()
         self._last_stamp_s, self._clipped = -math.inf, False
         self.verdicts: Counter[CommandVerdict] = Counter()
         self.order = vehicle.command(start_s, math.inf)
         self.applied = self._applied(start_s)
 
-    def receive(self, values: Sequence[float], stamp_s: float, received_s: float) -> CommandVerdict:
-        """Take a command (3,) that the station's end of the link gets at ``received_s`` [s], and send it by radio."""
-        verdict = self._judge(values, stamp_s, received_s)
+    def receive(self, values: Sequence[float], stamp_s: float, received_s: float, yaw_rate: float = 0.0
+                ) -> CommandVerdict:
+        """Take a command (3,) that the station's end of the link gets at ``received_s`` [s], and send it by radio.
+
+        ``yaw_rate`` [rad/s] goes with it.
+        """
+        verdict = self._judge(values, yaw_rate, stamp_s, received_s)
         self.verdicts[verdict] += 1
         return verdict
 
@@ -68,11 +73,11 @@ class FlyingDriver:
 
     def _hear_until(self, now_s: float) -> None:
         while self._queue and self._queue[0][0] <= now_s:
-            due_s, values, self._clipped = self._queue.popleft()
-            self.vehicle.hear(values, due_s)
+            due_s, values, yaw_rate, self._clipped = self._queue.popleft()
+            self.vehicle.hear(values, due_s, yaw_rate)
 
-    def _judge(self, values: Sequence[float], stamp_s: float, received_s: float) -> CommandVerdict:
-        if len(values) != self._spec.dimension or not all(math.isfinite(value) for value in values):
+    def _judge(self, values: Sequence[float], yaw_rate: float, stamp_s: float, received_s: float) -> CommandVerdict:
+        if len(values) != self._spec.dimension or not all(math.isfinite(value) for value in (*values, yaw_rate)):
             return CommandVerdict.REFUSED_NON_FINITE
         if not abs(received_s - stamp_s) <= self._spec.dead_man_s:  # also true for NaN
             return CommandVerdict.DROPPED_OLD
@@ -83,10 +88,12 @@ class FlyingDriver:
         if late_s is None:
             return CommandVerdict.LOST
         limited = self._model.limit_command(np.array(values, dtype=float)).tolist()
-        clipped = is_clipped(limited, values)
+        most = self._spec.yaw_rate_limit_rad_s
+        turn = min(max(float(yaw_rate), -most), most)
+        clipped = is_clipped((*limited, turn), (*values, yaw_rate))
         due_s = received_s + self._delay_s + late_s
         if not self._queue or due_s >= self._queue[-1][0]:  # one radio: nothing overtakes
-            self._queue.append((due_s, tuple(limited), clipped))
+            self._queue.append((due_s, tuple(limited), turn, clipped))
         return CommandVerdict.CLIPPED if clipped else CommandVerdict.ACCEPTED
 
     def _reason(self) -> DriverReason:
@@ -96,4 +103,4 @@ class FlyingDriver:
     def _applied(self, since_s: float) -> AppliedCommand:
         order: FlightCommand = self.order
         sentence = _REASONS[self.vehicle.phase][1] + (", clipped to the limits" if self._clipped else "")
-        return AppliedCommand(order.velocity_world, self._reason(), since_s, sentence)
+        return AppliedCommand(order.velocity_world, self._reason(), since_s, sentence, order.yaw_rate)

@@ -143,14 +143,18 @@ class Plant:
         return steps
 
     def command(
-        self, name: str, values: Sequence[float], stamp_s: float, received_s: float
+        self, name: str, values: Sequence[float], stamp_s: float, received_s: float, yaw_rate: float = 0.0
     ) -> CommandVerdict:
         """Give robot ``name`` a command (D,) sent at ``stamp_s``, arrived at ``received_s`` [s].
 
         The command is as it travels: (forward [m/s], turn rate [rad/s]) or (x, y) [m/s] in the body, or
-        (x, y, z) [m/s] in the world.
+        (x, y, z) [m/s] in the world, with a yaw rate [rad/s] for a drone that turns; a robot that does not refuses one.
         """
-        return self._drivers[self._find(name)].receive(values, stamp_s, received_s)
+        driver = self._drivers[self._find(name)]
+        if isinstance(driver, FlyingDriver):
+            return driver.receive(values, stamp_s, received_s, yaw_rate)
+        # a driver without a heading to turn brakes, as for whatever else is no command of its robot
+        return driver.receive((*values, yaw_rate) if yaw_rate else values, stamp_s, received_s)
 
     def applied(self, name: str) -> AppliedCommand:
         """Return what the driver of robot ``name`` applies now, before the actuators' own scale."""
@@ -214,6 +218,8 @@ class Plant:
         for i, driver in enumerate(self._drivers):
             applied = self._drones.fly(i, due_s) if isinstance(driver, FlyingDriver) else driver.advance(due_s)
             self._commands[i, : len(applied.values)] = self._acting(i, applied.values)
+            if flies(self.robots[i].spec):
+                self._world.turn(i, applied.yaw_rate)
         self._world.advance(self._commands)
         self._steps += 1
 

@@ -117,6 +117,8 @@ def _command_series(track: CommandTrack, name: str, spec: RobotSpec, start_s: fl
         values = _planar_twist(track.command)
     else:
         values = np.concatenate([_in_space(track.command), np.zeros((len(track.stamp_s), 3))], axis=1)
+        if track.yaw_rate is not None:
+            values[:, 5] = track.yaw_rate
     frame = body_frame(name) if spec.kind in (DIFFERENTIAL_DRIVE, HOLONOMIC) else WORLD_FRAME
     return Series(track.stamp_s - start_s, values, track.received_s - start_s, frame)
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.command_types import check_velocities_alone
 from testudo_deploy.contract import robot_signals
 from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.space_margins import space_parameters
@@ -139,6 +140,7 @@ def _check_policy(story: Story, artefact: Artefact, goal: np.ndarray | None) -> 
     if contract.robot != spec.name or contract.dimension != spec.dimension:
         raise TestudoError(f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the "
                            "robots of the run")
+    check_velocities_alone(contract, f"{artefact.path}: a counterfactual")
     known = {signal.name for signal in robot_signals(spec)} | {"goal_world"}
     other = sorted({signal.name for signal in contract.signals} - known)
     if other:

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from testudo_deploy.artefact import Artefact
+from testudo_deploy.command_types import limited_yaw_rate, split_output, turns
 from testudo_deploy.control_loop import estimate_state, slots_first
 from testudo_deploy.messages import Lane, TickRecord
 from testudo_deploy.modes import Mode
@@ -40,10 +41,10 @@ FIELDS = {
     "neighbours": "a recorded announcement of the peer",
     "schedule": "decision period: 0 as expected, 1 otherwise",
     "memory": "hidden state that the tick before left",
-    "nominal": "policy on the recorded inputs, held between decisions",
+    "nominal": "policy on the recorded inputs, held between decisions; velocity and yaw rate",
     "hidden": "policy on the recorded inputs",
     "shielded": "shield on the recorded inputs and the nominal just inferred",
-    "sent": "actuator command of that shield; zero when braked",
+    "sent": "actuator command of that shield and yaw rate within its limits; zero when braked",
 }
 """What is compared, and with what."""
 
@@ -66,6 +67,8 @@ class Rerun:
     reinferred: int = 0
     _last: TickRecord | None = None
     _nominal: np.ndarray | None = None
+    _yaw_rate: float = 0.0
+    """[rad/s] beside it, of a policy that commands one."""
     _since_decision: int = 0
     _sent: PendingCommands | None = None
     _sent_from_s: float = -np.inf
@@ -94,9 +97,7 @@ class Rerun:
             self._infer_landing(record)
         else:
             self.skipped[code] += 1
-            self.errors.add(
-                "sent", record.sequence, 0 * np.array(record.sent_command), record.sent_command
-            )
+            self.errors.add("sent", record.sequence, _flat(0 * np.array(record.sent_command), 0.0), _sent(record))
             if code == _BRAKED_BY_SHIELD:
                 self._infer_braked(record)
             self._nominal = None
@@ -172,7 +173,8 @@ class Rerun:
             self.skipped[AFTER_A_LOSS] += 1
             return
         add, sequence = self.errors.add, record.sequence
-        add("nominal", sequence, self._nominal, record.nominal_world)
+        add("nominal", sequence, _flat(self._nominal, self._yaw_rate),
+            _flat(record.nominal_world, record.nominal_yaw_rate))
         result = self._shield(record)
         braked = result is None or int(result.status) == ShieldStatus.BRAKED
         add(
@@ -181,7 +183,8 @@ class Rerun:
             None if braked else result.control_velocity_world,
             record.shielded_world,
         )
-        add("sent", sequence, None if braked else result.command, record.sent_command)
+        turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
+        add("sent", sequence, None if braked else _flat(result.command, turn), _sent(record))
         self.reinferred += 1
 
     def _infer_landing(self, record: TickRecord) -> None:
@@ -191,7 +194,7 @@ class Rerun:
         braked = result is None or int(result.status) == ShieldStatus.BRAKED
         self.errors.add("shielded", record.sequence, None if braked else result.control_velocity_world,
                         record.shielded_world)
-        self.errors.add("sent", record.sequence, None if braked else result.command, record.sent_command)
+        self.errors.add("sent", record.sequence, None if braked else _flat(result.command, 0.0), _sent(record))
         self._nominal = None
         self.reinferred += 1
 
@@ -215,6 +218,7 @@ class Rerun:
             return True
         self._since_decision = 1
         self.decisions += 1
+        command = self.artefact.contract.command
         signals = policy_signals(
             self._estimate,
             self._stop,
@@ -227,8 +231,8 @@ class Rerun:
                 slots_first(signals), np.array(record.hidden_before, np.float32)
             )
         except ArtefactError:
-            nominal, hidden = np.full(self.model.spec.dimension, np.inf), None
-        self._nominal = np.asarray(nominal, float)
+            nominal, hidden = np.full(self.model.spec.dimension + turns(command), np.inf), None
+        self._nominal, self._yaw_rate = split_output(command, np.asarray(nominal, float))
         self.errors.add("hidden", record.sequence, hidden, record.hidden_after)
         return True
 
@@ -276,6 +280,11 @@ def _spaces(record: TickRecord) -> tuple[OwnSpace, PeerSpaces]:
         np.array([record.robot < name for name in record.neighbour_names], bool),
         ~np.array(record.neighbour_untrusted, bool))
     return own, peers
+
+
+def _sent(record: TickRecord) -> np.ndarray | None:
+    """Return what the tick sent, the yaw rate last."""
+    return _flat(record.sent_command, record.sent_yaw_rate)
 
 
 def _flat(*parts: object) -> np.ndarray | None:

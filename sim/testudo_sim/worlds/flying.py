@@ -191,8 +191,8 @@ class FlyingGroup:
         if known_false(due):
             command, cascade = memory.command, memory.cascade
         else:
-            asked, found = attitude_command(rules, state, memory.cascade, target, 0 * state.thrust,
-                                            self._step_s * every)
+            yaw_rate = 0 * state.thrust if drive.yaw_rate is None else drive.yaw_rate
+            asked, found = attitude_command(rules, state, memory.cascade, target, yaw_rate, self._step_s * every)
             command = xp.where(due, asked, memory.command)
             cascade = CascadeState(xp.where(due, found.integral, memory.cascade.integral),
                                    xp.where(due, found.yaw_command, memory.cascade.yaw_command))

@@ -37,6 +37,8 @@ class Drive:
     """(3, n, ...) acceleration [m/s²] of what flies by what is not in its law, as the downwash of others."""
     drawn: Mapping[str, Array] | None = None
     """Of drones of one kind, by `table.key` (E,): what the worlds drew in place of their file's values."""
+    yaw_rate: Array | None = None
+    """(n, ...) [rad/s] of what flies with an attitude; None if all hold their heading."""
 
 
 class Group(Protocol):

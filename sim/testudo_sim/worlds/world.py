@@ -73,6 +73,7 @@ class MujocoWorld:
         self._memory = [group.begin(np.zeros(size)) for group, size in zip(self._groups, sizes, strict=True)]
         self._level, self._off, self._stands = (np.zeros(count, bool) for _ in range(3))
         self._push, self._thrust_most = np.zeros((3, count)), np.full(count, np.inf)
+        self._yaw_rate = np.zeros(count)
         lags = np.array([one.velocity_lag_s for one in parameters])
         self._gain = discrete_gain(lags, self.step_s)
         self._scale = np.zeros((len(self.robots), 3))
@@ -97,6 +98,10 @@ class MujocoWorld:
         One without motors may stand on the floor.
         """
         self._level[index], self._off[index], self._stands[index] = level, off, off and stands
+
+    def turn(self, index: int, yaw_rate: float) -> None:
+        """Let a drone with an attitude turn so fast [rad/s], anticlockwise, from now on."""
+        self._yaw_rate[index] = yaw_rate
 
     def weaken_rotors(self, index: int, thrust_most_n: float) -> None:
         """Let all rotors of a drone together do no more than this [N], from now on."""
@@ -210,7 +215,8 @@ class MujocoWorld:
         if not isinstance(group, FlyingGroup):
             return Drive(self._gain[part])
         orders = Orders(self._level[part], self._off[part], self._stands[part], self._thrust_most[part])
-        return Drive(self._gain[part], memory=self._memory[place], orders=orders, push_world=self._push[:, part])
+        return Drive(self._gain[part], memory=self._memory[place], orders=orders, push_world=self._push[:, part],
+                     yaw_rate=self._yaw_rate[part])
 
     def _broken(self, group: Group, part: np.ndarray, forces: np.ndarray) -> np.ndarray:
         """Return the forces (F, n) of robots of which some have weak brakes or are blocked."""

@@ -1,5 +1,6 @@
 """A pilot and a simulated Crazyflie with a radio channel between them, on a clock of their own: no sockets or cflib."""
 
+import math
 import struct
 
 from testudo_hardware.links.crazyflie.orders import Act, Phase
@@ -19,7 +20,8 @@ TYPES = {"uint8_t": (1, "B"), "uint16_t": (2, "H"), "uint32_t": (3, "I"), "int8_
 def order_packet(order):
     """Return an order as cflib sends it."""
     if order.act == Act.SET_POINT:
-        return Packet(packets.GENERIC, 0, struct.pack("<Bffff", 8, *order.velocity_world, 0.0))
+        return Packet(packets.GENERIC, 0, struct.pack("<Bffff", 8, *order.velocity_world,
+                                                      math.degrees(order.yaw_rate)))
     if order.act in (Act.TAKE_OFF, Act.LAND):
         kind = 7 if order.act == Act.TAKE_OFF else 8
         return Packet(packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", kind, 0, order.height_m, 0.0, True,
@@ -42,6 +44,7 @@ class Loop:
         self.channel.air = air or Air()
         self.command = None
         """Given at each step of the pilot; None: nobody commands."""
+        self.yaw_rate = 0.0
         self.orders, self.states, self.codes, self.ages = [], [], [], []
         self._start_log()
 
@@ -92,7 +95,7 @@ class Loop:
             self.channel.send(UP, encode(Packet(packets.LINK, 0, struct.pack("<d", self.now_s))), self.now_s)
         if round(self.now_s / TICK_S) % 2 == 0:
             if self.command is not None:
-                self.pilot.command(self.command, self.now_s)
+                self.pilot.command(self.command, self.now_s, self.yaw_rate)
             for order in self.pilot.step(self.now_s):
                 self.orders.append((self.now_s, order))
                 self.channel.send(UP, encode(order_packet(order)), self.now_s)

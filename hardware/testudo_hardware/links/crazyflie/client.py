@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import math
 import struct
 import threading
 import time
@@ -113,7 +114,8 @@ class CraftClient:
             return
         commander, planner, supervisor = craft.commander, craft.high_level_commander, craft.supervisor
         if order.act == Act.SET_POINT:
-            commander.send_velocity_world_setpoint(*order.velocity_world, 0.0)
+            # degrees/s; cflib turns the sign for firmware of a protocol up to 8, which counts clockwise
+            commander.send_velocity_world_setpoint(*order.velocity_world, math.degrees(order.yaw_rate))
         elif order.act == Act.TAKE_OFF:
             planner.takeoff(order.height_m, order.duration_s, yaw=None)
         elif order.act == Act.LAND:

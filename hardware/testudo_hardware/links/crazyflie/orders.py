@@ -37,6 +37,8 @@ class Order:
     act: Act
     velocity_world: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """[m/s], of a set-point."""
+    yaw_rate: float = 0.0
+    """[rad/s], of a set-point, anticlockwise."""
     height_m: float = 0.0
     """Above the origin of the world."""
     duration_s: float = 0.0

@@ -58,6 +58,7 @@ class Pilot:
         """Why the last request was refused; empty if it was not."""
         self._speed_limit_m_s = speed_limit_m_s
         self._command: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self._yaw_rate = 0.0
         self._order: Order | None = None
         self._ended = ""
         self._arm: bool | None = None
@@ -88,11 +89,12 @@ class Pilot:
         """Take what the vehicle logged."""
         self.watch.see(sample, streaming=self.phase == Phase.FLYING)
 
-    def command(self, velocity_world: Sequence[float], now_s: float) -> None:
-        """Take a velocity (3,) [m/s] in the world, finite; it is shortened to the speed limit."""
+    def command(self, velocity_world: Sequence[float], now_s: float, yaw_rate: float = 0.0) -> None:
+        """Take a velocity (3,) [m/s] in the world, shortened to the speed limit, and a yaw rate [rad/s]; finite."""
         length = math.hypot(*velocity_world)
         share = min(1.0, self._speed_limit_m_s / length) if length > 0 else 1.0
         self._command = tuple(share * value for value in velocity_world)
+        self._yaw_rate = yaw_rate
         self.watch.hear_command(now_s)
 
     def ask(self, request: FlightRequest, now_s: float) -> str:
@@ -292,7 +294,7 @@ class Pilot:
         return []
 
     def _fly(self, now_s: float) -> list[Order]:
-        return [STANDSTILL] if self.watch.holds(now_s) else [Order(Act.SET_POINT, self._command)]
+        return [STANDSTILL] if self.watch.holds(now_s) else [Order(Act.SET_POINT, self._command, self._yaw_rate)]
 
     def _come_down(self, now_s: float) -> list[Order]:
         if math.isfinite(self._blind_since_s):

@@ -40,7 +40,7 @@ _STALE_S = 0.5
 """What an older packet of the log block says of the vehicle is not known to be so any more."""
 _PATIENCE = 1.5
 """Periods after which a set-point goes out without a new command."""
-_ROUNDING_S = 0.001
+_ROUNDING_S, _ROUNDING_RAD_S = 0.001, 1e-6
 _CLOCK_TOLERANCE_S = 0.002
 """A stamp so far in the future is rounding."""
 
@@ -131,12 +131,16 @@ class CrazyflieRadio:
 
         One with a stamp of the future is refused, too: it would hold until then, though whoever sent it be gone.
         """
-        if len(reading.command) != 3 or not all(map(math.isfinite, reading.command)):
-            raise WireError(f"{self.robot}: found the command {reading.command}, expected 3 finite numbers")
+        if len(reading.command) != 3 or not all(map(math.isfinite, (*reading.command, reading.yaw_rate))):
+            raise WireError(f"{self.robot}: found the command {reading.command} and the yaw rate {reading.yaw_rate}, "
+                            "expected 3 finite numbers and one")
+        if abs(reading.yaw_rate) > self.spec.yaw_rate_limit_rad_s + _ROUNDING_RAD_S:
+            raise WireError(f"{self.robot}: found a yaw rate of {reading.yaw_rate:g} rad/s, {self.spec.name} takes at "
+                            f"most {self.spec.yaw_rate_limit_rad_s:g}")
         if not reading.stamp_s <= time.monotonic() + _CLOCK_TOLERANCE_S:
             raise WireError(f"{self.robot}: found a command with a stamp of the future, expected the steady clock")
         with self._lock:
-            self._pilot.command(reading.command, reading.stamp_s)
+            self._pilot.command(reading.command, reading.stamp_s, reading.yaw_rate)
         self._holds_until_s = reading.stamp_s + self.spec.dead_man_s + _ROUNDING_S
         self._wakes.set()  # waiting for the next period would be half of one later in the mean
 

@@ -68,7 +68,9 @@ class GuardNode(Node):
         self._message = message_class(self._wire.type)
         self._topic = robot.link.topics["cmd_vel"]
         self._allowed = self._wire.profile.command.other_publishers.value
-        self._guard = Guard(dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s)
+        turns_rad_s = self._spec.yaw_rate_limit_rad_s if self._wire.carries_yaw_rate else 0.0
+        self._guard = Guard(dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s,
+                            yaw_rate_limit=turns_rad_s)
         self._seen: tuple[str, ...] = ()
         self._told: tuple[str, str] | None = None
         self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
@@ -161,8 +163,9 @@ class GuardNode(Node):
         except WireError as error:
             self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
             return
-        lands = self._flight is not None and self._flight.pure.may_descend(reading.command, now_s)
-        if self._guard.command(reading.stamp_s, reading.command, now_s, lands=lands):
+        lands = (self._flight is not None and reading.yaw_rate == 0
+                 and self._flight.pure.may_descend(reading.command, now_s))
+        if self._guard.command(reading.stamp_s, reading.command, now_s, yaw_rate=reading.yaw_rate, lands=lands):
             self._silence.reset()
             if self._guard.code:
                 self._landed_s = now_s
@@ -274,10 +277,12 @@ class GuardNode(Node):
             return
         at = None
         if self._leader is not None:
-            led = self._leader.lead(reading.command, self._tempo.now_s())
+            now_s = self._tempo.now_s()
+            led = self._leader.lead(reading.command, now_s, reading.yaw_rate)
             if led is None:
                 return  # where it is was never known: it has not taken off
-            reading, at = replace(reading, command=led[0]), led[1]
+            yaw_rate = reading.yaw_rate if self._leader.sees(now_s) else 0.0
+            reading, at = replace(reading, command=led[0], yaw_rate=yaw_rate), led[1]
         if self._wire.profile.stamps.value == "ros":
             ros_now_s, now_s = self._tempo.clocks()
             reading = replace(reading, stamp_s=other_clock_s(reading.stamp_s, now_s, ros_now_s))

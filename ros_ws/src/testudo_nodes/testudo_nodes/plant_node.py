@@ -245,7 +245,7 @@ class _Port:
             self._applied_since_s = applied.since_s
             self._next_applied_s = now_s + self._spec.control_period_s
             self._applied.publish(
-                command_message(self._name, self._spec, CommandReading(stamp_s, applied.values))
+                command_message(self._name, self._spec, CommandReading(stamp_s, applied.values, applied.yaw_rate))
             )
         if now_s >= self._next_truth_s:
             self._next_truth_s = now_s + self._spec.control_period_s
@@ -264,7 +264,7 @@ class _Port:
             self._node.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
             return
         self.latency.command(reading.stamp_s, received_s)
-        self._plant.command(self._name, reading.command, reading.stamp_s, received_s)
+        self._plant.command(self._name, reading.command, reading.stamp_s, received_s, reading.yaw_rate)
 
     def _on_fault(self, message: String) -> None:
         where = f"/{self._name}/plant_fault"

@@ -356,7 +356,7 @@ class PolicyNode(LifecycleNode):
             # without an estimate the command is zero, which no angle turns
             yaw = record.estimate_yaw or 0.0
             travels = travelling_command(self._robot.spec, record.sent_command, yaw)
-            self._send(CommandReading(record.stamp_s, travels))
+            self._send(CommandReading(record.stamp_s, travels, record.sent_yaw_rate))
         if outcome.announcement is not None:
             self._peer_state.publish(raw_envelope(outcome.announcement.encode()))
         self._record.publish(raw_envelope(record.encode()))
