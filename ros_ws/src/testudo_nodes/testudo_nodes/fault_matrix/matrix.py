@@ -113,17 +113,23 @@ def _alone(row: Row, folder: Path) -> Found:
     """Return one repetition of a row that needs a fleet of its own, or none."""
     if row.bed == "none":
         return row.inject(folder)
-    if row.bed == "run":
-        with _bed(row.bed, folder) as bed:
-            bed.wait_until_all_drive()
-            time.sleep(_RECORD_S)
-        return row.inject(folder / "run")
     for attempt in range(TRIES):
-        with _bed(row.bed, folder / str(attempt)) as bed:  # a new one: what was broken stays broken
-            found = once(row, bed)
+        here = folder / str(attempt)
+        with _bed(row.bed, here) as bed:  # a new one: what was broken stays broken
+            found = _record(bed) if row.bed == "run" else once(row, bed)
         if found is not None:
-            return found
+            return row.inject(here / "run") if row.bed == "run" else found
     return Found(False, None, _STALLED)
+
+
+def _record(bed: Bed) -> Found | None:
+    """Let a fleet drive for some seconds, so that there is a run; None if the machine stalls."""
+    try:
+        bed.wait_until_all_drive()
+    except StalledError:
+        return None
+    time.sleep(_RECORD_S)
+    return Found(True)
 
 
 @contextmanager
