@@ -128,9 +128,7 @@ def test_help_imports_neither_jax_nor_any_verb():
         " 'testudo_policies', 'testudo_deploy.commands'};"
         "print('LOADED', sorted(heavy & set(sys.modules))); sys.exit(status)"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert "LOADED []" in result.stdout
     for verb in OWN_VERBS:
         assert re.search(rf"^  {verb} +\w", result.stdout, re.MULTILINE), f"{verb}: no summary"

@@ -149,8 +149,7 @@ def test_no_signature_is_long():
         for name, tree in shipped_modules()
         if not name.startswith(motion)
         for node in functions(tree)
-        if (count := len(node.args.posonlyargs + node.args.args + node.args.kwonlyargs))
-        > MAX_PARAMETERS
+        if (count := len(node.args.posonlyargs + node.args.args + node.args.kwonlyargs)) > MAX_PARAMETERS
     ]
     assert not long, f"more than {MAX_PARAMETERS} parameters: {long}"
 
@@ -208,9 +207,20 @@ def test_only_the_tempo_of_a_node_reads_a_clock_of_its_own():
     """Ages and watchdogs go by one injected clock; else lock-step would not be deterministic."""
     nodes = Path("ros_ws/src/testudo_nodes/testudo_nodes")
     # who sleeps, who measures real time itself, and who looks which nodes there are, as all that is in real time
-    real = {"tempo.py", "conductor.py", "node_runner.py", "plant_node.py", "guard_node.py", "markers_node.py",
-            "status_listener.py", "status_verb.py", "estop_verb.py", "rearm_verb.py", "fleet_benchmark.py",
-            "driver_node.py"}
+    real = {
+        "tempo.py",
+        "conductor.py",
+        "node_runner.py",
+        "plant_node.py",
+        "guard_node.py",
+        "markers_node.py",
+        "status_listener.py",
+        "status_verb.py",
+        "estop_verb.py",
+        "rearm_verb.py",
+        "fleet_benchmark.py",
+        "driver_node.py",
+    }
     reads = {file.name for file in nodes.glob("*.py") if re.search(r"\btime\.(monotonic|time)", file.read_text())}
     assert reads <= real
     for name in ("plant_node.py", "guard_node.py"):

@@ -98,9 +98,7 @@ def recorded(function):
         return 0
 
     nothing.__signature__ = inspect.signature(function, eval_str=True)
-    nothing.__annotations__ = {
-        name: item.annotation for name, item in nothing.__signature__.parameters.items()
-    }
+    nothing.__annotations__ = {name: item.annotation for name, item in nothing.__signature__.parameters.items()}
     nothing.__doc__ = inspect.getdoc(function)
     return nothing
 
@@ -171,9 +169,7 @@ def test_the_robot_of_the_page_is_a_robot(tmp_path):
 
 def test_the_table_of_robot_keys_is_that_of_the_schema():
     text = (ROOT / "docs/hardware.md").read_text(encoding="utf-8")
-    rows = re.findall(
-        r"^\| `(\w+\.\w+)` \| (\S+) \| (\S+) to (\S+) \| (\w+) \|", text, re.MULTILINE
-    )
+    rows = re.findall(r"^\| `(\w+\.\w+)` \| (\S+) \| (\S+) to (\S+) \| (\w+) \|", text, re.MULTILINE)
     words = {KINDS: "all", (DIFFERENTIAL_DRIVE,): "wheeled", (VELOCITY_POINT,): "drones"}
     assert {key: (unit, float(low), float(high), kind) for key, unit, low, high, kind in rows} == {
         key: (rule.unit, rule.low, rule.high, words[rule.kinds]) for key, rule in QUANTITIES.items()

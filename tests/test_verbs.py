@@ -65,9 +65,7 @@ def test_evaluate_writes_its_numbers(policy, run):
 
 def test_evaluate_takes_the_file_and_other_team_sizes(policy, capsys, tmp_path):
     numbers = tmp_path / "numbers.json"
-    shown = succeed(
-        capsys, "evaluate", policy, "--episodes", "2", "--team-size", "2", "3", "--json", numbers
-    )
+    shown = succeed(capsys, "evaluate", policy, "--episodes", "2", "--team-size", "2", "3", "--json", numbers)
     assert "navigation" in shown
     assert f"wrote {numbers}" in shown.replace("\n", "")
     assert [item["team_size"] for item in json.loads(numbers.read_text())] == [2, 3]
@@ -189,9 +187,14 @@ REFUSED = {
     "estop: wait": (["estop", "--wait", "nan"], "--wait: found nan, expected a time above 0 s"),
     "rearm: wait": (["rearm", "r0", "--wait", "0"], "--wait: found 0, expected a time above 0 s"),
     "rearm: nobody": (["rearm"], "rearm: no robot is named; expected one or more"),
-    "bench: unknown": (["bench", "chess"], ("'chess' is not known; known are drone_identify, drones, faults, fleet, "
-                                            "gpu, identify, import, improve, kills, learning, lossy, projection, "
-                                            "radio, replay, robot, shield, sim, tiers")),
+    "bench: unknown": (
+        ["bench", "chess"],
+        (
+            "'chess' is not known; known are drone_identify, drones, faults, fleet, "
+            "gpu, identify, import, improve, kills, learning, lossy, projection, "
+            "radio, replay, robot, shield, sim, tiers"
+        ),
+    ),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
     "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),

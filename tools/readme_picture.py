@@ -49,10 +49,7 @@ def scene_at(run: Run, section: FleetSection, time_s: float, size: tuple[int, in
     tracks = [run.truth[name] for name in run.robots]
     times = np.arange(started, started + time_s, 1 / _FRAMES_PER_S)
     position = np.stack(
-        [
-            [np.interp(times, track.stamp_s, axis) for axis in track.position_world.T]
-            for track in tracks
-        ]
+        [[np.interp(times, track.stamp_s, axis) for axis in track.position_world.T] for track in tracks]
     ).transpose(2, 0, 1)
     yaw = np.stack([np.interp(times, track.stamp_s, track.yaw) for track in tracks], axis=1)
     robots = [run.fleet.robot(name) for name in run.robots]

@@ -93,9 +93,7 @@ class Artefact:
         """Return the hidden state (H,) to start with: zeros."""
         return np.zeros(self.contract.hidden_size, np.float32)
 
-    def step(
-        self, signals: Mapping[str, np.ndarray], hidden: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def step(self, signals: Mapping[str, np.ndarray], hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Run the policy once.
 
         Args:
@@ -114,10 +112,7 @@ class Artefact:
 
     def _warm_up(self) -> None:
         # the test vector's first row; not zeros, which need not be in the policy's domain
-        inputs = {
-            name: np.asarray(values[0], np.float32)
-            for name, values in self.contract.test_vector.inputs.items()
-        }
+        inputs = {name: np.asarray(values[0], np.float32) for name, values in self.contract.test_vector.inputs.items()}
         hidden = inputs.pop(HIDDEN, self.initial_hidden())
         for _ in range(_WARM_UP_STEPS):
             self.step(inputs, hidden)

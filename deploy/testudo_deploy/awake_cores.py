@@ -42,9 +42,15 @@ class AwakeCores:
         if cores_wake_late():
             for core in sorted(os.sched_getaffinity(0)):
                 words = [sys.executable, "-I", "-S", "-c", _SPIN.format(core=core, parent=os.getpid())]
-                self._spinners.append(subprocess.Popen(  # noqa: S603 -- our own words
-                    words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                    start_new_session=True))
+                self._spinners.append(
+                    subprocess.Popen(  # noqa: S603 -- our own words
+                        words,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        start_new_session=True,
+                    )
+                )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,7 +69,10 @@ def cores_wake_late(cpu_info: Path = CPU_INFO, cpu_quota: Path = CPU_QUOTA) -> b
     """
     if not hasattr(os, "SCHED_IDLE") or not cpu_info.is_file():
         return False
-    is_virtual = any("hypervisor" in line.split() for line in cpu_info.read_text(encoding="utf-8").splitlines()
-                     if line.startswith("flags"))
+    is_virtual = any(
+        "hypervisor" in line.split()
+        for line in cpu_info.read_text(encoding="utf-8").splitlines()
+        if line.startswith("flags")
+    )
     is_limited = cpu_quota.is_file() and not cpu_quota.read_text(encoding="utf-8").startswith("max")
     return is_virtual and not is_limited

@@ -114,8 +114,9 @@ class BagWriter:
             RunWriteError: the disk refuses; what is on it stays readable.
         """
         try:
-            self._writer.add_message(self._channels[topic], time_ns, data, time_ns,
-                                     sequence=self._counts[topic] & 0xFFFFFFFF)
+            self._writer.add_message(
+                self._channels[topic], time_ns, data, time_ns, sequence=self._counts[topic] & 0xFFFFFFFF
+            )
             self._counts[topic] += 1
             self._last_ns = max(self._last_ns, time_ns)
             if time_ns - self._last_flush_ns > _FLUSH_NS:
@@ -156,8 +157,11 @@ class BagWriter:
                 schemas[topic.type] = self._writer.register_schema(topic.type, "ros2msg", topic.definition.encode())
             qos = yaml.safe_dump([_qos(topic)], default_flow_style=False)
             self._channels[topic.name] = self._writer.register_channel(
-                topic.name, "cdr", schemas[topic.type],
-                {"offered_qos_profiles": qos, "topic_type_hash": topic.type_hash})
+                topic.name,
+                "cdr",
+                schemas[topic.type],
+                {"offered_qos_profiles": qos, "topic_type_hash": topic.type_hash},
+            )
 
     def _write_metadata(self, *, closed: bool) -> None:
         """Write `metadata.yaml`, the old one staying whole until the new one is."""

@@ -25,8 +25,12 @@ class BenchResult:
 
 def machine() -> dict[str, Any]:
     """Return what the figures were measured on."""
-    return {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform(),
-            "python": platform.python_version()}
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
 
 
 def _processor() -> str:

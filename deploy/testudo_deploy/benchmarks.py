@@ -37,15 +37,22 @@ def bench_robot(*, policy: Path, team_size: int = 9, repeats: int = 3) -> BenchR
     runs = [_run(policy, team_size) for _ in range(repeats)]
     values: dict[str, object] = {}
     rows = []
-    for key, name, bars in (("policy_and_shield", "policy and shield", ("≤ 250 µs", "≤ 1,000 µs")),
-                            ("tick", "the whole tick: with estimate and record", ("", ""))):
+    for key, name, bars in (
+        ("policy_and_shield", "policy and shield", ("≤ 250 µs", "≤ 1,000 µs")),
+        ("tick", "the whole tick: with estimate and record", ("", "")),
+    ):
         for quantile, bar in zip((50, 99), bars, strict=True):
             figure = float(np.median([np.percentile(run[key], quantile) for run in runs]))
             values[f"{key}_p{quantile}_us"] = figure
             rows.append((f"{name}, p{quantile}", f"{figure:.0f} µs", bar))
     contract = Artefact.load(policy).contract
-    values |= {"neighbours": team_size - 1, "memory": contract.hidden_size, "robot": contract.robot,
-               "repeats": repeats, "ticks": _TICKS}
+    values |= {
+        "neighbours": team_size - 1,
+        "memory": contract.hidden_size,
+        "robot": contract.robot,
+        "repeats": repeats,
+        "ticks": _TICKS,
+    }
     title = f"one control tick, {contract.robot}, memory {contract.hidden_size}, {team_size - 1} neighbours"
     return BenchResult(title, ("what", "time", "bar"), rows, values)
 
@@ -92,11 +99,24 @@ def _run(policy: Path, team_size: int) -> dict[str, list[float]]:
         loop.on_odometry(now - 0.04, now, position, 0.1 * now, zero)
         for index, name in enumerate(names[1:], start=1):
             place = tuple(map(float, places[index]))
-            loop.on_peer(PeerMessage(
-                robot=name, epoch="bench", sequence=tick, stamp_s=now, sample_age_s=0.04,
-                control_point_world=place, control_velocity_world=zero, position_world=place, yaw=0.0,
-                contract=contract_hash, owned_lane_world=(place, place), announced_lane_world=(place, place),
-                echoes={names[0]: ("bench", now - 0.04, tick - 1)}), now)
+            loop.on_peer(
+                PeerMessage(
+                    robot=name,
+                    epoch="bench",
+                    sequence=tick,
+                    stamp_s=now,
+                    sample_age_s=0.04,
+                    control_point_world=place,
+                    control_velocity_world=zero,
+                    position_world=place,
+                    yaw=0.0,
+                    contract=contract_hash,
+                    owned_lane_world=(place, place),
+                    announced_lane_world=(place, place),
+                    echoes={names[0]: ("bench", now - 0.04, tick - 1)},
+                ),
+                now,
+            )
         begin = time.perf_counter()
         record = loop.tick(now)
         whole_s = time.perf_counter() - begin

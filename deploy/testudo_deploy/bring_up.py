@@ -67,11 +67,23 @@ class BringUp:
     @property
     def missing(self) -> dict[str, str]:
         """Return by robot that is waited for why it is not where this would bring it."""
-        return {name: robot.sentence for name, robot in self._robots.items()
-                if robot.waited_for and not robot.started and not (self.left_to_people and robot.mode in READY)}
+        return {
+            name: robot.sentence
+            for name, robot in self._robots.items()
+            if robot.waited_for and not robot.started and not (self.left_to_people and robot.mode in READY)
+        }
 
-    def hear(self, name: str, mode: str, code: str, sentence: str, *, was_active: bool = False, flew: bool = False,
-             by_hand: bool = False) -> None:
+    def hear(
+        self,
+        name: str,
+        mode: str,
+        code: str,
+        sentence: str,
+        *,
+        was_active: bool = False,
+        flew: bool = False,
+        by_hand: bool = False,
+    ) -> None:
         """Take what a robot says of itself; no robot or mode says nothing.
 
         Args:
@@ -98,8 +110,9 @@ class BringUp:
         if any(robot.stopped for robot in self._robots.values()):
             return []
         waiting = {name: robot for name, robot in self._robots.items() if not robot.started}
-        all_armed = all(robot.mode in READY and robot.ready and not robot.by_hand
-                        for robot in waiting.values() if robot.waited_for)
+        all_armed = all(
+            robot.mode in READY and robot.ready and not robot.by_hand for robot in waiting.values() if robot.waited_for
+        )
         found = []
         for name, robot in waiting.items():
             wanted = self._wanted(robot, all_armed=all_armed)

@@ -159,9 +159,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
     # tyro's own reading of a docstring drops the examples.
     description = _SECTION.split(inspect.getdoc(function) or "")[0].strip()
-    status = tyro.cli(
-        function, prog=f"testudo {name}", description=description, args=list(arguments)
-    )
+    status = tyro.cli(function, prog=f"testudo {name}", description=description, args=list(arguments))
     return status if isinstance(status, int) else 0
 
 

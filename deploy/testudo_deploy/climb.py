@@ -61,6 +61,8 @@ class ClimbLimits:
         rest_m = place_world[2] + up_m_s * self.reaction_s + up_m_s**2 / (2 * self.deceleration_m_s2)
         most_m = min(top_m + self.above_m, self.highest_m)
         if not rest_m <= most_m:
-            return (f"found {place_world[2]:.2f} m of height, rising by {climb_m_s:.2f} m/s, so that it rests at "
-                    f"{rest_m:.2f} m; allowed {most_m:.2f} m")
+            return (
+                f"found {place_world[2]:.2f} m of height, rising by {climb_m_s:.2f} m/s, so that it rests at "
+                f"{rest_m:.2f} m; allowed {most_m:.2f} m"
+            )
         return ""

@@ -65,7 +65,7 @@ class CommandForm:
     @property
     def limited_channels(self) -> tuple[str, ...]:
         """Return the channels that have limits of their own."""
-        return self.channels[len(self.channels) - self.limited:]
+        return self.channels[len(self.channels) - self.limited :]
 
     @property
     def unit(self) -> str:
@@ -94,12 +94,20 @@ def _motor_bounds(spec: RobotSpec) -> Limits:
 
 FORMS: dict[str, CommandForm] = {
     COMMAND_TYPE: CommandForm(("x", "y", "z"), ("m/s", "m/s", "m/s"), "", _no_bounds),
-    VELOCITY_YAW_RATE: CommandForm(("x", "y", "z", "yaw_rate"), ("m/s", "m/s", "m/s", "rad/s"), "heading",
-                                   _yaw_rate_bounds, limited=1, beside="attitude"),
-    ATTITUDE_THRUST: CommandForm(("roll", "pitch", "yaw", "thrust"), ("rad", "rad", "rad", "N"), "attitude",
-                                 _attitude_bounds, limited=4),
-    MOTOR_THRUSTS: CommandForm(("motor 1", "motor 2", "motor 3", "motor 4"), ("N", "N", "N", "N"), "rotors",
-                               _motor_bounds, limited=4),
+    VELOCITY_YAW_RATE: CommandForm(
+        ("x", "y", "z", "yaw_rate"),
+        ("m/s", "m/s", "m/s", "rad/s"),
+        "heading",
+        _yaw_rate_bounds,
+        limited=1,
+        beside="attitude",
+    ),
+    ATTITUDE_THRUST: CommandForm(
+        ("roll", "pitch", "yaw", "thrust"), ("rad", "rad", "rad", "N"), "attitude", _attitude_bounds, limited=4
+    ),
+    MOTOR_THRUSTS: CommandForm(
+        ("motor 1", "motor 2", "motor 3", "motor 4"), ("N", "N", "N", "N"), "rotors", _motor_bounds, limited=4
+    ),
 }
 """By the name that a contract says."""
 
@@ -145,14 +153,19 @@ def check_vehicle(command_type: str, limits: Limits, spec: RobotSpec, where: str
         return
     missing = [table for table in (form.table, form.beside) if table and not getattr(spec, table)]
     if spec.kind != VELOCITY_POINT or missing:
-        raise ContractError(f"{where}.command.type: found {command_type!r}, expected {COMMAND_TYPE!r}: {spec.name} is "
-                            f"a {spec.kind} without [{(missing or [form.table])[0]}] in its file")
-    units = form.units[len(form.units) - form.limited:]
-    for (low, high), (least, most), channel, unit in zip(limits, form.bounds(spec), form.limited_channels, units,
-                                                         strict=True):
+        raise ContractError(
+            f"{where}.command.type: found {command_type!r}, expected {COMMAND_TYPE!r}: {spec.name} is "
+            f"a {spec.kind} without [{(missing or [form.table])[0]}] in its file"
+        )
+    units = form.units[len(form.units) - form.limited :]
+    for (low, high), (least, most), channel, unit in zip(
+        limits, form.bounds(spec), form.limited_channels, units, strict=True
+    ):
         if low < least - 1e-9 or high > most + 1e-9:
-            raise ContractError(f"{where}.command.limits of {channel}: found {low:g} to {high:g} {unit}, {spec.name} "
-                                f"takes {least:g} to {most:g} {unit}")
+            raise ContractError(
+                f"{where}.command.limits of {channel}: found {low:g} to {high:g} {unit}, {spec.name} "
+                f"takes {least:g} to {most:g} {unit}"
+            )
 
 
 def check_link(command_type: str, robot: str, profile: LinkProfile) -> None:
@@ -162,8 +175,10 @@ def check_link(command_type: str, robot: str, profile: LinkProfile) -> None:
         CommandTypeError: naming the robot, the field and both values.
     """
     if command_type not in profile.takes:
-        raise CommandTypeError(f"robots.{robot}.link: found command.type {command_type!r} in the policy, link "
-                               f"{profile.name!r} carries {' or '.join(profile.takes)}")
+        raise CommandTypeError(
+            f"robots.{robot}.link: found command.type {command_type!r} in the policy, link "
+            f"{profile.name!r} carries {' or '.join(profile.takes)}"
+        )
 
 
 def check_velocities_alone(contract: Contract, where: str) -> None:
@@ -173,8 +188,10 @@ def check_velocities_alone(contract: Contract, where: str) -> None:
         CommandTypeError: naming the type.
     """
     if contract.command.type != COMMAND_TYPE:
-        raise CommandTypeError(f"{where}: found a policy of command.type {contract.command.type!r}, expected "
-                               f"{COMMAND_TYPE!r}, the only one that it knows")
+        raise CommandTypeError(
+            f"{where}: found a policy of command.type {contract.command.type!r}, expected "
+            f"{COMMAND_TYPE!r}, the only one that it knows"
+        )
 
 
 def check_shielded(command_type: str, robot: str) -> None:
@@ -184,9 +201,11 @@ def check_shielded(command_type: str, robot: str) -> None:
         CommandTypeError: naming the robot, the field and both values.
     """
     if command_type not in SHIELDED:
-        raise CommandTypeError(f"robots.{robot}: found command.type {command_type!r} in the policy, the shield checks "
-                               f"{' or '.join(SHIELDED)}: no gate bounds where other commands lead, so they fly in "
-                               "simulation only")
+        raise CommandTypeError(
+            f"robots.{robot}: found command.type {command_type!r} in the policy, the shield checks "
+            f"{' or '.join(SHIELDED)}: no gate bounds where other commands lead, so they fly in "
+            "simulation only"
+        )
 
 
 def check_commands(fleet: Fleet, contract: Contract) -> None:

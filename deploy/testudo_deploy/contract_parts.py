@@ -62,9 +62,7 @@ class TestVector:
     outputs: dict[str, Any]
 
     @classmethod
-    def from_arrays(
-        cls, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]
-    ) -> TestVector:
+    def from_arrays(cls, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> TestVector:
         """Return the vector of float32 arrays (B, ...) by name."""
         return cls(
             {name: np.asarray(array, np.float32).tolist() for name, array in inputs.items()},

@@ -80,9 +80,7 @@ def check_contract(contract: Contract, where: str) -> None:
         ("hold_rule", contract.hold_rule, HOLD_RULE),
     ):
         if found != expected:
-            raise ContractError(
-                f"{where}.{name}: found {found!r}, expected {expected!r}; export the policy again"
-            )
+            raise ContractError(f"{where}.{name}: found {found!r}, expected {expected!r}; export the policy again")
     _check_command(contract, spec, where)
     _check_ranges(contract, spec, where)
     _check_signals(contract, spec, where)
@@ -129,23 +127,31 @@ def _check_command(contract: Contract, spec: RobotSpec, where: str) -> None:
     command = contract.command
     form = FORMS.get(command.type)
     if form is None:
-        raise ContractError(f"{where}.command.type: found {command.type!r}, expected one of {', '.join(FORMS)}; update "
-                            "this software, or export the policy again")
+        raise ContractError(
+            f"{where}.command.type: found {command.type!r}, expected one of {', '.join(FORMS)}; update "
+            "this software, or export the policy again"
+        )
     if form.table and spec.kind != VELOCITY_POINT:
-        raise ContractError(f"{where}.command.type: found {command.type!r} for a {spec.kind}, expected "
-                            f"{COMMAND_TYPE!r}")
+        raise ContractError(
+            f"{where}.command.type: found {command.type!r} for a {spec.kind}, expected {COMMAND_TYPE!r}"
+        )
     if command.unit != form.unit:
-        raise ContractError(f"{where}.command.unit: found {command.unit!r}, expected {form.unit!r}; export the policy "
-                            "again")
+        raise ContractError(
+            f"{where}.command.unit: found {command.unit!r}, expected {form.unit!r}; export the policy again"
+        )
     if len(command.limits) != form.limited:
-        raise ContractError(f"{where}.command.limits: found {len(command.limits)} for {command.type}, expected "
-                            f"{form.limited}; export the policy again")
+        raise ContractError(
+            f"{where}.command.limits: found {len(command.limits)} for {command.type}, expected "
+            f"{form.limited}; export the policy again"
+        )
     for channel, limits in zip(form.limited_channels, command.limits, strict=True):
         if len(limits) != 2 or not limits[0] < limits[1]:
             raise ContractError(f"{where}.command.limits of {channel}: found {limits}, expected low below high")
     if command.type == VELOCITY_YAW_RATE and command.limits[0][0] != -command.limits[0][1]:
-        raise ContractError(f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected as "
-                            "much to one side as to the other")
+        raise ContractError(
+            f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected as "
+            "much to one side as to the other"
+        )
 
 
 def _first_difference(policy: Any, robot: Any, path: str = "") -> tuple[str, Any, Any]:
@@ -184,9 +190,7 @@ def _check_ranges(contract: Contract, spec: RobotSpec, where: str) -> None:
     if contract.arena is not None:
         low, high = contract.arena.low_world, contract.arena.high_world
         if len(low) != spec.dimension or len(high) != spec.dimension:
-            raise ContractError(
-                f"{where}.arena: found {low} to {high}, expected {spec.dimension} numbers each"
-            )
+            raise ContractError(f"{where}.arena: found {low} to {high}, expected {spec.dimension} numbers each")
         if not all(below < above for below, above in zip(low, high, strict=True)):
             raise ContractError(f"{where}.arena: found {low} to {high}, expected low below high")
         for index, obstacle in enumerate(contract.arena.obstacles):
@@ -204,8 +208,7 @@ def _check_signals(contract: Contract, spec: RobotSpec, where: str) -> None:
             found, expected = getattr(signal, part), getattr(own.get(signal.name), part, None)
             if expected is not None and found != expected:
                 raise ContractError(
-                    f"{field}.{part} of {signal.name}: found {found!r}, expected {expected!r}; "
-                    "export the policy again"
+                    f"{field}.{part} of {signal.name}: found {found!r}, expected {expected!r}; export the policy again"
                 )
         lengths = signal.shape[1:] if signal.shape[:1] == (NEIGHBOURS,) else signal.shape
         if any(isinstance(axis, str) or axis < 1 for axis in lengths):
@@ -235,9 +238,7 @@ def _check_test_vector(contract: Contract, where: str) -> None:
             found = _array_shape(values[name], f"{field}.{name}")
             expected = ("batch", *shape)
             if len(found) != len(expected) or any(
-                sizes.setdefault(axis, length) != length
-                if isinstance(axis, str)
-                else axis != length
+                sizes.setdefault(axis, length) != length if isinstance(axis, str) else axis != length
                 for axis, length in zip(expected, found, strict=True)
             ):
                 raise ContractError(f"{field}.{name}: found shape {found}, expected {expected}")

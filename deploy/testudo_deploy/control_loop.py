@@ -50,9 +50,19 @@ class Doubt(Exception):  # noqa: N818 -- not an error: a reason to brake
 class ControlLoop:
     """One robot's loop; times are seconds on one steady clock that the caller injects."""
 
-    def __init__(self, artefact: Artefact, spec: RobotSpec, *, robot: str, peers: tuple[str, ...],
-                 goal_world: tuple[float, ...], epoch: str, untrusted: tuple[str, ...] = (),
-                 pose_max_age_s: float | None = None, stopwatch: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        artefact: Artefact,
+        spec: RobotSpec,
+        *,
+        robot: str,
+        peers: tuple[str, ...],
+        goal_world: tuple[float, ...],
+        epoch: str,
+        untrusted: tuple[str, ...] = (),
+        pose_max_age_s: float | None = None,
+        stopwatch: Callable[[], float] = time.perf_counter,
+    ) -> None:
         contract = artefact.contract
         check_shielded(contract.command.type, robot)
         self._artefact, self._spec, self._robot, self._epoch = artefact, spec, robot, epoch
@@ -121,14 +131,25 @@ class ControlLoop:
         """Peer messages that were replayed, foreign or under another contract."""
         return self._roster.refused
 
-    def on_odometry(self, stamp_s: float, received_s: float, position_world: tuple[float, ...], yaw: float,
-                    velocity: tuple[float, ...]) -> bool:
+    def on_odometry(
+        self,
+        stamp_s: float,
+        received_s: float,
+        position_world: tuple[float, ...],
+        yaw: float,
+        velocity: tuple[float, ...],
+    ) -> bool:
         """Take a pose sample; returns False (and counts) if it is refused."""
         numbers = (stamp_s, yaw, *position_world, *velocity)
         late = self._pose is not None and stamp_s <= self._pose.stamp_s
         size = self._spec.dimension
-        if (not all(abs(number) < _LARGEST for number in numbers) or late or stamp_s > received_s + _CLOCK_TOLERANCE_S
-                or len(position_world) != size or len(velocity) != size):
+        if (
+            not all(abs(number) < _LARGEST for number in numbers)
+            or late
+            or stamp_s > received_s + _CLOCK_TOLERANCE_S
+            or len(position_world) != size
+            or len(velocity) != size
+        ):
             self.refused_poses += 1
             return False
         measured = MotionState(np.array(position_world, float), np.array(yaw, float), np.array(velocity, float))
@@ -172,8 +193,9 @@ class ControlLoop:
         self._placed = False
         self._whereabouts.pardon()
 
-    def tick(self, now_s: float, late_s: float = 0.0, order: str = "",
-             wish_world: Sequence[float] | None = None) -> TickRecord:
+    def tick(
+        self, now_s: float, late_s: float = 0.0, order: str = "", wish_world: Sequence[float] | None = None
+    ) -> TickRecord:
         """Run one control tick and return its record; ``record.sent_command`` is what to send.
 
         Args:
@@ -216,11 +238,17 @@ class ControlLoop:
         self._last_tick = tick
         if self.lands_to_m is not None and self._space is not None and self._whereabouts.anchor is not None:
             self._space = asking_for_the_ground(
-                self._space, np.asarray(self._whereabouts.anchor.position_world, float), self.lands_to_m)
+                self._space, np.asarray(self._whereabouts.anchor.position_world, float), self.lands_to_m
+            )
         self._sequence += 1
         return self._recorder.record(
-            tick, sequence=self._sequence - 1, nominal=nominal, command=command,
-            hidden=(hidden_before, self._hidden), duration_s=self._stopwatch() - begin)
+            tick,
+            sequence=self._sequence - 1,
+            nominal=nominal,
+            command=command,
+            hidden=(hidden_before, self._hidden),
+            duration_s=self._stopwatch() - begin,
+        )
 
     def announcement(self, now_s: float) -> PeerMessage | None:
         """Return what to tell the peers after a tick; None while the own pose is not known.
@@ -235,12 +263,20 @@ class ControlLoop:
             return self._blind_announcement(now_s, space)
         velocity = np.zeros(self._spec.dimension) if tick.result is None else tick.result.control_velocity_world
         self._announced = PeerMessage(
-            robot=self._robot, epoch=self._epoch, sequence=self._sequence, stamp_s=now_s,
+            robot=self._robot,
+            epoch=self._epoch,
+            sequence=self._sequence,
+            stamp_s=now_s,
             sample_age_s=now_s - tick.pose.stamp_s,
-            control_point_world=floats(tick.stop.position_world), control_velocity_world=floats(velocity),
-            position_world=floats(tick.estimate.position_world), yaw=float(tick.estimate.yaw),
-            contract=self._contract_hash, owned_lane_world=lane_ends(space.owned_world),
-            announced_lane_world=lane_ends(space.announced_world), echoes=tick.echoes)
+            control_point_world=floats(tick.stop.position_world),
+            control_velocity_world=floats(velocity),
+            position_world=floats(tick.estimate.position_world),
+            yaw=float(tick.estimate.yaw),
+            contract=self._contract_hash,
+            owned_lane_world=lane_ends(space.owned_world),
+            announced_lane_world=lane_ends(space.announced_world),
+            echoes=tick.echoes,
+        )
         return self._announced
 
     def _blind_announcement(self, now_s: float, space: OwnSpace) -> PeerMessage | None:
@@ -248,9 +284,13 @@ class ControlLoop:
         last = self._announced
         if last is None or self.lands_to_m is None or now_s < last.stamp_s:
             return None
-        return replace(last, sequence=self._sequence, stamp_s=now_s,
-                       sample_age_s=last.sample_age_s + now_s - last.stamp_s,
-                       announced_lane_world=lane_ends(space.announced_world))
+        return replace(
+            last,
+            sequence=self._sequence,
+            stamp_s=now_s,
+            sample_age_s=last.sample_age_s + now_s - last.stamp_s,
+            announced_lane_world=lane_ends(space.announced_world),
+        )
 
     def _locate(self, tick: Tick) -> None:
         """Predict the own state at which this tick's command will begin to act."""
@@ -300,16 +340,16 @@ class ControlLoop:
             if names:
                 raise Doubt(f"{code}: {', '.join(names)}")
         space = self._shield.space
-        self._roster.untrusted.update(
-            self._roster.doubtful(space, tick.now_s, self._spec.control_point_speed_m_s))
+        self._roster.untrusted.update(self._roster.doubtful(space, tick.now_s, self._spec.control_point_speed_m_s))
         tick.table = self._roster.table(tick.now_s)
         tick.peers = self._roster.spaces(tick.now_s, space.silence_s)
         if not self._placed:
             self._find_place(tick.peers, tick.table)
             tick.space = self._space
         # no two robots own the same place, unless one of them was wrong about where it is
-        hits, _ = conflicts(self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M,
-                            space.height_ratio)
+        hits, _ = conflicts(
+            self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M, space.height_ratio
+        )
         code = "column_entered" if self.climbs else "peer_in_space"
         self._refuse_peers(code, hits[:, 0] & tick.peers.reserves)
         if self.climbs:
@@ -345,8 +385,13 @@ class ControlLoop:
         if self._nominal is not None and self._ticks_since_decision < self._decision_ticks:
             self._ticks_since_decision += 1
             return
-        signals = policy_signals(tick.estimate, tick.stop, tick.table, self._shield.parameters.hold_s,
-                                 {"goal_world": np.array(self._goal_world)})
+        signals = policy_signals(
+            tick.estimate,
+            tick.stop,
+            tick.table,
+            self._shield.parameters.hold_s,
+            {"goal_world": np.array(self._goal_world)},
+        )
         try:
             nominal, hidden = self._artefact.step(slots_first(signals), self._hidden)
         except Exception as error:
@@ -372,8 +417,9 @@ def _obey(order: str) -> None:
         raise Doubt(order)
 
 
-def estimate_state(model: MotionModel, measured: MotionState, pending: Sequence[np.ndarray],
-                   pending_s: tuple[float, ...]) -> MotionState:
+def estimate_state(
+    model: MotionModel, measured: MotionState, pending: Sequence[np.ndarray], pending_s: tuple[float, ...]
+) -> MotionState:
     """Return the state after pending effective commands, newest first, each for its own time [s]."""
     if not pending:
         return measured

@@ -54,8 +54,7 @@ _KNOWN: tuple[tuple[tuple[str, ...], set[str]], ...] = (
     (("robot_types", "*", "battery"), {"voltage_warning", "voltage_critical"}),
     (("all",), {"broadcasts", *_SETTINGS}),
     (("all", "broadcasts"), {"num_repeats", "delay_between_repeats_ms"}),
-    *(((*table, "firmware_logging"), {"enabled", "default_topics", "custom_topics"})
-      for table in _SETTINGS_IN),
+    *(((*table, "firmware_logging"), {"enabled", "default_topics", "custom_topics"}) for table in _SETTINGS_IN),
     *(((*table, "firmware_logging", "default_topics"), {"pose", "scan", "odom", "status"}) for table in _SETTINGS_IN),
 )
 """Tables and the keys that may stand in them; `*` is any name."""
@@ -108,14 +107,18 @@ def read_swarm_files(crazyflies: Path, motion_capture: Path | None = None, serve
     Raises:
         SwarmError: one that is named, or the first, cannot be read.
     """
+
     def beside(given: Path | None, name: str) -> LinedYaml | None:
         path = given or crazyflies.parent / name
         expected = f"the {name} that the drones are flown with, as in crazyflie/config of Crazyswarm2"
         return read_lined(path, SwarmError, expected) if given is not None or path.is_file() else None
 
     expected = "fileversion: 3, robots, robot_types and all, as in crazyflie/config/crazyflies.yaml of Crazyswarm2"
-    return SwarmFiles(read_lined(crazyflies, SwarmError, expected), beside(motion_capture, "motion_capture.yaml"),
-                      beside(server, "server.yaml"))
+    return SwarmFiles(
+        read_lined(crazyflies, SwarmError, expected),
+        beside(motion_capture, "motion_capture.yaml"),
+        beside(server, "server.yaml"),
+    )
 
 
 def read_swarm(files: SwarmFiles, spec: RobotSpec, only: Sequence[str] = (), types: Sequence[str] = ()) -> Swarm:
@@ -157,9 +160,11 @@ def check_driver(robot: FleetRobot, folder: Path) -> None:
     files = read_swarm_files(**paths)
     (one,) = read_swarm(files, robot.spec, only=(robot.name,)).robots
     if robot.link.types and one.type not in robot.link.types:
-        raise SwarmError(f"{files.crazyflies.where('robots', one.name, 'type')}: found {one.type!r}, expected "
-                         f"{' or '.join(robot.link.types)}: of these the fleet file says that {robot.type} describes "
-                         "them; import again, or change link.types there")
+        raise SwarmError(
+            f"{files.crazyflies.where('robots', one.name, 'type')}: found {one.type!r}, expected "
+            f"{' or '.join(robot.link.types)}: of these the fleet file says that {robot.type} describes "
+            "them; import again, or change link.types there"
+        )
 
 
 def setting(swarm: LinedYaml, robot: str, *keys: str) -> tuple[Any, str]:
@@ -181,8 +186,10 @@ def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str], types: Se
     yield from log_problems(swarm, [table for pattern in _SETTINGS_IN for table in _tables(swarm, pattern)])
     names = enabled_robots(swarm)
     if not names:
-        yield (f"{swarm.where('robots')}: found none that is enabled, expected at least one; write enabled: true below "
-               "its name under robots")
+        yield (
+            f"{swarm.where('robots')}: found none that is enabled, expected at least one; write enabled: true below "
+            "its name under robots"
+        )
     if not only:
         yield from type_problems(swarm, names, types, spec.name)
     for name in only:
@@ -194,8 +201,10 @@ def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str], types: Se
     latency = files.server and files.server.get(*_SERVER)
     limit_ms = 1000 * spec.link_delay_most_s
     if latency is not None and not number(latency) <= limit_ms:
-        yield (f"{files.server.where(*_SERVER)}: found {shown(latency, 'ms')}, expected at most {limit_ms:g} ms: a "
-               f"slower radio is not within the delay of the link of {spec.name}")
+        yield (
+            f"{files.server.where(*_SERVER)}: found {shown(latency, 'ms')}, expected at most {limit_ms:g} ms: a "
+            f"slower radio is not within the delay of the link of {spec.name}"
+        )
 
 
 def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
@@ -209,16 +218,23 @@ def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
     if swarm.get("robot_types", kind, "big_quad"):
         yield f"{swarm.where('robot_types', kind, 'big_quad')}: found true, expected false: no robot file describes it"
     if not _is_position(swarm.get("robots", name, "initial_position")):
-        yield (f"{swarm.where('robots', name, 'initial_position')}: found "
-               f"{shown(swarm.get('robots', name, 'initial_position'))}, expected three numbers [m] within "
-               f"{FARTHEST_M:g} m, the last one from {LOWEST_M:g} m on: the floor is at 0")
+        yield (
+            f"{swarm.where('robots', name, 'initial_position')}: found "
+            f"{shown(swarm.get('robots', name, 'initial_position'))}, expected three numbers [m] within "
+            f"{FARTHEST_M:g} m, the last one from {LOWEST_M:g} m on: the floor is at 0"
+        )
     yield from uri_problems(swarm, name)
     yield from _firmware_problems(swarm, name)
     yield from _logging_problem(swarm, name, "status", STATUS_HZ, "its battery and state are looked at")
     tracking = swarm.get("robot_types", kind, "motion_capture", "tracking")
     if tracking is None:
-        yield from _logging_problem(swarm, name, "pose", POSES_HZ, "no motion capture tells where it is, and 10 Hz, as "
-                                                                   "shipped, are too rare for the shield")
+        yield from _logging_problem(
+            swarm,
+            name,
+            "pose",
+            POSES_HZ,
+            "no motion capture tells where it is, and 10 Hz, as shipped, are too rare for the shield",
+        )
     else:
         yield from _mocap_problems(files, kind, tracking)
 
@@ -228,12 +244,16 @@ def _firmware_problems(swarm: LinedYaml, name: str) -> Iterator[str]:
     if not is_whole(controller, PID):
         kind = f" ({_CONTROLLERS.get(controller, 'unknown')})" if type(controller) is int else ""
         said = f"{shown(controller)}{kind}"
-        yield (f"{where}: found {said}, expected {PID} (PID): cmd_velocity_world does not work with another one; write "
-               f"controller: {PID}")
+        yield (
+            f"{where}: found {said}, expected {PID} (PID): cmd_velocity_world does not work with another one; write "
+            f"controller: {PID}"
+        )
     estimator, where = setting(swarm, name, "firmware_params", "stabilizer", "estimator")
     if not is_whole(estimator, KALMAN):
-        yield (f"{where}: found {shown(estimator)}, expected {KALMAN} (Kalman), which "
-               f"fuses poses; write estimator: {KALMAN}")
+        yield (
+            f"{where}: found {shown(estimator)}, expected {KALMAN} (Kalman), which "
+            f"fuses poses; write estimator: {KALMAN}"
+        )
     high_level, where = setting(swarm, name, "firmware_params", "commander", "enHighLevel")
     if high_level is not None and not is_whole(high_level, 1):
         yield f"{where}: found {shown(high_level)}, expected 1: take-off and landing need it; write enHighLevel: 1"
@@ -252,26 +272,34 @@ def _logging_problem(swarm: LinedYaml, name: str, topic: str, needed_hz: float, 
 def _mocap_problems(files: SwarmFiles, kind: str, tracking: Any) -> Iterator[str]:
     swarm, mocap = files.crazyflies, files.motion_capture
     if tracking not in ("vendor", "librigidbodytracker"):
-        yield (f"{swarm.where('robot_types', kind, 'motion_capture', 'tracking')}: found {tracking!r}, expected vendor "
-               "or librigidbodytracker")
+        yield (
+            f"{swarm.where('robot_types', kind, 'motion_capture', 'tracking')}: found {tracking!r}, expected vendor "
+            "or librigidbodytracker"
+        )
         return
     if mocap is None:
-        yield (f"{swarm.where('robot_types', kind, 'motion_capture')}: found no motion_capture.yaml beside it, "
-               "expected the one that tells how often poses come; give it with --motion-capture")
+        yield (
+            f"{swarm.where('robot_types', kind, 'motion_capture')}: found no motion_capture.yaml beside it, "
+            "expected the one that tells how often poses come; give it with --motion-capture"
+        )
         return
     keys = (*_MOCAP, "topics", "poses", "qos", "deadline")
     rate = mocap.get(*keys)
     if not POSES_HZ <= number(rate) < math.inf:
-        yield (f"{mocap.where(*keys)}: found {shown(rate, 'Hz')}, expected {POSES_HZ:g} Hz or more; write deadline: "
-               f"{POSES_HZ}")
+        yield (
+            f"{mocap.where(*keys)}: found {shown(rate, 'Hz')}, expected {POSES_HZ:g} Hz or more; write deadline: "
+            f"{POSES_HZ}"
+        )
     if tracking == "librigidbodytracker":
         marker = str(swarm.get("robot_types", kind, "motion_capture", "marker"))
         points = mocap.get(*_MOCAP, "marker_configurations", marker, "points")
         if not isinstance(points, Mapping) or len(points) < 3:
             count = len(points) if isinstance(points, Mapping) else 0
             where = swarm.where("robot_types", kind, "motion_capture", "marker")
-            yield (f"{where}: found {marker!r} of {count} points, expected a configuration of 3 or more: with fewer "
-                   "nobody sees where a drone faces, and its pose comes without an orientation")
+            yield (
+                f"{where}: found {marker!r} of {count} points, expected a configuration of 3 or more: with fewer "
+                "nobody sees where a drone faces, and its pose comes without an orientation"
+            )
 
 
 def _unknown(swarm: LinedYaml) -> Iterator[str]:
@@ -291,8 +319,13 @@ def _tables(swarm: LinedYaml, pattern: Sequence[str]) -> Iterator[tuple[str, ...
     found: list[tuple[str, ...]] = [()]
     for key in pattern:
         above = [(table, swarm.get(*table) if table else swarm.values) for table in found]
-        found = [(*table, inner) for table, value in above if isinstance(value, Mapping)
-                 for inner in (value if key == "*" else (key,)) if inner in value]
+        found = [
+            (*table, inner)
+            for table, value in above
+            if isinstance(value, Mapping)
+            for inner in (value if key == "*" else (key,))
+            if inner in value
+        ]
     yield from found
 
 

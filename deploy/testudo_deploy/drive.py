@@ -159,9 +159,7 @@ def _show_nothing(_: DriveState) -> None:
     pass
 
 
-def _listen(
-    processes: FleetProcesses, state: DriveState, show: Callable[[DriveState], None]
-) -> None:
+def _listen(processes: FleetProcesses, state: DriveState, show: Callable[[DriveState], None]) -> None:
     heard_s = time.monotonic()
     while not state.outcome:
         event = processes.next_event(_LISTEN_S)
@@ -188,9 +186,7 @@ def _judge_end(processes: FleetProcesses, label: str, state: DriveState) -> None
     if label == "plant":
         state.outcome = "plant_died"
     else:
-        state.lines.append(
-            f"{label}: ended during the run (exit status {processes.exit_status(label)})"
-        )
+        state.lines.append(f"{label}: ended during the run (exit status {processes.exit_status(label)})")
 
 
 def _take_rest(processes: FleetProcesses, state: DriveState) -> None:

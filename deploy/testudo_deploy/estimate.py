@@ -18,12 +18,10 @@ def pending_time_s(spec: RobotSpec, age_s: Array, slots: int) -> Array:
     """
     xp = array_namespace(age_s)
     total = age_s + spec.command_delay_s
-    return xp.stack([xp.clip(total - k * spec.control_period_s, 0.0, spec.control_period_s)
-                     for k in range(slots)])
+    return xp.stack([xp.clip(total - k * spec.control_period_s, 0.0, spec.control_period_s) for k in range(slots)])
 
 
-def predict(model: MotionModel, measured: MotionState, pending: Array, responses: LagResponse
-            ) -> MotionState:
+def predict(model: MotionModel, measured: MotionState, pending: Array, responses: LagResponse) -> MotionState:
     """Return the state after the pending commands.
 
     Args:
@@ -34,7 +32,6 @@ def predict(model: MotionModel, measured: MotionState, pending: Array, responses
     """
     state = measured
     for k in reversed(range(pending.shape[0])):
-        response = LagResponse(responses.duration_s[k, ...], responses.gain[k, ...],
-                               responses.mean_share[k, ...])
+        response = LagResponse(responses.duration_s[k, ...], responses.gain[k, ...], responses.mean_share[k, ...])
         state = model.step(state, pending[k, ...], response)
     return state

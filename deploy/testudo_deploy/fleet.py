@@ -105,9 +105,15 @@ class Fleet:
         if not self.policies:
             return (self,)
         return tuple(
-            replace(self, policy=file.path, policy_sha256=file.sha256, policies={},
-                    robots=tuple(robot for robot in self.robots if self._policy_file(robot) == file))
-            for file in dict.fromkeys(map(self._policy_file, self.robots)))
+            replace(
+                self,
+                policy=file.path,
+                policy_sha256=file.sha256,
+                policies={},
+                robots=tuple(robot for robot in self.robots if self._policy_file(robot) == file),
+            )
+            for file in dict.fromkeys(map(self._policy_file, self.robots))
+        )
 
     def team_of(self, name: str) -> Fleet:
         """Return the part of the fleet that runs the policy file of a robot; its peers are the others in it.
@@ -145,9 +151,7 @@ class Fleet:
         for robot in self.robots:
             if robot.name == name:
                 return robot
-        raise FleetError(
-            f"{self.file}: robots: there is no {name!r}; known are {', '.join(self.names)}"
-        )
+        raise FleetError(f"{self.file}: robots: there is no {name!r}; known are {', '.join(self.names)}")
 
     def peers(self, name: str) -> tuple[str, ...]:
         """Return the names of all other robots that run the policy file of ``name``."""
@@ -214,8 +218,14 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     check_topics({robot.name: (robot.link, robot.pose) for robot in robots}, file)
     if entry.tracking:
         check_tracking({robot.name: robot.pose.source for robot in robots}, file)
-    fleet = Fleet(file, (file.parent / entry.policy).absolute(), entry.policy_sha256, robots, entry.tracking,
-                  policy_files(entry.policies, [robot.type for robot in robots], file))
+    fleet = Fleet(
+        file,
+        (file.parent / entry.policy).absolute(),
+        entry.policy_sha256,
+        robots,
+        entry.tracking,
+        policy_files(entry.policies, [robot.type for robot in robots], file),
+    )
     if fleet.untrusted and not fleet.tracking:
         raise FleetError(
             f"{file}: robots.{fleet.untrusted[0]}.untrusted: found true, expected `tracking: true` in the fleet, too: "
@@ -249,9 +259,19 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
             for robot in fleet.robots
         },
         **({"tracking": True} if fleet.tracking else {}),
-        **({"policies": {_moved(kind, fleet.file, file): {"policy": _relative(one.path, file.parent),
-                                                          "policy_sha256": one.sha256}
-                         for kind, one in fleet.policies.items()}} if fleet.policies else {}),
+        **(
+            {
+                "policies": {
+                    _moved(kind, fleet.file, file): {
+                        "policy": _relative(one.path, file.parent),
+                        "policy_sha256": one.sha256,
+                    }
+                    for kind, one in fleet.policies.items()
+                }
+            }
+            if fleet.policies
+            else {}
+        ),
     }
     return yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
 
@@ -276,17 +296,27 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
     for key in ("initial_position", "goal") if entry.goal else ("initial_position",):
         found = len(getattr(entry, key))
         if found != spec.dimension:
-            raise FleetError(
-                f"{where}.{key}: found {found} coordinates, expected {spec.dimension} "
-                f"for a {spec.name}"
-            )
+            raise FleetError(f"{where}.{key}: found {found} coordinates, expected {spec.dimension} for a {spec.name}")
     link = link_choice(entry.link, name, spec, file, where)
     pose = pose_source(entry.pose, name, spec, link.profile, where)
-    robot = FleetRobot(name, entry.type, entry.initial_position, entry.initial_yaw, entry.goal, spec,
-                       entry.untrusted, check_host(entry.host, where), link, pose, entry.follow)
+    robot = FleetRobot(
+        name,
+        entry.type,
+        entry.initial_position,
+        entry.initial_yaw,
+        entry.goal,
+        spec,
+        entry.untrusted,
+        check_host(entry.host, where),
+        link,
+        pose,
+        entry.follow,
+    )
     if robot.has_flight_phases and not robot.initial_position_world[2] > 0:
-        raise FleetError(f"{where}.initial_position: found the height {robot.initial_position_world[2]:g} m, expected "
-                         "one above 0, the floor: it takes off to there")
+        raise FleetError(
+            f"{where}.initial_position: found the height {robot.initial_position_world[2]:g} m, expected "
+            "one above 0, the floor: it takes off to there"
+        )
     return robot
 
 
@@ -294,8 +324,10 @@ def _check_bounds(entry: _RobotEntry, where: str) -> None:
     """Refuse places and angles that are finite, but no places and angles of a robot: degrees, or millimetres."""
     offset = entry.follow.offset if entry.follow is not None else ()
     for key, values, most, unit in (
-        ("initial_position", entry.initial_position, FARTHEST_M, "m"), ("goal", entry.goal, FARTHEST_M, "m"),
-        ("follow.offset", offset, FARTHEST_M, "m"), ("initial_yaw", (entry.initial_yaw,), _TURN_RAD, "rad"),
+        ("initial_position", entry.initial_position, FARTHEST_M, "m"),
+        ("goal", entry.goal, FARTHEST_M, "m"),
+        ("follow.offset", offset, FARTHEST_M, "m"),
+        ("initial_yaw", (entry.initial_yaw,), _TURN_RAD, "rad"),
     ):
         for value in values:
             if not -most <= value <= most:
@@ -310,9 +342,16 @@ def _with_leaders(robots: tuple[FleetRobot, ...], file: Path) -> tuple[FleetRobo
     for name, follow in follows.items():
         check_follow(name, follow, dimensions, follows, f"{file}: robots.{name}.follow")
     return tuple(
-        robot if robot.follows is None else replace(robot, goal_world=robot.follows.goal_world(
-            by_name[robot.follows.robot].initial_position_world, robot.spec.dimension))
-        for robot in robots)
+        robot
+        if robot.follows is None
+        else replace(
+            robot,
+            goal_world=robot.follows.goal_world(
+                by_name[robot.follows.robot].initial_position_world, robot.spec.dimension
+            ),
+        )
+        for robot in robots
+    )
 
 
 def _goal(robot: FleetRobot) -> dict[str, Any]:
@@ -374,7 +413,5 @@ class _FlowLists(yaml.SafeDumper):
 
 _FlowLists.add_representer(
     list,
-    lambda dumper, values: dumper.represent_sequence(
-        "tag:yaml.org,2002:seq", values, flow_style=True
-    ),
+    lambda dumper, values: dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True),
 )

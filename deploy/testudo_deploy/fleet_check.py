@@ -69,12 +69,16 @@ def check_inside(team: Fleet, arena: Arena | None) -> None:
             where = f"{team.file}: robots.{robot.name}.{'follow' if key == 'goal' and robot.follows else key}"
             for axis, value, low, high in zip("xyz", place, arena.low_world, arena.high_world, strict=False):
                 if not low <= value <= high:
-                    raise FleetError(f"{where}: found {axis} = {value:g} m, expected {low:g} to {high:g} m: the arena "
-                                     f"of {team.policy.name}")
+                    raise FleetError(
+                        f"{where}: found {axis} = {value:g} m, expected {low:g} to {high:g} m: the arena "
+                        f"of {team.policy.name}"
+                    )
             for number, obstacle in enumerate(arena.obstacles):
                 if clearance(obstacle, np.asarray(place))[0] < 0:
-                    raise FleetError(f"{where}: found {list(place)}, expected a place outside obstacle {number} of the "
-                                     f"arena of {team.policy.name}")
+                    raise FleetError(
+                        f"{where}: found {list(place)}, expected a place outside obstacle {number} of the "
+                        f"arena of {team.policy.name}"
+                    )
 
 
 def room_of(robot: FleetRobot, contract: Contract) -> Room:
@@ -87,15 +91,19 @@ def _check_starts(team: Fleet, contract: Contract) -> None:
     for robot in team.robots:
         start = robot.initial_position_world
         if robot.has_flight_phases and (fault := room_of(robot, contract).fault(start, start[2])):
-            raise FleetError(f"{team.file}: robots.{robot.name}.initial_position: {fault}: the drone climbs there "
-                             "before any shield looks at it; change the place or the height, or take a policy of a "
-                             "larger arena")
+            raise FleetError(
+                f"{team.file}: robots.{robot.name}.initial_position: {fault}: the drone climbs there "
+                "before any shield looks at it; change the place or the height, or take a policy of a "
+                "larger arena"
+            )
 
 
 def _check_phases(fleet: Fleet) -> None:
     """Refuse drones that come down to the ground where robots of another team drive."""
     flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
     if flying and any(robot.spec.dimension == 2 for robot in fleet.robots):
-        raise FleetError(f"{fleet.file}: robots.{flying[0]}.link: found flight phases, expected none in a fleet with "
-                         "robots on the ground: a drone that takes off or lands knows nothing of them; fly it to its "
-                         "start and land it by hand, or by another program, while the ground is clear")
+        raise FleetError(
+            f"{fleet.file}: robots.{flying[0]}.link: found flight phases, expected none in a fleet with "
+            "robots on the ground: a drone that takes off or lands knows nothing of them; fly it to its "
+            "start and land it by hand, or by another program, while the ground is clear"
+        )

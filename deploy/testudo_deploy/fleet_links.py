@@ -72,8 +72,12 @@ class LinkChoice:
         A topic that the driver does not have is left out.
         """
         profile = self.profile
-        parts = {"cmd_vel": profile.command, "odom": profile.odometry, "pose": profile.pose,
-                 "battery_state": profile.battery}
+        parts = {
+            "cmd_vel": profile.command,
+            "odom": profile.odometry,
+            "pose": profile.pose,
+            "battery_state": profile.battery,
+        }
         named_so = {name: part.topic.value for name, part in parts.items() if part is not None}
         return {name: self.remappings.get(topic, topic) for name, topic in named_so.items()}
 
@@ -149,14 +153,19 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
                 raise FleetError(f"{where}.link.remappings: found {text!r}, expected the name of a topic")
     wrong = [name for name in entry.config if name not in DRIVER_FILES]
     if wrong or (entry.config and (DRIVER_FILES[0] not in entry.config or profile.wire != "crazyswarm2")):
-        raise FleetError(f"{where}.link.config: found {', '.join(entry.config)} for wire {profile.wire!r}, expected "
-                         f"{', '.join(DRIVER_FILES)} for wire 'crazyswarm2', the first of them at least")
+        raise FleetError(
+            f"{where}.link.config: found {', '.join(entry.config)} for wire {profile.wire!r}, expected "
+            f"{', '.join(DRIVER_FILES)} for wire 'crazyswarm2', the first of them at least"
+        )
     if entry.types and not entry.config:
-        raise FleetError(f"{where}.link.types: found {', '.join(entry.types)}, expected them beside config: they are "
-                         "robot types of its crazyflies.yaml")
+        raise FleetError(
+            f"{where}.link.types: found {', '.join(entry.types)}, expected them beside config: they are "
+            "robot types of its crazyflies.yaml"
+        )
     _check_uri(entry.uri, profile, where)
-    return LinkChoice(entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.types,
-                      entry.uri, entry.onboard_brake)
+    return LinkChoice(
+        entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.types, entry.uri, entry.onboard_brake
+    )
 
 
 def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
@@ -168,17 +177,25 @@ def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: L
     """
     at = default_pose(spec)
     if entry is not None:
-        at = PoseSource(entry.source, entry.frame, at.sigma_m if entry.sigma is None else entry.sigma,
-                        at.max_age_s if entry.max_age is None else entry.max_age)
+        at = PoseSource(
+            entry.source,
+            entry.frame,
+            at.sigma_m if entry.sigma is None else entry.sigma,
+            at.max_age_s if entry.max_age is None else entry.max_age,
+        )
     if not _FRAME.fullmatch(at.frame):
         raise FleetError(f"{where}.pose.frame: found {at.frame!r}, expected the name of a frame")
     _check_frame(at, robot, profile, where)
     if not 0 <= 3 * at.sigma_m <= spec.position_error_m * (1 + 1e-9):
-        raise FleetError(f"{where}.pose.sigma: found {at.sigma_m:g} m, expected 0 to {spec.position_error_m / 3:g} m: "
-                         f"three sigma within sensing.position_error of {spec.name}")
+        raise FleetError(
+            f"{where}.pose.sigma: found {at.sigma_m:g} m, expected 0 to {spec.position_error_m / 3:g} m: "
+            f"three sigma within sensing.position_error of {spec.name}"
+        )
     if not 0 < at.max_age_s <= spec.pose_max_age_s * (1 + 1e-9):
-        raise FleetError(f"{where}.pose.max_age: found {at.max_age_s:g} s, expected above 0 and at most "
-                         f"{spec.pose_max_age_s:g} s: sensing.pose_max_age of {spec.name}")
+        raise FleetError(
+            f"{where}.pose.max_age: found {at.max_age_s:g} s, expected above 0 and at most "
+            f"{spec.pose_max_age_s:g} s: sensing.pose_max_age of {spec.name}"
+        )
     if entry is not None or profile != default_link().profile:
         _check_rate(at, spec, profile, where)
     return at
@@ -192,8 +209,10 @@ def check_tracking(sources: Mapping[str, str], file: Path) -> None:
     """
     for robot, source in sources.items():
         if source not in ("odom", "mocap"):
-            raise FleetError(f"{file}: robots.{robot}.pose.source: found {source}, expected mocap, or odometry in the "
-                             "shared frame: with `tracking: true` every pose comes from a tracking system")
+            raise FleetError(
+                f"{file}: robots.{robot}.pose.source: found {source}, expected mocap, or odometry in the "
+                "shared frame: with `tracking: true` every pose comes from a tracking system"
+            )
 
 
 def check_radios(links: Mapping[str, tuple[str, LinkChoice]], file: Path) -> None:
@@ -209,8 +228,10 @@ def check_radios(links: Mapping[str, tuple[str, LinkChoice]], file: Path) -> Non
         dongle = re.match(r"radio://[^/]+", link.uri)
         radio = (host, dongle[0]) if dongle else ("", link.uri)
         if radio in taken:
-            raise FleetError(f"{file}: robots.{robot}.link.uri: found {radio[1]}, which {taken[radio]} has; expected a "
-                             "radio of its own: one driver holds it (many drones at one radio need Crazyswarm2)")
+            raise FleetError(
+                f"{file}: robots.{robot}.link.uri: found {radio[1]}, which {taken[radio]} has; expected a "
+                "radio of its own: one driver holds it (many drones at one radio need Crazyswarm2)"
+            )
         taken[radio] = robot
 
 
@@ -223,8 +244,10 @@ def check_shared_frame(frames: Mapping[str, str], file: Path) -> None:
     first, shared = next(iter(frames.items()))
     for robot, frame in frames.items():
         if frame != shared:
-            raise FleetError(f"{file}: robots.{robot}.pose.frame: found {frame!r}, expected {shared!r} as for {first}: "
-                             "one frame is shared by the whole fleet")
+            raise FleetError(
+                f"{file}: robots.{robot}.pose.frame: found {frame!r}, expected {shared!r} as for {first}: "
+                "one frame is shared by the whole fleet"
+            )
 
 
 def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dict[str, Any]:
@@ -237,9 +260,13 @@ def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dic
     """
     if choice == default_link():
         return {}
-    tables = {"remappings": dict(choice.remappings), "config": dict(config), "types": list(choice.types),
-              "uri": choice.uri,
-              "onboard_brake": choice.onboard_brake}
+    tables = {
+        "remappings": dict(choice.remappings),
+        "config": dict(config),
+        "types": list(choice.types),
+        "uri": choice.uri,
+        "onboard_brake": choice.onboard_brake,
+    }
     given = {key: table for key, table in tables.items() if table}
     return {"link": {"profile": name, **given} if given else name}
 
@@ -248,34 +275,48 @@ def pose_tables(pose: PoseSource, spec: RobotSpec) -> dict[str, Any]:
     """Return what a fleet file says of a pose source, by the key `pose`; nothing for the default."""
     if pose == default_pose(spec):
         return {}
-    return {"pose": {"source": pose.source, "frame": pose.frame, "sigma": float(pose.sigma_m),
-                     "max_age": float(pose.max_age_s)}}
+    return {
+        "pose": {
+            "source": pose.source,
+            "frame": pose.frame,
+            "sigma": float(pose.sigma_m),
+            "max_age": float(pose.max_age_s),
+        }
+    }
 
 
 def _check_uri(uri: str, profile: LinkProfile, where: str) -> None:
     if profile.driver is None and uri:
         raise FleetError(f"{where}.link.uri: unknown key for link {profile.name!r}, which is reached by topics")
     if profile.driver is not None and not _URI.fullmatch(uri):
-        raise FleetError(f"{where}.link.uri: found {uri!r}, expected the address of the drone as cflib writes it, such "
-                         "as radio://0/80/2M/E7E7E7E701")
+        raise FleetError(
+            f"{where}.link.uri: found {uri!r}, expected the address of the drone as cflib writes it, such "
+            "as radio://0/80/2M/E7E7E7E701"
+        )
 
 
 def _check_frame(at: PoseSource, robot: str, profile: LinkProfile, where: str) -> None:
     own = None if profile.odometry is None else named(profile.odometry.frame.value, robot)
     if at.source == "mocap":
         if profile.pose is None:
-            raise FleetError(f"{where}.pose.source: found mocap, expected a link with [pose], which {profile.name!r} "
-                             "lacks")
+            raise FleetError(
+                f"{where}.pose.source: found mocap, expected a link with [pose], which {profile.name!r} lacks"
+            )
     elif own is None:
-        raise FleetError(f"{where}.pose.source: found {at.source}, expected mocap: link {profile.name!r} tells no "
-                         "odometry")
+        raise FleetError(
+            f"{where}.pose.source: found {at.source}, expected mocap: link {profile.name!r} tells no odometry"
+        )
     if at.source == "odom" and own != at.frame:
-        raise FleetError(f"{where}.pose.source: found odom, which stands in {own!r} and not in the shared frame "
-                         f"{at.frame!r}; expected odom+initial, which places it at initial_position, or tf, amcl_pose "
-                         "or mocap")
+        raise FleetError(
+            f"{where}.pose.source: found odom, which stands in {own!r} and not in the shared frame "
+            f"{at.frame!r}; expected odom+initial, which places it at initial_position, or tf, amcl_pose "
+            "or mocap"
+        )
     if at.source != "odom" and own == at.frame:
-        raise FleetError(f"{where}.pose.frame: found {at.frame!r}, in which the odometry of link {profile.name!r} "
-                         f"stands by itself; expected source odom, or another frame for {at.source}")
+        raise FleetError(
+            f"{where}.pose.frame: found {at.frame!r}, in which the odometry of link {profile.name!r} "
+            f"stands by itself; expected source odom, or another frame for {at.source}"
+        )
 
 
 def _check_rate(at: PoseSource, spec: RobotSpec, profile: LinkProfile, where: str) -> None:
@@ -285,5 +326,7 @@ def _check_rate(at: PoseSource, spec: RobotSpec, profile: LinkProfile, where: st
         lag_s = filter_delay_s(rate_hz, filter_window_s(spec, rate_hz, at.sigma_m, at.max_age_s))
     oldest_s = 1 / rate_hz + lag_s
     if oldest_s > at.max_age_s:
-        raise FleetError(f"{where}.pose.max_age: found {at.max_age_s:g} s, expected at least {oldest_s:.3g} s: link "
-                         f"{profile.name!r} tells {what} at {rate_hz:g} Hz")
+        raise FleetError(
+            f"{where}.pose.max_age: found {at.max_age_s:g} s, expected at least {oldest_s:.3g} s: link "
+            f"{profile.name!r} tells {what} at {rate_hz:g} Hz"
+        )

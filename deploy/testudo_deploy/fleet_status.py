@@ -104,16 +104,21 @@ class FleetStatus:
 
 def status_values(robots: Iterable[RobotStatus], domain_id: int) -> dict[str, Any]:
     """Return statuses as JSON values."""
-    return {"schema": "testudo/status/1", "domain_id": domain_id,
-            "robots": {robot.name: asdict(robot) | {"silent": robot.is_silent} for robot in robots}}
+    return {
+        "schema": "testudo/status/1",
+        "domain_id": domain_id,
+        "robots": {robot.name: asdict(robot) | {"silent": robot.is_silent} for robot in robots},
+    }
 
 
 def silence_sentence(waited_s: float, domain_id: int, *, local: bool) -> str:
     """Return what to tell somebody who hears no robot."""
     where = "on this machine only" if local else "on this network"
     other = "without --local for robots elsewhere" if local else "with --local for a fleet of `testudo up` here"
-    return (f"no robot was heard for {waited_s:.0f} s on ROS_DOMAIN_ID={domain_id}, {where}. Is the fleet up, and in "
-            f"this domain? `testudo up` says its domain at the start: give it with --domain, and try {other}.")
+    return (
+        f"no robot was heard for {waited_s:.0f} s on ROS_DOMAIN_ID={domain_id}, {where}. Is the fleet up, and in "
+        f"this domain? `testudo up` says its domain at the start: give it with --domain, and try {other}."
+    )
 
 
 class _Heard:
@@ -134,11 +139,22 @@ class _Heard:
         age_s = now_s - self.mode_s
         mode, guard = self.mode, self.guard
         return RobotStatus(
-            name, mode.get("mode", ""), mode.get("code", ""), self.sentence,
+            name,
+            mode.get("mode", ""),
+            mode.get("code", ""),
+            self.sentence,
             guard.get("code", "") if now_s - self.guard_s <= SILENT_S else None,
-            age_s if math.isfinite(age_s) else None, _number(mode.get("pose_age_s")), _number(mode.get("peer_age_s")),
-            self.ticks.rate_hz, self.commands.rate_hz, _whole(mode.get("ticks")), _whole(mode.get("late_ticks")),
-            _whole(mode.get("interventions")), _whole(guard.get("refused")), self.battery or mode.get("battery", ""))
+            age_s if math.isfinite(age_s) else None,
+            _number(mode.get("pose_age_s")),
+            _number(mode.get("peer_age_s")),
+            self.ticks.rate_hz,
+            self.commands.rate_hz,
+            _whole(mode.get("ticks")),
+            _whole(mode.get("late_ticks")),
+            _whole(mode.get("interventions")),
+            _whole(guard.get("refused")),
+            self.battery or mode.get("battery", ""),
+        )
 
 
 class _Counter:

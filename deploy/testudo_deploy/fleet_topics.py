@@ -33,8 +33,20 @@ TRANSFORM_TOPIC = "/tf"
 AMCL_TOPIC = "amcl_pose"
 _OWN = (*ROBOT_TOPICS, *FLIGHT_TOPICS, "plant_fault", "guard", "policy", "driver")
 """Names in the namespace of a robot on which its own nodes speak, or below which they do."""
-_OF_THE_FLEET = ("plant", "fleet", "task", "estop", "diagnostics", "lock_step", "clock", "station", "recorder",
-                 "markers", "rosout", "parameter_events")
+_OF_THE_FLEET = (
+    "plant",
+    "fleet",
+    "task",
+    "estop",
+    "diagnostics",
+    "lock_step",
+    "clock",
+    "station",
+    "recorder",
+    "markers",
+    "rosout",
+    "parameter_events",
+)
 """Names from the root, the same."""
 
 
@@ -58,8 +70,10 @@ def check_topics(links: Mapping[str, tuple[LinkChoice, PoseSource]], file: Path)
             name = absolute(link.remappings.get(topic, topic), robot)
             _check_name(name, topic, robot, tuple(links), where)
             if name in taken and (not shared or taken[name][2] != shared):
-                raise FleetError(f"{where}: found {name} for {topic!r}, expected a topic of its own: it is "
-                                 f"{taken[name][1]!r} of {taken[name][0]}")
+                raise FleetError(
+                    f"{where}: found {name} for {topic!r}, expected a topic of its own: it is "
+                    f"{taken[name][1]!r} of {taken[name][0]}"
+                )
             taken[name] = (robot, topic, shared)
     _check_transforms(links, file)
 
@@ -89,18 +103,23 @@ def _check_keys(link: LinkChoice, where: str) -> None:
     known = _known(link.profile)
     for key in link.remappings:
         if key not in known:
-            raise FleetError(f"{where}.remappings.{key}: unknown key; link {link.profile.name!r} has the topics "
-                             f"{', '.join(known)}")
+            raise FleetError(
+                f"{where}.remappings.{key}: unknown key; link {link.profile.name!r} has the topics {', '.join(known)}"
+            )
 
 
 def _check_name(name: str, topic: str, robot: str, robots: tuple[str, ...], where: str) -> None:
     root, _, below = name[1:].partition("/")
     if root in _OF_THE_FLEET or (root == robot and below.partition("/")[0] in _OWN):
-        raise FleetError(f"{where}: found {name} for {topic!r}, expected another name: on this one the nodes of the "
-                         "fleet speak among themselves")
+        raise FleetError(
+            f"{where}: found {name} for {topic!r}, expected another name: on this one the nodes of the "
+            "fleet speak among themselves"
+        )
     if below and root != robot and root in robots:
-        raise FleetError(f"{where}: found {name} for {topic!r}, expected a topic that is not in the namespace of "
-                         f"another robot, {root}")
+        raise FleetError(
+            f"{where}: found {name} for {topic!r}, expected a topic that is not in the namespace of "
+            f"another robot, {root}"
+        )
 
 
 def _check_transforms(links: Mapping[str, tuple[LinkChoice, PoseSource]], file: Path) -> None:
@@ -112,8 +131,10 @@ def _check_transforms(links: Mapping[str, tuple[LinkChoice, PoseSource]], file: 
         topic = absolute(link.remappings.get(TRANSFORM_TOPIC, TRANSFORM_TOPIC), robot)
         frame = link.profile.odometry.frames(robot)[0]
         if (topic, frame) in taken:
-            raise FleetError(f"{file}: robots.{robot}.pose.source: found tf, with transforms on {topic} to the frame "
-                             f"{frame!r} as for {taken[topic, frame]}, whose place it would take for its own; expected "
-                             f"a topic of its own (`remappings: {{{TRANSFORM_TOPIC}: tf}}` below link) or a frame of "
-                             "its own (`{robot}/odom` in a link file of yours)")
+            raise FleetError(
+                f"{file}: robots.{robot}.pose.source: found tf, with transforms on {topic} to the frame "
+                f"{frame!r} as for {taken[topic, frame]}, whose place it would take for its own; expected "
+                f"a topic of its own (`remappings: {{{TRANSFORM_TOPIC}: tf}}` below link) or a frame of "
+                "its own (`{robot}/odom` in a link file of yours)"
+            )
         taken[topic, frame] = robot

@@ -89,9 +89,17 @@ class FlightWish:
 class Flight:
     """What is known of the flight of one robot."""
 
-    def __init__(self, start_world: Sequence[float], battery: BatteryLimits | None, *, controller: str = "",
-                 estimator: str = "", latency_s: float = math.inf, room: Room | None = None,
-                 climb: ClimbLimits | None = None) -> None:
+    def __init__(
+        self,
+        start_world: Sequence[float],
+        battery: BatteryLimits | None,
+        *,
+        controller: str = "",
+        estimator: str = "",
+        latency_s: float = math.inf,
+        room: Room | None = None,
+        climb: ClimbLimits | None = None,
+    ) -> None:
         """Begin on the ground.
 
         Args:
@@ -169,8 +177,9 @@ class Flight:
         self._up_since_s = self._down_since_s = None
         self._low_since_s = None
 
-    def reasons(self, mode: Mode, since_s: float, now_s: float, position_world: Sequence[float] | None, guard: str
-                ) -> tuple[str, ...]:
+    def reasons(
+        self, mode: Mode, since_s: float, now_s: float, position_world: Sequence[float] | None, guard: str
+    ) -> tuple[str, ...]:
         """Return what speaks against going on, ``code: details`` each.
 
         Args:
@@ -181,8 +190,15 @@ class Flight:
             guard: the phase in which the guard says that it is; empty if it did not say.
         """
         if mode is Mode.DISARMED:
-            return tuple(reason for reason in (self._vehicle_check(now_s), self._place_check(position_world, guard),
-                                               self._battery_check()) if reason)
+            return tuple(
+                reason
+                for reason in (
+                    self._vehicle_check(now_s),
+                    self._place_check(position_world, guard),
+                    self._battery_check(),
+                )
+                if reason
+            )
         found = []
         vehicle = self._vehicle
         if vehicle is not None and (vehicle.tumbled or vehicle.locked):
@@ -282,9 +298,10 @@ class Flight:
         vehicle = self._vehicle
         if vehicle is None or now_s - self._heard_s > VEHICLE_SILENT_S:
             return "vehicle_unheard"
-        wrong, lost = ("" not in (needed, found) and needed != found
-                       for needed, found in ((self._controller, vehicle.controller),
-                                             (self._estimator, vehicle.estimator)))
+        wrong, lost = (
+            "" not in (needed, found) and needed != found
+            for needed, found in ((self._controller, vehicle.controller), (self._estimator, vehicle.estimator))
+        )
         checks = (
             (vehicle.tumbled or vehicle.locked, "vehicle_tumbled"),
             (vehicle.can_fly is False, "vehicle_not_ready"),
@@ -306,8 +323,10 @@ class Flight:
             return ""  # the loop says so
         away_m = math.dist(position_world[:2], self._start[:2])
         if away_m > START_M or position_world[2] > self._start[2] - REACHED_M:
-            return (f"not_at_start: {away_m:.2f} m beside it and {self._start[2] - position_world[2]:.2f} m below the "
-                    "start height")
+            return (
+                f"not_at_start: {away_m:.2f} m beside it and {self._start[2] - position_world[2]:.2f} m below the "
+                "start height"
+            )
         if not self._tilt_rad <= LEVEL_RAD:
             return f"not_level: tilted by {math.degrees(self._tilt_rad):.0f} degrees"
         outside = "" if self._room is None else self._room.fault(position_world, self._start[2])

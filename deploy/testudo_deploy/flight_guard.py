@@ -115,9 +115,14 @@ class FlightGuard:
     def may_descend(self, values: Sequence[float], now_s: float) -> bool:
         """Return whether a command (3,) [m/s] may pass although the emergency stop is pressed."""
         since_s = self._stopped_since_s
-        return (self.phase is GuardPhase.FLY and since_s is not None and now_s - since_s >= HOVER_S
-                and len(values) == 3 and -DESCENT_M_S <= values[2] <= 0.0
-                and math.hypot(values[0], values[1]) <= ASIDE_M_S)
+        return (
+            self.phase is GuardPhase.FLY
+            and since_s is not None
+            and now_s - since_s >= HOVER_S
+            and len(values) == 3
+            and -DESCENT_M_S <= values[2] <= 0.0
+            and math.hypot(values[0], values[1]) <= ASIDE_M_S
+        )
 
     def step(self, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
         """Return what to ask of the vehicle now; ``stopped``: the emergency stop is pressed or latched."""
@@ -141,12 +146,15 @@ class FlightGuard:
     def motors_off(self, now_s: float, *, stopped: bool) -> MotorsOff:
         """Switch the motors off, which an emergency stop has to come before."""
         if not stopped:
-            return MotorsOff(False, "motors_off refused: press the emergency stop first; in the air the vehicle then "
-                                    "hovers and lands")
+            return MotorsOff(
+                False,
+                "motors_off refused: press the emergency stop first; in the air the vehicle then hovers and lands",
+            )
         self._go(GuardPhase.OFF, now_s)
         self._asked_s = now_s
-        return MotorsOff(True, "the motors are switched off; in the air the vehicle falls",
-                         (FlightRequest(FlightAct.EMERGENCY),))
+        return MotorsOff(
+            True, "the motors are switched off; in the air the vehicle falls", (FlightRequest(FlightAct.EMERGENCY),)
+        )
 
     def close(self, now_s: float) -> tuple[FlightRequest, ...]:
         """Return what a guard that is to end asks first: a vehicle in the air lands, rather than to fall after silence.

@@ -50,8 +50,10 @@ class FlightOrder(Envelope):
         Raises:
             EnvelopeError: a value is of a wrong type, or asks for what is not known.
         """
-        _check(self, {"robot": str, "wanted": str}
-               | dict.fromkeys(("stamp_s", "top_m", "climb_s", "ground_m", "down_s"), float))
+        _check(
+            self,
+            {"robot": str, "wanted": str} | dict.fromkeys(("stamp_s", "top_m", "climb_s", "ground_m", "down_s"), float),
+        )
         if not (self.climb_s > 0 and self.down_s > 0):
             raise EnvelopeError(f"{self.SCHEMA}: found {self.climb_s} s up and {self.down_s} s down, expected above 0")
         if self.wanted not in list(Wanted):
@@ -78,8 +80,15 @@ class FlightRequestMessage(Envelope):
     @classmethod
     def of(cls, robot: str, sequence: int, stamp_s: float, request: FlightRequest) -> Self:
         """Return the message of a request."""
-        return cls(robot, sequence, stamp_s, str(request.act), float(request.height_m), float(request.duration_s),
-                   float(request.remain_valid_s))
+        return cls(
+            robot,
+            sequence,
+            stamp_s,
+            str(request.act),
+            float(request.height_m),
+            float(request.duration_s),
+            float(request.remain_valid_s),
+        )
 
     @property
     def request(self) -> FlightRequest:
@@ -96,8 +105,18 @@ class FlightRequestMessage(Envelope):
         Raises:
             EnvelopeError: a value is of a wrong type, or asks for what is not known.
         """
-        _check(self, {"robot": str, "sequence": int, "stamp_s": float, "act": str, "height_m": float,
-                      "duration_s": float, "remain_valid_s": float})
+        _check(
+            self,
+            {
+                "robot": str,
+                "sequence": int,
+                "stamp_s": float,
+                "act": str,
+                "height_m": float,
+                "duration_s": float,
+                "remain_valid_s": float,
+            },
+        )
         try:
             _ = self.request
         except (ValueError, TestudoError) as error:
@@ -147,8 +166,7 @@ class VehicleMessage(Envelope):
         flags = dict.fromkeys(("armed", "can_fly", "flying", "tumbled", "locked", "planner_active"), bool)
         numbers = {"battery_v": float, "latency_s": float}
         given = {name: kind for name, kind in (numbers | flags).items() if getattr(self, name) is not None}
-        _check(self, {"robot": str, "stamp_s": float, "controller": str, "estimator": str,
-                      "holds": str} | given)
+        _check(self, {"robot": str, "stamp_s": float, "controller": str, "estimator": str, "holds": str} | given)
 
 
 def _check(envelope: Envelope, kinds: dict[str, type]) -> None:

@@ -83,8 +83,9 @@ class Guard:
         """Return for how long a command may act before the next has to be here."""
         return self._dead_man_s - EARLY_S
 
-    def command(self, stamp_s: float, values: Sequence[float], now_s: float, *, yaw_rate: float = 0.0,
-                lands: bool = False) -> bool:
+    def command(
+        self, stamp_s: float, values: Sequence[float], now_s: float, *, yaw_rate: float = 0.0, lands: bool = False
+    ) -> bool:
         """Take a command (D,); return whether it is to be passed on.
 
         Args:

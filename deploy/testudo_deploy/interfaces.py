@@ -27,12 +27,20 @@ TOOL_NODES = "testudo_tool"
 
 _EVERY_NODE = ("/rosout", "/parameter_events")
 _PARAMETER_SERVICES = (
-    "describe_parameters", "get_parameters", "get_parameter_types", "list_parameters", "set_parameters",
+    "describe_parameters",
+    "get_parameters",
+    "get_parameter_types",
+    "list_parameters",
+    "set_parameters",
     "set_parameters_atomically",
 )
 _TYPES_SERVICE = "get_type_description"
 _LIFECYCLE_SERVICES = (
-    "change_state", "get_state", "get_available_states", "get_available_transitions", "get_transition_graph",
+    "change_state",
+    "get_state",
+    "get_available_states",
+    "get_available_transitions",
+    "get_transition_graph",
 )
 
 
@@ -62,8 +70,12 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
         raise TestudoError(f"process {process.label}: not in the table of interfaces; known are {', '.join(_TABLE)}")
     own = _of_a_node(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
     rounds = _rounds(process)
-    return replace(own, publishes=own.publishes | rounds.publishes, subscribes=own.subscribes | rounds.subscribes,
-                   at_times=own.at_times if process.parameters.get("use_sim_time") else own.at_times | {CLOCK_TOPIC})
+    return replace(
+        own,
+        publishes=own.publishes | rounds.publishes,
+        subscribes=own.subscribes | rounds.subscribes,
+        at_times=own.at_times if process.parameters.get("use_sim_time") else own.at_times | {CLOCK_TOPIC},
+    )
 
 
 def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
@@ -86,19 +98,27 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
     guard = [f"/{name}/guard/{service}" for name in fleet.names for service in ("estop", "rearm")]
     guard += [f"/{name}/guard/motors_off" for name in flying]
-    policy = [f"/{name}/policy/{service}" for name in fleet.names
-              for service in ("start", "stop", "change_state", "get_state")]
+    policy = [
+        f"/{name}/policy/{service}"
+        for name in fleet.names
+        for service in ("start", "stop", "change_state", "get_state")
+    ]
     policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
-    return _interfaces([*_EVERY_NODE, *stops], heard, [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"], [*guard, *policy],
-                       at_times=heard)
+    return _interfaces(
+        [*_EVERY_NODE, *stops], heard, [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"], [*guard, *policy], at_times=heard
+    )
 
 
 def _of_a_node(node: str, own: Interfaces) -> Interfaces:
     """Return the same with what every node of rclpy has."""
     services = {f"{node}/{service}" for service in (*_PARAMETER_SERVICES, _TYPES_SERVICE)}
-    return replace(own, publishes=own.publishes | set(_EVERY_NODE), serves=own.serves | services,
-                   subscribes=own.subscribes | {CLOCK_TOPIC})  # with the parameter use_sim_time
+    return replace(
+        own,
+        publishes=own.publishes | set(_EVERY_NODE),
+        serves=own.serves | services,
+        subscribes=own.subscribes | {CLOCK_TOPIC},
+    )  # with the parameter use_sim_time
 
 
 def _rounds(process: ProcessPlan) -> Interfaces:
@@ -207,6 +227,11 @@ _TABLE: dict[str, Callable[[Fleet, str], Interfaces]] = {
 """By the kind of process, which is its node's name: from fleet and robot."""
 
 
-def _interfaces(said: Iterable[str] = (), heard: Iterable[str] = (), serves: Iterable[str] = (),
-                calls: Iterable[str] = (), at_times: Iterable[str] = ()) -> Interfaces:
+def _interfaces(
+    said: Iterable[str] = (),
+    heard: Iterable[str] = (),
+    serves: Iterable[str] = (),
+    calls: Iterable[str] = (),
+    at_times: Iterable[str] = (),
+) -> Interfaces:
     return Interfaces(*(frozenset(names) for names in (said, heard, serves, calls, at_times)))

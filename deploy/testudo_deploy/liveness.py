@@ -55,8 +55,15 @@ def is_deadlocked(memory: Patience) -> Array:
     return memory.stuck_s > STUCK_S
 
 
-def resolve(shield: ShieldParameters, memory: Patience, control_point_world: Array, neighbours: NeighbourTable,
-            nominal_world: Array, moved_world: Array, period_s: float) -> tuple[Array, Patience]:
+def resolve(
+    shield: ShieldParameters,
+    memory: Patience,
+    control_point_world: Array,
+    neighbours: NeighbourTable,
+    nominal_world: Array,
+    moved_world: Array,
+    period_s: float,
+) -> tuple[Array, Patience]:
     """Return the wanted velocity (D, ...) [m/s], turned where the robot is blocked, and what to remember.
 
     Args:
@@ -110,5 +117,8 @@ def _turned(vector: Array, angle_rad: Array) -> Array:
         return xp.stack([cosine * x + sine * y, cosine * y - sine * x])
     z = vector[2, ...]
     steep = x * x + y * y < _STEEP_SHARE**2 * z * z
-    return xp.where(steep, xp.stack([x + 0 * sine, cosine * y + sine * z, cosine * z - sine * y]),
-                    xp.stack([cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine]))
+    return xp.where(
+        steep,
+        xp.stack([x + 0 * sine, cosine * y + sine * z, cosine * z - sine * y]),
+        xp.stack([cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine]),
+    )

@@ -172,8 +172,11 @@ class CorrectedOdometry:
 
         Its age counts from its stamp, or from its arrival where that is earlier: one that is dated ahead ages, too.
         """
-        late = self._frame is not None and self._by_transform and (
-            0 < self._frame.stamp_s - transform.stamp_s <= TRANSFORM_MAX_AGE_S)
+        late = (
+            self._frame is not None
+            and self._by_transform
+            and (0 < self._frame.stamp_s - transform.stamp_s <= TRANSFORM_MAX_AGE_S)
+        )
         numbers = (transform.stamp_s, received_s, transform.placement.yaw, *transform.placement.position)
         if late or not all(map(math.isfinite, numbers)) or transform.stamp_s > received_s + AHEAD_S:
             self.refused += 1
@@ -214,8 +217,11 @@ class CorrectedOdometry:
         """Place the frame so that the odometry of the pose's moment comes to lie on the pose."""
         self._pending = None
         body = self._odometry_at(pose.stamp_s)
-        late = self._frame is not None and not self._by_transform and (
-            0 <= self._frame.stamp_s - pose.stamp_s <= _HISTORY_S)
+        late = (
+            self._frame is not None
+            and not self._by_transform
+            and (0 <= self._frame.stamp_s - pose.stamp_s <= _HISTORY_S)
+        )
         if body is None or late:
             self.refused += 1
             return
@@ -228,7 +234,9 @@ class CorrectedOdometry:
         for before, after in pairwise(self._history):
             if before.stamp_s <= stamp_s <= after.stamp_s:
                 share = (stamp_s - before.stamp_s) / (after.stamp_s - before.stamp_s)
-                position = tuple(one + share * (other - one) for one, other in
-                                 zip(before.position_world, after.position_world, strict=True))
+                position = tuple(
+                    one + share * (other - one)
+                    for one, other in zip(before.position_world, after.position_world, strict=True)
+                )
                 return Placement(position, wrapped(before.yaw + share * wrapped(after.yaw - before.yaw)))
         return None

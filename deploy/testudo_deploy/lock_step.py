@@ -40,8 +40,13 @@ class Stage(StrEnum):
     ACT = "act"
 
 
-_STAGES = {"policy": Stage.SENSE, "task": Stage.SENSE, "recorder": Stage.SENSE,
-           "guard": Stage.ACT, "station": Stage.ACT}
+_STAGES = {
+    "policy": Stage.SENSE,
+    "task": Stage.SENSE,
+    "recorder": Stage.SENSE,
+    "guard": Stage.ACT,
+    "station": Stage.ACT,
+}
 
 
 def stage_of(label: str) -> Stage:

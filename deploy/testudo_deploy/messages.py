@@ -106,8 +106,14 @@ class PeerMessage(Envelope):
         Raises:
             EnvelopeError: a number is not finite.
         """
-        numbers = (self.stamp_s, self.sample_age_s, self.yaw, *self.control_point_world, *self.control_velocity_world,
-                   *self.position_world)
+        numbers = (
+            self.stamp_s,
+            self.sample_age_s,
+            self.yaw,
+            *self.control_point_world,
+            *self.control_velocity_world,
+            *self.position_world,
+        )
         if not all(map(isfinite, chain(numbers, *self.owned_lane_world, *self.announced_lane_world))):
             raise EnvelopeError(f"{self.SCHEMA}: a value is not finite")
 

@@ -99,8 +99,11 @@ _FLIGHT: dict[tuple[Mode, Event], Mode] = {
     **{(mode, Event.DEACTIVATE): Mode.LAND for mode in (*_UP, Mode.LAND)},
     (Mode.EMERGENCY, Event.DEACTIVATE): Mode.EMERGENCY,
     (Mode.DISARMED, Event.DEACTIVATE): Mode.DISARMED,
-    **{(mode, event): Mode.EMERGENCY for mode in (*_UP, Mode.LAND)
-       for event in (Event.ESTOP, Event.BREAK, Event.LOSE_GUARD)},
+    **{
+        (mode, event): Mode.EMERGENCY
+        for mode in (*_UP, Mode.LAND)
+        for event in (Event.ESTOP, Event.BREAK, Event.LOSE_GUARD)
+    },
     # TOUCH in any mode: the vehicle says that it stands with its motors off, whatever it was to do
     **{(mode, Event.TOUCH): Mode.DISARMED for mode in (*_UP, Mode.LAND, Mode.EMERGENCY)},
 }
@@ -160,8 +163,12 @@ _WATCHDOGS = (
     Watchdog("internal_error", Reaction.HOLD, "the control loop raised an error"),
     Watchdog("brakes_weak", Reaction.FAULT, "the robot brakes worse than its file says"),
     Watchdog("no_response", Reaction.FAULT, "the robot does not move as commanded: wheel blocked, actuator saturated"),
-    Watchdog("stranger", Reaction.REFUSE, "a robot speaks here that is not in the fleet file, so nobody keeps clear "
-             "of it; give all computers one fleet file, and each fleet a ROS_DOMAIN_ID of its own"),
+    Watchdog(
+        "stranger",
+        Reaction.REFUSE,
+        "a robot speaks here that is not in the fleet file, so nobody keeps clear "
+        "of it; give all computers one fleet file, and each fleet a ROS_DOMAIN_ID of its own",
+    ),
     Watchdog("qos_mismatch", Reaction.REFUSE, "a partner's quality of service does not match; mend it, configure anew"),
     Watchdog("guard_brakes", Reaction.HOLD, "the guard does not pass commands on"),
     Watchdog("guard_silent", Reaction.DEACTIVATE, "the guard process is gone"),
@@ -172,25 +179,38 @@ _WATCHDOGS = (
     Watchdog("vehicle_holds", Reaction.HOLD, "its driver keeps it at standstill, and says why on /diagnostics"),
     Watchdog("vehicle_not_ready", Reaction.REFUSE, "the vehicle says that it cannot fly; look at it and reset it"),
     Watchdog("vehicle_tumbled", Reaction.FAULT, "the vehicle has tumbled or locked itself; pick it up and reset it"),
-    Watchdog("wrong_controller", Reaction.REFUSE, "velocity set-points need another controller: set stabilizer."
-             "controller to 1 (PID)"),
-    Watchdog("wrong_estimator", Reaction.REFUSE, "poses from outside need another estimator: set stabilizer.estimator "
-             "to 2 (Kalman)"),
-    Watchdog("radio_slow", Reaction.REFUSE, "its radio is slower than the robot file says; look at channel and "
-             "distance"),
+    Watchdog(
+        "wrong_controller",
+        Reaction.REFUSE,
+        "velocity set-points need another controller: set stabilizer.controller to 1 (PID)",
+    ),
+    Watchdog(
+        "wrong_estimator",
+        Reaction.REFUSE,
+        "poses from outside need another estimator: set stabilizer.estimator to 2 (Kalman)",
+    ),
+    Watchdog(
+        "radio_slow", Reaction.REFUSE, "its radio is slower than the robot file says; look at channel and distance"
+    ),
     Watchdog("radio_late", Reaction.HOLD, "its radio has become slower than the robot file says"),
     Watchdog("in_the_air", Reaction.REFUSE, "it is not on the ground; its guard holds it and lands it"),
     Watchdog("not_at_start", Reaction.REFUSE, "put it on the ground below its initial position"),
-    Watchdog("outside_arena", Reaction.REFUSE, "the way up to its start height leaves the arena of the policy, or "
-             "leads past an obstacle in it"),
+    Watchdog(
+        "outside_arena",
+        Reaction.REFUSE,
+        "the way up to its start height leaves the arena of the policy, or leads past an obstacle in it",
+    ),
     Watchdog("not_level", Reaction.REFUSE, "put it on level ground"),
     Watchdog("column_taken", Reaction.REFUSE, "another robot is, or asks to be, where this one would take off"),
     Watchdog("battery_not_full", Reaction.REFUSE, "charge its battery, or put in a full one"),
     Watchdog("battery_low", Reaction.LAND, "its battery is low; it lands before it falls"),
     Watchdog("pose_lost", Reaction.LAND, "without a pose it cannot hold its place; its vehicle lands it"),
     Watchdog("no_take_off", Reaction.LAND, "it did not reach its start height in time"),
-    Watchdog("climb_astray", Reaction.LAND, "it leaves the column of its take-off sideways or upwards, or nobody knows "
-             "that it does not"),
+    Watchdog(
+        "climb_astray",
+        Reaction.LAND,
+        "it leaves the column of its take-off sideways or upwards, or nobody knows that it does not",
+    ),
     Watchdog("column_entered", Reaction.LAND, "another robot came into the column in which this one climbs"),
     Watchdog("drifted", Reaction.LAND, "it hovers, and has drifted farther than others keep clear of"),
     Watchdog("guard_lands", Reaction.LAND, "the guard lands the robot, because the policy was silent"),
@@ -198,8 +218,15 @@ _WATCHDOGS = (
 WATCHDOGS: dict[str, Watchdog] = {watchdog.code: watchdog for watchdog in _WATCHDOGS}
 """By code."""
 UNKNOWN = Watchdog("unknown", Reaction.FAULT, "a reason that no watchdog knows")
-SEVERITY = (Reaction.REFUSE, Reaction.BRAKE, Reaction.HOLD, Reaction.LAND, Reaction.STOP, Reaction.DEACTIVATE,
-            Reaction.FAULT)
+SEVERITY = (
+    Reaction.REFUSE,
+    Reaction.BRAKE,
+    Reaction.HOLD,
+    Reaction.LAND,
+    Reaction.STOP,
+    Reaction.DEACTIVATE,
+    Reaction.FAULT,
+)
 """From the mildest."""
 EVENTS = {
     Reaction.HOLD: Event.DOUBT,

@@ -43,7 +43,10 @@ def update(table: NeighbourTable, heard: NeighbourTable, period_s: float) -> Nei
         xp.where(new[None, ...], heard.control_point_world, table.control_point_world),
         xp.where(new[None, ...], heard.control_velocity_world, table.control_velocity_world),
         xp.where(new, heard.age_s, table.age_s + period_s),
-        table.valid | new, table.untrusted, table.farthest_m)
+        table.valid | new,
+        table.untrusted,
+        table.farthest_m,
+    )
 
 
 def extrapolated(table: NeighbourTable, limit_s: float) -> Array:

@@ -100,9 +100,14 @@ def _numbers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
 def _layers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
     """Each layer stands on those below it."""
     for member in _trusted(fleet):
-        if member.layers != _LAYERS[:len(member.layers)]:
-            yield _violation(member.robot, "layers", member.guarantees.layers, " + ".join(_LAYERS),
-                             f"expected a beginning of {' + '.join(_LAYERS)}")
+        if member.layers != _LAYERS[: len(member.layers)]:
+            yield _violation(
+                member.robot,
+                "layers",
+                member.guarantees.layers,
+                " + ".join(_LAYERS),
+                f"expected a beginning of {' + '.join(_LAYERS)}",
+            )
 
 
 def _commands_end(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -111,9 +116,14 @@ def _commands_end(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         own = member.guarantees
         longest = own.hold_s - own.control_period_s
         if not _at_most(own.dead_man_s, longest):
-            yield _violation(member.robot, "dead_man_s", own.dead_man_s, longest,
-                             f"expected at most {_shown('dead_man_s', longest)}: hold_s {own.hold_s:.6g} s less "
-                             f"control_period_s {own.control_period_s:.6g} s")
+            yield _violation(
+                member.robot,
+                "dead_man_s",
+                own.dead_man_s,
+                longest,
+                f"expected at most {_shown('dead_man_s', longest)}: hold_s {own.hold_s:.6g} s less "
+                f"control_period_s {own.control_period_s:.6g} s",
+            )
 
 
 def _silence_is_counted(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -122,12 +132,18 @@ def _silence_is_counted(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         own = member.guarantees
         longest = own.reach_s - own.control_period_s
         if own.moves_on_s > 0 and not _at_most(own.moves_on_s, longest):
-            mend = ("if the vehicle brakes by itself when its radio is silent, say so by onboard_brake = 1 below "
-                    f"[silence] of its robot file and `onboard_brake: true` below link of {member.robot} in the fleet "
-                    "file; else write onboard_brake = 0 there and export the policy again")
-            yield _violation(member.robot, "moves_on_s", own.moves_on_s, longest,
-                             f"expected at most {_shown('moves_on_s', longest)}, which the margins of its policy file "
-                             f"count: {mend}")
+            mend = (
+                "if the vehicle brakes by itself when its radio is silent, say so by onboard_brake = 1 below "
+                f"[silence] of its robot file and `onboard_brake: true` below link of {member.robot} in the fleet "
+                "file; else write onboard_brake = 0 there and export the policy again"
+            )
+            yield _violation(
+                member.robot,
+                "moves_on_s",
+                own.moves_on_s,
+                longest,
+                f"expected at most {_shown('moves_on_s', longest)}, which the margins of its policy file count: {mend}",
+            )
 
 
 def _ticks_are_dense(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -136,9 +152,14 @@ def _ticks_are_dense(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         own = member.guarantees
         most = own.hold_s / own.gap_share / 2 if own.gap_share > 0 else 0.0
         if not _at_most(own.control_period_s, most):
-            yield _violation(member.robot, "control_period_s", own.control_period_s, most,
-                             f"expected at most {_shown('control_period_s', most)}: half of hold_s "
-                             f"{own.hold_s:.6g} s over gap_share {own.gap_share:.6g}")
+            yield _violation(
+                member.robot,
+                "control_period_s",
+                own.control_period_s,
+                most,
+                f"expected at most {_shown('control_period_s', most)}: half of hold_s "
+                f"{own.hold_s:.6g} s over gap_share {own.gap_share:.6g}",
+            )
 
 
 def _intervals_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -147,8 +168,9 @@ def _intervals_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         for name in ("velocity_lag", "command_delay"):
             value, low, high = (getattr(own, f"{name}{end}_s") for end in ("", "_low", "_high"))
             if not (_at_most(low, value) and _at_most(value, high)):
-                yield _violation(member.robot, f"{name}_s", value, high,
-                                 f"expected within its interval, {low:.6g} to {high:.6g} s")
+                yield _violation(
+                    member.robot, f"{name}_s", value, high, f"expected within its interval, {low:.6g} to {high:.6g} s"
+                )
 
 
 def _assumptions_are_there(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -166,8 +188,13 @@ def _missing(member: Obligation, found: dict[str, str], needed: dict[str, str], 
     for name, relation in needed.items():
         if found.get(name) != relation:
             there = "missing" if name not in found else f"found the relation {found[name]!r}"
-            yield Violation(member.robot, f"{where}.{name}", found.get(name), relation,
-                            f"robots.{member.robot}.{where}.{name}: {there}, expected the relation {relation!r}")
+            yield Violation(
+                member.robot,
+                f"{where}.{name}",
+                found.get(name),
+                relation,
+                f"robots.{member.robot}.{where}.{name}: {there}, expected the relation {relation!r}",
+            )
 
 
 def _assumptions_follow(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -180,9 +207,14 @@ def _assumptions_follow(fleet: Sequence[Obligation]) -> Iterator[Violation]:
             if not _follows(found, entry):
                 least = "at most " if entry.relation == "<=" else ""
                 shown, assumed = _both_shown(entry.name, found, entry.value)
-                yield Violation(peer.robot, entry.name, found, entry.value,
-                                f"robots.{peer.robot}.{entry.name}: found {shown}, {member.robot} assumes "
-                                f"{least}{assumed} of its peers")
+                yield Violation(
+                    peer.robot,
+                    entry.name,
+                    found,
+                    entry.value,
+                    f"robots.{peer.robot}.{entry.name}: found {shown}, {member.robot} assumes "
+                    f"{least}{assumed} of its peers",
+                )
 
 
 def _shares_fit(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -194,9 +226,14 @@ def _shares_fit(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         hold = max(own.hold_s, peer.hold_s)
         left = (2 - own.gap_share * hold / own.hold_s) * peer.hold_s / hold
         if not _at_most(peer.gap_share, left):
-            yield _violation(other.robot, "gap_share", peer.gap_share, left,
-                             f"expected at most {left:.6g} beside {one.robot} with {own.gap_share:.6g}: "
-                             "a pair would use more than its gap in one hold")
+            yield _violation(
+                other.robot,
+                "gap_share",
+                peer.gap_share,
+                left,
+                f"expected at most {left:.6g} beside {one.robot} with {own.gap_share:.6g}: "
+                "a pair would use more than its gap in one hold",
+            )
 
 
 def _room_fits(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -205,20 +242,35 @@ def _room_fits(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         own, peer = one.guarantees, other.guarantees
         least = sum(side.body_radius_m + side.look_ahead_m + side.localisation_m for side in (own, peer))
         if not _at_most(least, own.separation_m):
-            yield _violation(one.robot, "separation_m", own.separation_m, least,
-                             f"expected at least {least:.6g} m: radii, look-aheads and localisation errors of "
-                             f"{one.robot} and {other.robot}")
+            yield _violation(
+                one.robot,
+                "separation_m",
+                own.separation_m,
+                least,
+                f"expected at least {least:.6g} m: radii, look-aheads and localisation errors of "
+                f"{one.robot} and {other.robot}",
+            )
         if RESERVATIONS not in one.layers or RESERVATIONS not in other.layers:
             continue
         if own.clearance_m is None or own.lane_reach_m is None or peer.lane_reach_m is None:
-            yield _violation(one.robot, "clearance_m", own.clearance_m, None,
-                             f"expected numbers for clearance_m and lane_reach_m of {one.robot} and {other.robot}: "
-                             "they run reservations")
+            yield _violation(
+                one.robot,
+                "clearance_m",
+                own.clearance_m,
+                None,
+                f"expected numbers for clearance_m and lane_reach_m of {one.robot} and {other.robot}: "
+                "they run reservations",
+            )
         elif not _at_most(own.lane_reach_m + peer.lane_reach_m, own.clearance_m):
             reach = own.lane_reach_m + peer.lane_reach_m
-            yield _violation(one.robot, "clearance_m", own.clearance_m, reach,
-                             f"expected at least {reach:.6g} m: how far the bodies of {one.robot} and "
-                             f"{other.robot} are from the middles of their lanes")
+            yield _violation(
+                one.robot,
+                "clearance_m",
+                own.clearance_m,
+                reach,
+                f"expected at least {reach:.6g} m: how far the bodies of {one.robot} and "
+                f"{other.robot} are from the middles of their lanes",
+            )
 
 
 def _untrusted_are_gated(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -226,8 +278,13 @@ def _untrusted_are_gated(fleet: Sequence[Obligation]) -> Iterator[Violation]:
     stranger = next((member for member in fleet if not member.trusted), None)
     for member in _trusted(fleet) if stranger else ():
         if GATE not in member.layers:
-            yield _violation(member.robot, "layers", member.guarantees.layers, GATE,
-                             f"expected {GATE!r} among them: {stranger.robot} is not trusted")
+            yield _violation(
+                member.robot,
+                "layers",
+                member.guarantees.layers,
+                GATE,
+                f"expected {GATE!r} among them: {stranger.robot} is not trusted",
+            )
 
 
 RULES: tuple[Callable[[Sequence[Obligation]], Iterator[Violation]], ...] = (
@@ -283,4 +340,4 @@ def _shown(field: str, value: Value) -> str:
         unit = next((unit for end, unit in _UNITS.items() if field.endswith(end)), "")
         return f"{value:.6g}{unit}"
     text = repr(value)
-    return text if len(text) <= _LONG else text[:_LONG - 3] + "..."
+    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."

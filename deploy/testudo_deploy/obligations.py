@@ -138,8 +138,16 @@ class Obligation:
         return read_as(cls, values, where, ObligationError)
 
 
-def obligation(robot: str, spec: RobotSpec, contract: Contract, *, space: SpaceParameters | None = None,
-               trusted: bool = True, frame: str = FLEET_FRAME, brake_confirmed: bool = True) -> Obligation:
+def obligation(
+    robot: str,
+    spec: RobotSpec,
+    contract: Contract,
+    *,
+    space: SpaceParameters | None = None,
+    trusted: bool = True,
+    frame: str = FLEET_FRAME,
+    brake_confirmed: bool = True,
+) -> Obligation:
     """Return the obligation of a robot that runs the policy file with ``contract``.
 
     Args:
@@ -172,20 +180,26 @@ def obligation(robot: str, spec: RobotSpec, contract: Contract, *, space: SpaceP
         localisation_m=spec.position_error_m + _look_ahead(spec) * spec.yaw_error_rad,
         speed_m_s=spec.control_point_speed_m_s,
         acceleration_m_s2=spec.acceleration_limit_m_s2,
-        velocity_lag_s=lag.value, velocity_lag_low_s=lag.low, velocity_lag_high_s=lag.high,
-        command_delay_s=delay.value, command_delay_low_s=delay.low, command_delay_high_s=delay.high,
+        velocity_lag_s=lag.value,
+        velocity_lag_low_s=lag.low,
+        velocity_lag_high_s=lag.high,
+        command_delay_s=delay.value,
+        command_delay_low_s=delay.low,
+        command_delay_high_s=delay.high,
         lane_reach_m=space and spec.keep_radius_m + space.lane_m + space.tube_error_m,
         clearance_m=space and space.clearance_m,
         silence_s=space and space.silence_s,
         contract_hash=contract.contract_hash,
         height_ratio=shield.height_ratio,
         moves_on_s=_moves_on_s(spec, brake_confirmed),
-        reach_s=shield.reach_s)
+        reach_s=shield.reach_s,
+    )
     return Obligation(robot, spec.name, trusted, made, _assumptions(made, shield), _of_untrusted(made, space))
 
 
-def fleet_obligations(fleet: Fleet, contract: Contract, *, layers: Iterable[str] = DEPLOYED_LAYERS
-                      ) -> tuple[Obligation, ...]:
+def fleet_obligations(
+    fleet: Fleet, contract: Contract, *, layers: Iterable[str] = DEPLOYED_LAYERS
+) -> tuple[Obligation, ...]:
     """Return the obligations of all robots of a fleet that run one policy file.
 
     Args:
@@ -193,10 +207,17 @@ def fleet_obligations(fleet: Fleet, contract: Contract, *, layers: Iterable[str]
         contract: of their policy file.
         layers: of the shield that runs; with the gate, the margins are those of `space_parameters`.
     """
-    return tuple(obligation(robot.name, robot.spec, contract, space=space_of(robot.spec, layers),
-                            trusted=not robot.untrusted,
-                            brake_confirmed=robot.link.onboard_brake or robot.link.profile == default_link().profile)
-                 for robot in fleet.robots)
+    return tuple(
+        obligation(
+            robot.name,
+            robot.spec,
+            contract,
+            space=space_of(robot.spec, layers),
+            trusted=not robot.untrusted,
+            brake_confirmed=robot.link.onboard_brake or robot.link.profile == default_link().profile,
+        )
+        for robot in fleet.robots
+    )
 
 
 def _moves_on_s(spec: RobotSpec, brake_confirmed: bool) -> float:
@@ -272,16 +293,20 @@ def _assumptions(own: Guarantees, shield: ShieldParameters) -> tuple[Assumption,
 def _of_untrusted(own: Guarantees, space: SpaceParameters | None) -> tuple[Assumption, ...]:
     if space is None:
         return ()
-    return (Assumption("body_radius_m", "<=", own.body_radius_m),
-            Assumption("speed_m_s", "<=", space.untrusted_speed_m_s))
+    return (
+        Assumption("body_radius_m", "<=", own.body_radius_m),
+        Assumption("speed_m_s", "<=", space.untrusted_speed_m_s),
+    )
 
 
 def _term(shield: ShieldParameters, name: str) -> float:
     for term in shield.terms:
         if term.name == name:
             return term.value_m
-    raise ObligationError(f"contract.shield.terms: found no term {name!r}, expected one: what is assumed of peers "
-                          "cannot be told without it; export the policy again")
+    raise ObligationError(
+        f"contract.shield.terms: found no term {name!r}, expected one: what is assumed of peers "
+        "cannot be told without it; export the policy again"
+    )
 
 
 def _look_ahead(spec: RobotSpec) -> float:

@@ -52,13 +52,9 @@ def read_header(data: bytes, where: str) -> OnnxHeader:
                 entry = dict(_fields(value))
                 metadata[_text(entry.get(_KEY))] = _text(entry.get(_VALUE))
     except (ValueError, TypeError) as error:
-        raise ArtefactError(
-            f"{where}: truncated or not an ONNX file ({error}); copy or export it again"
-        ) from error
+        raise ArtefactError(f"{where}: truncated or not an ONNX file ({error}); copy or export it again") from error
     if not ir_version or not has_graph or not opsets:
-        raise ArtefactError(
-            f"{where}: truncated or not an ONNX file (no graph in it); copy or export it again"
-        )
+        raise ArtefactError(f"{where}: truncated or not an ONNX file (no graph in it); copy or export it again")
     return OnnxHeader(ir_version, opsets, metadata)
 
 

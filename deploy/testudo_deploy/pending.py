@@ -52,8 +52,9 @@ class PendingCommands:
             durations.append(end - stamp_s)
         return commands, tuple(durations)
 
-    def may_act(self, begin_s: float, end_s: float, delays_s: tuple[float, float], zero: np.ndarray
-                ) -> list[tuple[float, list[np.ndarray]]]:
+    def may_act(
+        self, begin_s: float, end_s: float, delays_s: tuple[float, float], zero: np.ndarray
+    ) -> list[tuple[float, list[np.ndarray]]]:
         """Return what may have acted between two times, if the delay is between the two given [s].
 
         The time is cut where a command begins or ends to be possible: for each piece its share of the time, and

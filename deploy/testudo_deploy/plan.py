@@ -126,9 +126,7 @@ def plan(
     arguments = ("--log-level", log_level)
     whole = not robot and not station
     return tuple(
-        ProcessPlan(
-            kind, PACKAGE, f"{kind}_node", f"{PACKAGE}.{kind}_node", namespace, common | own, arguments
-        )
+        ProcessPlan(kind, PACKAGE, f"{kind}_node", f"{PACKAGE}.{kind}_node", namespace, common | own, arguments)
         for kind, namespace, own in nodes
         if whole or namespace == robot
     )
@@ -154,8 +152,9 @@ def _put_in_rounds(nodes: Sequence[tuple[str, str, dict[str, ParameterValue]]], 
     """
     if backend != "sim":
         raise TestudoError(f"lock_step: found backend {backend!r}, expected sim: real robots do not wait")
-    labels = [f"{namespace}/{kind}" if namespace else kind for kind, namespace, _ in nodes
-              if kind not in ("plant", "markers")]
+    labels = [
+        f"{namespace}/{kind}" if namespace else kind for kind, namespace, _ in nodes if kind not in ("plant", "markers")
+    ]
     for kind, _, own in nodes:
         if kind == "plant":
             own.update(lock_step=True, lock_step_nodes=" ".join(labels))
@@ -163,8 +162,9 @@ def _put_in_rounds(nodes: Sequence[tuple[str, str, dict[str, ParameterValue]]], 
             own.update({"use_sim_time": True} | ({} if kind == "markers" else {"lock_step": True}))
 
 
-def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s: float
-                   ) -> list[tuple[str, str, dict[str, ParameterValue]]]:
+def _station_nodes(
+    run_folder: Path | None, backend: str, seed: int, duration_s: float
+) -> list[tuple[str, str, dict[str, ParameterValue]]]:
     """Return kind, namespace and own parameters of what runs for no robot."""
     recorder = {
         "run_folder": str(run_folder and run_folder.absolute()),
@@ -185,8 +185,10 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
 
     Not in it is what only shows others of them to people: `/diagnostics`, goals and markers.
     """
-    found = [TopicPlan(topic, "std_msgs/msg/String", "", kind)
-             for topic, kind in ((EVENTS_TOPIC, "events"), (SCORE_TOPIC, "score"))]
+    found = [
+        TopicPlan(topic, "std_msgs/msg/String", "", kind)
+        for topic, kind in ((EVENTS_TOPIC, "events"), (SCORE_TOPIC, "score"))
+    ]
     found.append(TopicPlan(ESTOP_TOPIC, "std_msgs/msg/Bool", "", "estop"))
     for robot in fleet.robots:
         name = robot.name
@@ -194,8 +196,10 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
         found += [TopicPlan(f"/{name}/{kind}", type_, name, kind) for kind, type_ in own.items()]
         commands = CommandWire(name, robot.spec, robot.link.profile)
         found.append(TopicPlan(absolute(robot.link.topics["cmd_vel"], name), commands.type, name, "cmd_vel"))
-        found += [TopicPlan(topic.absolute, topic.type, name, topic.kind, topic.wire.reliable)
-                  for topic in sensed_topics(robot)]
+        found += [
+            TopicPlan(topic.absolute, topic.type, name, topic.kind, topic.wire.reliable)
+            for topic in sensed_topics(robot)
+        ]
         if robot.spec.attitude or "battery_state" in robot.link.topics:
             battery = absolute(robot.link.topics.get("battery_state", "battery_state"), name)
             found.append(TopicPlan(battery, "sensor_msgs/msg/BatteryState", name, "battery_state", reliable=False))
@@ -221,8 +225,9 @@ def _check(backend: str, log_level: str, seed: int, duration_s: float, watch: Se
     if not 0 <= seed <= MOST_SEED:
         raise TestudoError(f"seed: found {seed}, expected a whole number from 0 to {MOST_SEED}")
     if not LEAST_DURATION_S <= duration_s <= MOST_DURATION_S:
-        raise TestudoError(f"duration_s: found {duration_s:g}, expected a time-out from {LEAST_DURATION_S:g} to "
-                           f"{MOST_DURATION_S:g} s")
+        raise TestudoError(
+            f"duration_s: found {duration_s:g}, expected a time-out from {LEAST_DURATION_S:g} to {MOST_DURATION_S:g} s"
+        )
     unknown = set(watch) - set(WATCHERS)
     if unknown:
         raise TestudoError(f"watch: found {', '.join(sorted(unknown))}, expected some of {', '.join(WATCHERS)}")

@@ -17,8 +17,13 @@ _WAY_M, _TURN_RAD = 0.01, 0.05
 """What the mean of two velocities leaves of the way and the turn in one tick."""
 
 
-def follow_pose(spec: RobotSpec, anchor: MotionState, measured: MotionState, elapsed_s: Array | float,
-                turned_rad: Array | float = 0.0) -> tuple[Array, MotionState]:
+def follow_pose(
+    spec: RobotSpec,
+    anchor: MotionState,
+    measured: MotionState,
+    elapsed_s: Array | float,
+    turned_rad: Array | float = 0.0,
+) -> tuple[Array, MotionState]:
     """Return whether the measured pose (...) follows from the one before, and the pose to compare the next one with.
 
     Wheel or inertial odometry moves the anchor on while the pose is not believed. What two poses may differ by
@@ -28,8 +33,11 @@ def follow_pose(spec: RobotSpec, anchor: MotionState, measured: MotionState, ela
     xp = array_namespace(measured.position_world)
     expected = moved_on(spec, anchor, measured.velocity, elapsed_s)
     follows = agrees(spec, expected, measured, turned_rad)
-    return follows, MotionState(xp.where(follows, measured.position_world, expected.position_world),
-                                xp.where(follows, measured.yaw, expected.yaw), measured.velocity)
+    return follows, MotionState(
+        xp.where(follows, measured.position_world, expected.position_world),
+        xp.where(follows, measured.yaw, expected.yaw),
+        measured.velocity,
+    )
 
 
 def moved_on(spec: RobotSpec, anchor: MotionState, velocity: Array, elapsed_s: Array | float) -> MotionState:
@@ -52,8 +60,9 @@ def agrees(spec: RobotSpec, expected: MotionState, measured: MotionState, turned
     return (away <= 2 * spec.position_error_m + _WAY_M) & (turn <= 2 * spec.yaw_error_rad + _TURN_RAD + turned_rad)
 
 
-def left_its_lanes(space: SpaceParameters, peers: PeerSpaces, seen_world: Array, seen_age_s: Array, age_s: Array,
-                   speed_m_s: float) -> Array:
+def left_its_lanes(
+    space: SpaceParameters, peers: PeerSpaces, seen_world: Array, seen_age_s: Array, age_s: Array, speed_m_s: float
+) -> Array:
     """Return which peers (K, ...) were seen (D, K, ...) where they said they would not be.
 
     Args:

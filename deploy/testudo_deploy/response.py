@@ -123,25 +123,44 @@ def response_limits(spec: RobotSpec, like: Array) -> ResponseLimits:
     lag = quantities["dynamics.velocity_lag"]
     acceleration = per_channel(spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2)
     return ResponseLimits(
-        turns, (lag.low, lag.high), both([scale.low / scale.value * low for scale, (low, _) in slipping]),
+        turns,
+        (lag.low, lag.high),
+        both([scale.low / scale.value * low for scale, (low, _) in slipping]),
         both([scale.high / scale.value * high for scale, (_, high) in slipping]),
-        acceleration, lag.high * acceleration,
+        acceleration,
+        lag.high * acceleration,
         both((0.0, swing / spec.wheel_base_m)) if turns else both((spec.yaw_error_rad,) * size),
         both(hover_drift_m_s(spec)),
         per_channel(speed * scales[0].high, spec.turn_rate_limit_rad_s * scales[-1].high),
         per_channel(2 * spec.position_error_m, 2 * spec.yaw_error_rad),
-        spec.yaw_error_rad, spec.turn_acceleration_limit_rad_s2)
+        spec.yaw_error_rad,
+        spec.turn_acceleration_limit_rad_s2,
+    )
 
 
 def begin_response(limits: ResponseLimits, measured: MotionState, located: Array) -> ResponseWatch:
     """Return the watch at a pose (...) of a robot that may move at any speed."""
     nothing = 0 * limits.fastest + 0 * measured.yaw
-    return ResponseWatch(measured.position_world, measured.yaw, located, _heading(measured.yaw), 0 * measured.yaw,
-                         nothing - limits.fastest, nothing, nothing)
+    return ResponseWatch(
+        measured.position_world,
+        measured.yaw,
+        located,
+        _heading(measured.yaw),
+        0 * measured.yaw,
+        nothing - limits.fastest,
+        nothing,
+        nothing,
+    )
 
 
-def watch_response(limits: ResponseLimits, watch: ResponseWatch, measured: MotionState, located: Array,
-                   acting: Sequence[Array], elapsed_s: Array) -> tuple[ResponseWatch, Array]:
+def watch_response(
+    limits: ResponseLimits,
+    watch: ResponseWatch,
+    measured: MotionState,
+    located: Array,
+    acting: Sequence[Array],
+    elapsed_s: Array,
+) -> tuple[ResponseWatch, Array]:
     """Return the watch after a pose, and by how much the robot falls short (2 D, ...); above zero it is broken.
 
     Args:
@@ -191,8 +210,10 @@ def no_response(spec: RobotSpec, watch: ResponseWatch, excess: np.ndarray) -> st
         what = (("way ahead", "way backwards"), ("turn to the left", "turn to the right"))[channel][backwards]
         unit = ("m", "rad")[channel]
     short = float(watch.short[row])
-    return (f"no_response: the {what} is {short:.3f} {unit} less than the commands leave at any lag, delay and scale "
-            f"of its file, and the error of two poses is {short - float(excess[row]):.3f} {unit}")
+    return (
+        f"no_response: the {what} is {short:.3f} {unit} less than the commands leave at any lag, delay and scale "
+        f"of its file, and the error of two poses is {short - float(excess[row]):.3f} {unit}"
+    )
 
 
 def _least_way(limits: ResponseLimits, speed: Array, acting: Sequence[Array], elapsed_s: Array) -> tuple[Array, Array]:

@@ -25,8 +25,13 @@ from testudo_deploy.supervisor import Answer, Event, GuardReport, Mode, Supervis
 from testudo_hardware.frames import Placement
 from testudo_hardware.links.flight import VehicleState
 
-_LEVELS = {Mode.HOLDING: Level.WARN, Mode.LAND: Level.WARN, Mode.STOPPED: Level.ERROR, Mode.FAULT: Level.ERROR,
-           Mode.EMERGENCY: Level.ERROR}
+_LEVELS = {
+    Mode.HOLDING: Level.WARN,
+    Mode.LAND: Level.WARN,
+    Mode.STOPPED: Level.ERROR,
+    Mode.FAULT: Level.ERROR,
+    Mode.EMERGENCY: Level.ERROR,
+}
 """Of modes that are not as they should be."""
 _INTERVENTIONS = ("projected", "gated", "waiting", "braked")
 """Statuses of the shield in which it did not let the wish through."""
@@ -50,8 +55,9 @@ class Outcome:
 class Robot:
     """One robot, its policy loaded and checked against the fleet."""
 
-    def __init__(self, fleet: Fleet, name: str, policy: str, *, epoch: str, now_s: float, simulated_time: bool = False
-                 ) -> None:
+    def __init__(
+        self, fleet: Fleet, name: str, policy: str, *, epoch: str, now_s: float, simulated_time: bool = False
+    ) -> None:
         """Load and check everything.
 
         Args:
@@ -72,10 +78,16 @@ class Robot:
         peers = team.peers(name)
         self.name, self.spec = name, robot.spec
         self.loop = ControlLoop(
-            artefact, robot.spec, robot=name, peers=peers, goal_world=robot.goal_world, epoch=epoch,
+            artefact,
+            robot.spec,
+            robot=name,
+            peers=peers,
+            goal_world=robot.goal_world,
+            epoch=epoch,
             untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted),
             pose_max_age_s=robot.pose.max_age_s,
-            stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter)
+            stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
+        )
         self.supervisor = Supervisor(now_s=now_s, kind=Kind.FLIGHT if robot.has_flight_phases else Kind.GROUND)
         self.flight = _flight_of(robot, artefact) if robot.has_flight_phases else None
         """Of a robot with flight phases."""
@@ -183,34 +195,59 @@ class Robot:
     def summary(self) -> dict[str, str | int | float]:
         """Return what the supervisor of the processes reads at the end."""
         pacer, loop = self.pacer, self.loop
-        return {"robot": self.name, "ticks": pacer.ticks, "late_ticks": pacer.late_ticks,
-                "missed_ticks": pacer.missed_ticks, "worst_late_s": pacer.worst_late_s,
-                "refused_messages": self.refused_messages, "refused_poses": loop.refused_poses,
-                "refused_peer_messages": loop.refused_peer_messages}
+        return {
+            "robot": self.name,
+            "ticks": pacer.ticks,
+            "late_ticks": pacer.late_ticks,
+            "missed_ticks": pacer.missed_ticks,
+            "worst_late_s": pacer.worst_late_s,
+            "refused_messages": self.refused_messages,
+            "refused_poses": loop.refused_poses,
+            "refused_peer_messages": loop.refused_peer_messages,
+        }
 
     def status(self, now_s: float) -> Status:
         """Return what to show people."""
         supervisor, record, pacer = self.supervisor, self._last, self.pacer
         pose_s = None if record is None else record.pose_stamp_s
         ages = record.neighbour_age_s if record is not None else ()
-        return Status(_LEVELS.get(supervisor.mode, Level.OK), f"{self.name}: policy", self.name, supervisor.sentence, {
-            "mode": str(supervisor.mode), "code": code_of(supervisor.reason), "reason": supervisor.reason,
-            "since_s": shown(now_s - supervisor.since_s),
-            "was_active": str(supervisor.was_active).lower(), "flew": str(supervisor.flew).lower(),
-            "by_hand": str(supervisor.by_hand).lower(),
-            "battery": self._battery_text(),
-            "shield": "" if record is None else record.status,
-            "pose_age_s": shown(None if pose_s is None else now_s - pose_s),
-            "peer_age_s": shown(max(ages, default=None)),
-            "ticks": shown(pacer.ticks), "late_ticks": shown(pacer.late_ticks + pacer.missed_ticks),
-            "worst_late_s": shown(pacer.worst_late_s), "interventions": shown(self.interventions),
-            "refused_poses": shown(self.loop.refused_poses),
-            "refused_messages": shown(self.refused_messages + self.loop.refused_peer_messages)})
+        return Status(
+            _LEVELS.get(supervisor.mode, Level.OK),
+            f"{self.name}: policy",
+            self.name,
+            supervisor.sentence,
+            {
+                "mode": str(supervisor.mode),
+                "code": code_of(supervisor.reason),
+                "reason": supervisor.reason,
+                "since_s": shown(now_s - supervisor.since_s),
+                "was_active": str(supervisor.was_active).lower(),
+                "flew": str(supervisor.flew).lower(),
+                "by_hand": str(supervisor.by_hand).lower(),
+                "battery": self._battery_text(),
+                "shield": "" if record is None else record.status,
+                "pose_age_s": shown(None if pose_s is None else now_s - pose_s),
+                "peer_age_s": shown(max(ages, default=None)),
+                "ticks": shown(pacer.ticks),
+                "late_ticks": shown(pacer.late_ticks + pacer.missed_ticks),
+                "worst_late_s": shown(pacer.worst_late_s),
+                "interventions": shown(self.interventions),
+                "refused_poses": shown(self.loop.refused_poses),
+                "refused_messages": shown(self.refused_messages + self.loop.refused_peer_messages),
+            },
+        )
 
 
 def _flight_of(robot: FleetRobot, artefact: Artefact) -> Flight:
     part = robot.link.profile.flight
     needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
     room = room_of(robot, artefact.contract)
-    return Flight(robot.initial_position_world, BatteryLimits.of(robot.spec), controller=needs[0], estimator=needs[1],
-                  latency_s=robot.spec.link_delay_most_s, room=room, climb=ClimbLimits.of(robot.spec, room))
+    return Flight(
+        robot.initial_position_world,
+        BatteryLimits.of(robot.spec),
+        controller=needs[0],
+        estimator=needs[1],
+        latency_s=robot.spec.link_delay_most_s,
+        room=room,
+        climb=ClimbLimits.of(robot.spec, room),
+    )

@@ -15,7 +15,8 @@ LOOPBACK = {
     "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",  # no other reads the profile, and would speak in the network
     "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",  # that of the profile
     # newer ones read the old name, too, and complain of it
-    "FASTRTPS_DEFAULT_PROFILES_FILE" if os.environ.get("ROS_DISTRO") in _OLD
+    "FASTRTPS_DEFAULT_PROFILES_FILE"
+    if os.environ.get("ROS_DISTRO") in _OLD
     else "FASTDDS_DEFAULT_PROFILES_FILE": PROFILE,
 }
 """Environment of processes that speak and hear on this machine only."""

@@ -49,8 +49,7 @@ class Sighting:
 class Roster:
     """The neighbour table of one robot, fed by messages."""
 
-    def __init__(self, robot: str, epoch: str, peers: tuple[str, ...], contract: str,
-                 dimension: int) -> None:
+    def __init__(self, robot: str, epoch: str, peers: tuple[str, ...], contract: str, dimension: int) -> None:
         self.peers = peers
         self._robot, self._epoch = robot, epoch
         self._contract, self._dimension = contract, dimension
@@ -70,11 +69,19 @@ class Roster:
         last = self._last.get(message.robot)
         replayed = last is not None and last[0] == message.epoch and message.sequence <= last[2]
         replayed = replayed or message.epoch in self._retired.get(message.robot, ())
-        vectors = (message.control_point_world, message.control_velocity_world,
-                   *message.owned_lane_world, *message.announced_lane_world)
+        vectors = (
+            message.control_point_world,
+            message.control_velocity_world,
+            *message.owned_lane_world,
+            *message.announced_lane_world,
+        )
         shape = set(map(len, vectors))
-        if (message.robot not in self.peers or replayed or message.contract != self._contract
-                or shape != {self._dimension}):
+        if (
+            message.robot not in self.peers
+            or replayed
+            or message.contract != self._contract
+            or shape != {self._dimension}
+        ):
             self.refused += 1
             return False
         if last is not None and last[0] != message.epoch:
@@ -90,8 +97,9 @@ class Roster:
     def see(self, peer: str, sighting: Sighting) -> bool:
         """Take where tracking saw a peer; False if it is foreign, older than the last or not finite."""
         last = self._seen.get(peer)
-        sound = (len(sighting.position_world) == self._dimension
-                 and all(abs(x) < 1e12 for x in (sighting.stamp_s, *sighting.position_world)))
+        sound = len(sighting.position_world) == self._dimension and all(
+            abs(x) < 1e12 for x in (sighting.stamp_s, *sighting.position_world)
+        )
         if peer not in self.peers or not sound or (last is not None and sighting.stamp_s <= last.stamp_s):
             self.refused += 1
             return False
@@ -132,8 +140,12 @@ class Roster:
         shape = (len(self.peers), self._dimension)
         untrusted = np.array([peer in self.untrusted for peer in self.peers], bool) if self.untrusted else None
         return NeighbourTable(
-            np.array(points, float).reshape(shape).T, np.array(velocities, float).reshape(shape).T,
-            np.array(ages, float), np.ones(len(ages), bool), untrusted)
+            np.array(points, float).reshape(shape).T,
+            np.array(velocities, float).reshape(shape).T,
+            np.array(ages, float),
+            np.ones(len(ages), bool),
+            untrusted,
+        )
 
     def spaces(self, now_s: float, silence_s: float) -> PeerSpaces:
         """Return what the newest messages say of space (2, D, K); a peer without one has none and is silent.
@@ -144,15 +156,20 @@ class Roster:
         count = len(newest)
 
         def lanes(name: str) -> np.ndarray:
-            values = [self._no_lane(peer) if item is None or peer in self.untrusted else getattr(item.message, name)
-                      for peer, item in zip(self.peers, newest, strict=True)]
+            values = [
+                self._no_lane(peer) if item is None or peer in self.untrusted else getattr(item.message, name)
+                for peer, item in zip(self.peers, newest, strict=True)
+            ]
             return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
+
         return PeerSpaces(
-            lanes("owned_lane_world"), lanes("announced_lane_world"),
+            lanes("owned_lane_world"),
+            lanes("announced_lane_world"),
             np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
             np.array([item is None or now_s - item.received_s > silence_s for item in newest], bool),
             np.array([self._robot < peer for peer in self.peers], bool),
-            np.array([peer not in self.untrusted for peer in self.peers], bool))
+            np.array([peer not in self.untrusted for peer in self.peers], bool),
+        )
 
     def _no_lane(self, peer: str) -> tuple[tuple[float, ...], ...]:
         seen = self._seen.get(peer)
@@ -166,8 +183,9 @@ class Roster:
             now_s: own steady clock.
             speed_m_s: highest speed of a peer.
         """
-        watched = [peer for peer in self.peers
-                   if peer in self._seen and peer in self._heard and peer not in self.untrusted]
+        watched = [
+            peer for peer in self.peers if peer in self._seen and peer in self._heard and peer not in self.untrusted
+        ]
         if not watched:
             return ()
         index = [self.peers.index(peer) for peer in watched]
@@ -175,7 +193,13 @@ class Roster:
         seen = np.array([self._seen[peer].position_world for peer in watched], float).T
         seen_age = now_s - np.array([self._seen[peer].stamp_s for peer in watched])
         age = now_s - np.array([self._heard[peer].bound_s for peer in watched])
-        part = PeerSpaces(spaces.owned_world[..., index], spaces.announced_world[..., index],
-                          spaces.acknowledged[index], spaces.silent[index], spaces.first[index], spaces.reserves[index])
+        part = PeerSpaces(
+            spaces.owned_world[..., index],
+            spaces.announced_world[..., index],
+            spaces.acknowledged[index],
+            spaces.silent[index],
+            spaces.first[index],
+            spaces.reserves[index],
+        )
         left = left_its_lanes(space, part, seen, seen_age, age, speed_m_s)
         return tuple(peer for peer, is_left in zip(watched, left, strict=True) if is_left)

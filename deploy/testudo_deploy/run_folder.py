@@ -58,8 +58,10 @@ class RunWriter:
             self._save_sources(fleet, dict(facts or {}))
         except OSError as error:
             raise self._bag.refused(error) from error
-        self._bag.open((Enclosed(FLEET_FILE, "application/yaml"), Enclosed(INFO_FILE, "application/json")),
-                       {"policy_sha256": fleet.policy_sha256})
+        self._bag.open(
+            (Enclosed(FLEET_FILE, "application/yaml"), Enclosed(INFO_FILE, "application/json")),
+            {"policy_sha256": fleet.policy_sha256},
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -93,8 +95,10 @@ class RunWriter:
         self._bag.abandon()
 
     def _save_sources(self, fleet: Fleet, facts: dict[str, str | int | float]) -> None:
-        policies = {kind: replace(one, path=self._copy(one.path, f"policy_{Path(kind).stem}.onnx"))
-                    for kind, one in fleet.policies.items()}
+        policies = {
+            kind: replace(one, path=self._copy(one.path, f"policy_{Path(kind).stem}.onnx"))
+            for kind, one in fleet.policies.items()
+        }
         copied = replace(fleet, policy=self._copy(fleet.policy, POLICY_FILE), policies=policies)
         save_fleet(copied, self.folder / FLEET_FILE)
         info = {

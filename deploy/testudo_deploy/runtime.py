@@ -87,9 +87,7 @@ def check_graph(session: onnxruntime.InferenceSession, contract: Contract, where
                 )
 
 
-def _fits(
-    found: list[int | str | None], expected: tuple[int | str, ...], axes: dict[str, str]
-) -> bool:
+def _fits(found: list[int | str | None], expected: tuple[int | str, ...], axes: dict[str, str]) -> bool:
     """Return whether a graph's shape is the expected one; ``axes``: its name for each free axis."""
     if len(found) != len(expected):
         return False
@@ -134,9 +132,7 @@ class StepRunner:
         self._counted = next((name for name, shape in inputs.items() if NEIGHBOURS in shape), None)
         self._lanes: dict[int, _Lane] = {}
 
-    def run(
-        self, signals: Mapping[str, np.ndarray], hidden: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def run(self, signals: Mapping[str, np.ndarray], hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return command (D,) and next hidden state (H,); see `Artefact.step`."""
         try:
             count = len(signals[self._counted]) if self._counted is not None else 0
@@ -144,15 +140,11 @@ class StepRunner:
             for name, shape, target in lane.inputs:
                 value = signals[name]
                 if value.shape != shape:
-                    raise ArtefactError(
-                        f"signal {name}: found shape {value.shape}, expected {shape}"
-                    )
+                    raise ArtefactError(f"signal {name}: found shape {value.shape}, expected {shape}")
                 target[...] = value
             if lane.hidden is not None:
                 if hidden.shape != lane.hidden.shape:
-                    raise ArtefactError(
-                        f"{HIDDEN}: found shape {hidden.shape}, expected {lane.hidden.shape}"
-                    )
+                    raise ArtefactError(f"{HIDDEN}: found shape {hidden.shape}, expected {lane.hidden.shape}")
                 lane.hidden[...] = hidden
         except KeyError as error:
             raise ArtefactError(
@@ -206,8 +198,7 @@ class StepRunner:
 def _packed(shapes: Shapes, slots: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Return zeros (n,) and views (1, ...) into them by name, each on its own cache line."""
     full = {
-        name: (1, *(slots if axis == NEIGHBOURS else int(axis) for axis in shape))
-        for name, shape in shapes.items()
+        name: (1, *(slots if axis == NEIGHBOURS else int(axis) for axis in shape)) for name, shape in shapes.items()
     }
     starts, total = {}, 0
     for name, shape in full.items():

@@ -23,8 +23,12 @@ from testudo_deploy.plan import WATCHERS, plan
 POLICY_FILE, SCRIPT_FILE, KEYSTORE = "policy.xml", "make_keystore.sh", "keystore"
 _SCHEMA = "0.2.0"
 """Of sros2's policy files."""
-_RULES = (("services", "reply", "serves"), ("services", "request", "calls"), ("topics", "publish", "publishes"),
-          ("topics", "subscribe", "subscribes"))
+_RULES = (
+    ("services", "reply", "serves"),
+    ("services", "request", "calls"),
+    ("topics", "publish", "publishes"),
+    ("topics", "subscribe", "subscribes"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,18 @@ def enclaves(fleet: Fleet, backend: str = "sim", *, lock_step: bool = False) -> 
         TestudoError: unknown backend, or lock-step without the plant.
     """
     processes = plan(fleet, run_folder=Path("run"), backend=backend, watch=WATCHERS, lock_step=lock_step)
-    found = [Enclave(enclave_of(process), process.namespace, process.name, process.namespace,
-                     process_interfaces(process, fleet)) for process in processes]
+    found = [
+        Enclave(
+            enclave_of(process), process.namespace, process.name, process.namespace, process_interfaces(process, fleet)
+        )
+        for process in processes
+    ]
     if backend == "hw":
-        found += [Enclave(f"{ENCLAVES}/{name}/{DRIVER}", name, DRIVER, name, driver_interfaces(fleet, name))
-                  for name in fleet.names if fleet.robot(name).link.profile.driver is None]
+        found += [
+            Enclave(f"{ENCLAVES}/{name}/{DRIVER}", name, DRIVER, name, driver_interfaces(fleet, name))
+            for name in fleet.names
+            if fleet.robot(name).link.profile.driver is None
+        ]
     return (*found, Enclave(f"{ENCLAVES}/{OPERATOR}", "", OPERATOR, "", operator_interfaces(fleet)))
 
 

@@ -8,12 +8,12 @@ from testudo_deploy.neighbours import NeighbourTable, extrapolated
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionState, StoppingPoint
 
-NEIGHBOUR_SIGNALS = ("neighbour_position_world", "neighbour_velocity_world", "neighbour_age",
-                     "neighbour_valid")
+NEIGHBOUR_SIGNALS = ("neighbour_position_world", "neighbour_velocity_world", "neighbour_age", "neighbour_valid")
 
 
-def policy_signals(estimate: MotionState, stop: StoppingPoint, table: NeighbourTable, hold_s: float,
-                   task: Mapping[str, Array]) -> dict[str, Array]:
+def policy_signals(
+    estimate: MotionState, stop: StoppingPoint, table: NeighbourTable, hold_s: float, task: Mapping[str, Array]
+) -> dict[str, Array]:
     """Return every signal by its name in the contract, component first: (D, ...) or (D, K, ...).
 
     Args:

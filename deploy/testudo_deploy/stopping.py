@@ -68,6 +68,8 @@ def complaint(answers: Iterable[StopAnswer]) -> str:
     missing = [answer for answer in answers if not answer.stopped]
     if not missing:
         return ""
-    heard = ", ".join(f"{answer.robot} ({'not heard' if answer.guard is None else 'its guard did not brake for it'})"
-                      for answer in missing)
+    heard = ", ".join(
+        f"{answer.robot} ({'not heard' if answer.guard is None else 'its guard did not brake for it'})"
+        for answer in missing
+    )
     return f"not confirmed by {heard}: stop it by hand"

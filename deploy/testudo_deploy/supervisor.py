@@ -28,8 +28,21 @@ from testudo_deploy.modes import (
     watchdog_of,
 )
 
-__all__ = ["GUARD_SILENT_S", "HEALTHY_S", "TRANSITIONS", "WATCHDOGS", "Answer", "Event", "GuardReport", "Kind", "Mode",
-           "Reaction", "Supervisor", "Watchdog", "code_of"]
+__all__ = [
+    "GUARD_SILENT_S",
+    "HEALTHY_S",
+    "TRANSITIONS",
+    "WATCHDOGS",
+    "Answer",
+    "Event",
+    "GuardReport",
+    "Kind",
+    "Mode",
+    "Reaction",
+    "Supervisor",
+    "Watchdog",
+    "code_of",
+]
 
 GUARD_SILENT_S = 0.35
 """A guard that said nothing for so long is gone; it speaks ten times a second."""
@@ -57,8 +70,13 @@ class GuardReport:
     def of(cls, values: Mapping[str, str], received_s: float) -> GuardReport:
         """Read the values of the topic `guard_status`; what cannot be read is a reason to brake."""
         counts = (values.get(key, "") for key in ("rearms", "stops"))
-        return cls(received_s, values.get("code", "unreadable"), values.get("flight", ""), values.get("life", ""),
-                   *(int(count) if count.isdecimal() else 0 for count in counts))
+        return cls(
+            received_s,
+            values.get("code", "unreadable"),
+            values.get("flight", ""),
+            values.get("life", ""),
+            *(int(count) if count.isdecimal() else 0 for count in counts),
+        )
 
     def takes_back(self, stop: GuardReport) -> bool:
         """Return whether the emergency stop of an earlier report was taken back by hand.
@@ -120,9 +138,14 @@ class Supervisor:
         """Return one plain sentence about the mode."""
         code = code_of(self.reason)
         if not code:
-            plain = {Mode.IDLE: "inactive", Mode.ARMED: "ready to be started", Mode.HOLD: "hovers, ready to be started",
-                     Mode.DISARMED: "on the ground, motors off", Mode.TAKE_OFF: "climbs to its start height",
-                     Mode.LAND: "comes down"}
+            plain = {
+                Mode.IDLE: "inactive",
+                Mode.ARMED: "ready to be started",
+                Mode.HOLD: "hovers, ready to be started",
+                Mode.DISARMED: "on the ground, motors off",
+                Mode.TAKE_OFF: "climbs to its start height",
+                Mode.LAND: "comes down",
+            }
             return plain.get(self.mode, str(self.mode))
         return f"{self.reason}: {WATCHDOGS[code].sentence}" if code in WATCHDOGS else self.reason
 
@@ -137,8 +160,9 @@ class Supervisor:
         self._replaced |= before is not None and report.replaces(before)
         if report.code == "estop":
             self._stop = report
-        elif ((self._stop is not None and report.takes_back(self._stop))
-              or (before is not None and report.hides_a_stop(before))):
+        elif (self._stop is not None and report.takes_back(self._stop)) or (
+            before is not None and report.hides_a_stop(before)
+        ):
             self._stop = None
             self._go(Event.ESTOP, "estop", report.received_s)  # if no tick came while it stood
             self._go(Event.REARM, "", report.received_s)

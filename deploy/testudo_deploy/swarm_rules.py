@@ -54,13 +54,14 @@ def uri_problems(swarm: LinedYaml, name: str) -> Iterator[str]:
     where, found = swarm.where("robots", name, "uri"), swarm.get("robots", name, "uri")
     own = _address(found)
     if own is None:
-        yield (f"{where}: found {shown(found)}, expected the address of the drone, such as "
-               "radio://0/80/2M/E7E7E7E701")
+        yield (f"{where}: found {shown(found)}, expected the address of the drone, such as radio://0/80/2M/E7E7E7E701")
         return
     for other in enabled_robots(swarm):
         if other != name and _address(swarm.get("robots", other, "uri")) == own:
-            yield (f"{where}: found {found}, which {swarm.where('robots', other, 'uri')} has, too; expected an address "
-                   "of its own")
+            yield (
+                f"{where}: found {found}, which {swarm.where('robots', other, 'uri')} has, too; expected an address "
+                "of its own"
+            )
 
 
 def type_problems(swarm: LinedYaml, names: Sequence[str], described: Sequence[str], robot: str) -> Iterator[str]:
@@ -70,16 +71,20 @@ def type_problems(swarm: LinedYaml, names: Sequence[str], described: Sequence[st
     first = next(iter(kinds.items()), ("", ""))
     for name, kind in kinds.items():
         if kind != first[1] and not (kind in described and first[1] in described):
-            yield (f"{swarm.where('robots', name, 'type')}: found {kind!r} beside {first[1]!r} of {first[0]}; one "
-                   f"robot file describes all drones of a fleet: if {robot} is it for both, import with --robot "
-                   f"{first[1]},{kind}:{robot}, else disable the drones of one type")
+            yield (
+                f"{swarm.where('robots', name, 'type')}: found {kind!r} beside {first[1]!r} of {first[0]}; one "
+                f"robot file describes all drones of a fleet: if {robot} is it for both, import with --robot "
+                f"{first[1]},{kind}:{robot}, else disable the drones of one type"
+            )
 
 
 def frequency_problem(found: Any, where: str, needed_hz: float, why: str) -> Iterator[str]:
     """Find the frequency of a log that is needed and too low; what is no frequency, `log_problems` finds."""
     if not number(found) >= needed_hz:
-        yield (f"{where}: found {shown(found, 'Hz')}, expected {needed_hz:g} Hz or more: {why}; write frequency: "
-               f"{needed_hz:g}")
+        yield (
+            f"{where}: found {shown(found, 'Hz')}, expected {needed_hz:g} Hz or more: {why}; write frequency: "
+            f"{needed_hz:g}"
+        )
 
 
 def log_problems(swarm: LinedYaml, tables: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -101,8 +106,10 @@ def _topic_problems(swarm: LinedYaml, keys: tuple[str, ...]) -> Iterator[str]:
         return
     found = swarm.get(*keys, "frequency")
     if type(found) is not int or not 1 <= found <= MOST_HZ:
-        yield (f"{swarm.where(*keys, 'frequency')}: found {shown(found, 'Hz')}, expected a whole number from 1 to "
-               f"{MOST_HZ}: the server makes a period of whole 10 ms of it")
+        yield (
+            f"{swarm.where(*keys, 'frequency')}: found {shown(found, 'Hz')}, expected a whole number from 1 to "
+            f"{MOST_HZ}: the server makes a period of whole 10 ms of it"
+        )
 
 
 def _address(uri: Any) -> str | None:

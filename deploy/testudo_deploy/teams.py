@@ -66,8 +66,10 @@ def check_sha256(found: str, where: str) -> None:
         FleetError: with what to write.
     """
     if not SHA256.fullmatch(found):
-        raise FleetError(f"{where}: found {found!r}, expected 64 digits 0-9 and a-f: what "
-                         "`testudo inspect policy.onnx` shows as sha256")
+        raise FleetError(
+            f"{where}: found {found!r}, expected 64 digits 0-9 and a-f: what "
+            "`testudo inspect policy.onnx` shows as sha256"
+        )
 
 
 def policy_files(entries: Mapping[str, PolicyEntry], types: Sequence[str], file: Path) -> dict[str, PolicyFile]:
@@ -78,15 +80,20 @@ def policy_files(entries: Mapping[str, PolicyEntry], types: Sequence[str], file:
     """
     for kind, entry in entries.items():
         if kind not in types:
-            raise FleetError(f"{file}: policies.{kind}: no robot is of this type; those of the fleet are "
-                             f"{', '.join(sorted(set(types)))}")
+            raise FleetError(
+                f"{file}: policies.{kind}: no robot is of this type; those of the fleet are "
+                f"{', '.join(sorted(set(types)))}"
+            )
         check_sha256(entry.policy_sha256, f"{file}: policies.{kind}.policy_sha256")
-    return {kind: PolicyFile((file.parent / entry.policy).absolute(), entry.policy_sha256)
-            for kind, entry in entries.items()}
+    return {
+        kind: PolicyFile((file.parent / entry.policy).absolute(), entry.policy_sha256)
+        for kind, entry in entries.items()
+    }
 
 
-def check_follow(name: str, follow: Follow, dimensions: Mapping[str, int], follows: Mapping[str, Any], where: str
-                 ) -> None:
+def check_follow(
+    name: str, follow: Follow, dimensions: Mapping[str, int], follows: Mapping[str, Any], where: str
+) -> None:
     """Check the goal of a robot that follows.
 
     Args:
@@ -102,8 +109,10 @@ def check_follow(name: str, follow: Follow, dimensions: Mapping[str, int], follo
     """
     if follow.robot not in dimensions or follow.robot == name or follow.robot in follows:
         leaders = [other for other in dimensions if other != name and other not in follows]
-        raise FleetError(f"{where}.robot: found {follow.robot!r}, expected another robot that follows none: "
-                         f"{', '.join(leaders) or 'there is none'}")
+        raise FleetError(
+            f"{where}.robot: found {follow.robot!r}, expected another robot that follows none: "
+            f"{', '.join(leaders) or 'there is none'}"
+        )
     if follow.offset and len(follow.offset) != dimensions[name]:
         raise FleetError(f"{where}.offset: found {len(follow.offset)} coordinates, expected {dimensions[name]}")
 
@@ -125,8 +134,10 @@ def check_apart(contracts: Mapping[str, tuple[RobotSpec, Contract]]) -> None:
     for (one, (spec, contract)), (other, (second, theirs)) in combinations(contracts.items(), 2):
         if spec.dimension == second.dimension:
             where = "on the ground" if spec.dimension == 2 else "in the air"
-            raise FleetError(f"{one} and {other}: both are {where} and run different policy files; robots of two "
-                             "policy files are kept apart by height only: one kind on the ground, one in the air")
+            raise FleetError(
+                f"{one} and {other}: both are {where} and run different policy files; robots of two "
+                "policy files are kept apart by height only: one kind on the ground, one in the air"
+            )
         drone, ground = (other, spec) if spec.dimension == 2 else (one, second)
         flown = theirs if spec.dimension == 2 else contract
         _check_floor(drone, flown, ground)
@@ -137,8 +148,10 @@ def _check_floor(drone: str, flown: Contract, ground: RobotSpec) -> None:
     found_m = None if flown.arena is None else flown.arena.low_world[2]
     if found_m is None or found_m < least_m:
         found = "no arena" if found_m is None else f"a floor at {found_m:g} m"
-        raise FleetError(f"{drone}: its policy file has {found}, expected a floor at {least_m:g} m or above: the "
-                         f"height of {ground.name} below it, {ground.body_height_m:g} m, and {HEADROOM_M:g} m")
+        raise FleetError(
+            f"{drone}: its policy file has {found}, expected a floor at {least_m:g} m or above: the "
+            f"height of {ground.name} below it, {ground.body_height_m:g} m, and {HEADROOM_M:g} m"
+        )
 
 
 def clear_of(ground: RobotSpec, drone: RobotSpec, height_m: float) -> bool:

@@ -60,40 +60,69 @@ class TickRecorder:
     robot: str
     peers: tuple[str, ...]
 
-    def record(self, tick: Tick, *, sequence: int, nominal: np.ndarray | None, command: np.ndarray,
-               hidden: tuple[np.ndarray, np.ndarray], duration_s: float) -> TickRecord:
+    def record(
+        self,
+        tick: Tick,
+        *,
+        sequence: int,
+        nominal: np.ndarray | None,
+        command: np.ndarray,
+        hidden: tuple[np.ndarray, np.ndarray],
+        duration_s: float,
+    ) -> TickRecord:
         """Return the record of a tick; ``hidden`` is the policy's memory before and after."""
         pose, estimate, result = tick.pose, tick.estimate, tick.result
         return TickRecord(
-            robot=self.robot, sequence=sequence, stamp_s=tick.now_s, late_s=tick.late_s,
+            robot=self.robot,
+            sequence=sequence,
+            stamp_s=tick.now_s,
+            late_s=tick.late_s,
             duration_s=duration_s,
-            pose_stamp_s=pose and pose.stamp_s, measured_position_world=pose and pose.position_world,
-            measured_yaw=pose and pose.yaw, measured_velocity=pose and pose.velocity,
-            pending_commands=tuple(map(floats, tick.pending)), pending_time_s=tick.pending_s,
+            pose_stamp_s=pose and pose.stamp_s,
+            measured_position_world=pose and pose.position_world,
+            measured_yaw=pose and pose.yaw,
+            measured_velocity=pose and pose.velocity,
+            pending_commands=tuple(map(floats, tick.pending)),
+            pending_time_s=tick.pending_s,
             estimate_position_world=estimate and floats(estimate.position_world),
             estimate_yaw=estimate and float(estimate.yaw),
             estimate_velocity=estimate and floats(estimate.velocity),
             control_point_world=tick.stop and floats(tick.stop.position_world),
-            goal_world=tick.goal_world, neighbour_names=self.peers,
-            **_neighbours(tick.table), **_spaces(tick.peers, tick.space),
-            decided=tick.decided, hidden_before=floats(hidden[0]), hidden_after=floats(hidden[1]),
+            goal_world=tick.goal_world,
+            neighbour_names=self.peers,
+            **_neighbours(tick.table),
+            **_spaces(tick.peers, tick.space),
+            decided=tick.decided,
+            hidden_before=floats(hidden[0]),
+            hidden_after=floats(hidden[1]),
             nominal_world=None if nominal is None else floats(nominal),
             shielded_world=None if result is None else floats(result.control_velocity_world),
-            sent_command=floats(command), change_m_s=0.0 if result is None else float(result.change_m_s),
+            sent_command=floats(command),
+            change_m_s=0.0 if result is None else float(result.change_m_s),
             status="braked" if result is None else ShieldStatus(int(result.status)).name.lower(),
-            reason=tick.reason, nominal_yaw_rate=tick.nominal_yaw_rate, sent_yaw_rate=tick.yaw_rate)
+            reason=tick.reason,
+            nominal_yaw_rate=tick.nominal_yaw_rate,
+            sent_yaw_rate=tick.yaw_rate,
+        )
 
 
 def _neighbours(table: NeighbourTable | None) -> dict[str, Any]:
     if table is None:
-        return {"neighbour_control_point_world": (), "neighbour_control_velocity_world": (), "neighbour_age_s": (),
-                "neighbour_valid": (), "neighbour_untrusted": ()}
+        return {
+            "neighbour_control_point_world": (),
+            "neighbour_control_velocity_world": (),
+            "neighbour_age_s": (),
+            "neighbour_valid": (),
+            "neighbour_untrusted": (),
+        }
     untrusted = np.zeros(table.age_s.shape, bool) if table.untrusted is None else table.untrusted
     return {
         "neighbour_control_point_world": _rows(table.control_point_world),
         "neighbour_control_velocity_world": _rows(table.control_velocity_world),
-        "neighbour_age_s": floats(table.age_s), "neighbour_valid": tuple(table.valid.tolist()),
-        "neighbour_untrusted": tuple(untrusted.tolist())}
+        "neighbour_age_s": floats(table.age_s),
+        "neighbour_valid": tuple(table.valid.tolist()),
+        "neighbour_untrusted": tuple(untrusted.tolist()),
+    }
 
 
 def _spaces(peers: PeerSpaces | None, own: OwnSpace | None) -> dict[str, Any]:
@@ -106,7 +135,8 @@ def _spaces(peers: PeerSpaces | None, own: OwnSpace | None) -> dict[str, Any]:
         "owned_lane_world": own and lane_ends(own.owned_world),
         "announced_lane_world": own and lane_ends(own.announced_world),
         "announcement_pending": own is not None and bool(own.pending),
-        "announced_since": NOTHING_HEARD if own is None else int(own.since)}
+        "announced_since": NOTHING_HEARD if own is None else int(own.since),
+    }
 
 
 def floats(values: np.ndarray) -> tuple[float, ...]:

@@ -63,8 +63,12 @@ def braking_terms(spec: RobotSpec) -> tuple[BrakingTerm, ...]:
     """Return what is allowed beside lag, delay and scale, which are in the longest way itself."""
     return (
         BrakingTerm("localisation", 2 * spec.position_error_m, "sensing.position_error, of two poses"),
-        BrakingTerm("tick", spec.acceleration_limit_m_s2 * spec.control_period_s**2,
-                    "way of the change of speed within a tick, whose moment is not known"))
+        BrakingTerm(
+            "tick",
+            spec.acceleration_limit_m_s2 * spec.control_period_s**2,
+            "way of the change of speed within a tick, whose moment is not known",
+        ),
+    )
 
 
 def begin_watch(spec: RobotSpec, measured: MotionState, located: Array) -> BrakingWatch:
@@ -85,8 +89,14 @@ def begin_watch(spec: RobotSpec, measured: MotionState, located: Array) -> Braki
     return BrakingWatch(measured.position_world, direction_world, direction, speed, speed, zero, zero, zero)
 
 
-def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, located: Array,
-                  acting: Sequence[Piece], elapsed_s: Array) -> tuple[BrakingWatch, Array]:
+def watch_braking(
+    spec: RobotSpec,
+    watch: BrakingWatch,
+    measured: MotionState,
+    located: Array,
+    acting: Sequence[Piece],
+    elapsed_s: Array,
+) -> tuple[BrakingWatch, Array]:
     """Return the watch after a pose, and by how much the robot is too far (...) [m]; zero and below is as it should.
 
     The bound holds for any lag, delay and scale in the robot's intervals, also if they change from tick to tick:
@@ -105,8 +115,13 @@ def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, l
     mean_asked = sum_terms([share * fastest for share, fastest in asked])
     # a robot that has stopped and is asked to go the other way does not brake: its next braking needs a new watch
     turns_back = (watch.speed_m_s <= 0) & (mean_asked < 0)
-    goes_on = ((mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s)) & located & ~turns_back
-               & (watch.time_s < longest_watch_s(spec)) & (elapsed_s < _LONGEST_TICKS * spec.control_period_s))
+    goes_on = (
+        (mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s))
+        & located
+        & ~turns_back
+        & (watch.time_s < longest_watch_s(spec))
+        & (elapsed_s < _LONGEST_TICKS * spec.control_period_s)
+    )
     fresh = begin_watch(spec, measured, located)
     if known_false(goes_on):  # so it is at most ticks of a robot, and all that follows costs twice what came before
         return fresh, -math.inf + 0 * watch.speed_m_s
@@ -119,29 +134,44 @@ def watch_braking(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, l
     way = watch.way_m + xp.maximum(way, 0 * way)
     covered = _dot(watch.direction_world, measured.position_world - watch.position_world)
     allowed = way + sum(term.value_m for term in braking_terms(spec))
-    after = BrakingWatch(watch.position_world, watch.direction_world, watch.direction, watch.began_m_s,
-                         xp.maximum(watch.speed_m_s + change, 0 * change), way, across, watch.time_s + elapsed_s)
-    kept = BrakingWatch(*(xp.where(goes_on, old, new)
-                          for old, new in zip(vars(after).values(), vars(fresh).values(), strict=True)))
+    after = BrakingWatch(
+        watch.position_world,
+        watch.direction_world,
+        watch.direction,
+        watch.began_m_s,
+        xp.maximum(watch.speed_m_s + change, 0 * change),
+        way,
+        across,
+        watch.time_s + elapsed_s,
+    )
+    kept = BrakingWatch(
+        *(xp.where(goes_on, old, new) for old, new in zip(vars(after).values(), vars(fresh).values(), strict=True))
+    )
     return kept, xp.where(goes_on, covered - allowed, -math.inf + 0 * covered)
 
 
 def weak_brakes(spec: RobotSpec, watch: BrakingWatch, excess_m: float) -> str:
     """Return the sentence that says what was expected of the braking of one robot, and what was found."""
     allowed = float(watch.way_m) + sum(term.value_m for term in braking_terms(spec))
-    return (f"brakes_weak: {float(watch.time_s):.2f} s after it began to brake from {float(watch.began_m_s):.2f} m/s "
-            f"the robot was {allowed + excess_m:.3f} m on, expected at most {allowed:.3f} m")
+    return (
+        f"brakes_weak: {float(watch.time_s):.2f} s after it began to brake from {float(watch.began_m_s):.2f} m/s "
+        f"the robot was {allowed + excess_m:.3f} m on, expected at most {allowed:.3f} m"
+    )
 
 
 def longest_watch_s(spec: RobotSpec) -> float:
     """Return how long one braking is watched: twice what a stop from top speed takes, 3 lags for its end."""
     speed = spec.control_point_speed_m_s
-    return 2 * (speed / spec.acceleration_limit_m_s2 + 3 * spec.quantities["dynamics.velocity_lag"].high
-                + spec.quantities["dynamics.command_delay"].high)
+    return 2 * (
+        speed / spec.acceleration_limit_m_s2
+        + 3 * spec.quantities["dynamics.velocity_lag"].high
+        + spec.quantities["dynamics.command_delay"].high
+    )
 
 
-def _slowest_braking(spec: RobotSpec, speed: Array, asked: Array, across: Array,
-                     lags: tuple[LagResponse, LagResponse]) -> Array:
+def _slowest_braking(
+    spec: RobotSpec, speed: Array, asked: Array, across: Array, lags: tuple[LagResponse, LagResponse]
+) -> Array:
     """Return the change of the speed (...) along the direction that brakes least at any lag, and the way: (2, ...)."""
     xp = array_namespace(speed)
     quick, slow = lags

@@ -56,7 +56,8 @@ def filter_window_s(spec: RobotSpec, rate_hz: float, sigma_m: float, max_age_s: 
     """
     count = max(_FEWEST, math.ceil(WINDOW_S * rate_hz - 1e-6) + 1)
     while sigma_m * _gain(count, rate_hz) > NOISE_SHARE * spec.speed_limit_m_s and (
-            0.5 * count / rate_hz <= DELAY_SHARE * max_age_s + 1e-9):
+        0.5 * count / rate_hz <= DELAY_SHARE * max_age_s + 1e-9
+    ):
         count += 1
     return (count - 1) / rate_hz
 
@@ -134,10 +135,15 @@ class VelocityFilter:
         scale = spec.quantities["dynamics.speed_scale"].high
         wheeled = spec.kind == DIFFERENTIAL_DRIVE
         speed = scale * (max(spec.speed_limit_m_s, spec.wheel_limit_m_s) if wheeled else spec.speed_limit_m_s)
-        rate = spec.turn_rate_limit_rad_s * spec.quantities["dynamics.turn_scale"].high if wheeled else (
-            _HELD_TURN_RATE_RAD_S)
-        return (math.dist(before[:-1], now[:-1]) > speed * elapsed_s + 2 * spec.position_error_m
-                or abs(now[-1] - before[-1]) > rate * elapsed_s + 2 * spec.yaw_error_rad)
+        rate = (
+            spec.turn_rate_limit_rad_s * spec.quantities["dynamics.turn_scale"].high
+            if wheeled
+            else (_HELD_TURN_RATE_RAD_S)
+        )
+        return (
+            math.dist(before[:-1], now[:-1]) > speed * elapsed_s + 2 * spec.position_error_m
+            or abs(now[-1] - before[-1]) > rate * elapsed_s + 2 * spec.yaw_error_rad
+        )
 
     def _fitted(self) -> Located | None:
         stamps = np.array([stamp_s for stamp_s, _ in self._samples])

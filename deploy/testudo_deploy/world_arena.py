@@ -19,6 +19,8 @@ def world_arena(fleet: Fleet) -> Arena | None:
         return arenas[0]
     walls = [None if arena is None else (tuple(arena.low_world[:2]), tuple(arena.high_world[:2])) for arena in arenas]
     if len(set(walls)) > 1 or any(arena is not None and arena.obstacles for arena in arenas):
-        raise FleetError(f"{fleet.file}: policies: found walls {' and '.join(map(str, walls))}, expected "
-                         "the same in x and y, and no obstacles: the plant is one world")
+        raise FleetError(
+            f"{fleet.file}: policies: found walls {' and '.join(map(str, walls))}, expected "
+            "the same in x and y, and no obstacles: the plant is one world"
+        )
     return max(arenas, key=lambda arena: 0 if arena is None else len(arena.low_world))

@@ -12,14 +12,19 @@ def multiply(left: Array, right: Array) -> Array:
     """Return the Hamilton product (4, ...): first ``right``, then ``left``."""
     ax, ay, az, aw = (left[k, ...] for k in range(4))
     bx, by, bz, bw = (right[k, ...] for k in range(4))
-    return stacked(aw * bx + ax * bw + ay * bz - az * by, aw * by - ax * bz + ay * bw + az * bx,
-                   aw * bz + ax * by - ay * bx + az * bw, aw * bw - ax * bx - ay * by - az * bz)
+    return stacked(
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+        aw * bw - ax * bx - ay * by - az * bz,
+    )
 
 
 def conjugate(quaternion_xyzw: Array) -> Array:
     """Return the inverse rotation (4, ...) of unit quaternions."""
-    return stacked(-quaternion_xyzw[0, ...], -quaternion_xyzw[1, ...], -quaternion_xyzw[2, ...],
-                   quaternion_xyzw[3, ...])
+    return stacked(
+        -quaternion_xyzw[0, ...], -quaternion_xyzw[1, ...], -quaternion_xyzw[2, ...], quaternion_xyzw[3, ...]
+    )
 
 
 def normalised(quaternion: Array) -> Array:
@@ -33,8 +38,9 @@ def rotate(quaternion_xyzw: Array, vector: Array) -> Array:
     x, y, z, w = (quaternion_xyzw[k, ...] for k in range(4))
     a, b, c = (vector[k, ...] for k in range(3))
     inner_x, inner_y, inner_z = y * c - z * b + w * a, z * a - x * c + w * b, x * b - y * a + w * c
-    return stacked(a + 2 * (y * inner_z - z * inner_y), b + 2 * (z * inner_x - x * inner_z),
-                   c + 2 * (x * inner_y - y * inner_x))
+    return stacked(
+        a + 2 * (y * inner_z - z * inner_y), b + 2 * (z * inner_x - x * inner_z), c + 2 * (x * inner_y - y * inner_x)
+    )
 
 
 def rotate_back(quaternion_xyzw: Array, vector: Array) -> Array:
@@ -75,8 +81,12 @@ def from_angles(angles: Array) -> Array:
     """Return the quaternion (4, ...) of roll, pitch, yaw (3, ...) [rad]: turned about z, then y, then x of the body."""
     xp = array_namespace(angles)
     (sr, sp, sy), (cr, cp, cy) = ([f(angles[k, ...] / 2) for k in range(3)] for f in (xp.sin, xp.cos))
-    return stacked(sr * cp * cy - cr * sp * sy, cr * sp * cy + sr * cp * sy,
-                   cr * cp * sy - sr * sp * cy, cr * cp * cy + sr * sp * sy)
+    return stacked(
+        sr * cp * cy - cr * sp * sy,
+        cr * sp * cy + sr * cp * sy,
+        cr * cp * sy - sr * sp * cy,
+        cr * cp * cy + sr * sp * sy,
+    )
 
 
 def to_angles(quaternion_xyzw: Array) -> Array:
@@ -100,13 +110,17 @@ def angle_rates(angles: Array, rates_body: Array) -> Array:
     xp = array_namespace(angles)
     sr, cr, cp = xp.sin(angles[0, ...]), xp.cos(angles[0, ...]), xp.cos(angles[1, ...])
     across = (sr * rates_body[1, ...] + cr * rates_body[2, ...]) / cp
-    return stacked(rates_body[0, ...] + xp.sin(angles[1, ...]) * across,
-                   cr * rates_body[1, ...] - sr * rates_body[2, ...], across)
+    return stacked(
+        rates_body[0, ...] + xp.sin(angles[1, ...]) * across, cr * rates_body[1, ...] - sr * rates_body[2, ...], across
+    )
 
 
 def body_rates(angles: Array, rates: Array) -> Array:
     """Return body rates (3, ...) [rad/s] of growing roll, pitch, yaw (3, ...) [rad/s]: inverse of `angle_rates`."""
     xp = array_namespace(angles)
     sr, cr, cp = xp.sin(angles[0, ...]), xp.cos(angles[0, ...]), xp.cos(angles[1, ...])
-    return stacked(rates[0, ...] - xp.sin(angles[1, ...]) * rates[2, ...],
-                   cr * rates[1, ...] + sr * cp * rates[2, ...], cr * cp * rates[2, ...] - sr * rates[1, ...])
+    return stacked(
+        rates[0, ...] - xp.sin(angles[1, ...]) * rates[2, ...],
+        cr * rates[1, ...] + sr * cp * rates[2, ...],
+        cr * cp * rates[2, ...] - sr * rates[1, ...],
+    )

@@ -38,8 +38,7 @@ QUANTITIES: dict[str, QuantityRule] = {
     "limits.wheel_speed": QuantityRule("wheel_speed_limit_rad_s", "rad/s", 0.1, 1000, _WHEELED),
     "limits.turn_rate": QuantityRule("turn_rate_limit_rad_s", "rad/s", 0.05, 100, _WHEELED),
     "limits.acceleration": QuantityRule("acceleration_limit_m_s2", "m/s^2", 0.05, 200),
-    "limits.turn_acceleration": QuantityRule(
-        "turn_acceleration_limit_rad_s2", "rad/s^2", 0.05, 5000, _WHEELED),
+    "limits.turn_acceleration": QuantityRule("turn_acceleration_limit_rad_s2", "rad/s^2", 0.05, 5000, _WHEELED),
     "dynamics.velocity_lag": QuantityRule("velocity_lag_s", "s", 0.001, 2),
     "dynamics.command_delay": QuantityRule("command_delay_s", "s", 0, 1),
     "dynamics.speed_scale": QuantityRule("speed_scale", "1", 0.3, 3),

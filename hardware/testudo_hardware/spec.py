@@ -171,13 +171,20 @@ class RobotSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as the nested tables of its TOML file."""
-        tables: dict[str, Any] = {"schema": SCHEMA, "name": self.name, "kind": self.kind,
-                                  "description": self.description}
+        tables: dict[str, Any] = {
+            "schema": SCHEMA,
+            "name": self.name,
+            "kind": self.kind,
+            "description": self.description,
+        }
         for key, quantity in {**self.quantities, **self.silence}.items():
             section, name = key.split(".")
             tables.setdefault(section, {})[name] = {
-                "value": quantity.value, "unit": quantity.unit, "source": quantity.source,
-                "interval": [quantity.low, quantity.high]}
+                "value": quantity.value,
+                "unit": quantity.unit,
+                "source": quantity.source,
+                "interval": [quantity.low, quantity.high],
+            }
         return tables
 
 
@@ -193,10 +200,17 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
 def robot_files() -> dict[str, Any]:
     """Return every registered robot file by name: our own and those of `testudo.robots` packages."""
     folders = [resources.files("testudo_hardware") / "robots"]
-    folders += [resources.files(point.value) for point in entry_points(group="testudo.robots")
-                if point.value != "testudo_hardware.robots"]
-    return {file.name.removesuffix(".toml"): file for folder in folders for file in folder.iterdir()
-            if file.name.endswith(".toml")}
+    folders += [
+        resources.files(point.value)
+        for point in entry_points(group="testudo.robots")
+        if point.value != "testudo_hardware.robots"
+    ]
+    return {
+        file.name.removesuffix(".toml"): file
+        for folder in folders
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    }
 
 
 def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
@@ -226,15 +240,25 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
             values[rule.attribute] = rule.default
             continue
         if entry is None:
-            raise SpecError(f"{where}: {key}: missing; write {name} = {{ value = ..., "
-                            f'unit = "{rule.unit}", source = "..." }} below [{section}]')
+            raise SpecError(
+                f"{where}: {key}: missing; write {name} = {{ value = ..., "
+                f'unit = "{rule.unit}", source = "..." }} below [{section}]'
+            )
         quantities[key] = _quantity(entry, rule, f"{where}: {key}")
         values[rule.attribute] = quantities[key].value
-    spec = RobotSpec(name=tables["name"], kind=kind, description=tables["description"],
-                     quantities=quantities, rotors=_optional(tables, ROTORS, where),
-                     attitude=_optional(tables, ATTITUDE, where),
-                     propellers=_optional(tables, PROPELLERS, where), power=_optional(tables, POWER, where),
-                     heading=_optional(tables, HEADING, where), silence=_optional(tables, SILENCE, where), **values)
+    spec = RobotSpec(
+        name=tables["name"],
+        kind=kind,
+        description=tables["description"],
+        quantities=quantities,
+        rotors=_optional(tables, ROTORS, where),
+        attitude=_optional(tables, ATTITUDE, where),
+        propellers=_optional(tables, PROPELLERS, where),
+        power=_optional(tables, POWER, where),
+        heading=_optional(tables, HEADING, where),
+        silence=_optional(tables, SILENCE, where),
+        **values,
+    )
     _check_order(spec, where)
     return spec
 
@@ -247,8 +271,10 @@ def _optional(tables: Mapping[str, Any], rules: Mapping[str, QuantityRule], wher
         return {}
     for key, rule in rules.items():
         if key.split(".")[1] not in found:
-            raise SpecError(f"{where}: {key}: missing; a drone has all keys of [{section}] or no such table; write "
-                            f'{key.split(".")[1]} = {{ value = ..., unit = "{rule.unit}", source = "..." }}')
+            raise SpecError(
+                f"{where}: {key}: missing; a drone has all keys of [{section}] or no such table; write "
+                f'{key.split(".")[1]} = {{ value = ..., unit = "{rule.unit}", source = "..." }}'
+            )
     return {key: _quantity(found[key.split(".")[1]], rule, f"{where}: {key}") for key, rule in rules.items()}
 
 
@@ -264,14 +290,15 @@ def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
         for name in content:
             if f"{section}.{name}" not in allowed:
                 known = sorted(key.split(".")[1] for key in allowed if key.startswith(section + "."))
-                raise SpecError(f"{where}: {section}.{name}: unknown key for a {kind}; "
-                                f"known are {', '.join(known)}")
+                raise SpecError(f"{where}: {section}.{name}: unknown key for a {kind}; known are {', '.join(known)}")
 
 
 def _quantity(entry: Any, rule: Any, where: str) -> Quantity:
     if not isinstance(entry, Mapping):
-        raise SpecError(f"{where}: missing unit: found {entry!r}, expected "
-                        f'{{ value = {entry!r}, unit = "{rule.unit}", source = "..." }}')
+        raise SpecError(
+            f"{where}: missing unit: found {entry!r}, expected "
+            f'{{ value = {entry!r}, unit = "{rule.unit}", source = "..." }}'
+        )
     unknown = set(entry) - {"value", "unit", "source", "interval"}
     if unknown:
         raise SpecError(f"{where}.{min(unknown)}: unknown key; known are value, unit, source, interval")
@@ -287,8 +314,9 @@ def _quantity(entry: Any, rule: Any, where: str) -> Quantity:
     if not low <= value <= high:
         raise SpecError(f"{where}.interval: limits out of order: {low} <= {value} <= {high} does not hold")
     if low < rule.low or high > rule.high:
-        raise SpecError(f"{where}: found {value} in [{low}, {high}] {rule.unit}, "
-                        f"expected within [{rule.low}, {rule.high}]")
+        raise SpecError(
+            f"{where}: found {value} in [{low}, {high}] {rule.unit}, expected within [{rule.low}, {rule.high}]"
+        )
     return Quantity(value, rule.unit, entry["source"], low, high)
 
 
@@ -301,15 +329,21 @@ def _number(item: Any, where: str) -> float:
 
 def _check_order(spec: RobotSpec, where: str) -> None:
     if spec.dead_man_s < spec.control_period_s:
-        raise SpecError(f"{where}: timing.dead_man: {spec.dead_man_s} s is shorter than "
-                        f"timing.control_period {spec.control_period_s} s: limits out of order")
+        raise SpecError(
+            f"{where}: timing.dead_man: {spec.dead_man_s} s is shorter than "
+            f"timing.control_period {spec.control_period_s} s: limits out of order"
+        )
     if spec.kind == DIFFERENTIAL_DRIVE:
         if spec.speed_limit_m_s > spec.wheel_limit_m_s * (1 + 1e-9):
-            raise SpecError(f"{where}: limits.speed: {spec.speed_limit_m_s} m/s is above what the wheels "
-                            f"reach, {spec.wheel_limit_m_s:.4g} m/s: limits out of order")
+            raise SpecError(
+                f"{where}: limits.speed: {spec.speed_limit_m_s} m/s is above what the wheels "
+                f"reach, {spec.wheel_limit_m_s:.4g} m/s: limits out of order"
+            )
         if spec.wheel_base_m > 2 * spec.body_radius_m:
-            raise SpecError(f"{where}: geometry.wheel_base: {spec.wheel_base_m} m is wider than the body, "
-                            f"{2 * spec.body_radius_m} m: limits out of order")
+            raise SpecError(
+                f"{where}: geometry.wheel_base: {spec.wheel_base_m} m is wider than the body, "
+                f"{2 * spec.body_radius_m} m: limits out of order"
+            )
     if spec.silence:
         _check_silence(spec, where)
 
@@ -317,10 +351,13 @@ def _check_order(spec: RobotSpec, where: str) -> None:
 def _check_silence(spec: RobotSpec, where: str) -> None:
     brake = spec.silence["silence.onboard_brake"]
     if not brake.low == brake.value == brake.high or brake.value not in (0, 1):
-        raise SpecError(f"{where}: silence.onboard_brake: found {brake.value:g} in [{brake.low:g}, {brake.high:g}], "
-                        "expected 0 or 1")
+        raise SpecError(
+            f"{where}: silence.onboard_brake: found {brake.value:g} in [{brake.low:g}, {brake.high:g}], expected 0 or 1"
+        )
     level, cut = (spec.silence[f"silence.{name}_after"] for name in ("level", "cut"))
     if not spec.dead_man_s <= level.low <= level.high <= cut.low:
-        raise SpecError(f"{where}: silence.level_after: found {level.value:g} s in [{level.low:g}, {level.high:g}], "
-                        f"expected between timing.dead_man, {spec.dead_man_s:g} s, and silence.cut_after, "
-                        f"{cut.low:g} s: limits out of order")
+        raise SpecError(
+            f"{where}: silence.level_after: found {level.value:g} s in [{level.low:g}, {level.high:g}], "
+            f"expected between timing.dead_man, {spec.dead_man_s:g} s, and silence.cut_after, "
+            f"{cut.low:g} s: limits out of order"
+        )

@@ -37,9 +37,7 @@ def read_as(kind: Any, value: Any, where: str, error: type[TestudoError]) -> Any
     if origin in (Union, UnionType):
         return _read_union(inner, value, where, error)
     if origin is tuple and isinstance(value, list):
-        return tuple(
-            read_as(inner[0], item, f"{where}[{index}]", error) for index, item in enumerate(value)
-        )
+        return tuple(read_as(inner[0], item, f"{where}[{index}]", error) for index, item in enumerate(value))
     if origin is dict and isinstance(value, Mapping):
         items = value.items()
         return {key: read_as(inner[1], item, f"{where}.{key}", error) for key, item in items}
@@ -62,9 +60,7 @@ def _read_fields(kind: Any, value: Any, where: str, error: type[TestudoError]) -
     unknown = sorted(set(value) - set(names))
     if unknown:
         raise error(f"{where}.{unknown[0]}: unknown key; known are {', '.join(names)}")
-    return kind(
-        **{name: read_as(hints[name], value[name], f"{where}.{name}", error) for name in given}
-    )
+    return kind(**{name: read_as(hints[name], value[name], f"{where}.{name}", error) for name in given})
 
 
 def _read_union(kinds: tuple[Any, ...], value: Any, where: str, error: type[TestudoError]) -> Any:

@@ -30,8 +30,10 @@ def least_lift(spec: RobotSpec) -> LeastLift | None:
     below_v = spec.power["power.land"].low - spec.rotors["rotors.battery"].high if spec.power else 0.0
     slope = spec.rotors["rotors.thrust_most_per_volt"]
     most = thrust_most_at(spec.rotors["rotors.thrust_most"].low, slope.high if below_v < 0 else slope.low, below_v)
-    by_rotors = LeastLift(4 * max(most, 0.0) * spec.rotors["rotors.thrust_scale"].low,
-                          ("rotors.thrust_most", "rotors.thrust_scale", "rotors.thrust_most_per_volt"))
+    by_rotors = LeastLift(
+        4 * max(most, 0.0) * spec.rotors["rotors.thrust_scale"].low,
+        ("rotors.thrust_most", "rotors.thrust_scale", "rotors.thrust_most_per_volt"),
+    )
     if not spec.attitude:
         return by_rotors
     asked_n, scale = spec.attitude["attitude.thrust_most"].low, spec.attitude["attitude.thrust_scale"].low
@@ -63,9 +65,11 @@ def thrust_warning(spec: RobotSpec) -> str | None:
     if left_m_s2 <= 0:
         return f"{head}, which does not carry its weight, {weight_n:.3f} N; {mend}"
     slow_m_s = left_m_s2 * spec.quantities["dynamics.velocity_lag"].low
-    return (f"{head}, which brakes a descent at {left_m_s2:.2f} m/s^2, while the shield counts on "
-            f"{needed_m_s2(spec):.2f} m/s^2; {mend}, or lower limits.acceleration to {_down(left_m_s2)} m/s^2 or "
-            f"limits.speed to {_down(slow_m_s)} m/s")
+    return (
+        f"{head}, which brakes a descent at {left_m_s2:.2f} m/s^2, while the shield counts on "
+        f"{needed_m_s2(spec):.2f} m/s^2; {mend}, or lower limits.acceleration to {_down(left_m_s2)} m/s^2 or "
+        f"limits.speed to {_down(slow_m_s)} m/s"
+    )
 
 
 def thrust_warnings(specs: Iterable[RobotSpec]) -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any
 from testudo_hardware.errors import TestudoError
 
 
-def read_toml(name_or_path: str | Path, known: Mapping[str, Any], what: str, error: type[TestudoError]
-              ) -> tuple[dict[str, Any], str]:
+def read_toml(
+    name_or_path: str | Path, known: Mapping[str, Any], what: str, error: type[TestudoError]
+) -> tuple[dict[str, Any], str]:
     """Return the tables of a file, and what to call it in errors.
 
     Args:
@@ -31,8 +32,9 @@ def read_toml(name_or_path: str | Path, known: Mapping[str, Any], what: str, err
     elif name in known:
         raw, where = known[name].read_bytes(), f"{name}.toml"
     else:
-        raise error(f"{what} {name!r} is not known; known are {', '.join(sorted(known))}, "
-                    "or give the path of a .toml file")
+        raise error(
+            f"{what} {name!r} is not known; known are {', '.join(sorted(known))}, or give the path of a .toml file"
+        )
     try:
         return tomllib.loads(raw.decode()), where
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:

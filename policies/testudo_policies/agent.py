@@ -56,15 +56,18 @@ class Agent:
         fresh = jnp.zeros((1, features.own.shape[0]), bool)
         return AgentParameters(
             self._actor.init(actor_key, _with_time(features), hidden, fresh),
-            self._critic.init(critic_key, central), _statistics(features.own),
-            _statistics(features.neighbours))
+            self._critic.init(critic_key, central),
+            _statistics(features.own),
+            _statistics(features.neighbours),
+        )
 
     def blank_memory(self, robots: int) -> jax.Array:
         """Return the memory (robots, M) of an episode's start."""
         return jnp.zeros((robots, self.config.memory))
 
-    def act(self, parameters: AgentParameters, features: Features, hidden: jax.Array, fresh: jax.Array
-            ) -> tuple[jax.Array, jax.Array]:
+    def act(
+        self, parameters: AgentParameters, features: Features, hidden: jax.Array, fresh: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         """Return the distribution's parameters (T, B, 2A) and the memory after; see `Actor`."""
         return self._actor.apply(parameters.actor, self.normalise(parameters, features), hidden, fresh)
 
@@ -77,23 +80,27 @@ class Agent:
         return replace(
             features,
             own=running_statistics.normalize(features.own, parameters.own_statistics),
-            neighbours=running_statistics.normalize(features.neighbours, parameters.neighbour_statistics))
+            neighbours=running_statistics.normalize(features.neighbours, parameters.neighbour_statistics),
+        )
 
     def observe(self, parameters: AgentParameters, features: Features) -> AgentParameters:
         """Return the parameters with statistics that have seen these features (T, B, ...)."""
         return replace(
             parameters,
             own_statistics=running_statistics.update(
-                parameters.own_statistics, features.own, std_min_value=LEAST_SPREAD),
+                parameters.own_statistics, features.own, std_min_value=LEAST_SPREAD
+            ),
             neighbour_statistics=running_statistics.update(
-                parameters.neighbour_statistics, features.neighbours, std_min_value=LEAST_SPREAD))
+                parameters.neighbour_statistics, features.neighbours, std_min_value=LEAST_SPREAD
+            ),
+        )
 
     def command(self, features: Features, action: jax.Array) -> jax.Array:
         """Return what an action (..., A) commands: a velocity (..., D) [m/s], and as last number a yaw rate [rad/s]."""
-        velocity = self.velocity_world(features, action[..., :self.dimension])
+        velocity = self.velocity_world(features, action[..., : self.dimension])
         if not self.yaw_rate_limit:
             return velocity
-        return jnp.concatenate([velocity, self.yaw_rate_limit * action[..., self.dimension:]], axis=-1)
+        return jnp.concatenate([velocity, self.yaw_rate_limit * action[..., self.dimension :]], axis=-1)
 
     def velocity_world(self, features: Features, action: jax.Array) -> jax.Array:
         """Return the control-point velocity (..., D) [m/s] of an action (..., D) of the goal frame."""
@@ -101,14 +108,17 @@ class Agent:
         shortened = action / jnp.maximum(length, 1.0)
         return self.speed_limit_m_s * out_of_goal_frame(shortened, features.goal_frame)
 
-    def policy(self, parameters: AgentParameters
-               ) -> Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]:
+    def policy(
+        self, parameters: AgentParameters
+    ) -> Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]:
         """Return the deterministic step (signals (B, ...), hidden (B, M)) -> (command (B, A), hidden)."""
+
         def step(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
             features = encode(signals)
             seen = self.normalise(parameters, features)
             logits, hidden = self._actor.apply(parameters.actor, seen, hidden, method="step")
             return self.command(features, self.distribution.mode(logits)), hidden
+
         return step
 
     @property

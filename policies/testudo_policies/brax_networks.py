@@ -55,17 +55,19 @@ class BraxNetworks:
         """Return the networks for what a view shows."""
         return cls(agent, view.layouts, view.action_size)
 
-    def for_ppo(self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
-                ) -> PPONetworks:
+    def for_ppo(
+        self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
+    ) -> PPONetworks:
         """Return brax's PPO networks; a `network_factory`, whose arguments say nothing new here."""
-        return PPONetworks(self._policy(), FeedForwardNetwork(self._init_critic, self._value),
-                           self.agent.distribution)
+        return PPONetworks(self._policy(), FeedForwardNetwork(self._init_critic, self._value), self.agent.distribution)
 
-    def for_sac(self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
-                ) -> SACNetworks:
+    def for_sac(
+        self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
+    ) -> SACNetworks:
         """Return brax's SAC networks: our actor, and critics of their own; a `network_factory`."""
-        return SACNetworks(self._policy(), FeedForwardNetwork(self._init_action_critic, self._action_value),
-                           self.agent.distribution)
+        return SACNetworks(
+            self._policy(), FeedForwardNetwork(self._init_action_critic, self._action_value), self.agent.distribution
+        )
 
     def parameters(self, statistics: Any, actor: Params, critic: Params) -> AgentParameters:
         """Return brax's running statistics and networks as an agent's parameters."""
@@ -83,15 +85,15 @@ class BraxNetworks:
         return self._init(key).critic
 
     def _value(self, statistics: Any, critic: Params, observation: jax.Array) -> jax.Array:
-        return self.agent.value(self.parameters(statistics, None, critic),
-                                self._critic_features(statistics, observation))
+        return self.agent.value(
+            self.parameters(statistics, None, critic), self._critic_features(statistics, observation)
+        )
 
     def _init_action_critic(self, key: jax.Array) -> Params:
         features = self._blank()[-1]
         return ActionCritic(self.agent.config).init(key, features, jnp.zeros((1, self.action_size)))
 
-    def _action_value(self, statistics: Any, critic: Params, observation: jax.Array, action: jax.Array
-                      ) -> jax.Array:
+    def _action_value(self, statistics: Any, critic: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
         features = self._critic_features(statistics, observation)
         return ActionCritic(self.agent.config).apply(critic, features, action)
 
@@ -103,8 +105,10 @@ class BraxNetworks:
 
     def _parts(self, observation: jax.Array) -> list[Features]:
         ends = [sum(layout.size for layout in self.layouts[:count]) for count in range(1, len(self.layouts))]
-        return [layout.features(part)
-                for layout, part in zip(self.layouts, jnp.split(observation, ends, axis=-1), strict=True)]
+        return [
+            layout.features(part)
+            for layout, part in zip(self.layouts, jnp.split(observation, ends, axis=-1), strict=True)
+        ]
 
     def _init(self, key: jax.Array) -> AgentParameters:
         blank = self._blank()
@@ -120,7 +124,7 @@ def pooled(statistics: Any, layout: Layout) -> tuple[Any, Any]:
     A slot counts as much as another, so mean and variance over all slots follow from those of each.
     """
     # what a central critic reads comes after, and is not normalised
-    mean, spread = (layout.features(x[..., :layout.size]) for x in (statistics.mean, statistics.std))
+    mean, spread = (layout.features(x[..., : layout.size]) for x in (statistics.mean, statistics.std))
     middle = jnp.mean(mean.neighbours, axis=-2)
     variance = jnp.mean(spread.neighbours**2 + (mean.neighbours - middle) ** 2, axis=-2)
     own = _statistics(statistics, mean.own, spread.own)

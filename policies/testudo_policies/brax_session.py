@@ -34,8 +34,14 @@ _NO_LOSS = ("sps", "walltime")
 class BraxSession:
     """Takes brax's reports: writes metrics and checkpoints, and shows progress."""
 
-    def __init__(self, workshop: Workshop, networks: BraxNetworks, files: RunFiles, log: MetricsLog,
-                 on_progress: Callable[[Progress], None] | None) -> None:
+    def __init__(
+        self,
+        workshop: Workshop,
+        networks: BraxNetworks,
+        files: RunFiles,
+        log: MetricsLog,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
         """Begin a session; brax starts to compile now."""
         self.updates = 0
         self._config, self._networks = workshop.config, networks
@@ -79,10 +85,12 @@ class BraxSession:
             seconds = now - self._begin
             rate = (update - self._first) / max(seconds, 1e-9)
         self.updates, self._reported = update, self._newest
-        losses = {name.removeprefix("training/"): float(value) for name, value in metrics.items()
-                  if name.startswith("training/")}
-        values = {**self._episodes,
-                  **{f"loss/{name}": value for name, value in losses.items() if name not in _NO_LOSS}}
+        losses = {
+            name.removeprefix("training/"): float(value)
+            for name, value in metrics.items()
+            if name.startswith("training/")
+        }
+        values = {**self._episodes, **{f"loss/{name}": value for name, value in losses.items() if name not in _NO_LOSS}}
         each = self._config.worlds * self._config.rollout
         self._log.write(update, update * each, seconds, values)
         if now - self._saved > _CHECKPOINT_EVERY_S:

@@ -52,8 +52,9 @@ def prepared(config: TrainConfig) -> tuple[TrainConfig, str]:
     return replace(config, memory=0), f"{config.trainer} trains policies without memory: --memory is 0 in this run"
 
 
-def train_run_with_brax(workshop: Workshop, folder: Path,
-                        on_progress: Callable[[Progress], None] | None = None) -> TrainingResult:
+def train_run_with_brax(
+    workshop: Workshop, folder: Path, on_progress: Callable[[Progress], None] | None = None
+) -> TrainingResult:
     """Train in a run folder with the trainer that the configuration names; see `train_run`.
 
     Ctrl-C keeps what the last report had reached. A finished run is left as it is.
@@ -65,8 +66,11 @@ def train_run_with_brax(workshop: Workshop, folder: Path,
     config = workshop.config
     _check(config)
     placement = Placement.create(config)
-    with (RunFiles(folder, workshop.ppo, placement) as files, memory_told(config),
-          jax.default_matmul_precision(config.precision)):
+    with (
+        RunFiles(folder, workshop.ppo, placement) as files,
+        memory_told(config),
+        jax.default_matmul_precision(config.precision),
+    ):
         before = files.restore()
         done = 0 if before is None else int(before.updates)
         if before is not None and done == config.updates:
@@ -74,7 +78,8 @@ def train_run_with_brax(workshop: Workshop, folder: Path,
         if done:
             raise CheckpointError(
                 f"{folder}: {config.trainer} stopped at update {done} of {config.updates} and cannot go on: brax "
-                "keeps no state of its learner; evaluate or export what is there, or train into another folder")
+                "keeps no state of its learner; evaluate or export what is there, or train into another folder"
+            )
         environment = BraxEnvironment(workshop.environment, central=config.network.central_critic)
         networks = BraxNetworks.of(workshop.agent, environment.view)
         learn = _ppo if config.trainer == "brax-ppo" else _sac
@@ -109,18 +114,34 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
             session.report(step // (robots * config.rollout), metrics)
 
     train_ppo(
-        environment, config.updates * robots * config.rollout, wrap_env_fn=as_it_is, num_envs=robots,
-        episode_length=environment.view.environment.horizon, learning_rate=config.learning_rate,
-        entropy_cost=config.entropy, discounting=config.discount, unroll_length=config.rollout,
-        batch_size=robots // config.minibatches, num_minibatches=config.minibatches,
-        num_updates_per_batch=config.epochs, normalize_observations=True, clipping_epsilon=config.clip,
-        gae_lambda=config.trace, max_grad_norm=config.max_gradient,
+        environment,
+        config.updates * robots * config.rollout,
+        wrap_env_fn=as_it_is,
+        num_envs=robots,
+        episode_length=environment.view.environment.horizon,
+        learning_rate=config.learning_rate,
+        entropy_cost=config.entropy,
+        discounting=config.discount,
+        unroll_length=config.rollout,
+        batch_size=robots // config.minibatches,
+        num_minibatches=config.minibatches,
+        num_updates_per_batch=config.epochs,
+        normalize_observations=True,
+        clipping_epsilon=config.clip,
+        gae_lambda=config.trace,
+        max_grad_norm=config.max_gradient,
         # brax halves it
         vf_loss_coefficient=2 * config.value_weight,
-        network_factory=networks.for_ppo, seed=config.seed, num_evals=config.updates + 1, run_evals=False,
-        num_eval_envs=config.team_size, max_devices_per_host=Placement.create(config).count,
-        log_training_metrics=True, progress_fn=report,
-        policy_params_fn=lambda _, __, learned: session.learned(*learned))
+        network_factory=networks.for_ppo,
+        seed=config.seed,
+        num_evals=config.updates + 1,
+        run_evals=False,
+        num_eval_envs=config.team_size,
+        max_devices_per_host=Placement.create(config).count,
+        log_training_metrics=True,
+        progress_fn=report,
+        policy_params_fn=lambda _, __, learned: session.learned(*learned),
+    )
 
 
 def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetworks, session: BraxSession) -> None:
@@ -137,6 +158,7 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
     critic = session.blank.critic
 
     with tempfile.TemporaryDirectory() as kept:
+
         def report(step: int, metrics: dict[str, Any]) -> None:
             if step:
                 session.learned(*load_sac(Path(kept) / f"{step:012d}"), critic)
@@ -144,11 +166,24 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
                 session.report(min(step // (robots * config.rollout), config.updates), metrics)
 
         train_sac(
-            environment, steps, horizon, wrap_env_fn=as_it_is, num_envs=robots,
+            environment,
+            steps,
+            horizon,
+            wrap_env_fn=as_it_is,
+            num_envs=robots,
             num_eval_envs=_SAC_WORLDS * config.team_size,
-            max_devices_per_host=Placement.create(config).count, learning_rate=config.learning_rate,
-            discounting=config.discount, seed=config.seed, batch_size=robots // config.minibatches,
-            num_evals=min(_SAC_REPORTS, config.updates) + 1, normalize_observations=True,
-            min_replay_size=first, max_replay_size=min(steps, max(_SAC_MEMORY, robots)),
-            grad_updates_per_step=config.epochs * config.minibatches, deterministic_eval=True,
-            network_factory=networks.for_sac, progress_fn=report, checkpoint_logdir=kept)
+            max_devices_per_host=Placement.create(config).count,
+            learning_rate=config.learning_rate,
+            discounting=config.discount,
+            seed=config.seed,
+            batch_size=robots // config.minibatches,
+            num_evals=min(_SAC_REPORTS, config.updates) + 1,
+            normalize_observations=True,
+            min_replay_size=first,
+            max_replay_size=min(steps, max(_SAC_MEMORY, robots)),
+            grad_updates_per_step=config.epochs * config.minibatches,
+            deterministic_eval=True,
+            network_factory=networks.for_sac,
+            progress_fn=report,
+            checkpoint_logdir=kept,
+        )

@@ -68,9 +68,15 @@ def build(config: TrainConfig) -> Workshop:
     spec = load_robot(config.robot)
     turn_rad_s = _yaw_rate_limit(config, spec)
     shield = shield_parameters(spec)
-    environment = make_environment(config.scenario, spec, shield, config.team_size, physics=config.physics_choice,
-                                   obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"),
-                                   yaw_rate_limit=turn_rad_s)
+    environment = make_environment(
+        config.scenario,
+        spec,
+        shield,
+        config.team_size,
+        physics=config.physics_choice,
+        obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"),
+        yaw_rate_limit=turn_rad_s,
+    )
     task = environment.scenario.for_training()
     if config.starts:
         if not hasattr(task, "with_starts"):
@@ -78,16 +84,28 @@ def build(config: TrainConfig) -> Workshop:
         task = task.with_starts(parse_starts(config.starts, "--starts"), config.starts_share)
         # without running it, as in `make_environment`
         jax.eval_shape(lambda key: task.start(key, config.team_size), jax.random.key(0))
-    environment = replace(environment, scenario=task, change_price=config.change_price,
-                          facing_price=config.facing_price if turn_rad_s else 0.0)
+    environment = replace(
+        environment,
+        scenario=task,
+        change_price=config.change_price,
+        facing_price=config.facing_price if turn_rad_s else 0.0,
+    )
     agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s, turn_rad_s)
     return Workshop(config, spec, shield, environment, agent)
 
 
-def make_environment(scenario: str, spec: RobotSpec, shield: ShieldParameters, team_size: int, *,
-                     shielded: bool = True, physics: PhysicsChoice = PhysicsChoice(),  # noqa: B008 -- frozen
-                     obstacles: tuple[Obstacle, ...] = (), starts: Starts | None = None, yaw_rate_limit: float = 0.0
-                     ) -> Environment:
+def make_environment(
+    scenario: str,
+    spec: RobotSpec,
+    shield: ShieldParameters,
+    team_size: int,
+    *,
+    shielded: bool = True,
+    physics: PhysicsChoice = PhysicsChoice(),  # noqa: B008 -- frozen
+    obstacles: tuple[Obstacle, ...] = (),
+    starts: Starts | None = None,
+    yaw_rate_limit: float = 0.0,
+) -> Environment:
     """Return a scenario for a team of one kind of robot, begun from ``starts`` where these are given.
 
     With a ``yaw_rate_limit`` [rad/s] the last number of a command is a yaw rate.
@@ -111,11 +129,15 @@ def _yaw_rate_limit(config: TrainConfig, spec: RobotSpec) -> float:
         return 0.0
     missing = [table for table in ("heading", "attitude") if not getattr(spec, table)]
     if missing:
-        raise TestudoError(f"--command {config.command}: {spec.name} is a {spec.kind} without [{missing[0]}] in its "
-                           "file; only drones with both tables turn beside their velocity, use --command velocity")
+        raise TestudoError(
+            f"--command {config.command}: {spec.name} is a {spec.kind} without [{missing[0]}] in its "
+            "file; only drones with both tables turn beside their velocity, use --command velocity"
+        )
     if config.trainer != "testudo":
-        raise TestudoError(f"--command {config.command}: found --trainer {config.trainer}, expected testudo, the only "
-                           "one that trains yaw rates")
+        raise TestudoError(
+            f"--command {config.command}: found --trainer {config.trainer}, expected testudo, the only "
+            "one that trains yaw rates"
+        )
     return spec.yaw_rate_limit_rad_s
 
 
@@ -123,9 +145,7 @@ def _check(config: TrainConfig) -> None:
     if config.command not in get_args(Commanded):
         raise TestudoError(f"--command: found {config.command!r}, expected one of {', '.join(get_args(Commanded))}")
     if config.algorithm not in _ALGORITHMS:
-        raise TestudoError(
-            f"--algorithm: found {config.algorithm!r}, expected one of {', '.join(_ALGORITHMS)}"
-        )
+        raise TestudoError(f"--algorithm: found {config.algorithm!r}, expected one of {', '.join(_ALGORITHMS)}")
     if config.precision not in _PRECISIONS:
         raise TestudoError(f"--precision: found {config.precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if config.team_size < 2:
@@ -135,11 +155,8 @@ def _check(config: TrainConfig) -> None:
             value = getattr(config, name)
             if not low <= value <= high:  # also true for NaN
                 expected = f"at least {low}" if high == math.inf else f"{low} to {high}"
-                raise TestudoError(
-                    f"--{name.replace('_', '-')}: found {value}, expected {expected}"
-                )
+                raise TestudoError(f"--{name.replace('_', '-')}: found {value}, expected {expected}")
     if config.worlds * config.team_size % config.minibatches:
         raise TestudoError(
-            f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds "
-            f"x {config.team_size} robots"
+            f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds x {config.team_size} robots"
         )

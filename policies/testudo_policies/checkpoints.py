@@ -39,7 +39,9 @@ class Checkpoints:
         self._folder = folder
         several = jax.process_count() > 1
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep, create=not reading and not several, enable_async_checkpointing=False,
+            max_to_keep=keep,
+            create=not reading and not several,
+            enable_async_checkpointing=False,
             multiprocessing_options=_ALONE if several else ocp.options.MultiprocessingOptions(),
         )
         if several and not reading:  # Orbax makes folders only with all processes
@@ -231,6 +233,7 @@ def _rebuilt(like: Any, leaves: dict[str, jax.Array]) -> Any:
         # program for it than for a fresh state
         new = jax.numpy.asarray(np.asarray(leaves[name]))
         return jax.random.wrap_key_data(new) if is_key(old) else new
+
     return jax.tree_util.tree_map_with_path(leaf, like)
 
 

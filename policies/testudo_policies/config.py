@@ -113,8 +113,15 @@ class TrainConfig:
 SUGGESTED: Mapping[str, Mapping[str, float]] = {
     # the shield changes every command of a team in a ring, and a price on that teaches to stand; teams that turn
     # together need no memory
-    "swap": {"decisions": 300_000, "memory": 0, "rollout": 16, "epochs": 4, "learning_rate": 2e-3, "discount": 0.98,
-             "change_price": 0.0},
+    "swap": {
+        "decisions": 300_000,
+        "memory": 0,
+        "rollout": 16,
+        "epochs": 4,
+        "learning_rate": 2e-3,
+        "discount": 0.98,
+        "change_price": 0.0,
+    },
 }
 """What a scenario learns well with, by option."""
 

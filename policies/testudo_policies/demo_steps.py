@@ -69,8 +69,14 @@ def evaluate_step(demo: Demo, workshop: Workshop, trained: TrainingResult, episo
     """Evaluate on held-out episodes."""
     begin = _CLOCK()
     config = demo.config
-    environment = make_environment(config.scenario, workshop.spec, workshop.shield, config.team_size,
-                                   obstacles=workshop.obstacles, yaw_rate_limit=workshop.agent.yaw_rate_limit)
+    environment = make_environment(
+        config.scenario,
+        workshop.spec,
+        workshop.shield,
+        config.team_size,
+        obstacles=workshop.obstacles,
+        yaw_rate_limit=workshop.agent.yaw_rate_limit,
+    )
     policy = jax.jit(workshop.agent.policy(trained.parameters))
     with counted(demo.console, "held-out episodes", episodes) as done:
         result = evaluate_policy(environment, policy, config.memory, episodes, on_progress=done)
@@ -79,8 +85,9 @@ def evaluate_step(demo: Demo, workshop: Workshop, trained: TrainingResult, episo
     return result
 
 
-def export_step(demo: Demo, workshop: Workshop, trained: TrainingResult, evaluation: Evaluation, seed: int
-                ) -> tuple[ExportReport, Path]:
+def export_step(
+    demo: Demo, workshop: Workshop, trained: TrainingResult, evaluation: Evaluation, seed: int
+) -> tuple[ExportReport, Path]:
     """Export and prove the artefact; returns it and the fleet file."""
     begin = _CLOCK()
     with demo.console.status("converting, and comparing with JAX"):
@@ -94,18 +101,22 @@ def drive_step(demo: Demo, fleet: Path, seed: int) -> tuple[DriveState, Run]:
     """Drive the fleet over ROS 2 in real time, and read the recording."""
     begin = _CLOCK()
     with demo.console.status("starting the nodes") as status:
+
         def show(state: DriveState) -> None:
             farthest = max(state.distance_m.values(), default=float("nan"))
-            status.update(f"driving: {state.time_s:.0f} s, farthest robot {farthest:.2f} m from its goal, "
-                          f"{state.contacts} contacts")
-        state = drive(load_fleet(fleet), run_folder=demo.folder / "run", seed=seed, lock_step=demo.lock_step,
-                      show=show)
+            status.update(
+                f"driving: {state.time_s:.0f} s, farthest robot {farthest:.2f} m from its goal, "
+                f"{state.contacts} contacts"
+            )
+
+        state = drive(load_fleet(fleet), run_folder=demo.folder / "run", seed=seed, lock_step=demo.lock_step, show=show)
     demo.timed("fleet", begin)
     return state, read_run(demo.folder / "run")
 
 
-def replay_step(demo: Demo, workshop: Workshop, report: ExportReport, run: Run
-                ) -> tuple[Reinference, tuple[Alteration, ...], Gap]:
+def replay_step(
+    demo: Demo, workshop: Workshop, report: ExportReport, run: Run
+) -> tuple[Reinference, tuple[Alteration, ...], Gap]:
     """Infer the run again, check that altered inputs are noticed, and measure the gap."""
     begin = _CLOCK()
     with demo.console.status("replaying"):

@@ -72,13 +72,16 @@ class _Frame:
     def turned(self, vectors: jax.Array) -> jax.Array:
         """Return vectors (..., D) of the world in this frame."""
         x, y = vectors[..., 0:1], vectors[..., 1:2]
-        return jnp.concatenate([self.cosine * x + self.sine * y, -self.sine * x + self.cosine * y,
-                                vectors[..., 2:]], axis=-1)
+        return jnp.concatenate(
+            [self.cosine * x + self.sine * y, -self.sine * x + self.cosine * y, vectors[..., 2:]], axis=-1
+        )
 
     def angle(self, yaw: jax.Array) -> list[jax.Array]:
         """Return cosine and sine of a yaw (..., C) of the world in this frame."""
-        return [jnp.cos(yaw) * self.cosine + jnp.sin(yaw) * self.sine,
-                jnp.sin(yaw) * self.cosine - jnp.cos(yaw) * self.sine]
+        return [
+            jnp.cos(yaw) * self.cosine + jnp.sin(yaw) * self.sine,
+            jnp.sin(yaw) * self.cosine - jnp.cos(yaw) * self.sine,
+        ]
 
 
 def encode(signals: Mapping[str, jax.Array]) -> Features:
@@ -88,8 +91,10 @@ def encode(signals: Mapping[str, jax.Array]) -> Features:
         TestudoError: the task gives no goal.
     """
     if GOAL not in signals:
-        raise TestudoError(f"task signals: {GOAL} is missing, found {', '.join(task_names(signals)) or 'none'}; "
-                           "a policy looks towards it, so the scenario must give it")
+        raise TestudoError(
+            f"task signals: {GOAL} is missing, found {', '.join(task_names(signals)) or 'none'}; "
+            "a policy looks towards it, so the scenario must give it"
+        )
     point = signals["control_point_world"]
     offset = signals[GOAL] - point
     across = jnp.sqrt(jnp.sum(offset[..., :2] ** 2, axis=-1, keepdims=True) + _TINY)
@@ -97,10 +102,19 @@ def encode(signals: Mapping[str, jax.Array]) -> Features:
     distance = jnp.sqrt(jnp.sum(offset**2, axis=-1, keepdims=True) + _TINY)
     names = task_names(signals)
     own = jnp.concatenate(
-        [distance, jnp.minimum(distance, _NEAR_M) / _NEAR_M, offset[..., 2:], point, frame.cosine, frame.sine,
-         *frame.angle(signals["yaw"]), signals["velocity"],
-         *(part for name in names if not name.startswith(_PEERS) for part in _seen(name, signals[name], frame))],
-        axis=-1)
+        [
+            distance,
+            jnp.minimum(distance, _NEAR_M) / _NEAR_M,
+            offset[..., 2:],
+            point,
+            frame.cosine,
+            frame.sine,
+            *frame.angle(signals["yaw"]),
+            signals["velocity"],
+            *(part for name in names if not name.startswith(_PEERS) for part in _seen(name, signals[name], frame)),
+        ],
+        axis=-1,
+    )
     slots = frame.for_slots()
     place = slots.turned(signals["neighbour_position_world"] - slots.point)
     velocity = slots.turned(signals["neighbour_velocity_world"])
@@ -110,8 +124,13 @@ def encode(signals: Mapping[str, jax.Array]) -> Features:
         parts.append(slots.turned(signals[f"{_PEERS}{GOAL}"] - slots.point))
     parts += [part for name in names if name.startswith(_PEERS) for part in _seen(name, signals[name], slots)]
     nearness = signals["neighbour_valid"] * jnp.clip(1 - apart[..., 0] / _SIGHT_M, 0.0, 1.0)
-    return Features(own, jnp.concatenate(parts, axis=-1), nearness, _pull(signals, frame, across, offset),
-                    jnp.concatenate([frame.cosine, frame.sine], axis=-1))
+    return Features(
+        own,
+        jnp.concatenate(parts, axis=-1),
+        nearness,
+        _pull(signals, frame, across, offset),
+        jnp.concatenate([frame.cosine, frame.sine], axis=-1),
+    )
 
 
 def _direction(offset: jax.Array, across: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -155,7 +174,10 @@ def _pull(signals: Mapping[str, jax.Array], frame: _Frame, across: jax.Array, of
     """Return the pull (..., D) to what the task is about: its first thing that has a place, else the goal."""
     things = [name for name in task_names(signals) if name.endswith(_PLACE) and not name.startswith(_PEERS)]
     # exactly along x, which turning the offset would only give to rounding
-    target = (frame.turned(signals[things[0]] - frame.point) if things
-              else jnp.concatenate([across, jnp.zeros_like(across), offset[..., 2:]], axis=-1))
+    target = (
+        frame.turned(signals[things[0]] - frame.point)
+        if things
+        else jnp.concatenate([across, jnp.zeros_like(across), offset[..., 2:]], axis=-1)
+    )
     distance = jnp.sqrt(jnp.sum((target if things else offset) ** 2, axis=-1, keepdims=True) + _TINY)
     return _PULL * target / (distance + _NEAR_M)

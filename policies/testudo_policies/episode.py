@@ -61,14 +61,17 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
         if success:
             break
     trajectory = _trajectory(scenes, environment.team.model.spec.control_period_s)
-    scenery = Scenery((environment.team.model.spec,) * size, scenario.arena or arena_around(trajectory, goals),
-                      goals, tuple(scenario.boxes))
+    scenery = Scenery(
+        (environment.team.model.spec,) * size,
+        scenario.arena or arena_around(trajectory, goals),
+        goals,
+        tuple(scenario.boxes),
+    )
     title = f"{scenario.name}, {size} {environment.team.model.spec.name}, seed {seed}, {environment.team.physics.name}"
     return Episode(Show(scenery, trajectory, title), success, trajectory.duration_s)
 
 
-def _run(environment: Environment, state: TeamState, nominal: jax.Array, key: jax.Array
-         ) -> tuple[TeamState, Scene]:
+def _run(environment: Environment, state: TeamState, nominal: jax.Array, key: jax.Array) -> tuple[TeamState, Scene]:
     """Run one decision as `Environment.run_ticks` does, and return the scene after each tick (T, ...)."""
     team = environment.team
 
@@ -86,5 +89,6 @@ def _trajectory(scenes: list[Scene], period_s: float) -> Trajectory:
     times = period_s * np.arange(len(position))
     if whole.bodies is None:
         return Trajectory(times, position, whole.robots.yaw)
-    return Trajectory(times, position, whole.robots.yaw, np.swapaxes(whole.bodies.position_world, 1, 2),
-                      whole.bodies.yaw)
+    return Trajectory(
+        times, position, whole.robots.yaw, np.swapaxes(whole.bodies.position_world, 1, 2), whole.bodies.yaw
+    )

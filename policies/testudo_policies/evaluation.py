@@ -57,8 +57,10 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; not-a-number becomes None."""
-        return {name: None if isinstance(value, float) and not np.isfinite(value) else value
-                for name, value in asdict(self).items()}
+        return {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,14 @@ class _Programs:
     run_ticks: Callable[..., Any]
 
 
-def evaluate_policy(environment: Environment, policy: BatchPolicy, memory: int, episodes: int,
-                    first_seed: int = HELD_OUT_SEED,
-                    on_progress: Callable[[int], None] | None = None) -> Evaluation:
+def evaluate_policy(
+    environment: Environment,
+    policy: BatchPolicy,
+    memory: int,
+    episodes: int,
+    first_seed: int = HELD_OUT_SEED,
+    on_progress: Callable[[int], None] | None = None,
+) -> Evaluation:
     """Run ``episodes`` episodes of committed seeds to success or to the time limit.
 
     Args:
@@ -124,12 +131,12 @@ def _programs(environment: Environment) -> _Programs:
     def success(state: WorldState) -> jax.Array:
         return environment.scenario.success(state.task, environment.scene(state))
 
-    return _Programs(jax.jit(environment.reset), jax.jit(signals), jax.jit(success),
-                     jax.jit(environment.run_ticks))
+    return _Programs(jax.jit(environment.reset), jax.jit(signals), jax.jit(success), jax.jit(environment.run_ticks))
 
 
-def _run_batch(environment: Environment, programs: _Programs, policy: BatchPolicy, memory: int,
-               seed: int, count: int) -> _Batch:
+def _run_batch(
+    environment: Environment, programs: _Programs, policy: BatchPolicy, memory: int, seed: int, count: int
+) -> _Batch:
     keys = jax.vmap(jax.random.key)(jnp.arange(seed, seed + count))
     world = programs.reset(keys)
     crossing = crossing_paths(environment, world)
@@ -187,19 +194,31 @@ def _add(totals: _Batch, metrics: StepMetrics, rows: np.ndarray, open_: np.ndarr
 def _summarise(environment: Environment, batches: list[_Batch], first_seed: int) -> Evaluation:
     def joined(name: str) -> np.ndarray:
         return np.concatenate([getattr(batch, name) for batch in batches])
+
     success, contacts, duration = joined("success"), joined("contacts"), joined("duration_s")
     count, good, touched = len(success), int(success.sum()), int((contacts > 0).sum())
     interval = binomtest(good, count).proportion_ci(0.95, method="wilson")
     decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
     decisions = duration.sum() / decision_s
     return Evaluation(
-        environment.team.size, count, first_seed, environment.scenario.horizon_s,
-        float(joined("crossing").mean()), good / count, float(interval.low), float(interval.high),
-        int(contacts.sum()), touched,
+        environment.team.size,
+        count,
+        first_seed,
+        environment.scenario.horizon_s,
+        float(joined("crossing").mean()),
+        good / count,
+        float(interval.low),
+        float(interval.high),
+        int(contacts.sum()),
+        touched,
         float(binomtest(touched, count, alternative="less").proportion_ci(0.95, method="exact").high),
-        float(joined("separation_m").min()), float(np.percentile(joined("separation_m"), 1)),
-        float(joined("interventions").sum() / decisions), float(joined("braked").sum() / decisions),
-        int(joined("stuck").sum()), float(np.median(duration[success > 0])) if good else float("nan"))
+        float(joined("separation_m").min()),
+        float(np.percentile(joined("separation_m"), 1)),
+        float(joined("interventions").sum() / decisions),
+        float(joined("braked").sum() / decisions),
+        int(joined("stuck").sum()),
+        float(np.median(duration[success > 0])) if good else float("nan"),
+    )
 
 
 def crossing_paths(environment: Environment, world: WorldState) -> np.ndarray:
@@ -212,13 +231,17 @@ def crossing_paths(environment: Environment, world: WorldState) -> np.ndarray:
         return crossing
     end = np.asarray(signals["goal_world"])[:2]
     for i, j in itertools.combinations(range(begin.shape[1]), 2):
-        crossing = crossing | (_sides(begin[:, i], end[:, i], begin[:, j], end[:, j])
-                               & _sides(begin[:, j], end[:, j], begin[:, i], end[:, i]))
+        crossing = crossing | (
+            _sides(begin[:, i], end[:, i], begin[:, j], end[:, j])
+            & _sides(begin[:, j], end[:, j], begin[:, i], end[:, i])
+        )
     return crossing
 
 
 def _sides(a: np.ndarray, b: np.ndarray, p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Return whether p and q (2, E) lie on different sides of the line through a and b."""
+
     def side(point: np.ndarray) -> np.ndarray:
         return (b[0] - a[0]) * (point[1] - a[1]) - (b[1] - a[1]) * (point[0] - a[0])
+
     return side(p) * side(q) < 0

@@ -92,9 +92,7 @@ def export_policy(
             f"{parity.teacher_forced_error:.3g}), expected at most {parity.tolerance:g}; NaN means "
             "an output that is not finite. The file was not written"
         )
-    contract = contract.replace(
-        parity=parity.to_dict(), test_vector=_test_vector(step, contract, example_signals)
-    )
+    contract = contract.replace(parity=parity.to_dict(), test_vector=_test_vector(step, contract, example_signals))
     onnx.helper.set_model_props(model, {METADATA_KEY: contract.to_json()})
     artefact = _write_proven(model, path)
     return ExportReport(
@@ -125,8 +123,7 @@ def convert(step: Step, contract: Contract) -> onnx.ModelProto:
             model: onnx.ModelProto = to_onnx(
                 positional,
                 inputs=[
-                    (BATCH, *(SLOTS if axis == NEIGHBOURS else axis for axis in shape))
-                    for shape in shapes.values()
+                    (BATCH, *(SLOTS if axis == NEIGHBOURS else axis for axis in shape)) for shape in shapes.values()
                 ],
                 model_name=f"{contract.scenario}_{contract.robot}",
                 opset=OPSET,
@@ -137,28 +134,19 @@ def convert(step: Step, contract: Contract) -> onnx.ModelProto:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
-        raise ExportError(
-            f"the policy cannot be converted to ONNX: {type(error).__name__}: {reason}"
-        ) from error
+        raise ExportError(f"the policy cannot be converted to ONNX: {type(error).__name__}: {reason}") from error
     return model
 
 
 def _check_names(what: str, given: Mapping[str, np.ndarray] | None, contract: Contract) -> None:
     wanted = {signal.name for signal in contract.signals}
     if given is not None and set(given) - {HIDDEN} != wanted:
-        raise ExportError(
-            f"{what}: found {', '.join(sorted(given))}, expected {', '.join(sorted(wanted))}"
-        )
+        raise ExportError(f"{what}: found {', '.join(sorted(given))}, expected {', '.join(sorted(wanted))}")
 
 
-def _test_vector(
-    step: Step, contract: Contract, example_signals: Mapping[str, np.ndarray]
-) -> TestVector:
+def _test_vector(step: Step, contract: Contract, example_signals: Mapping[str, np.ndarray]) -> TestVector:
     """Return the first rows of the examples and what JAX makes of them."""
-    rows = {
-        name: np.asarray(array[:_VECTOR_ROWS], np.float32)
-        for name, array in example_signals.items()
-    }
+    rows = {name: np.asarray(array[:_VECTOR_ROWS], np.float32) for name, array in example_signals.items()}
     if contract.hidden_size and HIDDEN not in rows:
         batch = len(next(iter(rows.values())))
         rng = np.random.default_rng(0)

@@ -50,12 +50,28 @@ class Cell:
 
 
 CELLS: tuple[Cell, ...] = (
-    Cell(_KINEMATIC, 4, 4096), Cell(_KINEMATIC, 4, 1024, on_cpu=True), Cell(_PLANAR, 4, 1024, alone=True),
-    Cell(_PLANAR, 4, 4096), Cell(_WHEELS, 4, 1024, alone=True), Cell(_WHEELS, 4, 1024),
-    Cell(_KINEMATIC, 4, 65536), Cell(_KINEMATIC, 16, 4096), Cell(_PLANAR, 4, 16384), Cell(_KINEMATIC, 64, 1024),
-    Cell(_KINEMATIC, 2, 65536), Cell(_KINEMATIC, 8, 16384), Cell(_KINEMATIC, 4, 1024), Cell(_KINEMATIC, 4, 16384),
-    Cell(_PLANAR, 16, 1024), Cell(_WHEELS, 4, 8192), Cell(_KINEMATIC, 32, 4096), Cell(_PLANAR, 2, 65536),
-    Cell(_PLANAR, 64, 1024), Cell(_KINEMATIC, 64, 4096), Cell(_WHEELS, 16, 1024), Cell(_PLANAR, 4, 65536),
+    Cell(_KINEMATIC, 4, 4096),
+    Cell(_KINEMATIC, 4, 1024, on_cpu=True),
+    Cell(_PLANAR, 4, 1024, alone=True),
+    Cell(_PLANAR, 4, 4096),
+    Cell(_WHEELS, 4, 1024, alone=True),
+    Cell(_WHEELS, 4, 1024),
+    Cell(_KINEMATIC, 4, 65536),
+    Cell(_KINEMATIC, 16, 4096),
+    Cell(_PLANAR, 4, 16384),
+    Cell(_KINEMATIC, 64, 1024),
+    Cell(_KINEMATIC, 2, 65536),
+    Cell(_KINEMATIC, 8, 16384),
+    Cell(_KINEMATIC, 4, 1024),
+    Cell(_KINEMATIC, 4, 16384),
+    Cell(_PLANAR, 16, 1024),
+    Cell(_WHEELS, 4, 8192),
+    Cell(_KINEMATIC, 32, 4096),
+    Cell(_PLANAR, 2, 65536),
+    Cell(_PLANAR, 64, 1024),
+    Cell(_KINEMATIC, 64, 4096),
+    Cell(_WHEELS, 16, 1024),
+    Cell(_PLANAR, 4, 65536),
 )
 """What is told first stands first: the time may not be enough for all."""
 
@@ -78,8 +94,9 @@ class Stepping:
     note: str = ""
 
 
-def bench_gpu(*, robot: str = "gritsbot_x", minutes: float = 10.0, repeats: int = 3,
-              say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_gpu(
+    *, robot: str = "gritsbot_x", minutes: float = 10.0, repeats: int = 3, say: Callable[[str], None] = lambda _: None
+) -> BenchResult:
     """Time shielded `navigation` on the kinematic tier and on MJX, and training until it succeeds.
 
     Every decision is ten control ticks with estimate, neighbour table, shield, physics, reward and restart.
@@ -102,20 +119,36 @@ def bench_gpu(*, robot: str = "gritsbot_x", minutes: float = 10.0, repeats: int 
     measured = [one for one in stepping if one.note != _NO_TIME]
     left = len(stepping) - len(measured)
     here = devices()
-    values = {"device": here.to_dict(), "robot": robot, "minutes": minutes, "repeats": repeats,
-              "stepping": [asdict(one) for one in stepping], "learning": asdict(learning),
-              "peak_memory_bytes": (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")}
-    return BenchResult(f"navigation with the shield at every tick, {here.text}",
-                       ("what", "robots", "worlds", "decisions/s", "physics steps/s", "compile", "memory"),
-                       [*_learning_rows(learning), *map(_row, measured), *_left_rows(left)], values)
+    values = {
+        "device": here.to_dict(),
+        "robot": robot,
+        "minutes": minutes,
+        "repeats": repeats,
+        "stepping": [asdict(one) for one in stepping],
+        "learning": asdict(learning),
+        "peak_memory_bytes": (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
+    }
+    return BenchResult(
+        f"navigation with the shield at every tick, {here.text}",
+        ("what", "robots", "worlds", "decisions/s", "physics steps/s", "compile", "memory"),
+        [*_learning_rows(learning), *map(_row, measured), *_left_rows(left)],
+        values,
+    )
 
 
 def _row(one: Stepping) -> tuple[str, ...]:
     if one.note:
         return (one.tier, str(one.team_size), f"{one.worlds:,}", one.note, "", "", "")
     where = "" if one.device == jax.default_backend() else f" ({one.device})"
-    return (one.tier + where, str(one.team_size), f"{one.worlds:,}", f"{one.decisions_per_s:,.0f}",
-            f"{one.physics_steps_per_s:,.0f}", f"{one.compile_s:.1f} s", f"{one.memory_bytes / 2**20:,.0f} MiB")
+    return (
+        one.tier + where,
+        str(one.team_size),
+        f"{one.worlds:,}",
+        f"{one.decisions_per_s:,.0f}",
+        f"{one.physics_steps_per_s:,.0f}",
+        f"{one.compile_s:.1f} s",
+        f"{one.memory_bytes / 2**20:,.0f} MiB",
+    )
 
 
 def _learning_rows(learning: Learning) -> Iterable[tuple[str, ...]]:
@@ -166,8 +199,13 @@ def _step_one(robot: str, cell: Cell, blank: Stepping, repeats: int, end: float)
         return replace(blank, note="out of memory")
     rate = cell.worlds * _DECISIONS / statistics.median(times)
     steps = getattr(getattr(environment.team.physics, "tier", None), "steps", 1)
-    return replace(blank, decisions_per_s=rate, physics_steps_per_s=rate * environment.scenario.decision_ticks * steps,
-                   compile_s=compile_s, memory_bytes=_memory(program))
+    return replace(
+        blank,
+        decisions_per_s=rate,
+        physics_steps_per_s=rate * environment.scenario.decision_ticks * steps,
+        compile_s=compile_s,
+        memory_bytes=_memory(program),
+    )
 
 
 def _memory(program: Any) -> int:
@@ -188,8 +226,12 @@ def make_benchmark_environment(robot: str, choice: PhysicsChoice, team_size: int
         return tuple(scale * value for value in values)
 
     arena = Arena(grown(scenario.arena.low_world), grown(scenario.arena.high_world))
-    scenario = replace(scenario, arena=arena, spawn_low_world=grown(scenario.spawn_low_world),
-                       spawn_high_world=grown(scenario.spawn_high_world))
+    scenario = replace(
+        scenario,
+        arena=arena,
+        spawn_low_world=grown(scenario.spawn_low_world),
+        spawn_high_world=grown(scenario.spawn_high_world),
+    )
     physics = make_physics(choice, model, arena, team_size)
     return Environment(scenario, Team(model, shield, arena, physics, team_size))
 

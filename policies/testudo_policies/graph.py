@@ -51,11 +51,7 @@ class _Graph:
         for node in self._of("Concat"):
             axis = helper.get_node_attr_value(node, "axis")
             shapes = [self._known(name) for name in node.input]
-            kept = [
-                name
-                for name, shape in zip(node.input, shapes, strict=True)
-                if shape is None or shape[axis] != 0
-            ]
+            kept = [name for name, shape in zip(node.input, shapes, strict=True) if shape is None or shape[axis] != 0]
             if kept and len(kept) < len(node.input):
                 node.input[:] = kept
 
@@ -99,9 +95,7 @@ class _Graph:
                 self._bypass(node)
             elif axes:
                 name = f"{node.output[0]}_axes"
-                self._graph.initializer.append(
-                    numpy_helper.from_array(np.array(axes, np.int64), name)
-                )
+                self._graph.initializer.append(numpy_helper.from_array(np.array(axes, np.int64), name))
                 new = helper.make_node("Unsqueeze", [node.input[0], name], list(node.output))
                 self._replace(node, new)
 
@@ -124,9 +118,7 @@ class _Graph:
     def _known(self, name: str) -> Shape | None:
         """Return the shape of a value if every axis of it is known, by length or by name."""
         shape = self._shapes.get(name)
-        known = shape is not None and all(
-            isinstance(axis, int) or axis in (BATCH, SLOTS) for axis in shape
-        )
+        known = shape is not None and all(isinstance(axis, int) or axis in (BATCH, SLOTS) for axis in shape)
         return shape if known else None
 
     def _bypass(self, node: onnx.NodeProto) -> None:
@@ -146,11 +138,7 @@ def _is_plain(node: onnx.NodeProto) -> bool:
     """Return whether a node is a Gemm that is just x @ w + b."""
     set_to = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     plain = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}
-    return (
-        node.op_type == "Gemm"
-        and len(node.input) == 3
-        and all(set_to[name] == plain.get(name) for name in set_to)
-    )
+    return node.op_type == "Gemm" and len(node.input) == 3 and all(set_to[name] == plain.get(name) for name in set_to)
 
 
 def _shape(value: onnx.ValueInfoProto) -> Shape | None:
@@ -158,10 +146,7 @@ def _shape(value: onnx.ValueInfoProto) -> Shape | None:
     if not tensor.HasField("shape"):
         return None
     # an axis of unknown length has neither field
-    return tuple(
-        axis.dim_value if axis.HasField("dim_value") else axis.dim_param or "?"
-        for axis in tensor.shape.dim
-    )
+    return tuple(axis.dim_value if axis.HasField("dim_value") else axis.dim_param or "?" for axis in tensor.shape.dim)
 
 
 def _added_axes(before: Shape, after: Shape) -> list[int]:

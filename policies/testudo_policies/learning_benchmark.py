@@ -57,5 +57,14 @@ def learn_until_success(robot: str, end: float) -> Learning:
             reached = len(recent) == window and good >= _SUCCESS * ended > 0
         seconds = time.perf_counter() - begin
     decisions = updates * worlds * config.rollout
-    return Learning(config.team_size, worlds, _SUCCESS, reached, seconds, updates, decisions,
-                    decisions / max(seconds, 1e-9), compile_s)
+    return Learning(
+        config.team_size,
+        worlds,
+        _SUCCESS,
+        reached,
+        seconds,
+        updates,
+        decisions,
+        decisions / max(seconds, 1e-9),
+        compile_s,
+    )

@@ -41,8 +41,16 @@ class Batch:
     """(T, B), 0 to 1: how far each step is believed; left out, wholly."""
 
 
-def advantages(reward: jax.Array, value: jax.Array, next_value: jax.Array, terminated: jax.Array,
-               truncated: jax.Array, discount: float, trace: float, trust: jax.Array | None = None) -> jax.Array:
+def advantages(
+    reward: jax.Array,
+    value: jax.Array,
+    next_value: jax.Array,
+    terminated: jax.Array,
+    truncated: jax.Array,
+    discount: float,
+    trace: float,
+    trust: jax.Array | None = None,
+) -> jax.Array:
     """Return generalised advantages (T, B) (Schulman et al., 2016).
 
     A termination has no future; a time-out has one, which the value of the last state stands for; at
@@ -72,8 +80,15 @@ def _normalised(advantage: jax.Array, trust: jax.Array | None) -> jax.Array:
     return centred / (jnp.sqrt(jnp.mean(centred**2)) + 1e-8)
 
 
-def ppo_loss(parameters: AgentParameters, agent: Agent, config: TrainConfig, batch: Batch,
-             hidden: jax.Array, advantage: jax.Array, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+def ppo_loss(
+    parameters: AgentParameters,
+    agent: Agent,
+    config: TrainConfig,
+    batch: Batch,
+    hidden: jax.Array,
+    advantage: jax.Array,
+    key: jax.Array,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Return the loss and its parts; ``advantage`` (T, B) is not yet normalised, and already weighed by trust."""
     logits, _ = agent.act(parameters, batch.features, hidden, batch.fresh)
     distribution = agent.distribution
@@ -86,5 +101,9 @@ def ppo_loss(parameters: AgentParameters, agent: Agent, config: TrainConfig, bat
     value_loss = jnp.mean((value - (batch.value + advantage)) ** 2)
     entropy = jnp.mean(distribution.entropy(logits, key))
     total = actor_loss + config.value_weight * value_loss - config.entropy * entropy
-    return total, {"loss/actor": actor_loss, "loss/value": value_loss, "loss/entropy": entropy,
-                   "loss/ratio_off": jnp.mean(jnp.abs(ratio - 1))}
+    return total, {
+        "loss/actor": actor_loss,
+        "loss/value": value_loss,
+        "loss/entropy": entropy,
+        "loss/ratio_off": jnp.mean(jnp.abs(ratio - 1)),
+    }

@@ -61,8 +61,7 @@ class Actor(nn.Module):
         self.mean = nn.Dense(self.action_size, kernel_init=nn.initializers.orthogonal(0.01))
         self.scale = self.param("scale", nn.initializers.constant(_FIRST_SCALE), (self.action_size,))
 
-    def __call__(self, features: Features, hidden: jax.Array, fresh: jax.Array
-                 ) -> tuple[jax.Array, jax.Array]:
+    def __call__(self, features: Features, hidden: jax.Array, fresh: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Run over time.
 
         Args:
@@ -91,7 +90,6 @@ class Actor(nn.Module):
         mean = self.mean(nn.tanh(self.head(x))) + self._pull(features)
         return jnp.concatenate([mean, jnp.broadcast_to(self.scale, mean.shape)], axis=-1)
 
-
     def _pull(self, features: Features) -> jax.Array:
         """Return the pull to the goal; what is no axis of space, a yaw rate, begins at zero."""
         missing = self.action_size - features.pull.shape[-1]
@@ -113,8 +111,7 @@ class Critic(nn.Module):
         return nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0), name="value")(x)[..., 0]
 
 
-def _remember(actor: Actor, hidden: jax.Array, step: tuple[jax.Array, jax.Array]
-              ) -> tuple[jax.Array, jax.Array]:
+def _remember(actor: Actor, hidden: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Run the GRU for one step of time, with memory cleared where an episode is fresh."""
     x, fresh = step
     return actor.memory(jnp.where(fresh[:, None], 0.0, hidden), x)

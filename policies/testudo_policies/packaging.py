@@ -27,8 +27,9 @@ _LOOP_WORLDS = 4
 _PACKAGES = ("testudo", "jax", "flax", "onnx", "jax2onnx")
 
 
-def package_policy(workshop: Workshop, parameters: AgentParameters, path: Path,
-                   evaluations: list[Evaluation]) -> ExportReport:
+def package_policy(
+    workshop: Workshop, parameters: AgentParameters, path: Path, evaluations: list[Evaluation]
+) -> ExportReport:
     """Write ``path`` with contract, evaluation, parity and test vector.
 
     Raises:
@@ -44,15 +45,27 @@ def make_contract(workshop: Workshop, evaluations: list[Evaluation]) -> Contract
     """Return the contract of a run, without parity and test vector."""
     config, spec, scenario = workshop.config, workshop.spec, workshop.environment.scenario
     return Contract(
-        version=VERSION, scenario=config.scenario, robot=spec.name, robot_spec=spec.to_dict(),
-        robot_sha256=spec.sha256, dimension=spec.dimension,
+        version=VERSION,
+        scenario=config.scenario,
+        robot=spec.name,
+        robot_spec=spec.to_dict(),
+        robot_sha256=spec.sha256,
+        dimension=spec.dimension,
         signals=robot_signals(spec) + tuple(scenario.task_signals),
-        command=velocity_command(config.command_type, spec), hidden_size=config.memory,
-        control_period_s=spec.control_period_s, decision_ticks=scenario.decision_ticks,
-        hold_rule=HOLD_RULE, dead_man_s=spec.dead_man_s, arena=scenario.arena,
-        team_size=config.team_size, shield=workshop.shield, provenance=_provenance(workshop),
-        evaluation={str(result.team_size): result.to_dict() for result in evaluations}, parity={},
-        test_vector=TestVector({}, {}))
+        command=velocity_command(config.command_type, spec),
+        hidden_size=config.memory,
+        control_period_s=spec.control_period_s,
+        decision_ticks=scenario.decision_ticks,
+        hold_rule=HOLD_RULE,
+        dead_man_s=spec.dead_man_s,
+        arena=scenario.arena,
+        team_size=config.team_size,
+        shield=workshop.shield,
+        provenance=_provenance(workshop),
+        evaluation={str(result.team_size): result.to_dict() for result in evaluations},
+        parity={},
+        test_vector=TestVector({}, {}),
+    )
 
 
 def closed_loops(workshop: Workshop, step: Any, steps: int, worlds: int) -> Mapping[str, np.ndarray]:
@@ -62,8 +75,7 @@ def closed_loops(workshop: Workshop, step: Any, steps: int, worlds: int) -> Mapp
 
     def decide(carry: Any, key: jax.Array) -> Any:
         world, hidden = carry
-        signals = {name: value.reshape(-1, *value.shape[2:])
-                   for name, value in environment.signals(world).items()}
+        signals = {name: value.reshape(-1, *value.shape[2:]) for name, value in environment.signals(world).items()}
         velocity, hidden = step(signals, hidden)
         world, _ = environment.step(world, velocity.reshape(worlds, size, -1), key)
         return (world, hidden), signals
@@ -78,9 +90,14 @@ def closed_loops(workshop: Workshop, step: Any, steps: int, worlds: int) -> Mapp
 
 
 def _provenance(workshop: Workshop) -> dict[str, Any]:
-    return {"config": asdict(workshop.config), "updates": workshop.config.updates,
-            "world_sha256": world_sha256(workshop), "git": _git_commit(), "python": platform.python_version(),
-            "versions": {name: version(name) for name in _PACKAGES}}
+    return {
+        "config": asdict(workshop.config),
+        "updates": workshop.config.updates,
+        "world_sha256": world_sha256(workshop),
+        "git": _git_commit(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in _PACKAGES},
+    }
 
 
 def world_sha256(workshop: Workshop) -> str:
@@ -93,9 +110,11 @@ def world_sha256(workshop: Workshop) -> str:
 def _git_commit() -> str:
     """Return the commit of the sources, with a plus sign if they differ from it; empty outside git."""
     here = Path(__file__).parent
+
     def ask(*words: str) -> str:
         done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=False)  # noqa: S603, S607
         return done.stdout.strip() if done.returncode == 0 else ""
+
     try:
         commit = ask("rev-parse", "HEAD")
         return commit + ("+" if commit and ask("status", "--porcelain", "--untracked-files=no") else "")

@@ -94,9 +94,7 @@ def measure_parity(
     )  # fmt: skip
 
 
-def random_inputs(
-    contract: Contract, batch: int, slots: int, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
+def random_inputs(contract: Contract, batch: int, slots: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return random inputs (B, ...) of the graph by name, float32, all over arena and limits."""
     spec = parse_robot(contract.robot_spec, "contract.robot_spec")
     size, arena = spec.dimension, contract.arena
@@ -118,9 +116,7 @@ def random_inputs(
         "velocity": rng.uniform(-limits, limits, (batch, size)),
         "control_point_world": control_point,
         "goal_world": np.where(coincide((batch,)), control_point, goal),
-        "neighbour_position_world": np.where(
-            coincide((batch, slots)), control_point[:, None, :], peers
-        ),
+        "neighbour_position_world": np.where(coincide((batch, slots)), control_point[:, None, :], peers),
         "neighbour_velocity_world": rng.uniform(-speed, speed, (batch, slots, size)),
         "neighbour_age": rng.exponential(0.2, (batch, slots)),
         "neighbour_valid": rng.random((batch, slots)) < 0.8,
@@ -146,9 +142,7 @@ def _task_values(
 class _Pair:
     """The function and the graph, both from inputs by name to outputs by name."""
 
-    def __init__(
-        self, step: Step, session: onnxruntime.InferenceSession, contract: Contract
-    ) -> None:
+    def __init__(self, step: Step, session: onnxruntime.InferenceSession, contract: Contract) -> None:
         self._step = jax.jit(step)
         self._session = session
         self._names = list(graph_outputs(contract))
@@ -173,9 +167,7 @@ def call_step(step: Step, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     return outputs | ({HIDDEN_NEXT: np.asarray(hidden_next)} if HIDDEN in inputs else {})
 
 
-def _worst(
-    so_far: float, expected: dict[str, np.ndarray], found: dict[str, np.ndarray], name: str
-) -> float:
+def _worst(so_far: float, expected: dict[str, np.ndarray], found: dict[str, np.ndarray], name: str) -> float:
     if name not in expected:
         return so_far
     if expected[name].shape != found[name].shape:
@@ -183,9 +175,7 @@ def _worst(
     return float(np.max([so_far, np.max(np.abs(expected[name] - found[name]))]))
 
 
-def _along_loops(
-    pair: _Pair, loops: Mapping[str, np.ndarray], hidden_size: int
-) -> tuple[int, int, float, float]:
+def _along_loops(pair: _Pair, loops: Mapping[str, np.ndarray], hidden_size: int) -> tuple[int, int, float, float]:
     """Return steps, loops, error with JAX's hidden state, and command drift with its own."""
     if not loops:
         return 0, 0, 0.0, 0.0

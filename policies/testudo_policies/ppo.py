@@ -72,13 +72,20 @@ class PPO:
         """Run one rollout and learn from it."""
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         hidden = state.rollout.hidden
-        rollout, batch, metrics = roll_out(self.agent, self.environment, state.parameters, state.rollout,
-                                           rollout_key, self.config.rollout)
+        rollout, batch, metrics = roll_out(
+            self.agent, self.environment, state.parameters, state.rollout, rollout_key, self.config.rollout
+        )
         parameters = self.agent.observe(state.parameters, batch.features)
-        advantage = advantages(batch.reward, batch.value, batch.next_value, batch.terminated,
-                               batch.truncated, self.config.discount, self.config.trace)
-        parameters, optimiser, losses = self._learn(
-            parameters, state.optimiser, batch, hidden, advantage, learn_key)
+        advantage = advantages(
+            batch.reward,
+            batch.value,
+            batch.next_value,
+            batch.terminated,
+            batch.truncated,
+            self.config.discount,
+            self.config.trace,
+        )
+        parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
         done = batch.terminated | batch.truncated
         summary = {
             "train/reward": jnp.mean(batch.reward),
@@ -93,8 +100,15 @@ class PPO:
         }
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), summary
 
-    def _learn(self, parameters: AgentParameters, optimiser: Any, batch: Batch, hidden: jax.Array,
-               advantage: jax.Array, key: jax.Array) -> tuple[AgentParameters, Any, Metrics]:
+    def _learn(
+        self,
+        parameters: AgentParameters,
+        optimiser: Any,
+        batch: Batch,
+        hidden: jax.Array,
+        advantage: jax.Array,
+        key: jax.Array,
+    ) -> tuple[AgentParameters, Any, Metrics]:
         """Take the gradient steps of all epochs; minibatches are whole sequences of some robots."""
         robots, parts = batch.reward.shape[1], self.config.minibatches
 
@@ -121,7 +135,8 @@ class PPO:
             return jax.lax.scan(gradient_step, carry, (order, jax.random.split(step_key, parts)))
 
         (parameters, optimiser), losses = jax.lax.scan(
-            epoch, (parameters, optimiser), jax.random.split(key, self.config.epochs))
+            epoch, (parameters, optimiser), jax.random.split(key, self.config.epochs)
+        )
         return parameters, optimiser, jax.tree.map(jnp.mean, losses)
 
     @property

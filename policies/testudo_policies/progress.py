@@ -42,7 +42,7 @@ class TrainingDisplay:
             table = Table(*cells)
             table.add_row(*cells.values())
             self._live.update(table)
-        elif (time.monotonic() - self._printed > _PLAIN_EVERY_S or progress.update == progress.updates):
+        elif time.monotonic() - self._printed > _PLAIN_EVERY_S or progress.update == progress.updates:
             self._printed = time.monotonic()
             self._console.print("  ".join(f"{name} {value}" for name, value in cells.items()))
 

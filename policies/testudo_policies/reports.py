@@ -29,8 +29,9 @@ class Progress:
 class Reports:
     """Metrics on their way from the device to log and display, in order, each once."""
 
-    def __init__(self, config: TrainConfig, begun: int, log: MetricsLog | None,
-                 show: Callable[[Progress], None] | None) -> None:
+    def __init__(
+        self, config: TrainConfig, begun: int, log: MetricsLog | None, show: Callable[[Progress], None] | None
+    ) -> None:
         """Begin after ``begun`` updates; without a log, as in all processes but one, nothing is told."""
         self._config, self._begun, self._log, self._show = config, begun, log, show
         self._since = time.perf_counter()

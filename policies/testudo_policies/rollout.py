@@ -32,8 +32,14 @@ def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -
     return RolloutState(state, agent.blank_memory(worlds * environment.team.size), jnp.ones(worlds, bool))
 
 
-def roll_out(agent: Agent, environment: Environment, parameters: AgentParameters, state: RolloutState,
-             key: jax.Array, length: int) -> tuple[RolloutState, Batch, StepMetrics]:
+def roll_out(
+    agent: Agent,
+    environment: Environment,
+    parameters: AgentParameters,
+    state: RolloutState,
+    key: jax.Array,
+    length: int,
+) -> tuple[RolloutState, Batch, StepMetrics]:
     """Run ``length`` decisions; returns the batch and the metrics (T, E) of every decision."""
     team = environment.team.size
 
@@ -51,18 +57,26 @@ def roll_out(agent: Agent, environment: Environment, parameters: AgentParameters
         after = critic_features(agent, environment, parameters, result.last, last_features)
         done = result.terminated | result.truncated
         batch = Batch(
-            features, central, fresh, action, agent.distribution.log_prob(logits[0], action),
-            agent.value(parameters, central), agent.value(parameters, after),
-            result.reward.T.reshape(-1), jnp.repeat(result.terminated, team),
-            jnp.repeat(result.truncated, team))
+            features,
+            central,
+            fresh,
+            action,
+            agent.distribution.log_prob(logits[0], action),
+            agent.value(parameters, central),
+            agent.value(parameters, after),
+            result.reward.T.reshape(-1),
+            jnp.repeat(result.terminated, team),
+            jnp.repeat(result.truncated, team),
+        )
         return RolloutState(worlds, hidden, done), (batch, result.metrics)
 
     state, (batch, metrics) = jax.lax.scan(step, state, jax.random.split(key, length))
     return state, batch, metrics
 
 
-def critic_features(agent: Agent, environment: Environment, parameters: AgentParameters,
-                    worlds: WorldState, own: Features) -> Features:
+def critic_features(
+    agent: Agent, environment: Environment, parameters: AgentParameters, worlds: WorldState, own: Features
+) -> Features:
     """Return what the critic reads (B, ...): the true team (MAPPO), or what the actor reads (IPPO)."""
     if agent.config.central_critic:
         return flat(encode(environment.central_signals(worlds)))

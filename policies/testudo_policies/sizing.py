@@ -80,8 +80,9 @@ def largest_that_fits(config: TrainConfig, found: Devices, world_bytes: int) -> 
     most = _MOST.get(found.platform, _MOST_ELSEWHERE)
     bounds = {
         "more would not fit into its memory": int(_SHARE * found.memory_bytes) // world_bytes,
-        f"more would leave fewer than {_LEAST_UPDATES} updates of --decisions {config.decisions}":
-            max(1, config.decisions // (per_update * _LEAST_UPDATES)),
+        f"more would leave fewer than {_LEAST_UPDATES} updates of --decisions {config.decisions}": max(
+            1, config.decisions // (per_update * _LEAST_UPDATES)
+        ),
         "more on a device only take longer": most,
     }
     reason = min(bounds, key=bounds.__getitem__)
@@ -93,8 +94,10 @@ def largest_that_fits(config: TrainConfig, found: Devices, world_bytes: int) -> 
         )
     gib = each * world_bytes / 2**30
     where = f" on each of {found.count} devices" if found.count > 1 else ""
-    return Sizing(each * found.count, f"--worlds {each * found.count}: {gib:.2f} of {found.memory_bytes / 2**30:.1f} "
-                                      f"GiB{where}; {reason}")
+    return Sizing(
+        each * found.count,
+        f"--worlds {each * found.count}: {gib:.2f} of {found.memory_bytes / 2**30:.1f} GiB{where}; {reason}",
+    )
 
 
 @contextmanager

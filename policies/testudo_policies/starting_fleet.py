@@ -19,8 +19,9 @@ _TRIES = 100
 
 def not_in_a_fleet(workshop: Workshop) -> tuple[str, ...]:
     """Return the task signals that no fleet file can give; with any, the policy runs in simulation only."""
-    return tuple(signal.name for signal in workshop.environment.scenario.task_signals
-                 if signal.name not in TASK_SIGNALS)
+    return tuple(
+        signal.name for signal in workshop.environment.scenario.task_signals if signal.name not in TASK_SIGNALS
+    )
 
 
 def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int) -> Path:
@@ -33,14 +34,17 @@ def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int)
     """
     missing = not_in_a_fleet(workshop)
     if missing:
-        raise TestudoError(f"{path}: a fleet file gives each robot its goal; the policy of "
-                           f"{workshop.config.scenario!r} also reads {', '.join(missing)}")
+        raise TestudoError(
+            f"{path}: a fleet file gives each robot its goal; the policy of "
+            f"{workshop.config.scenario!r} also reads {', '.join(missing)}"
+        )
     highest = LAST_SEED - HELD_OUT_SEED - _TRIES
     if not 0 <= seed <= highest:
         raise TestudoError(f"--seed: found {seed}, expected 0 to {highest}")
     config, spec = workshop.config, workshop.spec
-    environment = make_environment(config.scenario, spec, workshop.shield, config.team_size,
-                                   obstacles=workshop.obstacles)
+    environment = make_environment(
+        config.scenario, spec, workshop.shield, config.team_size, obstacles=workshop.obstacles
+    )
     keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
     worlds = environment.reset(keys)
     index = int(np.argmax(np.asarray(crossing_paths(environment, worlds))))
@@ -49,9 +53,16 @@ def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int)
     goals = environment.scenario.signals(worlds.task, scene)["goal_world"]
     kind = str(Path(config.robot).absolute()) if config.robot.endswith(".toml") else config.robot
     robots = tuple(
-        FleetRobot(f"r{i}", kind, _rounded(motion.position_world[:, i, index]),
-                   round(float(motion.yaw[i, index]), 4), _rounded(goals[:, i, index]), spec)
-        for i in range(config.team_size))
+        FleetRobot(
+            f"r{i}",
+            kind,
+            _rounded(motion.position_world[:, i, index]),
+            round(float(motion.yaw[i, index]), 4),
+            _rounded(goals[:, i, index]),
+            spec,
+        )
+        for i in range(config.team_size)
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     save_fleet(Fleet(path, report.path.absolute(), report.sha256, robots), path)
     return path

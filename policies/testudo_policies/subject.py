@@ -36,14 +36,28 @@ class Subject:
     yaw_rate_limit: float = 0.0
     """[rad/s] of a policy that commands a yaw rate, else 0."""
 
-    def environment(self, team_size: int, *, shielded: bool = True, physics: PhysicsChoice | None = None,
-                    starts: Starts | None = None) -> Environment:
+    def environment(
+        self,
+        team_size: int,
+        *,
+        shielded: bool = True,
+        physics: PhysicsChoice | None = None,
+        starts: Starts | None = None,
+    ) -> Environment:
         """Return its scenario with a team of another size, on other physics, or begun from the starts of a file."""
         if team_size < 2:
             raise TestudoError(f"--team-size: found {team_size}, a team has at least 2 robots")
-        return make_environment(self.scenario, self.spec, self.shield, team_size, shielded=shielded,
-                                physics=physics or PhysicsChoice(), obstacles=self.obstacles, starts=starts,
-                                yaw_rate_limit=self.yaw_rate_limit)
+        return make_environment(
+            self.scenario,
+            self.spec,
+            self.shield,
+            team_size,
+            shielded=shielded,
+            physics=physics or PhysicsChoice(),
+            obstacles=self.obstacles,
+            starts=starts,
+            yaw_rate_limit=self.yaw_rate_limit,
+        )
 
 
 def load_subject(path: Path) -> Subject:
@@ -58,15 +72,28 @@ def load_subject(path: Path) -> Subject:
 def _from_run(folder: Path) -> Subject:
     workshop = build(load_config(folder))
     policy = jax.jit(workshop.agent.policy(load_parameters(workshop, folder)))
-    return Subject(policy, workshop.config.memory, workshop.config.scenario, workshop.spec,
-                   workshop.shield, workshop.config.team_size,
-                   workshop.obstacles, workshop.agent.yaw_rate_limit)
+    return Subject(
+        policy,
+        workshop.config.memory,
+        workshop.config.scenario,
+        workshop.spec,
+        workshop.shield,
+        workshop.config.team_size,
+        workshop.obstacles,
+        workshop.agent.yaw_rate_limit,
+    )
 
 
 def _from_artefact(path: Path) -> Subject:
     artefact = Artefact.load(path)  # refuses a file that does not hold
     contract = artefact.contract
-    return Subject(artefact_policy(artefact), contract.hidden_size, contract.scenario,
-                   parse_robot(contract.robot_spec, str(path)), contract.shield, contract.team_size,
-                   contract.arena.obstacles if contract.arena is not None else (),
-                   contract.command.limits[0][1] if turns(contract.command) else 0.0)
+    return Subject(
+        artefact_policy(artefact),
+        contract.hidden_size,
+        contract.scenario,
+        parse_robot(contract.robot_spec, str(path)),
+        contract.shield,
+        contract.team_size,
+        contract.arena.obstacles if contract.arena is not None else (),
+        contract.command.limits[0][1] if turns(contract.command) else 0.0,
+    )

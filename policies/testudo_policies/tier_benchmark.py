@@ -39,8 +39,13 @@ Signal = tuple[MotionState, jax.Array, WorldParameters]
 """Start, effective commands (T, D, N, E) and parameters of one test signal."""
 
 
-def bench_tiers(*, robot: str | None = None, policy: Path | None = None, worlds: int = 16,
-                say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_tiers(
+    *,
+    robot: str | None = None,
+    policy: Path | None = None,
+    worlds: int = 16,
+    say: Callable[[str], None] = lambda _: None,
+) -> BenchResult:
     """Send steps, a chirp, a figure-eight and what a trained team sends to all tiers, from the same start.
 
     Lag, delay, scale, friction and mass are drawn from the robot's whole intervals, the same for all tiers. The
@@ -59,17 +64,34 @@ def bench_tiers(*, robot: str | None = None, policy: Path | None = None, worlds:
         raise TestudoError(f"--worlds: found {worlds}, expected at least 1")
     subject = load_subject(policy) if policy else None
     names = [robot] if robot else sorted(robot_files())
-    found = [(name, tier, signal, drift) for name in names
-             for tier, signal, drift in _robot_drifts(load_robot(name), subject, worlds, say)]
+    found = [
+        (name, tier, signal, drift)
+        for name in names
+        for tier, signal, drift in _robot_drifts(load_robot(name), subject, worlds, say)
+    ]
     if not found:
         raise TestudoError(f"--policy: is for {subject.spec.name if subject else 'no robot'}, not for {robot}")
-    rows = [(name, tier, signal, *(_cell(drift, at) for at in _SHOWN),
-             f"{np.degrees(max(one.yaw_worst_rad for one in drift)):.2f}") for name, tier, signal, drift in found]
+    rows = [
+        (
+            name,
+            tier,
+            signal,
+            *(_cell(drift, at) for at in _SHOWN),
+            f"{np.degrees(max(one.yaw_worst_rad for one in drift)):.2f}",
+        )
+        for name, tier, signal, drift in found
+    ]
     columns = ("robot", "tier", "signal", *(f"{HORIZONS_S[at]:g} s" for at in _SHOWN), "turn [°]")
-    values = {"reference": "kinematic", "worlds": worlds, "horizons_s": list(HORIZONS_S),
-              "device": jax.devices()[0].device_kind,
-              "drift": [{"robot": name, "tier": tier, "signal": signal, "by_horizon": [asdict(one) for one in drift]}
-                        for name, tier, signal, drift in found]}
+    values = {
+        "reference": "kinematic",
+        "worlds": worlds,
+        "horizons_s": list(HORIZONS_S),
+        "device": jax.devices()[0].device_kind,
+        "drift": [
+            {"robot": name, "tier": tier, "signal": signal, "by_horizon": [asdict(one) for one in drift]}
+            for name, tier, signal, drift in found
+        ],
+    }
     return BenchResult("largest distance from the kinematic tier [mm]", columns, rows, values)
 
 
@@ -77,8 +99,9 @@ def _cell(drifts: list[Drift], index: int) -> str:
     return f"{1e3 * drifts[index].position_worst_m:.2f}" if index < len(drifts) else ""
 
 
-def _robot_drifts(spec: RobotSpec, subject: Subject | None, worlds: int, say: Callable[[str], None]
-                  ) -> Iterator[tuple[str, str, list[Drift]]]:
+def _robot_drifts(
+    spec: RobotSpec, subject: Subject | None, worlds: int, say: Callable[[str], None]
+) -> Iterator[tuple[str, str, list[Drift]]]:
     """Yield tier, signal and drift."""
     model = motion_model(spec)
     signals = _signals(model, worlds)
@@ -104,8 +127,10 @@ def tier_choices(spec: RobotSpec) -> list[PhysicsChoice]:
 
 def _signals(model: MotionModel, worlds: int) -> Mapping[str, Signal]:
     start, parameters = single_start(model.spec, worlds), drawn_worlds(model.spec, worlds)
-    return {name: (start, sent_commands(model, commands), parameters)
-            for name, commands in profiles(model.spec, _DURATION_S).items()}
+    return {
+        name: (start, sent_commands(model, commands), parameters)
+        for name, commands in profiles(model.spec, _DURATION_S).items()
+    }
 
 
 def _policy_signal(subject: Subject, worlds: int) -> Signal:

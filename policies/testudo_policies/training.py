@@ -43,8 +43,12 @@ class TrainingResult:
     seconds: float
 
 
-def train_run(workshop: Workshop, folder: Path, on_progress: Callable[[Progress], None] | None = None,
-              devices: list[jax.Device] | None = None) -> TrainingResult:
+def train_run(
+    workshop: Workshop,
+    folder: Path,
+    on_progress: Callable[[Progress], None] | None = None,
+    devices: list[jax.Device] | None = None,
+) -> TrainingResult:
     """Train in a run folder, from its newest checkpoint if it has one.
 
     The worlds are spread over the devices, by default over all, also those of other processes, which then
@@ -61,8 +65,7 @@ def train_run(workshop: Workshop, folder: Path, on_progress: Callable[[Progress]
     placement = Placement.create(config, devices)
     ppo = replace(workshop.ppo, mesh=placement.mesh) if placement.mesh else workshop.ppo
     begin = time.perf_counter()
-    with (RunFiles(folder, ppo, placement) as files, memory_told(config),
-          jax.default_matmul_precision(config.precision)):
+    with RunFiles(folder, ppo, placement) as files, memory_told(config), jax.default_matmul_precision(config.precision):
         state = files.restore()
         if state is None:  # a run that goes on compiles no start
             state = placement.start(ppo)
@@ -80,8 +83,9 @@ def train_run(workshop: Workshop, folder: Path, on_progress: Callable[[Progress]
     return TrainingResult(placement.gather(state.parameters), done, not interrupted, compile_s, seconds)
 
 
-def _advance(update: Callable[..., Any], state: TrainState, updates: int, reports: Reports, files: RunFiles,
-             ballot: Ballot) -> tuple[TrainState, bool]:
+def _advance(
+    update: Callable[..., Any], state: TrainState, updates: int, reports: Reports, files: RunFiles, ballot: Ballot
+) -> tuple[TrainState, bool]:
     """Run the updates that are left; returns the newest state, and whether Ctrl-C came before all was told."""
     done, saved = int(state.updates), time.perf_counter()
     try:

@@ -29,8 +29,7 @@ _TICKS_A_STEP = 30
 _STEPS = 20
 
 
-def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 256, repeats: int = 7
-              ) -> BenchResult:
+def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 256, repeats: int = 7) -> BenchResult:
     """Time `navigation` with the shield solved at every control tick, and the bare kernel alone.
 
     The environment steps with delay, lag, stopping pose, noise, message loss, neighbour table, observation,
@@ -55,11 +54,17 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
         times["kernel"].append(seconds(kernel, motion))
     rate = {name: worlds * _STEPS / statistics.median(values) for name, values in times.items()}
     values = {
-        "environment_steps_per_s": rate["environment"], "kernel_steps_per_s": rate["kernel"],
+        "environment_steps_per_s": rate["environment"],
+        "kernel_steps_per_s": rate["kernel"],
         "ratio": statistics.median(k / e for k, e in zip(times["kernel"], times["environment"], strict=True)),
         "robot_ticks_per_s": rate["environment"] * _TICKS_A_STEP * team_size,
-        "robot": robot, "team_size": team_size, "worlds": worlds, "ticks_per_step": _TICKS_A_STEP,
-        "environment_compile_s": full_compile, "kernel_compile_s": kernel_compile, "repeats": repeats,
+        "robot": robot,
+        "team_size": team_size,
+        "worlds": worlds,
+        "ticks_per_step": _TICKS_A_STEP,
+        "environment_compile_s": full_compile,
+        "kernel_compile_s": kernel_compile,
+        "repeats": repeats,
         "device": devices().to_dict(),
     }
     rows = [
@@ -81,8 +86,9 @@ def _environment(robot: str, team_size: int) -> Environment:
     return Environment(scenario, Team(model, shield, scenario.arena, physics, team_size))
 
 
-def drive_to_goals(environment: Environment, state: WorldState, key: jax.Array, decisions: int
-                   ) -> tuple[WorldState, Any]:
+def drive_to_goals(
+    environment: Environment, state: WorldState, key: jax.Array, decisions: int
+) -> tuple[WorldState, Any]:
     """Return worlds in which every robot wanted to drive straight to its goal, and what each decision gave."""
     speed = environment.team.model.spec.control_point_speed_m_s
 
@@ -112,8 +118,11 @@ def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:
 
     def tick(carry: tuple[MotionState, StoppingPoint, NeighbourTable], wanted: jax.Array) -> Any:
         current, stop, table = carry
-        rows = [pair_rows(team.shield, stop, table)[0], wall_rows(team.shield, team.arena, stop),
-                physics.limit_rows(stop)]
+        rows = [
+            pair_rows(team.shield, stop, table)[0],
+            wall_rows(team.shield, team.arena, stop),
+            physics.limit_rows(stop),
+        ]
         found = [row for row in rows if row is not None]
         normals = jnp.concatenate([row[0] for row in found], axis=1)
         bounds = jnp.concatenate([row[1] for row in found], axis=0)

@@ -93,8 +93,15 @@ class DeployedState:
     """(H, N, E) [rad/s]: see `TeamState.turns`."""
 
 
-def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array, yaw: jax.Array,
-                   parameters: WorldParameters, faults: Faults, velocity: jax.Array | None = None) -> DeployedState:
+def start_deployed(
+    team: Team,
+    deployment: Deployment,
+    position_world: jax.Array,
+    yaw: jax.Array,
+    parameters: WorldParameters,
+    faults: Faults,
+    velocity: jax.Array | None = None,
+) -> DeployedState:
     """Return a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
     slots = Slots.create(team.model.spec, team.channels)
     physics = team.physics.reset(position_world, yaw, None, velocity)
@@ -118,14 +125,33 @@ def start_deployed(team: Team, deployment: Deployment, position_world: jax.Array
     table = neighbour_table(radio, number, team.model.spec.control_period_s, faults)
     table = replace(table, untrusted=flagged) if deployment.strangers else table
     return DeployedState(
-        physics, sent, past, table, estimate, seen, seen, zero == 0,
+        physics,
+        sent,
+        past,
+        table,
+        estimate,
+        seen,
+        seen,
+        zero == 0,
         jnp.broadcast_to(held, (earlier_slots(team.model.spec, slots), *held.shape)),
-        begin_watch(team.model.spec, seen, zero == 0), zero > 0, space, radio, flagged, zero, zero + 1000, number,
-        parameters, faults, listening(sent) if faults.radio is not None else None, no_turns(team, sent))
+        begin_watch(team.model.spec, seen, zero == 0),
+        zero > 0,
+        space,
+        radio,
+        flagged,
+        zero,
+        zero + 1000,
+        number,
+        parameters,
+        faults,
+        listening(sent) if faults.radio is not None else None,
+        no_turns(team, sent),
+    )
 
 
-def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nominal_world: jax.Array, key: jax.Array
-                  ) -> tuple[DeployedState, ShieldResult]:
+def tick_deployed(
+    team: Team, deployment: Deployment, state: DeployedState, nominal_world: jax.Array, key: jax.Array
+) -> tuple[DeployedState, ShieldResult]:
     """Return the state one tick later and what the shield did; arguments as for `team.tick`."""
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
@@ -141,8 +167,15 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
     said = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
     speaks = runs & state.located & ~_is(state.faults, CHASER, sound)
-    radio = exchange(state.radio, _lied(state.faults, said), speaks, state.number, state.parameters.message_loss,
-                     state.faults, radio_key)
+    radio = exchange(
+        state.radio,
+        _lied(state.faults, said),
+        speaks,
+        state.number,
+        state.parameters.message_loss,
+        state.faults,
+        radio_key,
+    )
     turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
     physics, vehicle = _moved(team, state, sent, turns, key)
     motion = team.physics.scene(physics).robots
@@ -151,8 +184,9 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     turned_rad = team.yaw_rate_limit * team.model.spec.control_period_s
     located, anchor = follow_pose(team.model.spec, state.anchor, measured, team.model.spec.control_period_s, turned_rad)
     earlier = jnp.concatenate([state.sent[-1:], state.earlier[:-1]])
-    watch, weak = watch_brakes(team.model.spec, state.watch, anchor, located, jnp.concatenate([sent, earlier]),
-                               state.parameters)
+    watch, weak = watch_brakes(
+        team.model.spec, state.watch, anchor, located, jnp.concatenate([sent, earlier]), state.parameters
+    )
     estimate = predict(team.model, measured, sent, per_robot(state.parameters.pending))
     number = state.number + 1
     table = neighbour_table(radio, number, team.model.spec.control_period_s, state.faults)
@@ -160,14 +194,35 @@ def tick_deployed(team: Team, deployment: Deployment, state: DeployedState, nomi
     if deployment.strangers:
         table, flagged = _watch(team, deployment, state, radio, table, measured)
     braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
-    after = DeployedState(physics, sent, past, table, estimate, measured, anchor, located, earlier, watch,
-                          state.weak | weak, space, radio, flagged, pause, jnp.where(runs, 1, state.held + 1), number,
-                          state.parameters, state.faults, vehicle, turns)
+    after = DeployedState(
+        physics,
+        sent,
+        past,
+        table,
+        estimate,
+        measured,
+        anchor,
+        located,
+        earlier,
+        watch,
+        state.weak | weak,
+        space,
+        radio,
+        flagged,
+        pause,
+        jnp.where(runs, 1, state.held + 1),
+        number,
+        state.parameters,
+        state.faults,
+        vehicle,
+        turns,
+    )
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
 
 
-def _moved(team: Team, state: DeployedState, sent: jax.Array, turns: jax.Array | None, key: jax.Array
-           ) -> tuple[Any, Vehicle | None]:
+def _moved(
+    team: Team, state: DeployedState, sent: jax.Array, turns: jax.Array | None, key: jax.Array
+) -> tuple[Any, Vehicle | None]:
     """Return the physics one tick later under what was sent (H, D, N, E), and what of it reached the vehicles.
 
     Raises:
@@ -185,12 +240,12 @@ def _moved(team: Team, state: DeployedState, sent: jax.Array, turns: jax.Array |
     return coasted(team, state.physics, after, vehicle, loss), vehicle
 
 
-def _shielded(team: Team, deployment: Deployment, state: DeployedState, stop: Any, nominal_world: jax.Array
-              ) -> tuple[ShieldResult, OwnSpace]:
+def _shielded(
+    team: Team, deployment: Deployment, state: DeployedState, stop: Any, nominal_world: jax.Array
+) -> tuple[ShieldResult, OwnSpace]:
     """Return what the layers that are on make of the nominal velocity."""
     zero = jnp.zeros(nominal_world.shape[1:])
-    bare = ShieldResult(actuator_command(team.model, stop, nominal_world), nominal_world, zero,
-                        zero.astype(jnp.int32))
+    bare = ShieldResult(actuator_command(team.model, stop, nominal_world), nominal_world, zero, zero.astype(jnp.int32))
     if deployment.gate:
         silent_ticks = deployment.shield.space.silence_s / team.model.spec.control_period_s
         peers = peer_spaces(state.radio, silent_ticks, ~state.flagged)
@@ -245,7 +300,7 @@ def _lied(faults: Faults, said: jax.Array) -> jax.Array:
     dimension = faults.lie_world.shape[0]
     moved = jnp.concatenate([faults.lie_world, 0 * faults.lie_world, *([faults.lie_world] * 4)])
     liar = _is(faults, LIAR, said[0])
-    return said + jnp.where(liar, moved[:6 * dimension, None], 0.0)
+    return said + jnp.where(liar, moved[: 6 * dimension, None], 0.0)
 
 
 def _displaced(state: DeployedState, measured: MotionState) -> MotionState:
@@ -253,12 +308,16 @@ def _displaced(state: DeployedState, measured: MotionState) -> MotionState:
     faults = state.faults
     wrong = (state.number >= faults.jump[0]) & (state.number < faults.jump[1])
     first = (jnp.arange(measured.yaw.shape[0]) == 0)[:, None] & wrong
-    return MotionState(measured.position_world + jnp.where(first, faults.jump_world[:, None], 0.0),
-                       measured.yaw + jnp.where(first, faults.jump_yaw, 0.0), measured.velocity)
+    return MotionState(
+        measured.position_world + jnp.where(first, faults.jump_world[:, None], 0.0),
+        measured.yaw + jnp.where(first, faults.jump_yaw, 0.0),
+        measured.velocity,
+    )
 
 
-def _watch(team: Team, deployment: Deployment, state: DeployedState, radio: Radio, table: NeighbourTable,
-           measured: MotionState) -> tuple[NeighbourTable, jax.Array]:
+def _watch(
+    team: Team, deployment: Deployment, state: DeployedState, radio: Radio, table: NeighbourTable, measured: MotionState
+) -> tuple[NeighbourTable, jax.Array]:
     """Return the table with untrusted neighbours where tracking sees them, and who is not trusted from now on."""
     spec = team.model.spec
     seen = by_slot(measured.position_world)
@@ -267,6 +326,9 @@ def _watch(team: Team, deployment: Deployment, state: DeployedState, radio: Radi
     left = left_its_lanes(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
     flagged = state.flagged | (left & (state.faults.stranger > 0))
     return replace(
-        table, control_point_world=jnp.where(flagged, seen, table.control_point_world),
+        table,
+        control_point_world=jnp.where(flagged, seen, table.control_point_world),
         control_velocity_world=jnp.where(flagged, 0.0, table.control_velocity_world),
-        age_s=jnp.where(flagged, age, table.age_s), untrusted=flagged), flagged
+        age_s=jnp.where(flagged, age, table.age_s),
+        untrusted=flagged,
+    ), flagged

@@ -44,8 +44,10 @@ class Devices:
         several = f"{self.count} x " if self.count > 1 else ""
         each = " each" if self.count > 1 else ""
         hosts = f", {self.processes} processes" if self.processes > 1 else ""
-        return (f"device {several}{name}, {self.memory_bytes / _GIB:.1f} GiB{each}{hosts}, "
-                f"matrix products {self.matmul_precision}")
+        return (
+            f"device {several}{name}, {self.memory_bytes / _GIB:.1f} GiB{each}{hosts}, "
+            f"matrix products {self.matmul_precision}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, JSON-ready."""
@@ -55,8 +57,14 @@ class Devices:
 def devices() -> Devices:
     """Return what JAX computes on in this process; the first call starts JAX's backend."""
     first, precision = jax.local_devices()[0], jax.config.jax_default_matmul_precision
-    return Devices(first.platform, first.device_kind, jax.device_count(), jax.process_count(),
-                   device_memory_bytes(first), str(precision))
+    return Devices(
+        first.platform,
+        first.device_kind,
+        jax.device_count(),
+        jax.process_count(),
+        device_memory_bytes(first),
+        str(precision),
+    )
 
 
 def device_memory_bytes(device: jax.Device) -> int:
@@ -68,8 +76,9 @@ def device_memory_bytes(device: jax.Device) -> int:
 def _host_memory_bytes() -> int:
     """Return the memory that this machine has left, or what a container grants if that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    free = [int(line.split()[1]) * 1024 for line in _text("/proc/meminfo").splitlines()
-            if line.startswith("MemAvailable:")]
+    free = [
+        int(line.split()[1]) * 1024 for line in _text("/proc/meminfo").splitlines() if line.startswith("MemAvailable:")
+    ]
     granted = _text("/sys/fs/cgroup/memory.max").strip()
     return min(total, *free, int(granted) if granted.isdigit() else total)
 

@@ -29,8 +29,10 @@ def draw_drones(keys: jax.Array, spec: RobotSpec, spread: float) -> dict[str, ja
     if not found:
         return None
     units = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, _FOLD), (len(found),)))(keys).T
-    return {key: quantity.value + spread * (quantity.low - quantity.value + unit * (quantity.high - quantity.low))
-            for unit, (key, quantity) in zip(units, found.items(), strict=True)}
+    return {
+        key: quantity.value + spread * (quantity.low - quantity.value + unit * (quantity.high - quantity.low))
+        for unit, (key, quantity) in zip(units, found.items(), strict=True)
+    }
 
 
 def draw_charges(keys: jax.Array, spec: RobotSpec, size: int, spread: float) -> jax.Array:

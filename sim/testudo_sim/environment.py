@@ -98,16 +98,26 @@ class Environment:
     def reset(self, keys: jax.Array) -> WorldState:
         """Return the start of one world for each key (E,)."""
         begin = jax.vmap(lambda key: self.scenario.start(key, self.team.size), out_axes=-1)(keys)
-        parameters = draw_parameters(jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys),
-                                     self.team.model.spec, self.team.channels, self.spread, self.team.batteries)
+        parameters = draw_parameters(
+            jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys),
+            self.team.model.spec,
+            self.team.channels,
+            self.spread,
+            self.team.batteries,
+        )
         state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
         return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
 
     def signals(self, state: WorldState) -> dict[str, jax.Array]:
         """Return what each robot's policy reads, batch first: (E, N, ...), neighbours (E, N, K, ...)."""
         stop = self.team.model.stopping_point(state.team.estimate)
-        named = policy_signals(state.team.estimate, stop, state.team.table, self.team.shield.hold_s,
-                               self.scenario.signals(state.task, self.scene(state)))
+        named = policy_signals(
+            state.team.estimate,
+            stop,
+            state.team.table,
+            self.team.shield.hold_s,
+            self.scenario.signals(state.task, self.scene(state)),
+        )
         return {name: to_batch(value) for name, value in named.items()}
 
     def central_signals(self, state: WorldState) -> dict[str, jax.Array]:
@@ -133,8 +143,7 @@ class Environment:
         """Return the truth of each world."""
         return self.team.physics.scene(state.team.physics)
 
-    def step(self, state: WorldState, nominal_world: jax.Array, key: jax.Array
-             ) -> tuple[WorldState, StepResult]:
+    def step(self, state: WorldState, nominal_world: jax.Array, key: jax.Array) -> tuple[WorldState, StepResult]:
         """Hold the nominal velocities (E, N, D) [m/s] for one decision; finished worlds restart.
 
         Where the team turns, a yaw rate [rad/s] is the last number of each.
@@ -155,8 +164,7 @@ class Environment:
         after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
         return after_reset, StepResult(reward, terminated, truncated, metrics, ended)
 
-    def run_ticks(self, state: TeamState, nominal_world: jax.Array, key: jax.Array
-                  ) -> tuple[TeamState, StepMetrics]:
+    def run_ticks(self, state: TeamState, nominal_world: jax.Array, key: jax.Array) -> tuple[TeamState, StepMetrics]:
         """Run the ticks of one decision for nominal velocities (D, N, E) [m/s]."""
         team = self.team
 
@@ -165,21 +173,38 @@ class Environment:
             current, result = tick(team, current, nominal_world, tick_key)
             watch = team.physics.watch(current.physics)
             touched = jnp.mean(result.status == int(ShieldStatus.PROJECTED), axis=0)
-            return (current, StepMetrics(
-                total.contacts + watch.contacts, jnp.minimum(total.separation_m, watch.separation_m),
-                total.interventions + touched,
-                total.braked + jnp.mean(result.status == int(ShieldStatus.BRAKED), axis=0),
-                total.change_m_s + result.change_m_s, total.idle)), None
+            return (
+                current,
+                StepMetrics(
+                    total.contacts + watch.contacts,
+                    jnp.minimum(total.separation_m, watch.separation_m),
+                    total.interventions + touched,
+                    total.braked + jnp.mean(result.status == int(ShieldStatus.BRAKED), axis=0),
+                    total.change_m_s + result.change_m_s,
+                    total.idle,
+                ),
+            ), None
 
         worlds = nominal_world.shape[-1]
         zero = jnp.zeros(worlds)
-        empty = StepMetrics(jnp.zeros(worlds, jnp.int32), jnp.full(worlds, jnp.inf), zero, zero,
-                            jnp.zeros(nominal_world.shape[1:]), jnp.zeros(worlds, bool))
+        empty = StepMetrics(
+            jnp.zeros(worlds, jnp.int32),
+            jnp.full(worlds, jnp.inf),
+            zero,
+            zero,
+            jnp.zeros(nominal_world.shape[1:]),
+            jnp.zeros(worlds, bool),
+        )
         ticks = self.scenario.decision_ticks
         (after, total), _ = jax.lax.scan(body, (state, empty), jax.random.split(key, ticks))
         idle = _idle(*(team.physics.scene(s.physics).robots for s in (state, after)))
-        return after, replace(total, interventions=total.interventions / ticks, braked=total.braked / ticks,
-                              change_m_s=total.change_m_s / ticks, idle=idle)
+        return after, replace(
+            total,
+            interventions=total.interventions / ticks,
+            braked=total.braked / ticks,
+            change_m_s=total.change_m_s / ticks,
+            idle=idle,
+        )
 
 
 def to_batch(value: jax.Array) -> jax.Array:

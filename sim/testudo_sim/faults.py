@@ -89,8 +89,20 @@ def no_faults(dimension: int, size: int, worlds: int, driver_ticks: int) -> Faul
     robots, links = jnp.zeros((size, worlds), jnp.int32), jnp.zeros((size - 1, size, worlds))
     none, pair = jnp.zeros(worlds, jnp.int32), jnp.zeros((2, worlds), jnp.int32)
     return Faults(
-        phase=robots, late_chance=jnp.zeros(worlds), late_ticks=pair + 1, dead_from=robots + NEVER,
-        dead_until=robots + NEVER, driver_ticks=none + driver_ticks, link_loss=links, message_ticks=pair + 1,
-        blackout=pair + NEVER, jump=pair + NEVER, jump_world=jnp.zeros((dimension, worlds)),
-        jump_yaw=jnp.zeros(worlds), stranger=none, lie_world=jnp.zeros((dimension, worlds)),
-        blind_age=none > 0, blind_take=none > 0)
+        phase=robots,
+        late_chance=jnp.zeros(worlds),
+        late_ticks=pair + 1,
+        dead_from=robots + NEVER,
+        dead_until=robots + NEVER,
+        driver_ticks=none + driver_ticks,
+        link_loss=links,
+        message_ticks=pair + 1,
+        blackout=pair + NEVER,
+        jump=pair + NEVER,
+        jump_world=jnp.zeros((dimension, worlds)),
+        jump_yaw=jnp.zeros(worlds),
+        stranger=none,
+        lie_world=jnp.zeros((dimension, worlds)),
+        blind_age=none > 0,
+        blind_take=none > 0,
+    )

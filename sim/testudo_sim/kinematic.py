@@ -28,13 +28,15 @@ class KinematicPhysics:
     arena: Arena | None
     name: str = "kinematic"
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
-              velocity: jax.Array | None = None) -> MotionState:
+    def reset(
+        self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
+    ) -> MotionState:
         """See `Physics.reset`."""
         return MotionState(position_world, yaw, jnp.zeros_like(position_world) if velocity is None else velocity)
 
-    def advance(self, state: MotionState, sent: jax.Array, parameters: WorldParameters,
-                turns: jax.Array | None = None) -> MotionState:
+    def advance(
+        self, state: MotionState, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None
+    ) -> MotionState:
         """See `Physics.advance`; a heading follows its rate after the delay of commands, without a lag."""
         effective = acting_command(sent, parameters)
         after = self.model.step(state, effective, parameters.response)

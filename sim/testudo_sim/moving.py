@@ -58,7 +58,10 @@ def stopping_lane(model: MotionModel, seen: MotionState, motion: MotionState) ->
     here, spec = seen.position_world, model.spec
     number = 0 * here[0, ...]
     soon_s = spec.hold_s + _ASKING_TICKS * spec.control_period_s
-    ahead = model.step(motion, motion.velocity, LagResponse.create(jnp.full(motion.yaw.shape, soon_s),
-                                                                   jnp.float32(spec.velocity_lag_s)))
+    ahead = model.step(
+        motion,
+        motion.velocity,
+        LagResponse.create(jnp.full(motion.yaw.shape, soon_s), jnp.float32(spec.velocity_lag_s)),
+    )
     lane = stacked(here, model.rest_position(ahead))
     return OwnSpace(lane, lane, number > 0, number)

@@ -86,8 +86,9 @@ class Slots:
         return cls(max(pending, acting), math.ceil(age_s / period) + 1, channels.message_ticks[1])
 
 
-def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread: float = 1.0,
-                    batteries: int = 0) -> WorldParameters:
+def draw_parameters(
+    keys: jax.Array, spec: RobotSpec, channels: Channels, spread: float = 1.0, batteries: int = 0
+) -> WorldParameters:
     """Draw the parameters of one world for each key (E,).
 
     Args:
@@ -115,13 +116,20 @@ def draw_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, spread
     period, slots = spec.control_period_s, Slots.create(spec, channels)
     return WorldParameters(
         LagResponse.create(jnp.full(lag.shape, period), lag),
-        interpolation(delay / period, slots.commands), jnp.stack(scales),
+        interpolation(delay / period, slots.commands),
+        jnp.stack(scales),
         interpolation(age / period, slots.states),
         LagResponse.create(pending_time_s(spec, age, slots.commands), jnp.float32(spec.velocity_lag_s)),
-        lag, friction, mass, friction * (spec.wheel_friction if "contact.wheel_friction" in spec.quantities else 1.0),
-        message_ticks, _between(next(units), channels.message_loss), turn_slip=_draw_slip(keys, spec, spread),
+        lag,
+        friction,
+        mass,
+        friction * (spec.wheel_friction if "contact.wheel_friction" in spec.quantities else 1.0),
+        message_ticks,
+        _between(next(units), channels.message_loss),
+        turn_slip=_draw_slip(keys, spec, spread),
         drone=draw_drones(keys, spec, spread),
-        charge=draw_charges(keys, spec, batteries, spread) if batteries else None)
+        charge=draw_charges(keys, spec, batteries, spread) if batteries else None,
+    )
 
 
 def _over_described(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
@@ -158,12 +166,13 @@ def _draw_scale(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> j
 def _check_channels(spec: RobotSpec, channels: Channels) -> None:
     low, high = channels.pose_age_s
     if not 0 <= low <= high <= spec.pose_max_age_s:
-        raise TestudoError(f"channels: pose_age_s: found {channels.pose_age_s}, expected a range within 0 "
-                           f"and sensing.pose_max_age of {spec.name} ({spec.pose_max_age_s:g} s)")
+        raise TestudoError(
+            f"channels: pose_age_s: found {channels.pose_age_s}, expected a range within 0 "
+            f"and sensing.pose_max_age of {spec.name} ({spec.pose_max_age_s:g} s)"
+        )
     first, last = channels.message_ticks
     if not 1 <= first <= last:
-        raise TestudoError(f"channels: message_ticks: found {channels.message_ticks}, "
-                           "expected a range from 1 on")
+        raise TestudoError(f"channels: message_ticks: found {channels.message_ticks}, expected a range from 1 on")
 
 
 def _draw(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:

@@ -15,8 +15,9 @@ class Physics(Protocol):
 
     name: str
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
-              velocity: jax.Array | None = None) -> Any:
+    def reset(
+        self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
+    ) -> Any:
         """Return the state of robots at position (D, N, E) [m] and yaw (N, E) [rad].
 
         They are at rest, or move at velocities (D, N, E) of `MotionState.velocity`; not every tier can begin so.

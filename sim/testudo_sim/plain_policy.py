@@ -33,8 +33,9 @@ OPSET, IR_VERSION = 21, 10
 _DECISION_TICKS = 10
 
 
-def write_plain_policy(path: Path, spec: RobotSpec, *, arena: Arena | None = None, team_size: int = 4,
-                       yaw_rate: float | None = None) -> Contract:
+def write_plain_policy(
+    path: Path, spec: RobotSpec, *, arena: Arena | None = None, team_size: int = 4, yaw_rate: float | None = None
+) -> Contract:
     """Write the policy of a robot and return its contract; with ``yaw_rate`` [rad/s] a drone turns all the time.
 
     Raises:
@@ -49,22 +50,38 @@ def write_plain_policy(path: Path, spec: RobotSpec, *, arena: Arena | None = Non
     return contract
 
 
-def plain_contract(spec: RobotSpec, *, arena: Arena | None, team_size: int = 4, hidden_size: int = 0,
-                   command_type: str = COMMAND_TYPE) -> Contract:
+def plain_contract(
+    spec: RobotSpec, *, arena: Arena | None, team_size: int = 4, hidden_size: int = 0, command_type: str = COMMAND_TYPE
+) -> Contract:
     """Return the contract, which lacks only its test vector."""
     size = spec.dimension
     return Contract(
-        version=VERSION, scenario="navigation", robot=spec.name, robot_spec=spec.to_dict(), robot_sha256=spec.sha256,
-        dimension=size, signals=(*robot_signals(spec), Signal("goal_world", (size,), "m", "world", None)),
-        command=velocity_command(command_type, spec), hidden_size=hidden_size,
-        control_period_s=spec.control_period_s, decision_ticks=_DECISION_TICKS, hold_rule=HOLD_RULE,
-        dead_man_s=spec.dead_man_s, arena=arena, team_size=team_size, shield=shield_parameters(spec),
-        provenance={"policy": "straight to the goal, not trained"}, evaluation={}, parity={},
-        test_vector=TestVector({}, {}))
+        version=VERSION,
+        scenario="navigation",
+        robot=spec.name,
+        robot_spec=spec.to_dict(),
+        robot_sha256=spec.sha256,
+        dimension=size,
+        signals=(*robot_signals(spec), Signal("goal_world", (size,), "m", "world", None)),
+        command=velocity_command(command_type, spec),
+        hidden_size=hidden_size,
+        control_period_s=spec.control_period_s,
+        decision_ticks=_DECISION_TICKS,
+        hold_rule=HOLD_RULE,
+        dead_man_s=spec.dead_man_s,
+        arena=arena,
+        team_size=team_size,
+        shield=shield_parameters(spec),
+        provenance={"policy": "straight to the goal, not trained"},
+        evaluation={},
+        parity={},
+        test_vector=TestVector({}, {}),
+    )
 
 
-def plain_model(contract: Contract, *, opset: int = OPSET, ir_version: int = IR_VERSION, yaw_rate: float = 0.0
-                ) -> onnx.ModelProto:
+def plain_model(
+    contract: Contract, *, opset: int = OPSET, ir_version: int = IR_VERSION, yaw_rate: float = 0.0
+) -> onnx.ModelProto:
     """Return the graph: command = clip(goal - control point); a memory, if there is one, follows neighbour ages.
 
     ``yaw_rate`` [rad/s] is the last number of a command that has one.
@@ -103,10 +120,9 @@ def plain_model(contract: Contract, *, opset: int = OPSET, ir_version: int = IR_
         ]
 
     def ports(shapes: dict) -> list[onnx.ValueInfoProto]:
-        return [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["B", *shape])
-                for name, shape in shapes.items()]
-    graph = helper.make_graph(
-        nodes, "plain", ports(graph_inputs(contract)), ports(graph_outputs(contract)), constants)
+        return [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["B", *shape]) for name, shape in shapes.items()]
+
+    graph = helper.make_graph(nodes, "plain", ports(graph_inputs(contract)), ports(graph_outputs(contract)), constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
 
 

@@ -23,8 +23,15 @@ def progress_bar(what: str, console: Console | None = None) -> Iterator[Tell]:
         console: where to show it instead.
     """
     console = console or Console(stderr=True)
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-                   console=console, transient=True, disable=not console.is_terminal)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
     with bar:
         task = bar.add_task(what, total=1.0)
         yield lambda text, share: bar.update(task, description=text, completed=share)

@@ -48,13 +48,25 @@ def bench_projection(*, repeats: int = 9) -> BenchResult:
     """
     batch_rows, batch_values = _throughput(repeats)
     latency_rows, latency_values = _latency(max(1, repeats // 3))
-    values = {"projection": batch_values, "latency": latency_values, "batch": _BATCH, "repeats": repeats,
-              "neighbours": _NEIGHBOURS, "ticks": _TICKS, "device": devices().to_dict()}
+    values = {
+        "projection": batch_values,
+        "latency": latency_values,
+        "batch": _BATCH,
+        "repeats": repeats,
+        "neighbours": _NEIGHBOURS,
+        "ticks": _TICKS,
+        "device": devices().to_dict(),
+    }
     title = f"projections, batches of {_BATCH:,}, single precision; {devices().text}"
     below = f"all layers of one robot, NumPy, one core, {_NEIGHBOURS} neighbours and walls, one tick"
     columns = ("problem", "million/s", "bar", "compiled in", "rows bind")
-    return BenchResult(title, columns, batch_rows, values, (
-        BenchResult(below, ("robot", "p50", "bar", "p99", "bar of p99"), latency_rows, {}),))
+    return BenchResult(
+        title,
+        columns,
+        batch_rows,
+        values,
+        (BenchResult(below, ("robot", "p50", "bar", "p99", "bar of p99"), latency_rows, {}),),
+    )
 
 
 def _throughput(repeats: int) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
@@ -65,10 +77,25 @@ def _throughput(repeats: int) -> tuple[list[tuple[str, ...]], list[dict[str, Any
         rate = _BATCH / statistics.median(seconds(solve, *problem) for _ in range(repeats))
         moved = jnp.any(solve(*problem)[0] != problem[0], axis=0)
         bound = float(jnp.mean(moved))
-        values.append({"dimension": dimension, "rows": count, "solves_per_s": rate, "compile_s": compile_s,
-                       "share_bound": bound, "bar_solves_per_s": 1e6 * bar})
-        rows.append((f"{count} rows, {dimension}-D", f"{rate / 1e6:.2f}", f"≥ {bar}",
-                     f"{compile_s:.1f} s", f"{100 * bound:.0f} %"))
+        values.append(
+            {
+                "dimension": dimension,
+                "rows": count,
+                "solves_per_s": rate,
+                "compile_s": compile_s,
+                "share_bound": bound,
+                "bar_solves_per_s": 1e6 * bar,
+            }
+        )
+        rows.append(
+            (
+                f"{count} rows, {dimension}-D",
+                f"{rate / 1e6:.2f}",
+                f"≥ {bar}",
+                f"{compile_s:.1f} s",
+                f"{100 * bound:.0f} %",
+            )
+        )
     for dimension in (2, 3):
         rate = _reference(dimension, 8, repeats)
         values.append({"solver": "quadprog", "dimension": dimension, "rows": 8, "solves_per_s": rate})
@@ -94,14 +121,14 @@ def _reference(dimension: int, count: int, repeats: int) -> float | None:
         return None
     targets, normals, bounds = (np.asarray(values, float) for values in _problems(dimension, count))
     square = np.eye(dimension)
-    problems = [(square, np.array(targets[:, i]), -normals[:, :, i], -bounds[:, i])
-                for i in range(_REFERENCE_SOLVES)]
+    problems = [(square, np.array(targets[:, i]), -normals[:, :, i], -bounds[:, i]) for i in range(_REFERENCE_SOLVES)]
 
     def once() -> float:
         begin = time.perf_counter()
         for problem in problems:
             quadprog.solve_qp(*problem)
         return time.perf_counter() - begin
+
     return _REFERENCE_SOLVES / statistics.median(once() for _ in range(repeats))
 
 

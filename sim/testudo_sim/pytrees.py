@@ -10,6 +10,14 @@ from testudo_deploy.shield.space import OwnSpace, PeerSpaces
 from testudo_deploy.tracking import BrakingWatch
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint
 
-for _type in (BrakingWatch, LagResponse, MotionState, NeighbourTable, OwnSpace, PeerSpaces, ShieldResult,
-              StoppingPoint):
+for _type in (
+    BrakingWatch,
+    LagResponse,
+    MotionState,
+    NeighbourTable,
+    OwnSpace,
+    PeerSpaces,
+    ShieldResult,
+    StoppingPoint,
+):
     jax.tree_util.register_dataclass(_type)

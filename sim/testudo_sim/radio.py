@@ -44,13 +44,25 @@ def tune_in(announcement: jax.Array, slots: int) -> Radio:
     size, worlds = announcement.shape[1:]
     links = (size - 1, size, worlds)
     return Radio(
-        jnp.broadcast_to(announcement, (slots, *announcement.shape)), jnp.full((slots, *links), float(NOTHING_HEARD)),
-        jnp.ones((slots, size, worlds), bool), jnp.full(links, float(NOTHING_HEARD)), by_slot(announcement),
-        jnp.full(links, 2.0 * NOTHING_HEARD), jnp.zeros(links))
+        jnp.broadcast_to(announcement, (slots, *announcement.shape)),
+        jnp.full((slots, *links), float(NOTHING_HEARD)),
+        jnp.ones((slots, size, worlds), bool),
+        jnp.full(links, float(NOTHING_HEARD)),
+        by_slot(announcement),
+        jnp.full(links, 2.0 * NOTHING_HEARD),
+        jnp.zeros(links),
+    )
 
 
-def exchange(radio: Radio, announcement: jax.Array, sends: jax.Array, tick: jax.Array,
-             loss: jax.Array, faults: Faults, key: jax.Array) -> Radio:
+def exchange(
+    radio: Radio,
+    announcement: jax.Array,
+    sends: jax.Array,
+    tick: jax.Array,
+    loss: jax.Array,
+    faults: Faults,
+    key: jax.Array,
+) -> Radio:
     """Return the radio after the messages of this tick were sent and those that are due have arrived.
 
     Args:
@@ -81,9 +93,15 @@ def exchange(radio: Radio, announcement: jax.Array, sends: jax.Array, tick: jax.
     lost = (chance < loss) | (chance < faults.link_loss) | dark
     arrived = by_slot(due(on_air)[None])[0] & ~lost & (number > radio.heard)
     echoed = _of_receiver(due(sent_heard))
-    return Radio(sent, sent_heard, on_air, jnp.where(arrived, number.astype(jnp.float32), radio.heard),
-                 jnp.where(arrived, by_slot(due(sent)), radio.content),
-                 jnp.where(arrived, echoed, radio.acknowledged), jnp.where(arrived, 0.0, radio.silence + 1))
+    return Radio(
+        sent,
+        sent_heard,
+        on_air,
+        jnp.where(arrived, number.astype(jnp.float32), radio.heard),
+        jnp.where(arrived, by_slot(due(sent)), radio.content),
+        jnp.where(arrived, echoed, radio.acknowledged),
+        jnp.where(arrived, 0.0, radio.silence + 1),
+    )
 
 
 def neighbour_table(radio: Radio, tick: jax.Array, period_s: float, faults: Faults) -> NeighbourTable:
@@ -91,14 +109,15 @@ def neighbour_table(radio: Radio, tick: jax.Array, period_s: float, faults: Faul
     dimension = radio.content.shape[0] // 6
     age = (tick - radio.acknowledged) * period_s
     age = jnp.where(faults.blind_age, radio.silence * period_s, age)
-    return NeighbourTable(radio.content[:dimension], radio.content[dimension:2 * dimension], age,
-                          jnp.ones(age.shape, bool))
+    return NeighbourTable(
+        radio.content[:dimension], radio.content[dimension : 2 * dimension], age, jnp.ones(age.shape, bool)
+    )
 
 
 def peer_spaces(radio: Radio, silent_ticks: float, reserves: jax.Array) -> PeerSpaces:
     """Return what each robot knows of its peers' lanes (2, D, K, N, E)."""
     dimension = radio.content.shape[0] // 6
-    lanes = radio.content[2 * dimension:].reshape(2, 2, dimension, *radio.content.shape[1:])
+    lanes = radio.content[2 * dimension :].reshape(2, 2, dimension, *radio.content.shape[1:])
     slots, size = radio.heard.shape[:2]
     peer = (jnp.arange(size) + 1 + jnp.arange(slots)[:, None]) % size
     first = jnp.broadcast_to((jnp.arange(size) < peer)[..., None], radio.heard.shape)

@@ -12,8 +12,13 @@ from testudo_sim.plant import AppliedCommand, Plant
 from testudo_sim.plant.driver import DriverReason
 
 _STATE_PERIOD_S = 0.2
-_FAULTS = (DriverReason.DEAD_MAN, DriverReason.NON_FINITE, DriverReason.LEVELLED, DriverReason.ONBOARD_BRAKE,
-           DriverReason.LOCKED)
+_FAULTS = (
+    DriverReason.DEAD_MAN,
+    DriverReason.NON_FINITE,
+    DriverReason.LEVELLED,
+    DriverReason.ONBOARD_BRAKE,
+    DriverReason.LOCKED,
+)
 
 
 @dataclass(frozen=True)
@@ -91,13 +96,9 @@ class Referee:
         elif now_s - self._start_s > rules.duration_s:
             self.outcome = "timeout"
 
-    def _summary(
-        self, plant: Plant, distances: Mapping[str, float], now_s: float
-    ) -> dict[str, Any]:
+    def _summary(self, plant: Plant, distances: Mapping[str, float], now_s: float) -> dict[str, Any]:
         separations = plant.watch.separations
-        closest = (
-            separations[0] if separations and math.isfinite(separations[0].distance_m) else None
-        )
+        closest = separations[0] if separations and math.isfinite(separations[0].distance_m) else None
         arrived_s = self._there_since_s
         end_s = arrived_s if self.outcome == "arrived" and arrived_s is not None else now_s
         return {

@@ -55,9 +55,10 @@ def read_messages(folder: Path, damage: list[str], tell: Tell = lambda _: None) 
         damage.append("the recording was not closed: its last moments may be missing")
     known = len(damage)
     stream = McapStream(folder / BAG_FILE, BagContents(), damage)
-    messages = [RawMessage(one.topic.name, one.topic.type, one.log_ns, one.data)
-                for one in stream.messages(lambda _: True, tell)]
+    messages = [
+        RawMessage(one.topic.name, one.topic.type, one.log_ns, one.data)
+        for one in stream.messages(lambda _: True, tell)
+    ]
     if written is not None and len(messages) != written and len(damage) == known:
         damage.append(f"{BAG_FILE}: holds {len(messages)} messages; {written} were written")
     return messages
-

@@ -130,15 +130,22 @@ class Run:
             return (self,)
         # what was announced stays whole: robots of one team may follow those of another
         by_robot = ("ticks", "odometry", "truth", "sent", "applied")
-        return tuple(replace(self, fleet=team, **{
-            name: {robot: getattr(self, name)[robot] for robot in team.names} for name in by_robot})
-            for team in self.fleet.teams)
+        return tuple(
+            replace(
+                self,
+                fleet=team,
+                **{name: {robot: getattr(self, name)[robot] for robot in team.names} for name in by_robot},
+            )
+            for team in self.fleet.teams
+        )
 
     def _one_team(self) -> Fleet:
         if self.fleet.policies:
             kinds = ", ".join(team.robots[0].spec.name for team in self.fleet.teams)
-            raise RunError(f"{self.folder}: was driven by several policy files (of {kinds}); this needs a run of one: "
-                           "`testudo replay` and `testudo gap` take each kind of robot in turn")
+            raise RunError(
+                f"{self.folder}: was driven by several policy files (of {kinds}); this needs a run of one: "
+                "`testudo replay` and `testudo gap` take each kind of robot in turn"
+            )
         return self.fleet
 
 
@@ -161,9 +168,11 @@ def read_run(path: str | Path, share: Share = quiet) -> Run:
     for name in (FLEET_FILE, INFO_FILE, BAG_FILE):
         if not (folder / name).is_file():
             if is_imported(folder):
-                raise RunError(f"{folder}: was imported: it holds poses and commands, but not the artefact that drove "
-                               "the robots nor its inputs, which this needs; identify, gap, incident, and replay with "
-                               "--mode open-loop or counterfactual work on it")
+                raise RunError(
+                    f"{folder}: was imported: it holds poses and commands, but not the artefact that drove "
+                    "the robots nor its inputs, which this needs; identify, gap, incident, and replay with "
+                    "--mode open-loop or counterfactual work on it"
+                )
             raise RunError(f"{folder}: {name} is missing: not a run folder, or one never begun")
     reader = _Reader(folder, lambda done: share(_DECODED * done))
     fleet, specs = reader.fleet, {robot.name: robot.spec for robot in reader.fleet.robots}
@@ -187,9 +196,7 @@ def read_run(path: str | Path, share: Share = quiet) -> Run:
         "truth": by_robot(truth),
         "sent": by_robot(reader.sent),
         "applied": by_robot(applied),
-        "announcements": by_robot(
-            lambda name: reader.envelopes(f"/{name}/peer_state", PeerMessage)
-        ),
+        "announcements": by_robot(lambda name: reader.envelopes(f"/{name}/peer_state", PeerMessage)),
         "events": reader.events(),
     }
     return Run(
@@ -222,12 +229,9 @@ class _Reader:
                 continue
             if raw.type != expected[raw.topic]:
                 raise RunError(
-                    f"{folder / BAG_FILE}: {raw.topic}: found type {raw.type}, "
-                    f"expected {expected[raw.topic]}"
+                    f"{folder / BAG_FILE}: {raw.topic}: found type {raw.type}, expected {expected[raw.topic]}"
                 )
-            received_s = (raw.log_ns - self.info["start_wall_ns"]) / _NANO + self.info[
-                "start_steady_s"
-            ]
+            received_s = (raw.log_ns - self.info["start_wall_ns"]) / _NANO + self.info["start_steady_s"]
             try:
                 message = store.deserialize_cdr(raw.data, raw.type)
             except Exception as error:  # noqa: BLE001 -- whatever a broken message raises
@@ -236,8 +240,7 @@ class _Reader:
             self._messages[raw.topic].append((received_s, message))
         if not self._messages:
             raise RunError(
-                f"{folder / BAG_FILE}: holds no readable message"
-                + "".join(f"; {text}" for text in self.damage)
+                f"{folder / BAG_FILE}: holds no readable message" + "".join(f"; {text}" for text in self.damage)
             )
 
     def odometry(self, name: str) -> Track:
@@ -285,9 +288,7 @@ class _Reader:
         for _, message in self._messages[EVENTS_TOPIC]:
             try:
                 values = json.loads(message.data)
-                found.append(
-                    PlantEvent(float(values.pop("stamp_s")), str(values.pop("event")), values)
-                )
+                found.append(PlantEvent(float(values.pop("stamp_s")), str(values.pop("event")), values))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 self.warnings.append(f"{EVENTS_TOPIC}: cannot be read ({error!r}); left out")
         return tuple(found)
@@ -310,14 +311,26 @@ def _track(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> Tr
     readings = list(heard)
     turns = all(reading.quaternion_xyzw is not None for _, reading in readings)
     rows = [
-        (reading.stamp_s, received_s, *reading.position_world, reading.yaw, *reading.velocity,
-         *(reading.quaternion_xyzw if turns else ()))
+        (
+            reading.stamp_s,
+            received_s,
+            *reading.position_world,
+            reading.yaw,
+            *reading.velocity,
+            *(reading.quaternion_xyzw if turns else ()),
+        )
         for received_s, reading in readings
     ]
     table = _by_stamp(rows, 3 + 2 * dimension + 4 * turns)
     end, last = 2 + dimension, 3 + 2 * dimension
-    return Track(table[:, 0], table[:, 1], table[:, 2:end], np.unwrap(table[:, end]), table[:, end + 1 : last],
-                 table[:, last:] if turns else None)
+    return Track(
+        table[:, 0],
+        table[:, 1],
+        table[:, 2:end],
+        np.unwrap(table[:, end]),
+        table[:, end + 1 : last],
+        table[:, last:] if turns else None,
+    )
 
 
 def _command_track(heard: Iterable[tuple[float, CommandReading]], dimension: int) -> CommandTrack:

@@ -74,5 +74,6 @@ def coasted(team: Team, before: MotionState, after: MotionState, vehicle: Vehicl
     down = place[2] <= floor_m
     place = place.at[2].set(jnp.where(down, floor_m + _ON_FLOOR_M, place[2]))
     velocity = jnp.where(down & falls, 0.0, velocity)
-    return MotionState(jnp.where(levelled, place, after.position_world), after.yaw,
-                       jnp.where(levelled, velocity, after.velocity))
+    return MotionState(
+        jnp.where(levelled, place, after.position_world), after.yaw, jnp.where(levelled, velocity, after.velocity)
+    )

@@ -67,8 +67,14 @@ class TeamState:
     """(H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded."""
 
 
-def start(team: Team, position_world: jax.Array, yaw: jax.Array, parameters: WorldParameters,
-          bodies: BodyState | None = None, velocity: jax.Array | None = None) -> TeamState:
+def start(
+    team: Team,
+    position_world: jax.Array,
+    yaw: jax.Array,
+    parameters: WorldParameters,
+    bodies: BodyState | None = None,
+    velocity: jax.Array | None = None,
+) -> TeamState:
     """Return the state of a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
     slots = Slots.create(team.model.spec, team.channels)
     physics = team.physics.reset(position_world, yaw, bodies, velocity)
@@ -109,8 +115,7 @@ def turned_on(turns: jax.Array | None, yaw_rate: jax.Array | None, braked: jax.A
     return jnp.concatenate([jnp.where(braked, 0.0, yaw_rate)[None], turns[:-1]])
 
 
-def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
-         ) -> tuple[TeamState, ShieldResult]:
+def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array) -> tuple[TeamState, ShieldResult]:
     """Return the state one control period later and what the shield did.
 
     Args:
@@ -134,8 +139,7 @@ def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array
     noise_key, loss_key = jax.random.split(key)
     measured = measure(team, past, state.parameters, noise_key)
     estimate = predict(team.model, measured, sent, per_robot(state.parameters.pending))
-    table = update(state.table, _hear(team, announced, state.parameters, loss_key),
-                   team.model.spec.control_period_s)
+    table = update(state.table, _hear(team, announced, state.parameters, loss_key), team.model.spec.control_period_s)
     return TeamState(physics, sent, past, announced, table, estimate, state.parameters, turns), result
 
 
@@ -165,8 +169,11 @@ def measure(team: Team, past: MotionState, parameters: WorldParameters, key: jax
     spec, share = team.model.spec, team.channels.noise_share
     size = state.position_world.shape[0]
     noise = _bounded_noise(key, size + 1, state.yaw.shape) * share
-    return MotionState(state.position_world + noise[:size] * (spec.position_error_m / 3),
-                       state.yaw + noise[size] * (spec.yaw_error_rad / 3), state.velocity)
+    return MotionState(
+        state.position_world + noise[:size] * (spec.position_error_m / 3),
+        state.yaw + noise[size] * (spec.yaw_error_rad / 3),
+        state.velocity,
+    )
 
 
 def _bounded_noise(key: jax.Array, count: int, shape: tuple[int, ...]) -> jax.Array:
@@ -179,7 +186,7 @@ def _bounded_noise(key: jax.Array, count: int, shape: tuple[int, ...]) -> jax.Ar
 def true_table(stop: StoppingPoint, announced: jax.Array) -> NeighbourTable:
     """Return the table (D, N-1, N, E) that perfect communication would give: age zero, all valid."""
     points = by_slot(stop.position_world)
-    velocities = by_slot(announced[stop.position_world.shape[0]:])
+    velocities = by_slot(announced[stop.position_world.shape[0] :])
     age = jnp.zeros(points.shape[1:])
     return NeighbourTable(points, velocities, age, jnp.ones(age.shape, bool))
 

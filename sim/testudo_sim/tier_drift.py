@@ -68,8 +68,11 @@ def sent_commands(model: MotionModel, commands: np.ndarray) -> jax.Array:
 def single_start(spec: RobotSpec, worlds: int) -> MotionState:
     """Return one robot at rest in each of so many worlds."""
     place = jnp.asarray((0.0, 0.0, _HEIGHT_M)[: spec.dimension])[:, None, None]
-    return MotionState(jnp.broadcast_to(place, (spec.dimension, 1, worlds)), jnp.zeros((1, worlds)),
-                       jnp.zeros((spec.dimension, 1, worlds)))
+    return MotionState(
+        jnp.broadcast_to(place, (spec.dimension, 1, worlds)),
+        jnp.zeros((1, worlds)),
+        jnp.zeros((spec.dimension, 1, worlds)),
+    )
 
 
 def drawn_worlds(spec: RobotSpec, worlds: int, seed: int = 0) -> WorldParameters:

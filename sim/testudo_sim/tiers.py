@@ -42,8 +42,9 @@ class PhysicsChoice:
     thrust, and limit it by their voltage."""
 
 
-def make_physics(choice: PhysicsChoice, model: MotionModel, arena: Arena | None, size: int,
-                 boxes: tuple[Box, ...] = ()) -> Physics:
+def make_physics(
+    choice: PhysicsChoice, model: MotionModel, arena: Arena | None, size: int, boxes: tuple[Box, ...] = ()
+) -> Physics:
     """Return the physics for a team of one kind of robot.
 
     Raises:
@@ -51,29 +52,31 @@ def make_physics(choice: PhysicsChoice, model: MotionModel, arena: Arena | None,
     """
     for name, kind in (("physics", Tier), ("form", Form), ("impl", Impl)):
         if getattr(choice, name) not in get_args(kind):
-            raise TestudoError(f"--{name}: found {getattr(choice, name)!r}, expected one of "
-                               f"{', '.join(get_args(kind))}")
+            raise TestudoError(
+                f"--{name}: found {getattr(choice, name)!r}, expected one of {', '.join(get_args(kind))}"
+            )
     if choice.battery:
         if choice.physics == "kinematic":
-            raise TestudoError("--battery: --physics kinematic has no batteries; use another one, or leave --battery "
-                               "out")
+            raise TestudoError(
+                "--battery: --physics kinematic has no batteries; use another one, or leave --battery out"
+            )
         check_battery(model.spec)
     if choice.physics in ("kinematic", "attitude", "rotors"):
         if boxes:
-            raise TestudoError(f"--physics {choice.physics}: this scenario has boxes that robots push, which only "
-                               "MuJoCo moves; use --physics mjx or --physics mujoco")
+            raise TestudoError(
+                f"--physics {choice.physics}: this scenario has boxes that robots push, which only "
+                "MuJoCo moves; use --physics mjx or --physics mujoco"
+            )
         if choice.physics == "kinematic":
             return KinematicPhysics(model, arena)
-        return make_drone_tier(choice.physics, model, arena, with_downwash=choice.downwash,
-                               with_battery=choice.battery)
+        return make_drone_tier(choice.physics, model, arena, with_downwash=choice.downwash, with_battery=choice.battery)
     tier = make_tier(choice.form, model, arena, size, boxes)
     if choice.physics == "mujoco":
         return MujocoTier(tier, CStepper(tier.compiled), "mujoco", battery=choice.battery)
     return MujocoTier(tier, MjxStepper(tier.compiled, choose_impl(choice.impl)), "mjx", battery=choice.battery)
 
 
-def make_tier(form: Form, model: MotionModel, arena: Arena | None, size: int, boxes: tuple[Box, ...] = ()
-              ) -> TierModel:
+def make_tier(form: Form, model: MotionModel, arena: Arena | None, size: int, boxes: tuple[Box, ...] = ()) -> TierModel:
     """Return the MuJoCo world of a team of one kind of robot, with as few steps in a control tick as its form needs."""
     period = model.spec.control_period_s
     longest = _PLANAR_STEP_S if form == "planar" and not flies(model.spec) else physics_step_s(rhythms_s(model.spec))

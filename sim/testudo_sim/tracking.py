@@ -18,8 +18,14 @@ def earlier_slots(spec: RobotSpec, slots: Slots) -> int:
     return max(slots.states - 1 + math.ceil(_delays(spec)[-1]) + 1 - slots.commands, 1)
 
 
-def watch_brakes(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, located: jax.Array, sent: jax.Array,
-                 parameters: WorldParameters) -> tuple[BrakingWatch, jax.Array]:
+def watch_brakes(
+    spec: RobotSpec,
+    watch: BrakingWatch,
+    measured: MotionState,
+    located: jax.Array,
+    sent: jax.Array,
+    parameters: WorldParameters,
+) -> tuple[BrakingWatch, jax.Array]:
     """Return the watch after a tick, and which robots (N, E) got further than their brakes should let them.
 
     Args:
@@ -30,8 +36,10 @@ def watch_brakes(spec: RobotSpec, watch: BrakingWatch, measured: MotionState, lo
         sent: effective commands (H, D, N, E), newest first.
         parameters: tell the age of the poses.
     """
-    acting = [(share, [_sent_ago(sent, m + delay) for delay in _delays(spec)])
-              for m, share in enumerate(parameters.age_weights)]
+    acting = [
+        (share, [_sent_ago(sent, m + delay) for delay in _delays(spec)])
+        for m, share in enumerate(parameters.age_weights)
+    ]
     after, excess = watch_braking(spec, watch, measured, located, acting, jnp.float32(spec.control_period_s))
     return after, excess > 0
 

@@ -32,6 +32,7 @@ def nominal(spec):
 
 def drawn(spec, rng, *, ends=False):
     """Return a robot within the intervals of its file, or at their ends."""
+
     def draw(name):
         quantity = spec.quantities[name]
         return rng.choice([quantity.low, quantity.high]) if ends else rng.uniform(quantity.low, quantity.high)
@@ -47,8 +48,7 @@ def limited(spec, command):
     if spec.kind != DIFFERENTIAL_DRIVE:
         return command * min(1.0, spec.speed_limit_m_s / max(np.linalg.norm(command), 1e-12))
     forward, turn = command
-    shares = [spec.wheel_limit_m_s / max(abs(forward + side * turn * spec.wheel_base_m / 2), 1e-12)
-              for side in (-1, 1)]
+    shares = [spec.wheel_limit_m_s / max(abs(forward + side * turn * spec.wheel_base_m / 2), 1e-12) for side in (-1, 1)]
     shares += [spec.speed_limit_m_s / max(abs(forward), 1e-12), spec.turn_rate_limit_rad_s / max(abs(turn), 1e-12)]
     return command * min(1.0, *shares)
 

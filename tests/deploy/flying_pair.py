@@ -30,7 +30,8 @@ def with_phases(fleet, **needs):
     part = FlightPart(FlightWire("topics", "test"), **{key: Text(value, "test") for key, value in needs.items()})
     robots = tuple(
         replace(robot, link=replace(robot.link, profile=replace(robot.link.profile, flight=part), onboard_brake=True))
-        for robot in fleet.robots)
+        for robot in fleet.robots
+    )
     return replace(fleet, robots=robots)
 
 
@@ -94,9 +95,19 @@ class Vehicle:
 
     def says(self, now_s):
         can_fly = self.can_fly and (not self.armed or now_s > self.armed_s + READY_S)
-        return VehicleState(now_s, self.volts, self.armed, can_fly, bool(self.place[2] > GROUND_M + 0.01),
-                            self.tumbled, self.locked, self.controller, "", self.latency_s,
-                            self.holds if self.says_why else "")
+        return VehicleState(
+            now_s,
+            self.volts,
+            self.armed,
+            can_fly,
+            bool(self.place[2] > GROUND_M + 0.01),
+            self.tumbled,
+            self.locked,
+            self.controller,
+            "",
+            self.latency_s,
+            self.holds if self.says_why else "",
+        )
 
 
 class Drone:

@@ -20,8 +20,15 @@ class Drive:
         self.policy = StubPolicy(spec, decision_ticks=1)
         if arena is not None:
             self.policy.contract = self.policy.contract.replace(arena=arena)
-        self.loop = ControlLoop(self.policy, spec, robot="r0", peers=tuple(untrusted), goal_world=(0.0,) * size,
-                                epoch="a", untrusted=tuple(untrusted))
+        self.loop = ControlLoop(
+            self.policy,
+            spec,
+            robot="r0",
+            peers=tuple(untrusted),
+            goal_world=(0.0,) * size,
+            epoch="a",
+            untrusted=tuple(untrusted),
+        )
         if gate_only:
             self.loop._shield = dataclasses.replace(self.loop._shield, project=False)
         self.place, self.yaw, self.velocity = np.zeros(size), rng.uniform(-3, 3), np.zeros(size)
@@ -41,8 +48,13 @@ class Drive:
         offset = self.rng.standard_normal(size)
         offset *= self.noise * self.spec.position_error_m * self.rng.uniform() / np.linalg.norm(offset)
         turned = self.noise * self.spec.yaw_error_rad * self.rng.uniform(-1, 1)
-        return self.loop.on_odometry(BEGIN_S + stamp_s, self.now_s, tuple((place + offset).tolist()),
-                                     float(yaw + turned), tuple(np.asarray(velocity, float).tolist()))
+        return self.loop.on_odometry(
+            BEGIN_S + stamp_s,
+            self.now_s,
+            tuple((place + offset).tolist()),
+            float(yaw + turned),
+            tuple(np.asarray(velocity, float).tolist()),
+        )
 
     def tick(self, wanted):
         """Run the control loop with this nominal velocity and send its command."""
@@ -55,8 +67,9 @@ class Drive:
     def move(self, time_s):
         """Move for a whole number of small steps; yields nothing, keeps the past of the last second."""
         begin = self.time_s
-        places, yaws, velocities = roll(self.spec, self.truth, (self.place, self.yaw, self.velocity),
-                                        lambda t: self._acting(begin + t), time_s)
+        places, yaws, velocities = roll(
+            self.spec, self.truth, (self.place, self.yaw, self.velocity), lambda t: self._acting(begin + t), time_s
+        )
         for step in range(1, len(yaws)):
             self.past.append((begin + step * STEP_S, (places[step], yaws[step], velocities[step])))
         self.past = self.past[-1000:]

@@ -33,8 +33,14 @@ def spaces(*peers, size=2):
         none = np.zeros((2, size, 0))
         return PeerSpaces(none, none, np.zeros(0), *[np.zeros(0, bool)] * 3)
     owned, announced, acknowledged, silent, first, reserves = zip(*peers, strict=True)
-    return PeerSpaces(np.stack(owned, axis=-1), np.stack(announced, axis=-1), np.array(acknowledged),
-                      np.array(silent), np.array(first), np.array(reserves))
+    return PeerSpaces(
+        np.stack(owned, axis=-1),
+        np.stack(announced, axis=-1),
+        np.array(acknowledged),
+        np.array(silent),
+        np.array(first),
+        np.array(reserves),
+    )
 
 
 def table_of(peers, age_s=0.1):
@@ -60,8 +66,9 @@ class Walker:
         stop = self.model.stopping_point(self.state)
         sight = Sight(self.state.position_world, self.state, stop, table_of(peers), peers)
         own = replace(self.own, **{key: np.array(value) for key, value in changes.items()})
-        return pass_gate(self.model, self.space, self.arena, sight, own, np.array(velocity, float),
-                         np.array(self.number + 1))
+        return pass_gate(
+            self.model, self.space, self.arena, sight, own, np.array(velocity, float), np.array(self.number + 1)
+        )
 
     def walk(self, velocity, peers):
         """Pass the gate and move by a tick."""

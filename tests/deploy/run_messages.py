@@ -39,9 +39,7 @@ class RunMessages:
         for robot in self.fleet.robots:
             name, spec = robot.name, robot.spec
             position = tuple(x + 0.01 * sequence for x in robot.initial_position_world)
-            pose = OdometryReading(
-                stamp_s, position, 3.0 + 0.01 * sequence, (0.1,) * spec.dimension
-            )
+            pose = OdometryReading(stamp_s, position, 3.0 + 0.01 * sequence, (0.1,) * spec.dimension)
             sent = CommandReading(stamp_s, (0.1,) * spec.dimension)
             yield self._odometry(f"/{name}/odom", name, spec, pose)
             yield self._odometry(f"/{name}/truth", name, spec, pose)

@@ -94,7 +94,7 @@ def write_swarm(folder, changes=(), without=()):
     texts = dict(NAMES)
     for name, before, after in changes:
         assert texts[name].count(before) == 1, before
-        line = texts[name][:texts[name].index(before)].count("\n") + 1
+        line = texts[name][: texts[name].index(before)].count("\n") + 1
         texts[name] = texts[name].replace(before, after)
     for name, text in texts.items():
         if name not in without:

@@ -42,10 +42,7 @@ def artefact(path, spec):
 def one_robot(contract, slots, seed=0):
     """Return signals of one robot by name, and its hidden state."""
     inputs = random_inputs(contract, 1, max(slots, 1), seed)
-    signals = {
-        name: value[0, :slots] if name.startswith("neighbour") else value[0]
-        for name, value in inputs.items()
-    }
+    signals = {name: value[0, :slots] if name.startswith("neighbour") else value[0] for name, value in inputs.items()}
     return signals, signals.pop("hidden", np.zeros(0, np.float32))
 
 
@@ -229,9 +226,7 @@ def test_a_graph_input_of_another_shape_is_refused(path, spec, name, axis, lengt
 def test_a_graph_output_of_another_shape_is_refused(path, spec):
     def widen(model):
         model.graph.node[1].output[0] = "narrow"
-        model.graph.node.append(
-            helper.make_node("Concat", ["narrow", "narrow"], ["command"], axis=1)
-        )
+        model.graph.node.append(helper.make_node("Concat", ["narrow", "narrow"], ["command"], axis=1))
         model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 4
 
     refused(path, spec, ArtefactError, "output command: found shape", edit_model=widen)

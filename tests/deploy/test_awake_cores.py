@@ -16,10 +16,15 @@ linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system ha
 
 
 @linux
-@pytest.mark.parametrize(("info", "quota", "expected"), [
-    (VIRTUAL, None, True), (VIRTUAL, "max 100000\n", True), (VIRTUAL, "200000 100000\n", False),
-    (METAL, None, False),
-])
+@pytest.mark.parametrize(
+    ("info", "quota", "expected"),
+    [
+        (VIRTUAL, None, True),
+        (VIRTUAL, "max 100000\n", True),
+        (VIRTUAL, "200000 100000\n", False),
+        (METAL, None, False),
+    ],
+)
 def test_it_is_done_in_virtual_machines_without_a_quota(tmp_path, info, quota, expected):
     cpu_info, cpu_quota = tmp_path / "cpuinfo", tmp_path / "cpu.max"
     cpu_info.write_text(info)
@@ -45,13 +50,22 @@ def test_the_spinners_yield_and_end(monkeypatch):
 
 @linux
 def test_the_spinners_end_when_their_parent_is_killed():
-    parent = subprocess.Popen([sys.executable, "-c", (
-        "import time\n"
-        "from testudo_deploy import awake_cores\n"
-        "awake_cores.cores_wake_late = lambda: True\n"
-        "with awake_cores.AwakeCores() as awake:\n"
-        "    print(*(s.pid for s in awake._spinners), flush=True)\n"
-        "    time.sleep(60)\n")], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            (
+                "import time\n"
+                "from testudo_deploy import awake_cores\n"
+                "awake_cores.cores_wake_late = lambda: True\n"
+                "with awake_cores.AwakeCores() as awake:\n"
+                "    print(*(s.pid for s in awake._spinners), flush=True)\n"
+                "    time.sleep(60)\n"
+            ),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     spinners = [int(word) for word in parent.stdout.readline().split()]
     assert spinners
     parent.kill()

@@ -59,15 +59,18 @@ def test_the_planners_own_way_up_is_no_reason_even_right_below_the_ceiling(top_m
         assert low.fault(FOOT, top_m, (0.05, 0.0, height_m), climb_m_s) == ""
 
 
-@pytest.mark.parametrize(("place", "climb_m_s", "said"), [
-    ((0.11, 0.0, 0.5), 0.4, "found 0.11 m beside its column, allowed 0.11 m"),
-    ((0.0, -0.3, 0.5), 0.4, "found 0.30 m beside its column"),
-    ((math.nan, 0.0, 0.5), 0.4, "found nan m beside its column"),
-    ((0.0, 0.0, math.nan), 0.4, "found nan m of height"),
-    ((0.0, 0.0, 0.5), math.nan, "found 0.50 m of height, rising by nan m/s"),
-    ((0.0, 0.0, 0.5), 1.7, "found 0.50 m of height, rising by 1.70 m/s, so that it rests at"),
-    ((0.0, 0.0, 1.4), 0.0, "found 1.40 m of height"),
-])
+@pytest.mark.parametrize(
+    ("place", "climb_m_s", "said"),
+    [
+        ((0.11, 0.0, 0.5), 0.4, "found 0.11 m beside its column, allowed 0.11 m"),
+        ((0.0, -0.3, 0.5), 0.4, "found 0.30 m beside its column"),
+        ((math.nan, 0.0, 0.5), 0.4, "found nan m beside its column"),
+        ((0.0, 0.0, math.nan), 0.4, "found nan m of height"),
+        ((0.0, 0.0, 0.5), math.nan, "found 0.50 m of height, rising by nan m/s"),
+        ((0.0, 0.0, 0.5), 1.7, "found 0.50 m of height, rising by 1.70 m/s, so that it rests at"),
+        ((0.0, 0.0, 1.4), 0.0, "found 1.40 m of height"),
+    ],
+)
 def test_what_leaves_the_column_is_told(place, climb_m_s, said):
     assert limits().fault(FOOT, TOP_M, place, climb_m_s).startswith(said)
 
@@ -99,6 +102,7 @@ def test_a_climb_that_leaves_its_column_lands_within_it(climbing, spoil):
             if spoil is drift:
                 drone.vehicle.place[0] += 0.3 * step_s
         advance(now_s, step_s)
+
     drone.vehicle.advance = advanced
     foot, highest_m, aside_m = drone.vehicle.place.copy(), 0.0, 0.0
     climbing.until(Mode.LAND, 3.0)
@@ -117,8 +121,7 @@ def test_a_climb_that_leaves_its_column_lands_within_it(climbing, spoil):
 def see_elsewhere(drone, moved):
     """Let a drone take poses whose places were changed by ``moved``."""
     taken = drone.robot.loop.on_odometry
-    drone.robot.loop.on_odometry = lambda stamp, heard, place, yaw, speed: taken(
-        stamp, heard, moved(place), yaw, speed)
+    drone.robot.loop.on_odometry = lambda stamp, heard, place, yaw, speed: taken(stamp, heard, moved(place), yaw, speed)
 
 
 def test_a_climb_without_poses_is_landed_by_its_vehicle(climbing):
@@ -164,15 +167,24 @@ def test_a_peer_that_comes_into_the_column_ends_the_climb(climbing):
     assert drone.vehicle.place[2] == GROUND_M
 
 
-@pytest.mark.parametrize(("place", "near"), [
-    ((0.0, 0.0, 0.5), True), ((0.6, 0.0, 0.9), True), ((0.0, 0.0, 2.0), True), ((math.nan, 0.0, 0.5), True),
-    ((0.9, 0.0, 0.5), False), ((0.0, 0.0, 3.2), False),
-])
+@pytest.mark.parametrize(
+    ("place", "near"),
+    [
+        ((0.0, 0.0, 0.5), True),
+        ((0.6, 0.0, 0.9), True),
+        ((0.0, 0.0, 2.0), True),
+        ((math.nan, 0.0, 0.5), True),
+        ((0.9, 0.0, 0.5), False),
+        ((0.0, 0.0, 3.2), False),
+    ],
+)
 def test_who_keeps_to_no_contract_is_told_of_near_the_column_only(place, near):
     lane = np.array([FOOT, (0.0, 0.0, TOP_M)])
-    table = NeighbourTable(np.array(place)[:, None], np.zeros((3, 1)), np.array([0.05]), np.array([True]),
-                           np.array([True]))
+    table = NeighbourTable(
+        np.array(place)[:, None], np.zeros((3, 1)), np.array([0.05]), np.array([True]), np.array([True])
+    )
     assert strangers_near(SPEC, space_parameters(SPEC), lane, table).tolist() == [near]
-    trusted = NeighbourTable(np.array(place)[:, None], np.zeros((3, 1)), np.array([0.05]), np.array([True]),
-                             np.array([False]))
+    trusted = NeighbourTable(
+        np.array(place)[:, None], np.zeros((3, 1)), np.array([0.05]), np.array([True]), np.array([False])
+    )
     assert strangers_near(SPEC, space_parameters(SPEC), lane, trusted).tolist() == [False]

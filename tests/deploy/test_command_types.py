@@ -64,12 +64,15 @@ def test_a_type_that_nobody_knows_is_refused_by_name():
         check_contract(contract, "here")
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    ({"unit": "m/s"}, r"command\.unit: found 'm/s', expected 'rad, rad, rad, N'"),
-    ({"limits": ()}, r"command\.limits: found 0 for attitude_thrust, expected 4"),
-    ({"limits": ((0.1, -0.1), (0, 1), (0, 1), (0, 1))}, r"of roll: found \(0\.1, -0\.1\), expected low below"),
-    ({"limits": ((0.1,), (0, 1), (0, 1), (0, 1))}, r"limits of roll"),
-])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"unit": "m/s"}, r"command\.unit: found 'm/s', expected 'rad, rad, rad, N'"),
+        ({"limits": ()}, r"command\.limits: found 0 for attitude_thrust, expected 4"),
+        ({"limits": ((0.1, -0.1), (0, 1), (0, 1), (0, 1))}, r"of roll: found \(0\.1, -0\.1\), expected low below"),
+        ({"limits": ((0.1,), (0, 1), (0, 1), (0, 1))}, r"limits of roll"),
+    ],
+)
 def test_units_and_limits_have_to_fit_the_type(change, text):
     contract = contract_of("attitude_thrust")
     command = Command(**{**vars(contract.command), **change})
@@ -96,8 +99,11 @@ def test_a_robot_on_the_ground_takes_velocities_only(kind):
 def test_link_and_shield_refuse_it_by_robot_and_both_values(tmp_path, kind):
     fleet = make_tiny_fleet(tmp_path, 2, "crazyflie_2x")
     contract = contract_of(kind)
-    with pytest.raises(CommandTypeError, match=rf"robots\.r0\.link: found command\.type '{kind}' in the policy, link "
-                                               "'testudo' carries control_point_velocity_world"):
+    with pytest.raises(
+        CommandTypeError,
+        match=rf"robots\.r0\.link: found command\.type '{kind}' in the policy, link "
+        "'testudo' carries control_point_velocity_world",
+    ):
         check_commands(fleet, contract)
     check_commands(fleet, draft_contract(DRONE))
 

@@ -77,9 +77,19 @@ def test_the_announced_lane_is_taken_with_its_acknowledgement(acknowledged, make
         rig.sequence += 1
         template = rig.loop.announcement(rig.now_s)  # as a peer of the same kind would say it
         far = ((2.0, 2.0), (2.0, 2.0))
-        assert rig.loop.on_peer(dataclasses.replace(
-            template, robot="r1", epoch="b", sequence=rig.sequence, owned_lane_world=far, announced_lane_world=far,
-            control_point_world=far[0], echoes={"r0": ("a", rig.now_s - 0.03, acknowledged)}), rig.now_s)
+        assert rig.loop.on_peer(
+            dataclasses.replace(
+                template,
+                robot="r1",
+                epoch="b",
+                sequence=rig.sequence,
+                owned_lane_world=far,
+                announced_lane_world=far,
+                control_point_world=far[0],
+                echoes={"r0": ("a", rig.now_s - 0.03, acknowledged)},
+            ),
+            rig.now_s,
+        )
         record = rig.loop.tick(rig.now_s)
     owned = np.array(rig.loop.announcement(rig.now_s).owned_lane_world)
     if acknowledged:

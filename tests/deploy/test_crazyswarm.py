@@ -28,38 +28,56 @@ def test_the_enabled_drones_come_with_their_places_and_what_sees_them(tmp_path):
     file, _ = write_swarm(tmp_path)
     swarm = swarm_of(file)
     assert [(robot.name, robot.type, robot.position_world, robot.tracked) for robot in swarm.robots] == [
-        ("cf231", "cf21", (-0.5, 0.0, 0.0), True), ("cf5", "cf21", (0.5, 0.0, 0.0), True)]
+        ("cf231", "cf21", (-0.5, 0.0, 0.0), True),
+        ("cf5", "cf21", (0.5, 0.0, 0.0), True),
+    ]
     assert swarm.frame == "mocap"
 
 
-UNTRACKED = (CF, """    motion_capture:
+UNTRACKED = (
+    CF,
+    """    motion_capture:
       tracking: "librigidbodytracker"
       marker: mocap_deck
       dynamics: default
-""", "")
+""",
+    "",
+)
 REFUSED = {
     "controller": ([MELLINGER], "found 2 (Mellinger), expected 1 (PID): cmd_velocity_world does not work with"),
     "no controller": ([(CF, "      controller: 1 # 1: PID, 2: mellinger\n", "")], "found nothing, expected 1 (PID)"),
     "estimator": ([(CF, "estimator: 2 #", "estimator: 1 #")], "found 1, expected 2 (Kalman)"),
     "planner": ([(CF, "enHighLevel: 1", "enHighLevel: 0")], "found 0, expected 1: take-off and landing need it"),
-    "status": ([(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: 1 # Hz")],
-               "found 1 Hz, expected 5 Hz or more"),
-    "no logging": ([(CF, "firmware_logging:\n    enabled: true", "firmware_logging:\n    enabled: false")],
-                   "found False, expected true"),
-    "pose": ([UNTRACKED, (CF, "pose:\n        frequency: 10 # Hz", "pose:\n        frequency: 10 #  Hz")],
-             "found 10 Hz, expected 100 Hz or more"),
+    "status": (
+        [(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: 1 # Hz")],
+        "found 1 Hz, expected 5 Hz or more",
+    ),
+    "no logging": (
+        [(CF, "firmware_logging:\n    enabled: true", "firmware_logging:\n    enabled: false")],
+        "found False, expected true",
+    ),
+    "pose": (
+        [UNTRACKED, (CF, "pose:\n        frequency: 10 # Hz", "pose:\n        frequency: 10 #  Hz")],
+        "found 10 Hz, expected 100 Hz or more",
+    ),
     "rate": ([(MC, "deadline: 100.0", "deadline: 50.0")], "found 50.0 Hz, expected 100 Hz or more; write deadline:"),
     "no rate": ([(MC, "          deadline: 100.0 # Hz\n", "")], "found nothing, expected 100 Hz"),
-    "one marker": ([(CF, "marker: mocap_deck", "marker: default_single_marker")],
-                   "'default_single_marker' of 1 points"),
+    "one marker": (
+        [(CF, "marker: mocap_deck", "marker: default_single_marker")],
+        "'default_single_marker' of 1 points",
+    ),
     "tracking": ([(CF, 'tracking: "librigidbodytracker"', "tracking: eyes")], "found 'eyes', expected vendor"),
     "radio": ([(SV, "max_unicast_latency: 10.0", "max_unicast_latency: 60.0")], "found 60.0 ms, expected at most"),
     "version": ([(CF, "fileversion: 3", "fileversion: 2")], "found 2, expected 3"),
     "type": ([(CF, "type: cf21  # see", "type: cf22  # see")], "found 'cf22', expected one of robot_types"),
-    "big": ([(CF, "dynamics: default\n    big_quad: false", "dynamics: default\n    big_quad: true")],
-            "found true, expected false"),
-    "place": ([(CF, "initial_position: [-0.5, 0.0, 0.0]", "initial_position: [-0.5, .nan, 0.0]")],
-              "expected three numbers"),
+    "big": (
+        [(CF, "dynamics: default\n    big_quad: false", "dynamics: default\n    big_quad: true")],
+        "found true, expected false",
+    ),
+    "place": (
+        [(CF, "initial_position: [-0.5, 0.0, 0.0]", "initial_position: [-0.5, .nan, 0.0]")],
+        "expected three numbers",
+    ),
     "name": ([(CF, "  cf231:", "  CF231:")], "expected small letters"),
     "key": ([(CF, "uri: radio://0/80/2M/E7E7E7E705", "url: radio://0/80/2M/E7E7E7E705")], "url: unknown key"),
     "table": ([(CF, "broadcasts:\n    num_repeats", "broadcasts:\n    repeats")], "repeats: unknown key"),
@@ -69,29 +87,44 @@ REFUSED = {
     "controller text": ([(CF, "controller: 1 # 1: PID", 'controller: "1" # 1: PID')], "found '1', expected 1 (PID)"),
     "planner yes": ([(CF, "enHighLevel: 1", "enHighLevel: yes")], "found True, expected 1"),
     "version text": ([(CF, "fileversion: 3", 'fileversion: "3"')], "found '3', expected 3"),
-    "one address": ([(CF, "radio://0/80/2M/E7E7E7E7E7", "radio://1/80/2M/e7e7e7e705")],
-                    "found radio://1/80/2M/e7e7e7e705, which"),
+    "one address": (
+        [(CF, "radio://0/80/2M/E7E7E7E7E7", "radio://1/80/2M/e7e7e7e705")],
+        "found radio://1/80/2M/e7e7e7e705, which",
+    ),
     "no address": ([(CF, "    uri: radio://0/80/2M/E7E7E7E705\n", "")], "found nothing, expected the address"),
     "odd address": ([(CF, "radio://0/80/2M/E7E7E7E705", "radio://0/126/2M/E7E7E7E705")], "expected the address of"),
     "short address": ([(CF, "radio://0/80/2M/E7E7E7E705", "E7E7E7E705")], "found 'E7E7E7E705', expected the address"),
     "enabled 1": ([(CF, "cf5:\n    enabled: true", "cf5:\n    enabled: 1")], "found 1, expected true or false"),
     "enabled text": ([(CF, "cf5:\n    enabled: true", 'cf5:\n    enabled: "true"')], "found 'true', expected true or"),
     "not said": ([(CF, "cf5:\n    enabled: true\n", "cf5:\n")], "cf5.enabled: found nothing, expected true or false"),
-    "too often": ([(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: 200 # Hz")],
-                  "found 200 Hz, expected a whole number from 1 to 100"),
-    "half": ([(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: 10.5 # Hz")],
-             "found 10.5 Hz, expected a whole number"),
-    "fast": ([(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: fast # Hz")],
-             "found 'fast', expected a whole number"),
+    "too often": (
+        [(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: 200 # Hz")],
+        "found 200 Hz, expected a whole number from 1 to 100",
+    ),
+    "half": (
+        [(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: 10.5 # Hz")],
+        "found 10.5 Hz, expected a whole number",
+    ),
+    "fast": (
+        [(CF, "status:\n        frequency: 10 # Hz", "status:\n        frequency: fast # Hz")],
+        "found 'fast', expected a whole number",
+    ),
     "own logs": ([(CF, "default_topics:", "custom_topics: 3\n    default_topics:")], "found 3, expected a table"),
-    "own log": ([(CF, "default_topics:", "custom_topics:\n      a: {frequency: 0, vars: [x]}\n    default_topics:")],
-                "custom_topics.a.frequency: found 0 Hz, expected a whole number from 1 to 100"),
+    "own log": (
+        [(CF, "default_topics:", "custom_topics:\n      a: {frequency: 0, vars: [x]}\n    default_topics:")],
+        "custom_topics.a.frequency: found 0 Hz, expected a whole number from 1 to 100",
+    ),
     "best rate": ([(MC, "deadline: 100.0", "deadline: .inf")], "found inf Hz, expected 100 Hz or more"),
     "rate text": ([(MC, "deadline: 100.0", "deadline: fast")], "found 'fast', expected 100 Hz or more"),
     "radio text": ([(SV, "max_unicast_latency: 10.0", "max_unicast_latency: slow")], "found 'slow', expected at most"),
     "cellar": ([(CF, "[-0.5, 0.0, 0.0]", "[-0.5, 0.0, -5.0]")], "the last one from -0.1 m on"),
-    "nobody": ([(CF, "cf231:\n    enabled: true", "cf231:\n    enabled: false"),
-                (CF, "cf5:\n    enabled: true", "cf5:\n    enabled: false")], "found none that is enabled"),
+    "nobody": (
+        [
+            (CF, "cf231:\n    enabled: true", "cf231:\n    enabled: false"),
+            (CF, "cf5:\n    enabled: true", "cf5:\n    enabled: false"),
+        ],
+        "found none that is enabled",
+    ),
 }
 
 
@@ -151,12 +184,16 @@ def test_a_file_that_is_none_is_refused(tmp_path, text):
 
 
 TWO_TYPES = (CF, "[0.5, 0.0, 0.0]\n    type: cf21", "[0.5, 0.0, 0.0]\n    type: big")
-BIG = (CF, "robot_types:\n", """robot_types:
+BIG = (
+    CF,
+    "robot_types:\n",
+    """robot_types:
   big:
     big_quad: false
     motion_capture:
       tracking: vendor
-""")
+""",
+)
 
 
 def test_one_robot_file_describes_one_type_of_drone_unless_somebody_says_more(tmp_path):
@@ -174,12 +211,15 @@ def test_the_address_of_a_drone_that_is_off_is_free(tmp_path):
     assert len(swarm_of(file).robots) == 2
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    (b"", r"crazyflies\.yaml: is empty; expected fileversion: 3, robots"),
-    (bytes(range(256)), r"crazyflies\.yaml: is not a text file"),
-    (b"\0", r"crazyflies\.yaml: is not a text file"),
-    (b"fileversion: 3\n", r"robots: found none that is enabled, .* write enabled: true"),
-])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", r"crazyflies\.yaml: is empty; expected fileversion: 3, robots"),
+        (bytes(range(256)), r"crazyflies\.yaml: is not a text file"),
+        (b"\0", r"crazyflies\.yaml: is not a text file"),
+        (b"fileversion: 3\n", r"robots: found none that is enabled, .* write enabled: true"),
+    ],
+)
 def test_a_file_without_drones_says_what_to_write(tmp_path, content, said):
     file, _ = write_swarm(tmp_path)
     file.write_bytes(content)
@@ -218,11 +258,17 @@ def test_the_verb_refuses_and_writes_nothing(tmp_path, policy):
 
 
 SLIPS = {
-    "too close": ([(CF, "[0.5, 0.0, 0.0]", "[-0.3, 0.0, 0.0]")], {},
-                  r"cf5\.initial_position: is 0\.2 m from that of cf231, .* at least 0\.755 m"),
+    "too close": (
+        [(CF, "[0.5, 0.0, 0.0]", "[-0.3, 0.0, 0.0]")],
+        {},
+        r"cf5\.initial_position: is 0\.2 m from that of cf231, .* at least 0\.755 m",
+    ),
     "one above the other": ([(CF, "[0.5, 0.0, 0.0]", "[-0.5, 0.0, 1.5]")], {}, "is 0 m from that of cf231"),
-    "far away": ([(CF, "[0.5, 0.0, 0.0]", "[50.0, 0.0, 0.0]")], {},
-                 r"crazyflies\.yaml: robots\.cf5\.initial_position: found x = 50 m, expected -1\.6 to 1\.6 m"),
+    "far away": (
+        [(CF, "[0.5, 0.0, 0.0]", "[50.0, 0.0, 0.0]")],
+        {},
+        r"crazyflies\.yaml: robots\.cf5\.initial_position: found x = 50 m, expected -1\.6 to 1\.6 m",
+    ),
     "through the ceiling": ([], {"height": 5.0}, "found z = 5 m, expected 0 to 2 m"),
     "to the moon": ([], {"height": 1e300}, "--height: found 1e\\+300 m, expected a height above 0 and at most 20 m"),
     "nowhere": ([], {"height": float("nan")}, "--height: found nan m"),
@@ -246,11 +292,13 @@ def test_what_the_import_refuses_leaves_the_file_from_before(tmp_path, policy, c
 
 def test_a_file_that_cannot_be_written_is_told_by_its_option(tmp_path, policy):
     file, _ = write_swarm(tmp_path)
-    for options, said in (({"out": tmp_path / "none" / "f.yaml"}, "--out: found no folder .*none, expected"),
-                          ({"out": tmp_path}, "--out: found the folder"),
-                          ({"out": file}, "--out: found .*crazyflies.yaml, which is read, expected another file"),
-                          ({"out": tmp_path / SV}, "--out: found .*server.yaml, which is read"),
-                          ({"out": tmp_path / "f.yaml", "json": tmp_path / "none" / "x.json"}, "--json: found no f")):
+    for options, said in (
+        ({"out": tmp_path / "none" / "f.yaml"}, "--out: found no folder .*none, expected"),
+        ({"out": tmp_path}, "--out: found the folder"),
+        ({"out": file}, "--out: found .*crazyflies.yaml, which is read, expected another file"),
+        ({"out": tmp_path / SV}, "--out: found .*server.yaml, which is read"),
+        ({"out": tmp_path / "f.yaml", "json": tmp_path / "none" / "x.json"}, "--json: found no f"),
+    ):
         with pytest.raises(SwarmError, match=said):
             fleet_verb("import", file, policy, **options)
     assert not (tmp_path / "f.yaml").exists()

@@ -112,8 +112,12 @@ def wrong(path, value):
         (["robots", "r0", "initial_position"], [1.0], "initial_position", "found 1 coordinates"),
         (["robots", "r0", "initial_position"], [-1.0, -0.45], "initial_position", "touch"),
         (["robots", "r0", "goal"], [1.0, -0.4], "robots.r1.goal", "touch"),
-        (["robots", "r0", "initial_position"], [1e308, 0.0], "robots.r0.initial_position",
-         "found 1e+308 m, expected -10000 to 10000 m"),
+        (
+            ["robots", "r0", "initial_position"],
+            [1e308, 0.0],
+            "robots.r0.initial_position",
+            "found 1e+308 m, expected -10000 to 10000 m",
+        ),
         (["robots", "r0", "goal"], [0.0, -15000.0], "robots.r0.goal", "found -15000 m, expected -10000 to 10000 m"),
         (["robots", "r0", "initial_yaw"], 1e300, "robots.r0.initial_yaw", "expected -6.2832 to 6.2832 rad"),
         (["robots", "r0", "initial_yaw"], 90, "robots.r0.initial_yaw", "found 90 rad"),
@@ -152,15 +156,18 @@ def test_what_is_no_fleet_is_refused(tmp_path, text):
         load(tmp_path, text)
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    (b"", "is empty; expected fileversion: 1, policy, policy_sha256 and robots"),
-    (b"# nothing but this\n", "is empty; expected"),
-    (b"- 1\n", "found a list; expected fileversion: 1"),
-    (b"3\n", "found 3 alone; expected"),
-    (b"none\n", "found 'none' alone; expected"),
-    (bytes(range(256)), "is not a text file"),
-    (b"\0\0", "is not a text file"),
-])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty; expected fileversion: 1, policy, policy_sha256 and robots"),
+        (b"# nothing but this\n", "is empty; expected"),
+        (b"- 1\n", "found a list; expected fileversion: 1"),
+        (b"3\n", "found 3 alone; expected"),
+        (b"none\n", "found 'none' alone; expected"),
+        (bytes(range(256)), "is not a text file"),
+        (b"\0\0", "is not a text file"),
+    ],
+)
 def test_what_is_no_fleet_file_at_all_is_told_so_with_what_to_write(tmp_path, content, said):
     (tmp_path / "fleet.yaml").write_bytes(content)
     with pytest.raises(FleetError) as refusal:

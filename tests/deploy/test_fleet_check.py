@@ -20,12 +20,15 @@ def moved(fleet, **keys):
     return replace(fleet, robots=(replace(fleet.robots[0], **keys), *fleet.robots[1:]))
 
 
-@pytest.mark.parametrize(("keys", "said"), [
-    ({"initial_position_world": (50.0, 0.0)}, "robots.r0.initial_position: found x = 50 m, expected -2 to 2 m"),
-    ({"initial_position_world": (0.0, -2.1)}, "robots.r0.initial_position: found y = -2.1 m, expected -2 to 2 m"),
-    ({"goal_world": (0.0, 7.0)}, "robots.r0.goal: found y = 7 m, expected -2 to 2 m: the arena of policy.onnx"),
-    ({"goal_world": (0.0, 7.0), "follows": Follow("r1")}, "robots.r0.follow: found y = 7 m"),
-])
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"initial_position_world": (50.0, 0.0)}, "robots.r0.initial_position: found x = 50 m, expected -2 to 2 m"),
+        ({"initial_position_world": (0.0, -2.1)}, "robots.r0.initial_position: found y = -2.1 m, expected -2 to 2 m"),
+        ({"goal_world": (0.0, 7.0)}, "robots.r0.goal: found y = 7 m, expected -2 to 2 m: the arena of policy.onnx"),
+        ({"goal_world": (0.0, 7.0), "follows": Follow("r1")}, "robots.r0.follow: found y = 7 m"),
+    ],
+)
 def test_a_start_or_a_goal_behind_a_wall_is_refused_with_the_key(tmp_path, keys, said):
     fleet = moved(make_tiny_fleet(tmp_path), **keys)
     with pytest.raises(FleetError) as refusal:
@@ -34,8 +37,9 @@ def test_a_start_or_a_goal_behind_a_wall_is_refused_with_the_key(tmp_path, keys,
     check_inside(fleet, None)
 
 
-@pytest.mark.parametrize(("height_m", "holds"), [(0.29, False), (0.3, True), (2.0, True), (2.01, False), (100.0, False),
-                                                 (-5.0, False)])
+@pytest.mark.parametrize(
+    ("height_m", "holds"), [(0.29, False), (0.3, True), (2.0, True), (2.01, False), (100.0, False), (-5.0, False)]
+)
 def test_a_drone_takes_off_to_a_height_between_floor_and_ceiling(tmp_path, height_m, holds):
     fleet = moved(make_tiny_fleet(tmp_path, robot="crazyflie_2x"), initial_position_world=(0.0, 0.0, height_m))
     if holds:

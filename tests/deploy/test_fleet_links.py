@@ -40,15 +40,17 @@ def test_left_out_they_mean_our_own_driver_here_and_odometry_in_the_world(tmp_pa
 
 
 def test_a_robot_whose_poses_may_be_very_young_only_is_still_read_when_it_names_no_link(tmp_path):
-    text = (tmp_path / "quick.toml")
+    text = tmp_path / "quick.toml"
     source = load_robot("turtlebot4").to_dict()
     source["sensing"]["pose_max_age"] |= {"value": 0.006, "interval": [0.006, 0.006]}
     lines = [f'{key} = "{value}"' for key, value in source.items() if isinstance(value, str)]
     for section, entries in source.items():
         if not isinstance(entries, str):
             lines.append(f"[{section}]")
-            lines += [f'{key} = {{ value = {entry["value"]}, unit = "{entry["unit"]}", source = "x" }}'
-                      for key, entry in entries.items()]
+            lines += [
+                f'{key} = {{ value = {entry["value"]}, unit = "{entry["unit"]}", source = "x" }}'
+                for key, entry in entries.items()
+            ]
     text.write_text("\n".join(lines))
     assert load(tmp_path, type="quick.toml").robot("tb1").pose.max_age_s == 0.006
 
@@ -56,11 +58,17 @@ def test_a_robot_whose_poses_may_be_very_young_only_is_still_read_when_it_names_
 def test_what_is_saved_is_read_again(tmp_path):
     (tmp_path / "mine.toml").write_bytes(link_files()["turtlebot4"].read_bytes())
     fleet = load(
-        tmp_path, host={"tb1": "tb1.local"},
-        link={"tb1": {"profile": "mine.toml", "remappings": {"cmd_vel": "mux/input", "odom": "/tb1/odom"}},
-              "tb2": "turtlebot3"},
-        pose={"tb1": {"source": "tf", "frame": "map", "sigma": 0.004, "max_age": 0.12},
-              "tb2": {"source": "odom+initial", "frame": "map"}})
+        tmp_path,
+        host={"tb1": "tb1.local"},
+        link={
+            "tb1": {"profile": "mine.toml", "remappings": {"cmd_vel": "mux/input", "odom": "/tb1/odom"}},
+            "tb2": "turtlebot3",
+        },
+        pose={
+            "tb1": {"source": "tf", "frame": "map", "sigma": 0.004, "max_age": 0.12},
+            "tb2": {"source": "odom+initial", "frame": "map"},
+        },
+    )
     (tmp_path / "deeper").mkdir()
     save_fleet(fleet, tmp_path / "deeper" / "fleet.yaml")
     again = load_fleet(tmp_path / "deeper" / "fleet.yaml")
@@ -68,7 +76,9 @@ def test_what_is_saved_is_read_again(tmp_path):
     assert (first.host, again.robot("tb2").host, again.frame) == ("tb1.local", "", "map")
     assert first.link.name == "../mine.toml"
     assert (first.link.profile, dict(first.link.remappings)) == (
-        fleet.robot("tb1").link.profile, {"cmd_vel": "mux/input", "odom": "/tb1/odom"})
+        fleet.robot("tb1").link.profile,
+        {"cmd_vel": "mux/input", "odom": "/tb1/odom"},
+    )
     assert [robot.pose for robot in again.robots] == [robot.pose for robot in fleet.robots]
     assert again.robot("tb2") == fleet.robot("tb2")
 
@@ -93,10 +103,16 @@ OWN = "expected odom+initial, which places it at initial_position"
         ({"link": {"tb1": 7}}, "robots.tb1.link", "expected an object"),
         ({"link": {"tb1": {"remappings": {}}}}, "robots.tb1.link.profile", "missing"),
         ({"link": {"tb1": {"profile": "testudo", "topic": "x"}}}, "robots.tb1.link.topic", "unknown key"),
-        ({"link": {"tb1": {"profile": "testudo", "remappings": {"cmd_vel": "a b"}}}}, "robots.tb1.link.remappings",
-         "found 'a b', expected the name of a topic"),
-        ({"link": {"tb1": {"profile": "testudo", "remappings": {"cmd_vel": 1}}}}, "remappings.cmd_vel",
-         "expected a text"),
+        (
+            {"link": {"tb1": {"profile": "testudo", "remappings": {"cmd_vel": "a b"}}}},
+            "robots.tb1.link.remappings",
+            "found 'a b', expected the name of a topic",
+        ),
+        (
+            {"link": {"tb1": {"profile": "testudo", "remappings": {"cmd_vel": 1}}}},
+            "remappings.cmd_vel",
+            "expected a text",
+        ),
         ({"pose": {"tb1": {"frame": "map"}}}, "robots.tb1.pose.source", "missing"),
         ({"pose": {"tb1": {"source": "gps"}}}, "robots.tb1.pose.source", "expected one of odom, odom+initial, tf"),
         ({"pose": {"tb1": {"source": "mocap", "frame": "a b"}}}, "robots.tb1.pose.frame", "the name of a frame"),
@@ -106,21 +122,39 @@ OWN = "expected odom+initial, which places it at initial_position"
         ({"link": "turtlebot4", "pose": {"source": "tf", "frame": "odom"}}, "robots.tb1.pose.frame", "by itself"),
         ({"pose": {"tb1": INITIAL}}, "robots.tb1.pose.frame", "expected source odom"),
         # two frames
-        ({"link": "turtlebot4", "pose": {"tb1": INITIAL, "tb2": {"source": "tf", "frame": "map"}}},
-         "robots.tb2.pose.frame", "found 'map', expected 'world' as for tb1"),
-        ({"link": {"tb2": "turtlebot4"}, "pose": {"tb2": {"source": "tf", "frame": "map"}}},
-         "robots.tb2.pose.frame", "one frame is shared by the whole fleet"),
+        (
+            {"link": "turtlebot4", "pose": {"tb1": INITIAL, "tb2": {"source": "tf", "frame": "map"}}},
+            "robots.tb2.pose.frame",
+            "found 'map', expected 'world' as for tb1",
+        ),
+        (
+            {"link": {"tb2": "turtlebot4"}, "pose": {"tb2": {"source": "tf", "frame": "map"}}},
+            "robots.tb2.pose.frame",
+            "one frame is shared by the whole fleet",
+        ),
         # what the shield relies on
-        ({"link": "turtlebot4", "pose": {**INITIAL, "sigma": 0.02}}, "robots.tb1.pose.sigma",
-         "found 0.02 m, expected 0 to 0.01 m: three sigma within sensing.position_error"),
+        (
+            {"link": "turtlebot4", "pose": {**INITIAL, "sigma": 0.02}},
+            "robots.tb1.pose.sigma",
+            "found 0.02 m, expected 0 to 0.01 m: three sigma within sensing.position_error",
+        ),
         ({"link": "turtlebot4", "pose": {**INITIAL, "sigma": -0.001}}, "robots.tb1.pose.sigma", "expected 0 to"),
-        ({"link": "turtlebot4", "pose": {**INITIAL, "max_age": 0.3}}, "robots.tb1.pose.max_age",
-         "at most 0.15 s: sensing.pose_max_age"),
+        (
+            {"link": "turtlebot4", "pose": {**INITIAL, "max_age": 0.3}},
+            "robots.tb1.pose.max_age",
+            "at most 0.15 s: sensing.pose_max_age",
+        ),
         ({"link": "turtlebot4", "pose": {**INITIAL, "max_age": 0.0}}, "robots.tb1.pose.max_age", "expected above 0"),
-        ({"link": "turtlebot4", "pose": {**INITIAL, "max_age": 0.04}}, "robots.tb1.pose.max_age",
-         "expected at least 0.05 s: link 'turtlebot4' tells odometry at 20 Hz"),
-        ({"link": "turtlebot4", "pose": {"source": "mocap", "max_age": 0.035}}, "robots.tb1.pose.max_age",
-         "expected at least 0.04 s: link 'turtlebot4' tells poses, whose velocities lag by the filter, at 100 Hz"),
+        (
+            {"link": "turtlebot4", "pose": {**INITIAL, "max_age": 0.04}},
+            "robots.tb1.pose.max_age",
+            "expected at least 0.05 s: link 'turtlebot4' tells odometry at 20 Hz",
+        ),
+        (
+            {"link": "turtlebot4", "pose": {"source": "mocap", "max_age": 0.035}},
+            "robots.tb1.pose.max_age",
+            "expected at least 0.04 s: link 'turtlebot4' tells poses, whose velocities lag by the filter, at 100 Hz",
+        ),
     ],
 )
 def test_what_does_not_hold_is_refused_with_file_key_and_reason(tmp_path, keys, key, said):
@@ -134,8 +168,12 @@ def test_what_does_not_hold_is_refused_with_file_key_and_reason(tmp_path, keys, 
 
 
 def test_a_drone_that_tells_no_odometry_needs_motion_capture(tmp_path):
-    place = {"type": "crazyflie_2x", "initial_position": {"tb1": [-1.0, 1.0, 1.0], "tb2": [-1.0, -1.0, 1.0]},
-             "goal": {"tb1": [1.0, 1.0, 1.0], "tb2": [1.0, -1.0, 1.0]}, "link": "crazyswarm2"}
+    place = {
+        "type": "crazyflie_2x",
+        "initial_position": {"tb1": [-1.0, 1.0, 1.0], "tb2": [-1.0, -1.0, 1.0]},
+        "goal": {"tb1": [1.0, 1.0, 1.0], "tb2": [1.0, -1.0, 1.0]},
+        "link": "crazyswarm2",
+    }
     for pose in ({}, {"pose": {"source": "tf", "frame": "map"}}):
         with pytest.raises(FleetError, match="expected mocap: link 'crazyswarm2' tells no odometry"):
             load(tmp_path, **place, **pose)
@@ -149,7 +187,7 @@ def test_no_wheels_are_reached_by_the_wire_of_a_drone(tmp_path):
 
 def test_a_profile_without_poses_has_no_motion_capture(tmp_path):
     text = link_files()["turtlebot4"].read_text()
-    (tmp_path / "mine.toml").write_text(text[: text.index("[pose]")] + text[text.index("[battery]"):])
+    (tmp_path / "mine.toml").write_text(text[: text.index("[pose]")] + text[text.index("[battery]") :])
     with pytest.raises(FleetError, match=r"expected a link with \[pose\], which 'turtlebot4' lacks"):
         load(tmp_path, link="mine.toml", pose={"source": "mocap"})
 
@@ -169,10 +207,17 @@ def test_wheel_odometry_is_no_tracking_system(tmp_path):
 
 
 def test_topics_are_called_what_profile_and_remappings_say(tmp_path):
-    fleet = load(tmp_path, link={"tb1": {"profile": "turtlebot4", "remappings": {"cmd_vel": "mux/cmd_vel"}},
-                                 "tb2": "turtlebot4"}, pose=INITIAL)
-    assert fleet.robot("tb2").link.topics == {"cmd_vel": "cmd_vel", "odom": "odom", "pose": "pose",
-                                              "battery_state": "battery_state"}
+    fleet = load(
+        tmp_path,
+        link={"tb1": {"profile": "turtlebot4", "remappings": {"cmd_vel": "mux/cmd_vel"}}, "tb2": "turtlebot4"},
+        pose=INITIAL,
+    )
+    assert fleet.robot("tb2").link.topics == {
+        "cmd_vel": "cmd_vel",
+        "odom": "odom",
+        "pose": "pose",
+        "battery_state": "battery_state",
+    }
     assert fleet.robot("tb1").link.topics["cmd_vel"] == "mux/cmd_vel"
     drone = link_choice(LinkEntry("crazyswarm2"), "cf1", load_robot("crazyflie_2x"), tmp_path / "fleet.yaml", "here")
     assert drone.topics == {"cmd_vel": "cmd_velocity_world", "pose": "/poses", "battery_state": "status"}
@@ -184,7 +229,9 @@ def test_the_example_of_the_documentation_is_read(tmp_path):
     (tmp_path / "fleet.yaml").write_text(example)
     fleet = load_fleet(tmp_path / "fleet.yaml")
     assert [(robot.host, robot.link.name, robot.pose.source) for robot in fleet.robots] == [
-        ("tb1.local", "turtlebot4", "odom+initial"), ("192.168.8.12", "generic_twist", "mocap")]
+        ("tb1.local", "turtlebot4", "odom+initial"),
+        ("192.168.8.12", "generic_twist", "mocap"),
+    ]
     assert fleet.robot("tb2").link.topics["pose"] == "/mocap/tb2/pose"
     listed = set(re.findall(r"^\| `link: (\w+)` \|", text, re.MULTILINE))
     assert listed == set(link_files())

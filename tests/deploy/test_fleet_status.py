@@ -12,8 +12,14 @@ from testudo_deploy.fleet_status import FleetStatus, silence_sentence, status_va
 from testudo_deploy.guard import SENTENCES
 from testudo_deploy.supervisor import Mode
 
-MODE = {"mode": "active", "code": "", "pose_age_s": "0.034", "peer_age_s": "0.0612", "late_ticks": "3",
-        "interventions": "45"}
+MODE = {
+    "mode": "active",
+    "code": "",
+    "pose_age_s": "0.034",
+    "peer_age_s": "0.0612",
+    "late_ticks": "3",
+    "interventions": "45",
+}
 GUARD = {"code": "", "refused": "2"}
 
 
@@ -81,8 +87,10 @@ def test_a_robot_of_the_fleet_file_that_was_never_heard_is_a_row():
     assert not fleet.is_complete
 
 
-@pytest.mark.parametrize(("share", "voltage", "text"), [
-    (0.83, 11.9, "83 %"), (float("nan"), 11.94, "11.9 V"), (float("nan"), float("nan"), "")])
+@pytest.mark.parametrize(
+    ("share", "voltage", "text"),
+    [(0.83, 11.9, "83 %"), (float("nan"), 11.94, "11.9 V"), (float("nan"), float("nan"), "")],
+)
 def test_a_battery_is_a_column_if_there_is_one(share, voltage, text):
     fleet = heard()
     fleet.hear_battery("r0", share, voltage)
@@ -159,10 +167,13 @@ def test_a_system_ros_does_for_the_extra(monkeypatch, there):
     assert not cli._is_installed("jax")
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--domain", "500"], "--domain: found '500', expected a number from 0 to 232"),
-    (["--fleet", "no.yaml"], "no.yaml: no such fleet file"),
-])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--domain", "500"], "--domain: found '500', expected a number from 0 to 232"),
+        (["--fleet", "no.yaml"], "no.yaml: no such fleet file"),
+    ],
+)
 def test_bad_input_is_one_sentence_and_status_2(words, message, tmp_path, monkeypatch, capsys):
     pytest.importorskip("rclpy", reason="ROS 2 (rclpy) is not installed")
     monkeypatch.chdir(tmp_path)

@@ -1,6 +1,5 @@
 """No link of a fleet file speaks on a topic that is another robot's, or of the fleet's own nodes."""
 
-
 import pytest
 from tests.deploy.turtlebots import load_turtlebots
 
@@ -17,8 +16,10 @@ TF = {"source": "tf", "frame": "map"}
 
 def load(folder, first, second=None, pose=MAP, profile="turtlebot4"):
     """Load a fleet whose robots call topics so."""
-    own = {robot: {"link": {"profile": profile, "remappings": names}, "pose": pose}
-           for robot, names in (("tb1", first), ("tb2", second or {}))}
+    own = {
+        robot: {"link": {"profile": profile, "remappings": names}, "pose": pose}
+        for robot, names in (("tb1", first), ("tb2", second or {}))
+    }
     return load_turtlebots(folder, **own)
 
 
@@ -45,28 +46,31 @@ def test_a_topic_or_a_frame_of_its_own_tells_transforms_apart(tmp_path):
     assert load(tmp_path, {}, pose=TF, profile="mine.toml").names == ("tb1", "tb2")
 
 
-@pytest.mark.parametrize(("first", "second", "said"), [
-    ({"cmdvel": "base/cmd_vel"}, {}, "robots.tb1.link.remappings.cmdvel: unknown key"),
-    ({"cmd": "x"}, {}, "link 'turtlebot4' has the topics cmd_vel, odom, pose, battery_state, amcl_pose, /tf"),
-    ({"truth": "x"}, {}, "remappings.truth: unknown key"),
-    ({"odom": "truth"}, {}, "found /tb1/truth for 'odom', expected another name"),
-    ({"odom": "/tb1/truth"}, {}, "found /tb1/truth for 'odom'"),
-    ({"cmd_vel": "cmd_vel_policy"}, {}, "found /tb1/cmd_vel_policy for 'cmd_vel'"),
-    ({"cmd_vel": "applied_cmd_vel"}, {}, "found /tb1/applied_cmd_vel"),
-    ({"odom": "peer_state"}, {}, "found /tb1/peer_state"),
-    ({"battery_state": "guard/status"}, {}, "found /tb1/guard/status"),
-    ({"cmd_vel": "estop"}, {}, "found /tb1/estop"),
-    ({"cmd_vel": "/estop"}, {}, "found /estop"),
-    ({"odom": "/plant/odom"}, {}, "found /plant/odom"),
-    ({"cmd_vel": "/tb2/cmd_vel"}, {}, "expected a topic that is not in the namespace of another robot, tb2"),
-    ({"odom": "/tb2/base/odom"}, {}, "namespace of another robot, tb2"),
-    ({"odom": "/tb2/truth"}, {}, "namespace of another robot, tb2"),
-    ({"odom": "/tb/odom"}, {"odom": "/tb/odom"}, "expected a topic of its own: it is 'odom' of tb1"),
-    ({"cmd_vel": "/cmd"}, {"cmd_vel": "/cmd"}, "it is 'cmd_vel' of tb1"),
-    ({"battery_state": "/power"}, {"battery_state": "/power"}, "it is 'battery_state' of tb1"),
-    ({"odom": "/base"}, {"cmd_vel": "/base"}, "it is 'odom' of tb1"),
-    ({"cmd_vel": "odom"}, {}, "found /tb1/odom for 'odom', expected a topic of its own: it is 'cmd_vel' of tb1"),
-])
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({"cmdvel": "base/cmd_vel"}, {}, "robots.tb1.link.remappings.cmdvel: unknown key"),
+        ({"cmd": "x"}, {}, "link 'turtlebot4' has the topics cmd_vel, odom, pose, battery_state, amcl_pose, /tf"),
+        ({"truth": "x"}, {}, "remappings.truth: unknown key"),
+        ({"odom": "truth"}, {}, "found /tb1/truth for 'odom', expected another name"),
+        ({"odom": "/tb1/truth"}, {}, "found /tb1/truth for 'odom'"),
+        ({"cmd_vel": "cmd_vel_policy"}, {}, "found /tb1/cmd_vel_policy for 'cmd_vel'"),
+        ({"cmd_vel": "applied_cmd_vel"}, {}, "found /tb1/applied_cmd_vel"),
+        ({"odom": "peer_state"}, {}, "found /tb1/peer_state"),
+        ({"battery_state": "guard/status"}, {}, "found /tb1/guard/status"),
+        ({"cmd_vel": "estop"}, {}, "found /tb1/estop"),
+        ({"cmd_vel": "/estop"}, {}, "found /estop"),
+        ({"odom": "/plant/odom"}, {}, "found /plant/odom"),
+        ({"cmd_vel": "/tb2/cmd_vel"}, {}, "expected a topic that is not in the namespace of another robot, tb2"),
+        ({"odom": "/tb2/base/odom"}, {}, "namespace of another robot, tb2"),
+        ({"odom": "/tb2/truth"}, {}, "namespace of another robot, tb2"),
+        ({"odom": "/tb/odom"}, {"odom": "/tb/odom"}, "expected a topic of its own: it is 'odom' of tb1"),
+        ({"cmd_vel": "/cmd"}, {"cmd_vel": "/cmd"}, "it is 'cmd_vel' of tb1"),
+        ({"battery_state": "/power"}, {"battery_state": "/power"}, "it is 'battery_state' of tb1"),
+        ({"odom": "/base"}, {"cmd_vel": "/base"}, "it is 'odom' of tb1"),
+        ({"cmd_vel": "odom"}, {}, "found /tb1/odom for 'odom', expected a topic of its own: it is 'cmd_vel' of tb1"),
+    ],
+)
 def test_a_topic_that_is_not_its_own_is_refused_with_the_key(tmp_path, first, second, said):
     with pytest.raises(FleetError) as refusal:
         load(tmp_path, first, second)
@@ -75,8 +79,10 @@ def test_a_topic_that_is_not_its_own_is_refused_with_the_key(tmp_path, first, se
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("pose", "topic"), [({"source": "mocap", "frame": "map"}, "pose"),
-                                             ({"source": "amcl_pose", "frame": "map"}, "amcl_pose")])
+@pytest.mark.parametrize(
+    ("pose", "topic"),
+    [({"source": "mocap", "frame": "map"}, "pose"), ({"source": "amcl_pose", "frame": "map"}, "amcl_pose")],
+)
 def test_two_robots_never_take_one_pose_for_theirs(tmp_path, pose, topic):
     with pytest.raises(FleetError, match=rf"expected a topic of its own: it is '{topic}' of tb1"):
         load(tmp_path, {topic: "/where"}, {topic: "/where"}, pose=pose)
@@ -99,8 +105,15 @@ def test_no_topic_of_our_own_nodes_can_be_taken_by_a_link(tmp_path):
     """Whatever a node of the plan speaks on that is no link's is refused as a name in a link."""
     fleet = load(tmp_path, {}, profile="turtlebot4")
     links = {absolute(name, robot.name) for robot in fleet.robots for name in robot.link.topics.values()}
-    ours = {plan.EVENTS_TOPIC, plan.DIAGNOSTICS_TOPIC, plan.ESTOP_TOPIC, lock_step.CLOCK_TOPIC,
-            station_topics.MARKERS_TOPIC, station_topics.SCORE_TOPIC, station_topics.GOALS_TOPIC}
+    ours = {
+        plan.EVENTS_TOPIC,
+        plan.DIAGNOSTICS_TOPIC,
+        plan.ESTOP_TOPIC,
+        lock_step.CLOCK_TOPIC,
+        station_topics.MARKERS_TOPIC,
+        station_topics.SCORE_TOPIC,
+        station_topics.GOALS_TOPIC,
+    }
     for process in plan.plan(fleet, run_folder=tmp_path, watch=plan.WATCHERS):
         spoken = process_interfaces(process, fleet)
         ours |= {name for name in spoken.publishes | spoken.subscribes if "*" not in name}

@@ -84,7 +84,14 @@ def test_a_whole_flight(world):
     end = FlightAct.NOTIFY_SETPOINTS_STOP
     assert drone.vehicle.acts == [FlightAct.ARM, end, FlightAct.TAKE_OFF, FlightAct.LAND, end, FlightAct.DISARM]
     assert {reason.partition(":")[0] for reason in drone.reasons} <= {
-        "no_pose", "peer_unheard", "disarmed", "take_off", "hold", "", "land"}
+        "no_pose",
+        "peer_unheard",
+        "disarmed",
+        "take_off",
+        "hold",
+        "",
+        "land",
+    }
 
 
 def test_away_from_its_start_it_does_not_take_off_again_before_it_was_carried_back(active):

@@ -31,8 +31,10 @@ def alone(number):
     """Return the neighbours of a robot that has one far away, which acknowledges all."""
     far, no = np.full((3, 1), 50.0), np.zeros(1, bool)
     lanes = np.stack([far, far])
-    return (NeighbourTable(far, 0 * far, np.array([0.05]), ~no, no),
-            PeerSpaces(lanes, lanes, np.array([number - 1.0]), no, ~no, ~no))
+    return (
+        NeighbourTable(far, 0 * far, np.array([0.05]), ~no, no),
+        PeerSpaces(lanes, lanes, np.array([number - 1.0]), no, ~no, ~no),
+    )
 
 
 def flown(wish, *, shielded=True, ticks=200):
@@ -65,8 +67,9 @@ def flown(wish, *, shielded=True, ticks=200):
     return np.array([state.position_world for state in past])
 
 
-@pytest.mark.parametrize("wish", [
-    (0, 0, -1), (0, 0, 1), (0.5, 0.4, -0.75), (-0.8, 0.6, 0), (1, 0, 0), (0.9, 0.02, -0.1)])
+@pytest.mark.parametrize(
+    "wish", [(0, 0, -1), (0, 0, 1), (0.5, 0.4, -0.75), (-0.8, 0.6, 0), (1, 0, 0), (0.9, 0.02, -0.1)]
+)
 def test_a_drone_that_dives_stops_above_the_floor_and_off_everything(wish):
     path = flown(wish)
     low, high = (np.array(side) for side in (BOX.low_world, BOX.high_world))

@@ -17,8 +17,18 @@ TIMES = st.floats(1e-3, 1e3)
 FLAGS = st.none() | st.booleans()
 
 
-@given(st.builds(FlightOrder, robot=st.text(), stamp_s=NUMBERS, wanted=st.sampled_from([str(w) for w in Wanted]),
-                 top_m=NUMBERS, climb_s=TIMES, ground_m=NUMBERS, down_s=TIMES))
+@given(
+    st.builds(
+        FlightOrder,
+        robot=st.text(),
+        stamp_s=NUMBERS,
+        wanted=st.sampled_from([str(w) for w in Wanted]),
+        top_m=NUMBERS,
+        climb_s=TIMES,
+        ground_m=NUMBERS,
+        down_s=TIMES,
+    )
+)
 def test_an_order_survives(order):
     assert FlightOrder.decode(order.encode()) == order
 
@@ -31,9 +41,22 @@ def test_a_request_survives(act, height_m, duration_s, valid_s, sequence):
     assert message.request == request
 
 
-@given(st.builds(VehicleState, stamp_s=NUMBERS, battery_v=st.none() | NUMBERS, armed=FLAGS, can_fly=FLAGS, flying=FLAGS,
-                 tumbled=FLAGS, locked=FLAGS, controller=st.text(), estimator=st.text(),
-                 latency_s=st.none() | NUMBERS, holds=st.text()))
+@given(
+    st.builds(
+        VehicleState,
+        stamp_s=NUMBERS,
+        battery_v=st.none() | NUMBERS,
+        armed=FLAGS,
+        can_fly=FLAGS,
+        flying=FLAGS,
+        tumbled=FLAGS,
+        locked=FLAGS,
+        controller=st.text(),
+        estimator=st.text(),
+        latency_s=st.none() | NUMBERS,
+        holds=st.text(),
+    )
+)
 def test_a_state_survives(state):
     assert VehicleMessage.decode(VehicleMessage.of("r0", state).encode()).state == state
 
@@ -72,8 +95,9 @@ def test_bytes_that_are_no_envelope_are_refused(data):
             kind.decode(data)
 
 
-@pytest.mark.parametrize("words", [{"height_m": math.inf}, {"duration_s": math.nan}, {"duration_s": 0.0},
-                                   {"remain_valid_s": -1.0}])
+@pytest.mark.parametrize(
+    "words", [{"height_m": math.inf}, {"duration_s": math.nan}, {"duration_s": 0.0}, {"remain_valid_s": -1.0}]
+)
 def test_no_vehicle_is_asked_for_what_is_no_number(words):
     with pytest.raises(WireError):
         FlightRequest(FlightAct.LAND, **{"height_m": 0.0, "duration_s": 1.0, **words})

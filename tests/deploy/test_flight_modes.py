@@ -201,8 +201,24 @@ def test_a_drone_is_not_started_while_its_guard_holds_commands_back():
     assert drone.ask(Event.START).granted
 
 
-WORDS = ["", "stale_pose", "battery_low: 3.0 V", "brakes_weak", "nonsense", "arm", "start", "stop", "land",
-         "deactivate", "guard dies", "guard lives", "estop", "released", "reach", "touch"]
+WORDS = [
+    "",
+    "stale_pose",
+    "battery_low: 3.0 V",
+    "brakes_weak",
+    "nonsense",
+    "arm",
+    "start",
+    "stop",
+    "land",
+    "deactivate",
+    "guard dies",
+    "guard lives",
+    "estop",
+    "released",
+    "reach",
+    "touch",
+]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=60))

@@ -73,8 +73,14 @@ def test_a_tube_is_in_a_lane_if_all_its_points_are():
 
 def test_a_tube_keeps_the_margin_of_walls_at_all_its_points():
     arena = Arena((-1.0, -2.0), (1.0, 2.0))
-    for point, is_in in (((0.9, 1.9), True), ((0.91, 0.0), False), ((-0.91, 0.0), False), ((0.0, 1.91), False),
-                         ((0.0, -1.91), False), ((0.0, np.nan), False)):
+    for point, is_in in (
+        ((0.9, 1.9), True),
+        ((0.91, 0.0), False),
+        ((-0.91, 0.0), False),
+        ((0.0, 1.91), False),
+        ((0.0, -1.91), False),
+        ((0.0, np.nan), False),
+    ):
         tube = np.array([[0.0, 0.0], point]).T[:, :, None]
         assert within_walls(tube, arena, 0.1).tolist() == [is_in]
     far = np.full((2, 3, 1), 1e6)
@@ -82,16 +88,31 @@ def test_a_tube_keeps_the_margin_of_walls_at_all_its_points():
     assert within_walls(far * np.nan, None, 0.1).tolist() == [False]
 
 
-@pytest.mark.parametrize(("place", "off"), [
-    ((0.95, 1.0), (-1, 0)), ((-0.95, -1.0), (1, 0)), ((0.5, 1.95), (0, -1)), ((0.0, -1.95), (0, 1)),
-    ((0.35, 0.0), (1, 0)), ((0.0, -0.35), (0, -1))])
+@pytest.mark.parametrize(
+    ("place", "off"),
+    [
+        ((0.95, 1.0), (-1, 0)),
+        ((-0.95, -1.0), (1, 0)),
+        ((0.5, 1.95), (0, -1)),
+        ((0.0, -1.95), (0, 1)),
+        ((0.35, 0.0), (1, 0)),
+        ((0.0, -0.35), (0, -1)),
+    ],
+)
 def test_who_is_too_near_to_a_wall_may_only_move_away(place, off):
     """The margin is 0.1 m; all begin 0.05 m from a wall or an obstacle, and the last of the tubes is the brake."""
     arena = Arena((-1.0, -2.0), (1.0, 2.0), (Block((0.0, 0.0), (0.3, 0.3), 0.0),))
     away = np.array(off, float)
     along = np.array([-away[1], away[0]])
-    ends = ((0.1 * away, True), (0.1 * along + 0.03 * away, True), (0.1 * along + 0.01 * away, False),
-            (0.1 * along, False), (-0.01 * away, False), (np.full(2, np.nan), False), (0 * away, True))
+    ends = (
+        (0.1 * away, True),
+        (0.1 * along + 0.03 * away, True),
+        (0.1 * along + 0.01 * away, False),
+        (0.1 * along, False),
+        (-0.01 * away, False),
+        (np.full(2, np.nan), False),
+        (0 * away, True),
+    )
     ways = np.array([[share * end for share in (0, 0.3, 0.6, 1)] for end, _ in ends])
     tubes = np.array(place)[:, None, None] + np.moveaxis(ways, (0, 1, 2), (2, 1, 0))
     assert within_walls_or_away(tubes, arena, 0.1).tolist() == [passes for _, passes in ends]
@@ -115,8 +136,9 @@ def test_a_drone_that_sank_below_its_margin_climbs_again(gate_only):
     floor = -(space_parameters(spec).wall_m - 0.03)
     arena = Arena((-2.0, -2.0, floor), (2.0, 2.0, 3.0))
     for wish, least, most in ((0.5, 0.1, 1.0), (-0.5, -0.005, 0.005 if gate_only else 0.06)):
-        drive = Drive(spec, drawn(spec, np.random.default_rng(0)), np.random.default_rng(1), gate_only=gate_only,
-                      arena=arena)
+        drive = Drive(
+            spec, drawn(spec, np.random.default_rng(0)), np.random.default_rng(1), gate_only=gate_only, arena=arena
+        )
         heights = []
         for _ in range(50):
             drive.see(0.02)
@@ -182,21 +204,23 @@ def test_a_stranger_beside_the_way_to_rest_counts_although_no_point_of_the_tube_
     along = np.sort(found.tube_world[0, :, 0])
     gap = np.argmax(np.diff(along))
     place = np.zeros(model.spec.dimension)
-    place[0] = along[gap:gap + 2].mean()
+    place[0] = along[gap : gap + 2].mean()
     brake_s = model.spec.quantities["dynamics.velocity_lag"].high * np.log(100 * model.spec.speed_limit_m_s)
     brake_s += model.spec.speed_limit_m_s / model.spec.acceleration_limit_m_s2
-    keep = space.untrusted_m + space.untrusted_speed_m_s * (
-        model.spec.command_delay_s + model.spec.hold_s + brake_s)
+    keep = space.untrusted_m + space.untrusted_speed_m_s * (model.spec.command_delay_s + model.spec.hold_s + brake_s)
     assert np.hypot(keep - 1e-4, np.diff(along)[gap] / 2) > keep + 1e-4  # to the points alone it is far enough
     for away, is_clear in ((keep - 1e-4, False), (keep + 1e-4, True)):
         place[1] = away
-        assert clear_of_untrusted(
-            model, space, found.tube_world, found.velocity_world, state, stranger(place, 0.0))[0] == is_clear
+        assert (
+            clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, stranger(place, 0.0))[0]
+            == is_clear
+        )
 
 
 @pytest.mark.parametrize("name", [*ROBOTS, "robomaster_s1"])
 def test_a_fast_robot_does_not_rest_sooner_for_a_slow_command(name):
     """Regression: a stranger that is first seen late, when the robot is fast already; the brake alone was judged."""
+
     def reach(share, factor):
         model, space, state, stop = moving(name, share=share)
         wanted = factor * np.eye(model.spec.dimension)[0] * model.spec.control_point_speed_m_s
@@ -259,9 +283,15 @@ CHASES = [(aim, name) for aim in ("towards", "beside", "anywhere") for name in (
 
 
 # every robot is chased the straight way, and one in each other; the rest takes most of a minute
-@pytest.mark.parametrize(("aim", "name"), [
-    case if case[0] == "towards" or case in (("beside", "crazyflie_2x"), ("anywhere", "gritsbot_x"))
-    else pytest.param(*case, marks=pytest.mark.slow) for case in CHASES])
+@pytest.mark.parametrize(
+    ("aim", "name"),
+    [
+        case
+        if case[0] == "towards" or case in (("beside", "crazyflie_2x"), ("anywhere", "gritsbot_x"))
+        else pytest.param(*case, marks=pytest.mark.slow)
+        for case in CHASES
+    ],
+)
 def test_the_robot_stands_when_a_chaser_reaches_it(name, aim):
     """R5: own speed is below 1 cm/s at any contact, for a chaser as fast as the team."""
     chases = [chase(name, seed, aim, seconds=4.0) for seed in range(4)]
@@ -274,8 +304,11 @@ def test_the_robot_stands_when_a_chaser_reaches_it(name, aim):
 @pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
 def test_without_the_gates_rule_the_robot_drives_into_a_chaser(name, monkeypatch):
     """Negative control: the same chase, the rule left out."""
-    monkeypatch.setattr(reservations, "clear_of_untrusted",
-                        lambda model, space, tube, velocity, estimate, table: np.isfinite(tube[0, 0]))
+    monkeypatch.setattr(
+        reservations,
+        "clear_of_untrusted",
+        lambda model, space, tube, velocity, estimate, table: np.isfinite(tube[0, 0]),
+    )
     touching, _ = chase(name, 0, "towards", seconds=4.0)
     assert max(touching) > 0.1
 

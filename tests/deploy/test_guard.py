@@ -216,12 +216,18 @@ class Checked:
         assert self.guard.code in SENTENCES
 
 
-@given(st.lists(st.one_of(
-    st.tuples(st.just("command"), st.tuples(st.floats(-0.3, 0.3), st.floats(width=32))),
-    st.tuples(st.just("estop"), st.tuples(st.booleans(), st.sampled_from(["/estop", "/r0/estop"]))),
-    st.tuples(st.just("others"), st.booleans()),
-    st.tuples(st.sampled_from(["rearm", "stop"]), st.none()),
-    st.tuples(st.just("wait"), st.floats(0, 0.3))), max_size=60))
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("command"), st.tuples(st.floats(-0.3, 0.3), st.floats(width=32))),
+            st.tuples(st.just("estop"), st.tuples(st.booleans(), st.sampled_from(["/estop", "/r0/estop"]))),
+            st.tuples(st.just("others"), st.booleans()),
+            st.tuples(st.sampled_from(["rearm", "stop"]), st.none()),
+            st.tuples(st.just("wait"), st.floats(0, 0.3)),
+        ),
+        max_size=60,
+    )
+)
 def test_whatever_happens_only_fresh_finite_commands_pass_and_only_after_a_sound_second(story):
     checked = Checked()
     for kind, value in story:

@@ -59,8 +59,9 @@ def test_one_that_is_off_by_the_drift_raises_neither_alarm(signs, speed_m_s):
 @given(
     shares=st.tuples(*(st.sampled_from([0.0, 1.0]) | st.floats(0, 1) for _ in range(3))),
     drift=st.tuples(*(st.sampled_from([-1.0, 1.0]) | st.floats(-1, 1) for _ in range(3))),
-    wishes=st.lists(st.tuples(*(st.floats(-0.55, 0.55) for _ in range(3)), st.floats(0.02, 1.0)), min_size=1,
-                    max_size=6),
+    wishes=st.lists(
+        st.tuples(*(st.floats(-0.55, 0.55) for _ in range(3)), st.floats(0.02, 1.0)), min_size=1, max_size=6
+    ),
     seed=st.integers(0, 1000),
 )
 def test_nor_does_one_whose_lag_delay_and_scale_are_anywhere_too(shares, drift, wishes, seed):

@@ -92,6 +92,7 @@ def drifts(drone, velocity):
         if drone.mode is Mode.HOLD:
             drone.vehicle.place = drone.vehicle.place + step_s * np.array(velocity)
         advance(now_s, step_s)
+
     drone.vehicle.advance = advanced
 
 

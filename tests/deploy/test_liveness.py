@@ -106,11 +106,19 @@ def test_the_wish_keeps_its_length_and_height(seed, size):
     """Whatever was remembered: the shield gets a turned wish, never a longer one."""
     rng = np.random.default_rng(seed)
     count, slots = 20, 3
-    memory = Patience(rng.uniform(0, 1, count), rng.uniform(0, 1, count),
-                      rng.uniform(0, LARGEST_TURN_RAD, count), rng.uniform(0, 9, count))
+    memory = Patience(
+        rng.uniform(0, 1, count),
+        rng.uniform(0, 1, count),
+        rng.uniform(0, LARGEST_TURN_RAD, count),
+        rng.uniform(0, 9, count),
+    )
     wish, moved = rng.uniform(-0.3, 0.3, (2, size, count))
-    table = NeighbourTable(rng.uniform(-1, 1, (size, slots, count)), rng.uniform(-0.2, 0.2, (size, slots, count)),
-                           rng.uniform(0, 0.3, (slots, count)), np.ones((slots, count), bool))
+    table = NeighbourTable(
+        rng.uniform(-1, 1, (size, slots, count)),
+        rng.uniform(-0.2, 0.2, (size, slots, count)),
+        rng.uniform(0, 0.3, (slots, count)),
+        np.ones((slots, count), bool),
+    )
     found, after = resolve(SHIELD, memory, np.zeros((size, count)), table, wish, moved, PERIOD_S)
     assert np.linalg.norm(found, axis=0) == pytest.approx(np.linalg.norm(wish, axis=0))
     flat = np.linalg.norm(wish[:2], axis=0) >= 0.5 * np.linalg.norm(wish[2:], axis=0)
@@ -126,11 +134,22 @@ def test_all_libraries_agree(asarray):
     count, slots = 40, 3
     memory = [rng.uniform(0, 1, count) for _ in range(4)]
     wish, moved, place = rng.uniform(-0.3, 0.3, (3, 2, count))
-    table = [rng.uniform(-1, 1, (2, slots, count)), rng.uniform(-0.2, 0.2, (2, slots, count)),
-             rng.uniform(0, 0.3, (slots, count)), np.ones((slots, count), bool)]
+    table = [
+        rng.uniform(-1, 1, (2, slots, count)),
+        rng.uniform(-0.2, 0.2, (2, slots, count)),
+        rng.uniform(0, 0.3, (slots, count)),
+        np.ones((slots, count), bool),
+    ]
     expected, after = resolve(SHIELD, Patience(*memory), place, NeighbourTable(*table), wish, moved, PERIOD_S)
-    found, again = resolve(SHIELD, Patience(*map(asarray, memory)), asarray(place),
-                           NeighbourTable(*map(asarray, table)), asarray(wish), asarray(moved), PERIOD_S)
+    found, again = resolve(
+        SHIELD,
+        Patience(*map(asarray, memory)),
+        asarray(place),
+        NeighbourTable(*map(asarray, table)),
+        asarray(wish),
+        asarray(moved),
+        PERIOD_S,
+    )
     assert np.asarray(found) == pytest.approx(expected, abs=1e-5)
     for name, value in vars(after).items():
         assert np.asarray(getattr(again, name)) == pytest.approx(value, abs=1e-5)

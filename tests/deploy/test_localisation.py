@@ -33,8 +33,16 @@ NUMBERS, YAWS = st.floats(-20, 20), st.floats(-math.pi, math.pi)
 
 def robot(source, kind="turtlebot4", link="turtlebot4", place=(2.0, 1.0), yaw=QUARTER):
     spec = load_robot(kind)
-    return FleetRobot("tb1", kind, place, yaw, place, spec, link=LinkChoice(link, load_link(link)),
-                      pose=PoseSource(source, "map", 0.0005, spec.pose_max_age_s))
+    return FleetRobot(
+        "tb1",
+        kind,
+        place,
+        yaw,
+        place,
+        spec,
+        link=LinkChoice(link, load_link(link)),
+        pose=PoseSource(source, "map", 0.0005, spec.pose_max_age_s),
+    )
 
 
 def close(reading, position, yaw, velocity):
@@ -77,6 +85,7 @@ def test_numbers_that_are_not_finite_pass_for_the_control_loop_to_refuse():
 
 
 # ---- tf
+
 
 def transform(stamp_s, x, y, yaw):
     return TransformReading(stamp_s, Placement((x, y), yaw))
@@ -136,6 +145,7 @@ def test_a_transform_that_is_dated_ahead_ages_from_its_arrival():
 
 # ---- amcl_pose
 
+
 def test_amcl_places_the_odometry_of_its_moment_and_odometry_goes_on_from_there():
     place = localiser(robot("amcl_pose"))
     for k in range(5):
@@ -178,9 +188,15 @@ def test_amcl_that_falls_silent_is_relied_on_for_a_short_way_only():
     assert place.take(odometry(0.3 + k / 10, k * 0.01), 1.0).reading.position_world == pytest.approx((5.0, 4.0))
 
 
-@pytest.mark.parametrize("pose", [
-    PoseReading(3.0, (4.0, 4.0), 0.0), PoseReading(10.0, (math.nan, 4.0), 0.0), PoseReading(math.nan, (4.0, 4.0), 0.0),
-    PoseReading(70.0, (4.0, 4.0), 0.0)])
+@pytest.mark.parametrize(
+    "pose",
+    [
+        PoseReading(3.0, (4.0, 4.0), 0.0),
+        PoseReading(10.0, (math.nan, 4.0), 0.0),
+        PoseReading(math.nan, (4.0, 4.0), 0.0),
+        PoseReading(70.0, (4.0, 4.0), 0.0),
+    ],
+)
 def test_a_pose_without_its_odometry_or_not_finite_is_refused(pose):
     place = CorrectedOdometry(GROUND)
     place.take(odometry(9.9, 0.0), 9.9)
@@ -209,6 +225,7 @@ def test_a_clock_that_is_set_back_begins_a_new_history():
 
 # ---- motion capture
 
+
 def test_motion_capture_gets_its_velocity_from_the_filter_at_the_rate_of_the_profile():
     place = localiser(robot("mocap", "crazyflie_2x", "crazyswarm2", (0.0, 0.0, 1.0)))
     assert isinstance(place, PoseOnly)
@@ -221,8 +238,10 @@ def test_motion_capture_gets_its_velocity_from_the_filter_at_the_rate_of_the_pro
     assert located.reading.stamp_s == pytest.approx(0.16)
 
 
-@pytest.mark.parametrize(("kind", "link"), [
-    ("crazyflie_2x", "crazyswarm2"), ("robomaster_s1", "generic_twist"), ("turtlebot4", "turtlebot4")])
+@pytest.mark.parametrize(
+    ("kind", "link"),
+    [("crazyflie_2x", "crazyswarm2"), ("robomaster_s1", "generic_twist"), ("turtlebot4", "turtlebot4")],
+)
 def test_a_robot_that_sees_poses_alone_drives_and_brakes_when_they_stop(kind, link):
     """Poses at 100 Hz, 10 ms late and with noise, through the filter into the control loop, velocities of their own."""
     rng, seen = np.random.default_rng(1), robot("mocap", kind, link)
@@ -237,8 +256,9 @@ def test_a_robot_that_sees_poses_alone_drives_and_brakes_when_they_stop(kind, li
             located = place.take(way[-2], drive.now_s) if len(way) > 1 and ms < 2000 else None
             if located is not None:
                 sample = located.reading
-                assert drive.loop.on_odometry(sample.stamp_s, drive.now_s, sample.position_world, sample.yaw,
-                                              sample.velocity)
+                assert drive.loop.on_odometry(
+                    sample.stamp_s, drive.now_s, sample.position_world, sample.yaw, sample.velocity
+                )
         if ms % tick_ms == 0:
             wanted = [0.7 * spec.speed_limit_m_s * (1 if ms < 1000 else -1)] + [0.0] * (spec.dimension - 1)
             reasons.append((ms / 1000, drive.tick(wanted).reason))

@@ -71,11 +71,14 @@ def answer(rounds, node, number, **sent):
     rounds.take(Done(node, number, {f"/{topic}": count for topic, count in sent.items()}))
 
 
-@pytest.mark.parametrize(("periods_s", "expected_ms"), [
-    ([0.02], [0, 20, 40, 60]),
-    ([0.02, 0.033], [0, 20, 33, 40, 60, 66, 80, 99, 100]),
-    ([0.02, 0.05, 0.05], [0, 20, 40, 50, 60, 80, 100, 120]),
-])
+@pytest.mark.parametrize(
+    ("periods_s", "expected_ms"),
+    [
+        ([0.02], [0, 20, 40, 60]),
+        ([0.02, 0.033], [0, 20, 33, 40, 60, 66, 80, 99, 100]),
+        ([0.02, 0.05, 0.05], [0, 20, 40, 50, 60, 80, 100, 120]),
+    ],
+)
 def test_a_round_begins_at_every_tick_of_any_robot_and_at_each_once(periods_s, expected_ms):
     times_s = islice(round_times_s(periods_s), len(expected_ms))
     np.testing.assert_allclose([time_s - START_S for time_s in times_s], np.array(expected_ms) / 1e3, atol=1e-9)

@@ -40,8 +40,17 @@ def driven(folder, robot, ticks=30):
     """Return the views of two robots that have driven for some ticks, where their last commands left them."""
     fleet = make_tiny_fleet(folder, 2, robot, lane_m=2 * space_parameters(load_robot(robot)).clearance_m, walls=False)
     artefact = Artefact.load(fleet.policy)
-    loops = {robot.name: ControlLoop(artefact, robot.spec, robot=robot.name, peers=fleet.peers(robot.name),
-                                     goal_world=robot.goal_world, epoch="one") for robot in fleet.robots}
+    loops = {
+        robot.name: ControlLoop(
+            artefact,
+            robot.spec,
+            robot=robot.name,
+            peers=fleet.peers(robot.name),
+            goal_world=robot.goal_world,
+            epoch="one",
+        )
+        for robot in fleet.robots
+    }
     for loop in loops.values():
         loop.on_guard(passes=False, received_s=0.0)  # they are where the test says, whatever they are sent
     period_s = fleet.robots[0].spec.control_period_s
@@ -56,8 +65,20 @@ def driven(folder, robot, ticks=30):
             messages[item.name] = loops[item.name].announcement(now_s)
             for peer in fleet.peers(item.name):
                 loops[peer].on_peer(messages[item.name], now_s)
-    return [RobotView(item.name, item.spec, records[item.name].measured_position_world, 0.3, 0.02, records[item.name],
-                      0.02, messages[item.name], "active") for item in fleet.robots]
+    return [
+        RobotView(
+            item.name,
+            item.spec,
+            records[item.name].measured_position_world,
+            0.3,
+            0.02,
+            records[item.name],
+            0.02,
+            messages[item.name],
+            "active",
+        )
+        for item in fleet.robots
+    ]
 
 
 @pytest.fixture(scope="module", params=ROBOTS)
@@ -77,8 +98,13 @@ def corners_of(marker):
 
 
 def numbers_of(marker):
-    return (*marker.position_world, *marker.quaternion_xyzw, *marker.size_m, *marker.colour,
-            *itertools.chain.from_iterable(marker.points_world))
+    return (
+        *marker.position_world,
+        *marker.quaternion_xyzw,
+        *marker.size_m,
+        *marker.colour,
+        *itertools.chain.from_iterable(marker.points_world),
+    )
 
 
 def test_every_marker_is_unique_finite_and_has_a_unit_quaternion(views):
@@ -91,8 +117,9 @@ def test_every_marker_is_unique_finite_and_has_a_unit_quaternion(views):
         assert np.isfinite(numbers_of(marker)).all()
         assert math.hypot(*marker.quaternion_xyzw) == pytest.approx(1.0)
         assert all(0 <= part <= 1 for part in marker.colour)
-        assert (marker.shape in (Shape.TRIANGLES, Shape.LINE_LIST, Shape.LINE_STRIP, Shape.ARROW)
-                ) == bool(marker.points_world)
+        assert (marker.shape in (Shape.TRIANGLES, Shape.LINE_LIST, Shape.LINE_STRIP, Shape.ARROW)) == bool(
+            marker.points_world
+        )
         if marker.shape is Shape.TRIANGLES:
             assert len(marker.points_world) % 3 == 0
 
@@ -164,15 +191,18 @@ def test_a_tick_that_braked_without_a_pose_shows_what_is_known():
     assert "tubes/r0" not in found
 
 
-@pytest.mark.parametrize(("mode", "code", "status", "reason", "text"), [
-    ("active", "", "passed", "", "r0"),
-    ("active", "", "gated", "", "r0 gated"),
-    ("", "", "waiting", "", "r0 waiting"),
-    ("", "", "braked", "peer_unheard: r1", "r0 braked: peer_unheard"),
-    ("holding", "stale_pose", "braked", "holding: stale_pose", "r0 holding: stale_pose"),
-    ("stopped", "estop", "braked", "stopped", "r0 stopped: estop"),
-    ("idle", "", "braked", "idle", "r0 idle"),
-])
+@pytest.mark.parametrize(
+    ("mode", "code", "status", "reason", "text"),
+    [
+        ("active", "", "passed", "", "r0"),
+        ("active", "", "gated", "", "r0 gated"),
+        ("", "", "waiting", "", "r0 waiting"),
+        ("", "", "braked", "peer_unheard: r1", "r0 braked: peer_unheard"),
+        ("holding", "stale_pose", "braked", "holding: stale_pose", "r0 holding: stale_pose"),
+        ("stopped", "estop", "braked", "stopped", "r0 stopped: estop"),
+        ("idle", "", "braked", "idle", "r0 idle"),
+    ],
+)
 def test_a_label_tells_why_a_robot_does_not_drive_as_it_wants(mode, code, status, reason, text):
     record = tick_record(SimpleNamespace(name="r0", spec=SPEC, goal_world=(1.0, 0.0)), 3, 7.0)
     record = type(record)(**{**vars(record), "status": status, "reason": reason})
@@ -213,8 +243,13 @@ def test_walls_stand_outside_of_the_arena_and_obstacles_where_they_are():
 
 
 def test_an_arena_in_space_is_shown_by_its_twelve_edges():
-    (edges, ball, *rod) = arena_markers(Arena((-1.0, -1.0, 0.0), (1.0, 1.0, 2.0), (
-        Ball((0.0, 0.0, 1.0), 0.2), Capsule((0.5, 0.0, 0.0), (0.5, 0.0, 2.0), 0.1))))
+    (edges, ball, *rod) = arena_markers(
+        Arena(
+            (-1.0, -1.0, 0.0),
+            (1.0, 1.0, 2.0),
+            (Ball((0.0, 0.0, 1.0), 0.2), Capsule((0.5, 0.0, 0.0), (0.5, 0.0, 2.0), 0.1)),
+        )
+    )
     assert len(edges.points_world) == 24
     assert ball.shape is Shape.SPHERE
     assert [marker.shape for marker in rod] == [Shape.SPHERE, Shape.SPHERE, Shape.CYLINDER]
@@ -238,11 +273,28 @@ def test_a_marker_is_written_into_a_message_by_its_fields():
         return SimpleNamespace(x=0.0, y=0.0, z=0.0, w=0.0)
 
     message = SimpleNamespace(
-        header=SimpleNamespace(frame_id=""), ns="", id=0, type=0, scale=blank(), points=[], text="",
-        pose=SimpleNamespace(position=blank(), orientation=blank()), lifetime=SimpleNamespace(sec=0, nanosec=0),
-        color=SimpleNamespace(r=0.0, g=0.0, b=0.0, a=0.0))
-    marker = Marker("ways/r0", 4, Shape.LINE_STRIP, (0.1, 0.2, 0.3, 0.4), (1.0, 2.0, 3.0), (0.0, 0.0, 1.0, 0.0),
-                    (0.01, 0.0, 0.0), ((0.0, 0.0, 0.0), (1.0, 0.0, 0.5)), "text")
+        header=SimpleNamespace(frame_id=""),
+        ns="",
+        id=0,
+        type=0,
+        scale=blank(),
+        points=[],
+        text="",
+        pose=SimpleNamespace(position=blank(), orientation=blank()),
+        lifetime=SimpleNamespace(sec=0, nanosec=0),
+        color=SimpleNamespace(r=0.0, g=0.0, b=0.0, a=0.0),
+    )
+    marker = Marker(
+        "ways/r0",
+        4,
+        Shape.LINE_STRIP,
+        (0.1, 0.2, 0.3, 0.4),
+        (1.0, 2.0, 3.0),
+        (0.0, 0.0, 1.0, 0.0),
+        (0.01, 0.0, 0.0),
+        ((0.0, 0.0, 0.0), (1.0, 0.0, 0.5)),
+        "text",
+    )
     fill_marker(message, marker, SimpleNamespace, "map", 1.25)
     assert message.header.frame_id == "map"
     assert (message.ns, message.id, message.type, message.text) == ("ways/r0", 4, 4, "text")

@@ -22,8 +22,12 @@ def robot(tmp_path_factory):
 
 def record(**changes):
     made = tick_record(SimpleNamespace(name="r0", spec=SPEC, goal_world=(1.0, 0.0)), 3, 7.0)
-    known = {"pose_stamp_s": 6.95, "measured_position_world": (0.5, 0.25), "measured_yaw": 0.3,
-             "measured_velocity": (0.1, 0.0)}
+    known = {
+        "pose_stamp_s": 6.95,
+        "measured_position_world": (0.5, 0.25),
+        "measured_yaw": 0.3,
+        "measured_velocity": (0.1, 0.0),
+    }
     return replace(made, **known | changes)
 
 

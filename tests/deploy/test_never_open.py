@@ -35,12 +35,8 @@ def scene(name):
     size = spec.dimension
     parameters = shield_parameters(spec)
     half = 8 * parameters.separation_m
-    shield = Shield(
-        motion_model(spec), parameters, space_parameters(spec), Arena((-half,) * size, (half,) * size)
-    )
-    places = 3 * parameters.separation_m * np.eye(size, PEERS) + 2 * parameters.separation_m * (
-        np.arange(PEERS) == 2
-    )
+    shield = Shield(motion_model(spec), parameters, space_parameters(spec), Arena((-half,) * size, (half,) * size))
+    places = 3 * parameters.separation_m * np.eye(size, PEERS) + 2 * parameters.separation_m * (np.arange(PEERS) == 2)
     lanes = np.stack([places, places])
     return shield, {
         "nominal": np.full(size, 0.1),

@@ -87,8 +87,11 @@ def test_every_assumption_has_a_case():
 def test_a_robot_that_differs_is_refused_with_names_and_both_values(field):
     r0, r1 = make_fleet(gated=True)
     fleet = (r0, changed(r1, **{field: WORSE[field]}))
-    (violation,) = [found for found in find_violations(fleet) if (found.robot, found.field) == ("r1", field)
-                    and "r0 assumes" in found.text]
+    (violation,) = [
+        found
+        for found in find_violations(fleet)
+        if (found.robot, found.field) == ("r1", field) and "r0 assumes" in found.text
+    ]
     assert violation.found == WORSE[field]
     assumed = next(entry.value for entry in r0.assumes if entry.name == field)
     assert violation.expected == assumed

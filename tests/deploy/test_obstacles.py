@@ -44,15 +44,19 @@ SIZE = st.floats(0.0625, 1, width=32)
 def places(size, count):
     """Draw ``count`` places (D,); many lie on each other, in a line with a face, or nearly so."""
     coarse = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 1.0 + 1e-7])
-    return st.lists(st.lists(st.one_of(coarse, NUMBER), min_size=size, max_size=size).map(np.array),
-                    min_size=count, max_size=count)
+    return st.lists(
+        st.lists(st.one_of(coarse, NUMBER), min_size=size, max_size=size).map(np.array), min_size=count, max_size=count
+    )
 
 
 def obstacles(size):
     """Draw obstacles of one dimension."""
     place = st.tuples(*[NUMBER] * size)
-    return st.one_of(st.builds(Ball, place, SIZE), st.builds(Capsule, place, place, SIZE),
-                     st.builds(Block, place, st.tuples(*[SIZE] * size), st.sampled_from([0.0, math.pi / 2, 0.4, -2.0])))
+    return st.one_of(
+        st.builds(Ball, place, SIZE),
+        st.builds(Capsule, place, place, SIZE),
+        st.builds(Block, place, st.tuples(*[SIZE] * size), st.sampled_from([0.0, math.pi / 2, 0.4, -2.0])),
+    )
 
 
 def drawn(count):
@@ -65,12 +69,16 @@ def inside_of(obstacle, points):
     if isinstance(obstacle, Ball):
         return np.linalg.norm(points - np.array(obstacle.centre_world)[:, None], axis=0) <= obstacle.radius_m
     if isinstance(obstacle, Capsule):
-        core = np.array(obstacle.start_world)[:, None] + np.linspace(0, 1, 400) * (
-            np.array(obstacle.end_world) - obstacle.start_world)[:, None]
+        core = (
+            np.array(obstacle.start_world)[:, None]
+            + np.linspace(0, 1, 400) * (np.array(obstacle.end_world) - obstacle.start_world)[:, None]
+        )
         return np.linalg.norm(points[:, :, None] - core[:, None], axis=0).min(axis=1) <= obstacle.radius_m
     offset = points - np.array(obstacle.centre_world)[:, None]
-    ahead, left = np.array([math.cos(obstacle.yaw), math.sin(obstacle.yaw)]), np.array(
-        [-math.sin(obstacle.yaw), math.cos(obstacle.yaw)])
+    ahead, left = (
+        np.array([math.cos(obstacle.yaw), math.sin(obstacle.yaw)]),
+        np.array([-math.sin(obstacle.yaw), math.cos(obstacle.yaw)]),
+    )
     local = np.stack([ahead @ offset[:2], left @ offset[:2], *offset[2:]])
     # a point on the edge of a turned block is off it by rounding
     return np.all(np.abs(local) <= np.array(obstacle.half_size_m)[:, None] + 1e-9, axis=0)
@@ -114,8 +122,10 @@ def test_a_hull_is_never_nearer_than_its_bound(pair):
     weights = np.random.default_rng(1).dirichlet(np.full(5, 0.4), 500).T
     assert found <= max(clearance(obstacle, points @ weights)[0].min(), 0.0) + 1e-5
     assert found <= max(clearance(obstacle, points)[0].min(), 0.0) + 1e-5
-    assert hull_clearance(obstacle, points[:, :1]) == pytest.approx(clearance(obstacle, points[:, 0])[0], abs=1e-5) \
+    assert (
+        hull_clearance(obstacle, points[:, :1]) == pytest.approx(clearance(obstacle, points[:, 0])[0], abs=1e-5)
         or found < 1e-4
+    )
 
 
 def test_the_bound_of_a_hull_is_close_for_what_robots_drive():
@@ -124,8 +134,9 @@ def test_the_bound_of_a_hull_is_close_for_what_robots_drive():
     for obstacle in (Ball((0.0, 0.0), 0.2), Capsule((-0.3, 0.0), (0.3, 0.1), 0.1), Block((0.0, 0.0), (0.3, 0.2), 0.5)):
         start, along = rng.uniform(-1, 1, (2, 1, 2000)), rng.uniform(-0.3, 0.3, (2, 1, 2000))
         points = start + along * np.linspace(0, 1, 9)[:, None] + rng.uniform(-0.01, 0.01, (2, 9, 2000))
-        truth = np.min([segment_clearance(obstacle, points[:, i], points[:, j]) for i in range(9) for j in range(i)],
-                       axis=0)
+        truth = np.min(
+            [segment_clearance(obstacle, points[:, i], points[:, j]) for i in range(9) for j in range(i)], axis=0
+        )
         bound = hull_clearance(obstacle, points)
         free = truth > 0.02
         assert np.all(bound <= np.maximum(truth, 0) + 1e-7)
@@ -148,19 +159,25 @@ def test_known_distances():
 
 def _segments_apart(obstacle):
     """Return how far segments between points are; where they meet, rounding says how far below zero."""
+
     def apart(x):
         found = segment_clearance(obstacle, x[:, 1:, :], x[:, :-1, :])
         return array_namespace(x).maximum(found, 0 * found)
+
     return apart
 
 
-@pytest.mark.parametrize("obstacle", [Ball((0.3, 0.1), 0.2), Capsule((0.0, 0.0), (0.5, 0.2), 0.1),
-                                      Block((0.2, 0.1), (0.3, 0.1), 0.3)])
+@pytest.mark.parametrize(
+    "obstacle", [Ball((0.3, 0.1), 0.2), Capsule((0.0, 0.0), (0.5, 0.2), 0.1), Block((0.2, 0.1), (0.3, 0.1), 0.3)]
+)
 def test_every_array_library_finds_the_same(obstacle):
     points = np.random.default_rng(0).uniform(-1, 1, (2, 7, 3))
-    functions = (lambda x: clearance(obstacle, x)[0], lambda x: clearance(obstacle, x)[1],
-                 _segments_apart(obstacle),
-                 lambda x: hull_clearance(obstacle, x))
+    functions = (
+        lambda x: clearance(obstacle, x)[0],
+        lambda x: clearance(obstacle, x)[1],
+        _segments_apart(obstacle),
+        lambda x: hull_clearance(obstacle, x),
+    )
     for function in functions:
         expected = function(points)
         assert np.asarray(function(array_api_strict.asarray(points))) == pytest.approx(expected)
@@ -211,8 +228,11 @@ def test_a_tube_through_an_obstacle_is_refused(robot, wide):
     middle = np.zeros(size)
     middle[0] = tube[0].max() / 2
     beside = (middle[0], 0.5, *middle[2:])
-    for make in (lambda at: Ball(tuple(at), 1e-3), lambda at: Block(tuple(at), (1e-3,) * size, 0.2),
-                 lambda at: Capsule(tuple(at), tuple(at), 1e-3)):
+    for make in (
+        lambda at: Ball(tuple(at), 1e-3),
+        lambda at: Block(tuple(at), (1e-3,) * size, 0.2),
+        lambda at: Capsule(tuple(at), tuple(at), 1e-3),
+    ):
         low, high = (-9.0,) * size, (9.0,) * size
         assert not within_walls(tube, Arena(low, high, (make(middle),)), 1e-3).any()
         assert not within_walls(tube, Arena(low, high, (make(middle),)), wide).any()
@@ -221,13 +241,16 @@ def test_a_tube_through_an_obstacle_is_refused(robot, wide):
     assert not within_walls(tube * np.nan, Arena(low, high, (Ball((5.0,) * size, 0.1),)), wide).any()
 
 
-@pytest.mark.parametrize(("obstacle", "what"), [
-    (Ball((0.0, 0.0, 0.0), 0.1), r"here\.centre_world: found \(0.0, 0.0, 0.0\), expected 2 numbers"),
-    (Ball((0.0, 0.0), 0.0), r"here\.radius_m: found 0.0, expected above 0"),
-    (Capsule((0.0, 0.0), (0.0, math.nan), 0.1), r"here\.end_world: found .*, expected finite numbers"),
-    (Block((0.0, 0.0), (0.1, -0.1), 0.0), r"here\.half_size_m: found \(0.1, -0.1\), expected above 0"),
-    (Block((0.0, 0.0), (0.1, 0.1), math.inf), r"here\.yaw: found inf, expected finite numbers"),
-])
+@pytest.mark.parametrize(
+    ("obstacle", "what"),
+    [
+        (Ball((0.0, 0.0, 0.0), 0.1), r"here\.centre_world: found \(0.0, 0.0, 0.0\), expected 2 numbers"),
+        (Ball((0.0, 0.0), 0.0), r"here\.radius_m: found 0.0, expected above 0"),
+        (Capsule((0.0, 0.0), (0.0, math.nan), 0.1), r"here\.end_world: found .*, expected finite numbers"),
+        (Block((0.0, 0.0), (0.1, -0.1), 0.0), r"here\.half_size_m: found \(0.1, -0.1\), expected above 0"),
+        (Block((0.0, 0.0), (0.1, 0.1), math.inf), r"here\.yaw: found inf, expected finite numbers"),
+    ],
+)
 def test_what_is_no_obstacle_is_refused(obstacle, what):
     with pytest.raises(TestudoError, match=what):
         check_obstacle(obstacle, 2, "here")
@@ -237,9 +260,12 @@ def test_a_list_of_obstacles_is_read_and_refused_by_its_entry():
     text = '[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]'
     assert read_obstacles(text, 2, "--obstacles") == (Ball((0.5, 0.0), 0.2),)
     assert read_obstacles("", 2, "--obstacles") == ()
-    for bad, what in (("[", "--obstacles: not JSON"), ("{}", "--obstacles: found {}, expected a list"),
-                      (text.replace("ball", "cone"), r"--obstacles\[0\].kind: found 'cone', expected one of ball, ca"),
-                      (text.replace("0.2", "0"), r"--obstacles\[0\].radius_m: found 0.0, expected above 0")):
+    for bad, what in (
+        ("[", "--obstacles: not JSON"),
+        ("{}", "--obstacles: found {}, expected a list"),
+        (text.replace("ball", "cone"), r"--obstacles\[0\].kind: found 'cone', expected one of ball, ca"),
+        (text.replace("0.2", "0"), r"--obstacles\[0\].radius_m: found 0.0, expected above 0"),
+    ):
         with pytest.raises(TestudoError, match=what):
             read_obstacles(bad, 2, "--obstacles")
     with pytest.raises(TestudoError, match=r"--obstacles\[0\].centre_world: found \(0.5, 0.0\), expected 3 numbers"):

@@ -108,8 +108,15 @@ def test_layer_one_as_built_keeps_its_share_at_the_tick_in_the_plane():
     fast, limit, apart, beta, approach = z3.Reals("fast limit D beta approach")
     cone = [*NEAR, X == 1, REACH < 1, CX > 0, UX * UX + UY * UY == 1]
     assert proves([*cone, fast == REACH - UX, fast >= 0], (-UX * CX - UY * CY) * (1 - REACH) <= fast * R_TRUE)
-    rule = [approach * (1 - REACH) <= fast * R_TRUE, fast <= beta * (1 - apart - REACH), beta > 0, apart >= 0,
-            1 - apart - REACH >= 0, R_TRUE >= 1 - REACH, REACH < 1]
+    rule = [
+        approach * (1 - REACH) <= fast * R_TRUE,
+        fast <= beta * (1 - apart - REACH),
+        beta > 0,
+        apart >= 0,
+        1 - apart - REACH >= 0,
+        R_TRUE >= 1 - REACH,
+        REACH < 1,
+    ]
     assert proves([*rule, limit == beta * (R_TRUE - apart)], approach <= limit)
     assert not proves([*rule, limit == beta * (1 - apart - REACH)], approach <= limit)
 
@@ -124,8 +131,13 @@ def test_the_margin_for_the_whole_hold_keeps_the_share_at_every_moment_in_the_pl
     assert proves([*positive, turn**2 <= top**2 * square, apart**2 * square <= REACH**2], apart * turn <= top * REACH)
 
     def rule(kappa):
-        return [*positive, apart * turn <= top * REACH, -UX <= beta * (X - apart - kappa * REACH), R_TRUE >= X - REACH,
-                approach == -UX + turn]
+        return [
+            *positive,
+            apart * turn <= top * REACH,
+            -UX <= beta * (X - apart - kappa * REACH),
+            R_TRUE >= X - REACH,
+            approach == -UX + turn,
+        ]
 
     assert proves(rule(1 + top / (beta * apart)), approach <= beta * (R_TRUE - apart))
     assert not proves(rule(1), approach <= beta * (R_TRUE - apart))  # mutant: the direction is taken as certain
@@ -148,8 +160,15 @@ def ways(beta, time_i, time_j):
 def test_ticks_of_both_keep_the_gap_over_any_span_of_time(period, gamma, rate):
     """Step 2: the invariant holds between ticks, and a tick (G at most the gap) establishes it."""
     period, beta, rate = exact(period), exact(gamma / 2), exact(rate)
-    now = [keeps(GAP, G_I, SINCE_I, period, rate), keeps(GAP, G_J, SINCE_J, period, rate),
-           SINCE_I >= 0, SINCE_J >= 0, TIME >= 0, SINCE_I + TIME <= period, SINCE_J + TIME <= period]
+    now = [
+        keeps(GAP, G_I, SINCE_I, period, rate),
+        keeps(GAP, G_J, SINCE_J, period, rate),
+        SINCE_I >= 0,
+        SINCE_J >= 0,
+        TIME >= 0,
+        SINCE_I + TIME <= period,
+        SINCE_J + TIME <= period,
+    ]
     later = GAP - WAY_I - WAY_J
     kept = z3.And(keeps(later, G_I, SINCE_I + TIME, period, rate), keeps(later, G_J, SINCE_J + TIME, period, rate))
     assert proves([*now, *ways(beta, TIME, TIME)], z3.And(kept, later >= 0))
@@ -161,8 +180,14 @@ def test_ticks_of_both_keep_the_gap_over_any_span_of_time(period, gamma, rate):
 def test_both_may_fall_silent_at_any_moment_of_time(period, gamma, rate):
     """Step 2: after the last tick of both, their commands run out before the gap does."""
     period, beta, rate = exact(period), exact(gamma / 2), exact(rate)
-    now = [keeps(GAP, G_I, SINCE_I, period, rate), keeps(GAP, G_J, SINCE_J, period, rate),
-           SINCE_I >= 0, SINCE_J >= 0, SINCE_I <= period, SINCE_J <= period]
+    now = [
+        keeps(GAP, G_I, SINCE_I, period, rate),
+        keeps(GAP, G_J, SINCE_J, period, rate),
+        SINCE_I >= 0,
+        SINCE_J >= 0,
+        SINCE_I <= period,
+        SINCE_J <= period,
+    ]
     assert proves([*now, *ways(beta, 1 - SINCE_I, 1 - SINCE_J)], GAP - WAY_I - WAY_J >= 0)
     # mutants: gamma 1.2, full share each, T in place of T_hold
     for wrong in (Fraction(12, 10), 2 * gamma, gamma / period.as_fraction()):
@@ -199,8 +224,11 @@ class Rule:
 
     def limit(self, gap, age, maximum):
         """Return the highest closing speed for a gap that was seen so long ago; numbers or z3 terms."""
-        rate = exact(self.gamma / self.share / self.hold) if z3.is_expr(gap) else float(
-            self.gamma / self.share / self.hold)
+        rate = (
+            exact(self.gamma / self.share / self.hold)
+            if z3.is_expr(gap)
+            else float(self.gamma / self.share / self.hold)
+        )
         return rate * maximum(gap - age if self.age else gap)
 
 
@@ -242,8 +270,14 @@ def find_story(rule, loss):
             for one in (0, 1):
                 moved[one].append(moved[one][-1] + now[one] * (times[event] - times[event - 1]))
         # any earlier place of the peer may be the one that was heard last
-        limits = [rule.limit(gap[0] - moved[robot][event] - moved[1 - robot][heard], times[event] - times[heard],
-                             lambda value: z3.If(value > 0, value, 0)) for heard in range(event + 1)]
+        limits = [
+            rule.limit(
+                gap[0] - moved[robot][event] - moved[1 - robot][heard],
+                times[event] - times[heard],
+                lambda value: z3.If(value > 0, value, 0),
+            )
+            for heard in range(event + 1)
+        ]
         solver.add(speeds[event] >= 0, speeds[event] <= 1, z3.Or([speeds[event] <= limit for limit in limits]))
         now[robot] = speeds[event]
     end = gap[0] - moved[0][3] - moved[1][3] - now[0] - now[1] * (1 - offset)  # each holds for T_hold after its tick
@@ -276,8 +310,14 @@ def replay(story, rule, *, obey=False):
         while events and events[0][0] <= now + 1e-12:
             _, robot, speed = events.pop(0)
             seen.append((now, points[0].copy(), points[1].copy()))
-            limits = [rule.limit(float(np.linalg.norm(points[robot] - places[1 - robot])) - apart, now - then,
-                                 lambda value: max(value, 0.0)) for then, *places in seen]
+            limits = [
+                rule.limit(
+                    float(np.linalg.norm(points[robot] - places[1 - robot])) - apart,
+                    now - then,
+                    lambda value: max(value, 0.0),
+                )
+                for then, *places in seen
+            ]
             speeds[robot], held[robot] = min(speed, limits[-1]) if obey else speed, now
             assert obey or speed <= max(limits) + 1e-6
         ends = [begin + 1 for begin in held if begin + 1 > now + 1e-12]

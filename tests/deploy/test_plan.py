@@ -68,8 +68,15 @@ def test_a_part_that_does_not_exist_is_refused(fleet):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"backend": "gazebo"}, {"duration_s": 0}, {"duration_s": float("nan")}, {"duration_s": 1e6}, {"log_level": "x"},
-     {"seed": -1}, {"seed": 2**31}],
+    [
+        {"backend": "gazebo"},
+        {"duration_s": 0},
+        {"duration_s": float("nan")},
+        {"duration_s": 1e6},
+        {"log_level": "x"},
+        {"seed": -1},
+        {"seed": 2**31},
+    ],
 )
 def test_a_wrong_choice_is_refused(fleet, wrong):
     with pytest.raises(TestudoError, match=rf"{next(iter(wrong))}: found"):

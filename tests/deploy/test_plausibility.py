@@ -20,8 +20,13 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
 
 ROBOTS = ("gritsbot_x", "turtlebot3_burger", "turtlebot4", "irobot_create", "crazyflie_2x", "robomaster_s1")
-CERTAIN = {"gritsbot_x": 0.07, "turtlebot3_burger": 0.13, "turtlebot4": 0.13, "irobot_create": 0.07,
-           "crazyflie_2x": 0.034}
+CERTAIN = {
+    "gritsbot_x": 0.07,
+    "turtlebot3_burger": 0.13,
+    "turtlebot4": 0.13,
+    "irobot_create": 0.07,
+    "crazyflie_2x": 0.034,
+}
 
 
 def poses(spec, rng, count, gap_s):
@@ -87,8 +92,8 @@ def test_a_jump_is_caught_at_once_and_refused_until_it_is_over(name, jump_m):
         run = list(poses(spec, rng, last + 10, 2 * spec.control_period_s))
         believed = follow_all(spec, run, jump_m * direction(spec, rng), 0.0, 10, last)
         assert all(believed[:9])
-        assert not any(believed[9:last - 1])
-        assert all(believed[last - 1:])
+        assert not any(believed[9 : last - 1])
+        assert all(believed[last - 1 :])
 
 
 @pytest.mark.parametrize("name", ROBOTS)

@@ -174,9 +174,7 @@ def check(name, dimension, rows, count):
     rounded = [np.asarray(x, np.float32) for x in problem]
     single = jax.jit(project)(*map(jnp.asarray, rounded))
     wide = [np.asarray(x, float) for x in rounded]
-    single = compare(
-        wide, np.asarray(single[0], float), np.asarray(single[1]), reference(*wide), 1e-4, 2e-5, 0.1
-    )
+    single = compare(wide, np.asarray(single[0], float), np.asarray(single[1]), reference(*wide), 1e-4, 2e-5, 0.1)
     return double, single
 
 

@@ -21,6 +21,14 @@ def test_part_of_a_name_is_not_enough():
 
 
 def test_a_stranger_is_a_robot_with_a_topic_for_peers_that_the_fleet_does_not_know():
-    topics = ["/r9/peer_state", "/r0/peer_state", "/r9/odom", "/r8/mode", "/peer_state", "/lab/r7/peer_state",
-              "/r0/peer_state_for_r1", "/r7/peer_state"]
+    topics = [
+        "/r9/peer_state",
+        "/r0/peer_state",
+        "/r9/odom",
+        "/r8/mode",
+        "/peer_state",
+        "/lab/r7/peer_state",
+        "/r0/peer_state_for_r1",
+        "/r7/peer_state",
+    ]
     assert strangers(topics, ["r0", "r1"]) == ["r7", "r9"]

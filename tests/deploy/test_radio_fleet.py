@@ -34,12 +34,23 @@ def test_the_uri_is_read_and_written_again(fleet, tmp_path):
     assert [robot.link for robot in load_fleet(tmp_path / "copy.yaml").robots] == [one.link for one in fleet.robots]
 
 
-@pytest.mark.parametrize(("robot", "link", "said"), [
-    ("crazyflie_2x", "crazyflie_radio", "link.uri: found '', expected the address of the drone as cflib writes it"),
-    ("crazyflie_2x", {"profile": "crazyflie_radio", "uri": "80/2M"}, "link.uri: found '80/2M', expected the address"),
-    ("crazyflie_2x", {"profile": "testudo", "uri": URI}, "link.uri: unknown key for link 'testudo'"),
-    ("gritsbot_x", {"profile": "crazyflie_radio", "uri": URI}, "carries commands of a velocity_point, found a diff"),
-])
+@pytest.mark.parametrize(
+    ("robot", "link", "said"),
+    [
+        ("crazyflie_2x", "crazyflie_radio", "link.uri: found '', expected the address of the drone as cflib writes it"),
+        (
+            "crazyflie_2x",
+            {"profile": "crazyflie_radio", "uri": "80/2M"},
+            "link.uri: found '80/2M', expected the address",
+        ),
+        ("crazyflie_2x", {"profile": "testudo", "uri": URI}, "link.uri: unknown key for link 'testudo'"),
+        (
+            "gritsbot_x",
+            {"profile": "crazyflie_radio", "uri": URI},
+            "carries commands of a velocity_point, found a diff",
+        ),
+    ],
+)
 def test_a_uri_that_is_missing_or_of_no_use_is_refused(tmp_path, robot, link, said):
     make_tiny_fleet(tmp_path, 1, robot)
     with pytest.raises(FleetError, match=said):
@@ -50,7 +61,10 @@ def test_real_drones_get_a_driver_and_the_plant_none(fleet):
     labels = [process.label for process in plan(fleet, run_folder=None, backend="hw")]
     assert labels == ["station", "r0/driver", "r0/guard", "r0/policy", "r1/driver", "r1/guard", "r1/policy"]
     assert [process.label for process in plan(fleet, run_folder=None, backend="hw", robot="r1")] == [
-        "r1/driver", "r1/guard", "r1/policy"]
+        "r1/driver",
+        "r1/guard",
+        "r1/policy",
+    ]
     assert not [process for process in plan(fleet, run_folder=None) if process.name == "driver"]
 
 
@@ -77,11 +91,14 @@ def test_no_robot_is_called_driver(tmp_path):
         load_fleet(tmp_path / "fleet.yaml")
 
 
-@pytest.mark.parametrize(("uris", "hosts", "said"), [
-    (("radio://0/80/2M/E7E7E7E701", "radio://0/90/2M/E7E7E7E702"), ("", ""), "found radio://0, which r0 has"),
-    (("radio://0/80/2M/E7E7E7E701", "radio://0/90/2M/E7E7E7E702"), ("a", "b"), ""),
-    (("udp://127.0.0.1:19850", "udp://127.0.0.1:19850"), ("", ""), "found udp://127.0.0.1:19850, which r0 has"),
-])
+@pytest.mark.parametrize(
+    ("uris", "hosts", "said"),
+    [
+        (("radio://0/80/2M/E7E7E7E701", "radio://0/90/2M/E7E7E7E702"), ("", ""), "found radio://0, which r0 has"),
+        (("radio://0/80/2M/E7E7E7E701", "radio://0/90/2M/E7E7E7E702"), ("a", "b"), ""),
+        (("udp://127.0.0.1:19850", "udp://127.0.0.1:19850"), ("", ""), "found udp://127.0.0.1:19850, which r0 has"),
+    ],
+)
 def test_two_drones_at_one_radio_are_refused(tmp_path, uris, hosts, said):
     make_tiny_fleet(tmp_path, 2, "crazyflie_2x")
     file = tmp_path / "fleet.yaml"
@@ -95,4 +112,3 @@ def test_two_drones_at_one_radio_are_refused(tmp_path, uris, hosts, said):
         return
     with pytest.raises(FleetError, match=said):
         with_links(tmp_path, links)
-

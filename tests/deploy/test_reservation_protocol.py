@@ -146,8 +146,9 @@ def told(state, robot, space, window, knows):
         return
     for lost in range(len(queue)):
         read = state.read[peer] - (lost < state.read[peer])
-        yield State(spaces, state.heard, put(state.sent, robot, queue[:lost] + queue[lost + 1 :]),
-                    put(state.read, peer, read))
+        yield State(
+            spaces, state.heard, put(state.sent, robot, queue[:lost] + queue[lost + 1 :]), put(state.read, peer, read)
+        )
 
 
 def forgets(state, robot):
@@ -198,8 +199,7 @@ def test_no_reachable_state_of_two_places_has_a_conflict():
 
 LATE = {"in order": 2, "not after a restart": 2}
 """Rules that only matter where more than one message of a robot is under way."""
-RULE_CASES = [pytest.param(rule, marks=pytest.mark.slow) if rule in LATE else rule
-              for rule in sorted(RULES)]
+RULE_CASES = [pytest.param(rule, marks=pytest.mark.slow) if rule in LATE else rule for rule in sorted(RULES)]
 
 
 @pytest.mark.parametrize("rule", RULE_CASES)

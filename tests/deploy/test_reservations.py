@@ -29,8 +29,13 @@ def ahead(walker, speed=None):
 
 def off_lane(walker, lane_world, found):
     """Return how far the tube of what passed is from the middle of a lane [m]."""
-    tube = stop_tube(walker.model, walker.state.position_world, walker.state,
-                     effective_command(walker.model, found.command), walker.space.hold_ticks)
+    tube = stop_tube(
+        walker.model,
+        walker.state.position_world,
+        walker.state,
+        effective_command(walker.model, found.command),
+        walker.space.hold_ticks,
+    )
     lane = squeezed(lane_world, walker.space.height_ratio, 1)[:, :, None]
     return point_distance(squeezed(tube, walker.space.height_ratio), lane[0], lane[1]).max()
 
@@ -42,7 +47,7 @@ def anywhere(name, rng):
     velocity = rng.uniform(-1, 1, size) * spec.speed_limit_m_s * rng.choice([0.0, 0.3, 1.0]) / np.sqrt(size)
     walker.state = MotionState(np.zeros(size), np.array(rng.uniform(-3, 3)), velocity)
     way = rng.standard_normal((4, size))
-    way *= (rng.uniform(0, 3, (4, 1)) * spec.speed_limit_m_s * rng.choice([0.0, 1.0], (4, 1)))
+    way *= rng.uniform(0, 3, (4, 1)) * spec.speed_limit_m_s * rng.choice([0.0, 1.0], (4, 1))
     lane = np.stack([-0.3 * way[0], way[0]])
     changes = {"owned_world": lane}
     if rng.random() < 0.6:
@@ -117,8 +122,11 @@ def test_r2_it_is_dropped_against_what_the_acknowledging_message_owns():
     assert found.space.owned_world.tolist() == [[0.0, 0.0]] * 2
     # dropped at once; what is asked for instead is a new announcement, with a number of its own, and clear
     assert not found.space.pending or found.space.since == walker.number + 1
-    assert segment_distance(*found.space.announced_world, *[np.array([0.3 + walker.space.clearance_m / 2, 0.0])] * 2
-                            ) >= walker.space.clearance_m or not found.space.pending
+    assert (
+        segment_distance(*found.space.announced_world, *[np.array([0.3 + walker.space.clearance_m / 2, 0.0])] * 2)
+        >= walker.space.clearance_m
+        or not found.space.pending
+    )
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -196,7 +204,8 @@ def test_with_acknowledgements_it_drives_on(name, delay):
     for _ in range(ticks):
         factors.append(float(walker.walk(ahead(walker), echo.spaces()).factor))
         assert off_lane(walker, walker.own.owned_world, walker.look(0 * ahead(walker), echo.spaces())) <= (
-            walker.space.lane_m + walker.space.tube_error_m)
+            walker.space.lane_m + walker.space.tube_error_m
+        )
     share = walker.state.position_world[0] / (6 * walker.spec.speed_limit_m_s)
     assert share > (0.85 if delay == 1 else 0.6 if delay == 3 else 0.3)
 
@@ -240,8 +249,12 @@ def test_what_is_no_number_brakes(name, where):
     walker, bad = Walker(name), np.nan
     lane = np.stack([-ahead(walker), ahead(walker)])
     wanted = 0.5 * ahead(walker)
-    parts = {"position": walker.state.position_world.copy(), "velocity": walker.state.velocity.copy(),
-             "wanted": wanted, "owned": lane}
+    parts = {
+        "position": walker.state.position_world.copy(),
+        "velocity": walker.state.velocity.copy(),
+        "wanted": wanted,
+        "owned": lane,
+    }
     assert walker.look(wanted, far_away(walker), owned_world=lane).factor == 1
     parts[where][..., 0] = bad
     walker.state = MotionState(parts["position"], walker.state.yaw, parts["velocity"])

@@ -132,8 +132,12 @@ def test_one_blocked_wheel_is_told_by_the_turn_within_300_ms(name, side):
 
 @pytest.mark.parametrize("name", [*POINTS, "irobot_create"])
 def test_half_the_speed_shows_in_time_with_noise_too(name):
-    times = [first_alarm_s(drive(Body(name), ahead(name, 0.5), 4.0, blocked=("left", "right"),
-                                 random=np.random.default_rng(seed))) for seed in range(3)]
+    times = [
+        first_alarm_s(
+            drive(Body(name), ahead(name, 0.5), 4.0, blocked=("left", "right"), random=np.random.default_rng(seed))
+        )
+        for seed in range(3)
+    ]
     assert min(times) > 0
     assert max(times) < 0.32
 
@@ -165,12 +169,14 @@ def test_a_robot_that_its_guard_brakes_need_not_move():
 @pytest.mark.parametrize("dies", [True, False])
 def test_while_the_guard_is_silent_nothing_is_said(dies):
     """It may be gone, and the driver brakes; if it comes back and passed everything on, the robot is to blame."""
+
     def silent(loop, now_s):
         if now_s < BEGIN_S - 0.1 or (not dies and now_s > BEGIN_S + 0.5):
             loop.on_guard(passes=True, received_s=now_s)
 
-    alarm_s = first_alarm_s(drive(Body("robomaster_s1"), ahead("robomaster_s1"), 5.0, blocked=("left", "right"),
-                                  guard=silent))
+    alarm_s = first_alarm_s(
+        drive(Body("robomaster_s1"), ahead("robomaster_s1"), 5.0, blocked=("left", "right"), guard=silent)
+    )
     assert alarm_s == math.inf if dies else alarm_s == pytest.approx(0.52, abs=0.06)
 
 

@@ -196,13 +196,15 @@ def test_a_robot_whose_guard_brakes_need_not_move(active):
     assert active.robots[0].supervisor.reason == "guard_brakes: second_publisher"
 
 
-@pytest.mark.parametrize(("away", "refused"), [
-    ((0.0, 0.0), ""), ((0.09, 0.0), ""), ((0.3, 0.4), "0.50 m and 0.00 rad")])
+@pytest.mark.parametrize(
+    ("away", "refused"), [((0.0, 0.0), ""), ((0.09, 0.0), ""), ((0.3, 0.4), "0.50 m and 0.00 rad")]
+)
 def test_odometry_that_counts_from_the_mark_has_to_be_there_when_it_is_armed_first(fleet, away, refused):
     pair = Pair(fleet)
     entry = fleet.robots[0]
-    there = replace(entry, initial_position_world=tuple(
-        a - b for a, b in zip(entry.initial_position_world, away, strict=True)))
+    there = replace(
+        entry, initial_position_world=tuple(a - b for a, b in zip(entry.initial_position_world, away, strict=True))
+    )
     pair.robots[0]._start = switched_on_at(replace(there, pose=replace(there.pose, source="odom+initial")))
     pair.tick(5)
     answer = pair.ask(Event.ARM)

@@ -223,9 +223,16 @@ def test_an_old_echo_still_acknowledges(roster, message):
 
 def test_of_each_pair_exactly_one_goes_first():
     names = ("r0", "r1", "r10", "r2")
-    first = {name: dict(zip(peers := tuple(n for n in names if n != name),
-                            Roster(name, "a", peers, "h", 2).spaces(0.0, 1.0).first.tolist(), strict=True))
-             for name in names}
+    first = {
+        name: dict(
+            zip(
+                peers := tuple(n for n in names if n != name),
+                Roster(name, "a", peers, "h", 2).spaces(0.0, 1.0).first.tolist(),
+                strict=True,
+            )
+        )
+        for name in names
+    }
     for one in names:
         for other in names:
             assert one == other or first[one][other] != first[other][one]

@@ -42,9 +42,7 @@ def test_a_closed_run_is_a_bag_that_others_read(tmp_path, fleet, messages):
                 writer.write(topic, data, start_s + 0.033 * k)
         count = writer.message_count
     with AnyReader([tmp_path / "run"]) as reader:
-        assert {connection.topic for connection in reader.connections} == {
-            topic.name for topic in messages.topics
-        }
+        assert {connection.topic for connection in reader.connections} == {topic.name for topic in messages.topics}
         assert reader.message_count == count == sum(1 for _ in reader.messages())
         connection = next(item for item in reader.connections if item.topic == "/r0/odom")
         assert connection.msgtype == "nav_msgs/msg/Odometry"

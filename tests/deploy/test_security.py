@@ -114,12 +114,15 @@ def test_the_script_makes_keys_and_permissions_of_each_enclave(fleet, tmp_path):
     script.write_text(keystore_script(found, 7))
     for file in (tool, script):
         file.chmod(0o755)
-    result = subprocess.run([script], capture_output=True, text=True, check=True, cwd="/",
-                            env={"PATH": f"{tool.parent}:/usr/bin:/bin"})
+    result = subprocess.run(
+        [script], capture_output=True, text=True, check=True, cwd="/", env={"PATH": f"{tool.parent}:/usr/bin:/bin"}
+    )
     expected = ["7 security create_keystore keystore"]
     for item in found:
-        expected += [f"7 security create_enclave keystore {item.path}",
-                     f"7 security create_permission keystore {item.path} policy.xml"]
+        expected += [
+            f"7 security create_enclave keystore {item.path}",
+            f"7 security create_permission keystore {item.path} policy.xml",
+        ]
     assert result.stdout.splitlines() == expected
 
 

@@ -17,8 +17,9 @@ NUMBER = st.floats(-3, 3, width=32)
 def places(size, count):
     """Draw ``count`` places of one dimension; many lie on each other, in a line, or nearly so."""
     coarse = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 1.0 + 1e-7])
-    return st.lists(st.lists(st.one_of(coarse, NUMBER), min_size=size, max_size=size).map(np.array),
-                    min_size=count, max_size=count)
+    return st.lists(
+        st.lists(st.one_of(coarse, NUMBER), min_size=size, max_size=size).map(np.array), min_size=count, max_size=count
+    )
 
 
 def between(start, end):

@@ -23,8 +23,16 @@ def robot(source, link="turtlebot4", kind="turtlebot4", frame="map", remappings=
     spec = load_robot(kind)
     place = (2.0, 1.0, 1.0)[: spec.dimension]
     choice = LinkChoice(link, load_link(link), remappings or {})
-    return FleetRobot("tb1", kind, place, QUARTER, place, spec, link=choice,
-                      pose=PoseSource(source, frame, 0.0005, spec.pose_max_age_s))
+    return FleetRobot(
+        "tb1",
+        kind,
+        place,
+        QUARTER,
+        place,
+        spec,
+        link=choice,
+        pose=PoseSource(source, frame, 0.0005, spec.pose_max_age_s),
+    )
 
 
 def odometry(sensor, position=(0.5, 0.0), *, age_s=0.02, stamp_s=None):
@@ -40,15 +48,22 @@ def posed(message, where, position, yaw, *, frame="map", stamp_s=ROS_S - 0.02):
     return message
 
 
-@pytest.mark.parametrize(("source", "link", "kind", "expected"), [
-    ("odom", "testudo", "turtlebot4", [("odom", "odom", ODOMETRY)]),
-    ("odom+initial", "turtlebot4", "turtlebot4", [("odom", "odom", ODOMETRY)]),
-    ("tf", "generic_twist", "turtlebot4", [("odom", "odom", ODOMETRY)]),
-    ("amcl_pose", "turtlebot3", "turtlebot3_burger",
-     [("odom", "odom", ODOMETRY), ("amcl_pose", "amcl_pose", POSE_WITH_COVARIANCE)]),
-    ("mocap", "turtlebot4", "turtlebot4", [("pose", "pose", POSE_STAMPED)]),
-    ("mocap", "crazyswarm2", "crazyflie_2x", [("pose", "/poses", NAMED_POSES)]),
-])
+@pytest.mark.parametrize(
+    ("source", "link", "kind", "expected"),
+    [
+        ("odom", "testudo", "turtlebot4", [("odom", "odom", ODOMETRY)]),
+        ("odom+initial", "turtlebot4", "turtlebot4", [("odom", "odom", ODOMETRY)]),
+        ("tf", "generic_twist", "turtlebot4", [("odom", "odom", ODOMETRY)]),
+        (
+            "amcl_pose",
+            "turtlebot3",
+            "turtlebot3_burger",
+            [("odom", "odom", ODOMETRY), ("amcl_pose", "amcl_pose", POSE_WITH_COVARIANCE)],
+        ),
+        ("mocap", "turtlebot4", "turtlebot4", [("pose", "pose", POSE_STAMPED)]),
+        ("mocap", "crazyswarm2", "crazyflie_2x", [("pose", "/poses", NAMED_POSES)]),
+    ],
+)
 def test_the_source_decides_what_is_heard(source, link, kind, expected):
     frame = "world" if source == "odom" else "map"
     sensor = Sensor(robot(source, link, kind, frame))

@@ -67,8 +67,14 @@ def farthest_off(spec, tube, path):
 
 def tube_of(spec, run, command):
     model = motion_model(spec)
-    return stop_tube(model, run.measured.position_world, run.estimate, effective_command(model, command),
-                     space_parameters(spec).hold_ticks, space_parameters(spec).sample_ticks)
+    return stop_tube(
+        model,
+        run.measured.position_world,
+        run.estimate,
+        effective_command(model, command),
+        space_parameters(spec).hold_ticks,
+        space_parameters(spec).sample_ticks,
+    )
 
 
 @settings(max_examples=15, deadline=None)
@@ -116,8 +122,9 @@ def test_the_fleet_checker_refuses_a_policy_that_counts_on_a_brake_that_is_not_t
     assert good.guarantees.moves_on_s == pytest.approx(0.1)
     check_fleet((good, replace(good, robot="cf2")))
     wrong = member(STOCK, BRAKING)
-    (violation,) = [found for found in find_violations((wrong, replace(good, robot="cf2")))
-                    if found.field == "moves_on_s"]
+    (violation,) = [
+        found for found in find_violations((wrong, replace(good, robot="cf2"))) if found.field == "moves_on_s"
+    ]
     assert violation.found == pytest.approx(2.8)
     assert violation.expected == pytest.approx(0.1)
     for words in ("robots.cf1.moves_on_s: found 2.8 s", "at most 0.1 s", "onboard_brake = 1", "[silence]"):
@@ -126,19 +133,27 @@ def test_the_fleet_checker_refuses_a_policy_that_counts_on_a_brake_that_is_not_t
         check_fleet((wrong, replace(good, robot="cf2")))
 
 
-@pytest.mark.parametrize(("link", "passes"), [
-    ("", True), ("link: crazyswarm2", False), ("link: {profile: crazyswarm2, onboard_brake: true}", True)])
+@pytest.mark.parametrize(
+    ("link", "passes"),
+    [("", True), ("link: crazyswarm2", False), ("link: {profile: crazyswarm2, onboard_brake: true}", True)],
+)
 def test_a_brake_of_a_real_vehicle_counts_once_the_fleet_file_confirms_it(tmp_path, link, passes):
     """The robot file says what the shield is made for; whether the firmware has the brake only its owner knows."""
     file = tmp_path / "fleet.yaml"
     pose = "pose: {source: mocap}" if link else ""
-    robots = "\n".join(f"  cf{k}:\n    type: crazyflie_2x\n    initial_position: [{k}, 0, 1]\n    initial_yaw: 0\n"
-                       f"    goal: [{k}, 1, 1]\n    {link}\n    {pose}" for k in (1, 2))
+    robots = "\n".join(
+        f"  cf{k}:\n    type: crazyflie_2x\n    initial_position: [{k}, 0, 1]\n    initial_yaw: 0\n"
+        f"    goal: [{k}, 1, 1]\n    {link}\n    {pose}"
+        for k in (1, 2)
+    )
     file.write_text(f"fileversion: 1\npolicy: policy.onnx\npolicy_sha256: {'a' * 64}\nrobots:\n{robots}\n")
     fleet = load_fleet(file)
     contract = draft_contract(fleet.robots[0].spec)
-    found = [violation for violation in find_violations(fleet_obligations(fleet, contract))
-             if violation.field == "moves_on_s"]
+    found = [
+        violation
+        for violation in find_violations(fleet_obligations(fleet, contract))
+        if violation.field == "moves_on_s"
+    ]
     assert (not found) == passes
     if not passes:
         assert "`onboard_brake: true` below link of cf1 in the fleet file" in found[0].text

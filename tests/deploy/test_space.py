@@ -19,8 +19,12 @@ SINCE = 7
 def ask(*peers, pending=True):
     """Return whether a lane along x that was announced with message 7 is granted, and whether it is lost."""
     announced = np.array([[0.0, 0.0], [1.0, 0.0]])
-    verdict = judge(OwnSpace(announced[:1].repeat(2, axis=0), announced, np.array(pending), np.array(float(SINCE))),
-                    spaces(*peers), CLEARANCE, 1.0)
+    verdict = judge(
+        OwnSpace(announced[:1].repeat(2, axis=0), announced, np.array(pending), np.array(float(SINCE))),
+        spaces(*peers),
+        CLEARANCE,
+        1.0,
+    )
     return bool(verdict.granted), bool(verdict.lost)
 
 
@@ -100,8 +104,9 @@ def test_a_peer_within_its_lanes_is_no_farther_than_the_bound(numbers, share, an
 
 def test_a_peer_that_may_have_gone_on_alone_can_be_anywhere():
     """It goes first and may not have heard this robot for the silence; or it keeps to nothing."""
-    peers = spaces(*[peer(FAR, first=first, reserves=reserves)
-                     for first, reserves in ((True, True), (False, True), (True, False))])
+    peers = spaces(
+        *[peer(FAR, first=first, reserves=reserves) for first, reserves in ((True, True), (False, True), (True, False))]
+    )
     points = np.zeros((2, 3))
     soon, late = (farthest(peers, points, np.full(3, age_s), 1.0, 0.1, 1.0) for age_s in (0.9, 1.0))
     assert np.isfinite(soon).tolist() == [True, True, False]
@@ -124,16 +129,20 @@ def test_all_libraries_agree(asarray):
     count, slots = 50, 3
     lanes = rng.uniform(-2, 2, (4, 2, 2, slots, count))
     own = OwnSpace(lanes[0][:, :, 0], lanes[1][:, :, 0], rng.random(count) < 0.8, rng.integers(0, 9, count) * 1.0)
-    peers = PeerSpaces(lanes[2], lanes[3], rng.integers(-1, 9, (slots, count)) * 1.0,
-                       *(rng.random((slots, count)) < 0.5 for _ in range(3)))
+    peers = PeerSpaces(
+        lanes[2],
+        lanes[3],
+        rng.integers(-1, 9, (slots, count)) * 1.0,
+        *(rng.random((slots, count)) < 0.5 for _ in range(3)),
+    )
     expected = judge(own, peers, 0.3, 1.0)
-    found = judge(OwnSpace(*map(asarray, vars(own).values())),
-                  PeerSpaces(*map(asarray, vars(peers).values())), 0.3, 1.0)
+    found = judge(
+        OwnSpace(*map(asarray, vars(own).values())), PeerSpaces(*map(asarray, vars(peers).values())), 0.3, 1.0
+    )
     assert (np.asarray(found.granted) == expected.granted).all()
     assert (np.asarray(found.lost) == expected.lost).all()
     assert 0 < expected.granted.sum() < count
     points, age_s = rng.uniform(-1, 1, (2, slots, count)), rng.uniform(0, 2, (slots, count))
     far = farthest(peers, points, age_s, 1.0, 0.1, 1.0)
-    again = farthest(PeerSpaces(*map(asarray, vars(peers).values())), asarray(points), asarray(age_s), 1.0, 0.1,
-                     1.0)
+    again = farthest(PeerSpaces(*map(asarray, vars(peers).values())), asarray(points), asarray(age_s), 1.0, 0.1, 1.0)
     assert np.asarray(again) == pytest.approx(far, rel=1e-5)

@@ -47,12 +47,25 @@ def test_the_hold_is_the_dead_man_time_and_a_tick_in_ticks(name):
 def test_they_grow_with_each_uncertain_quantity(name):
     spec = load_robot(name)
     least = space_parameters(spec)
-    wider = [but(spec, key, wider=0.01) for key in (
-        "dynamics.velocity_lag", "dynamics.command_delay", "dynamics.speed_scale",
-        *(["dynamics.turn_scale"] if spec.kind == "differential_drive" else []))]
-    wider += [dataclasses.replace(spec, **{field: getattr(spec, field) + 0.01}) for field in (
-        "position_error_m", "pose_max_age_s", "dead_man_s", "command_delay_s",
-        *(["yaw_error_rad"] if spec.kind != "velocity_point" else []))]
+    wider = [
+        but(spec, key, wider=0.01)
+        for key in (
+            "dynamics.velocity_lag",
+            "dynamics.command_delay",
+            "dynamics.speed_scale",
+            *(["dynamics.turn_scale"] if spec.kind == "differential_drive" else []),
+        )
+    ]
+    wider += [
+        dataclasses.replace(spec, **{field: getattr(spec, field) + 0.01})
+        for field in (
+            "position_error_m",
+            "pose_max_age_s",
+            "dead_man_s",
+            "command_delay_s",
+            *(["yaw_error_rad"] if spec.kind != "velocity_point" else []),
+        )
+    ]
     wider.append(dataclasses.replace(spec, acceleration_limit_m_s2=0.2 * spec.acceleration_limit_m_s2))
     for worse in wider:
         space = space_parameters(worse)

@@ -36,7 +36,8 @@ def test_a_robot_whose_guard_is_dead_is_missed_even_without_a_fleet_file():
     answers.hear_mode("r1", "drives", {"mode": "active"}, 0.0)
     assert not answers.all_stopped
     assert [(item.robot, item.stopped, item.guard, item.mode) for item in answers.answers] == [
-        ("r0", True, "estop", ""), ("r1", False, None, "active")
+        ("r0", True, "estop", ""),
+        ("r1", False, None, "active"),
     ]
 
 

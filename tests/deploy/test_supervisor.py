@@ -308,8 +308,28 @@ def test_a_partner_that_does_not_match_keeps_from_arming_and_stops_nobody():
     assert robot.tick(count=10) is Mode.ACTIVE
 
 
-@given(st.lists(st.sampled_from(["", "stale_pose", "brakes_weak", "nonsense", "arm", "start", "stop", "deactivate",
-                                 "guard dies", "guard lives", "guard is new", "estop", "rearmed"]), max_size=40))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "",
+                "stale_pose",
+                "brakes_weak",
+                "nonsense",
+                "arm",
+                "start",
+                "stop",
+                "deactivate",
+                "guard dies",
+                "guard lives",
+                "guard is new",
+                "estop",
+                "rearmed",
+            ]
+        ),
+        max_size=40,
+    )
+)
 def test_whatever_happens_it_drives_only_when_started_and_nothing_was_wrong(story):
     """Driving begins by START or after a healthy second of holding, and no tick with a reason to hold drives."""
     robot, stopped = Robot(), False

@@ -37,24 +37,32 @@ def fleet(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize(("foot", "top_m", "said"), [
-    ((0.0, 0.0, 0.02), 1.0, ""),
-    ((0.0, 0.0, -0.5), 1.8, ""),
-    ((0.0, 0.0, 0.02), 1.81, "found z = 1.81 m at the end of the climb, allowed 0.20 to 1.80 m"),
-    ((0.0, 0.0, 0.02), 6.0, "found z = 6.00 m at the end of the climb, allowed 0.20 to 1.80 m"),
-    ((0.0, 0.0, 0.02), 0.1, "found z = 0.10 m at the end of the climb, allowed 0.20 to 1.80 m"),
-    ((-5.0, 0.0, 0.02), 1.0, "found x = -5.00 m at the end of the climb, allowed -1.40 to 1.40 m"),
-    ((0.0, 0.85, 0.02), 1.0, "found y = 0.85 m at the end of the climb, allowed -0.80 to 0.80 m"),
-    ((math.nan, 0.0, 0.02), 1.0, "found x = nan m at the end of the climb, allowed -1.40 to 1.40 m"),
-])
+@pytest.mark.parametrize(
+    ("foot", "top_m", "said"),
+    [
+        ((0.0, 0.0, 0.02), 1.0, ""),
+        ((0.0, 0.0, -0.5), 1.8, ""),
+        ((0.0, 0.0, 0.02), 1.81, "found z = 1.81 m at the end of the climb, allowed 0.20 to 1.80 m"),
+        ((0.0, 0.0, 0.02), 6.0, "found z = 6.00 m at the end of the climb, allowed 0.20 to 1.80 m"),
+        ((0.0, 0.0, 0.02), 0.1, "found z = 0.10 m at the end of the climb, allowed 0.20 to 1.80 m"),
+        ((-5.0, 0.0, 0.02), 1.0, "found x = -5.00 m at the end of the climb, allowed -1.40 to 1.40 m"),
+        ((0.0, 0.85, 0.02), 1.0, "found y = 0.85 m at the end of the climb, allowed -0.80 to 0.80 m"),
+        ((math.nan, 0.0, 0.02), 1.0, "found x = nan m at the end of the climb, allowed -1.40 to 1.40 m"),
+    ],
+)
 def test_a_climb_ends_between_walls_floor_and_ceiling(foot, top_m, said):
     assert ROOM.fault(foot, top_m) == said
 
 
-@pytest.mark.parametrize("obstacle", [
-    Ball((0.3, 0.0, 0.6), 0.15), Capsule((0.3, -1.0, 0.6), (0.3, 1.0, 0.6), 0.15),
-    Block((0.3, 0.0, 0.6), (0.15,) * 3, 0.0),
-], ids=lambda one: one.kind)
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        Ball((0.3, 0.0, 0.6), 0.15),
+        Capsule((0.3, -1.0, 0.6), (0.3, 1.0, 0.6), 0.15),
+        Block((0.3, 0.0, 0.6), (0.15,) * 3, 0.0),
+    ],
+    ids=lambda one: one.kind,
+)
 def test_a_climb_passes_no_obstacle(obstacle):
     room = Room(Arena(LOW, HIGH, (obstacle,)), 0.2)
     said = f"found 0.15 m from obstacle 0 ({obstacle.kind}) on the way up to 1.50 m, allowed 0.20 m or more"
@@ -67,11 +75,14 @@ def test_without_an_arena_nothing_is_in_the_way():
     assert Room(None, 0.2).fault((50.0, 0.0, 0.02), 90.0) == ""
 
 
-@pytest.mark.parametrize(("place", "said"), [
-    ((-0.6, 0.0, 6.0), f"found z = 6.00 m at the end of the climb, allowed {WALL_M:.2f} to {2 - WALL_M:.2f} m"),
-    ((-0.6, 0.0, 1.9), f"found z = 1.90 m at the end of the climb, allowed {WALL_M:.2f} to {2 - WALL_M:.2f} m"),
-    ((-5.6, 0.0, 1.0), f"found x = -5.60 m at the end of the climb, allowed {WALL_M - 1.6:.2f} to"),
-])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ((-0.6, 0.0, 6.0), f"found z = 6.00 m at the end of the climb, allowed {WALL_M:.2f} to {2 - WALL_M:.2f} m"),
+        ((-0.6, 0.0, 1.9), f"found z = 1.90 m at the end of the climb, allowed {WALL_M:.2f} to {2 - WALL_M:.2f} m"),
+        ((-5.6, 0.0, 1.0), f"found x = -5.60 m at the end of the climb, allowed {WALL_M - 1.6:.2f} to"),
+    ],
+)
 def test_a_start_that_the_arena_cannot_hold_is_refused_as_the_robot_is_configured(fleet, place, said):
     spoilt = starts(fleet, place)
     for begin in (checked_obligations, World):
@@ -81,8 +92,10 @@ def test_a_start_that_the_arena_cannot_hold_is_refused_as_the_robot_is_configure
 
 
 def test_a_drone_that_is_in_the_air_anyway_begins_where_it_is(fleet):
-    aloft = tuple(replace(robot, link=replace(robot.link, profile=replace(robot.link.profile, flight=None)))
-                  for robot in fleet.robots)
+    aloft = tuple(
+        replace(robot, link=replace(robot.link, profile=replace(robot.link.profile, flight=None)))
+        for robot in fleet.robots
+    )
     assert checked_obligations(starts(replace(fleet, robots=aloft), (-0.6, 0.0, 1.9)))
 
 

@@ -61,22 +61,32 @@ def test_drones_that_land_among_ground_robots_are_refused(tmp_path):
 def test_two_teams_on_the_ground_are_refused(tmp_path):
     values = tables(tmp_path)
     make_tiny_policy(tmp_path / "other.onnx", load_robot("turtlebot4"))
-    values["policies"] = {"turtlebot4": {"policy": "other.onnx",
-                                         "policy_sha256": Artefact.load(tmp_path / "other.onnx").sha256}}
-    values["robots"] = {"g0": values["robots"]["g0"],
-                        "t0": {"type": "turtlebot4", "initial_position": [0.0, 1.5], "initial_yaw": 0.0,
-                               "goal": [0.5, 1.5]}}
+    values["policies"] = {
+        "turtlebot4": {"policy": "other.onnx", "policy_sha256": Artefact.load(tmp_path / "other.onnx").sha256}
+    }
+    values["robots"] = {
+        "g0": values["robots"]["g0"],
+        "t0": {"type": "turtlebot4", "initial_position": [0.0, 1.5], "initial_yaw": 0.0, "goal": [0.5, 1.5]},
+    }
     with pytest.raises(FleetError, match="g0 and t0: both are on the ground and run different policy files"):
         checked_obligations(fleet_of(tmp_path, values))
 
 
-@pytest.mark.parametrize(("robot", "key", "value", "sentence"), [
-    ("d0", "goal", [0.0, 0.0, 1.0], r"robots\.d0\.goal: found with follow; expected one of them"),
-    ("d0", "follow", None, r"robots\.d0\.goal: missing, and follow, too; expected one of them"),
-    ("d0", "follow", {"robot": "d1"}, r"follow\.robot: found 'd1', expected another robot that follows none: g0, g1"),
-    ("d0", "follow", {"robot": "nobody"}, r"follow\.robot: found 'nobody'"),
-    ("d0", "follow", {"robot": "g0", "offset": [0.0, 1.0]}, r"follow\.offset: found 2 coordinates, expected 3"),
-])
+@pytest.mark.parametrize(
+    ("robot", "key", "value", "sentence"),
+    [
+        ("d0", "goal", [0.0, 0.0, 1.0], r"robots\.d0\.goal: found with follow; expected one of them"),
+        ("d0", "follow", None, r"robots\.d0\.goal: missing, and follow, too; expected one of them"),
+        (
+            "d0",
+            "follow",
+            {"robot": "d1"},
+            r"follow\.robot: found 'd1', expected another robot that follows none: g0, g1",
+        ),
+        ("d0", "follow", {"robot": "nobody"}, r"follow\.robot: found 'nobody'"),
+        ("d0", "follow", {"robot": "g0", "offset": [0.0, 1.0]}, r"follow\.offset: found 2 coordinates, expected 3"),
+    ],
+)
 def test_a_goal_that_does_not_hold_is_refused(tmp_path, robot, key, value, sentence):
     values = tables(tmp_path)
     values["robots"][robot][key] = value

@@ -113,8 +113,9 @@ def test_a_robot_that_seemed_to_roll_back_before_it_started_is_watched_when_it_b
         before_s = body.now_s
         body.move(spec.control_period_s)
         pieces = sent.may_act(before_s, body.now_s, (delay.low, delay.high), np.zeros(size))
-        watch, excess = watch_braking(spec, watch, measured(body, np.zeros(size)), np.array(True), pieces,
-                                      np.array(body.now_s - before_s))
+        watch, excess = watch_braking(
+            spec, watch, measured(body, np.zeros(size)), np.array(True), pieces, np.array(body.now_s - before_s)
+        )
         excess_m.append(float(excess))
     assert max(excess_m) > 0
 

@@ -39,9 +39,9 @@ def hull_distance(tube, path):
     def fine(points):
         return np.stack([np.interp(shares, np.arange(last + 1), axis) for axis in points])
 
-    held, rest = fine(tube[:, 1:last + 2]), fine(tube[:, last + 2:])
-    starts = np.concatenate([tube[:, :last + 1], held], axis=1)
-    ends = np.concatenate([tube[:, 1:last + 2], rest], axis=1)
+    held, rest = fine(tube[:, 1 : last + 2]), fine(tube[:, last + 2 :])
+    starts = np.concatenate([tube[:, : last + 1], held], axis=1)
+    ends = np.concatenate([tube[:, 1 : last + 2], rest], axis=1)
     return point_distance(path.T[:, :, None], starts[:, None], ends[:, None]).min(axis=1)
 
 
@@ -90,7 +90,7 @@ def test_a_robot_as_described_leaves_the_tube_by_its_bends_only(name, seed):
     assert distance[begin:].max() <= bends + SATURATION_M
     # before its command acts it may turn back by an arc above the straight line
     arc = spec.acceleration_limit_m_s2 * (run.age_s + truth.delay_s) ** 2 / 8
-    assert distance[:begin + 1].max() <= max(TURNING_BACK_M, arc)
+    assert distance[: begin + 1].max() <= max(TURNING_BACK_M, arc)
 
 
 def worst(name, shorten_tube, seeds=25):
@@ -110,8 +110,9 @@ def worst(name, shorten_tube, seeds=25):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_braking_after_the_last_tick_alone_is_not_the_tube(name):
     """Negative control (shield.md): where the body rests if the command is stopped earlier is not on that path."""
+
     def last_brake_only(tube, ticks):
-        return np.concatenate([tube[:, :ticks + 2], *[tube[:, -1:]] * (ticks + 1)], axis=1)
+        return np.concatenate([tube[:, : ticks + 2], *[tube[:, -1:]] * (ticks + 1)], axis=1)
 
     assert worst(name, lambda tube, ticks: tube) < 0.003
     assert worst(name, last_brake_only) > 0.004
@@ -120,8 +121,9 @@ def test_braking_after_the_last_tick_alone_is_not_the_tube(name):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_a_hold_of_one_tick_is_not_the_tube(name):
     """Negative control: T in place of T_hold, as if the command could not act longer than the next tick."""
+
     def one_tick(tube, ticks):
-        return np.concatenate([tube[:, :3], tube[:, ticks + 2:ticks + 4]], axis=1)
+        return np.concatenate([tube[:, :3], tube[:, ticks + 2 : ticks + 4]], axis=1)
 
     assert worst(name, one_tick) > 0.01
 

@@ -39,17 +39,20 @@ def check_list(state):
     return [reason.partition(":")[0] for reason in on_ground.reasons(Mode.DISARMED, 0.0, 1.0, FOOT, "ground")]
 
 
-@pytest.mark.parametrize(("bits", "found"), [
-    (CAN_BE_ARMED, []),
-    (ARMED | CAN_FLY, []),
-    (CRASHED, ["vehicle_tumbled"]),
-    (CRASHED | CAN_BE_ARMED, ["vehicle_tumbled"]),
-    (LOCKED, ["vehicle_tumbled"]),
-    (TUMBLED, ["vehicle_tumbled"]),
-    (0, ["vehicle_not_ready"]),
-    (ARMED, ["vehicle_not_ready"]),
-    (ARMED | CAN_FLY | FLYING, ["in_the_air"]),
-])
+@pytest.mark.parametrize(
+    ("bits", "found"),
+    [
+        (CAN_BE_ARMED, []),
+        (ARMED | CAN_FLY, []),
+        (CRASHED, ["vehicle_tumbled"]),
+        (CRASHED | CAN_BE_ARMED, ["vehicle_tumbled"]),
+        (LOCKED, ["vehicle_tumbled"]),
+        (TUMBLED, ["vehicle_tumbled"]),
+        (0, ["vehicle_not_ready"]),
+        (ARMED, ["vehicle_not_ready"]),
+        (ARMED | CAN_FLY | FLYING, ["in_the_air"]),
+    ],
+)
 def test_what_cannot_be_armed_or_has_crashed_is_not_armed(bits, found, monkeypatch):
     assert check_list(status(bits, 1.0)) == found
     assert check_list(by_radio(bits, 1.0, monkeypatch)) == found
@@ -81,7 +84,7 @@ def test_a_radio_that_becomes_slow_in_flight_holds_the_drone_until_it_is_fast_ag
 
     assert in_air(flying, [slow, fast] * 20) == [()] * 40, "a value now and then is none"
     found = in_air(flying, [slow] * (steps + 2), begin_s=30.0)
-    assert found[:steps - 1] == [()] * (steps - 1)
+    assert found[: steps - 1] == [()] * (steps - 1)
     assert found[-1] == ("radio_late: found 80 ms, expected 30 ms",)
     assert watchdog_of(found[-1][0]).reaction is Reaction.HOLD
     assert in_air(flying, [fast], begin_s=40.0) == [()]
@@ -90,12 +93,13 @@ def test_a_radio_that_becomes_slow_in_flight_holds_the_drone_until_it_is_fast_ag
 @pytest.mark.parametrize("gap_v", [0.0, float("nan")])
 def test_readings_without_a_voltage_do_not_keep_a_low_battery_in_the_air(gap_v):
     flying = flight()
-    states = [lambda now_s, k=k: status(ARMED | CAN_FLY | FLYING, now_s, volts=3.0 if k % 4 else gap_v)
-              for k in range(1, 40)]
+    states = [
+        lambda now_s, k=k: status(ARMED | CAN_FLY | FLYING, now_s, volts=3.0 if k % 4 else gap_v) for k in range(1, 40)
+    ]
     found = in_air(flying, states)
     low = [k for k, reasons in enumerate(found) if reasons]
     assert low
     assert 0.2 * low[0] == pytest.approx(BATTERY_LOW_S, abs=0.3)
-    assert all("battery_low" in reasons[0] for reasons in found[low[0]:])
+    assert all("battery_low" in reasons[0] for reasons in found[low[0] :])
     good = in_air(flying, [lambda now_s: status(ARMED | CAN_FLY | FLYING, now_s)], begin_s=30.0)
     assert good == [()], "but a good one does"

@@ -76,10 +76,15 @@ def test_the_figures_in_the_documentation_hold():
     assert 0.002 * noise_gain(100.0, WINDOW_S) == pytest.approx(0.04, abs=0.003)
 
 
-@pytest.mark.parametrize(("spec", "rate_hz", "sigma_m", "window_s"), [
-    (DRONE, 100.0, 0.0005, 0.06), (DRONE, 1000.0, 0.0005, 0.06), (DRONE, 20.0, 0.0005, 0.1),
-    (GROUND, 100.0, 0.01, 0.1),
-])
+@pytest.mark.parametrize(
+    ("spec", "rate_hz", "sigma_m", "window_s"),
+    [
+        (DRONE, 100.0, 0.0005, 0.06),
+        (DRONE, 1000.0, 0.0005, 0.06),
+        (DRONE, 20.0, 0.0005, 0.1),
+        (GROUND, 100.0, 0.01, 0.1),
+    ],
+)
 def test_the_span_is_as_short_as_noise_allows(spec, rate_hz, sigma_m, window_s):
     assert filter_window_s(spec, rate_hz, sigma_m, spec.pose_max_age_s) == pytest.approx(window_s)
 
@@ -147,8 +152,11 @@ def test_a_sample_that_is_not_finite_changes_nothing(wrong, field):
     taker, plain = VelocityFilter(DRONE, 100.0), VelocityFilter(DRONE, 100.0)
     steady(taker, 20)
     steady(plain, 20)
-    sample = PoseReading(wrong if field == "stamp_s" else 0.2,
-                         (wrong if field == "position" else 0.06, 0.0, 1.0), wrong if field == "yaw" else 0.0)
+    sample = PoseReading(
+        wrong if field == "stamp_s" else 0.2,
+        (wrong if field == "position" else 0.06, 0.0, 1.0),
+        wrong if field == "yaw" else 0.0,
+    )
     assert taker.take(sample) is None
     assert taker.refused == 1
     assert steady(taker, 1, begin=21) == steady(plain, 1, begin=21)
@@ -201,8 +209,11 @@ def test_a_yaw_that_flips_begins_anew():
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(0.004, 0.016), min_size=30, max_size=60),
-    st.tuples(*[st.floats(-0.7, 0.7)] * 3), st.tuples(*[st.floats(-1, 1)] * 3), st.floats(-3.1, 3.1),
-    st.floats(-1000, 1000), st.floats(0, 1e6),
+    st.tuples(*[st.floats(-0.7, 0.7)] * 3),
+    st.tuples(*[st.floats(-1, 1)] * 3),
+    st.floats(-3.1, 3.1),
+    st.floats(-1000, 1000),
+    st.floats(0, 1e6),
 )
 def test_uneven_stamps_leave_constant_acceleration_exact(steps, speed, pull, yaw, east, start_s):
     times = np.cumsum(steps)
@@ -217,16 +228,20 @@ def test_uneven_stamps_leave_constant_acceleration_exact(steps, speed, pull, yaw
         if located is None:
             continue
         moment_s = located.reading.stamp_s - start_s
-        assert located.reading.velocity == pytest.approx(
-            tuple(np.array(speed) + np.array(pull) * moment_s), abs=2e-6)
+        assert located.reading.velocity == pytest.approx(tuple(np.array(speed) + np.array(pull) * moment_s), abs=2e-6)
         assert located.reading.position_world == pytest.approx(position(moment_s), abs=2e-7)
         assert WINDOW_S / 2 - 1e-5 <= located.age_s <= (WINDOW_S + 0.016) / 2 + 1e-5
     assert taker.restarts == 0
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.floats(-0.3, 0.3), st.floats(-50, 50), st.floats(-50, 50), st.floats(-10, 10)),
-                min_size=5, max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.floats(-0.3, 0.3), st.floats(-50, 50), st.floats(-50, 50), st.floats(-10, 10)),
+        min_size=5,
+        max_size=60,
+    )
+)
 def test_whatever_comes_a_result_is_finite_and_older_than_the_newest_sample(samples):
     taker, stamp_s, newest_s = VelocityFilter(GROUND, 60.0), 10.0, -math.inf
     for step_s, x, y, yaw in samples:

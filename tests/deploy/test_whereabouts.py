@@ -63,12 +63,16 @@ def test_back_at_the_old_place_it_is_believed_at_once_and_the_new_one_counts_fro
     assert not walk.new
 
 
-@pytest.mark.parametrize("unsteady", [
-    lambda k: pose(0.5 + 0.02 * k),  # the map slides: 2 cm a pose leave 2 e + 1 cm within two of them
-    lambda k: pose(0.5 + 0.5 * (k % 2)),  # two places in turn
-    lambda k: pose(0.5, yaw=0.1 * k),
-    lambda k: pose(0.5 + 0.2 * TICK_S * k, speed=0.2),  # agrees with odometry, but it drives
-], ids=["slides", "two places", "turns", "drives"])
+@pytest.mark.parametrize(
+    "unsteady",
+    [
+        lambda k: pose(0.5 + 0.02 * k),  # the map slides: 2 cm a pose leave 2 e + 1 cm within two of them
+        lambda k: pose(0.5 + 0.5 * (k % 2)),  # two places in turn
+        lambda k: pose(0.5, yaw=0.1 * k),
+        lambda k: pose(0.5 + 0.2 * TICK_S * k, speed=0.2),  # agrees with odometry, but it drives
+    ],
+    ids=["slides", "two places", "turns", "drives"],
+)
 def test_what_is_not_steady_is_never_believed(walk, unsteady):
     for k in range(200):
         assert not walk.take(unsteady(k))
@@ -102,8 +106,12 @@ def test_jumps_far_apart_are_no_restlessness(walk):
         assert not walk.place.restless
 
 
-@given(st.lists(st.tuples(st.floats(-2, 2), st.floats(-2, 2), st.floats(-3, 3), st.floats(-0.3, 0.3)),
-                min_size=1, max_size=60), st.integers(1, 8))
+@given(
+    st.lists(
+        st.tuples(st.floats(-2, 2), st.floats(-2, 2), st.floats(-3, 3), st.floats(-0.3, 0.3)), min_size=1, max_size=60
+    ),
+    st.integers(1, 8),
+)
 def test_no_place_is_believed_that_does_not_follow_or_was_not_steady(places, held):
     """Whatever poses come: a pose is believed if it follows from the anchor, or after a second of one place."""
     walk = Walk()
@@ -119,8 +127,10 @@ def test_no_place_is_believed_that_does_not_follow_or_was_not_steady(places, hel
             if located and walk.new and walk.new[-1] == walk.now_s:
                 rest = history[-21:]
                 assert len(rest) == 21
-                assert all(math.dist(item.position_world, measured.position_world) <= 2 * ALLOWED_M + 0.05 + 1e-9
-                           for item in rest)
+                assert all(
+                    math.dist(item.position_world, measured.position_world) <= 2 * ALLOWED_M + 0.05 + 1e-9
+                    for item in rest
+                )
                 assert all(abs(item.velocity[0]) <= 0.05 for item in rest[1:])
             elif located:
                 way = 0.5 * TICK_S * abs(float(before.velocity[0] + measured.velocity[0]))

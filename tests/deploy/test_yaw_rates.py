@@ -46,6 +46,7 @@ def turning(tmp_path_factory):
 
 # ---- the contract
 
+
 def test_the_file_says_four_numbers_their_units_and_both_limits(turning):
     contract = turning.contract
     assert contract.command == Command(KIND, "m/s, m/s, m/s, rad/s", DRONE.control_point_speed_m_s, ((-LIMIT, LIMIT),))
@@ -57,7 +58,8 @@ def test_the_file_says_four_numbers_their_units_and_both_limits(turning):
 
 def test_files_of_velocities_say_what_they_said():
     assert velocity_command("control_point_velocity_world", DRONE) == Command(
-        "control_point_velocity_world", "m/s", DRONE.control_point_speed_m_s)
+        "control_point_velocity_world", "m/s", DRONE.control_point_speed_m_s
+    )
     assert set(json.loads(draft_contract(DRONE).to_json())["command"]) == {"type", "unit", "limit"}
 
 
@@ -69,10 +71,17 @@ def test_inspect_shows_the_channels_and_the_limits(turning):
     assert f"{KIND}, at most 1 m/s, yaw_rate -1 to 1" in text
 
 
-@pytest.mark.parametrize(("spec", "text"), [
-    (GROUND, rf"found '{KIND}', expected 'control_point_velocity_world': gritsbot_x is a differential_drive without"),
-    (NO_TABLE, r"crazyflie_2x is a velocity_point without \[heading\] in its file"),
-    (dataclasses.replace(DRONE, attitude={}), r"crazyflie_2x is a velocity_point without \[attitude\] in its file")])
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (
+            GROUND,
+            rf"found '{KIND}', expected 'control_point_velocity_world': gritsbot_x is a differential_drive without",
+        ),
+        (NO_TABLE, r"crazyflie_2x is a velocity_point without \[heading\] in its file"),
+        (dataclasses.replace(DRONE, attitude={}), r"crazyflie_2x is a velocity_point without \[attitude\] in its file"),
+    ],
+)
 def test_a_robot_without_the_table_refuses_it(turning, spec, text):
     with pytest.raises(ContractError, match=text):
         velocity_command(KIND, spec)
@@ -81,10 +90,14 @@ def test_a_robot_without_the_table_refuses_it(turning, spec, text):
             check_robot(turning.contract, spec, "here")
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    ({"limits": ()}, r"command\.limits: found 0 for velocity_yaw_rate_world, expected 1"),
-    ({"limits": ((-1.0, 0.5),)}, r"limits of yaw_rate: found \(-1\.0, 0\.5\), expected as much to one side"),
-    ({"unit": "m/s"}, r"command\.unit: found 'm/s', expected 'm/s, m/s, m/s, rad/s'")])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"limits": ()}, r"command\.limits: found 0 for velocity_yaw_rate_world, expected 1"),
+        ({"limits": ((-1.0, 0.5),)}, r"limits of yaw_rate: found \(-1\.0, 0\.5\), expected as much to one side"),
+        ({"unit": "m/s"}, r"command\.unit: found 'm/s', expected 'm/s, m/s, m/s, rad/s'"),
+    ],
+)
 def test_a_contract_that_contradicts_itself_is_refused(turning, change, text):
     contract = turning.contract.replace(command=dataclasses.replace(turning.contract.command, **change))
     with pytest.raises(ContractError, match=text):
@@ -109,8 +122,11 @@ def test_a_link_that_carries_none_is_refused_and_one_that_does_is_not(tmp_path, 
     check_commands(fleet, turning.contract)
     link = dataclasses.replace(fleet.robots[0].link, profile=load_link("crazyswarm2"))
     other = dataclasses.replace(fleet, robots=tuple(dataclasses.replace(one, link=link) for one in fleet.robots))
-    with pytest.raises(CommandTypeError, match=rf"robots\.r0\.link: found command\.type '{KIND}' in the policy, link "
-                                               "'crazyswarm2' carries control_point_velocity_world"):
+    with pytest.raises(
+        CommandTypeError,
+        match=rf"robots\.r0\.link: found command\.type '{KIND}' in the policy, link "
+        "'crazyswarm2' carries control_point_velocity_world",
+    ):
         check_commands(other, turning.contract)
 
 
@@ -122,14 +138,18 @@ def test_what_knows_velocities_only_says_so(turning):
 
 # ---- the control loop
 
+
 @pytest.fixture
 def loop(make_loop):
     """A drone's loop under a stub policy that commands a velocity and ``rig.rate``."""
+
     def make(rate, **options):
-        rig = make_loop("crazyflie_2x", contract=lambda contract: contract.replace(
-            command=velocity_command(KIND, DRONE)), **options)
+        rig = make_loop(
+            "crazyflie_2x", contract=lambda contract: contract.replace(command=velocity_command(KIND, DRONE)), **options
+        )
         rig.policy.answer = lambda signals, hidden: (np.array([0.05, 0.05, 0.05, rate]), hidden)
         return rig
+
     return make
 
 
@@ -203,6 +223,7 @@ def test_outputs_without_a_rate_stay_as_they_are():
 
 # ---- the guard
 
+
 def passing_guard(limit):
     """Return a guard that passes commands on, and the time."""
     guard = Guard(dimension=3, dead_man_s=0.1, yaw_rate_limit=limit)
@@ -212,9 +233,20 @@ def passing_guard(limit):
     return guard, 10.0 + 0.02 * 60
 
 
-@pytest.mark.parametrize(("limit", "rate", "code"), [
-    (1.0, 0.9, ""), (1.0, -1.0, ""), (1.0, 1.1, "yaw_rate"), (1.0, -1e9, "yaw_rate"), (0.0, 0.1, "yaw_rate"),
-    (0.0, 0.0, ""), (1.0, math.nan, "not_finite"), (1.0, math.inf, "not_finite"), (0.0, math.nan, "not_finite")])
+@pytest.mark.parametrize(
+    ("limit", "rate", "code"),
+    [
+        (1.0, 0.9, ""),
+        (1.0, -1.0, ""),
+        (1.0, 1.1, "yaw_rate"),
+        (1.0, -1e9, "yaw_rate"),
+        (0.0, 0.1, "yaw_rate"),
+        (0.0, 0.0, ""),
+        (1.0, math.nan, "not_finite"),
+        (1.0, math.inf, "not_finite"),
+        (0.0, math.nan, "not_finite"),
+    ],
+)
 def test_the_guard_passes_a_rate_that_vehicle_and_link_take_and_nothing_else(limit, rate, code):
     guard, now_s = passing_guard(limit)
     assert guard.command(now_s, (0.1, 0.0, 0.0), now_s, yaw_rate=rate) == (not code)
@@ -223,6 +255,7 @@ def test_the_guard_passes_a_rate_that_vehicle_and_link_take_and_nothing_else(lim
 
 
 # ---- where it believes to be
+
 
 def taken(spec, yaws, *, turns, period_s=0.02, gap_s=0.0):
     """Return whether each heading, one period after the other, is believed."""
@@ -244,4 +277,3 @@ def test_a_turn_as_it_was_commanded_is_no_jump_and_without_a_command_it_is():
 def test_half_a_turn_is_a_jump_after_any_gap(gap_s):
     assert taken(DRONE, [0.0, math.pi], turns=True, gap_s=gap_s) == [True, False]
     assert taken(DRONE, [0.0, QUARTER], turns=True, gap_s=gap_s) == [True, False]
-

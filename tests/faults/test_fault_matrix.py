@@ -63,16 +63,25 @@ def test_a_machine_that_stalls_is_told_from_a_fault(error, found):
 def test_a_robot_that_remembers_bad_brakes_gets_a_new_process(code, renewed):
     """By design nothing else ends that, and all rows that follow need robots that drive."""
     asked = []
-    bed = SimpleNamespace(observer=SimpleNamespace(robots={"r0": SimpleNamespace(code=code, mode="active")}),
-                          renew=asked.append, urge=lambda _: False, wait=lambda condition, *_, **__: condition())
+    bed = SimpleNamespace(
+        observer=SimpleNamespace(robots={"r0": SimpleNamespace(code=code, mode="active")}),
+        renew=asked.append,
+        urge=lambda _: False,
+        wait=lambda condition, *_, **__: condition(),
+    )
     Bed.bring_up(bed, "r0")
     assert asked == renewed
 
 
 @pytest.mark.parametrize(
     ("drove", "codes", "passed"),
-    [(True, {""}, True), (False, {"", "stale_pose"}, None), (False, {"stale_pose", "pose_jump"}, False),
-     (False, {""}, False)])
+    [
+        (True, {""}, True),
+        (False, {"", "stale_pose"}, None),
+        (False, {"stale_pose", "pose_jump"}, False),
+        (False, {""}, False),
+    ],
+)
 def test_a_robot_that_has_to_go_on_may_stand_for_an_old_pose_alone(drove, codes, passed):
     """A machine that stalls makes a robot hold at any moment, also in the first one after the fault."""
     observer = SimpleNamespace(drives=lambda *_: drove, codes_since=lambda *_: codes)

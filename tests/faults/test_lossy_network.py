@@ -34,11 +34,14 @@ def test_without_the_shield_the_same_robots_touch():
     assert drive(Network(100.0, 0.3), 2, seed=1, limit_s=SECONDS, module=UNSHIELDED)["contacts"]
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"delay_ms": -1.0}, "--delay-ms: found -1"),
-    ({"loss": 30.0}, "--loss: found 30, expected a share"),
-    ({"team_size": 1}, "--team-size: found 1"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delay_ms": -1.0}, "--delay-ms: found -1"),
+        ({"loss": 30.0}, "--loss: found 30, expected a share"),
+        ({"team_size": 1}, "--team-size: found 1"),
+    ],
+)
 def test_a_network_that_there_is_not_is_refused(options, message):
     with pytest.raises(TestudoError, match=message):
         bench_lossy(**options)

@@ -33,12 +33,15 @@ def test_without_the_shield_the_same_drones_touch():
     assert drive("crazyflie_2x", 2, BURSTS, UNSHIELDED, seed=1, limit_s=8.0)["contacts"]
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"radio_burst_ms": -5.0}, "--radio-burst-ms: found -5"),
-    ({"radio_burst_ms": 100.0, "radio_every_s": 0.0}, "--radio-every-s: found 0"),
-    ({"radio_burst_ms": 100.0, "robot": "gritsbot_x"}, "--robot: found gritsbot_x, expected a drone"),
-    ({"robot": "crazyflie_2x"}, "--robot: found crazyflie_2x, expected it together with --radio-burst-ms"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"radio_burst_ms": -5.0}, "--radio-burst-ms: found -5"),
+        ({"radio_burst_ms": 100.0, "radio_every_s": 0.0}, "--radio-every-s: found 0"),
+        ({"radio_burst_ms": 100.0, "robot": "gritsbot_x"}, "--robot: found gritsbot_x, expected a drone"),
+        ({"robot": "crazyflie_2x"}, "--robot: found crazyflie_2x, expected it together with --radio-burst-ms"),
+    ],
+)
 def test_a_radio_that_there_is_not_is_refused(options, message):
     with pytest.raises(TestudoError, match=message):
         bench_lossy(**options)

@@ -40,8 +40,9 @@ def pose_with_covariance_stamped():
 
 
 def odometry():
-    return SimpleNamespace(header=header(), child_frame_id="", pose=SimpleNamespace(pose=pose()),
-                           twist=SimpleNamespace(twist=twist()))
+    return SimpleNamespace(
+        header=header(), child_frame_id="", pose=SimpleNamespace(pose=pose()), twist=SimpleNamespace(twist=twist())
+    )
 
 
 def named_poses(*names):
@@ -49,8 +50,9 @@ def named_poses(*names):
 
 
 def transform_stamped():
-    return SimpleNamespace(header=header(), child_frame_id="",
-                           transform=SimpleNamespace(translation=vector(), rotation=quaternion()))
+    return SimpleNamespace(
+        header=header(), child_frame_id="", transform=SimpleNamespace(translation=vector(), rotation=quaternion())
+    )
 
 
 def velocity_world():

@@ -32,8 +32,13 @@ def drawn(count, seed=0):
     """Return states in motion, tilted by half a radian at most."""
     rng = np.random.default_rng(seed)
     angles = np.stack([*rng.uniform(-0.5, 0.5, (2, count)), rng.uniform(-3, 3, count)])
-    return AttitudeDroneState(rng.uniform(-1, 1, (3, count)), from_angles(angles), rng.uniform(-1, 1, (3, count)),
-                              rng.uniform(-2, 2, (3, count)), rng.uniform(0.2, 0.4, count))
+    return AttitudeDroneState(
+        rng.uniform(-1, 1, (3, count)),
+        from_angles(angles),
+        rng.uniform(-1, 1, (3, count)),
+        rng.uniform(-2, 2, (3, count)),
+        rng.uniform(0.2, 0.4, count),
+    )
 
 
 def commands(count, seed=1):
@@ -72,12 +77,17 @@ def test_rates_of_angles_are_those_of_the_turning_body():
 def test_one_body_on_every_array_library(asarray):
     state, command = drawn(40), commands(40)
     theirs = attitude_drone.step(
-        NOMINAL, AttitudeDroneState(*(asarray(getattr(state, f.name)) for f in dataclasses.fields(state))),
-        asarray(command), 0.01, Disturbance(asarray(PUSH.acceleration_world), asarray(PUSH.angular_acceleration_body)))
+        NOMINAL,
+        AttitudeDroneState(*(asarray(getattr(state, f.name)) for f in dataclasses.fields(state))),
+        asarray(command),
+        0.01,
+        Disturbance(asarray(PUSH.acceleration_world), asarray(PUSH.angular_acceleration_body)),
+    )
     ours = attitude_drone.step(NOMINAL, state, command, 0.01, PUSH)
     for field in dataclasses.fields(ours):
-        np.testing.assert_allclose(np.asarray(getattr(theirs, field.name)), getattr(ours, field.name),
-                                   rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(
+            np.asarray(getattr(theirs, field.name)), getattr(ours, field.name), rtol=1e-11, atol=1e-11
+        )
 
 
 def test_a_drone_that_hovers_stays():
@@ -94,7 +104,7 @@ def test_an_angle_answers_as_the_damped_oscillator_it_is(damping):
     parameters = dataclasses.replace(NOMINAL, frequency_rad_s=(frequency,) * 3, damping=(damping,) * 3)
     state = attitude_drone.resting(np.zeros((3, 1)), np.zeros(1), parameters)
     command = np.array([[0.2], [0.0], [0.0], [parameters.hover_thrust_n]])
-    matrix = np.array([[0.0, 1.0], [-frequency**2, -2 * damping * frequency]])
+    matrix = np.array([[0.0, 1.0], [-(frequency**2), -2 * damping * frequency]])
     values, vectors = np.linalg.eig(matrix + 1e-9 * np.diag([0.0, 1.0]))
     offset = vectors @ (np.exp(values * time) * np.linalg.solve(vectors, np.array([-0.2 * parameters.gain[0], 0.0])))
     after = to_angles(flown(parameters, state, command, time, 1).quaternion_xyzw)
@@ -148,8 +158,11 @@ def test_a_whole_turn_of_the_heading_changes_nothing():
 
 
 def test_parameters_may_differ_between_worlds():
-    values = {"attitude.thrust_lag": np.array([0.02, 0.1]), "attitude.tilt_frequency": np.array([16.0, 22.0]),
-              "geometry.mass": np.array([0.03, 0.035])}
+    values = {
+        "attitude.thrust_lag": np.array([0.02, 0.1]),
+        "attitude.tilt_frequency": np.array([16.0, 22.0]),
+        "geometry.mass": np.array([0.03, 0.035]),
+    }
     both = AttitudeDroneParameters.from_spec(SPEC, values)
     state, command = drawn(2), commands(2)
     together = flown(both, state, command, 0.1, 10)
@@ -178,4 +191,5 @@ def test_a_table_is_whole_or_not_there():
 
 def _file():
     from testudo_hardware.spec import robot_files
+
     return robot_files()["crazyflie_2x"]

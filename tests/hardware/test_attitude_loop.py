@@ -34,14 +34,18 @@ def test_it_is_the_pid_and_the_mixer_of_the_firmware():
             rate = GAINS.angle_kp[k] * error + GAINS.angle_ki[k] * total - GAINS.angle_kd[k] * 0.01 / 0.002
             error = rate - math.degrees(rates[k])
             total = clamp(rate_sums[k] + error * 0.002, GAINS.rate_limit[k])
-            out.append(clamp(GAINS.rate_kp[k] * error + GAINS.rate_ki[k] * total - GAINS.rate_kd[k] * 0.1 / 0.002,
-                             FULL_PWM / 2))
+            out.append(
+                clamp(
+                    GAINS.rate_kp[k] * error + GAINS.rate_ki[k] * total - GAINS.rate_kd[k] * 0.1 / 0.002, FULL_PWM / 2
+                )
+            )
         r, p, y = out[0] / 2, out[1] / 2, out[2]
         # right-handed pitch and yaw, which the firmware has the other way round
         pwm = np.array([-r - p - y, -r + p + y, r + p - y, r - p + y]) + 0.3 / 4 / FULL * FULL_PWM
         pwm = np.maximum(pwm - max(pwm.max() - FULL_PWM, 0.0), 0.0)
-        found, _ = rotor_thrusts(GAINS, LoopState(sums, rate_sums, past, past_rates), from_angles(angles), rates,
-                                 wanted, FULL, 0.002)
+        found, _ = rotor_thrusts(
+            GAINS, LoopState(sums, rate_sums, past, past_rates), from_angles(angles), rates, wanted, FULL, 0.002
+        )
         np.testing.assert_allclose(found, pwm / FULL_PWM * FULL, atol=1e-9)
 
 
@@ -49,8 +53,9 @@ def test_one_body_on_every_array_library(asarray):
     angles, rates = np.array([[0.1], [-0.2], [3.0]]), np.array([[0.3], [0.1], [-0.2]])
     command = np.array([[0.0], [0.1], [-3.0], [0.3]])
     ours = rotor_thrusts(GAINS, still(np.array([3.0])), from_angles(angles), rates, command, FULL, 0.002)[0]
-    theirs = rotor_thrusts(GAINS, still(asarray([3.0])), asarray(from_angles(angles)), asarray(rates),
-                           asarray(command), FULL, 0.002)[0]
+    theirs = rotor_thrusts(
+        GAINS, still(asarray([3.0])), asarray(from_angles(angles)), asarray(rates), asarray(command), FULL, 0.002
+    )[0]
     np.testing.assert_allclose(np.asarray(theirs), ours, rtol=1e-12)
 
 

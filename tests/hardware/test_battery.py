@@ -24,13 +24,16 @@ HOVER_N = 0.33
 LAW = BatteryParameters.from_spec(SPEC, HOVER_N)
 
 
-@pytest.mark.parametrize(("charge", "share", "expected_v"), [
-    (1.0, 0.0, 4.2),
-    (1.0, 1.0, 3.95),  # 4.2 - 0.25
-    (0.5, 1.0, 3.5),  # 3.75 - 0.25
-    (0.2, 1.44, 3.048),  # 3.48 - 0.25 * 1.2^3
-    (0.0, 0.0, 3.3),
-])
+@pytest.mark.parametrize(
+    ("charge", "share", "expected_v"),
+    [
+        (1.0, 0.0, 4.2),
+        (1.0, 1.0, 3.95),  # 4.2 - 0.25
+        (0.5, 1.0, 3.5),  # 3.75 - 0.25
+        (0.2, 1.44, 3.048),  # 3.48 - 0.25 * 1.2^3
+        (0.0, 0.0, 3.3),
+    ],
+)
 def test_voltage_by_hand(charge, share, expected_v, asarray):
     load = load_of(LAW, asarray([share * HOVER_N]))
     assert float(voltage(asarray([charge]), load)[0]) == pytest.approx(expected_v, abs=1e-12)

@@ -96,15 +96,18 @@ def test_no_height_and_no_time_that_are_none(act, height, duration):
         FlightRequest(act, height_m=height, duration_s=duration)
 
 
-@pytest.mark.parametrize(("bits", "expected"), [
-    (0, (False, False, False, False, False)),
-    (1, (False, True, False, False, False)),
-    (2, (True, False, False, False, False)),
-    (1 | 2 | 4 | 8, (True, True, False, False, False)),
-    (2 | 8 | 16, (True, True, True, False, False)),
-    (32 | 64, (False, False, False, True, True)),
-    (128, (False, False, False, False, True)),
-])
+@pytest.mark.parametrize(
+    ("bits", "expected"),
+    [
+        (0, (False, False, False, False, False)),
+        (1, (False, True, False, False, False)),
+        (2, (True, False, False, False, False)),
+        (1 | 2 | 4 | 8, (True, True, False, False, False)),
+        (2 | 8 | 16, (True, True, True, False, False)),
+        (32 | 64, (False, False, False, True, True)),
+        (128, (False, False, False, False, True)),
+    ],
+)
 def test_a_status_tells_the_firmwares_supervisor_and_the_battery(bits, expected):
     state = read_status(SimpleNamespace(supervisor_info=bits, battery_voltage=3.9, latency_unicast=4), 12.5)
     assert (state.armed, state.can_fly, state.flying, state.tumbled, state.locked) == expected
@@ -154,8 +157,10 @@ def test_a_logged_pose_that_is_stamped_on_arrival_is_as_old_as_the_radio_may_hav
     spec = load_robot("crazyflie_2x")
     message = SimpleNamespace(
         header=SimpleNamespace(frame_id="world", stamp=SimpleNamespace(sec=12, nanosec=500_000_000)),
-        pose=SimpleNamespace(position=SimpleNamespace(x=1.0, y=2.0, z=0.5),
-                             orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)))
+        pose=SimpleNamespace(
+            position=SimpleNamespace(x=1.0, y=2.0, z=0.5), orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)
+        ),
+    )
     logged = MeasurementWire.motion_capture("cf1", spec, load_link("crazyswarm2_logged"), "world")
     assert logged.late_s == spec.link_delay_most_s == 0.03
     assert logged.decode(message).stamp_s == pytest.approx(12.47)

@@ -26,8 +26,15 @@ def changed(path, value):
 
 def test_every_shipped_profile_is_read_under_its_own_name():
     assert sorted(link_files()) == [
-        "crazyflie_radio", "crazyswarm2", "crazyswarm2_logged", "generic_twist", "testudo", "testudo_flight",
-        "turtlebot3", "turtlebot4"]
+        "crazyflie_radio",
+        "crazyswarm2",
+        "crazyswarm2_logged",
+        "generic_twist",
+        "testudo",
+        "testudo_flight",
+        "turtlebot3",
+        "turtlebot4",
+    ]
     assert all(load_link(name).name == name for name in link_files())
 
 

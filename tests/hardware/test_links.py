@@ -32,16 +32,25 @@ QUARTER = math.pi / 2
 
 def crazyswarm2(**command):
     """Return the profile of Crazyswarm2 with other commands."""
-    values = {"schema": "testudo/link/1", "name": "mine", "wire": "crazyswarm2", "description": "x",
-              "stamps": {"value": "ros", "source": "x"},
-              "command": {"topic": {"value": "cmd_" + command["set_point"], "source": "x"},
-                          "frame": {"value": "world", "source": "x"},
-                          "set_point": {"value": command["set_point"], "source": "x"},
-                          "other_publishers": {"value": [], "source": "x"}},
-              "pose": {"topic": {"value": "pose", "source": "x"},
-                       "type": {"value": "geometry_msgs/msg/PoseStamped", "source": "x"},
-                       "rate": {"value": 10.0, "unit": "Hz", "source": "x"},
-                       "reliability": {"value": "reliable", "source": "x"}}}
+    values = {
+        "schema": "testudo/link/1",
+        "name": "mine",
+        "wire": "crazyswarm2",
+        "description": "x",
+        "stamps": {"value": "ros", "source": "x"},
+        "command": {
+            "topic": {"value": "cmd_" + command["set_point"], "source": "x"},
+            "frame": {"value": "world", "source": "x"},
+            "set_point": {"value": command["set_point"], "source": "x"},
+            "other_publishers": {"value": [], "source": "x"},
+        },
+        "pose": {
+            "topic": {"value": "pose", "source": "x"},
+            "type": {"value": "geometry_msgs/msg/PoseStamped", "source": "x"},
+            "rate": {"value": 10.0, "unit": "Hz", "source": "x"},
+            "reliability": {"value": "reliable", "source": "x"},
+        },
+    }
     return parse_link(values, "mine.toml")
 
 
@@ -53,6 +62,7 @@ def posed(message, where, position, yaw, *, frame="map", stamp_s=3.25):
 
 
 # ---- commands
+
 
 def test_a_twist_for_a_drone_is_a_velocity_in_the_world():
     wire = CommandWire("cf1", DRONE, load_link("testudo"))
@@ -72,19 +82,24 @@ def test_a_turtlebot4_takes_a_twist_and_a_turtlebot3_a_stamped_one():
     message = three.encode(plain.twist_stamped(), reading)
     assert three.type == "geometry_msgs/msg/TwistStamped"
     assert (message.header.frame_id, message.header.stamp.sec, message.header.stamp.nanosec) == (
-        "base_link", 12, 500_000_000)
+        "base_link",
+        12,
+        500_000_000,
+    )
     assert (message.twist.linear.x, message.twist.angular.z) == (0.1, -0.4)
 
 
 def test_a_base_on_mecanum_wheels_takes_its_sideways_speed_in_y():
     message = CommandWire("s1", BASE, load_link("generic_twist")).encode(
-        plain.twist_stamped(), CommandReading(0.0, (0.3, -0.2)))
+        plain.twist_stamped(), CommandReading(0.0, (0.3, -0.2))
+    )
     assert (message.twist.linear.x, message.twist.linear.y, message.twist.angular.z) == (0.3, -0.2, 0.0)
 
 
 def test_our_own_profile_says_what_the_plant_has_always_been_told():
     message = CommandWire("r0", GROUND, load_link("testudo")).encode(
-        plain.twist_stamped(), CommandReading(1.0, (0.1, 0.2)))
+        plain.twist_stamped(), CommandReading(1.0, (0.1, 0.2))
+    )
     assert message.header.frame_id == "r0/base_link"
 
 
@@ -129,7 +144,8 @@ def test_no_set_point_that_is_not_finite_reaches_a_crazyflie(set_point, wrong):
 def test_a_set_point_that_is_a_place_asks_for_it():
     with pytest.raises(WireError, match="found no place"):
         CommandWire("cf1", DRONE, crazyswarm2(set_point="hover")).encode(
-            plain.hover(), CommandReading(0.0, (0.0, 0.0, 0.0)))
+            plain.hover(), CommandReading(0.0, (0.0, 0.0, 0.0))
+        )
 
 
 def test_no_wheels_on_the_wire_of_a_drone():
@@ -137,8 +153,12 @@ def test_no_wheels_on_the_wire_of_a_drone():
         CommandWire("r0", GROUND, load_link("crazyswarm2"))
 
 
-@given(st.sampled_from(["testudo", "turtlebot3", "turtlebot4", "generic_twist"]), st.sampled_from([GROUND, BASE]),
-       st.tuples(NUMBERS, NUMBERS), st.integers(0, 10**15))
+@given(
+    st.sampled_from(["testudo", "turtlebot3", "turtlebot4", "generic_twist"]),
+    st.sampled_from([GROUND, BASE]),
+    st.tuples(NUMBERS, NUMBERS),
+    st.integers(0, 10**15),
+)
 def test_what_is_told_to_wheels_is_what_their_driver_reads(link, spec, command, nanoseconds):
     wire, sent = CommandWire("r0", spec, load_link(link)), CommandReading(nanoseconds / 1e9, command)
     stamped = wire.type.endswith("Stamped")
@@ -170,6 +190,7 @@ def test_navs_parameter_decides_between_twist_and_twist_stamped(stamped):
 
 
 # ---- measurements
+
 
 @given(st.tuples(NUMBERS, NUMBERS), YAWS, st.tuples(NUMBERS, NUMBERS))
 def test_odometry_of_a_turtlebot_comes_back_in_its_own_frame(position, yaw, velocity):
@@ -205,9 +226,10 @@ def test_a_stand_in_sends_what_is_read(position, yaw, velocity):
     got = wire.decode(wire.encode(plain.odometry(), reading))
     assert (got.stamp_s, got.position_world, got.velocity) == (2.5, position, pytest.approx(velocity, abs=1e-9))
     pose = PoseReading(2.5, position, got.yaw)
-    for wire, message in ((MeasurementWire.motion_capture("s1", BASE, load_link("testudo"), "map"),
-                           plain.pose_stamped()),
-                          (MeasurementWire.amcl("s1", BASE, "map"), plain.pose_with_covariance_stamped())):
+    for wire, message in (
+        (MeasurementWire.motion_capture("s1", BASE, load_link("testudo"), "map"), plain.pose_stamped()),
+        (MeasurementWire.amcl("s1", BASE, "map"), plain.pose_with_covariance_stamped()),
+    ):
         again = wire.decode(wire.encode(message, pose))
         assert (again.stamp_s, again.position_world) == (2.5, position)
         assert wrapped(again.yaw - yaw) == pytest.approx(0.0, abs=1e-9)
@@ -273,8 +295,9 @@ def test_a_transform_comes_back_and_others_are_left_alone(shift, yaw):
     message = plain.transform_stamped()
     message.header.frame_id, message.child_frame_id = "map", "odom"
     fill_stamp(message.header.stamp, 7.5)
-    fill_pose(SimpleNamespace(position=message.transform.translation, orientation=message.transform.rotation),
-              shift, yaw)
+    fill_pose(
+        SimpleNamespace(position=message.transform.translation, orientation=message.transform.rotation), shift, yaw
+    )
     got = read_transform(message, "map", "odom", 2, "tb: tf")
     assert (got.stamp_s, got.placement.position) == (7.5, shift)
     assert wrapped(got.placement.yaw - yaw) == pytest.approx(0.0, abs=1e-9)
@@ -283,12 +306,16 @@ def test_a_transform_comes_back_and_others_are_left_alone(shift, yaw):
 
 # ---- links
 
+
 def test_stamps_go_over_to_the_clock_of_the_robot_and_come_back():
     sent = []
     link = TopicLink(
         CommandWire("tb", GROUND, load_link("generic_twist")),
         MeasurementWire.odometry("tb", GROUND, load_link("generic_twist")),
-        plain.twist_stamped, sent.append, clocks=lambda: (1_700_000_000.0, 50.0))
+        plain.twist_stamped,
+        sent.append,
+        clocks=lambda: (1_700_000_000.0, 50.0),
+    )
     link.send(CommandReading(49.75, (0.1, 0.0)))
     stamp = sent[0].header.stamp  # a double holds seconds since 1970 to a quarter of a microsecond
     assert stamp.sec == 1_699_999_999

@@ -43,15 +43,21 @@ def test_one_body_on_every_array_library(asarray):
 
 
 def state(rates=(0.0, 0.0, 0.0), thrust=0.08):
-    return RotorDroneState(np.zeros((3, 1)), np.array([[0.0], [0.0], [0.0], [1.0]]), np.zeros((3, 1)),
-                           np.array(rates)[:, None], np.full((4, 1), thrust))
+    return RotorDroneState(
+        np.zeros((3, 1)),
+        np.array([[0.0], [0.0], [0.0], [1.0]]),
+        np.zeros((3, 1)),
+        np.array(rates)[:, None],
+        np.full((4, 1), thrust),
+    )
 
 
 def test_propellers_that_spin_up_push_the_body_back():
     command = np.array([[0.08], [0.10], [0.08], [0.10]])
     with_inertia = rotor_drone.step(SPUN, state(), command, 1e-4)
-    without = rotor_drone.step(dataclasses.replace(
-        SPUN, propellers=dataclasses.replace(BLADES, inertia_kg_m2=0.0)), state(), command, 1e-4)
+    without = rotor_drone.step(
+        dataclasses.replace(SPUN, propellers=dataclasses.replace(BLADES, inertia_kg_m2=0.0)), state(), command, 1e-4
+    )
     gained = BLADES.speed(with_inertia.thrust[1, 0]) - BLADES.speed(np.array(0.08))
     gained = 2 * gained * RAD_S_PER_RPM * BLADES.inertia_kg_m2
     difference = (with_inertia.rates_body - without.rates_body)[2, 0] * SPUN.inertia_kg_m2[2]

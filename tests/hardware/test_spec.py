@@ -242,12 +242,15 @@ def test_what_a_drone_does_in_silence_is_one_table_and_part_of_the_hash():
     assert parse_robot(tables, "mine.toml").brakes_in_silence, "without the table the driver's brake is the vehicle's"
 
 
-@pytest.mark.parametrize(("key", "value", "said"), [
-    ("onboard_brake", 0.5, "expected 0 or 1"),
-    ("level_after", 0.05, "limits out of order"),
-    ("cut_after", 0.4, "limits out of order"),
-    ("coast_drag", None, "silence.coast_drag: missing"),
-])
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("onboard_brake", 0.5, "expected 0 or 1"),
+        ("level_after", 0.05, "limits out of order"),
+        ("cut_after", 0.4, "limits out of order"),
+        ("coast_drag", None, "silence.coast_drag: missing"),
+    ],
+)
 def test_a_wrong_table_of_silence_is_refused(key, value, said):
     tables = tables_of("crazyflie_2x")
     if value is None:

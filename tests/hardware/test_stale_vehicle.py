@@ -23,8 +23,11 @@ CLOCK = "testudo_hardware.links.crazyflie.radio.time.monotonic"
 def radio(monkeypatch):
     made = CrazyflieRadio("cf1", load_robot("crazyflie_2x"), "udp://127.0.0.1:1")
     monkeypatch.setattr(CLOCK, lambda: AT_S)
-    made._take(RadioSample(AT_S, AT_S, (0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), ARMED_AND_FLYING, 4.0,
-                           (0.0, 0.0, 0.0)))
+    made._take(
+        RadioSample(
+            AT_S, AT_S, (0.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), ARMED_AND_FLYING, 4.0, (0.0, 0.0, 0.0)
+        )
+    )
     made._pilot.step(AT_S)
     return made
 
@@ -76,8 +79,9 @@ def told_for(duration_s, hear, state, step_s=0.1):
     return AT_S + duration_s
 
 
-@pytest.mark.parametrize("state", [VehicleState(AT_S, 4.0, True, True, True), VehicleState(AT_S)],
-                         ids=["old", "unknown"])
+@pytest.mark.parametrize(
+    "state", [VehicleState(AT_S, 4.0, True, True, True), VehicleState(AT_S)], ids=["old", "unknown"]
+)
 def test_a_state_that_is_told_again_and_again_does_not_stay_young(state):
     flight = Flight((0.0, 0.0, 1.0), BatteryLimits(3.4, 3.2))
     now_s = told_for(VEHICLE_SILENT_S - 0.1, flight.hear_vehicle, state)

@@ -46,7 +46,8 @@ def test_a_drone_that_may_sink_is_told_of():
     assert thrust_warning(SPEC) == (
         "crazyflie_2x: at the worse ends of its file its rotors lift 0.288 N at power.land, 3.2 V, which does not "
         "carry its weight, 0.332 N; replace the intervals of rotors.thrust_most, rotors.thrust_scale, "
-        "rotors.thrust_most_per_volt by measured values")
+        "rotors.thrust_most_per_volt by measured values"
+    )
 
 
 def test_what_is_advised_is_enough():
@@ -56,8 +57,13 @@ def test_what_is_advised_is_enough():
     assert "brakes a descent at 0.84 m/s^2, while the shield counts on 3.50 m/s^2" in said
     assert thrust_warning(dataclasses.replace(weak, acceleration_limit_m_s2=0.84)) is None
     assert thrust_warning(dataclasses.replace(weak, speed_limit_m_s=0.10)) is None
-    measured = with_ends(SPEC, rotors__thrust_most=0.1425, rotors__thrust_scale=1.0, attitude__thrust_most=0.5,
-                         attitude__thrust_scale=1.0)
+    measured = with_ends(
+        SPEC,
+        rotors__thrust_most=0.1425,
+        rotors__thrust_scale=1.0,
+        attitude__thrust_most=0.5,
+        attitude__thrust_scale=1.0,
+    )
     assert thrust_warning(measured) is None
 
 

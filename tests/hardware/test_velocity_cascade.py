@@ -25,8 +25,9 @@ def flown(velocity, yaw_rate, duration_s, yaw=0.0):
     command = np.array(velocity, float)[:, None]
     states = []
     for _ in range(round(duration_s / CASCADE.period_s)):
-        wanted, memory = velocity_cascade.attitude_command(CASCADE, state, memory, command, np.array([yaw_rate]),
-                                                           CASCADE.period_s)
+        wanted, memory = velocity_cascade.attitude_command(
+            CASCADE, state, memory, command, np.array([yaw_rate]), CASCADE.period_s
+        )
         for _ in range(SUBSTEPS):
             state = attitude_drone.step(DRONE, state, wanted, CASCADE.period_s / SUBSTEPS)
         states.append(state)
@@ -44,8 +45,9 @@ def test_it_is_the_pid_of_the_firmware():
     for _ in range(50):
         yaw, velocity, wanted = rng.uniform(-3, 3), rng.uniform(-1.5, 1.5, 3), rng.uniform(-1, 1, 3)
         sums = rng.uniform(-0.5, 0.5, 3)
-        state = AttitudeDroneState(np.zeros(3), from_angles(np.array([0.1, -0.2, yaw])), velocity, np.zeros(3),
-                                   np.array(0.3))
+        state = AttitudeDroneState(
+            np.zeros(3), from_angles(np.array([0.1, -0.2, yaw])), velocity, np.zeros(3), np.array(0.3)
+        )
         memory = velocity_cascade.CascadeState(sums, np.array(yaw))
         command, after = velocity_cascade.attitude_command(CASCADE, state, memory, wanted, np.array(0.5), 0.01)
         cosine, sine = math.cos(yaw), math.sin(yaw)
@@ -65,11 +67,16 @@ def test_one_body_on_every_array_library(asarray):
     memory = velocity_cascade.settled(CASCADE, DRONE.hover_thrust_n, np.linspace(-1, 1, 4))
     wanted = np.random.default_rng(0).uniform(-1, 1, (3, 4))
     ours = velocity_cascade.attitude_command(CASCADE, state, memory, wanted, np.zeros(4), 0.01)[0]
-    there = AttitudeDroneState(*(asarray(x) for x in (state.position_world, state.quaternion_xyzw,
-                                                      state.velocity_world, state.rates_body, state.thrust)))
+    there = AttitudeDroneState(
+        *(
+            asarray(x)
+            for x in (state.position_world, state.quaternion_xyzw, state.velocity_world, state.rates_body, state.thrust)
+        )
+    )
     remembered = velocity_cascade.CascadeState(asarray(memory.integral), asarray(memory.yaw_command))
-    theirs = velocity_cascade.attitude_command(CASCADE, there, remembered, asarray(wanted), asarray(np.zeros(4)),
-                                               0.01)[0]
+    theirs = velocity_cascade.attitude_command(CASCADE, there, remembered, asarray(wanted), asarray(np.zeros(4)), 0.01)[
+        0
+    ]
     np.testing.assert_allclose(np.asarray(theirs), ours, atol=1e-12)
 
 
@@ -91,8 +98,9 @@ def test_limits_of_tilt_and_thrust_hold():
     state = attitude_drone.resting(np.zeros((3, 1)), np.zeros(1), DRONE)
     memory = velocity_cascade.settled(CASCADE, DRONE.hover_thrust_n, np.zeros(1))
     for velocity in ([50, -50, 50], [-50, 50, -50]):
-        command, _ = velocity_cascade.attitude_command(CASCADE, state, memory, np.array(velocity, float)[:, None],
-                                                       np.zeros(1), 0.01)
+        command, _ = velocity_cascade.attitude_command(
+            CASCADE, state, memory, np.array(velocity, float)[:, None], np.zeros(1), 0.01
+        )
         assert np.abs(command[:2]).max() <= math.radians(20.0) + 1e-5
         assert 20000 / 65535 * 0.48 - 1e-5 <= command[3, 0] <= 0.48
 

@@ -68,9 +68,7 @@ def test_odometry_comes_back(spec, position, velocity, yaw):
 
 
 def test_a_quarter_turn_left_faces_y_with_quaternion_xyzw():
-    message = fill_odometry(
-        odometry(), "r0", GROUND, OdometryReading(0.0, (0.0, 0.0), math.pi / 2, (0.2, 0.5))
-    )
+    message = fill_odometry(odometry(), "r0", GROUND, OdometryReading(0.0, (0.0, 0.0), math.pi / 2, (0.2, 0.5)))
     turn = message.pose.pose.orientation
     half = math.sqrt(0.5)
     assert (turn.x, turn.y, turn.z, turn.w) == pytest.approx((0.0, 0.0, half, half))

@@ -106,9 +106,14 @@ def test_a_link_in_the_same_process_refuses_it():
         link.send(CommandReading(0.0, (0.1, 0.0, 0.0), 0.5))
 
 
-@pytest.mark.parametrize(("set_point", "value", "expected"), [
-    ("hover", "radians", "no such key"), ("velocity_world", "radians", "degrees or degrees_clockwise"),
-    ("full_state", "degrees", "radians")])
+@pytest.mark.parametrize(
+    ("set_point", "value", "expected"),
+    [
+        ("hover", "radians", "no such key"),
+        ("velocity_world", "radians", "degrees or degrees_clockwise"),
+        ("full_state", "degrees", "radians"),
+    ],
+)
 def test_a_profile_may_say_only_what_its_messages_mean(set_point, value, expected):
     """A `hover` never: its velocity stands in a body that turns."""
     from testudo_hardware.links import profile as module

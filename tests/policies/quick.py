@@ -63,11 +63,7 @@ def _configure(settings):
 def assert_equal_trees(first, second):
     """Fail unless two trees have the same leaves, bit for bit."""
     leaves = jax.tree.map(_same_bits, first, second)
-    different = [
-        jax.tree_util.keystr(path)
-        for path, same in jax.tree_util.tree_leaves_with_path(leaves)
-        if not same
-    ]
+    different = [jax.tree_util.keystr(path) for path, same in jax.tree_util.tree_leaves_with_path(leaves) if not same]
     assert not different, different
 
 

@@ -21,9 +21,7 @@ def random_signals(spec, batch=6, slots=4, seed=0):
         "velocity": 0.2 * normal(batch, size),
         "control_point_world": point,
         "goal_world": point + 0.5 + rng.uniform(0, 1, (batch, size)),
-        "neighbour_position_world": point[:, None]
-        + 0.3
-        + rng.uniform(0, 0.5, (batch, slots, size)),
+        "neighbour_position_world": point[:, None] + 0.3 + rng.uniform(0, 0.5, (batch, slots, size)),
         "neighbour_velocity_world": 0.2 * normal(batch, slots, size),
         "neighbour_age": rng.uniform(0, 0.3, (batch, slots)),
         "neighbour_valid": np.ones((batch, slots)),
@@ -33,10 +31,7 @@ def random_signals(spec, batch=6, slots=4, seed=0):
 
 def rotated(signals, spec, angle):
     """Return the signals of the scene turned by ``angle`` about the origin (about z in space)."""
-    turned = {
-        name: rotate(value, angle) if name.endswith("_world") else value
-        for name, value in signals.items()
-    }
+    turned = {name: rotate(value, angle) if name.endswith("_world") else value for name, value in signals.items()}
     turned["yaw"] = signals["yaw"] + angle
     if spec.kind != DIFFERENTIAL_DRIVE:  # its channels are axes of the world
         turned["velocity"] = rotate(signals["velocity"], angle)
@@ -47,16 +42,13 @@ def rotate(vectors, angle):
     """Return vectors (..., D) turned about the last axis of space."""
     cosine, sine = np.cos(angle), np.sin(angle)
     x, y = vectors[..., 0:1], vectors[..., 1:2]
-    return jnp.concatenate(
-        [cosine * x - sine * y, sine * x + cosine * y, vectors[..., 2:]], axis=-1
-    )
+    return jnp.concatenate([cosine * x - sine * y, sine * x + cosine * y, vectors[..., 2:]], axis=-1)
 
 
 def with_slots(signals, order):
     """Return the signals with the neighbour slots chosen by ``order``."""
     return {
-        name: value[:, np.array(order)] if name.startswith("neighbour") else value
-        for name, value in signals.items()
+        name: value[:, np.array(order)] if name.startswith("neighbour") else value for name, value in signals.items()
     }
 
 

@@ -25,7 +25,8 @@ SMALL = Budget(worlds=8, rollout=4, updates=2, points=2, episodes=4, team_size=2
 def made_run(shielded, seed, budget=SMALL, success=1.0):
     points = tuple(
         Point(update, on, success if on else 0.5, 1.0, 0.0 if on else 0.5, 0.0 if on else 9.0, 10.0 + seed, 0.1)
-        for update in budget.evaluated_at for on in (True, False)
+        for update in budget.evaluated_at
+        for on in (True, False)
     )
     return Run(shielded, seed, points, 7, 1.0)
 
@@ -87,8 +88,14 @@ def test_a_curve_that_still_rises_has_not_flattened():
 
 
 def test_success_with_a_contact_is_no_success():
-    tally = Tally(np.array([True, True, False]), np.array([0, 2, 0]), np.zeros(3, bool), np.array([1.0, 0, 0]),
-                  np.array([10, 10, 20]), np.array([3.0, 3.0, 6.0]))
+    tally = Tally(
+        np.array([True, True, False]),
+        np.array([0, 2, 0]),
+        np.zeros(3, bool),
+        np.array([1.0, 0, 0]),
+        np.array([10, 10, 20]),
+        np.array([3.0, 3.0, 6.0]),
+    )
     point = point_of(tally, 5, shielded=False, team_size=2)
     assert point.reached == pytest.approx(2 / 3)
     assert point.success == point.touched == pytest.approx(1 / 3)
@@ -107,12 +114,15 @@ def test_a_study_comes_back_as_it_was_kept(tmp_path):
     assert Kept.open(replace(SMALL, seeds=9), file).runs == kept.runs
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("{", "holds no study"),
-    ("[]", "holds no study"),
-    (json.dumps({"budget": {}, "runs": [{"seed": 0}], "costs": []}), "holds no study"),
-    (json.dumps({"budget": {"robot": "other"}, "runs": [], "costs": []}), "budget.robot: found 'other', expected"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "holds no study"),
+        ("[]", "holds no study"),
+        (json.dumps({"budget": {}, "runs": [{"seed": 0}], "costs": []}), "holds no study"),
+        (json.dumps({"budget": {"robot": "other"}, "runs": [], "costs": []}), "budget.robot: found 'other', expected"),
+    ],
+)
 def test_a_file_of_something_else_is_refused(tmp_path, content, message):
     file = tmp_path / "study.json"
     file.write_text(content)

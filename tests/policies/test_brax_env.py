@@ -92,9 +92,7 @@ def test_observations_rewards_and_restarts_are_those_of_our_environment(endless)
         np.testing.assert_allclose(state.reward.reshape(WORLDS, TEAM), result.reward.T, atol=1e-5)
         after = state.pipeline_state.worlds
         np.testing.assert_array_equal(after.elapsed, worlds.elapsed)
-        np.testing.assert_allclose(
-            after.team.physics.position_world, worlds.team.physics.position_world, atol=1e-5
-        )
+        np.testing.assert_allclose(after.team.physics.position_world, worlds.team.physics.position_world, atol=1e-5)
 
 
 def test_full_actions_are_full_speed_towards_the_goal(endless):
@@ -181,9 +179,7 @@ def test_brax_evaluates_one_episode_of_each_robot(endless):
     final, data = episodes(jax.random.PRNGKey(0))
     metrics = final.info["eval_metrics"]
     np.testing.assert_array_equal(metrics.episode_steps, 2)
-    np.testing.assert_allclose(
-        metrics.episode_metrics["reward"], data.reward[:2].sum(0), atol=1e-6
-    )
+    np.testing.assert_allclose(metrics.episode_metrics["reward"], data.reward[:2].sum(0), atol=1e-6)
 
 
 def test_the_central_view_ends_with_what_our_central_critic_reads(endless):
@@ -224,9 +220,7 @@ def test_every_scenario_has_a_state_that_brax_can_carry(scenario):
     assert jax.eval_shape(environment.step, before, some) == before
 
 
-@pytest.mark.parametrize(
-    "changes", [{"episode_length": 3}, {"action_repeat": 2}, {"randomization_fn": len}]
-)
+@pytest.mark.parametrize("changes", [{"episode_length": 3}, {"action_repeat": 2}, {"randomization_fn": len}])
 def test_what_the_scenario_decides_brax_cannot(endless, changes):
     given = {"episode_length": 2, "action_repeat": 1, "randomization_fn": None}
     assert as_it_is(endless.brax, **given) is endless.brax

@@ -168,9 +168,7 @@ def test_brax_acts_and_values_as_our_agent_does(algorithm):
             part.init(jax.random.key(index))
             for index, part in enumerate((ppo.policy_network, ppo.value_network, sac.q_network))
         )
-        action = ppo.parametric_action_distribution.mode(
-            ppo.policy_network.apply(statistics, actor, observation)
-        )
+        action = ppo.parametric_action_distribution.mode(ppo.policy_network.apply(statistics, actor, observation))
         value = ppo.value_network.apply(statistics, critic, observation)
         estimates = sac.q_network.apply(statistics, of_action, observation, action)
         return networks.parameters(statistics, actor, critic), action, value, estimates
@@ -309,9 +307,7 @@ def blank_features(workshop):
 
 @pytest.mark.slow
 def test_ppo_of_brax_learns_navigation(misled, tmp_path):
-    workshop = build(
-        replace(PPO, worlds=64, rollout=32, width=64, learning_rate=1e-3, decisions=300_000)
-    )
+    workshop = build(replace(PPO, worlds=64, rollout=32, width=64, learning_rate=1e-3, decisions=300_000))
     result = train_run_with_brax(workshop, tmp_path)
     rows = [row for row in logged(tmp_path) if "train/return" in row]
     assert rows[4]["train/success"] < 0.1

@@ -44,8 +44,15 @@ def artefact_spec():
 
 
 def source(run, artefact, tmp_path):
-    return Source(tmp_path, artefact.contract, artefact.sha256, "0", "now", complete=True,
-                  episodes=episodes_of(run, artefact.contract))
+    return Source(
+        tmp_path,
+        artefact.contract,
+        artefact.sha256,
+        "0",
+        "now",
+        complete=True,
+        episodes=episodes_of(run, artefact.contract),
+    )
 
 
 def trained(team_size, price):
@@ -59,8 +66,11 @@ def trained(team_size, price):
         signals = environment.signals(world)
         wanted = 2 * (signals["goal_world"] - signals["control_point_world"])  # too fast: the shield changes it
         world, result = step(world, wanted, key)
-        rows.append(jax.device_get((environment.scene(result.last).robots, result.reward[:, 0],
-                                    result.metrics.change_m_s[:, 0])))
+        rows.append(
+            jax.device_get(
+                (environment.scene(result.last).robots, result.reward[:, 0], result.metrics.change_m_s[:, 0])
+            )
+        )
     return jax.device_get(environment.scene(first).robots), rows, np.asarray(first.task.goal_world[..., 0])
 
 
@@ -71,14 +81,24 @@ def as_run(run, start, rows, goals, begin_s, step_s):
     truth, ticks, robots = {}, {}, []
     for i, name in enumerate(run.robots):
         mine = [MotionState(*(np.asarray(x)[..., i, 0] for x in (s.position_world, s.yaw, s.velocity))) for s in scenes]
-        truth[name] = Track(stamps, stamps, np.array([m.position_world for m in mine], float),
-                            np.array([m.yaw for m in mine], float), np.array([m.velocity for m in mine], float))
+        truth[name] = Track(
+            stamps,
+            stamps,
+            np.array([m.position_world for m in mine], float),
+            np.array([m.yaw for m in mine], float),
+            np.array([m.velocity for m in mine], float),
+        )
         record = next(tick for tick in run.ticks[name] if tick.decided)
         # the change of a decision is recorded within it
         ticks[name] = tuple(
-            replace(record, sequence=k, stamp_s=stamps[k] + (0.01 if k else 0.0) - (step_s / 2 if k else 0.0),
-                    change_m_s=float(rows[k - 1][2][i]) if k else 0.0)
-            for k in range(len(rows) + 1))
+            replace(
+                record,
+                sequence=k,
+                stamp_s=stamps[k] + (0.01 if k else 0.0) - (step_s / 2 if k else 0.0),
+                change_m_s=float(rows[k - 1][2][i]) if k else 0.0,
+            )
+            for k in range(len(rows) + 1)
+        )
         robots.append(replace(run.fleet.robot(name), goal_world=tuple(goals[:, i].tolist())))
     return replace(run, truth=truth, ticks=ticks, fleet=replace(run.fleet, robots=tuple(robots)))
 
@@ -88,7 +108,7 @@ def test_rewards_are_those_of_training_on_the_same_transitions(quick, run, artef
     contract = artefact.contract.replace(provenance={"config": {"change_price": price}})
     start, rows, goals = trained(3, price)
     step_s = scoring_of(contract, artefact_spec()).decision_s
-    episode, = episodes_of(as_run(run, start, rows, goals, 100.0, step_s), contract)
+    (episode,) = episodes_of(as_run(run, start, rows, goals, 100.0, step_s), contract)
     assert len(episode) == DECISIONS
     rewards = np.array([row[1] for row in rows])
     assert np.abs(rewards).max() > 0.5
@@ -100,7 +120,7 @@ def test_rewards_are_those_of_training_on_the_same_transitions(quick, run, artef
 
 
 def test_what_the_policy_read_gives_what_it_commanded(run, artefact):
-    episode, = episodes_of(run, artefact.contract)
+    (episode,) = episodes_of(run, artefact.contract)
     assert np.diff(episode.stamp_s) == pytest.approx(artefact.contract.decision_period_s)
     compared = 0
     for t, i in np.argwhere(episode.valid):
@@ -122,7 +142,7 @@ def test_arrays_have_one_row_for_each_decision_and_agree_with_the_card(run, arte
         assert arrays["rewards"].shape == arrays["terminals"].shape == arrays["truncations"].shape == (2 * count, 3)
         assert arrays["actions"].shape == (2 * count, 3, 2)
         # the next observation is the one of the row below, within an episode
-        np.testing.assert_array_equal(arrays["next_observations"][:count - 1], arrays["observations"][1:count])
+        np.testing.assert_array_equal(arrays["next_observations"][: count - 1], arrays["observations"][1:count])
         assert arrays["truncations"][[count - 1, -1]].all()
         card = json.loads(json.dumps(made.card(arrays, "x")))
         for name, facts in card["arrays"].items():
@@ -136,12 +156,14 @@ def test_arrays_have_one_row_for_each_decision_and_agree_with_the_card(run, arte
 
 
 def test_a_profile_names_the_class_of_most_episodes_else_a_mixture(run, artefact):
-    episode, = episodes_of(run, artefact.contract)
+    (episode,) = episodes_of(run, artefact.contract)
     assert episode.rest_return < 0  # waiting costs
     rest, best = episode.rest_return, 10.0
+
     def with_quality(*qualities):
         wanted = [rest + quality * (best - rest) for quality in qualities]
         return [replace(episode, rewards=np.full((1, 3), value)) for value in wanted]
+
     assert Profile.of(with_quality(1.0, 0.9, 0.8)).name == "Good"
     assert Profile.of(with_quality(1.0, 0.5, 0.6, 0.5, 0.6, 0.5)).name == "Medium"
     mixed = Profile.of(with_quality(1.0, 0.5, 0.1))

@@ -124,9 +124,7 @@ def test_the_peers_goals_are_seen_from_the_own_control_point(spec):
     there = signals["neighbour_position_world"]
     with_goals = encode({**signals, "neighbour_goal_world": there}).neighbours
     assert with_goals.shape[-1] == plain + spec.dimension
-    np.testing.assert_allclose(
-        with_goals[..., -spec.dimension :], with_goals[..., : spec.dimension], atol=1e-6
-    )
+    np.testing.assert_allclose(with_goals[..., -spec.dimension :], with_goals[..., : spec.dimension], atol=1e-6)
 
 
 # sums of the features and of their absolute values, before tasks could add signals of their own
@@ -216,9 +214,7 @@ def test_the_critic_sees_what_the_task_tells_the_peers_like_its_own(spec):
     found = encode(signals | slots)
     size = plain.own.shape[-1]
     for slot in range(4):
-        np.testing.assert_allclose(
-            found.neighbours[:, slot, plain.neighbours.shape[-1] :], own[:, size:], atol=1e-5
-        )
+        np.testing.assert_allclose(found.neighbours[:, slot, plain.neighbours.shape[-1] :], own[:, size:], atol=1e-5)
     np.testing.assert_array_equal(found.own, own)
 
 

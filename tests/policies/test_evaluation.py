@@ -200,8 +200,7 @@ def test_artefact_and_checkpoint_give_the_same_evaluation(subject, tiny_export):
     assert (artefact.spec, artefact.team_size) == (subject.spec, subject.team_size)
     assert artefact.shield == subject.shield
     by_jax, by_graph = (
-        evaluate_policy(short(item, 2), item.policy, item.memory, 12).to_dict()
-        for item in (subject, artefact)
+        evaluate_policy(short(item, 2), item.policy, item.memory, 12).to_dict() for item in (subject, artefact)
     )
     # float32 rounds differently in graph and JAX; in three seconds it does not grow
     assert by_graph == pytest.approx(by_jax, abs=1e-3, nan_ok=True)

@@ -55,10 +55,7 @@ def test_the_robot_computes_what_jax_computes(exported, slots):
     if slots == 0:
         inputs["neighbour_valid"][:] = 0  # a robot alone is one with a slot that is not valid
     expected = call_step(step, inputs)
-    row = {
-        name: value[0, :slots] if name.startswith("neighbour") else value[0]
-        for name, value in inputs.items()
-    }
+    row = {name: value[0, :slots] if name.startswith("neighbour") else value[0] for name, value in inputs.items()}
     hidden = row.pop("hidden", artefact.initial_hidden())
     command, hidden_next = artefact.step(row, hidden)
     np.testing.assert_allclose(command, expected["command"][0], atol=1e-5)
@@ -73,12 +70,8 @@ def test_a_slot_that_is_not_valid_changes_nothing(exported):
     inputs["neighbour_valid"][:] = [[1, 1, 0, 0]]
     row = {name: value[0] for name, value in inputs.items()}
     hidden = row.pop("hidden", artefact.initial_hidden())
-    fewer = {
-        name: value[:2] if name.startswith("neighbour") else value for name, value in row.items()
-    }
-    np.testing.assert_allclose(
-        artefact.step(row, hidden)[0], artefact.step(fewer, hidden)[0], atol=1e-6
-    )
+    fewer = {name: value[:2] if name.startswith("neighbour") else value for name, value in row.items()}
+    np.testing.assert_allclose(artefact.step(row, hidden)[0], artefact.step(fewer, hidden)[0], atol=1e-6)
 
 
 def test_the_order_of_neighbours_changes_nothing(exported):
@@ -86,12 +79,8 @@ def test_the_order_of_neighbours_changes_nothing(exported):
     artefact = Artefact.load(report.path, robot=spec)
     row = {name: value[0] for name, value in example(report.contract, 1, 5).items()}
     hidden = row.pop("hidden", artefact.initial_hidden())
-    turned = {
-        name: value[::-1] if name.startswith("neighbour") else value for name, value in row.items()
-    }
-    np.testing.assert_allclose(
-        artefact.step(row, hidden)[0], artefact.step(turned, hidden)[0], atol=1e-6
-    )
+    turned = {name: value[::-1] if name.startswith("neighbour") else value for name, value in row.items()}
+    np.testing.assert_allclose(artefact.step(row, hidden)[0], artefact.step(turned, hidden)[0], atol=1e-6)
 
 
 def test_file_is_a_valid_model_that_carries_the_contract(exported):

@@ -23,16 +23,20 @@ def motion_of(key, count, gain, shift=0.0):
     first, second, third = jax.random.split(key, 3)
     action = shift + jax.random.normal(first, (count, 2))
     after = gain * action + 0.1 * jax.random.normal(second, (count, 2))
-    return {STATE: jax.random.normal(third, (count, 2)), ACTION: action,
-            NEXT: jnp.concatenate([after, jnp.zeros((count, 1)), after], axis=-1)}
+    return {
+        STATE: jax.random.normal(third, (count, 2)),
+        ACTION: action,
+        NEXT: jnp.concatenate([after, jnp.zeros((count, 1)), after], axis=-1),
+    }
 
 
 def judged(real, simulated):
     """Return the trust of simulated motions after learning to tell them from real ones."""
     known = jnp.ones(len(simulated[STATE]), bool)
     discriminators = Discriminators(QUICK, real, jnp.ones(len(real[STATE]), bool))
-    judges, loss = jax.jit(discriminators.learn)(jax.jit(discriminators.init)(jax.random.key(0)), simulated, known,
-                                                 jax.random.key(1))
+    judges, loss = jax.jit(discriminators.learn)(
+        jax.jit(discriminators.init)(jax.random.key(0)), simulated, known, jax.random.key(1)
+    )
     return np.asarray(discriminators.trust(judges, simulated, known)), float(loss)
 
 
@@ -55,8 +59,9 @@ def test_steps_without_a_motion_are_trusted_and_teach_nothing():
     simulated = {name: value.at[250:].set(1e3) for name, value in motion_of(jax.random.key(2), 500, 1.0).items()}
     known = jnp.arange(500) < 250
     discriminators = Discriminators(replace(QUICK, steps=5), real, jnp.ones(500, bool))
-    judges, loss = jax.jit(discriminators.learn)(jax.jit(discriminators.init)(jax.random.key(0)), simulated, known,
-                                                 jax.random.key(1))
+    judges, loss = jax.jit(discriminators.learn)(
+        jax.jit(discriminators.init)(jax.random.key(0)), simulated, known, jax.random.key(1)
+    )
     assert float(loss) < 2.0  # values of a thousand would be far off
     np.testing.assert_array_equal(discriminators.trust(judges, simulated, known)[250:], 1.0)
 
@@ -83,11 +88,26 @@ def test_a_motion_is_seen_from_the_robot_wherever_it_is(turn):
     yaw, goal = np.array([0.4, 0.7]) + turn, np.array([1.5, 1.6]) + turn
     point = np.array([[1.0, 2.0], [1.0 + 0.1 * np.cos(yaw[0]), 2.0 + 0.1 * np.sin(yaw[0])]])
     velocity = np.array([[0.15, 0.2], [0.18, 0.1]])
-    rows = [np.concatenate([[1.0, 1.0], point[t], [np.cos(goal[t]), np.sin(goal[t])],
-                            [np.cos(yaw[t] - goal[t]), np.sin(yaw[t] - goal[t])], velocity[t]]) for t in range(2)]
+    rows = [
+        np.concatenate(
+            [
+                [1.0, 1.0],
+                point[t],
+                [np.cos(goal[t]), np.sin(goal[t])],
+                [np.cos(yaw[t] - goal[t]), np.sin(yaw[t] - goal[t])],
+                velocity[t],
+            ]
+        )
+        for t in range(2)
+    ]
     frame = np.stack([np.cos(goal), np.sin(goal)], axis=-1)
-    features = Features(jnp.asarray(rows)[:, None], jnp.zeros((2, 1, 1, 7)), jnp.zeros((2, 1, 1)),
-                        jnp.zeros((2, 1, 2)), jnp.asarray(frame)[:, None])
+    features = Features(
+        jnp.asarray(rows)[:, None],
+        jnp.zeros((2, 1, 1, 7)),
+        jnp.zeros((2, 1, 1)),
+        jnp.zeros((2, 1, 2)),
+        jnp.asarray(frame)[:, None],
+    )
     ahead = np.stack([np.cos(yaw - goal), np.sin(yaw - goal)], axis=-1)[:, None]
     never = jnp.zeros((2, 1), bool)
     batch = Batch(features, features, never, jnp.arctanh(0.99 * ahead), *[jnp.zeros((2, 1))] * 4, never, never)

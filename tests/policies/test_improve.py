@@ -67,8 +67,9 @@ def test_the_actor_comes_back_out_of_the_graph_bit_for_bit(quick, tiny_run, arte
     assert matches(workshop.agent, found, artefact.contract)
 
 
-def test_it_begins_with_the_checkpoint_beside_the_artefact_else_with_the_graph(quick, tiny_run, artefact, tmp_path,
-                                                                             robot_file):
+def test_it_begins_with_the_checkpoint_beside_the_artefact_else_with_the_graph(
+    quick, tiny_run, artefact, tmp_path, robot_file
+):
     beside = tiny_run / "policy.onnx"
     beside.write_bytes(artefact.path.read_bytes())
     found = find_beginning(Artefact.load(beside), robot_file)
@@ -90,19 +91,20 @@ def test_the_scenario_starts_where_the_run_was(run, artefact):
         distance = np.linalg.norm(truth - place.T[:, None], axis=-1)  # robot, sample
         assert (distance.min(axis=1) < 5e-3).all()  # between two samples
     assert len({tuple(x) for x in np.asarray(drawn.yaw).tolist()}) > 2
-    np.testing.assert_allclose(np.asarray(drawn.task.goal_world)[0].T,
-                               [robot.goal_world for robot in run.fleet.robots], atol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(drawn.task.goal_world)[0].T, [robot.goal_world for robot in run.fleet.robots], atol=1e-6
+    )
 
 
 def test_recorded_transitions_are_what_a_rollout_would_hold(quick, run, artefact, tiny_run):
     workshop = build(TINY)
     parameters = load_parameters(workshop, tiny_run)
-    episode, = episodes_of(run, artefact.contract)
+    (episode,) = episodes_of(run, artefact.contract)
     recorded = recorded_of([episode], workshop, parameters)
     length = TINY.rollout
     sequences = -(-len(episode) // length)
     assert recorded.weight.shape == (length, sequences * 3 + sequences * 3 % TINY.minibatches)
-    assert int(recorded.weight[:, :sequences * 3].sum()) == episode.valid.sum()
+    assert int(recorded.weight[:, : sequences * 3].sum()) == episode.valid.sum()
     # a deployed policy sends its most probable action: the actor finds it there again
     logits, _ = workshop.agent.act(parameters, recorded.batch.features, recorded.hidden, recorded.batch.fresh)
     mean = np.asarray(logits[..., :2])
@@ -113,11 +115,17 @@ def test_recorded_transitions_are_what_a_rollout_would_hold(quick, run, artefact
     np.testing.assert_allclose(recorded.batch.reward[0, :3], episode.rewards[0], atol=1e-6)
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({}, ()), ({"success": 0.945}, ()), ({"success": 0.93}, ("success 0.930 is below",)),
-    ({"episodes_with_contact": 9}, ("contacts in 9 of 500",)), ({"time_to_success_s": 17.0}, ("17.0 s",)),
-    ({"success": 1.0, "time_to_success_s": float("nan")}, ()),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, ()),
+        ({"success": 0.945}, ()),
+        ({"success": 0.93}, ("success 0.930 is below",)),
+        ({"episodes_with_contact": 9}, ("contacts in 9 of 500",)),
+        ({"time_to_success_s": 17.0}, ("17.0 s",)),
+        ({"success": 1.0, "time_to_success_s": float("nan")}, ()),
+    ],
+)
 def test_a_new_policy_is_worse_only_beyond_the_old_ones_interval(change, words):
     complaints = Comparison("there", EVALUATION, replace(EVALUATION, **change)).complaints()
     assert len(complaints) == len(words)
@@ -142,7 +150,8 @@ def improved(run_folder, tmp_path, robot_file, **options):
 
 @pytest.mark.slow
 def test_one_command_gives_a_policy_that_is_not_worse_and_goes_on_where_it_stopped(
-        quick, run_folder, tmp_path, robot_file, capsys, monkeypatch):
+    quick, run_folder, tmp_path, robot_file, capsys, monkeypatch
+):
     numbers = tmp_path / "numbers.json"
     with monkeypatch.context() as patch:
         patch.setattr(steps_module, "train_run", interrupted)
@@ -186,8 +195,15 @@ def test_a_tuner_learns_from_run_and_simulation(quick, run, artefact, tiny_run, 
     workshop = build(TINY)
     parameters = load_parameters(workshop, tiny_run)
     recorded = recorded_of(episodes_of(run, artefact.contract), workshop, parameters)  # three robots; training has two
-    tuner = Tuner(TINY, workshop.agent, workshop.environment, begin=parameters, recorded=recorded,
-                  judging=DiscriminatorConfig(width=8, steps=2, samples=16), **arm)
+    tuner = Tuner(
+        TINY,
+        workshop.agent,
+        workshop.environment,
+        begin=parameters,
+        recorded=recorded,
+        judging=DiscriminatorConfig(width=8, steps=2, samples=16),
+        **arm,
+    )
     state = jax.jit(tuner.init)(jax.random.key(0))
     assert same(state.parameters, parameters)
     after, metrics = jax.jit(tuner.update)(state)

@@ -37,8 +37,11 @@ def test_the_robot_that_drove_is_what_worlds_are_drawn_from(state, monkeypatch):
     identify_step(state, None)
     found = load_robot(state.robot_file)
     assert found.name == spec.name
-    for key, truth in (("dynamics.speed_scale", SCALE), ("dynamics.turn_scale", SCALE),
-                       ("dynamics.velocity_lag", LAG * spec.velocity_lag_s)):
+    for key, truth in (
+        ("dynamics.speed_scale", SCALE),
+        ("dynamics.turn_scale", SCALE),
+        ("dynamics.velocity_lag", LAG * spec.velocity_lag_s),
+    ):
         quantity = found.quantities[key]
         assert quantity.value == pytest.approx(truth, rel=0.05), key
         assert quantity.high - quantity.low < spec.quantities[key].high - spec.quantities[key].low

@@ -35,10 +35,7 @@ def team(quick):
 
 def actions_of(team, index):
     keys = jax.random.split(jax.random.key(index), team.num_agents)
-    return {
-        agent: team.action_space(agent).sample(key)
-        for agent, key in zip(team.agents, keys, strict=True)
-    }
+    return {agent: team.action_space(agent).sample(key) for agent, key in zip(team.agents, keys, strict=True)}
 
 
 def test_it_names_its_agents_and_their_spaces(team):
@@ -82,9 +79,7 @@ def test_rewards_and_observations_are_those_of_our_environment(team):
 def test_a_world_whose_time_is_up_starts_anew_inside_the_step(team):
     observations, state = team.reset(jax.random.key(0))
     for index in range(2):
-        observations, state, _, dones, infos = team.step(
-            jax.random.key(index), state, actions_of(team, index)
-        )
+        observations, state, _, dones, infos = team.step(jax.random.key(index), state, actions_of(team, index))
         assert dones["__all__"] == (index == 1)
     assert infos["truncated"].all()
     assert not infos["terminated"].any()
@@ -99,9 +94,7 @@ def test_a_success_is_told_apart_and_restarts_where_it_is_told(quick):
     team = adapted(AT_ONCE)
     _, state = team.reset(jax.random.key(0))
     wanted, other = team.reset(jax.random.key(5))
-    observations, after, rewards, dones, infos = team.step(
-        jax.random.key(1), state, actions_of(team, 0), other
-    )
+    observations, after, rewards, dones, infos = team.step(jax.random.key(1), state, actions_of(team, 0), other)
     assert all(dones.values())
     assert infos["terminated"].all()
     assert not infos["truncated"].any()
@@ -195,9 +188,7 @@ def ippo(environment, updates):
 
     def update(carry, key):
         parameters, memory, state, seen = carry
-        (_, state, seen), moments = jax.lax.scan(
-            act, (parameters, state, seen), jax.random.split(key, STEPS)
-        )
+        (_, state, seen), moments = jax.lax.scan(act, (parameters, state, seen), jax.random.split(key, STEPS))
         _, _, last = network.apply(parameters, batchify(seen, agents))
 
         def backwards(carry, moment):
@@ -206,9 +197,7 @@ def ippo(environment, updates):
             now = moment.reward + going_on * (next_value + TRACE * later) - moment.value
             return (now, moment.value), now
 
-        _, advantage = jax.lax.scan(
-            backwards, (jnp.zeros_like(last), last), moments, reverse=True
-        )
+        _, advantage = jax.lax.scan(backwards, (jnp.zeros_like(last), last), moments, reverse=True)
         gradient = jax.grad(loss)(parameters, moments, advantage)
         change, memory = optimiser.update(gradient, memory)
         return (optax.apply_updates(parameters, change), memory, state, seen), moments
@@ -225,9 +214,7 @@ def ippo(environment, updates):
 
 
 def check_learning(before, after, moments):
-    for old, new in zip(
-        jax.tree_util.tree_leaves(before), jax.tree_util.tree_leaves(after), strict=True
-    ):
+    for old, new in zip(jax.tree_util.tree_leaves(before), jax.tree_util.tree_leaves(after), strict=True):
         assert np.isfinite(new).all()
         assert (old != new).any()
     assert np.isfinite(moments.reward).all()

@@ -51,9 +51,7 @@ def test_what_one_robot_lives_through_does_not_touch_another():
 
     ended = jnp.array([[0, 0], [0, 0], [0, 0], [1, 0], [0, 0]], bool)
     timed_out = jnp.array([[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]], bool)
-    found = advantages(
-        both(1, 2, 3, 4, 5), both(1, 1, 2, 2, 4), both(1, 6, 2, 100, 8), ended, timed_out, 0.5, 0.5
-    )
+    found = advantages(both(1, 2, 3, 4, 5), both(1, 1, 2, 2, 4), both(1, 6, 2, 100, 8), ended, timed_out, 0.5, 0.5)
     np.testing.assert_allclose(found[:, 0], [1.5, 4.0, 2.5, 2.0, 5.0], rtol=1e-6)
     np.testing.assert_allclose(found[:, 1], [2.45703125, 7.828125, 15.3125, 53.25, 5.0], rtol=1e-6)
 
@@ -84,9 +82,7 @@ def hand_made_loss(log_probability, value, advantage, trust=None):
         trust=trust,
     )
     config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1)
-    return ppo_loss(
-        (log_probability, value), HandMadeAgent(), config, batch, None, advantage, jax.random.key(0)
-    )
+    return ppo_loss((log_probability, value), HandMadeAgent(), config, batch, None, advantage, jax.random.key(0))
 
 
 def test_loss_of_a_batch_made_by_hand():
@@ -122,6 +118,7 @@ def test_a_clipped_ratio_has_no_gradient_and_a_falling_one_for_good_actions_has(
 
 def test_what_is_not_trusted_pushes_nothing_and_moves_no_mean():
     """Two trusted steps with advantages 1 and 3 beside two untrusted ones are those two alone, but for the scale."""
+
     def pull(log_probability, advantage, trust):
         return hand_made_loss(log_probability, jnp.zeros((1, 4)), advantage, trust)[1]["loss/actor"]
 

@@ -38,9 +38,7 @@ class Setup:
         fresh = jax.jit(self.agent.init)(jax.random.key(0), features, features)
         self.policy = jax.jit(lambda parameters, *seen: self.agent.policy(parameters)(*seen))
         rng = np.random.default_rng(1)
-        actor = jax.tree.map(
-            lambda x: x + rng.normal(0, 0.3, x.shape).astype(np.float32), fresh.actor
-        )
+        actor = jax.tree.map(lambda x: x + rng.normal(0, 0.3, x.shape).astype(np.float32), fresh.actor)
         self.parameters = replace(fresh, actor=actor)
         self.hidden = jnp.asarray(rng.normal(0, 0.5, (SIZE, memory)), jnp.float32)
 
@@ -165,9 +163,7 @@ def test_the_first_policy_drives_straight_to_the_goal():
     parameters = jax.jit(agent.init)(jax.random.key(0), features, features)
     velocity, _ = agent.policy(parameters)(signals, agent.blank_memory(SIZE))
     offset = signals["goal_world"] - signals["control_point_world"]
-    cosine = jnp.sum(velocity * offset, -1) / (
-        jnp.linalg.norm(velocity, axis=-1) * jnp.linalg.norm(offset, axis=-1)
-    )
+    cosine = jnp.sum(velocity * offset, -1) / (jnp.linalg.norm(velocity, axis=-1) * jnp.linalg.norm(offset, axis=-1))
     assert (cosine > 0.95).all()
 
 

@@ -98,20 +98,13 @@ def test_closed_loops_are_what_robots_see_when_the_policy_drives(workshop, tiny_
     vector = tiny_export.contract.test_vector
     rows = {name: np.array(value, np.float32) for name, value in vector.inputs.items()}
     np.testing.assert_allclose(rows["goal_world"], goals[10, :4], atol=1e-6)
-    np.testing.assert_allclose(
-        vector.outputs["command"], call_step(step, rows)["command"], atol=1e-6
-    )
+    np.testing.assert_allclose(vector.outputs["command"], call_step(step, rows)["command"], atol=1e-6)
 
 
 def test_the_robot_runs_what_was_trained(workshop, tiny_run, tiny_export):
-    artefact = Artefact.load(
-        tiny_export.path, robot=load_robot("gritsbot_x"), sha256=tiny_export.sha256
-    )
+    artefact = Artefact.load(tiny_export.path, robot=load_robot("gritsbot_x"), sha256=tiny_export.sha256)
     step = workshop.agent.policy(load_parameters(workshop, tiny_run))
-    rows = {
-        name: np.array(value, np.float32)
-        for name, value in artefact.contract.test_vector.inputs.items()
-    }
+    rows = {name: np.array(value, np.float32) for name, value in artefact.contract.test_vector.inputs.items()}
     expected = call_step(step, rows)["command"]
     for index, command in enumerate(expected):
         signals = {name: value[index] for name, value in rows.items() if name != HIDDEN}

@@ -47,9 +47,7 @@ def tiny(quick):
 def changed(before, after):
     """Return the paths of the leaves that differ."""
     before, after = jax.device_get((before, after))
-    pairs = zip(
-        jax.tree_util.tree_leaves_with_path(before), jax.tree_util.tree_leaves(after), strict=True
-    )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(before), jax.tree_util.tree_leaves(after), strict=True)
     return {jax.tree_util.keystr(path) for (path, old), new in pairs if (old != new).any()}
 
 
@@ -82,11 +80,7 @@ def test_the_central_critic_reads_the_peers_goals_and_the_other_does_not():
     def critic_inputs(algorithm):
         learner = Learner(algorithm=algorithm)
         shapes = jax.eval_shape(learner.workshop.ppo.init, jax.random.key(0)).parameters
-        encoder = {
-            name: part["params"]
-            for name, part in vars(shapes).items()
-            if name in ("actor", "critic")
-        }
+        encoder = {name: part["params"] for name, part in vars(shapes).items() if name in ("actor", "critic")}
         actor = encoder["actor"]["encoder"]["neighbour_1"]["kernel"].shape[0]
         critic = encoder["critic"]["TeamEncoder_0"]["neighbour_1"]["kernel"].shape[0]
         return critic - actor
@@ -122,12 +116,8 @@ def test_one_jitted_update_of_two_seeds_equals_two_single_updates(tiny):
             np.testing.assert_allclose(vectorised[index], new, atol=1e-4)
             assert np.abs(new - old).max() < 3 * TINY.learning_rate
         position = together.rollout.worlds.team.physics.position_world[index]
-        np.testing.assert_allclose(
-            position, single.rollout.worlds.team.physics.position_world, atol=1e-4
-        )
-        np.testing.assert_allclose(
-            metrics["train/reward"][index], values["train/reward"], atol=1e-4
-        )
+        np.testing.assert_allclose(position, single.rollout.worlds.team.physics.position_world, atol=1e-4)
+        np.testing.assert_allclose(metrics["train/reward"][index], values["train/reward"], atol=1e-4)
 
 
 def test_the_rollout_goes_on_where_the_last_one_ended(tiny):

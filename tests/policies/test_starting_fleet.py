@@ -64,9 +64,7 @@ def test_straight_paths_cross_in_it(fleet):
     assert side(c, d, a) * side(c, d, b) < 0
 
 
-def test_another_seed_is_another_start_and_the_same_seed_the_same_file(
-    fleet, workshop, tiny_export, tmp_path
-):
+def test_another_seed_is_another_start_and_the_same_seed_the_same_file(fleet, workshop, tiny_export, tmp_path):
     again = write_fleet(workshop, tiny_export, fleet.file.parent / "again.yaml", 0)
     assert again.read_text() == fleet.file.read_text()
     other = load_fleet(write_fleet(workshop, tiny_export, tmp_path / "other.yaml", 100))

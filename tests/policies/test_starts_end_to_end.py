@@ -30,8 +30,13 @@ def folder(tmp_path_factory):
     """Return a folder with a run in which two robots drove into each other, and what `incident` made of it."""
     folder = tmp_path_factory.mktemp("failed")
     write_recording(recording(meeting(0.03)), folder / "run")
-    status = incident(folder / "run", json=folder / "incidents.json", out=folder / "page",
-                      save_scenario=folder / "starts.yaml", choice=Choice(worst=1, draws=4))
+    status = incident(
+        folder / "run",
+        json=folder / "incidents.json",
+        out=folder / "page",
+        save_scenario=folder / "starts.yaml",
+        choice=Choice(worst=1, draws=4),
+    )
     assert status == 0
     write_plain_policy(folder / "policy.onnx", load_robot("gritsbot_x"))
     return folder
@@ -79,8 +84,9 @@ def test_evaluation_from_there_meets_it_without_the_shield_and_not_with_it(folde
     numbers = tmp_path / "evaluation.json"
 
     def contacts(shield):
-        status = evaluate(folder / "policy.onnx", episodes=EPISODES, shield=shield, starts=folder / "starts.yaml",
-                          json=numbers)
+        status = evaluate(
+            folder / "policy.onnx", episodes=EPISODES, shield=shield, starts=folder / "starts.yaml", json=numbers
+        )
         (values,) = json.loads(numbers.read_text())
         return status, values["episodes_with_contact"]
 

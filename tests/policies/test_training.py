@@ -105,9 +105,7 @@ def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(
     with Checkpoints(tiny_run, reading=True) as checkpoints:
         restored = checkpoints.restore(fresh)
     assert jax.tree.structure(restored) == jax.tree.structure(fresh)
-    for new, old in zip(
-        jax.tree_util.tree_leaves(restored), jax.tree_util.tree_leaves(fresh), strict=True
-    ):
+    for new, old in zip(jax.tree_util.tree_leaves(restored), jax.tree_util.tree_leaves(fresh), strict=True):
         assert jax.typeof(new) == jax.typeof(old)
         assert new.committed == old.committed
 
@@ -162,9 +160,7 @@ def test_ctrl_c_at_any_moment_of_an_update_leaves_a_folder_that_goes_on(
     assert logged_updates(tmp_path) == [1, 2, 3, 4]
 
 
-def test_the_next_update_is_sent_off_before_the_metrics_of_the_last_are_read(
-    workshop, update, tmp_path, monkeypatch
-):
+def test_the_next_update_is_sent_off_before_the_metrics_of_the_last_are_read(workshop, update, tmp_path, monkeypatch):
     order = []
 
     def noted(state):
@@ -290,9 +286,7 @@ def test_a_run_folder_that_is_a_file_is_refused(tmp_path):
         save_config(tmp_path / "run", TINY)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"width": 16}, {"memory": 8}, {"robot": "crazyflie_2x"}, {"algorithm": "ippo"}]
-)
+@pytest.mark.parametrize("changes", [{"width": 16}, {"memory": 8}, {"robot": "crazyflie_2x"}, {"algorithm": "ippo"}])
 def test_a_checkpoint_of_another_configuration_is_refused(changes, tiny_run, capfd):
     with pytest.raises(CheckpointError, match="checkpoint 4 is of another configuration") as caught:
         load_parameters(build(replace(TINY, **changes)), tiny_run)

@@ -60,9 +60,7 @@ def played(monkeypatch):
     """Pretend that there is a screen; return what is shown on it."""
     monkeypatch.setenv("DISPLAY", ":0")
     shows = []
-    monkeypatch.setattr(
-        view_module, "play", lambda show, speed, camera: shows.append((show, speed, camera))
-    )
+    monkeypatch.setattr(view_module, "play", lambda show, speed, camera: shows.append((show, speed, camera)))
     return shows
 
 
@@ -91,9 +89,7 @@ def test_the_folder_above_the_recording_does_as_well(recording, capsys, played):
     assert show.trajectory.duration_s == pytest.approx(29 * 0.033, abs=0.04)
 
 
-def test_a_recording_whose_policy_is_unreadable_is_shown_all_the_same(
-    recording, capsys, played, monkeypatch
-):
+def test_a_recording_whose_policy_is_unreadable_is_shown_all_the_same(recording, capsys, played, monkeypatch):
     def refuse(*_, **__):
         raise TestudoError("policy.onnx: made by another version")
 
@@ -116,9 +112,7 @@ def test_policy_file_and_training_run_show_the_same_episode(tiny_run, tiny_expor
         assert "navigation, 3 gritsbot_x, seed 1000007, kinematic" in shown
     (first, *_), (second, *_) = played
     assert len(first.scenery.specs) == 3
-    assert first.trajectory.position_world[:90] == pytest.approx(
-        second.trajectory.position_world[:90], abs=1e-3
-    )
+    assert first.trajectory.position_world[:90] == pytest.approx(second.trajectory.position_world[:90], abs=1e-3)
 
 
 def straight(signals, hidden):

@@ -34,11 +34,18 @@ def at(place, yaw):
     return MotionState(jnp.array(place, jnp.float32)[:, None, None], jnp.array([[yaw]]), jnp.zeros((3, 1, 1)))
 
 
-@pytest.mark.parametrize(("yaw", "goal", "expected"), [
-    (0.0, (2.0, 0.0, 1.0), 0.0), (np.pi / 2, (2.0, 0.0, 1.0), 1.0), (np.pi, (2.0, 0.0, 1.0), 2.0),
-    (np.pi / 2, (0.0, 2.0, 0.0), 0.0), (-np.pi / 2, (0.0, 2.0, 0.0), 2.0),
-    (np.pi, (0.2, 0.1, 1.0), 0.0),  # near
-    (1.0, (0.0, 0.0, 3.0), 0.0)])  # above
+@pytest.mark.parametrize(
+    ("yaw", "goal", "expected"),
+    [
+        (0.0, (2.0, 0.0, 1.0), 0.0),
+        (np.pi / 2, (2.0, 0.0, 1.0), 1.0),
+        (np.pi, (2.0, 0.0, 1.0), 2.0),
+        (np.pi / 2, (0.0, 2.0, 0.0), 0.0),
+        (-np.pi / 2, (0.0, 2.0, 0.0), 2.0),
+        (np.pi, (0.2, 0.1, 1.0), 0.0),  # near
+        (1.0, (0.0, 0.0, 3.0), 0.0),
+    ],
+)  # above
 def test_a_drone_pays_for_looking_away_from_where_its_goal_is(yaw, goal, expected):
     found = looks_away(at((0.0, 0.0, 1.0), yaw), jnp.array(goal, jnp.float32)[:, None, None])
     assert float(found[0, 0]) == pytest.approx(expected, abs=1e-6)
@@ -63,8 +70,10 @@ def test_an_action_has_one_number_more_and_its_rate_is_within_the_limit():
     agent = workshop.agent
     sizes = {"position_world": 3, "yaw": 1, "velocity": 3, "control_point_world": 3, "goal_world": 3}
     signals = {name: jnp.ones((2, TINY.team_size, size)) for name, size in sizes.items()}
-    peers = {name: jnp.ones((2, TINY.team_size, 1, *shape)) for name, shape in (
-        ("position_world", (3,)), ("velocity_world", (3,)), ("age", ()), ("valid", ()))}
+    peers = {
+        name: jnp.ones((2, TINY.team_size, 1, *shape))
+        for name, shape in (("position_world", (3,)), ("velocity_world", (3,)), ("age", ()), ("valid", ()))
+    }
     features = encode(signals | {f"neighbour_{name}": value for name, value in peers.items()})
     action = jnp.ones((2, TINY.team_size, agent.action_size))
     command = agent.command(features, action)
@@ -75,11 +84,18 @@ def test_an_action_has_one_number_more_and_its_rate_is_within_the_limit():
     assert build(PLAIN).agent.action_size == 3
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"robot": "gritsbot_x"}, r"--command velocity_yaw_rate: gritsbot_x is a differential_drive without \[heading\]"),
-    ({"trainer": "brax-ppo"}, "--command velocity_yaw_rate: found --trainer brax-ppo, expected testudo"),
-    ({"command": "attitude"}, "--command: found 'attitude', expected one of velocity, velocity_yaw_rate"),
-    ({"facing_price": -1.0}, "--facing-price: found -1.0, expected 0 to")])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"robot": "gritsbot_x"},
+            r"--command velocity_yaw_rate: gritsbot_x is a differential_drive without \[heading\]",
+        ),
+        ({"trainer": "brax-ppo"}, "--command velocity_yaw_rate: found --trainer brax-ppo, expected testudo"),
+        ({"command": "attitude"}, "--command: found 'attitude', expected one of velocity, velocity_yaw_rate"),
+        ({"facing_price": -1.0}, "--facing-price: found -1.0, expected 0 to"),
+    ],
+)
 def test_what_cannot_be_trained_is_refused_in_one_sentence(changes, message):
     with pytest.raises(TestudoError, match=message) as caught:
         build(replace(TURNING, **changes))

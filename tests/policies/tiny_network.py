@@ -54,9 +54,7 @@ def _rotate(vector, cosine, sine):
 
 def tiny_step(contract, inputs, width=16):
     """Return a step function with fresh parameters; ``inputs`` (B, ...) by name give the shapes."""
-    network = TinyNetwork(
-        contract.dimension, contract.command.limit / 2, width, contract.hidden_size > 0
-    )
+    network = TinyNetwork(contract.dimension, contract.command.limit / 2, width, contract.hidden_size > 0)
     signals = {name: inputs[name] for name in graph_inputs(contract) if name != "hidden"}
     hidden = jnp.zeros((len(inputs["yaw"]), contract.hidden_size))
     parameters = jax.device_get(jax.jit(network.init)(jax.random.key(0), signals, hidden))

@@ -123,9 +123,7 @@ class Observer:
         """Return when the first zero command after ``fault_s`` arrived."""
 
         def found():
-            return next(
-                (at for at, reading in series if at > fault_s and not any(reading.command)), None
-            )
+            return next((at for at, reading in series if at > fault_s and not any(reading.command)), None)
 
         self.wait(lambda: found() is not None, "no brake command", patience_s)
         return found()

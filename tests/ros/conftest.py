@@ -29,11 +29,23 @@ def make_bench(tmp_path_factory):
 def install(tmp_path_factory):
     """Return the install space of a build of `ros_ws`, outside of the repository."""
     space = tmp_path_factory.mktemp("colcon")
-    words = ["build", "--base-paths", ROOT / "ros_ws" / "src", "--build-base", space / "build", "--install-base",
-             space / "install"]
+    words = [
+        "build",
+        "--base-paths",
+        ROOT / "ros_ws" / "src",
+        "--build-base",
+        space / "build",
+        "--install-base",
+        space / "install",
+    ]
     result = subprocess.run(
         [Path(sys.executable).with_name("colcon"), "--log-base", space / "log", *words],
-        cwd=space, capture_output=True, text=True, timeout=120, check=False)
+        cwd=space,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "2 packages finished" in result.stdout
     return space / "install"

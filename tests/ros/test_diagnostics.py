@@ -67,8 +67,11 @@ def diagnosed(tmp_path, monkeypatch):
     ends = []
 
     def start(*labels, **parameters):
-        chosen = [replace(process, parameters=process.parameters | parameters)
-                  for process in plan(fleet, run_folder=None) if process.label in labels]
+        chosen = [
+            replace(process, parameters=process.parameters | parameters)
+            for process in plan(fleet, run_folder=None)
+            if process.label in labels
+        ]
         processes = FleetProcesses(chosen)
         for key, value in processes.environment().items():
             if key.startswith(("ROS_A", "FAST", "RMW")):

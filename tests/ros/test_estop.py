@@ -46,6 +46,7 @@ class Running:
 
     def wait_for(self, mode):
         """Wait until all robots are in a mode."""
+
         def found():
             robots = self.heard.robots(0.0)
             return len(robots) == len(self.fleet.names) and all(robot.mode == mode for robot in robots)
@@ -73,8 +74,9 @@ def running(tmp_path_factory):
 def verb(domain_id, *words):
     """Run a verb in a domain of this machine; return exit status and all that it printed, in one line."""
     command = [sys.executable, "-m", "testudo_deploy.cli", *words, "--local", "--domain", str(domain_id)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
-                            env=os.environ | {"COLUMNS": "200"})
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=os.environ | {"COLUMNS": "200"}
+    )
     return result.returncode, " ".join((result.stdout + result.stderr).split())
 
 
@@ -87,7 +89,8 @@ def test_estop_stops_all_until_they_are_rearmed_by_hand(running, tmp_path):
     assert "all stopped; to drive again" in said
     robots = json.loads(file.read_text())["robots"]
     assert {name: (found["stopped"], found["guard"]) for name, found in robots.items()} == {
-        "r0": (True, "estop"), "r1": (True, "estop")
+        "r0": (True, "estop"),
+        "r1": (True, "estop"),
     }
     running.wait_for("stopped")
 

@@ -45,8 +45,10 @@ def fleet_on_the_ground(folder, **where):
 def asked(folder, robot):
     """Return what the vehicle of a robot was asked in a run."""
     with (folder / "run_0.mcap").open("rb") as file:
-        return [FlightRequestMessage.decode(raw_envelope_bytes(message.data)).act
-                for _, _, message in make_reader(file).iter_messages(topics=[f"/{robot}/flight_request"])]
+        return [
+            FlightRequestMessage.decode(raw_envelope_bytes(message.data)).act
+            for _, _, message in make_reader(file).iter_messages(topics=[f"/{robot}/flight_request"])
+        ]
 
 
 def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_path):
@@ -60,8 +62,11 @@ def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_pa
         ticks = run.ticks[name]
         assert ticks[5].measured_position_world[2] < 0.15  # it stood on the ground
         modes = [tick.reason.partition(":")[0] for tick in ticks]
-        order = [mode for k, mode in enumerate(modes) if mode in ("disarmed", "take_off", "")
-                 and (k == 0 or modes[k - 1] != mode)]
+        order = [
+            mode
+            for k, mode in enumerate(modes)
+            if mode in ("disarmed", "take_off", "") and (k == 0 or modes[k - 1] != mode)
+        ]
         assert order == ["disarmed", "take_off", ""]
     verdict = reinfer(run, Artefact.load(fleet.policy))
     assert verdict.passed, verdict.error
@@ -72,17 +77,30 @@ def test_an_emergency_stop_of_flying_drones_lands_them(tmp_path):
     modes = {name: [] for name in fleet.names}
     pressed, end_s = None, time.monotonic() + PATIENCE_S
     with FleetProcesses(plan(fleet, run_folder=None, duration_s=600.0, lock_step=True)) as processes:
-        while time.monotonic() < end_s and not all("emergency" in seen and seen[-1] == "disarmed"
-                                                   for seen in modes.values()):
+        while time.monotonic() < end_s and not all(
+            "emergency" in seen and seen[-1] == "disarmed" for seen in modes.values()
+        ):
             event = processes.next_event(1.0)
             if event is not None and event.kind == "mode":
                 modes[event.values["robot"]].append(event.values["mode"])
             if pressed is None and all("active" in seen for seen in modes.values()):
-                words = [sys.executable, "-m", "testudo_deploy.cli", "estop", "--wait", "30", "--local",
-                         "--domain", str(processes.domain_id)]
+                words = [
+                    sys.executable,
+                    "-m",
+                    "testudo_deploy.cli",
+                    "estop",
+                    "--wait",
+                    "30",
+                    "--local",
+                    "--domain",
+                    str(processes.domain_id),
+                ]
                 pressed = subprocess.Popen(words, env=processes.environment(), stdout=subprocess.DEVNULL)
         assert pressed is not None, modes
         assert pressed.wait(60) == 0
     for seen in modes.values():
         assert [mode for k, mode in enumerate(seen) if k == 0 or seen[k - 1] != mode][-3:] == [
-            "active", "emergency", "disarmed"]
+            "active",
+            "emergency",
+            "disarmed",
+        ]

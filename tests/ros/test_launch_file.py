@@ -103,8 +103,9 @@ def test_the_nodes_are_those_of_the_plan(stand_ins, tmp_path, kind, backend, rec
     given = {"fleet": fleet.file, "backend": backend}
     given |= {"robot": "r1"} if kind == "robot" else {"seed": 5, "duration": 20, "run_folder": run_folder or "none"}
     nodes = nodes_of(kind, **given)
-    processes = plan(fleet, run_folder=run_folder, backend=backend, seed=5, duration_s=20.0, log_level="info",
-                     **PARTS[kind])
+    processes = plan(
+        fleet, run_folder=run_folder, backend=backend, seed=5, duration_s=20.0, log_level="info", **PARTS[kind]
+    )
     assert len(nodes) == len(processes) > 0
     for node, process in zip(nodes, processes, strict=True):
         assert (node.package, node.executable) == (process.package, process.executable)
@@ -155,9 +156,11 @@ def test_a_launch_file_that_includes_ours_may_have_other_arguments(stand_ins, mo
 
 def test_a_number_that_is_none_is_refused_in_one_sentence(stand_ins, tmp_path):
     fleet = make_tiny_fleet(tmp_path, 1)
-    for given, sentence in (({"seed": "x"}, "seed: found 'x', expected a whole number"),
-                            ({"duration": "long"}, "duration: found 'long', expected a number"),
-                            ({"duration": "-1"}, "found -1, expected a time-out from 0.1 to 86400 s")):
+    for given, sentence in (
+        ({"seed": "x"}, "seed: found 'x', expected a whole number"),
+        ({"duration": "long"}, "duration: found 'long', expected a number"),
+        ({"duration": "-1"}, "found -1, expected a time-out from 0.1 to 86400 s"),
+    ):
         with pytest.raises(TestudoError, match=sentence):
             nodes_of("fleet", fleet=fleet.file, **given)
 
@@ -198,8 +201,10 @@ def test_a_fleet_is_recorded_into_a_dated_folder_unless_somebody_says_none(stand
     assert recorders(run_folder="none") == recorders(run_folder="") == []
 
 
-@pytest.mark.parametrize(("backend", "localhost", "here"), [
-    ("sim", "auto", True), ("hw", "auto", False), ("sim", "false", False), ("hw", "true", True)])
+@pytest.mark.parametrize(
+    ("backend", "localhost", "here"),
+    [("sim", "auto", True), ("hw", "auto", False), ("sim", "false", False), ("hw", "true", True)],
+)
 @pytest.mark.parametrize("kind", ARGUMENTS)
 def test_with_the_plant_nodes_speak_on_this_machine_only(stand_ins, tmp_path, kind, backend, localhost, here):
     given = {"fleet": make_tiny_fleet(tmp_path, 2).file, "backend": backend, "localhost": localhost}

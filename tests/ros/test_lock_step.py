@@ -72,9 +72,7 @@ def test_a_run_in_rounds_arrives_and_no_tick_is_late(first):
 
 def test_the_same_seed_gives_the_same_bytes_though_processes_sleep(fleet, first, tmp_path):
     """Robots that freeze for moments of real time, and a recorder that does, change nothing on simulated time."""
-    processes = FleetProcesses(
-        plan(fleet, run_folder=tmp_path / "run", seed=3, duration_s=20.0, lock_step=True)
-    )
+    processes = FleetProcesses(plan(fleet, run_folder=tmp_path / "run", seed=3, duration_s=20.0, lock_step=True))
     with processes:
         while (event := processes.next_event(30.0)) is not None and event.kind != "started":
             pass
@@ -99,9 +97,7 @@ def test_another_seed_gives_another_run(fleet, first, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("label", "outcome"), [("recorder", "arrived"), ("r0/policy", "stalled")])
 def test_who_dies_ends_the_run_unless_nobody_needs_it(fleet, tmp_path, label, outcome):
-    processes = FleetProcesses(
-        plan(fleet, run_folder=tmp_path / "run", seed=3, duration_s=20.0, lock_step=True)
-    )
+    processes = FleetProcesses(plan(fleet, run_folder=tmp_path / "run", seed=3, duration_s=20.0, lock_step=True))
     with processes:
         while (event := processes.next_event(30.0)) is not None and event.kind != "started":
             pass

@@ -74,9 +74,7 @@ def test_definitions_are_those_that_bags_expect(tmp_path):
     for topic in topics(make_tiny_fleet(tmp_path, 1)):
         assert type_hash(topic.type) == store.hash_rihs01(topic.type)
         read = get_types_from_msg(message_definition(topic.type), topic.type)
-        names = [
-            line[5:] for line in message_definition(topic.type).splitlines() if line[:5] == "MSG: "
-        ]
+        names = [line[5:] for line in message_definition(topic.type).splitlines() if line[:5] == "MSG: "]
         assert len(read) == len(names) + 1
 
 
@@ -124,9 +122,7 @@ def test_the_run_is_recorded_whole(driven):
         missing = [tick for tick in moving if tick.sent_command not in sent]
         assert len(missing) <= 0.03 * len(moving)
         assert np.abs(run.applied[name].command).max() > 0.05
-        assert run.truth[name].position_world[-1] == pytest.approx(
-            run.fleet.robot(name).goal_world, abs=0.1
-        )
+        assert run.truth[name].position_world[-1] == pytest.approx(run.fleet.robot(name).goal_world, abs=0.1)
         samples = run.odometry[name]
         assert 0.01 < np.median(samples.received_s - samples.stamp_s) < 0.15
     assert {"started", "state", "finished"} <= {event.kind for event in run.events}
@@ -139,12 +135,17 @@ def test_every_message_can_be_read_by_the_definitions_in_the_bag(driven):
     assert sum(counts.values()) == driven.recorded_messages
     fleet = read_run(driven.run_folder).fleet
     assert {*counts} | {(topic, "") for topic in silent} >= {
-        (topic.name, "" if topic.name in silent else topic.type) for topic in topics(fleet)}
+        (topic.name, "" if topic.name in silent else topic.type) for topic in topics(fleet)
+    }
     quiet = [f"/{name}/estop" for name in fleet.names]
     assert silent == {"/task/score", "/estop", *quiet}  # no task node ran, nobody pressed
     assert {kind for _, kind in counts} == {
-        "diagnostic_msgs/msg/DiagnosticStatus", "geometry_msgs/msg/TwistStamped", "nav_msgs/msg/Odometry",
-        "std_msgs/msg/String", "std_msgs/msg/UInt8MultiArray"}
+        "diagnostic_msgs/msg/DiagnosticStatus",
+        "geometry_msgs/msg/TwistStamped",
+        "nav_msgs/msg/Odometry",
+        "std_msgs/msg/String",
+        "std_msgs/msg/UInt8MultiArray",
+    }
 
 
 def test_a_robot_brakes_before_it_knows_its_peers(driven):
@@ -207,9 +208,7 @@ def add_nan(model):
 
 
 @pytest.mark.slow
-def test_a_policy_that_gives_nan_brakes_and_a_dead_recorder_leaves_what_it_wrote(
-    make_bench, tmp_path
-):
+def test_a_policy_that_gives_nan_brakes_and_a_dead_recorder_leaves_what_it_wrote(make_bench, tmp_path):
     bench = make_bench(edit_model=add_nan, run_folder=tmp_path / "run")
     bench.observer.wait_until_driving()
     before = recorded_bytes(tmp_path)  # a slow machine may not have written any tick yet
@@ -225,9 +224,7 @@ def test_a_policy_that_gives_nan_brakes_and_a_dead_recorder_leaves_what_it_wrote
     assert killed_s - last_s < 2.0
     assert any(tick.status != "braked" for tick in run.ticks["r0"])
 
-    bench.observer.wait(
-        lambda: bench.observer.heard.truth[-1][1].position_world[0] > NAN_BEYOND_M - 0.1, "no way"
-    )
+    bench.observer.wait(lambda: bench.observer.heard.truth[-1][1].position_world[0] > NAN_BEYOND_M - 0.1, "no way")
     bench.observer.wait_until_at_rest(time.monotonic())
     decision_way_m = 0.33 * 0.24  # the policy runs at every tenth tick; up to 20 % too fast
     assert bench.observer.heard.truth[-1][1].position_world[0] < NAN_BEYOND_M + decision_way_m
@@ -245,9 +242,7 @@ def test_a_full_disk_ends_the_recording_with_one_line_and_nothing_else(make_benc
     bench.observer.wait(lambda: recorded_bytes(tmp_path) > 10_000, "nothing was recorded")
     limit = recorded_bytes(tmp_path) + 10_000
     resource.prlimit(bench.processes.process_id("recorder"), resource.RLIMIT_FSIZE, (limit, limit))
-    bench.observer.wait(
-        lambda: bench.processes.exit_status("recorder") is not None, "the recorder lives on"
-    )
+    bench.observer.wait(lambda: bench.processes.exit_status("recorder") is not None, "the recorder lives on")
     assert bench.processes.exit_status("recorder") == 1
     bench.observer.wait_until_driving()
     lines = []

@@ -62,7 +62,11 @@ def test_two_drones_take_off_and_are_flown_by_their_policies(tmp_path):
     assert not lines
     for name, seen in modes.items():
         assert [mode for mode in ("disarmed", "take_off", "hold", "active") if mode in seen] == [
-            "disarmed", "take_off", "hold", "active"]
+            "disarmed",
+            "take_off",
+            "hold",
+            "active",
+        ]
         assert began_m[name] > 1.0  # from the floor
         assert least_m[name] < 0.65  # at its height
     assert contacts == 0

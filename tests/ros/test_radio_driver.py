@@ -100,8 +100,14 @@ def driver_of(folder, uri):
 def test_a_drone_is_armed_flown_and_landed_over_topics_and_radio(tmp_path):
     settings = CraftSettings.create(auto_arm=False)
     with CraftServer(settings) as server, FleetProcesses([driver_of(tmp_path, server.uri)]) as processes:
-        found = subprocess.run([sys.executable, "-c", GUARD], env=processes.environment(), timeout=150,
-                               capture_output=True, text=True, check=False)
+        found = subprocess.run(
+            [sys.executable, "-c", GUARD],
+            env=processes.environment(),
+            timeout=150,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert found.returncode == 0, found.stderr
         with server.craft() as craft:
             fell = craft.supervisor.state in (State.LOCKED, State.CRASHED)
@@ -118,8 +124,14 @@ def test_a_drone_is_armed_flown_and_landed_over_topics_and_radio(tmp_path):
 
 def test_a_drone_that_does_not_answer_ends_the_driver_with_one_line(tmp_path):
     driver = driver_of(tmp_path, "udp://127.0.0.1:1")
-    result = subprocess.run([sys.executable, "-m", driver.module, *ros_arguments(driver)], capture_output=True,
-                            text=True, env=FleetProcesses([driver]).environment(), timeout=90, check=False)
+    result = subprocess.run(
+        [sys.executable, "-m", driver.module, *ros_arguments(driver)],
+        capture_output=True,
+        text=True,
+        env=FleetProcesses([driver]).environment(),
+        timeout=90,
+        check=False,
+    )
     assert result.returncode == 2
     assert result.stderr.startswith("refused: r0: udp://127.0.0.1:1: ConnectionRefusedError")
     assert len(result.stderr.splitlines()) == 1

@@ -54,8 +54,9 @@ def test_two_drones_take_off_fly_to_their_goals_and_land_when_the_fleet_is_stopp
         servers = []
         for robot in tables["robots"].values():
             x, y, _ = robot["initial_position"]
-            servers.append(stack.enter_context(CraftServer(CraftSettings.create(
-                position_world=(x, y, 0.0), onboard_brake=True))))
+            servers.append(
+                stack.enter_context(CraftServer(CraftSettings.create(position_world=(x, y, 0.0), onboard_brake=True)))
+            )
             robot["link"] = {"profile": "crazyflie_radio", "uri": servers[-1].uri, "onboard_brake": True}
         fleet.file.write_text(yaml.safe_dump(tables))
         fleet = load_fleet(fleet.file)

@@ -58,7 +58,11 @@ class Launched:
         path = packages[1] / "share/testudo_bringup/launch" / f"{file}.launch.py"
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(path), *(f"{key}:={value}" for key, value in given.items())],
-            env=environment, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True)
+            env=environment,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def said(self):
         """Return everything that was printed."""
@@ -97,6 +101,7 @@ def children(group):
 
 def running(group):
     """Return program, namespace and name of each node of a process group."""
+
     def after(words, key):
         return next(word.removeprefix(key) for word in words if word.startswith(key))
 
@@ -130,13 +135,17 @@ def launched(install, tmp_path):
 def test_the_fleet_comes_up_drives_and_goes_at_ctrl_c(launched, tmp_path, whole):
     fleet = make_tiny_fleet(tmp_path, 2, start_x=0.0, goal_x=50.0, walls=False)
     unrecorded = {"run_folder": "none"}
-    parts = [("fleet", unrecorded, {})] if whole else [
-        ("station", unrecorded, {"station": True}),
-        *(("robot", {"robot": name}, {"robot": name}) for name in fleet.names)]
+    parts = (
+        [("fleet", unrecorded, {})]
+        if whole
+        else [
+            ("station", unrecorded, {"station": True}),
+            *(("robot", {"robot": name}, {"robot": name}) for name in fleet.names),
+        ]
+    )
     begun = [(launched(file, fleet=fleet.file, **given), part) for file, given, part in parts]
     for item, part in reversed(begun):
-        item.wait_for(*(f"[{name}.policy]: active: active" for name in fleet.names
-                        if part in ({}, {"robot": name})))
+        item.wait_for(*(f"[{name}.policy]: active: active" for name in fleet.names if part in ({}, {"robot": name})))
     for item, part in begun:
         assert running(item.process.pid) == planned(fleet, **part)
     for item, _ in reversed(begun):

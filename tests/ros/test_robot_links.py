@@ -93,8 +93,14 @@ def test_the_guard_has_the_parameter_of_nav2(tmp_path):
     guard = guard_of(fleet)
     guard = replace(guard, parameters={**guard.parameters, "enable_stamped_cmd_vel": False})
     with FleetProcesses([guard]) as processes:
-        found = subprocess.run([sys.executable, "-c", TYPE, "/r0/cmd_vel"], env=processes.environment(), timeout=60,
-                               capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            [sys.executable, "-c", TYPE, "/r0/cmd_vel"],
+            env=processes.environment(),
+            timeout=60,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     assert found.stdout.strip() == "geometry_msgs/msg/Twist"
 
 
@@ -106,8 +112,14 @@ def test_a_set_point_whose_message_is_not_installed_is_refused_in_one_line(tmp_p
     tables["robots"]["r0"] |= {"link": "hover.toml", "pose": {"source": "mocap", "frame": "world"}}
     fleet.file.write_text(yaml.safe_dump(tables))
     guard = guard_of(load_fleet(fleet.file))
-    result = subprocess.run([sys.executable, "-m", guard.module, *ros_arguments(guard)], capture_output=True, text=True,
-                            env=FleetProcesses([guard]).environment(), timeout=60, check=False)
+    result = subprocess.run(
+        [sys.executable, "-m", guard.module, *ros_arguments(guard)],
+        capture_output=True,
+        text=True,
+        env=FleetProcesses([guard]).environment(),
+        timeout=60,
+        check=False,
+    )
     assert result.returncode == 2
     reason = "not installed; expected the ROS package crazyflie_interfaces"
     assert result.stderr.splitlines() == [f"refused: crazyflie_interfaces/msg/Hover: {reason}"]

@@ -36,8 +36,9 @@ SPEED_M_S = 0.1
 
 def station_process(kind, of, **parameters):
     common = {"fleet": str(of.file), "policy": str(of.policy)}
-    return ProcessPlan(kind, PACKAGE, f"{kind}_node", f"{PACKAGE}.{kind}_node", "", common | parameters,
-                       ("--log-level", "warn"))
+    return ProcessPlan(
+        kind, PACKAGE, f"{kind}_node", f"{PACKAGE}.{kind}_node", "", common | parameters, ("--log-level", "warn")
+    )
 
 
 class PlayedFleet:
@@ -63,9 +64,12 @@ class PlayedFleet:
         rclpy.init(context=self._context, domain_id=processes.domain_id)
         self.node = rclpy.create_node("played", context=self._context)
         kinds = {"odom": Odometry, "tick": UInt8MultiArray, "mode": DiagnosticStatus}
-        self._out = {(robot.name, topic): self.node.create_publisher(kind, f"/{robot.name}/{topic}", profile)
-                     for robot in fleet.robots for topic, kind in kinds.items()
-                     for profile in [OFFERED.get(topic, OFFERED["events"])]}
+        self._out = {
+            (robot.name, topic): self.node.create_publisher(kind, f"/{robot.name}/{topic}", profile)
+            for robot in fleet.robots
+            for topic, kind in kinds.items()
+            for profile in [OFFERED.get(topic, OFFERED["events"])]
+        }
         self.node.create_subscription(String, SCORE_TOPIC, lambda m: self.scores.append(json.loads(m.data)), 10)
         self.node.create_subscription(MarkerArray, GOALS_TOPIC, self.goals.append, 10)
         self.node.create_subscription(MarkerArray, MARKERS_TOPIC, self.markers.append, 10)
@@ -103,9 +107,16 @@ class PlayedFleet:
             values = {"mode": self.mode, "code": ""}
             status = DiagnosticStatus(values=[KeyValue(key=k, value=v) for k, v in values.items()])
             self._out[robot.name, "mode"].publish(status)
-            record = replace(tick_record(robot, 1, now_s), status="gated", reason="", owned_lane_world=((x, 0), (x, 1)),
-                             pose_stamp_s=now_s, measured_position_world=(x + way, *rest), measured_yaw=0.0,
-                             measured_velocity=(SPEED_M_S, 0.0))
+            record = replace(
+                tick_record(robot, 1, now_s),
+                status="gated",
+                reason="",
+                owned_lane_world=((x, 0), (x, 1)),
+                pose_stamp_s=now_s,
+                measured_position_world=(x + way, *rest),
+                measured_yaw=0.0,
+                measured_velocity=(SPEED_M_S, 0.0),
+            )
             self._out[robot.name, "tick"].publish(envelope_message(record.encode()))
         if self.box_x is not None:
             self._publish_box(now_s, self.box_x + way)
@@ -156,8 +167,13 @@ def test_the_task_is_scored_and_shown_from_the_first_drive_to_success(played):
     assert last["signals"]["r1"]["goal_world"] == pytest.approx([0.6, 0.5])
     assert last["times_of_arrival"] == []
     kinds = []
-    robots.wait(lambda: kinds.append(played.processes.next_event(0.1)) or (
-        kinds[-1] is not None and kinds[-1].kind == "task_finished"), "the supervisor is told")
+    robots.wait(
+        lambda: (
+            kinds.append(played.processes.next_event(0.1))
+            or (kinds[-1] is not None and kinds[-1].kind == "task_finished")
+        ),
+        "the supervisor is told",
+    )
     assert kinds[-1].values["outcome"] == "success"
     assert not [event for event in kinds if event is not None and event.kind == "error_line"]
     robots.wait(lambda: robots.goals[-1].markers[0].color.g > 0.7, "reached goals are green")
@@ -193,15 +209,21 @@ def test_a_box_is_waited_for_by_name_and_scored_once_it_is_measured(pushed):
     assert max(score["terms"]["r0"]["push"] for score in scores) == pytest.approx(1.5, abs=0.3)
     assert scores[-1]["terms"]["r1"]["success"] == 10.0
     assert scores[-1]["signals"]["r0"].keys() == {"goal_world", "box_position_world", "box_quarter_yaw"}
-    pushed.wait(lambda: ("bodies/box", "room") in {(marker.ns, marker.header.frame_id)
-                                                  for marker in pushed.goals[-1].markers}, "the box is shown")
+    pushed.wait(
+        lambda: ("bodies/box", "room") in {(marker.ns, marker.header.frame_id) for marker in pushed.goals[-1].markers},
+        "the box is shown",
+    )
 
 
 def run_status(played, *words):
     return subprocess.run(
         [sys.executable, "-m", "testudo_deploy.cli", "status", "--wait", "4", *words],
         env=played.processes.environment() | {"COLUMNS": "160"},
-        capture_output=True, text=True, timeout=60, check=False)
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_status_shows_the_fleet_once(played, tmp_path):
@@ -221,12 +243,15 @@ def test_status_says_where_it_listens_if_nothing_is_heard(played):
     assert f"ROS_DOMAIN_ID={other}" in result.stdout
 
 
-@pytest.mark.parametrize(("kind", "parameters", "message"), [
-    ("task", {"task": "[1]"}, "parameter task: found [1], expected an object"),
-    ("task", {"task": '{"gaol": 1}'}, "'gaol' is not known; known are goal_world"),
-    ("task", {"start_on": "monday"}, "start_on: found 'monday', expected active or poses"),
-    ("markers", {"fleet": "nowhere.yaml"}, "no such fleet file"),
-])
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        ("task", {"task": "[1]"}, "parameter task: found [1], expected an object"),
+        ("task", {"task": '{"gaol": 1}'}, "'gaol' is not known; known are goal_world"),
+        ("task", {"start_on": "monday"}, "start_on: found 'monday', expected active or poses"),
+        ("markers", {"fleet": "nowhere.yaml"}, "no such fleet file"),
+    ],
+)
 def test_a_wrong_parameter_is_refused_in_one_line(tmp_path, kind, parameters, message):
     from tests.ros.test_nodes import run_node
 

@@ -57,7 +57,8 @@ def test_a_configuration_that_fails_half_way_leaves_nothing_and_may_be_repeated(
         patch.setattr("testudo_nodes.policy_node.PoseHearer.begin", fail)
         assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
     assert [(status.values["code"], status.message) for status in said] == [
-        ("not_configured", "ValueError: the disk is on fire")]
+        ("not_configured", "ValueError: the disk is on fire")
+    ]
     assert not [topic for topic, _ in node.get_topic_names_and_types() if topic.endswith("cmd_vel_policy")]
     assert node.trigger_configure() == TransitionCallbackReturn.SUCCESS
 

@@ -29,8 +29,11 @@ def write_drones(folder):
     """Write a fleet of two drones in the air that fly side by side and turn all the while, and return it."""
     policy = folder / "policy.onnx"
     write_plain_policy(policy, load_robot("crazyflie_2x"), team_size=2, yaw_rate=RATE)
-    robots = [f"  r{k}: {{type: crazyflie_2x, initial_position: [0.0, {2.0 * k}, 1.0], initial_yaw: 0.0, "
-              f"goal: [2.0, {2.0 * k}, 1.0]}}" for k in range(2)]
+    robots = [
+        f"  r{k}: {{type: crazyflie_2x, initial_position: [0.0, {2.0 * k}, 1.0], initial_yaw: 0.0, "
+        f"goal: [2.0, {2.0 * k}, 1.0]}}"
+        for k in range(2)
+    ]
     head = ["fileversion: 1", "policy: policy.onnx", f"policy_sha256: {Artefact.load(policy).sha256}", "robots:"]
     (folder / "fleet.yaml").write_text("\n".join([*head, *robots]) + "\n", encoding="utf-8")
     return load_fleet(folder / "fleet.yaml")

@@ -23,8 +23,9 @@ def deployed(name="gritsbot_x", size=2, *, longest=2, **changes):
     """Return team and deployment; ``project=False`` leaves layer 1 out."""
     spec = load_robot(name)
     model, parameters = motion_model(spec), shield_parameters(spec)
-    team = Team(model, parameters, None, KinematicPhysics(model, None), size, CHANNELS,
-                shielded=changes.get("gate", True))
+    team = Team(
+        model, parameters, None, KinematicPhysics(model, None), size, CHANNELS, shielded=changes.get("gate", True)
+    )
     shield = Shield(model, parameters, space_parameters(spec), None, project=changes.pop("project", True))
     return team, Deployment(shield, longest_message_ticks=longest, **changes)
 
@@ -40,7 +41,8 @@ def begin(team, deployment, place, yaw, faults, seed=0, *, spread=1.0, velocity=
 
     velocity = None if velocity is None else jnp.asarray(velocity, jnp.float32)
     return jax.jit(start, compiler_options=QUICK)(
-        keys, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), faults, velocity)
+        keys, jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32), faults, velocity
+    )
 
 
 def drive(team, deployment, state, wanted, ticks, before=lambda state: state):
@@ -48,8 +50,9 @@ def drive(team, deployment, state, wanted, ticks, before=lambda state: state):
 
     ``before`` changes the state before each tick.
     """
-    step = jax.jit(lambda state, wanted, key: tick_deployed(team, deployment, state, wanted, key),
-                   compiler_options=QUICK)
+    step = jax.jit(
+        lambda state, wanted, key: tick_deployed(team, deployment, state, wanted, key), compiler_options=QUICK
+    )
     for tick in range(ticks):
         velocity = wanted(state) if callable(wanted) else wanted
         state, result = step(before(state), jnp.asarray(velocity, jnp.float32), jax.random.key(tick))

@@ -48,8 +48,9 @@ class SlidingBox:
         length = jnp.sqrt(jnp.sum(force**2, axis=0) + 1e-9)
         slide = jnp.maximum(1 - holds / (length + jnp.abs(torque) / lever + 1e-9), 0.0)
         speed = spec.speed_limit_m_s * dt * slide / (2 * largest_push_n(spec))
-        bodies = BodyState(bodies.position_world + (speed * force)[:, None],
-                           bodies.yaw + (speed * torque / lever**2)[None])
+        bodies = BodyState(
+            bodies.position_world + (speed * force)[:, None], bodies.yaw + (speed * torque / lever**2)[None]
+        )
         normal, depth = self._overlap(moved.position_world, bodies)
         stopped = replace(moved, position_world=moved.position_world - normal * depth)
         return stopped, bodies

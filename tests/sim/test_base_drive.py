@@ -54,8 +54,9 @@ def header():
 def over_the_wire(reading):
     """Return the odometry as the robot reads it."""
     pose = SimpleNamespace(position=blank("x", "y", "z"), orientation=blank("x", "y", "z", "w"))
-    message = SimpleNamespace(header=header(), child_frame_id="", pose=SimpleNamespace(pose=pose),
-                              twist=SimpleNamespace(twist=twist()))
+    message = SimpleNamespace(
+        header=header(), child_frame_id="", pose=SimpleNamespace(pose=pose), twist=SimpleNamespace(twist=twist())
+    )
     return read_odometry(fill_odometry(message, "r0", SPEC, reading), "r0", SPEC)
 
 

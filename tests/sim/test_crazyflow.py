@@ -52,10 +52,15 @@ def test_flights_of_crazyflow_go_somewhere_and_turn(tier):
     assert np.abs(poses.quaternion_xyzw[:, :3]).max() > 0.05
 
 
-@pytest.mark.parametrize(("tier", "change"), [
-    ("so_rpy", {"mass": 0.033}), ("so_rpy_rotor", {"thrust_dyn_coef": 11.0}),
-    ("so_rpy_rotor_drag", {"drag_matrix": [[-0.017, 0, 0], [0, -0.017, 0], [0, 0, -0.0139]]}),
-    ("first_principles", {"prop_inertia": 0.0})])
+@pytest.mark.parametrize(
+    ("tier", "change"),
+    [
+        ("so_rpy", {"mass": 0.033}),
+        ("so_rpy_rotor", {"thrust_dyn_coef": 11.0}),
+        ("so_rpy_rotor_drag", {"drag_matrix": [[-0.017, 0, 0], [0, -0.017, 0], [0, 0, -0.0139]]}),
+        ("first_principles", {"prop_inertia": 0.0}),
+    ],
+)
 def test_another_drone_is_seen(tier, change):
     flight = FLIGHTS[tier, "cf2x_L250"]
     found = oracle.gap(flown(tier, flight, **change), recorded(flight))
@@ -81,8 +86,9 @@ print(json.dumps(found))
 def test_the_file_is_what_crazyflow_flies_now():
     """In a process of its own: crazyflow wants to be imported before SciPy."""
     environment = os.environ | {"SCIPY_ARRAY_API": "1"}
-    told = subprocess.run([sys.executable, "-c", LIVE], env=environment, capture_output=True, text=True, check=True,
-                          timeout=300)
+    told = subprocess.run(
+        [sys.executable, "-c", LIVE], env=environment, capture_output=True, text=True, check=True, timeout=300
+    )
     found = json.loads(told.stdout.splitlines()[-1])
     for tier in oracle.TIERS:
         values, position_m, turn_rad = found[tier]
@@ -105,4 +111,5 @@ def test_the_models_thrust_limits_are_those_of_four_rotors():
     ours = AttitudeDroneParameters.from_crazyflow(values)
     assert ours.thrust_most_n == pytest.approx(4 * values["thrust_max"])
     assert dataclasses.replace(ours, thrust_lag_s=0.0).hover_thrust_n == pytest.approx(
-        values["mass"] * 9.81 / values["cmd_f_coef"])
+        values["mass"] * 9.81 / values["cmd_f_coef"]
+    )

@@ -34,14 +34,18 @@ def meeting(distance):
 def run():
     """Return team, deployment and the log: states (the first at the start), results, and what was wanted."""
     team, deployment = deployed(size=SIZE, longest=4, project=False)
-    faults = replace(no_faults(2, SIZE, WORLDS, driver_ticks=4),
-                     message_ticks=jnp.array([[1, 1, 1, 2, 2], [1, 2, 4, 4, 4]]),
-                     blind_take=jnp.arange(WORLDS) == BLIND,
-                     link_loss=jnp.full((SIZE - 1, SIZE, WORLDS), 0.2))
+    faults = replace(
+        no_faults(2, SIZE, WORLDS, driver_ticks=4),
+        message_ticks=jnp.array([[1, 1, 1, 2, 2], [1, 2, 4, 4, 4]]),
+        blind_take=jnp.arange(WORLDS) == BLIND,
+        link_loss=jnp.full((SIZE - 1, SIZE, WORLDS), 0.2),
+    )
     place, yaw, inwards = meeting(0.45)
     rng = np.random.default_rng(0)
-    wanted = [team.model.spec.control_point_speed_m_s * (inwards + 0.3 * rng.standard_normal(inwards.shape))
-              for _ in range(TICKS)]
+    wanted = [
+        team.model.spec.control_point_speed_m_s * (inwards + 0.3 * rng.standard_normal(inwards.shape))
+        for _ in range(TICKS)
+    ]
     script = iter(wanted)
     start = begin(team, deployment, place, yaw, faults)
     log = list(drive(team, deployment, start, lambda state: next(script), TICKS))
@@ -56,8 +60,10 @@ def test_the_robots_own_arithmetic_gives_the_same_commands_and_lanes(run):
     team, deployment, states, results, wanted = run
     same = []
     for state, after, result, nominal in list(zip(states, states[1:], results, wanted, strict=False))[:80]:
+
         def double(tree):
             return jax.tree.map(lambda x: np.asarray(x, float) if x.dtype == jnp.float32 else np.asarray(x), tree)
+
         estimate, table, space = double(state.estimate), double(state.table), double(state.space)
         silent = deployment.shield.space.silence_s / team.model.spec.control_period_s
         peers = double(peer_spaces(state.radio, silent, ~state.flagged))
@@ -66,8 +72,10 @@ def test_the_robots_own_arithmetic_gives_the_same_commands_and_lanes(run):
         number = np.full((SIZE, WORLDS), float(state.number))
         found, lanes = deployment.shield.step(sight, space, np.asarray(nominal, np.float32).astype(float), number)
         close = np.abs(found.command - np.asarray(result.command)).max(axis=0) < 1e-3
-        for mine, theirs in ((lanes.owned_world, after.space.owned_world),
-                             (lanes.announced_world, after.space.announced_world)):
+        for mine, theirs in (
+            (lanes.owned_world, after.space.owned_world),
+            (lanes.announced_world, after.space.announced_world),
+        ):
             close &= np.abs(mine - np.asarray(theirs)).max(axis=(0, 1)) < 1e-3
         close &= (lanes.pending == np.asarray(after.space.pending)) & (found.status == np.asarray(result.status))
         same.append(close)

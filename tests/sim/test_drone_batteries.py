@@ -52,8 +52,11 @@ def flight(tier, climb, ticks):
     sent = jnp.broadcast_to(jnp.array([0.0, 0.0, climb])[:, None, None], (HISTORY, 3, 1, 1))
     state = tier.reset(place, jnp.zeros((1, 1)), None)
 
-    return jax.jit(lambda parameters: jax.lax.scan(
-        lambda state, _: (tier.advance(state, sent, parameters), None), state, length=ticks)[0])
+    return jax.jit(
+        lambda parameters: jax.lax.scan(
+            lambda state, _: (tier.advance(state, sent, parameters), None), state, length=ticks
+        )[0]
+    )
 
 
 def height(tier, state):
@@ -132,12 +135,15 @@ def test_every_drone_of_every_world_begins_with_a_charge_of_its_own():
     assert (np.asarray(parameters_of(spread, keys[:4]).charge) == 1).all()
 
 
-@pytest.mark.parametrize(("tier", "spec", "said"), [
-    ("kinematic", SPEC, "--physics kinematic has no batteries"),
-    ("mujoco", load_robot("gritsbot_x"), r"gritsbot_x has no \[attitude\]"),
-    ("attitude", replace(SPEC, rotors={}), r"crazyflie_2x has no \[rotors\]"),
-    ("rotors", replace(SPEC, power={}), r"crazyflie_2x has no \[power\]"),
-])
+@pytest.mark.parametrize(
+    ("tier", "spec", "said"),
+    [
+        ("kinematic", SPEC, "--physics kinematic has no batteries"),
+        ("mujoco", load_robot("gritsbot_x"), r"gritsbot_x has no \[attitude\]"),
+        ("attitude", replace(SPEC, rotors={}), r"crazyflie_2x has no \[rotors\]"),
+        ("rotors", replace(SPEC, power={}), r"crazyflie_2x has no \[power\]"),
+    ],
+)
 def test_what_has_no_battery_is_refused_in_one_sentence(tier, spec, said):
     with pytest.raises(TestudoError, match=f"^--battery: {said}.*; .*leave --battery out$"):
         make_physics(PhysicsChoice(tier, battery=True), motion_model(spec), None, 2)

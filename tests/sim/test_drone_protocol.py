@@ -70,8 +70,9 @@ def flown(brakes, seconds, velocity):
     cell = replace(cell, conditions=replace(cell.conditions, onboard_brake=brakes))
     stage = build_stage(Setting.of(cell, PLAIN))
     loss = draw_batch(stage, [Episode(cell, 0)]).faults.radio
-    loss = replace(loss, lost_from=jnp.zeros((2, 1), jnp.int32), drag_per_s=jnp.full(1, 0.5),
-                   drift_m_s2=jnp.zeros((2, 2, 1)))
+    loss = replace(
+        loss, lost_from=jnp.zeros((2, 1), jnp.int32), drag_per_s=jnp.full(1, 0.5), drift_m_s2=jnp.zeros((2, 2, 1))
+    )
     told = jnp.broadcast_to(jnp.array(velocity)[:, None, None], (3, 2, 1))
     vehicle, state = listening(jnp.stack([told] * 3)), MotionState(jnp.zeros((3, 2, 1)), jnp.zeros((2, 1)), told)
     path = []
@@ -104,8 +105,10 @@ def test_a_drone_with_a_brake_stops_at_its_dead_man_time():
 
 @pytest.mark.slow
 def test_a_brake_that_is_not_there_is_seen():
-    cells = [BY_NAME["drone, swap of 2, radio of one lost, layers 1+2+3"],
-             next(cell for cell in CELLS if cell.conditions.really_brakes is False)]
+    cells = [
+        BY_NAME["drone, swap of 2, radio of one lost, layers 1+2+3"],
+        next(cell for cell in CELLS if cell.conditions.really_brakes is False),
+    ]
     tables = Tables(hasty=True)
     run_jobs([Job(cell, 64) for cell in cells], lambda _: None, tables)
     intact, control = (summary("kinematic", cell, tables.outcomes["kinematic", cell]) for cell in cells)

@@ -74,8 +74,9 @@ def forward(environment, worlds=WORLDS, share=1.0):
 
 def equal(one, two):
     # in NumPy: as JAX it would be two programs to compile for every shape
-    return all((np.asarray(a) == np.asarray(b)).all()
-               for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True))
+    return all(
+        (np.asarray(a) == np.asarray(b)).all() for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,9 @@ SCENARIO = Escort.create(SPEC, shield_parameters(SPEC))
 
 
 def task_of(leader, goal, speed):
-    return EscortTask(*(jnp.array(values, float)[..., None] for values in (leader, goal)),
-                      jnp.array(speed, float)[:, None])
+    return EscortTask(
+        *(jnp.array(values, float)[..., None] for values in (leader, goal)), jnp.array(speed, float)[:, None]
+    )
 
 
 def test_leaders_drive_straight_at_their_speed_and_stop_at_their_goals():

@@ -31,17 +31,32 @@ def log():
     jump = np.full((2, worlds), NEVER)
     jump[:, [JUMP, TURN]] = [[BEGIN], [END]]
     faults = replace(
-        faults, dead_from=jnp.asarray(dead), dead_until=jnp.asarray(until), jump=jnp.asarray(jump),
-        jump_world=jnp.zeros((2, worlds)).at[0, JUMP].set(1.0), jump_yaw=jnp.zeros(worlds).at[TURN].set(0.52),
-        late_chance=jnp.zeros(worlds).at[LATE].set(1.0), late_ticks=jnp.full((2, worlds), 3),
-        driver_ticks=faults.driver_ticks.at[RUNAWAY].set(NEVER))
+        faults,
+        dead_from=jnp.asarray(dead),
+        dead_until=jnp.asarray(until),
+        jump=jnp.asarray(jump),
+        jump_world=jnp.zeros((2, worlds)).at[0, JUMP].set(1.0),
+        jump_yaw=jnp.zeros(worlds).at[TURN].set(0.52),
+        late_chance=jnp.zeros(worlds).at[LATE].set(1.0),
+        late_ticks=jnp.full((2, worlds), 3),
+        driver_ticks=faults.driver_ticks.at[RUNAWAY].set(NEVER),
+    )
     wanted = np.zeros((2, 2, worlds))
     wanted[0] = 0.1
     rows = []
     for state, result in drive(team, deployment, begin(team, deployment, *apart(2, worlds), faults), wanted, TICKS):
-        rows.append({"sent": state.sent[0], "heard": state.radio.heard, "place": places(state),
-                     "located": state.located, "pause": state.pause, "status": result.status,
-                     "owned": state.space.owned_world, "weak": state.weak})
+        rows.append(
+            {
+                "sent": state.sent[0],
+                "heard": state.radio.heard,
+                "place": places(state),
+                "located": state.located,
+                "pause": state.pause,
+                "status": result.status,
+                "owned": state.space.owned_world,
+                "weak": state.weak,
+            }
+        )
     return {key: np.stack([np.asarray(row[key]) for row in rows]) for key in rows[0]}
 
 
@@ -67,9 +82,9 @@ def test_a_dead_process_sends_nothing_and_its_driver_brakes(log):
     """The last command acts for the driver's ticks, its own among them; then zero, until the process is back."""
     sent = log["sent"][:, :, 0, DEAD]
     last = BEGIN - 1 + DRIVER_TICKS
-    assert (sent[BEGIN - 1:last] == sent[BEGIN - 1]).all()
+    assert (sent[BEGIN - 1 : last] == sent[BEGIN - 1]).all()
     assert (sent[last:END] == 0).all()
-    assert speed(log, 0, DEAD)[END + 5:].mean() > 0.08
+    assert speed(log, 0, DEAD)[END + 5 :].mean() > 0.08
     heard = log["heard"][:, 0, 1, DEAD]  # by robot 1 of robot 0
     assert (heard[BEGIN:END] == BEGIN - 1).all()
     assert heard[-1] == TICKS - 1
@@ -101,15 +116,18 @@ def test_a_jump_of_the_pose_brakes_and_silences_until_it_is_over(log, world):
     assert (speed(log, 0, world)[braked] == 0).all()
     assert (log["status"][braked, 0, world] == int(ShieldStatus.BRAKED)).all()
     assert (log["heard"][braked, 0, 1, world] == BEGIN).all()
-    assert speed(log, 0, world)[END + 5:].mean() > 0.08
+    assert speed(log, 0, world)[END + 5 :].mean() > 0.08
 
 
 def test_strangers_are_seen_through():
     """A chaser drives at its neighbour, unshielded and silent; a liar is found out at its first lie; others never."""
     team, deployment = deployed(longest=2, strangers=True, project=False)
     worlds = 3
-    faults = replace(no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS), stranger=jnp.array([0, CHASER, LIAR]),
-                     lie_world=jnp.zeros((2, worlds)).at[0].set(2.0))
+    faults = replace(
+        no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS),
+        stranger=jnp.array([0, CHASER, LIAR]),
+        lie_world=jnp.zeros((2, worlds)).at[0].set(2.0),
+    )
     place, yaw = apart(2, worlds, distance=4.0)
     wanted = np.zeros((2, 2, worlds))
     wanted[0] = 0.1
@@ -134,8 +152,11 @@ def test_a_robot_that_is_pushed_goes_on_talking_and_is_found_out():
     """
     team, deployment = deployed(size=3, longest=10, strangers=True, project=False)
     place, yaw = apart(3, 2, distance=4.0)
-    faults = replace(no_faults(2, 3, 2, driver_ticks=DRIVER_TICKS), stranger=jnp.array([CHASER, CHASER]),
-                     message_ticks=jnp.full((2, 2), 10))
+    faults = replace(
+        no_faults(2, 3, 2, driver_ticks=DRIVER_TICKS),
+        stranger=jnp.array([CHASER, CHASER]),
+        message_ticks=jnp.full((2, 2), 10),
+    )
     state = begin(team, deployment, place, yaw, faults)
     state = replace(state, weak=state.weak.at[1].set(True))
     way = np.zeros((2, 3, 2))
@@ -144,6 +165,7 @@ def test_a_robot_that_is_pushed_goes_on_talking_and_is_found_out():
     def pushed(state):
         moved = replace(state.physics, position_world=state.physics.position_world + jnp.asarray(way, jnp.float32))
         return replace(state, physics=moved)
+
     ticks = round(1.0 / team.model.spec.control_period_s)
     *_, (state, _) = drive(team, deployment, state, np.zeros((2, 3, 2)), ticks, before=pushed)
     assert np.asarray(state.flagged)[0, 0].tolist() == [True, False]
@@ -157,8 +179,17 @@ def test_no_faults_are_none():
     for field in (faults.dead_from, faults.blackout, faults.jump):
         assert (field == NEVER).all()
     assert (faults.message_ticks == 1).all()
-    for field in (faults.phase, faults.late_chance, faults.link_loss, faults.jump_world, faults.jump_yaw,
-                  faults.stranger, faults.lie_world, faults.blind_age, faults.blind_take):
+    for field in (
+        faults.phase,
+        faults.late_chance,
+        faults.link_loss,
+        faults.jump_world,
+        faults.jump_yaw,
+        faults.stranger,
+        faults.lie_world,
+        faults.blind_age,
+        faults.blind_take,
+    ):
         assert not jnp.any(field)
     assert faults.link_loss.shape == (3, 4, 5)
     assert faults.jump_world.shape == (3, 5)

@@ -44,7 +44,12 @@ def test_a_silent_drone_holds_levels_out_and_is_cut():
     vehicle = vehicle_of()
     vehicle.hear(OUT, 10.0)
     assert phases(vehicle, (10.0, 10.05, 10.49, 10.51, 11.99)) == [
-        FlightPhase.SET_POINT, FlightPhase.HELD, FlightPhase.HELD, FlightPhase.LEVEL, FlightPhase.LEVEL]
+        FlightPhase.SET_POINT,
+        FlightPhase.HELD,
+        FlightPhase.HELD,
+        FlightPhase.LEVEL,
+        FlightPhase.LEVEL,
+    ]
     order = vehicle.command(11.0, LATE_S)
     assert order.velocity_world == OUT  # its climb goes on
     assert order.level

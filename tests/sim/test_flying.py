@@ -33,8 +33,9 @@ PURE = PlantParameters(SPEC.velocity_lag_s, 0.0, 1.0, math.nan)
 def world_of(*places, arena=None, specs=None):
     """Return a world whose drones hover at places (x, y, z, yaw)."""
     specs = specs or [SPEC] * len(places)
-    world = MujocoWorld([WorldRobot(f"r{i}", spec, PURE if spec.dimension == 3 else None)
-                         for i, spec in enumerate(specs)], arena)
+    world = MujocoWorld(
+        [WorldRobot(f"r{i}", spec, PURE if spec.dimension == 3 else None) for i, spec in enumerate(specs)], arena
+    )
     for i, (place, spec) in enumerate(zip(places, specs, strict=True)):
         world.place(i, place[:3][: spec.dimension], place[3])
     return world
@@ -61,8 +62,11 @@ def law(commands, yaw, step_s, held_s=0.2):
     """Return the states at the end of each command under the law alone: cascade at its rate, attitude at the step."""
     drone = AttitudeDroneParameters.from_spec(SPEC)
     state = resting(np.array([0.0, 0.0, HIGH_M]), np.array(yaw), drone)
-    memory, found, every = settled(CASCADE, np.array(drone.hover_thrust_n), np.array(yaw)), [], round(
-        CASCADE.period_s / step_s)
+    memory, found, every = (
+        settled(CASCADE, np.array(drone.hover_thrust_n), np.array(yaw)),
+        [],
+        round(CASCADE.period_s / step_s),
+    )
     for command in commands:
         for k in range(round(held_s / step_s)):
             if k % every == 0:
@@ -112,8 +116,7 @@ def test_it_leans_where_it_accelerates():
 
 def test_robots_of_one_world_do_not_share_memories():
     """Three drones apart, each under its own commands, with a point and a ground robot among them."""
-    alone = [fly(world_of((0.0, 0.0, HIGH_M, 0.3)), [command], 0.5)[-1][0]
-             for command in ((0.5, 0, 0), (0, -0.5, 0.2))]
+    alone = [fly(world_of((0.0, 0.0, HIGH_M, 0.3)), [command], 0.5)[-1][0] for command in ((0.5, 0, 0), (0, -0.5, 0.2))]
     specs = [SPEC, GROUND, SPEC, POINT]
     world = world_of((0.0, 0.0, HIGH_M, 0.3), (0, 5, 0, 0), (3.0, 0.0, HIGH_M, 0.3), (0, 0, 9, 0), specs=specs)
     world_step = world.step_s
@@ -174,13 +177,19 @@ def test_two_drones_touch_when_their_balls_do(gap_m, count):
 def test_it_touches_walls_floor_ceiling_and_the_bodies_of_ground_robots():
     arena = Arena((-1, -1, 0), (1, 1, 2))
     near = 0.5 * SPEC.body_radius_m
-    for place, wall in (((-1 + near, 0, 1), "wall_x_low"), ((0, 1 - near, 1), "wall_y_high"),
-                        ((0, 0, near), "wall_z_low"), ((0, 0, 2 - near), "wall_z_high")):
+    for place, wall in (
+        ((-1 + near, 0, 1), "wall_x_low"),
+        ((0, 1 - near, 1), "wall_y_high"),
+        ((0, 0, near), "wall_z_low"),
+        ((0, 0, 2 - near), "wall_z_high"),
+    ):
         world = world_of((*place, 0.2), arena=arena)
         world.look()
         assert [one.second for one in world.contacts()] == [wall]
-    for height, count in ((GROUND.body_height_m + 1.01 * SPEC.body_radius_m, 0),
-                          (GROUND.body_height_m + 0.9 * SPEC.body_radius_m, 1)):
+    for height, count in (
+        (GROUND.body_height_m + 1.01 * SPEC.body_radius_m, 0),
+        (GROUND.body_height_m + 0.9 * SPEC.body_radius_m, 1),
+    ):
         world = world_of((0, 0, height, 0.0), (0, 0, 0, 0.0), specs=[SPEC, GROUND])
         world.look()
         assert len([one for one in world.contacts() if one.second != "floor"]) == count

@@ -23,8 +23,9 @@ def ways(lead_s):
     towards[:, : WORLDS // 4] *= [[1], [1], [0]]
     towards[:, WORLDS // 4 : WORLDS // 2] *= [[0], [0], [1]]
     velocity = SPEC.speed_limit_m_s * towards / np.linalg.norm(towards, axis=0)
-    flies = jnp.broadcast_to(jnp.asarray(velocity, jnp.float32)[None, :, None, :],
-                             (Slots.create(SPEC, Channels()).commands, 3, 1, WORLDS))
+    flies = jnp.broadcast_to(
+        jnp.asarray(velocity, jnp.float32)[None, :, None, :], (Slots.create(SPEC, Channels()).commands, 3, 1, WORLDS)
+    )
 
     def tick(state, sent):
         state = tier.advance(state, sent, drawn)

@@ -101,11 +101,15 @@ def crossing(navigation):
     return live_episode(navigation)
 
 
-@pytest.mark.parametrize("make", [
-    None,
-    pytest.param(lambda: live_episode(navigation_environment(2, "crazyflie_2x"), 1), marks=pytest.mark.slow),
-    lambda: live_episode(sliding_environment(2), 2),
-], ids=["navigation", "navigation in space", "push_box"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        None,
+        pytest.param(lambda: live_episode(navigation_environment(2, "crazyflie_2x"), 1), marks=pytest.mark.slow),
+        lambda: live_episode(sliding_environment(2), 2),
+    ],
+    ids=["navigation", "navigation in space", "push_box"],
+)
 def test_a_simulated_episode_scores_live_as_in_the_environment(make, crossing):
     expected, found, live = make() if make else crossing
     assert len(found) == len(expected) > 10
@@ -207,8 +211,9 @@ def test_poses_between_samples_are_interpolated_and_turn_the_shorter_way():
     assert track.at(1.5) is not None
 
 
-@pytest.mark.parametrize("bad", [
-    (float("nan"), 2.0, 0.0), (1.5, 2.0, float("inf")), (1.0, 1.2, 0.0), (0.5, 1.9, 0.0), (1.95, 1.9, 0.0)])
+@pytest.mark.parametrize(
+    "bad", [(float("nan"), 2.0, 0.0), (1.5, 2.0, float("inf")), (1.0, 1.2, 0.0), (0.5, 1.9, 0.0), (1.95, 1.9, 0.0)]
+)
 def test_a_sample_that_is_not_finite_old_or_out_of_order_is_refused(bad):
     track = PoseTrack(gap_s=0.2)
     assert track.add(1.0, 1.02, Pose((0.0, 0.0), 0.0))
@@ -270,8 +275,10 @@ def test_an_episode_waits_until_all_are_measured_and_active(navigation):
     modes = {"r0": "active", "r1": "armed"}
     topics = {name: f"/{name}/odom" for name in live.robots}
     assert waits_for(live, topics, modes, "active", 5.0) == (
-        "r1: no pose on /r1/odom: neither rewards nor success can be told", "r1: armed",
-        "r2: its mode was not heard")
+        "r1: no pose on /r1/odom: neither rewards nor success can be told",
+        "r1: armed",
+        "r2: its mode was not heard",
+    )
     feed(live, scene, 4.95)
     assert waits_for(live, topics, {}, "poses", 5.0) == ()
     assert waits_for(live, topics, dict.fromkeys(live.robots, "active"), "active", 5.0) == ()
@@ -331,8 +338,10 @@ class Line:
         return {"mark": task[None]}
 
     def rewards(self, task, before, after):
-        return {"way": after.robots.position_world[0] - before.robots.position_world[0],
-                "speed": (before.robots.velocity[0] + after.robots.velocity[0]) / 2}
+        return {
+            "way": after.robots.position_world[0] - before.robots.position_world[0],
+            "speed": (before.robots.velocity[0] + after.robots.velocity[0]) / 2,
+        }
 
     def success(self, task, scene):
         return scene.robots.position_world[0, 0] > task[0]

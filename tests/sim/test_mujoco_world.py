@@ -29,10 +29,7 @@ def world_of(*names, arena=ARENA, parameters=None, spacing_m=1.0):
     """Return a world whose robots stand in a row along y, and their specs."""
     specs = [load_point(name) for name in names]
     world = MujocoWorld(
-        [
-            WorldRobot(f"r{i}", spec, parameters or PlantParameters.nominal(spec))
-            for i, spec in enumerate(specs)
-        ],
+        [WorldRobot(f"r{i}", spec, parameters or PlantParameters.nominal(spec)) for i, spec in enumerate(specs)],
         arena,
     )
     for i, spec in enumerate(specs):
@@ -115,10 +112,7 @@ def test_contact_is_possible_only_where_it_matters():
     }
     met = set()
     for a, b in itertools.combinations(range(model.ngeom), 2):
-        touches = (
-            model.geom_contype[a] & model.geom_conaffinity[b]
-            or model.geom_contype[b] & model.geom_conaffinity[a]
-        )
+        touches = model.geom_contype[a] & model.geom_conaffinity[b] or model.geom_contype[b] & model.geom_conaffinity[a]
         if touches:
             met.add(frozenset((part(names[a]), part(names[b]))))
     assert met == allowed
@@ -203,9 +197,7 @@ def test_random_commands_move_the_world_as_the_motion_model(name):
     channels = (spec.speed_limit_m_s, spec.turn_rate_limit_rad_s)
     top = np.array(channels if name in WHEELED else channels[:1] * spec.dimension)
     rng = np.random.default_rng(3)
-    state = MotionState(
-        np.array((0.0, 0.0, HEIGHT_M)[: spec.dimension]), np.array(0.0), np.zeros(spec.dimension)
-    )
+    state = MotionState(np.array((0.0, 0.0, HEIGHT_M)[: spec.dimension]), np.array(0.0), np.zeros(spec.dimension))
     for _ in range(10):
         command = model.limit_command(rng.uniform(-1, 1, spec.dimension) * top)
         drive(world, command, 0.2)
@@ -218,7 +210,8 @@ def test_random_commands_move_the_world_as_the_motion_model(name):
 
 @pytest.mark.parametrize(("gap_m", "count"), [(-1e-3, 1), (1e-3, 0)])
 @pytest.mark.parametrize(
-    ("first", "second"), [
+    ("first", "second"),
+    [
         ("gritsbot_x", "turtlebot4"),
         ("crazyflie_2x", "crazyflie_2x"),
         ("robomaster_s1", "robomaster_s1"),

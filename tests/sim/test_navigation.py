@@ -142,8 +142,10 @@ def test_the_goal_is_the_only_signal_that_the_scenario_adds():
         assert set(scenario.signals(GoalTask(jnp.zeros((2, 1, 1))), None)) == {"goal_world"}
 
 
-OBSTACLES = {2: (Ball((0.3, 0.2), 0.15), Block((-0.6, -0.2), (0.2, 0.1), 0.5), Capsule((0.9, -0.4), (0.9, 0.1), 0.05)),
-             3: (Ball((0.3, 0.2, 0.9), 0.3), Block((-0.6, -0.2, 0.5), (0.2, 0.1, 0.5), 0.5))}
+OBSTACLES = {
+    2: (Ball((0.3, 0.2), 0.15), Block((-0.6, -0.2), (0.2, 0.1), 0.5), Capsule((0.9, -0.4), (0.9, 0.1), 0.05)),
+    3: (Ball((0.3, 0.2, 0.9), 0.3), Block((-0.6, -0.2, 0.5), (0.2, 0.1, 0.5), 0.5)),
+}
 
 
 @pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
@@ -159,6 +161,7 @@ def test_starts_and_goals_keep_off_obstacles(name):
     def room(begin):
         points = (np.asarray(begin.position_world), np.asarray(begin.task.goal_world))
         return min(float(clearance(obstacle, places)[0].min()) for obstacle in found for places in points)
+
     assert room(starts_of(scenario, 4)) > shield.wall_m + ahead
     assert room(starts_of(scenario_of(name), 4)) < 0.05
 

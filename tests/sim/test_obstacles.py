@@ -45,14 +45,24 @@ def driven_at_obstacles(robot, *, gate=True, project=True, known=True):
     sees = arena if known else replace(arena, obstacles=())
     shield = Shield(team.model, team.shield, space_parameters(spec), sees, project)
     deployment = Deployment(shield, gate=gate, longest_message_ticks=1)
-    middles = jnp.asarray([np.mean([one.start_world, one.end_world], axis=0) if isinstance(one, Capsule)
-                           else one.centre_world for one in arena.obstacles]).T
+    middles = jnp.asarray(
+        [
+            np.mean([one.start_world, one.end_world], axis=0) if isinstance(one, Capsule) else one.centre_world
+            for one in arena.obstacles
+        ]
+    ).T
     place = np.zeros((spec.dimension, 2, WORLDS), np.float32)
     place[0] = np.array([[-1.0], [1.0]]) * 0.9 * RADIUS_M
     place[1] = np.random.default_rng(0).uniform(-0.5, 0.5, (2, WORLDS))
     parameters = draw_parameters(jax.random.split(jax.random.key(1), WORLDS), spec, Channels())
-    start = start_deployed(team, deployment, jnp.asarray(place), jnp.zeros((2, WORLDS)), parameters,
-                           no_faults(spec.dimension, 2, WORLDS, driver_ticks=4))
+    start = start_deployed(
+        team,
+        deployment,
+        jnp.asarray(place),
+        jnp.zeros((2, WORLDS)),
+        parameters,
+        no_faults(spec.dimension, 2, WORLDS, driver_ticks=4),
+    )
     leg = round(LEG_S / spec.control_period_s)
 
     def step(carry, key):
@@ -74,20 +84,24 @@ def driven_at_obstacles(robot, *, gate=True, project=True, known=True):
         zero = jnp.zeros(WORLDS)
         keys = jax.random.split(jax.random.key(2), round(DURATION_S / spec.control_period_s))
         return jax.lax.scan(step, (state, 0, zero.astype(jnp.int32), zero + jnp.inf, zero), keys)[0][2:]
+
     return tuple(map(np.asarray, everything(start)))
 
 
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("robot", "layers"), [
-    pytest.param("gritsbot_x", {}, marks=SLOW),
-    pytest.param("gritsbot_x", {"gate": False}, marks=SLOW),
-    pytest.param("gritsbot_x", {"project": False}, marks=SLOW),
-    pytest.param("robomaster_s1", {}, marks=SLOW),
-    pytest.param("robomaster_s1", {"project": False}, marks=SLOW),
-    pytest.param("crazyflie_2x", {}, marks=SLOW),
-])
+@pytest.mark.parametrize(
+    ("robot", "layers"),
+    [
+        pytest.param("gritsbot_x", {}, marks=SLOW),
+        pytest.param("gritsbot_x", {"gate": False}, marks=SLOW),
+        pytest.param("gritsbot_x", {"project": False}, marks=SLOW),
+        pytest.param("robomaster_s1", {}, marks=SLOW),
+        pytest.param("robomaster_s1", {"project": False}, marks=SLOW),
+        pytest.param("crazyflie_2x", {}, marks=SLOW),
+    ],
+)
 def test_robots_driven_at_obstacles_do_not_touch_them(robot, layers):
     """With all layers, with layer 1 alone and with the gate alone; and they get near."""
     contacts, least, way = driven_at_obstacles(robot, **layers)

@@ -19,9 +19,7 @@ ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")
 
 
 def tick_like(recorded, sequence, stamp_s, sent_command):
-    return replace(
-        recorded.ticks["r0"][0], sequence=sequence, stamp_s=stamp_s, sent_command=sent_command
-    )
+    return replace(recorded.ticks["r0"][0], sequence=sequence, stamp_s=stamp_s, sent_command=sent_command)
 
 
 @pytest.mark.parametrize(("name", "p99"), [("gritsbot_x", 1e-4), ("crazyflie_2x", 1e-3), ("robomaster_s1", 1e-3)])
@@ -95,18 +93,14 @@ def test_errors_of_a_robot_that_stands_while_the_record_says_it_drives(recorded)
     row = gap.find("x", 0.99)
     assert row.errors.median == pytest.approx(way, rel=1e-9)
     assert gap.find("y", 0.99).errors.p99 == pytest.approx(0.0, abs=1e-12)
-    assert gap.find("speed", 0.99).errors.median == pytest.approx(
-        0.1 * (1 - math.exp(-t / lag)), rel=1e-9
-    )
+    assert gap.find("speed", 0.99).errors.median == pytest.approx(0.1 * (1 - math.exp(-t / lag)), rel=1e-9)
     # starts before the first command acts: two samples lie within the delay of 0.05 s
     assert delay == pytest.approx(0.05)
     early = replace(run, truth={"r0": track_part(still, [0, 30])})
     row = open_loop(early, spec, horizons_s=(0.99,)).find("x", 0.99)
     acting = t - delay
     assert row.errors.count == 1
-    assert row.errors.median == pytest.approx(
-        0.1 * (acting - lag * (1 - math.exp(-acting / lag))), rel=1e-9
-    )
+    assert row.errors.median == pytest.approx(0.1 * (acting - lag * (1 - math.exp(-acting / lag))), rel=1e-9)
 
 
 def track_part(track, index):

@@ -187,9 +187,7 @@ def test_drones_driven_into_each_other_are_counted():
     assert (plant.contacts[0].first, plant.contacts[0].second) == ("r0", "r1")
 
 
-@pytest.mark.parametrize(
-    ("command", "along"), [((0.5, 0.0), (0.0, 1.0)), ((0.0, 0.5), (-1.0, 0.0))]
-)
+@pytest.mark.parametrize(("command", "along"), [((0.5, 0.0), (0.0, 1.0)), ((0.0, 0.5), (-1.0, 0.0))])
 def test_a_base_that_faces_y_drives_along_its_own_axes_and_holds_its_heading(command, along):
     """A mecanum base obeys a twist in its body: forward is y of the world here, left is -x."""
     plant = plant_of((0.0, 0.0, math.pi / 2), spec=BASE, arena=None)

@@ -33,8 +33,13 @@ STILL = DroneOptions(downwash=False)
 
 
 def plant_of(*places, grounded=False, options=STILL, spread=0.0, spec=UNMODIFIED, seed=0):
-    return Plant([PlantRobot(f"r{i}", spec, place, 0.0, grounded=grounded) for i, place in enumerate(places)],
-                 ARENA, seed, spread, drones=options)
+    return Plant(
+        [PlantRobot(f"r{i}", spec, place, 0.0, grounded=grounded) for i, place in enumerate(places)],
+        ARENA,
+        seed,
+        spread,
+        drones=options,
+    )
 
 
 def fly(plant, commands, duration_s):
@@ -152,6 +157,7 @@ def test_a_drone_above_pushes_down_one_below_until_its_motors_stop():
         plant = plant_of((0.0, 0.0, 0.8), (0.0, 0.0, 1.1), options=options)
         lowest = min(pose.position_world[2] for pose in fly(plant, {"r0": (0, 0, 0), "r1": (0, 0, 0)}, 1.0))
         return 0.8 - lowest
+
     assert sinks(STILL) < 1e-4
     assert sinks(DroneOptions()) > 0.01
 
@@ -159,6 +165,7 @@ def test_a_drone_above_pushes_down_one_below_until_its_motors_stop():
 @pytest.mark.parametrize(("begins_m", "speed_m_s"), [(0.0, 0.0), (-0.5, 0.5)])
 def test_the_wake_at_100_hz_is_that_of_every_step_within_5_mm(monkeypatch, begins_m, speed_m_s):
     """A drone that hovers for 2 s below another, and one that flies through."""
+
     def ways():
         plant = plant_of((begins_m, 0.0, 0.8), (0.0, 0.0, 1.1), options=DroneOptions())
         seen = fly(plant, {"r0": (speed_m_s, 0.0, 0.0), "r1": (0.0, 0.0, 0.0)}, 2.0)
@@ -230,8 +237,9 @@ def test_a_battery_empties_sags_and_says_so():
 def test_one_seed_flies_the_same_and_dynamics_are_drawn_within_the_file():
     runs = []
     for seed in (1, 1, 2):
-        plant = plant_of((0.0, 0.0, 1.0), (1.0, 0.0, 1.0), options=DroneOptions(RadioModel(loss=0.2)), spread=0.2,
-                         seed=seed)
+        plant = plant_of(
+            (0.0, 0.0, 1.0), (1.0, 0.0, 1.0), options=DroneOptions(RadioModel(loss=0.2)), spread=0.2, seed=seed
+        )
         fly(plant, {"r0": (0.5, 0, 0), "r1": (0, 0.5, 0)}, 1.0)
         runs.append(plant.truth("r0").position_world)
         for name in ("r0", "r1"):
@@ -246,10 +254,16 @@ def test_robots_without_an_attitude_take_no_requests():
         plant.ask("r0", FlightRequest(FlightAct.ARM))
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("[", "expected JSON"), ('{"losses": 1}', "keys from loss, burst_s"), ('{"loss": 2}', "found loss 2"),
-    ('{"loss": "much"}', "expected numbers"), ('{"late_s": 3}', "two of them"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", "expected JSON"),
+        ('{"losses": 1}', "keys from loss, burst_s"),
+        ('{"loss": 2}', "found loss 2"),
+        ('{"loss": "much"}', "expected numbers"),
+        ('{"late_s": 3}', "two of them"),
+    ],
+)
 def test_what_is_no_radio_is_refused_in_one_sentence(text, said):
     with pytest.raises(TestudoError, match=f"^plant: parameter radio: .*{said}"):
         read_radio(text, "plant: parameter radio")

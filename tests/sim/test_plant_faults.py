@@ -1,6 +1,5 @@
 """What can be broken in a robot of the plant: it does what it should, and nothing else changes."""
 
-
 import numpy as np
 import pytest
 from tests.sim.points import load_point

@@ -10,8 +10,10 @@ from testudo_sim.plant.radio import Radio, RadioModel
 def carried(model, seed=0, count=3, duration_s=60.0, period_s=0.02):
     """Return what became of set-points (T, N) sent at a fixed period: what they are late by, NaN if lost."""
     radio = Radio(model, count, np.random.default_rng(seed), 100.0)
-    found = np.array([[radio.carry(i, 100.0 + k * period_s) for i in range(count)]
-                      for k in range(round(duration_s / period_s))], dtype=float)
+    found = np.array(
+        [[radio.carry(i, 100.0 + k * period_s) for i in range(count)] for k in range(round(duration_s / period_s))],
+        dtype=float,
+    )
     return found, radio
 
 

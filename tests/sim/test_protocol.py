@@ -101,9 +101,7 @@ def test_robots_swap_among_obstacles_of_each_kind():
 def test_a_control_meets_the_worlds_of_its_twin():
     twin = head_on()
     control = replace(NO_SHIELD, twin=twin.name)
-    worlds = [
-        draw_batch(build_stage(Setting.of(cell, JOBS[0].choice)), [Episode(cell, 3)]) for cell in (twin, control)
-    ]
+    worlds = [draw_batch(build_stage(Setting.of(cell, JOBS[0].choice)), [Episode(cell, 3)]) for cell in (twin, control)]
     assert (worlds[0].position_world == worlds[1].position_world).all()
     assert (worlds[0].seed == worlds[1].seed).all()
 

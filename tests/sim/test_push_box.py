@@ -111,6 +111,7 @@ def test_goals_lie_in_all_directions_and_training_starts_behind_the_box():
         start = starts_of(chosen, 2, 1, 2000)
         rest = MotionState(start.position_world, start.yaw, jnp.zeros_like(start.position_world))
         return float(jnp.mean(scenario.way_behind(start.task, Scene(rest, start.bodies))))
+
     assert mean_way(scenario.for_training()) < 0.8 * mean_way(scenario)
 
 

@@ -76,8 +76,11 @@ def random_faults(seed, worlds=24):
     high = np.minimum(low + rng.integers(0, 6, worlds), SLOTS - 1)
     begin = rng.integers(0, 80, worlds)
     faults = faults_of(
-        worlds, message_ticks=np.stack([low, high]), blackout=np.stack([begin, begin + rng.integers(0, 30, worlds)]),
-        link_loss=(rng.random((SIZE - 1, SIZE, worlds)) < 0.2) * rng.random((SIZE - 1, SIZE, worlds)))
+        worlds,
+        message_ticks=np.stack([low, high]),
+        blackout=np.stack([begin, begin + rng.integers(0, 30, worlds)]),
+        link_loss=(rng.random((SIZE - 1, SIZE, worlds)) < 0.2) * rng.random((SIZE - 1, SIZE, worlds)),
+    )
     sends = jnp.asarray(rng.random((120, SIZE, worlds)) < rng.choice([0.3, 1.0], worlds))
     return faults, sends
 
@@ -147,8 +150,11 @@ def test_who_does_not_send_is_not_heard():
 def test_lanes_and_points_come_out_as_they_went_in():
     rng = np.random.default_rng(0)
     place = jnp.asarray(rng.uniform(-1, 1, (2, SIZE, 4)), jnp.float32)
-    space = replace(at_rest(place), owned_world=jnp.asarray(rng.uniform(-1, 1, (2, 2, SIZE, 4)), jnp.float32),
-                    announced_world=jnp.asarray(rng.uniform(-1, 1, (2, 2, SIZE, 4)), jnp.float32))
+    space = replace(
+        at_rest(place),
+        owned_world=jnp.asarray(rng.uniform(-1, 1, (2, 2, SIZE, 4)), jnp.float32),
+        announced_world=jnp.asarray(rng.uniform(-1, 1, (2, 2, SIZE, 4)), jnp.float32),
+    )
     radio = tune_in(message(place, 2 * place, space), 3)
     table = neighbour_table(radio, jnp.zeros((), jnp.int32), PERIOD_S, faults_of(4))
     reserves = jnp.asarray(rng.random((SIZE - 1, SIZE, 4)) < 0.5)

@@ -54,9 +54,7 @@ def test_a_run_starts_with_the_last_first_command_and_ends_when_all_have_stayed(
     assert finished["separation_m"] == pytest.approx(0.5, abs=0.01)
     assert max(finished["distance_m"].values()) < 0.1
     # the time is that of the arrival, not that of the wait after it
-    assert finished["stamp_s"] - started["stamp_s"] == pytest.approx(
-        finished["time_s"] + 1.0, abs=0.02
-    )
+    assert finished["stamp_s"] - started["stamp_s"] == pytest.approx(finished["time_s"] + 1.0, abs=0.02)
     states = [event for event in events if event["event"] == "state"]
     assert len(states) == pytest.approx(finished["stamp_s"] / 0.2, abs=2)
     assert states[0]["silent"] == ["r0", "r1"]

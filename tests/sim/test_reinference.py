@@ -27,9 +27,7 @@ from testudo_sim.replay.sources import Announcements, check_goals, check_neighbo
 
 def with_tick(run, robot, sequence, **changes):
     """Return the run with some numbers of one tick changed."""
-    ticks = [
-        replace(tick, **changes) if tick.sequence == sequence else tick for tick in run.ticks[robot]
-    ]
+    ticks = [replace(tick, **changes) if tick.sequence == sequence else tick for tick in run.ticks[robot]]
     return replace(run, ticks={**run.ticks, robot: tuple(ticks)})
 
 
@@ -40,10 +38,7 @@ def without_ticks(run, robot, sequences):
 
 def through_json(run):
     """Return the run as it is after its ticks went through their envelope."""
-    ticks = {
-        name: tuple(TickRecord.decode(tick.encode()) for tick in items)
-        for name, items in run.ticks.items()
-    }
+    ticks = {name: tuple(TickRecord.decode(tick.encode()) for tick in items) for name, items in run.ticks.items()}
     return replace(run, ticks=ticks)
 
 
@@ -148,16 +143,26 @@ def test_of_a_peer_that_stands_an_age_may_be_that_of_a_word_that_was_lost(record
     tick = next(tick for tick in recorded.ticks["r0"] if len(tick.neighbour_age_s) == 2)
     slot = tick.neighbour_names.index("r2")
     base = next(m for m in recorded.announcements["r2"] if "r0" in m.echoes)
-    told = [replace(base, sequence=k, echoes={"r0": ("epoch", tick.stamp_s - 0.1 * k, k)},
-                    control_point_world=tuple(x + (not 3 <= k <= 5) * (1.0 + k) for x in base.control_point_world))
-            for k in range(1, 10) if k not in lost]
+    told = [
+        replace(
+            base,
+            sequence=k,
+            echoes={"r0": ("epoch", tick.stamp_s - 0.1 * k, k)},
+            control_point_world=tuple(x + (not 3 <= k <= 5) * (1.0 + k) for x in base.control_point_world),
+        )
+        for k in range(1, 10)
+        if k not in lost
+    ]
 
     def column(values, value):
         return tuple(value if k == slot else old for k, old in enumerate(values))
+
     heard = replace(
-        tick, neighbour_control_point_world=column(tick.neighbour_control_point_world, base.control_point_world),
+        tick,
+        neighbour_control_point_world=column(tick.neighbour_control_point_world, base.control_point_world),
         neighbour_control_velocity_world=column(tick.neighbour_control_velocity_world, base.control_velocity_world),
-        neighbour_age_s=column(tick.neighbour_age_s, 0.45))
+        neighbour_age_s=column(tick.neighbour_age_s, 0.45),
+    )
     errors = FieldErrors({"neighbours": ""})
     unverified = check_neighbours(errors, "r0", [heard], {"r2": Announcements.of(told)})
     [check] = errors.checks()
@@ -240,10 +245,18 @@ def test_the_verb_tells_by_its_status(on_disk, tmp_path, capsys):
 def test_goals_of_a_follower_are_those_that_its_leader_announced_and_a_lost_one_is_no_error():
     """And a goal that is farther from all of them than the leader went meanwhile is an error."""
     leader = [SimpleNamespace(sequence=k, position_world=(0.01 * k, 0.0)) for k in (0, 1, 2, 5, 6)]
-    for goal, deviates, unverified in (((0.02, 0.0, 1.0), False, 0), ((0.034, 0.0, 1.0), False, 1),
-                                       ((0.2, 0.0, 1.0), True, 0)):
+    for goal, deviates, unverified in (
+        ((0.02, 0.0, 1.0), False, 0),
+        ((0.034, 0.0, 1.0), False, 1),
+        ((0.2, 0.0, 1.0), True, 0),
+    ):
         errors = FieldErrors({"goal": "announced"})
-        found = check_goals(errors, [SimpleNamespace(sequence=0, goal_world=goal)], (0.0, 0.0, 1.0), leader,
-                            Follow("g0", (0.0, 0.0, 1.0)))
+        found = check_goals(
+            errors,
+            [SimpleNamespace(sequence=0, goal_world=goal)],
+            (0.0, 0.0, 1.0),
+            leader,
+            Follow("g0", (0.0, 0.0, 1.0)),
+        )
         assert found == unverified
         assert any(check.error > 1e-6 for check in errors.checks()) == deviates

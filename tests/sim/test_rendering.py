@@ -77,9 +77,7 @@ def test_a_base_is_a_box_on_wheels_within_its_circle():
 
 def test_the_heading_is_seen():
     with SceneRenderer(Scenery((SPEC,), ARENA), size=(320, 200), view="top") as renderer:
-        east, north = (
-            renderer.render(Moment(np.zeros((1, 2)), np.array([yaw]))) for yaw in (0.0, 1.6)
-        )
+        east, north = (renderer.render(Moment(np.zeros((1, 2)), np.array([yaw]))) for yaw in (0.0, 1.6))
     assert np.abs(east.astype(int) - north.astype(int)).max() > 100
 
 
@@ -97,9 +95,7 @@ def test_a_box_is_drawn_where_it_is_pushed():
     scenery = Scenery((SPEC,), ARENA, boxes=(Box("box", (0.4, 0.4, 0.2), 2.0),))
     with SceneRenderer(scenery, size=(320, 200), view="top") as renderer:
         left, right = (
-            renderer.render(
-                Moment(np.zeros((1, 2)), np.zeros(1), np.array([[x, 0.0]]), np.array([0.3]))
-            )
+            renderer.render(Moment(np.zeros((1, 2)), np.zeros(1), np.array([[x, 0.0]]), np.array([0.3])))
             for x in (-1.0, 1.0)
         )
     changed = np.nonzero(np.abs(left.astype(int) - right).max(axis=2).max(axis=0) > 60)[0]
@@ -157,8 +153,11 @@ def test_a_drone_has_four_rotors_that_fill_the_circle_of_its_ball():
     data = mujoco.MjData(model)
     place_bodies(data, scenery, Moment(np.array([[0.0, 0.0, 1.0]]), np.zeros(1)))
     mujoco.mj_forward(model, data)
-    discs = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] == model.body("r0").id
-             and model.geom_rgba[geom][3] < 1]
+    discs = [
+        geom
+        for geom in range(model.ngeom)
+        if model.geom_bodyid[geom] == model.body("r0").id and model.geom_rgba[geom][3] < 1
+    ]
     assert len(discs) == 4
     places = data.geom_xpos[discs]
     reach = np.linalg.norm(places[:, :2], axis=1) + model.geom_size[discs, 0]

@@ -197,18 +197,14 @@ def test_everything_fine_passes(data):
             "re-inference",
             lambda d: replace(
                 d,
-                reinference=replace(
-                    d.reinference, result=replace(d.reinference.result, tolerance=-1)
-                ),
+                reinference=replace(d.reinference, result=replace(d.reinference.result, tolerance=-1)),
             ),
         ),
         (
             "changed inputs",
             lambda d: replace(
                 d,
-                reinference=replace(
-                    d.reinference, altered=(replace(d.reinference.altered[0], caught=False),)
-                ),
+                reinference=replace(d.reinference, altered=(replace(d.reinference.altered[0], caught=False),)),
             ),
         ),
     ],
@@ -311,8 +307,10 @@ def test_plots_of_a_run_in_plane_and_space(make_artefact, name):
 
 def test_heights_are_told_of_robots_that_fly_only(recorded, make_artefact):
     flown = record_run(make_artefact("crazyflie_2x"), load_robot("crazyflie_2x"), seconds=0.5)
-    said = [run_plots.trajectory_plot(FleetSection(run, make_artefact(name).contract)).description
-            for name, run in (("gritsbot_x", recorded), ("crazyflie_2x", flown))]
+    said = [
+        run_plots.trajectory_plot(FleetSection(run, make_artefact(name).contract)).description
+        for name, run in (("gritsbot_x", recorded), ("crazyflie_2x", flown))
+    ]
     assert ["heights" in text for text in said] == [False, True]
 
 
@@ -321,11 +319,14 @@ def flown_runs(**changes):
     return (*good, replace(good[0], seed=3, **changes))
 
 
-@pytest.mark.parametrize(("changes", "failed"), [
-    ({}, []),
-    ({"outcome": "timeout"}, ["arrived, 4 runs over ROS 2"]),
-    ({"contacts": 2}, ["contacts, 4 runs over ROS 2"]),
-])
+@pytest.mark.parametrize(
+    ("changes", "failed"),
+    [
+        ({}, []),
+        ({"outcome": "timeout"}, ["arrived, 4 runs over ROS 2"]),
+        ({"contacts": 2}, ["contacts, 4 runs over ROS 2"]),
+    ],
+)
 def test_every_one_of_several_runs_counts(data, tmp_path, changes, failed):
     whole = replace(data, runs=flown_runs(**changes))
     assert [line.name for line in verdicts(whole) if line.passed is False] == failed

@@ -48,16 +48,22 @@ def kinematic_run(spec, seconds, random):
     past = jax.tree.map(lambda x: jnp.broadcast_to(x, (slots.states, *x.shape)), motion)
     sent = jnp.zeros((slots.commands, size, 1, WORLDS))
     poses = jax.lax.scan(step, (motion, past, sent), (commands, jax.random.split(jax.random.key(2), count)))[1]
-    return np.asarray(commands, float)[:, :, 0], MotionState(*(np.asarray(x, float)[..., 0, :] for x in (
-        poses.position_world, poses.yaw[:, None], poses.velocity))), slots
+    return (
+        np.asarray(commands, float)[:, :, 0],
+        MotionState(
+            *(np.asarray(x, float)[..., 0, :] for x in (poses.position_world, poses.yaw[:, None], poses.velocity))
+        ),
+        slots,
+    )
 
 
 FEW = ("gritsbot_x", "crazyflie_2x")
 """One of each kind; the others only in the full run."""
 
 
-@pytest.mark.parametrize("robot", [robot if robot in FEW else pytest.param(robot, marks=pytest.mark.slow)
-                                   for robot in ROBOTS])
+@pytest.mark.parametrize(
+    "robot", [robot if robot in FEW else pytest.param(robot, marks=pytest.mark.slow) for robot in ROBOTS]
+)
 def test_no_robot_within_its_intervals_raises_the_alarm(robot):
     """All draws of lag, delay and scale, ages of poses, noise up to its bounds."""
     spec = load_robot(robot)
@@ -116,9 +122,14 @@ def plant_run(robot, seed, seconds, *, faults=None, straight=False):
 QUICK = ((1, "gritsbot_x"), (2, "crazyflie_2x"), (1, "robomaster_s1"))
 
 
-@pytest.mark.parametrize(("seed", "robot"), [
-    pytest.param(seed, robot, marks=[] if (seed, robot) in QUICK else [pytest.mark.slow])
-    for seed in (1, 2) for robot in ROBOTS])
+@pytest.mark.parametrize(
+    ("seed", "robot"),
+    [
+        pytest.param(seed, robot, marks=[] if (seed, robot) in QUICK else [pytest.mark.slow])
+        for seed in (1, 2)
+        for robot in ROBOTS
+    ],
+)
 def test_normal_driving_of_the_plant_raises_none(seed, robot):
     alarm_s, _, worst = plant_run(robot, seed, 15.0)
     assert alarm_s == math.inf

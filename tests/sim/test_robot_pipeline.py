@@ -70,8 +70,9 @@ def first_messages(stop, body_world, contract, now_s):
         )
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", *(pytest.param(name, marks=pytest.mark.slow)
-                                             for name in ("crazyflie_2x", "robomaster_s1"))])
+@pytest.mark.parametrize(
+    "name", ["gritsbot_x", *(pytest.param(name, marks=pytest.mark.slow) for name in ("crazyflie_2x", "robomaster_s1"))]
+)
 def test_a_robot_does_what_the_simulation_did(name, make_artefact):
     """Two control loops with real messages, fed with the simulation's own measurements.
 

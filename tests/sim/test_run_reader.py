@@ -37,9 +37,7 @@ def test_a_run_comes_back_as_it_was_written(folder):
     for robot in run.fleet.robots:
         track = run.odometry[robot.name]
         assert track.position_world.shape == track.velocity.shape == (TICKS, size)
-        assert track.position_world[10] == pytest.approx(
-            np.add(robot.initial_position_world, 0.1), abs=1e-12
-        )
+        assert track.position_world[10] == pytest.approx(np.add(robot.initial_position_world, 0.1), abs=1e-12)
         assert track.velocity == pytest.approx(0.1)
         # unwrapped: the yaw grows through pi
         assert track.yaw == pytest.approx(3.0 + 0.01 * np.arange(TICKS))
@@ -180,17 +178,13 @@ def test_a_topic_of_another_type_is_refused(folder, tmp_path):
         types = {topic.name: topic for topic in messages.topics}
         string = types["/plant/events"]
         changed = [
-            type(topic)(**(vars(string) | {"name": topic.name}))
-            if topic.name == "/r0/odom"
-            else topic
+            type(topic)(**(vars(string) | {"name": topic.name})) if topic.name == "/r0/odom" else topic
             for topic in messages.topics
         ]
         return changed, messages.at
 
     run = rewritten(folder, tmp_path / "run", swap)
-    with pytest.raises(
-        RunError, match=r"/r0/odom: found type std_msgs/msg/String, expected nav_msgs"
-    ):
+    with pytest.raises(RunError, match=r"/r0/odom: found type std_msgs/msg/String, expected nav_msgs"):
         read_run(run)
 
 

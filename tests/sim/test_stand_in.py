@@ -21,14 +21,28 @@ EMPTY = {"odom": plain.odometry, "pose": plain.pose_stamped, "amcl_pose": plain.
 def robot(source, link, kind="turtlebot4", frame="map"):
     spec = load_robot(kind)
     place = (2.0, 1.0, 1.0)[: spec.dimension]
-    return FleetRobot("tb1", kind, place, math.pi / 2, place, spec, link=LinkChoice(link, load_link(link)),
-                      pose=PoseSource(source, frame, 0.0005, spec.pose_max_age_s))
+    return FleetRobot(
+        "tb1",
+        kind,
+        place,
+        math.pi / 2,
+        place,
+        spec,
+        link=LinkChoice(link, load_link(link)),
+        pose=PoseSource(source, frame, 0.0005, spec.pose_max_age_s),
+    )
 
 
-@pytest.mark.parametrize(("source", "link"), [
-    ("odom", "testudo"), ("odom+initial", "turtlebot4"), ("amcl_pose", "turtlebot3"), ("mocap", "generic_twist"),
-    ("mocap", "testudo"),
-])
+@pytest.mark.parametrize(
+    ("source", "link"),
+    [
+        ("odom", "testudo"),
+        ("odom+initial", "turtlebot4"),
+        ("amcl_pose", "turtlebot3"),
+        ("mocap", "generic_twist"),
+        ("mocap", "testudo"),
+    ],
+)
 def test_what_it_says_is_what_was_measured(source, link):
     entry = robot(source, link, frame="world" if source == "odom" else "map")
     stand_in, sensor = StandIn(entry), Sensor(entry)
@@ -48,9 +62,13 @@ def test_what_it_says_is_what_was_measured(source, link):
     assert found.velocity == pytest.approx((0.2, 0.0), abs=1e-3)
 
 
-@pytest.mark.parametrize(("link", "message", "stamp_s"), [
-    ("turtlebot4", plain.twist, NOW_S), ("turtlebot3", plain.twist_stamped, NOW_S - 0.02),
-])
+@pytest.mark.parametrize(
+    ("link", "message", "stamp_s"),
+    [
+        ("turtlebot4", plain.twist, NOW_S),
+        ("turtlebot3", plain.twist_stamped, NOW_S - 0.02),
+    ],
+)
 def test_commands_are_stamped_on_the_steady_clock(link, message, stamp_s):
     stand_in = StandIn(robot("odom+initial", link))
     sent = stand_in.commands.encode(message(), CommandReading(ROS_S - 0.02, (0.1, -0.4)))

@@ -24,8 +24,16 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 def head_on(**changes):
     start = Start(((-0.5, 0.0), (0.5, 0.0)), (0.0, np.pi), ((0.15, 0.0), (0.15, 0.0)), ((0.8, 0.0), (-0.8, 0.0)))
-    whole = Starts(STARTS_SCHEMA, "gritsbot_x", ("r0", "r1"), StartsSource("run", 1.5), 8.0, Spread(0.01, 0.02, 0.05),
-                   (start,), Arena((-2.0, -1.0), (2.0, 1.0)))
+    whole = Starts(
+        STARTS_SCHEMA,
+        "gritsbot_x",
+        ("r0", "r1"),
+        StartsSource("run", 1.5),
+        8.0,
+        Spread(0.01, 0.02, 0.05),
+        (start,),
+        Arena((-2.0, -1.0), (2.0, 1.0)),
+    )
     return replace(whole, **changes)
 
 
@@ -37,16 +45,19 @@ def test_a_start_file_is_read_back_as_it_was_written(tmp_path):
     assert load_starts(save_starts(replace(whole, arena=None), tmp_path / "bare.yaml")).arena is None
 
 
-@pytest.mark.parametrize(("before", "after", "named"), [
-    ("schema: testudo/starts/1", "schema: testudo/starts/9", "schema"),
-    ("horizon_s: 8.0", "horizon_s: 0.0", "horizon_s"),
-    ("horizon_s: 8.0", "horizon_s: .nan", "horizon_s"),
-    ("horizon_s: 8.0", "horizn_s: 8.0", "horizon_s: missing"),
-    ("yaw: [0.0, 3.141593]", "yaw: [0.0]", r"starts\[0\].yaw"),
-    ("velocity: [[0.15, 0.0], [0.15, 0.0]]", "velocity: [[0.15], [0.15]]", r"starts\[0\].velocity"),
-    ("weight: 1.0", "weight: -1.0", "weight"),
-    ("robots: [r0, r1]", "robots: [", "no YAML"),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ("schema: testudo/starts/1", "schema: testudo/starts/9", "schema"),
+        ("horizon_s: 8.0", "horizon_s: 0.0", "horizon_s"),
+        ("horizon_s: 8.0", "horizon_s: .nan", "horizon_s"),
+        ("horizon_s: 8.0", "horizn_s: 8.0", "horizon_s: missing"),
+        ("yaw: [0.0, 3.141593]", "yaw: [0.0]", r"starts\[0\].yaw"),
+        ("velocity: [[0.15, 0.0], [0.15, 0.0]]", "velocity: [[0.15], [0.15]]", r"starts\[0\].velocity"),
+        ("weight: 1.0", "weight: -1.0", "weight"),
+        ("robots: [r0, r1]", "robots: [", "no YAML"),
+    ],
+)
 def test_a_start_file_that_does_not_hold_is_refused_by_key(tmp_path, before, after, named):
     text = save_starts(head_on(), tmp_path / "starts.yaml").read_text()
     assert before in text

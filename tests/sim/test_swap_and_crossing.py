@@ -35,7 +35,7 @@ def starts_of(name, robot, size, training=False):
 
 def least_distance(points, up):
     """Return the least distance of two robots over all worlds, points (D, N, E), heights counted as ``1 / up``."""
-    scale = np.array([1, 1, 1 / up][:len(points)])[:, None, None]
+    scale = np.array([1, 1, 1 / up][: len(points)])[:, None, None]
     offset = (scale * points)[:, :, None] - (scale * points)[:, None]
     distance = np.linalg.norm(offset, axis=0) + 1e3 * np.eye(points.shape[1])[..., None]
     return distance.min()
@@ -121,8 +121,13 @@ def test_half_of_the_teams_that_learn_are_on_their_way():
     assert scenario.for_training().horizon_s < scenario.horizon_s
 
 
-@pytest.mark.parametrize(("name", "text"), [("swap", "20 robots do not fit on a ring of .* 14 do"),
-                                            ("crossing", "20 robots do not fit into two streams of 4 places")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("swap", "20 robots do not fit on a ring of .* 14 do"),
+        ("crossing", "20 robots do not fit into two streams of 4 places"),
+    ],
+)
 def test_a_team_that_does_not_fit_is_refused(name, text):
     with pytest.raises(TestudoError, match=text):
         scenario_of(name, "gritsbot_x").start(jax.random.key(0), 20)

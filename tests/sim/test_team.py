@@ -331,10 +331,19 @@ def test_negative_control_without_the_stopping_point_fast_drones_touch():
     exactly. They brake at 1.8 m/s² (10 degrees): at 3.5 m/s² bodies of 0.14 m come as near as 0.15 m, and no nearer.
     """
     known = load_robot("crazyflie_2x")
-    exact = {key: dataclasses.replace(quantity, low=quantity.value, high=quantity.value)
-             if key.startswith("dynamics.") else quantity for key, quantity in known.quantities.items()}
-    spec = dataclasses.replace(known, downwash_radius_m=known.body_radius_m, downwash_height_m=known.body_radius_m,
-                               quantities=exact, acceleration_limit_m_s2=1.8)
+    exact = {
+        key: dataclasses.replace(quantity, low=quantity.value, high=quantity.value)
+        if key.startswith("dynamics.")
+        else quantity
+        for key, quantity in known.quantities.items()
+    }
+    spec = dataclasses.replace(
+        known,
+        downwash_radius_m=known.body_radius_m,
+        downwash_height_m=known.body_radius_m,
+        quantities=exact,
+        acceleration_limit_m_s2=1.8,
+    )
     parameters = corners(spec, 3 * len(COMMANDS), nominal=True, losses=(0.0,))
     parameters = dataclasses.replace(parameters, message_ticks=jnp.ones_like(parameters.message_ticks))
     plain, whole = (run(team_of(spec, 4, model=model), 300, parameters) for model in (PlainRule(spec), None))

@@ -105,8 +105,9 @@ def random_second():
 @pytest.mark.parametrize(("form", "bound_m"), [pytest.param("planar", 1e-4, marks=pytest.mark.slow), ("wheels", 1e-3)])
 def test_mjx_is_c_mujoco_over_a_second_of_random_commands(form, bound_m):
     start, commands, parameters = random_second()
-    found = [team_motion(PhysicsChoice(tier, form, "jax"), 8, commands, start, parameters)
-             for tier in ("mjx", "mujoco")]
+    found = [
+        team_motion(PhysicsChoice(tier, form, "jax"), 8, commands, start, parameters) for tier in ("mjx", "mujoco")
+    ]
     apart = np.asarray(found[0].position_world - found[1].position_world)
     moved = np.asarray(found[0].position_world[-1] - start.position_world)
     assert np.abs(moved).max() > 0.05
@@ -246,11 +247,16 @@ def test_a_scenario_on_mjx_restarts_by_itself_under_jit_and_scan():
 
     def step(world, key):
         world, result = environment.step(world, nominal, key)
-        return world, (result.truncated, result.metrics.contacts, environment.scene(world).robots.position_world,
-                       world.team.parameters.friction_scale)
+        return world, (
+            result.truncated,
+            result.metrics.contacts,
+            environment.scene(world).robots.position_world,
+            world.team.parameters.friction_scale,
+        )
 
     _, (truncated, contacts, place, friction) = jax.jit(
-        lambda world: jax.lax.scan(step, world, jax.random.split(jax.random.key(1), 3)))(first)
+        lambda world: jax.lax.scan(step, world, jax.random.split(jax.random.key(1), 3))
+    )(first)
     assert np.asarray(truncated).all(axis=1).tolist() == [False, True, False]
     assert not np.asarray(contacts).any()
     begin = np.asarray(environment.scene(first).robots.position_world)

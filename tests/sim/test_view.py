@@ -148,9 +148,7 @@ def test_the_page_holds_the_robots_where_they_were(text):
 
 
 def test_the_page_shows_floor_walls_goals_and_boxes(tmp_path):
-    boxes = Trajectory(
-        MOTION.time_s, MOTION.position_world, MOTION.yaw, np.zeros((2, 1, 2)), np.zeros((2, 1))
-    )
+    boxes = Trajectory(MOTION.time_s, MOTION.position_world, MOTION.yaw, np.zeros((2, 1, 2)), np.zeros((2, 1)))
     scenery = replace(SHOW.scenery, boxes=(Box("box", (0.4, 0.4, 0.2), 2.0),))
     written = write_page(Show(scenery, boxes), tmp_path / "view.html").read_text("utf-8")
     _, system = page_parts(written)
@@ -175,9 +173,7 @@ def test_one_goal_for_all_is_that_of_the_box():
 def test_the_page_fetches_nothing_and_all_its_parts_are_there(text):
     modules, _ = page_parts(text)
     for name, script in modules.items():
-        asked = set(re.findall(r"\bfrom '([^']+)'", script)) | set(
-            re.findall(r"\bimport\('([^']+)'", script)
-        )
+        asked = set(re.findall(r"\bfrom '([^']+)'", script)) | set(re.findall(r"\bimport\('([^']+)'", script))
         assert asked <= set(modules), name
         assert "://" not in script, name
     assert not re.findall(r"<(?:script|link|img|iframe)[^>]*\b(?:src|href)=", text)
@@ -293,9 +289,7 @@ def test_a_screen_is_x11_or_wayland(monkeypatch):
 def test_a_recorded_run_shows_the_truth_and_else_the_odometry(recorded):
     show = recorded_show(recorded, ARENA)
     assert show.scenery.arena == ARENA
-    assert show.scenery.goals_world == pytest.approx(
-        np.array([robot.goal_world for robot in recorded.fleet.robots])
-    )
+    assert show.scenery.goals_world == pytest.approx(np.array([robot.goal_world for robot in recorded.fleet.robots]))
     track = recorded.truth["r1"]
     k = 60
     when = track.stamp_s[0] + show.trajectory.time_s[k]
@@ -343,9 +337,11 @@ def test_the_plants_truth_of_a_drone_carries_its_attitude():
     spec, turn = load_robot("crazyflie_2x"), tilted([[0.2, -0.1, 0.7]])[0]
     blank = lambda *names: SimpleNamespace(**dict.fromkeys(names, 0.0))  # noqa: E731
     message = SimpleNamespace(
-        header=SimpleNamespace(stamp=SimpleNamespace(sec=0, nanosec=0), frame_id=""), child_frame_id="",
+        header=SimpleNamespace(stamp=SimpleNamespace(sec=0, nanosec=0), frame_id=""),
+        child_frame_id="",
         pose=SimpleNamespace(pose=SimpleNamespace(position=blank("x", "y", "z"), orientation=blank(*"xyzw"))),
-        twist=SimpleNamespace(twist=SimpleNamespace(linear=blank("x", "y", "z"), angular=blank("x", "y", "z"))))
+        twist=SimpleNamespace(twist=SimpleNamespace(linear=blank("x", "y", "z"), angular=blank("x", "y", "z"))),
+    )
     reading = OdometryReading(1.0, (0.0, 0.0, 1.0), 0.7, (0.3, 0.0, 0.0), quaternion_xyzw=tuple(turn))
     found = _read_truth(fill_odometry(message, "r0", spec, reading), "r0", spec)
     assert found.quaternion_xyzw == pytest.approx(tuple(turn))

@@ -43,8 +43,15 @@ WAY = (0.2, 0.1, 0.05)
 
 
 def team_on(physics, *, turns=True, size=2):
-    return Team(MODEL, shield_parameters(SPEC), None, physics, size, Channels(noise_share=0.0),
-                yaw_rate_limit=LIMIT if turns else 0.0)
+    return Team(
+        MODEL,
+        shield_parameters(SPEC),
+        None,
+        physics,
+        size,
+        Channels(noise_share=0.0),
+        yaw_rate_limit=LIMIT if turns else 0.0,
+    )
 
 
 def flown(team, rows, ticks, *, spread=0.0):
@@ -112,8 +119,11 @@ def braked_from_speed(tier, rate, worlds=16):
         return (state, sent, turns), None
 
     slots = Slots.create(SPEC, Channels()).commands
-    begin = (tier.reset(jnp.zeros_like(speed), jnp.zeros((1, worlds)), None), jnp.zeros((slots, *speed.shape)),
-             jnp.full((slots, 1, worlds), rate))
+    begin = (
+        tier.reset(jnp.zeros_like(speed), jnp.zeros((1, worlds)), None),
+        jnp.zeros((slots, *speed.shape)),
+        jnp.full((slots, 1, worlds), rate),
+    )
     moves = (jnp.arange(125) < 75).astype(jnp.float32)
     state = jax.jit(lambda start: jax.lax.scan(step, start, moves)[0][0], compiler_options=QUICK)(begin)
     return np.asarray(tier.scene(state).robots.position_world[:, 0], float)
@@ -159,9 +169,15 @@ def test_the_deployed_tick_turns_it_believes_its_poses_and_ends_the_turn_of_a_br
 
 # ---- the plant
 
+
 def plant_of(*, seed=0, spread=0.0):
-    return Plant([PlantRobot("r0", SPEC, (0.0, 0.0, 1.5), 0.0)], Arena((-4.0, -4.0, 0.0), (4.0, 4.0, 3.0)), seed,
-                 spread, drones=DroneOptions(downwash=False))
+    return Plant(
+        [PlantRobot("r0", SPEC, (0.0, 0.0, 1.5), 0.0)],
+        Arena((-4.0, -4.0, 0.0), (4.0, 4.0, 3.0)),
+        seed,
+        spread,
+        drones=DroneOptions(downwash=False),
+    )
 
 
 def fly(plant, velocity, rate, duration_s):
@@ -203,6 +219,7 @@ def test_the_plant_clips_the_rate_ends_it_in_silence_and_refuses_what_is_no_numb
 
 # ---- the simulated Crazyflie
 
+
 @pytest.mark.parametrize("as_point", [True, False])
 def test_the_simulated_crazyflie_turns_anticlockwise_for_a_positive_rate(as_point):
     flight = Loop(as_point=as_point).fly()
@@ -234,6 +251,7 @@ def test_a_full_state_says_heading_and_rate():
 
 # ---- replay
 
+
 @pytest.fixture(scope="module")
 def turning(tmp_path_factory):
     path = tmp_path_factory.mktemp("turning") / "policy.onnx"
@@ -250,8 +268,10 @@ def test_a_run_with_yaw_rates_infers_again_and_a_changed_one_does_not(turning):
     assert moved
     np.testing.assert_allclose([tick.sent_yaw_rate for tick in moved], RATE, atol=1e-6)
     for field in ("sent_yaw_rate", "nominal_yaw_rate"):
-        changed = tuple(dataclasses.replace(one, **{field: getattr(one, field) + 1e-3}) if one is moved[-1] else one
-                        for one in run.ticks["r0"])
+        changed = tuple(
+            dataclasses.replace(one, **{field: getattr(one, field) + 1e-3}) if one is moved[-1] else one
+            for one in run.ticks["r0"]
+        )
         assert not reinfer(dataclasses.replace(run, ticks={**run.ticks, "r0": changed}), turning).passed
 
 

@@ -55,8 +55,10 @@ def artefact_report(path: Path) -> Report:
         facts("Parity of the graph with JAX", contract.parity),
     )
     decision = {"decision_period_s": contract.decision_period_s}
-    return Report({"file": file, "contract": values | decision, "space": space.to_dict(),
-                   "obligation": promised.to_dict()}, tables)
+    return Report(
+        {"file": file, "contract": values | decision, "space": space.to_dict(), "obligation": promised.to_dict()},
+        tables,
+    )
 
 
 def _contract_facts(contract: Contract) -> dict[str, object]:
@@ -66,9 +68,7 @@ def _contract_facts(contract: Contract) -> dict[str, object]:
         "scenario": contract.scenario,
         "team size in training": contract.team_size,
         "memory": contract.hidden_size or "none (feed-forward)",
-        "arena [m]": f"{list(arena.low_world)} to {list(arena.high_world)}"
-        if arena
-        else "no walls",
+        "arena [m]": f"{list(arena.low_world)} to {list(arena.high_world)}" if arena else "no walls",
         "contract hash": contract.contract_hash,
     }
 
@@ -145,11 +145,14 @@ def _space(space: SpaceParameters) -> Table:
     made.add_row("tube error", cell(space.tube_error_m), "sum: how far the body can be from its predicted path")
     made.add_row("lane", cell(space.lane_m), "half-width of an owned lane")
     made.add_section()
-    made.add_row("lanes", cell(space.clearance_m), "least distance of the middles of two robots' lanes: "
-                 "both body radii, lanes and tube errors")
+    made.add_row(
+        "lanes",
+        cell(space.clearance_m),
+        "least distance of the middles of two robots' lanes: both body radii, lanes and tube errors",
+    )
     made.add_row("walls", cell(space.wall_m), "least distance of a tube from walls and obstacles")
     made.add_row("untrusted", cell(space.untrusted_m), "least distance of a tube from where an untrusted body can be")
-    made.caption = (f"a command can act for {space.hold_ticks} ticks; a peer is silent after {space.silence_s:.6g} s")
+    made.caption = f"a command can act for {space.hold_ticks} ticks; a peer is silent after {space.silence_s:.6g} s"
     return made
 
 

@@ -50,11 +50,18 @@ class Network:
 _WHOLE, _AS_IT_IS = Extent(), Network()
 
 
-def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = None,
-          robot: str | None = None, team_size: int | None = None, worlds: int | None = None,
-          extent: Annotated[Extent, tyro.conf.arg(name="")] = _WHOLE,
-          network: Annotated[Network, tyro.conf.arg(name="")] = _AS_IT_IS,
-          plot: Path | None = None, json: Path | None = None) -> None:
+def bench(
+    name: Annotated[str, tyro.conf.Positional],
+    *,
+    policy: Path | None = None,
+    robot: str | None = None,
+    team_size: int | None = None,
+    worlds: int | None = None,
+    extent: Annotated[Extent, tyro.conf.arg(name="")] = _WHOLE,
+    network: Annotated[Network, tyro.conf.arg(name="")] = _AS_IT_IS,
+    plot: Path | None = None,
+    json: Path | None = None,
+) -> None:
     """Run a benchmark, print its table and say on what machine.
 
     `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and training
@@ -98,22 +105,37 @@ def bench(name: Annotated[str, tyro.conf.Positional], *, policy: Path | None = N
         raise TestudoError(f"benchmark {name!r} is not known; known are {', '.join(sorted(points))}")
     missing = missing_requirements(points[name])
     if missing:
-        raise TestudoError(f"testudo bench {name}: needs {', '.join(missing)}, which is not installed; "
-                           f"run pip install 'testudo[{','.join(sorted(points[name].extras))}]'")
-    given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds,
-             "plot": plot, **asdict(extent), "quick": extent.quick or None, **asdict(network)}
+        raise TestudoError(
+            f"testudo bench {name}: needs {', '.join(missing)}, which is not installed; "
+            f"run pip install 'testudo[{','.join(sorted(points[name].extras))}]'"
+        )
+    given = {
+        "policy": policy,
+        "robot": robot,
+        "team_size": team_size,
+        "worlds": worlds,
+        "plot": plot,
+        **asdict(extent),
+        "quick": extent.quick or None,
+        **asdict(network),
+    }
     with Console(stderr=True).status("measuring") as status:
-        result = _call(name, points[name].load(), {key: value for key, value in given.items() if value is not None},
-                       status.update, json)
+        result = _call(
+            name,
+            points[name].load(),
+            {key: value for key, value in given.items() if value is not None},
+            status.update,
+            json,
+        )
     here = machine()
-    report = Report({**result.values, "machine": here},
-                    (
-        *(table(one.title, one.columns, list(one.rows)) for one in (result, *result.more)), facts("Machine", here)))
+    report = Report(
+        {**result.values, "machine": here},
+        (*(table(one.title, one.columns, list(one.rows)) for one in (result, *result.more)), facts("Machine", here)),
+    )
     report.show(json)
 
 
-def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None], kept: Path | None
-          ) -> Any:
+def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None], kept: Path | None) -> Any:
     """Call a benchmark with the options that it has.
 
     One with a parameter ``say`` tells what it is at, one with ``kept`` keeps what it has done in the JSON file.
@@ -126,8 +148,9 @@ def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str]
     for key in options:
         if key not in known:
             flags = ", ".join("--" + item.replace("_", "-") for item in known)
-            raise TestudoError(f"testudo bench {name}: --{key.replace('_', '-')}: not an option of this "
-                               f"benchmark; it has {flags}")
+            raise TestudoError(
+                f"testudo bench {name}: --{key.replace('_', '-')}: not an option of this benchmark; it has {flags}"
+            )
     missing = [key for key, item in known.items() if item.default is item.empty and key not in options]
     if missing:
         raise TestudoError(f"testudo bench {name}: --{missing[0].replace('_', '-')} is missing")

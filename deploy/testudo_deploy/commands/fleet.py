@@ -72,8 +72,10 @@ def fleet(
     in_use = tuple(dict.fromkeys(one.type for one in swarm.robots))
     _check_distances(swarm, files, artefact.contract.shield.separation_m)
     ways = _ways(swarm, height, 1 if goals == "swap" else 0)
-    robots = tuple(_robot(one, spec, kind, _link(one, files, in_use), swarm.frame, way)
-                   for one, way in zip(swarm.robots, ways, strict=True))
+    robots = tuple(
+        _robot(one, spec, kind, _link(one, files, in_use), swarm.frame, way)
+        for one, way in zip(swarm.robots, ways, strict=True)
+    )
     made = Fleet(out, artefact.path.absolute(), artefact.sha256, robots, tracking=all(r.tracked for r in swarm.robots))
     text = fleet_text(made, out)
     parse_fleet(text, out)  # what is refused there is refused now
@@ -85,13 +87,23 @@ def fleet(
 
 
 def _report(made: Fleet, title: str, warnings: Sequence[str]) -> Report:
-    rows = [(one.name, one.link.name, one.pose.source, one.initial_position_world, one.goal_world)
-            for one in made.robots]
+    rows = [
+        (one.name, one.link.name, one.pose.source, one.initial_position_world, one.goal_world) for one in made.robots
+    ]
     shown = table(title, ("robot", "link", "pose", "takes off to", "goal"), rows)
-    values = {"fleet": str(made.file), "warnings": warnings,
-              "robots": {one.name: {"link": one.link.name, "pose": one.pose.source,
-                                    "initial_position": list(one.initial_position_world),
-                                    "goal": list(one.goal_world)} for one in made.robots}}
+    values = {
+        "fleet": str(made.file),
+        "warnings": warnings,
+        "robots": {
+            one.name: {
+                "link": one.link.name,
+                "pose": one.pose.source,
+                "initial_position": list(one.initial_position_world),
+                "goal": list(one.goal_world),
+            }
+            for one in made.robots
+        },
+    }
     return Report(values, (shown,))
 
 
@@ -113,8 +125,10 @@ def _check_distances(swarm: Swarm, files: SwarmFiles, least_m: float) -> None:
         distance_m = math.dist(one.position_world[:2], other.position_world[:2])
         if distance_m < least_m:
             where = files.crazyflies.where("robots", other.name, "initial_position")
-            raise SwarmError(f"{where}: is {distance_m:.3g} m from that of {one.name}, seen from above; expected at "
-                             f"least {least_m:.3f} m, which the shield keeps between them")
+            raise SwarmError(
+                f"{where}: is {distance_m:.3g} m from that of {one.name}, seen from above; expected at "
+                f"least {least_m:.3f} m, which the shield keeps between them"
+            )
 
 
 def _write(text: str, out: Path) -> None:
@@ -137,7 +151,13 @@ def _link(robot: SwarmRobot, files: SwarmFiles, types: tuple[str, ...]) -> LinkC
     return LinkChoice(name, load_link(name), config=files.names, types=types)
 
 
-def _robot(robot: SwarmRobot, spec: RobotSpec, kind: str, link: LinkChoice, frame: str,
-           way: tuple[tuple[float, ...], tuple[float, ...]]) -> FleetRobot:
+def _robot(
+    robot: SwarmRobot,
+    spec: RobotSpec,
+    kind: str,
+    link: LinkChoice,
+    frame: str,
+    way: tuple[tuple[float, ...], tuple[float, ...]],
+) -> FleetRobot:
     pose = PoseSource("mocap", frame, spec.position_error_m / 3, spec.pose_max_age_s)
     return FleetRobot(robot.name, kind, way[0], 0.0, way[1], spec, link=link, pose=pose)

@@ -17,9 +17,14 @@ GROUP = "testudo.inspectors"
 _POLICY = ".onnx"
 
 
-def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
-            map: str | None = None, pick: str | None = None,  # noqa: A002 -- the option's name
-            msg_path: tuple[Path, ...] = ()) -> None:
+def inspect(
+    path: tyro.conf.Positional[Path],
+    json: Path | None = None,
+    *,
+    map: str | None = None,  # noqa: A002 (the name of the option)
+    pick: str | None = None,
+    msg_path: tuple[Path, ...] = (),
+) -> None:
     """Show what a policy file promises, or what a run holds.
 
     Of a policy file: signals, timing, robot, shield, evaluation, hashes. Of a run folder, and of logs and bags that are
@@ -47,8 +52,10 @@ def inspect(path: tyro.conf.Positional[Path], json: Path | None = None, *,
     points = {point.name: point for point in entry_points(group=GROUP)}
     missing = missing_requirements(points["recording"]) if "recording" in points else ["the package testudo_sim"]
     if missing:
-        raise TestudoError(f"{path}: to show a recording, `testudo inspect` needs {', '.join(missing)}, which is not "
-                           "installed here: pip install 'testudo[train]'")
+        raise TestudoError(
+            f"{path}: to show a recording, `testudo inspect` needs {', '.join(missing)}, which is not "
+            "installed here: pip install 'testudo[train]'"
+        )
     with Console(stderr=True).status("reading"):
         report = points["recording"].load()(path, map, pick, msg_path)
     report.show(json)

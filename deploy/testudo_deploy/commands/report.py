@@ -20,6 +20,7 @@ from testudo_hardware.errors import TestudoError
 _WIDE = 160
 """Columns of a table that goes into a file."""
 
+
 @dataclass(frozen=True)
 class Report:
     """The same facts twice: for programs and for people."""
@@ -42,9 +43,7 @@ class Report:
         try:
             json_path.write_text(json.dumps(self.values, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
-            raise TestudoError(
-                f"--json {json_path}: cannot be written: {error.strerror}"
-            ) from error
+            raise TestudoError(f"--json {json_path}: cannot be written: {error.strerror}") from error
         console.print(Text(f"wrote {json_path}"))
 
 

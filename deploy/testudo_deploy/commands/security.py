@@ -74,8 +74,9 @@ def security(
 
 def _report(found: tuple[Enclave, ...], domain_id: int) -> Report:
     names = ("publishes", "subscribes", "serves", "calls")
-    rows = [(item.path, item.robot or "station", *(len(getattr(item.interfaces, name)) for name in names))
-            for item in found]
+    rows = [
+        (item.path, item.robot or "station", *(len(getattr(item.interfaces, name)) for name in names)) for item in found
+    ]
     values = {
         "schema": "testudo/security/1",
         "domain_id": domain_id,

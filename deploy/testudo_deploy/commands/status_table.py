@@ -10,9 +10,19 @@ from rich.text import Text
 
 from testudo_deploy.fleet_status import RobotStatus
 
-MODE_STYLES = {"active": "green", "armed": "cyan", "idle": "dim", "holding": "yellow", "stopped": "bold red",
-               "fault": "bold red", "disarmed": "dim", "take_off": "cyan", "hold": "cyan", "land": "yellow",
-               "emergency": "bold red"}
+MODE_STYLES = {
+    "active": "green",
+    "armed": "cyan",
+    "idle": "dim",
+    "holding": "yellow",
+    "stopped": "bold red",
+    "fault": "bold red",
+    "disarmed": "dim",
+    "take_off": "cyan",
+    "hold": "cyan",
+    "land": "yellow",
+    "emergency": "bold red",
+}
 """How modes are shown; any other one is as bad as a fault."""
 _OLD_S = 0.5
 """Ages from here on are shown in red."""
@@ -28,17 +38,30 @@ def status_table(robots: Sequence[RobotStatus], domain_id: int) -> Table:
     title = f"Fleet of {len(robots)} (ROS_DOMAIN_ID={domain_id})"
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for index, column in enumerate((*_COLUMNS, *(("battery",) if batteries else ()))):
-        made.add_column(column, justify="left" if index < 4 else "right", no_wrap=index != 2,
-                        overflow="fold" if index == 2 else "ellipsis")
+        made.add_column(
+            column,
+            justify="left" if index < 4 else "right",
+            no_wrap=index != 2,
+            overflow="fold" if index == 2 else "ellipsis",
+        )
     for robot in robots:
         made.add_row(*_cells(robot), *((Text(robot.battery or "-"),) if batteries else ()))
     return made
 
 
 def _cells(robot: RobotStatus) -> tuple[Text, ...]:
-    return (Text(robot.name), _mode(robot), _why(robot), _guard(robot), _age(robot.pose_age_s), _age(robot.peer_age_s),
-            _rate(robot.tick_rate_hz), _rate(robot.command_rate_hz), _share(robot.interventions, robot.ticks),
-            _count(robot.late_ticks, robot.ticks))
+    return (
+        Text(robot.name),
+        _mode(robot),
+        _why(robot),
+        _guard(robot),
+        _age(robot.pose_age_s),
+        _age(robot.peer_age_s),
+        _rate(robot.tick_rate_hz),
+        _rate(robot.command_rate_hz),
+        _share(robot.interventions, robot.ticks),
+        _count(robot.late_ticks, robot.ticks),
+    )
 
 
 def _mode(robot: RobotStatus) -> Text:

@@ -192,7 +192,5 @@ def _live_view(state: DriveState) -> Group:
         view.add_column(Text(column), justify="right" if "[m]" in column else "left")
     for name in state.robots:
         distance = state.distance_m.get(name)
-        view.add_row(
-            name, "" if distance is None else f"{distance:.2f}", state.braked.get(name, "")
-        )
+        view.add_row(name, "" if distance is None else f"{distance:.2f}", state.braked.get(name, ""))
     return Group(_headline(state), view)

@@ -5,5 +5,14 @@ from testudo_deploy.markers.goals import GoalView, body_marker, goal_markers
 from testudo_deploy.markers.robots import RobotView, fleet_markers
 from testudo_deploy.markers.values import Marker, Shape, fill_marker
 
-__all__ = ["GoalView", "Marker", "RobotView", "Shape", "arena_markers", "body_marker", "fill_marker",
-           "fleet_markers", "goal_markers"]
+__all__ = [
+    "GoalView",
+    "Marker",
+    "RobotView",
+    "Shape",
+    "arena_markers",
+    "body_marker",
+    "fill_marker",
+    "fleet_markers",
+    "goal_markers",
+]

@@ -23,8 +23,11 @@ def arena_markers(arena: Arena | None) -> tuple[Marker, ...]:
     """Return walls and obstacles; none where there is no arena."""
     if arena is None:
         return ()
-    obstacles = [marker for number, obstacle in enumerate(arena.obstacles)
-                 for marker in _obstacle(f"obstacles/{number}", obstacle)]
+    obstacles = [
+        marker
+        for number, obstacle in enumerate(arena.obstacles)
+        for marker in _obstacle(f"obstacles/{number}", obstacle)
+    ]
     return (*(_walls(arena) if len(arena.low_world) == 2 else _edges(arena)), *obstacles)
 
 
@@ -33,17 +36,27 @@ def _walls(arena: Arena) -> list[Marker]:
     (x0, y0), (x1, y1) = arena.low_world, arena.high_world
     w, h = _WALL_WIDTH_M, _WALL_HEIGHT_M
     middle = ((x0 + x1) / 2, (y0 + y1) / 2)
-    boxes = [((x0 - w / 2, middle[1]), (w, y1 - y0 + 2 * w)), ((x1 + w / 2, middle[1]), (w, y1 - y0 + 2 * w)),
-             ((middle[0], y0 - w / 2), (x1 - x0, w)), ((middle[0], y1 + w / 2), (x1 - x0, w))]
-    return [Marker("arena", number, Shape.CUBE, _WALL, lifted(place, h / 2), size_m=(*size, h))
-            for number, (place, size) in enumerate(boxes)]
+    boxes = [
+        ((x0 - w / 2, middle[1]), (w, y1 - y0 + 2 * w)),
+        ((x1 + w / 2, middle[1]), (w, y1 - y0 + 2 * w)),
+        ((middle[0], y0 - w / 2), (x1 - x0, w)),
+        ((middle[0], y1 + w / 2), (x1 - x0, w)),
+    ]
+    return [
+        Marker("arena", number, Shape.CUBE, _WALL, lifted(place, h / 2), size_m=(*size, h))
+        for number, (place, size) in enumerate(boxes)
+    ]
 
 
 def _edges(arena: Arena) -> list[Marker]:
     """Return the twelve edges of a box in space."""
     corners = list(itertools.product(*zip(arena.low_world, arena.high_world, strict=True)))
-    points = [lifted(corner) for first, second in itertools.combinations(corners, 2)
-              if sum(a != b for a, b in zip(first, second, strict=True)) == 1 for corner in (first, second)]
+    points = [
+        lifted(corner)
+        for first, second in itertools.combinations(corners, 2)
+        if sum(a != b for a, b in zip(first, second, strict=True)) == 1
+        for corner in (first, second)
+    ]
     return [Marker("arena", 0, Shape.LINE_LIST, _WALL, size_m=(_WALL_WIDTH_M, 0.0, 0.0), points_world=tuple(points))]
 
 
@@ -51,13 +64,30 @@ def _obstacle(namespace: str, obstacle: Obstacle) -> list[Marker]:
     high = _OBSTACLE_HEIGHT_M
     if isinstance(obstacle, Block):
         size = [2 * half for half in obstacle.half_size_m]
-        return [Marker(namespace, 0, Shape.CUBE, _OBSTACLE, lifted(obstacle.centre_world, high / 2),
-                       quaternion_xyzw_from_yaw(obstacle.yaw), (*size, high)[:3])]
+        return [
+            Marker(
+                namespace,
+                0,
+                Shape.CUBE,
+                _OBSTACLE,
+                lifted(obstacle.centre_world, high / 2),
+                quaternion_xyzw_from_yaw(obstacle.yaw),
+                (*size, high)[:3],
+            )
+        ]
     width = 2 * obstacle.radius_m
     if isinstance(obstacle, Ball):
         flat = len(obstacle.centre_world) == 2
-        return [Marker(namespace, 0, Shape.CYLINDER if flat else Shape.SPHERE, _OBSTACLE,
-                       lifted(obstacle.centre_world, high / 2), size_m=(width, width, high if flat else width))]
+        return [
+            Marker(
+                namespace,
+                0,
+                Shape.CYLINDER if flat else Shape.SPHERE,
+                _OBSTACLE,
+                lifted(obstacle.centre_world, high / 2),
+                size_m=(width, width, high if flat else width),
+            )
+        ]
     if len(obstacle.start_world) == 3:
         return capsule(namespace, obstacle.start_world, obstacle.end_world, obstacle.radius_m, _OBSTACLE)
     ends = [[a, b] for a, b in zip(obstacle.start_world, obstacle.end_world, strict=True)]

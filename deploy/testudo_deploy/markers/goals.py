@@ -34,12 +34,31 @@ def goal_markers(goals: Sequence[GoalView], bodies: Sequence[Marker] = ()) -> tu
     for goal in goals:
         colour, place = _REACHED if goal.reached else _OPEN, lifted(goal.position_world, _HEIGHT_M)
         width, flat = 2 * goal.tolerance_m, len(goal.position_world) == 2
-        made += [Marker(f"goals/{goal.name}", 0, Shape.CYLINDER if flat else Shape.SPHERE, colour, place,
-                        size_m=(width, width, _HEIGHT_M if flat else width)),
-                 line(f"goals/{goal.name}", 1, circle(goal.position_world, goal.tolerance_m, 2 * _HEIGHT_M),
-                      (*colour[:3], 1.0)),
-                 Marker(f"goals/{goal.name}", 2, Shape.TEXT, _TEXT, (place[0], place[1], place[2] + _TEXT_M),
-                        size_m=(0.0, 0.0, _TEXT_M), text=goal.name)]
+        made += [
+            Marker(
+                f"goals/{goal.name}",
+                0,
+                Shape.CYLINDER if flat else Shape.SPHERE,
+                colour,
+                place,
+                size_m=(width, width, _HEIGHT_M if flat else width),
+            ),
+            line(
+                f"goals/{goal.name}",
+                1,
+                circle(goal.position_world, goal.tolerance_m, 2 * _HEIGHT_M),
+                (*colour[:3], 1.0),
+            ),
+            Marker(
+                f"goals/{goal.name}",
+                2,
+                Shape.TEXT,
+                _TEXT,
+                (place[0], place[1], place[2] + _TEXT_M),
+                size_m=(0.0, 0.0, _TEXT_M),
+                text=goal.name,
+            ),
+        ]
     return (*made, *bodies)
 
 

@@ -100,12 +100,31 @@ def _body(view: RobotView) -> list[Marker]:
     centre = lifted(view.position_world, height / 2)
     top = centre[2] + height / 2 + _STEP_M
     front = (centre[0] + radius * math.cos(view.yaw), centre[1] + radius * math.sin(view.yaw), top)
-    made = [Marker(f"robots/{view.name}", 0, Shape.CYLINDER, colour, centre, quaternion_xyzw_from_yaw(view.yaw),
-                   (2 * radius, 2 * radius, height)),
-            line(f"robots/{view.name}", 1, ((centre[0], centre[1], top), front), (0.1, 0.1, 0.1, colour[3]), 0.012)]
+    made = [
+        Marker(
+            f"robots/{view.name}",
+            0,
+            Shape.CYLINDER,
+            colour,
+            centre,
+            quaternion_xyzw_from_yaw(view.yaw),
+            (2 * radius, 2 * radius, height),
+        ),
+        line(f"robots/{view.name}", 1, ((centre[0], centre[1], top), front), (0.1, 0.1, 0.1, colour[3]), 0.012),
+    ]
     above = centre[2] + height / 2 + (_TEXT_M if flat else 1.5 * _TEXT_M)
-    return [*made, Marker(f"labels/{view.name}", 0, Shape.TEXT, _TEXT, (centre[0], centre[1], above),
-                          size_m=(0.0, 0.0, _TEXT_M), text=label(view))]
+    return [
+        *made,
+        Marker(
+            f"labels/{view.name}",
+            0,
+            Shape.TEXT,
+            _TEXT,
+            (centre[0], centre[1], above),
+            size_m=(0.0, 0.0, _TEXT_M),
+            text=label(view),
+        ),
+    ]
 
 
 def label(view: RobotView) -> str:
@@ -113,8 +132,10 @@ def label(view: RobotView) -> str:
     if view.pose_age_s > FRESH_S:
         return f"{view.name}: no pose" + (f" for {view.pose_age_s:.0f} s" if math.isfinite(view.pose_age_s) else "")
     reason = view.code or (view.record.reason.partition(":")[0] if view.status else "")
-    words = [view.mode if view.mode not in ("", "active") else view.status.replace("passed", ""),
-             reason if reason != view.mode else ""]
+    words = [
+        view.mode if view.mode not in ("", "active") else view.status.replace("passed", ""),
+        reason if reason != view.mode else "",
+    ]
     text = ": ".join(word for word in words if word)
     return f"{view.name} {text}".rstrip()
 
@@ -123,8 +144,9 @@ def _lanes(view: RobotView, space: SpaceParameters) -> list[Marker]:
     """Return the space that the robot owns, and in outline the one that it asks for."""
     owned, announced = _lanes_of(view)
     colour, half_m = STATUS_COLOURS.get(view.status, UNKNOWN_COLOUR), space.clearance_m / 2
-    made = [] if owned is None else _swept(f"owned/{view.name}", owned, half_m, _FLOOR_M, (*colour, 0.18),
-                                           (*colour, 0.9))
+    made = (
+        [] if owned is None else _swept(f"owned/{view.name}", owned, half_m, _FLOOR_M, (*colour, 0.18), (*colour, 0.9))
+    )
     if announced is not None:
         made += _swept(f"announced/{view.name}", announced, half_m, _FLOOR_M + _STEP_M, None, (*colour, 0.45))
     return made
@@ -141,8 +163,9 @@ def _lanes_of(view: RobotView) -> tuple[Lane | None, Lane | None]:
     return peer.owned_lane_world, None if first == last else peer.announced_lane_world
 
 
-def _swept(namespace: str, lane: Lane, half_m: float, height_m: float, fill: Colour | None, edge: Colour
-           ) -> list[Marker]:
+def _swept(
+    namespace: str, lane: Lane, half_m: float, height_m: float, fill: Colour | None, edge: Colour
+) -> list[Marker]:
     """Return all places within a distance of a lane: an area on the floor, or a body in space."""
     first, last = lane
     if len(first) == 2:
@@ -161,8 +184,13 @@ def _tube(view: RobotView, space: SpaceParameters) -> list[Marker]:
         return area(f"tubes/{view.name}", hull_outline(points, radius), _FLOOR_M + 2 * _STEP_M, colour, None)
     # the farthest two of its points: in space the tube is close to a straight line
     start = points[:, 0]
-    return capsule(f"tubes/{view.name}", start, points[:, np.argmax(np.sum((points - start[:, None]) ** 2, axis=0))],
-                   radius, colour)
+    return capsule(
+        f"tubes/{view.name}",
+        start,
+        points[:, np.argmax(np.sum((points - start[:, None]) ** 2, axis=0))],
+        radius,
+        colour,
+    )
 
 
 def tube_of(record: TickRecord, spec: RobotSpec, space: SpaceParameters) -> np.ndarray | None:
@@ -170,25 +198,34 @@ def tube_of(record: TickRecord, spec: RobotSpec, space: SpaceParameters) -> np.n
     if record.estimate_position_world is None or record.measured_position_world is None:
         return None
     model = motion_model(spec)
-    estimate = MotionState(np.array(record.estimate_position_world), np.array(record.estimate_yaw),
-                           np.array(record.estimate_velocity))
-    return stop_tube(model, np.array(record.measured_position_world), estimate,
-                     effective_command(model, np.array(record.sent_command)), space.hold_ticks, space.sample_ticks)
+    estimate = MotionState(
+        np.array(record.estimate_position_world), np.array(record.estimate_yaw), np.array(record.estimate_velocity)
+    )
+    return stop_tube(
+        model,
+        np.array(record.measured_position_world),
+        estimate,
+        effective_command(model, np.array(record.sent_command)),
+        space.hold_ticks,
+        space.sample_ticks,
+    )
 
 
 def _velocities(view: RobotView) -> list[Marker]:
     """Return arrows from the control point: what the policy wants in grey, what is sent in the colour of the shield."""
     record = view.record
     made = []
-    for number, (velocity, colour) in enumerate(((record.nominal_world, _WISH),
-                                                 (record.shielded_world, (*STATUS_COLOURS[view.status], 1.0)))):
+    for number, (velocity, colour) in enumerate(
+        ((record.nominal_world, _WISH), (record.shielded_world, (*STATUS_COLOURS[view.status], 1.0)))
+    ):
         if velocity is None or record.control_point_world is None or math.hypot(*velocity) < _SLOW_M_S:
             continue
         height = view.spec.body_height_m + (1 + number) * _STEP_M
         start = lifted(record.control_point_world, height)
         end = tuple(a + _ARROW_S * b for a, b in zip(start, lifted(velocity), strict=True))
-        made.append(Marker(f"velocities/{view.name}", number, Shape.ARROW, colour, size_m=_ARROW_M,
-                           points_world=(start, end)))
+        made.append(
+            Marker(f"velocities/{view.name}", number, Shape.ARROW, colour, size_m=_ARROW_M, points_world=(start, end))
+        )
     return made
 
 
@@ -197,5 +234,7 @@ def _way(view: RobotView) -> list[Marker]:
     goal = view.record.goal_world
     ends = (lifted(view.position_world, _FLOOR_M), lifted(goal, _FLOOR_M))
     colour = (*UNKNOWN_COLOUR, 0.5)
-    return [line(f"ways/{view.name}", 0, ends, colour, 0.004),
-            line(f"ways/{view.name}", 1, circle(goal, view.spec.body_radius_m, _FLOOR_M), colour, 0.004)]
+    return [
+        line(f"ways/{view.name}", 0, ends, colour, 0.004),
+        line(f"ways/{view.name}", 1, circle(goal, view.spec.body_radius_m, _FLOOR_M), colour, 0.004),
+    ]

@@ -43,8 +43,9 @@ def hull_outline(points_world: np.ndarray, radius_m: float) -> np.ndarray:
     return np.array([*lower[:-1], *upper[:-1]]).T
 
 
-def area(namespace: str, corners_world: np.ndarray, height_m: float, fill: Colour | None, edge: Colour | None
-         ) -> list[Marker]:
+def area(
+    namespace: str, corners_world: np.ndarray, height_m: float, fill: Colour | None, edge: Colour | None
+) -> list[Marker]:
     """Return the markers (numbers 0 and 1) of a convex area with corners (2, C) [m]: its inside and its outline."""
     corners = [(x, y, height_m) for x, y in corners_world.T.tolist()]
     fan = [corner for k in range(1, len(corners) - 1) for corner in (corners[0], corners[k], corners[k + 1])]
@@ -56,27 +57,34 @@ def area(namespace: str, corners_world: np.ndarray, height_m: float, fill: Colou
     return made
 
 
-def line(namespace: str, number: int, points_world: Sequence[Point], colour: Colour, width_m: float = _EDGE_M
-         ) -> Marker:
+def line(
+    namespace: str, number: int, points_world: Sequence[Point], colour: Colour, width_m: float = _EDGE_M
+) -> Marker:
     """Return a line through points [m]."""
-    return Marker(namespace, number, Shape.LINE_STRIP, colour, size_m=(width_m, 0.0, 0.0),
-                  points_world=tuple(points_world))
+    return Marker(
+        namespace, number, Shape.LINE_STRIP, colour, size_m=(width_m, 0.0, 0.0), points_world=tuple(points_world)
+    )
 
 
-def capsule(namespace: str, first_world: Sequence[float], last_world: Sequence[float], radius_m: float, colour: Colour
-            ) -> list[Marker]:
+def capsule(
+    namespace: str, first_world: Sequence[float], last_world: Sequence[float], radius_m: float, colour: Colour
+) -> list[Marker]:
     """Return the markers (numbers 0 to 2) of all places in space within a radius of a segment [m]."""
     ends = [lifted(end) for end in (first_world, last_world)]
     width = 2 * radius_m
-    made = [Marker(namespace, number, Shape.SPHERE, colour, end, size_m=(width, width, width))
-            for number, end in enumerate(ends)]
+    made = [
+        Marker(namespace, number, Shape.SPHERE, colour, end, size_m=(width, width, width))
+        for number, end in enumerate(ends)
+    ]
     along = np.subtract(ends[1], ends[0])
     length = float(np.linalg.norm(along))
     if length < _TINY_M:
         return made[:1]
     middle = lifted(np.mean(ends, axis=0))
-    return [*made, Marker(namespace, 2, Shape.CYLINDER, colour, middle, upright_to(along / length),
-                          (width, width, length))]
+    return [
+        *made,
+        Marker(namespace, 2, Shape.CYLINDER, colour, middle, upright_to(along / length), (width, width, length)),
+    ]
 
 
 def upright_to(direction: np.ndarray) -> tuple[float, float, float, float]:

@@ -38,23 +38,37 @@ class Candidates:
     """(D, P, C, ...) [m]: see `stop_tube`."""
 
 
-def candidates(model: MotionModel, space: SpaceParameters, measured_position_world: Array, estimate: MotionState,
-               stop: StoppingPoint, velocity_world: Array) -> Candidates:
+def candidates(
+    model: MotionModel,
+    space: SpaceParameters,
+    measured_position_world: Array,
+    estimate: MotionState,
+    stop: StoppingPoint,
+    velocity_world: Array,
+) -> Candidates:
     """Return the velocity (D, ...) and its shorter versions with their commands and tubes."""
     xp = array_namespace(velocity_world)
-    factors = xp.reshape(xp.asarray(np.array(FACTORS), dtype=velocity_world.dtype),
-                         (1, len(FACTORS)) + (1,) * (velocity_world.ndim - 1))
+    factors = xp.reshape(
+        xp.asarray(np.array(FACTORS), dtype=velocity_world.dtype), (1, len(FACTORS)) + (1,) * (velocity_world.ndim - 1)
+    )
     velocity = factors * velocity_world[:, None, ...]
     command = actuator_command(model, _with_candidates(stop), velocity)
-    tube = stop_tube(model, measured_position_world[:, None, ...], _with_candidates(estimate),
-                     effective_command(model, command), space.hold_ticks, space.sample_ticks)
+    tube = stop_tube(
+        model,
+        measured_position_world[:, None, ...],
+        _with_candidates(estimate),
+        effective_command(model, command),
+        space.hold_ticks,
+        space.sample_ticks,
+    )
     return Candidates(velocity, command, tube)
 
 
 def _with_candidates(values: Any) -> Any:
     """Return a state or stopping point with an axis for the candidates before the batch."""
-    return type(values)(**{
-        name: value[(slice(None),) * _COMPONENTS.get(name, 1) + (None,)] for name, value in vars(values).items()})
+    return type(values)(
+        **{name: value[(slice(None),) * _COMPONENTS.get(name, 1) + (None,)] for name, value in vars(values).items()}
+    )
 
 
 _COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}
@@ -115,8 +129,14 @@ def within_walls_or_away(tube_world: Array, arena: Arena | None, wall_m: float) 
     return passes
 
 
-def clear_of_untrusted(model: MotionModel, space: SpaceParameters, tube_world: Array, velocity_world: Array,
-                       estimate: MotionState, table: NeighbourTable) -> Array:
+def clear_of_untrusted(
+    model: MotionModel,
+    space: SpaceParameters,
+    tube_world: Array,
+    velocity_world: Array,
+    estimate: MotionState,
+    table: NeighbourTable,
+) -> Array:
     """Return whether the robot rests before an untrusted neighbour can be on its tube (rule R5): (C, ...).
 
     Args:

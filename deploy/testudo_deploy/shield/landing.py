@@ -87,8 +87,10 @@ class Room:
         for number, obstacle in enumerate(arena.obstacles):
             away_m = float(segment_clearance(obstacle, np.array(foot_world, float), np.array(top_world, float)))
             if not away_m >= self.wall_m:
-                return (f"found {max(away_m, 0.0):.2f} m from obstacle {number} ({obstacle.kind}) on the way up to "
-                        f"{top_m:.2f} m, allowed {self.wall_m:.2f} m or more")
+                return (
+                    f"found {max(away_m, 0.0):.2f} m from obstacle {number} ({obstacle.kind}) on the way up to "
+                    f"{top_m:.2f} m, allowed {self.wall_m:.2f} m or more"
+                )
         return ""
 
 

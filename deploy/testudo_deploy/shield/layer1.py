@@ -55,8 +55,14 @@ class ShieldResult:
     """(...) int: `ShieldStatus`."""
 
 
-def shield_layer1(model: MotionModel, parameters: ShieldParameters, arena: Arena | None,
-                  stop: StoppingPoint, neighbours: NeighbourTable, nominal_world: Array) -> ShieldResult:
+def shield_layer1(
+    model: MotionModel,
+    parameters: ShieldParameters,
+    arena: Arena | None,
+    stop: StoppingPoint,
+    neighbours: NeighbourTable,
+    nominal_world: Array,
+) -> ShieldResult:
     """Return the shielded command.
 
     Args:
@@ -113,8 +119,9 @@ class PeerDoubt:
     height_ratio: float
 
 
-def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: NeighbourTable
-              ) -> tuple[tuple[Array, Array], Array | None, PeerDoubt]:
+def pair_rows(
+    parameters: ShieldParameters, stop: StoppingPoint, neighbours: NeighbourTable
+) -> tuple[tuple[Array, Array], Array | None, PeerDoubt]:
     """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
 
     With S the matrix that squeezes heights, distances are those of S times the offsets: the peer's side of the gap
@@ -147,7 +154,8 @@ def pair_rows(parameters: ShieldParameters, stop: StoppingPoint, neighbours: Nei
 
     def nearest(values: Array) -> Array:
         return xp.take_along_axis(values, order[:rows, ...], axis=0)
-    left_out = xp.take_along_axis(gap, order[rows:rows + 1, ...], axis=0)[0, ...]
+
+    left_out = xp.take_along_axis(gap, order[rows : rows + 1, ...], axis=0)[0, ...]
     known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
     cap = xp.where(known, half * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])

@@ -85,13 +85,16 @@ class ShieldParameters:
         except (KeyError, TypeError) as error:
             raise TestudoError(f"contract: shield: {error}") from error
         if parameters.version != SHIELD_VERSION:
-            raise TestudoError(f"contract: shield.version: found {parameters.version}, "
-                               f"this software has {SHIELD_VERSION}; export the policy again")
+            raise TestudoError(
+                f"contract: shield.version: found {parameters.version}, "
+                f"this software has {SHIELD_VERSION}; export the policy again"
+            )
         return parameters
 
 
-def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_share: float = GAP_SHARE,
-                      neighbour_rows: int = 8) -> ShieldParameters:
+def shield_parameters(
+    own: RobotSpec, peer: RobotSpec | None = None, *, gap_share: float = GAP_SHARE, neighbour_rows: int = 8
+) -> ShieldParameters:
     """Return the parameters of a robot among peers of one kind (its own by default)."""
     peer = peer or own
     hold = max(own.hold_s, peer.hold_s)
@@ -102,8 +105,9 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
     slip = 2 * hold / gap_share * turn_loss_m_s(own)
     located = _localisation(own) + _localisation(peer)
     model = _model_error(own) + _model_error(peer)
-    kappa = _direction_factor(bodies + ahead + lag + arc + slip, located + model,
-                              2 * hold * own.control_point_speed_m_s / gap_share)
+    kappa = _direction_factor(
+        bodies + ahead + lag + arc + slip, located + model, 2 * hold * own.control_point_speed_m_s / gap_share
+    )
     located, model = kappa * located, kappa * model
     terms = (
         MarginTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
@@ -114,17 +118,38 @@ def shield_parameters(own: RobotSpec, peer: RobotSpec | None = None, *, gap_shar
         MarginTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
     )
     if own.coast_s + peer.coast_s > 0:
-        terms += (MarginTerm("silence", coast_drift_m(own) + coast_drift_m(peer),
-                             "error of the level and of the speed while coasting, both robots"),)
+        terms += (
+            MarginTerm(
+                "silence",
+                coast_drift_m(own) + coast_drift_m(peer),
+                "error of the level and of the speed while coasting, both robots",
+            ),
+        )
     if slip:
         terms += (MarginTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
-    wall = (own.body_radius_m + _look_ahead(own) + _localisation(own) + _model_error(own)
-            + hold / gap_share * (_held_arc(own) + turn_loss_m_s(own)))
+    wall = (
+        own.body_radius_m
+        + _look_ahead(own)
+        + _localisation(own)
+        + _model_error(own)
+        + hold / gap_share * (_held_arc(own) + turn_loss_m_s(own))
+    )
     return ShieldParameters(
-        SHIELD_VERSION, gap_share, hold, kappa, sum(term.value_m for term in terms), wall,
-        peer.control_point_speed_m_s, peer.acceleration_limit_m_s2, peer.velocity_lag_s,
+        SHIELD_VERSION,
+        gap_share,
+        hold,
+        kappa,
+        sum(term.value_m for term in terms),
+        wall,
+        peer.control_point_speed_m_s,
+        peer.acceleration_limit_m_s2,
+        peer.velocity_lag_s,
         peer.control_period_s,
-        neighbour_rows, terms, max(own.height_ratio, peer.height_ratio), max(own.coast_s, peer.coast_s))
+        neighbour_rows,
+        terms,
+        max(own.height_ratio, peer.height_ratio),
+        max(own.coast_s, peer.coast_s),
+    )
 
 
 def coast_drift_m(spec: RobotSpec) -> float:
@@ -168,13 +193,18 @@ def _localisation(spec: RobotSpec) -> float:
 
 def _model_error(spec: RobotSpec) -> float:
     """Return how far the stopping point is off at full speed, at the ends of the intervals."""
+
     def half_width(key: str) -> float:
         quantity = spec.quantities[key]
         return max(quantity.high - quantity.value, quantity.value - quantity.low)
+
     ahead_s = spec.velocity_lag_s + spec.command_delay_s
     speed = spec.control_point_speed_m_s
-    along = speed * (half_width("dynamics.velocity_lag") + half_width("dynamics.command_delay")
-                     + half_width("dynamics.speed_scale") * ahead_s)
+    along = speed * (
+        half_width("dynamics.velocity_lag")
+        + half_width("dynamics.command_delay")
+        + half_width("dynamics.speed_scale") * ahead_s
+    )
     if spec.kind == HOLONOMIC:  # it drives along its own axes: where they really point, the whole way is turned
         return along + speed * spec.yaw_error_rad * ahead_s
     if spec.kind != DIFFERENTIAL_DRIVE:

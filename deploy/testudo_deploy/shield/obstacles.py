@@ -70,8 +70,10 @@ def read_obstacles(text: str, dimension: int, where: str) -> tuple[Obstacle, ...
     try:
         values = json.loads(text or "[]")
     except (ValueError, RecursionError) as error:
-        raise TestudoError(f"{where}: not JSON: {error}; expected a list such as "
-                           '[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]') from error
+        raise TestudoError(
+            f"{where}: not JSON: {error}; expected a list such as "
+            '[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]'
+        ) from error
     found: tuple[Obstacle, ...] = read_as(tuple[Obstacle, ...], values, where, TestudoError)
     for index, obstacle in enumerate(found):
         check_obstacle(obstacle, dimension, f"{where}[{index}]")
@@ -201,6 +203,7 @@ def _nearest_share(start: Array, along: Array, half_size: tuple[float, ...]) -> 
             at = start[d, ...] + share * along[d, ...]
             total = total + along[d, ...] * (at - xp.clip(at, -half, half))
         return total
+
     shares = xp.stack(passes)
     falls = slope(shares) < 0
     low = xp.max(xp.where(falls, shares, xp.zeros_like(shares)), axis=0)

@@ -106,8 +106,9 @@ def _nearest_in_plane(target: Array, normals: Array, bounds: Array, together: bo
     return _choose(target, stacked(foot_x - place * ay, foot_y + place * ax), normals, bounds, together)
 
 
-def _nearest_on_lines(normals: Array, foot: Array, wanted: Array, bounds: Array, square: Array, together: bool
-                      ) -> Array:
+def _nearest_on_lines(
+    normals: Array, foot: Array, wanted: Array, bounds: Array, square: Array, together: bool
+) -> Array:
     """Return where on line k, which runs through its foot along (-ay, ax), the nearest point to the target is (K, ...).
 
     Together, within all rows; else within the rows before row k. Anything where these leave no interval.
@@ -122,6 +123,7 @@ def _nearest_on_lines(normals: Array, foot: Array, wanted: Array, bounds: Array,
         slope = by * ax[None, ...] - bx * ay[None, ...]
         room = bound - bx * foot[0, None, ...] - by * foot[1, None, ...]
         return slope, room / xp.where(xp.abs(slope) > parallel, slope, 1.0)
+
     if together:
         slope, along = cut(ax[:, None, ...], ay[:, None, ...], bounds[:, None, ...])
         high = xp.min(xp.where(slope > parallel, along, _HUGE), axis=0)
@@ -133,10 +135,13 @@ def _nearest_on_lines(normals: Array, foot: Array, wanted: Array, bounds: Array,
     shift = wanted
     line = xp.reshape(xp.arange(bounds.shape[0]), (bounds.shape[0],) + (1,) * (bounds.ndim - 1))
     for j in range(bounds.shape[0] - 1):
-        slope, along = (x[0, ...] for x in cut(*(x[j:j + 1, None, ...] for x in (ax, ay, bounds))))
+        slope, along = (x[0, ...] for x in cut(*(x[j : j + 1, None, ...] for x in (ax, ay, bounds))))
         along = along * square
-        shift = xp.where((slope > parallel) & (line > j), xp.minimum(shift, along),
-                         xp.where((slope < -parallel) & (line > j), xp.maximum(shift, along), shift))
+        shift = xp.where(
+            (slope > parallel) & (line > j),
+            xp.minimum(shift, along),
+            xp.where((slope < -parallel) & (line > j), xp.maximum(shift, along), shift),
+        )
     return shift / square
 
 
@@ -152,6 +157,7 @@ def _nearest_in_space(target: Array, normals: Array, bounds: Array, together: bo
     # every row j (axis 1) seen in plane k (axis 2), with coordinates centred on its point nearest to zero
     def in_plane(vector: Array) -> Array:
         return sum_terms([normals[d, :, None, ...] * vector[d, None, ...] for d in range(3)])
+
     planar = stacked(in_plane(first), in_plane(second))
     room = bounds[:, None, ...] - in_plane(foot)
     row = xp.arange(bounds.shape[0])

@@ -61,8 +61,15 @@ class Sight:
     peers: PeerSpaces
 
 
-def pass_gate(model: MotionModel, space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace,
-              velocity_world: Array, number: Array) -> GateResult:
+def pass_gate(
+    model: MotionModel,
+    space: SpaceParameters,
+    arena: Arena | None,
+    sight: Sight,
+    own: OwnSpace,
+    velocity_world: Array,
+    number: Array,
+) -> GateResult:
     """Return the command that may be sent.
 
     Args:
@@ -77,8 +84,9 @@ def pass_gate(model: MotionModel, space: SpaceParameters, arena: Arena | None, s
     xp = array_namespace(velocity_world)
     tried = candidates(model, space, sight.measured_position_world, sight.estimate, sight.stop, velocity_world)
     apart = within_walls_or_away if any(hover_drift_m_s(model.spec)) else within_walls  # who drifts has to get away
-    clear = (apart(tried.tube_world, arena, space.wall_m)
-             & clear_of_untrusted(model, space, tried.tube_world, tried.velocity_world, sight.estimate, sight.table))
+    clear = apart(tried.tube_world, arena, space.wall_m) & clear_of_untrusted(
+        model, space, tried.tube_world, tried.velocity_world, sight.estimate, sight.table
+    )
     lanes = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)
     within = within_lane(tried.tube_world[:, :, :, None, ...], lanes, space.lane_m, space.height_ratio)
     owned, asked = within[:, 0, ...], within[:, 1, ...]
@@ -86,8 +94,12 @@ def pass_gate(model: MotionModel, space: SpaceParameters, arena: Arena | None, s
     better = xp.argmax(xp.astype(asked, xp.int8), axis=0) <= xp.argmax(xp.astype(owned, xp.int8), axis=0)
     takes = verdict.granted & asked[-1, ...] & better
     drops = verdict.lost | (verdict.granted & ~takes) | (own.pending & ~asked[-1, ...])
-    held = OwnSpace(xp.where(takes, own.announced_world, own.owned_world), own.announced_world,
-                    own.pending & ~takes & ~drops, own.since)
+    held = OwnSpace(
+        xp.where(takes, own.announced_world, own.owned_world),
+        own.announced_world,
+        own.pending & ~takes & ~drops,
+        own.since,
+    )
     inside = xp.where(takes, asked, owned)
     chosen = _first(clear & inside, tried)
     ends = _wanted_ends(model, sight, tried, velocity_world)
@@ -115,8 +127,9 @@ def _first(passes: Array, tried: Candidates) -> _Chosen:
     if isinstance(passes, np.ndarray) and passes.ndim == 1:  # one robot: one look in place of a choice for each factor
         k = int(passes.argmax()) if passes.any() else last
         velocity = tried.velocity_world[:, k]
-        return _Chosen(velocity, tried.command[:, k], tried.tube_world[:, :, k], FACTORS[k] + 0 * velocity[0],
-                       passes.any())
+        return _Chosen(
+            velocity, tried.command[:, k], tried.tube_world[:, :, k], FACTORS[k] + 0 * velocity[0], passes.any()
+        )
     # the two as one: each choice is a call. With the tube XLA would copy all of it
     both = xp.concat([tried.velocity_world[:, None, ...], tried.command[:, None, ...]], axis=1)
     found, tube = both[:, :, last, ...], tried.tube_world[:, :, last, ...]
@@ -160,8 +173,9 @@ def _let_go(space: SpaceParameters, own: OwnSpace, chosen: _Chosen, wanted_world
     return OwnSpace(stacked(start + low * along, start + high * along), own.announced_world, own.pending, own.since)
 
 
-def _ask(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, ends: tuple[Array, Array],
-         number: Array) -> OwnSpace:
+def _ask(
+    space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, ends: tuple[Array, Array], number: Array
+) -> OwnSpace:
     """Return the space with a new announcement where one is needed and a free one is found (rule R2)."""
     xp = array_namespace(own.owned_world)
     first = own.owned_world[0, ...]
@@ -183,8 +197,9 @@ def _beside(space: SpaceParameters, point_world: Array, own: OwnSpace) -> Array:
     return point_distance(squeezed(point_world, space.height_ratio), lane[0, ...], lane[1, ...])
 
 
-def _free_lane(space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, wanted_world: Array
-               ) -> tuple[Array, Array, Array]:
+def _free_lane(
+    space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, wanted_world: Array
+) -> tuple[Array, Array, Array]:
     """Return both ends (D, ...) of the longest lane towards a place that is free, and whether there is one (...)."""
     xp = array_namespace(wanted_world)
     first = own.owned_world[0, ...]

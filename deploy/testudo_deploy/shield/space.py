@@ -72,7 +72,8 @@ def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float, height_ratio: fl
     if known_false(own.pending):
         return Verdict(own.pending, own.pending)
     hits_owned, hits_announced = (
-        hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m, height_ratio))
+        hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m, height_ratio)
+    )
     # past a silent peer only if its newest message knows of this life of the robot: what an earlier life had
     # acknowledged is not known any more
     alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)
@@ -82,8 +83,9 @@ def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float, height_ratio: fl
     return Verdict(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
 
 
-def farthest(peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: float, beside_m: float,
-             height_ratio: float) -> Array:
+def farthest(
+    peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: float, beside_m: float, height_ratio: float
+) -> Array:
     """Return how far a peer's control point can be from one that it announced, by what it owns (K, ...) [m].
 
     Args:
@@ -117,8 +119,9 @@ def conflicts(lanes_world: Array, peers: PeerSpaces, clearance_m: float, height_
     Heights count 1/``height_ratio``. What is not a number is a conflict.
     """
     xp = array_namespace(lanes_world)
-    theirs = xp.concat([peers.owned_world[:, :, None, :, None, ...], peers.announced_world[:, :, None, :, None, ...]],
-                       axis=2)
+    theirs = xp.concat(
+        [peers.owned_world[:, :, None, :, None, ...], peers.announced_world[:, :, None, :, None, ...]], axis=2
+    )
     theirs = squeezed(theirs, height_ratio, 1)
     ours = squeezed(lanes_world, height_ratio, 1)[:, :, None, None, ...]
     distance = segment_distance(ours[0, ...], ours[1, ...], theirs[0, ...], theirs[1, ...])

@@ -86,7 +86,8 @@ def space_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> SpacePara
     sample = sample_ticks(own)
     return SpaceParameters(
         hold_ticks=math.ceil(hold_ticks / sample),
-        lane_m=lane, tube_error_m=error,
+        lane_m=lane,
+        tube_error_m=error,
         clearance_m=own.keep_radius_m + peer.keep_radius_m + lane + peer_lane + error + peer_error,
         beside_m=peer_lane + peer_error + (peer.look_ahead_m if peer.kind == DIFFERENTIAL_DRIVE else 0.0),
         wall_m=own.body_radius_m + error,
@@ -96,7 +97,8 @@ def space_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> SpacePara
         silence_s=max(1.0, 10 * peer.control_period_s),
         terms=terms,
         height_ratio=max(own.height_ratio, peer.height_ratio),
-        sample_ticks=sample)
+        sample_ticks=sample,
+    )
 
 
 def sample_ticks(spec: RobotSpec) -> int:
@@ -106,39 +108,67 @@ def sample_ticks(spec: RobotSpec) -> int:
 
 def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
     """Return by how much the true path can leave the predicted one, at the ends of the robot's intervals."""
+
     def half_width(key: str) -> float:
         quantity = spec.quantities[key]
         return max(quantity.high - quantity.value, quantity.value - quantity.low)
+
     speed = _body_speed(spec)
     ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
     brake_m = _stopping_way(spec, speed)
     way = speed * ahead_s + brake_m
     terms = [
         SpaceTerm("localisation", spec.position_error_m, "sensing.position_error"),
-        SpaceTerm("speed scale", half_width("dynamics.speed_scale") * way,
-                  "half-width of dynamics.speed_scale over the way of pose age, delay, hold and braking"),
-        SpaceTerm("lag", speed * half_width("dynamics.velocity_lag"),
-                  "top speed * half-width of dynamics.velocity_lag"),
-        SpaceTerm("delay", speed * half_width("dynamics.command_delay"),
-                  "top speed * half-width of dynamics.command_delay"),
+        SpaceTerm(
+            "speed scale",
+            half_width("dynamics.speed_scale") * way,
+            "half-width of dynamics.speed_scale over the way of pose age, delay, hold and braking",
+        ),
+        SpaceTerm(
+            "lag", speed * half_width("dynamics.velocity_lag"), "top speed * half-width of dynamics.velocity_lag"
+        ),
+        SpaceTerm(
+            "delay", speed * half_width("dynamics.command_delay"), "top speed * half-width of dynamics.command_delay"
+        ),
     ]
     if spec.kind == DIFFERENTIAL_DRIVE:
         turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
         # a robot that turns at the limit cannot drive at top speed: rim speed = v + turn rate * base / 2
         across = _turning_way(spec, ahead_s + spec.velocity_lag_s)
-        terms.append(SpaceTerm("heading", (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
-                               "yaw error and half-width of dynamics.turn_scale over the way while turning"))
+        terms.append(
+            SpaceTerm(
+                "heading",
+                (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
+                "yaw error and half-width of dynamics.turn_scale over the way while turning",
+            )
+        )
         lost = turn_loss_m_s(spec)
         if lost:
             braking_s = max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
-            terms.append(SpaceTerm("turn slip", lost * (ahead_s + braking_s),
-                                   "forward speed lost in turns over pose age, delay, hold and braking"))
+            terms.append(
+                SpaceTerm(
+                    "turn slip",
+                    lost * (ahead_s + braking_s),
+                    "forward speed lost in turns over pose age, delay, hold and braking",
+                )
+            )
     if spec.coast_s > 0:
-        terms.append(SpaceTerm("silence", coast_drift_m(spec), "half-width of dynamics.speed_scale over the way of "
-                               "coasting, and what silence.level_error does until the motors are cut"))
+        terms.append(
+            SpaceTerm(
+                "silence",
+                coast_drift_m(spec),
+                "half-width of dynamics.speed_scale over the way of "
+                "coasting, and what silence.level_error does until the motors are cut",
+            )
+        )
     if spec.kind == HOLONOMIC:
-        terms.append(SpaceTerm("heading", spec.yaw_error_rad * way, "a base drives along its own axes: yaw error over "
-                               "the way of pose age, delay, hold and braking"))
+        terms.append(
+            SpaceTerm(
+                "heading",
+                spec.yaw_error_rad * way,
+                "a base drives along its own axes: yaw error over the way of pose age, delay, hold and braking",
+            )
+        )
     terms.append(SpaceTerm("bends", _bends(spec), "samples of a tube are joined by straight lines"))
     return tuple(terms)
 
@@ -163,7 +193,7 @@ def _bends(spec: RobotSpec) -> float:
     if spec.kind != DIFFERENTIAL_DRIVE:
         # of the path, and of the places of rest, which bend more: those of single ticks lie close to both
         sample = sample_ticks(spec)
-        bend = spec.acceleration_limit_m_s2 * (sample * spec.control_period_s)**2 / 8
+        bend = spec.acceleration_limit_m_s2 * (sample * spec.control_period_s) ** 2 / 8
         return bend if sample == 1 else 4 * bend
     rim = spec.wheel_limit_m_s
     # speed v and turn rate w at the wheel limit: v + w b / 2 = rim, so v * w is at most rim² / (2 b)

@@ -44,11 +44,22 @@ class Shield:
         xp = array_namespace(nominal_world)
         table = sight.table
         if not known_false(self.parameters.peer_speed_m_s * table.age_s > self.space.beside_m):  # else lanes say less
-            table = replace(table, farthest_m=farthest(sight.peers, table.control_point_world, table.age_s,
-                                                       self.space.silence_s, self.space.beside_m,
-                                                       self.space.height_ratio))
-        first = (self.layer1(sight.stop, table, nominal_world) if self.project
-                 else self._unchecked(sight.stop, nominal_world))
+            table = replace(
+                table,
+                farthest_m=farthest(
+                    sight.peers,
+                    table.control_point_world,
+                    table.age_s,
+                    self.space.silence_s,
+                    self.space.beside_m,
+                    self.space.height_ratio,
+                ),
+            )
+        first = (
+            self.layer1(sight.stop, table, nominal_world)
+            if self.project
+            else self._unchecked(sight.stop, nominal_world)
+        )
         gate = pass_gate(self.model, self.space, self.arena, sight, own, first.control_velocity_world, number)
         first = replace(first, status=xp.where(_known(sight, nominal_world), first.status, int(ShieldStatus.BRAKED)))
         # a brake answers the velocity that was measured, whatever that is
@@ -77,8 +88,9 @@ class Shield:
         share = self.model.braking_share(stop, velocity)
         velocity = velocity if share is None else velocity * share
         change = 0 * velocity[0, ...]
-        return ShieldResult(actuator_command(self.model, stop, velocity), velocity, change,
-                            xp.astype(change > 1, xp.int32))
+        return ShieldResult(
+            actuator_command(self.model, stop, velocity), velocity, change, xp.astype(change > 1, xp.int32)
+        )
 
 
 def _known(sight: Sight, nominal_world: Array) -> Array:
@@ -89,8 +101,9 @@ def _known(sight: Sight, nominal_world: Array) -> Array:
     return xp.all(xp.abs(total) < xp.inf, axis=0)
 
 
-def _merged(first: ShieldResult, velocity: Array, command: Array, factor: Array, clear: Array, nominal_world: Array
-            ) -> ShieldResult:
+def _merged(
+    first: ShieldResult, velocity: Array, command: Array, factor: Array, clear: Array, nominal_world: Array
+) -> ShieldResult:
     """Return layer 1's result with what the gate made of it; what is not finite anywhere brakes."""
     xp = array_namespace(velocity)
     finite = xp.all((xp.abs(command) < xp.inf) & (xp.abs(velocity) < xp.inf), axis=0)
@@ -99,5 +112,9 @@ def _merged(first: ShieldResult, velocity: Array, command: Array, factor: Array,
     status = xp.where(moving & (factor < 1), int(ShieldStatus.GATED), first.status)
     status = xp.where(moving & (factor == 0) & clear, int(ShieldStatus.WAITING), status)
     velocity, command = xp.where(sound, velocity, 0.0), xp.where(sound, command, 0.0)
-    return ShieldResult(command, velocity, xp.where(sound, length(velocity - nominal_world), 0.0),
-                        xp.where(sound, status, int(ShieldStatus.BRAKED)))
+    return ShieldResult(
+        command,
+        velocity,
+        xp.where(sound, length(velocity - nominal_world), 0.0),
+        xp.where(sound, status, int(ShieldStatus.BRAKED)),
+    )

@@ -16,8 +16,14 @@ from testudo_hardware.motion import LagResponse, MotionModel, MotionState
 from testudo_hardware.spec import RobotSpec
 
 
-def stop_tube(model: MotionModel, measured_position_world: Array, estimate: MotionState, effective: Array,
-              ticks: int, sample_ticks: int = 1) -> Array:
+def stop_tube(
+    model: MotionModel,
+    measured_position_world: Array,
+    estimate: MotionState,
+    effective: Array,
+    ticks: int,
+    sample_ticks: int = 1,
+) -> Array:
     """Return the points of the tube (D, 2 ticks + 3, ...) [m]; three more where a silent robot coasts.
 
     Args:
@@ -64,8 +70,8 @@ def tube_segments(tube_world: Array, ticks: int) -> tuple[Array, Array]:
     """
     xp = array_namespace(tube_world)
     last = ticks + 1
-    path, held = tube_world[:, :last, ...], tube_world[:, 1:last + 1, ...]
-    rest, coast = tube_world[:, last + 1:2 * last + 1, ...], tube_world[:, 2 * last + 1:, ...]
+    path, held = tube_world[:, :last, ...], tube_world[:, 1 : last + 1, ...]
+    rest, coast = tube_world[:, last + 1 : 2 * last + 1, ...], tube_world[:, 2 * last + 1 :, ...]
     begin = xp.broadcast_to(held[:, -1:, ...], coast.shape)
     return xp.concat([path, held, begin], axis=1), xp.concat([held, rest, coast], axis=1)
 

@@ -31,13 +31,13 @@ class Arena:
         """Return the low and the high corner [m] in the shape that goes with ``like`` (D, ...): (D, 1, ...) each."""
         xp = array_namespace(like)
         column = (len(self.low_world),) + (1,) * (like.ndim - 1)
-        low, high = (xp.reshape(xp.asarray(corner, dtype=like.dtype), column)
-                     for corner in (self.low_world, self.high_world))
+        low, high = (
+            xp.reshape(xp.asarray(corner, dtype=like.dtype), column) for corner in (self.low_world, self.high_world)
+        )
         return low, high
 
 
-def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint
-              ) -> tuple[Array, Array] | None:
+def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint) -> tuple[Array, Array] | None:
     """Return two rows for each axis of the arena; walls take the whole share, since they do not move."""
     if arena is None:
         return None
@@ -52,8 +52,7 @@ def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingP
     return xp.broadcast_to(outward, (size, 2 * size, *batch)), rate * gap
 
 
-def obstacle_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint
-                  ) -> tuple[Array, Array] | None:
+def obstacle_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint) -> tuple[Array, Array] | None:
     """Return a row for each obstacle: the control point closes in by its share of the gap in a hold at most.
 
     Let x be the obstacle's point nearest to q, n the unit vector from q to x, and d their distance. An obstacle is

@@ -108,8 +108,14 @@ def read_full_state(message: Any, frame: str) -> CommandReading:
     return CommandReading(_stamp(message, frame), read_axes(message.twist.linear, 3), message.twist.angular.z)
 
 
-def led_set_point(before: Placement, command: Sequence[float], elapsed_s: float, measured: Placement, leash_m: float,
-                  yaw_rate: float = 0.0) -> Placement:
+def led_set_point(
+    before: Placement,
+    command: Sequence[float],
+    elapsed_s: float,
+    measured: Placement,
+    leash_m: float,
+    yaw_rate: float = 0.0,
+) -> Placement:
     """Return the set-point that a command leads on, for set-points that are a place and not a velocity.
 
     It runs ahead with the commanded velocity, stays within ``leash_m`` of where the drone is measured, and keeps
@@ -157,8 +163,9 @@ class SetPointLeader:
         """Begin at the measured pose the next time: the vehicle flew by itself."""
         self._at = None
 
-    def lead(self, command: Sequence[float], now_s: float, yaw_rate: float = 0.0
-             ) -> tuple[tuple[float, ...], Placement] | None:
+    def lead(
+        self, command: Sequence[float], now_s: float, yaw_rate: float = 0.0
+    ) -> tuple[tuple[float, ...], Placement] | None:
         """Return velocity and place to send; without a pose the last place, at rest; None if there never was one.
 
         Args:
@@ -169,8 +176,11 @@ class SetPointLeader:
         if not self.sees(now_s):
             return None if self._at is None else ((0.0,) * len(command), self._at)
         elapsed_s = min(max(now_s - self._led_s, 0.0), self._oldest_s)
-        self._at = (self._measured if self._at is None
-                    else led_set_point(self._at, command, elapsed_s, self._measured, self._leash_m, yaw_rate))
+        self._at = (
+            self._measured
+            if self._at is None
+            else led_set_point(self._at, command, elapsed_s, self._measured, self._leash_m, yaw_rate)
+        )
         self._led_s = now_s
         return tuple(command), self._at
 
@@ -178,8 +188,10 @@ class SetPointLeader:
 def _begin(message: Any, frame: str, reading: CommandReading, at: Placement | None = None) -> None:
     numbers = (*reading.command, reading.yaw_rate, *((*at.position, at.yaw) if at else ()))
     if len(reading.command) != 3 or not all(math.isfinite(number) for number in numbers):
-        raise WireError(f"Crazyswarm2: found the set-point {numbers}, expected a finite velocity (x, y, z)"
-                        f"{' and place' if at else ''}")
+        raise WireError(
+            f"Crazyswarm2: found the set-point {numbers}, expected a finite velocity (x, y, z)"
+            f"{' and place' if at else ''}"
+        )
     fill_stamp(message.header.stamp, reading.stamp_s)
     message.header.frame_id = frame
 

@@ -53,8 +53,9 @@ CALLS: dict[FlightAct, Call] = {
     FlightAct.DISARM: _ARM,
     FlightAct.TAKE_OFF: Call("takeoff", "crazyflie_interfaces/srv/Takeoff", _fill_height),
     FlightAct.LAND: Call("land", "crazyflie_interfaces/srv/Land", _fill_height),
-    FlightAct.NOTIFY_SETPOINTS_STOP: Call("notify_setpoints_stop", "crazyflie_interfaces/srv/NotifySetpointsStop",
-                                          _fill_stop),
+    FlightAct.NOTIFY_SETPOINTS_STOP: Call(
+        "notify_setpoints_stop", "crazyflie_interfaces/srv/NotifySetpointsStop", _fill_stop
+    ),
     FlightAct.EMERGENCY: Call("emergency", "std_srvs/srv/Empty", _fill_nothing),
 }
 """How each request travels."""
@@ -71,6 +72,13 @@ def read_status(message: Any, received_s: float) -> VehicleState:
     volts = float(message.battery_voltage)
     ready = bits & (_CAN_FLY if bits & _ARMED else _CAN_BE_ARMED)
     return VehicleState(
-        received_s, battery_v=volts if 0 < volts < 100 else None, armed=bool(bits & _ARMED), can_fly=bool(ready),
-        flying=bool(bits & _FLYING), tumbled=bool(bits & _TUMBLED), locked=bool(bits & (_LOCKED | _CRASHED)),
-        latency_s=1e-3 * float(message.latency_unicast), planner_active=bool(bits & _PLANNER))
+        received_s,
+        battery_v=volts if 0 < volts < 100 else None,
+        armed=bool(bits & _ARMED),
+        can_fly=bool(ready),
+        flying=bool(bits & _FLYING),
+        tumbled=bool(bits & _TUMBLED),
+        locked=bool(bits & (_LOCKED | _CRASHED)),
+        latency_s=1e-3 * float(message.latency_unicast),
+        planner_active=bool(bits & _PLANNER),
+    )

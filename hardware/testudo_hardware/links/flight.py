@@ -54,8 +54,10 @@ class FlightRequest:
         """
         sound = math.isfinite(self.height_m) and 0 <= self.duration_s < math.inf and 0 <= self.remain_valid_s < math.inf
         if not sound or (self.act in (FlightAct.TAKE_OFF, FlightAct.LAND) and not self.duration_s > 0):
-            raise WireError(f"{self.act}: found {self.height_m} m in {self.duration_s} s, set-points valid for "
-                            f"{self.remain_valid_s} s, expected finite numbers and a duration above 0")
+            raise WireError(
+                f"{self.act}: found {self.height_m} m in {self.duration_s} s, set-points valid for "
+                f"{self.remain_valid_s} s, expected finite numbers and a duration above 0"
+            )
 
 
 @dataclass(frozen=True)

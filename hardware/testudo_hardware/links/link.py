@@ -76,8 +76,9 @@ class DirectLink:
     def send(self, reading: CommandReading, at: Placement | None = None) -> None:
         """Hand a command over; one that is not finite, of another length, or with a yaw rate is a WireError."""
         if len(reading.command) != self.spec.dimension or not all(map(math.isfinite, reading.command)):
-            raise WireError(f"{self.robot}: found the command {reading.command}, expected {self.spec.dimension} "
-                            "finite numbers")
+            raise WireError(
+                f"{self.robot}: found the command {reading.command}, expected {self.spec.dimension} finite numbers"
+            )
         if reading.yaw_rate != 0:  # also true for NaN
             raise WireError(f"{self.robot}: found a yaw rate of {reading.yaw_rate} rad/s, this link carries none")
         self.act(reading.command)

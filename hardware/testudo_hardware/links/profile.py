@@ -300,8 +300,11 @@ def _check_sources(part: Any, where: str) -> None:
 
 
 def _check_names(part: Any, where: str) -> None:
-    rules = {"topic": (_TOPIC, "the name of a topic"), "frame": (_FRAME, "the name of a frame"),
-             "child_frame": (_FRAME, "the name of a frame")}
+    rules = {
+        "topic": (_TOPIC, "the name of a topic"),
+        "frame": (_FRAME, "the name of a frame"),
+        "child_frame": (_FRAME, "the name of a frame"),
+    }
     for key, (rule, what) in rules.items():
         entry = getattr(part, key, None)
         if entry is not None and not rule.fullmatch(entry.value):
@@ -317,13 +320,17 @@ def _check_wire(profile: LinkProfile, where: str) -> None:
     for wire, key in keys.items():
         given = getattr(profile.command, key) is not None
         if given != (wire == profile.wire):
-            raise LinkError(f"{where}.command.{key}: {'unknown key' if given else 'missing'} for wire "
-                            f"{profile.wire!r}, expected {keys[profile.wire]}")
+            raise LinkError(
+                f"{where}.command.{key}: {'unknown key' if given else 'missing'} for wire "
+                f"{profile.wire!r}, expected {keys[profile.wire]}"
+            )
     point, turns = profile.command.set_point, profile.command.yaw_rate
     forms = _YAW_RATES.get(None if point is None else point.value, ())
     if turns is not None and turns.value not in forms:
-        raise LinkError(f"{where}.command.yaw_rate.value: found {turns.value!r} for a "
-                        f"{'twist' if point is None else point.value}, expected {' or '.join(forms) or 'no such key'}")
+        raise LinkError(
+            f"{where}.command.yaw_rate.value: found {turns.value!r} for a "
+            f"{'twist' if point is None else point.value}, expected {' or '.join(forms) or 'no such key'}"
+        )
     for node in profile.command.other_publishers.value:
         if not _NODE.fullmatch(node):
             raise LinkError(f"{where}.command.other_publishers.value: found {node!r}, expected the name of a node")

@@ -56,8 +56,10 @@ class CommandWire:
     def __post_init__(self) -> None:
         by_radio = self.profile.wire == "crazyswarm2" or self.profile.driver is not None
         if by_radio and self.spec.kind != VELOCITY_POINT:
-            raise LinkError(f"{self.robot}: link {self.profile.name!r} carries commands of a {VELOCITY_POINT}, "
-                            f"found a {self.spec.kind}")
+            raise LinkError(
+                f"{self.robot}: link {self.profile.name!r} carries commands of a {VELOCITY_POINT}, "
+                f"found a {self.spec.kind}"
+            )
 
     @property
     def topic(self) -> str:
@@ -95,11 +97,15 @@ class CommandWire:
                 type than the wire carries, as one with a yaw rate may be.
         """
         if len(reading.command) != self.spec.dimension:
-            raise WireError(f"{self.robot}: {self.topic}: found a command of {len(reading.command)} numbers, expected "
-                            f"{self.spec.dimension}: the wire carries {self.profile.takes[0]}")
+            raise WireError(
+                f"{self.robot}: {self.topic}: found a command of {len(reading.command)} numbers, expected "
+                f"{self.spec.dimension}: the wire carries {self.profile.takes[0]}"
+            )
         if reading.yaw_rate != 0 and not self.carries_yaw_rate:  # also true for NaN
-            raise WireError(f"{self.robot}: {self.topic}: found a yaw rate of {reading.yaw_rate} rad/s, the wire "
-                            f"carries {self.profile.takes[0]} only")
+            raise WireError(
+                f"{self.robot}: {self.topic}: found a yaw rate of {reading.yaw_rate} rad/s, the wire "
+                f"carries {self.profile.takes[0]} only"
+            )
         frame = self.frame
         if self.profile.command.set_point is None:
             if self.type == TWIST_STAMPED:
@@ -168,8 +174,15 @@ class MeasurementWire:
         part = profile.odometry
         if part is None:
             raise LinkError(f"{robot}: link {profile.name!r} has no odometry, expected a pose from elsewhere")
-        return MeasurementWire(robot, spec, part.topic.value, ODOMETRY, part.frames(robot), part.rate.value,
-                               part.reliability.value == "reliable")
+        return MeasurementWire(
+            robot,
+            spec,
+            part.topic.value,
+            ODOMETRY,
+            part.frames(robot),
+            part.rate.value,
+            part.reliability.value == "reliable",
+        )
 
     @staticmethod
     def motion_capture(robot: str, spec: RobotSpec, profile: LinkProfile, frame: str) -> MeasurementWire:
@@ -182,8 +195,16 @@ class MeasurementWire:
         if part is None:
             raise LinkError(f"{robot}: link {profile.name!r} has no [pose], expected the topic of motion capture")
         on_arrival = part.stamped_on_arrival is not None and part.stamped_on_arrival.value
-        return MeasurementWire(robot, spec, part.topic.value, part.type.value, (frame, ""), part.rate.value,
-                               part.reliability.value == "reliable", spec.link_delay_most_s if on_arrival else 0.0)
+        return MeasurementWire(
+            robot,
+            spec,
+            part.topic.value,
+            part.type.value,
+            (frame, ""),
+            part.rate.value,
+            part.reliability.value == "reliable",
+            spec.link_delay_most_s if on_arrival else 0.0,
+        )
 
     @staticmethod
     def amcl(robot: str, spec: RobotSpec, frame: str) -> MeasurementWire:

@@ -82,8 +82,9 @@ def world_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tupl
     return turned(command, yaw) if spec.kind == HOLONOMIC else tuple(command)
 
 
-def fill_odometry(message: Any, robot: str, spec: RobotSpec, reading: OdometryReading,
-                  frames: tuple[str, str] | None = None) -> Any:
+def fill_odometry(
+    message: Any, robot: str, spec: RobotSpec, reading: OdometryReading, frames: tuple[str, str] | None = None
+) -> Any:
     """Write a reading into an empty `nav_msgs/Odometry` and return it; ``frames`` as in `read_odometry`."""
     fill_stamp(message.header.stamp, reading.stamp_s)
     message.header.frame_id, message.child_frame_id = frames or (WORLD_FRAME, body_frame(robot))
@@ -99,8 +100,7 @@ def fill_odometry(message: Any, robot: str, spec: RobotSpec, reading: OdometryRe
     return message
 
 
-def read_odometry(message: Any, robot: str, spec: RobotSpec, frames: tuple[str, str] | None = None
-                  ) -> OdometryReading:
+def read_odometry(message: Any, robot: str, spec: RobotSpec, frames: tuple[str, str] | None = None) -> OdometryReading:
     """Read a `nav_msgs/Odometry`; numbers that are not finite are passed on, to be refused later.
 
     Args:
@@ -147,11 +147,10 @@ def read_command(message: Any, robot: str, spec: RobotSpec, frame: str | None = 
     """
     expected = frame or command_frame(robot, spec)
     if message.header.frame_id != expected:
-        raise WireError(
-            f"{robot}: command: found frame {message.header.frame_id!r}, expected {expected!r}"
-        )
-    return CommandReading(read_stamp(message.header.stamp), read_twist(message.twist, spec),
-                          read_yaw_rate(message.twist, spec))
+        raise WireError(f"{robot}: command: found frame {message.header.frame_id!r}, expected {expected!r}")
+    return CommandReading(
+        read_stamp(message.header.stamp), read_twist(message.twist, spec), read_yaw_rate(message.twist, spec)
+    )
 
 
 def fill_twist(twist: Any, spec: RobotSpec, command: Sequence[float], yaw_rate: float = 0.0) -> Any:

@@ -103,9 +103,18 @@ class AttitudeDroneParameters:
         get = {key.removeprefix("attitude."): number for key, number in value.items()}
         tilt = (get["tilt_frequency"], get["tilt_frequency"], get["yaw_frequency"])
         damping = (get["tilt_damping"], get["tilt_damping"], get["yaw_damping"])
-        return cls(value.get("geometry.mass", spec.mass_kg), tilt, damping, (get["tilt_gain"], get["tilt_gain"], 1.0),
-                   get["thrust_scale"], get["thrust_lag"], get["drag_across"], get["drag_along"],
-                   get["thrust_least"], get["thrust_most"])
+        return cls(
+            value.get("geometry.mass", spec.mass_kg),
+            tilt,
+            damping,
+            (get["tilt_gain"], get["tilt_gain"], 1.0),
+            get["thrust_scale"],
+            get["thrust_lag"],
+            get["drag_across"],
+            get["drag_along"],
+            get["thrust_least"],
+            get["thrust_most"],
+        )
 
     @classmethod
     def from_crazyflow(cls, values: Mapping[str, Any]) -> Self:
@@ -121,16 +130,29 @@ class AttitudeDroneParameters:
         drag = [[float(x) for x in row] for row in values.get("drag_matrix", [[0.0] * 3] * 3)]
         even = drag[0][0] == drag[1][1] and all(drag[i][j] == 0 for i in range(3) for j in range(3) if i != j)
         if float(values.get("acc_coef", 0.0)) != 0 or not even:
-            raise TestudoError("crazyflow parameters: acc_coef has to be 0 and drag_matrix diag(x, x, z); found "
-                               f"{values.get('acc_coef')} and {drag}")
-        stiffness, rate, command = ([abs(float(x)) for x in values[key]]
-                                    for key in ("rpy_coef", "rpy_rates_coef", "cmd_rpy_coef"))
+            raise TestudoError(
+                "crazyflow parameters: acc_coef has to be 0 and drag_matrix diag(x, x, z); found "
+                f"{values.get('acc_coef')} and {drag}"
+            )
+        stiffness, rate, command = (
+            [abs(float(x)) for x in values[key]] for key in ("rpy_coef", "rpy_rates_coef", "cmd_rpy_coef")
+        )
         frequency = tuple(math.sqrt(x) for x in stiffness)
         damping = tuple(d / (2 * w) for d, w in zip(rate, frequency, strict=True))
         gain = tuple(c / k for c, k in zip(command, stiffness, strict=True))
         lag = 1 / float(values["thrust_dyn_coef"]) if "thrust_dyn_coef" in values else 0.0
-        return cls(float(values["mass"]), frequency, damping, gain, float(values["cmd_f_coef"]), lag, -drag[0][0],
-                   -drag[2][2], 4 * float(values["thrust_min"]), 4 * float(values["thrust_max"]))
+        return cls(
+            float(values["mass"]),
+            frequency,
+            damping,
+            gain,
+            float(values["cmd_f_coef"]),
+            lag,
+            -drag[0][0],
+            -drag[2][2],
+            4 * float(values["thrust_min"]),
+            4 * float(values["thrust_max"]),
+        )
 
     @property
     def hover_thrust_n(self) -> Array:
@@ -178,8 +200,13 @@ class AttitudeResponse:
         return cls(duration, tuple(kept), tuple(gained), tuple(slowed), tuple(rate_kept), gain, mean)
 
 
-def step(parameters: AttitudeDroneParameters, state: AttitudeDroneState, command: Array, duration_s: Array,
-         disturbance: Disturbance | None = None) -> AttitudeDroneState:
+def step(
+    parameters: AttitudeDroneParameters,
+    state: AttitudeDroneState,
+    command: Array,
+    duration_s: Array,
+    disturbance: Disturbance | None = None,
+) -> AttitudeDroneState:
     """Return the state after a time under a constant command.
 
     Args:
@@ -193,8 +220,13 @@ def step(parameters: AttitudeDroneParameters, state: AttitudeDroneState, command
     return from_angles_state(advance(parameters, response, to_angles_state(state), command, disturbance))
 
 
-def advance(parameters: AttitudeDroneParameters, response: AttitudeResponse, state: AnglesState, command: Array,
-            disturbance: Disturbance | None = None) -> AnglesState:
+def advance(
+    parameters: AttitudeDroneParameters,
+    response: AttitudeResponse,
+    state: AnglesState,
+    command: Array,
+    disturbance: Disturbance | None = None,
+) -> AnglesState:
     """Return the state after one step of ``response``; command and disturbance as in `step`."""
     duration = response.duration_s
     turning = None if disturbance is None else disturbance.angular_acceleration_body
@@ -203,17 +235,22 @@ def advance(parameters: AttitudeDroneParameters, response: AttitudeResponse, sta
     wanted = clip_thrust(parameters, command[3, ...])
     thrust = state.thrust + response.thrust_gain * (wanted - state.thrust)
     lift = (state.thrust + response.thrust_mean * (wanted - state.thrust)) * (
-        parameters.thrust_scale / parameters.mass_kg)
+        parameters.thrust_scale / parameters.mass_kg
+    )
     # angles in the middle of the step, from both ends and their slopes
-    middle = [(state.angles[k, ...] + angle) / 2 + (state.rates[k, ...] - rate) * (duration / 8)
-              for k, (angle, rate) in enumerate(pairs)]
+    middle = [
+        (state.angles[k, ...] + angle) / 2 + (state.rates[k, ...] - rate) * (duration / 8)
+        for k, (angle, rate) in enumerate(pairs)
+    ]
     up = _up(*middle)
     push = [lift * component for component in up]
     push[2] = push[2] - GRAVITY_M_S2
     if disturbance is not None:
         push = [push[k] + disturbance.acceleration_world[k, ...] for k in range(3)]
-    across, more = (drag / parameters.mass_kg for drag in (
-        parameters.drag_across_kg_s, parameters.drag_along_kg_s - parameters.drag_across_kg_s))
+    across, more = (
+        drag / parameters.mass_kg
+        for drag in (parameters.drag_across_kg_s, parameters.drag_along_kg_s - parameters.drag_across_kg_s)
+    )
 
     def accelerated(start: list[Array], speed: list[Array], time: Array) -> list[Array]:
         along = more * sum_terms([u * v for u, v in zip(up, speed, strict=True)])
@@ -222,28 +259,41 @@ def advance(parameters: AttitudeDroneParameters, response: AttitudeResponse, sta
     velocity = [state.velocity_world[k, ...] for k in range(3)]
     after = accelerated(velocity, accelerated(velocity, velocity, duration / 2), duration)
     place = [state.position_world[k, ...] + (duration / 2) * (velocity[k] + after[k]) for k in range(3)]
-    return AnglesState(stacked(*place), stacked(*(pair[0] for pair in pairs)), stacked(*after),
-                       stacked(*(pair[1] for pair in pairs)), thrust)
+    return AnglesState(
+        stacked(*place),
+        stacked(*(pair[0] for pair in pairs)),
+        stacked(*after),
+        stacked(*(pair[1] for pair in pairs)),
+        thrust,
+    )
 
 
 def clip_thrust(parameters: AttitudeDroneParameters, thrust_command: Array) -> Array:
     """Return what the rotors can do (...) [N] of a thrust command."""
     xp = array_namespace(thrust_command)
-    return xp.minimum(xp.maximum(thrust_command, parameters.thrust_least_n + 0 * thrust_command),
-                      parameters.thrust_most_n + 0 * thrust_command)
+    return xp.minimum(
+        xp.maximum(thrust_command, parameters.thrust_least_n + 0 * thrust_command),
+        parameters.thrust_most_n + 0 * thrust_command,
+    )
 
 
 def to_angles_state(state: AttitudeDroneState) -> AnglesState:
     """Return the state with its attitude as angles."""
     angles = to_angles(state.quaternion_xyzw)
-    return AnglesState(state.position_world, angles, state.velocity_world, angle_rates(angles, state.rates_body),
-                       state.thrust)
+    return AnglesState(
+        state.position_world, angles, state.velocity_world, angle_rates(angles, state.rates_body), state.thrust
+    )
 
 
 def from_angles_state(state: AnglesState) -> AttitudeDroneState:
     """Return the state with its attitude as quaternion."""
-    return AttitudeDroneState(state.position_world, from_angles(state.angles), state.velocity_world,
-                              body_rates(state.angles, state.rates), state.thrust)
+    return AttitudeDroneState(
+        state.position_world,
+        from_angles(state.angles),
+        state.velocity_world,
+        body_rates(state.angles, state.rates),
+        state.thrust,
+    )
 
 
 def resting(position_world: Array, yaw: Array, parameters: AttitudeDroneParameters) -> AttitudeDroneState:
@@ -253,8 +303,14 @@ def resting(position_world: Array, yaw: Array, parameters: AttitudeDroneParamete
     return AttitudeDroneState(position_world, from_angles(level), zero, zero, zero[0, ...] + parameters.hover_thrust_n)
 
 
-def _turned(parameters: AttitudeDroneParameters, response: AttitudeResponse, state: AnglesState, k: int,
-            command: Array, pushed: Array | None) -> tuple[Array, Array]:
+def _turned(
+    parameters: AttitudeDroneParameters,
+    response: AttitudeResponse,
+    state: AnglesState,
+    k: int,
+    command: Array,
+    pushed: Array | None,
+) -> tuple[Array, Array]:
     """Return one angle and its rate after the step."""
     angle, rate = state.angles[k, ...], state.rates[k, ...]
     offset = angle - parameters.gain[k] * command
@@ -266,8 +322,9 @@ def _turned(parameters: AttitudeDroneParameters, response: AttitudeResponse, sta
     return angle + change, response.rate_kept[k] * rate - response.slowed[k] * offset
 
 
-def _pushed_angles(parameters: AttitudeDroneParameters, state: AnglesState, turning: Array, duration: Array
-                   ) -> list[Array]:
+def _pushed_angles(
+    parameters: AttitudeDroneParameters, state: AnglesState, turning: Array, duration: Array
+) -> list[Array]:
     """Return by how much a constant angular acceleration (3, ...) moves where the angles tend to."""
     # the same map as for rates, in the middle of the step
     growth = angle_rates(state.angles + duration / 2 * state.rates, turning)

@@ -56,8 +56,15 @@ def still(yaw: Array) -> LoopState:
     return LoopState(zero, zero, stacked(yaw * 0, yaw * 0, yaw * _DEGREES), zero)
 
 
-def rotor_thrusts(gains: LoopGains, loop: LoopState, quaternion_xyzw: Array, rates_body: Array, command: Array,
-                  full_thrust_n: Array, duration_s: float) -> tuple[Array, LoopState]:
+def rotor_thrusts(
+    gains: LoopGains,
+    loop: LoopState,
+    quaternion_xyzw: Array,
+    rates_body: Array,
+    command: Array,
+    full_thrust_n: Array,
+    duration_s: float,
+) -> tuple[Array, LoopState]:
     """Return the thrust command of each rotor (4, ...) [N] and the memory after one step of the controller.
 
     Args:
@@ -83,18 +90,22 @@ def rotor_thrusts(gains: LoopGains, loop: LoopState, quaternion_xyzw: Array, rat
         error = wanted - rates[k, ...]
         summed = _within(loop.rate_integral[k, ...] + error * duration_s, gains.rate_limit[k])
         slope = (rates[k, ...] - loop.rates[k, ...]) / duration_s
-        outputs.append(_within(gains.rate_kp[k] * error + gains.rate_ki[k] * summed - gains.rate_kd[k] * slope,
-                               FULL_PWM / 2))
+        outputs.append(
+            _within(gains.rate_kp[k] * error + gains.rate_ki[k] * summed - gains.rate_kd[k] * slope, FULL_PWM / 2)
+        )
         angle_integral.append(total)
         rate_integral.append(summed)
     unit = full_thrust_n / FULL_PWM
     roll, pitch, yaw = outputs[0] * unit / 2, outputs[1] * unit / 2, outputs[2] * unit
-    each = stacked(*(command[3, ...] / 4 + r * roll + p * pitch + y * yaw
-                     for r, p, y in zip(ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS, strict=True)))
+    each = stacked(
+        *(
+            command[3, ...] / 4 + r * roll + p * pitch + y * yaw
+            for r, p, y in zip(ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS, strict=True)
+        )
+    )
     over = xp.max(each, axis=0) - full_thrust_n
     each = each - xp.where(over > 0, over, 0.0)[None, ...]
-    return (xp.where(each > 0, each, 0.0),
-            LoopState(stacked(*angle_integral), stacked(*rate_integral), angles, rates))
+    return (xp.where(each > 0, each, 0.0), LoopState(stacked(*angle_integral), stacked(*rate_integral), angles, rates))
 
 
 def _within(value: Array, limit: float) -> Array:

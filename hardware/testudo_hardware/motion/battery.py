@@ -57,8 +57,12 @@ class BatteryParameters:
         if not spec.rotors:
             return cls(hover_thrust_n, math.inf, 0.0, 0.0)
         value = {key: quantity.value for key, quantity in spec.rotors.items()} | dict(drawn or {})
-        return cls(hover_thrust_n, 4 * value["rotors.thrust_most"], 4 * value["rotors.thrust_most_per_volt"],
-                   value["rotors.battery"])
+        return cls(
+            hover_thrust_n,
+            4 * value["rotors.thrust_most"],
+            4 * value["rotors.thrust_most_per_volt"],
+            value["rotors.battery"],
+        )
 
 
 def load_of(parameters: BatteryParameters, thrust_n: Array) -> Array:
@@ -99,6 +103,8 @@ def least_charge(spec: RobotSpec) -> float:
         raise TestudoError(f"{spec.name}: the robot file has no [power]; a battery that empties needs power.land")
     land_v, (low, high) = spec.power["power.land"].value, (voltage(0.0, 1.0), voltage(1.0, 1.0))
     if not low <= land_v < high:
-        raise TestudoError(f"{spec.name}: power.land: found {land_v:g} V, expected {low:.4g} to {high:.4g} V, which a "
-                           "battery of one cell shows in hover from empty to full")
+        raise TestudoError(
+            f"{spec.name}: power.land: found {land_v:g} V, expected {low:.4g} to {high:.4g} V, which a "
+            "battery of one cell shows in hover from empty to full"
+        )
     return (land_v - low) / (high - low)

@@ -45,9 +45,9 @@ class DifferentialDrive:
         identified = (spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2, spec.velocity_lag_s)
         if not all(isinstance(value, int | float) for value in identified):
             return True
-        return (spec.acceleration_limit_m_s2 * spec.velocity_lag_s < swing * (1 - 1e-6)
-                or spec.turn_acceleration_limit_rad_s2 * spec.velocity_lag_s
-                < 2 * swing / spec.wheel_base_m * (1 - 1e-6))
+        return spec.acceleration_limit_m_s2 * spec.velocity_lag_s < swing * (
+            1 - 1e-6
+        ) or spec.turn_acceleration_limit_rad_s2 * spec.velocity_lag_s < 2 * swing / spec.wheel_base_m * (1 - 1e-6)
 
     def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
         """See `MotionModel.step`; the arc at the mean turn rate, second order in the step."""
@@ -59,7 +59,8 @@ class DifferentialDrive:
         return MotionState(
             state.position_world + chord * stacked(xp.cos(middle), xp.sin(middle)),
             middle + half,
-            state.velocity + change)
+            state.velocity + change,
+        )
 
     def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
         """See `MotionModel.hold`: the velocities one after the other, the arcs at once."""
@@ -92,8 +93,10 @@ class DifferentialDrive:
         xp = array_namespace(command)
         share = xp.ones_like(command[0, ...])
         for functional, bound in self._limits:
-            share = xp.minimum(share, bound / xp.maximum(
-                xp.abs(functional[0] * command[0, ...] + functional[1] * command[1, ...]), _TINY))
+            share = xp.minimum(
+                share,
+                bound / xp.maximum(xp.abs(functional[0] * command[0, ...] + functional[1] * command[1, ...]), _TINY),
+            )
         return command * share
 
     def stopping_point(self, state: MotionState) -> StoppingPoint:
@@ -110,8 +113,7 @@ class DifferentialDrive:
         sinc, middle, final = _sinc(half), state.yaw + half, state.yaw + angle
         cos_m, sin_m, cos_f, sin_f = xp.cos(middle), xp.sin(middle), xp.cos(final), xp.sin(final)
         chord, bend = distance * sinc, 0.5 * distance * _sinc_slope(half)
-        position = state.position_world + stacked(chord * cos_m + ahead * cos_f,
-                                                  chord * sin_m + ahead * sin_f)
+        position = state.position_world + stacked(chord * cos_m + ahead * cos_f, chord * sin_m + ahead * sin_f)
         xv, yv = distance_slope * sinc * cos_m, distance_slope * sinc * sin_m
         xw = angle_slope * (bend * cos_m - 0.5 * chord * sin_m - ahead * sin_f)
         yw = angle_slope * (bend * sin_m + 0.5 * chord * cos_m + ahead * cos_f)
@@ -138,8 +140,7 @@ class DifferentialDrive:
         """See `MotionModel.limit_rows`: wheel (and turn-rate) limits, linear in the control velocity."""
         xp = array_namespace(stop.inverse)
         shape = (-1,) + (1,) * stop.yaw.ndim
-        f, g, bound = (xp.reshape(xp.asarray(values, dtype=stop.yaw.dtype), shape)
-                       for values in self._limit_columns)
+        f, g, bound = (xp.reshape(xp.asarray(values, dtype=stop.yaw.dtype), shape) for values in self._limit_columns)
         lag, inverse, brake = self.spec.velocity_lag_s, stop.inverse, stop.brake_command
         rows = lag * (f * inverse[0, :, None, ...] + g * inverse[1, :, None, ...])
         offset = f * brake[0, ...] + g * brake[1, ...]

@@ -139,8 +139,9 @@ def scale_channels(command: Array, scale: tuple[float, ...]) -> Array:
     return xp.stack([command[k, ...] * factor for k, factor in enumerate(scale)])
 
 
-def roll_out(model: MotionModel, state: MotionState, effective: Sequence[Array],
-             responses: Sequence[LagResponse]) -> MotionState:
+def roll_out(
+    model: MotionModel, state: MotionState, effective: Sequence[Array], responses: Sequence[LagResponse]
+) -> MotionState:
     """Return the state after the effective commands (each (D, ...)), oldest first, each for its time."""
     for command, response in zip(effective, responses, strict=True):
         state = model.step(state, command, response)

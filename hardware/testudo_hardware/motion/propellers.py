@@ -48,16 +48,27 @@ class Propellers:
             return None
         value = {key: quantity.value for key, quantity in spec.propellers.items()} | dict(drawn or {})
         get = {key.removeprefix("propellers."): number for key, number in value.items()}
-        return cls((get["thrust_linear"], get["thrust_square"]), (get["torque_linear"], get["torque_square"]),
-                   (get["rise_linear"], get["rise_square"]), (get["fall_linear"], get["fall_square"]), get["inertia"])
+        return cls(
+            (get["thrust_linear"], get["thrust_square"]),
+            (get["torque_linear"], get["torque_square"]),
+            (get["rise_linear"], get["rise_square"]),
+            (get["fall_linear"], get["fall_square"]),
+            get["inertia"],
+        )
 
     @classmethod
     def from_crazyflow(cls, values: Mapping[str, Any]) -> Self:
         """Return those of a drone in crazyflow's file `first_principles`, whose curves begin at zero."""
-        thrust, torque, speed = ([float(x) for x in values[key]]
-                                 for key in ("rpm2thrust", "rpm2torque", "rotor_dyn_coef"))
-        return cls((thrust[1], thrust[2]), (torque[1], torque[2]), (speed[0], speed[1]), (speed[2], speed[3]),
-                   float(values["prop_inertia"]))
+        thrust, torque, speed = (
+            [float(x) for x in values[key]] for key in ("rpm2thrust", "rpm2torque", "rotor_dyn_coef")
+        )
+        return cls(
+            (thrust[1], thrust[2]),
+            (torque[1], torque[2]),
+            (speed[0], speed[1]),
+            (speed[2], speed[3]),
+            float(values["prop_inertia"]),
+        )
 
     def speed(self, thrust: Array) -> Array:
         """Return the speed (...) [rpm] that gives a thrust (...) [N], zero or above."""
@@ -77,8 +88,9 @@ class Propellers:
         """Return the speed (...) [rpm] after a time under a constant command (...) [rpm], above zero."""
         xp = array_namespace(speed)
         rising = command > speed
-        first, second = (xp.where(rising, up + 0 * speed, down + 0 * speed)
-                         for up, down in zip(self.rise, self.fall, strict=True))
+        first, second = (
+            xp.where(rising, up + 0 * speed, down + 0 * speed) for up, down in zip(self.rise, self.fall, strict=True)
+        )
         offset = speed - command
         rate = first + 2 * second * command
         fade = xp.exp(-rate * duration_s)

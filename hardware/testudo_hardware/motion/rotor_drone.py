@@ -84,8 +84,14 @@ class RotorDroneParameters:
     """What sets thrust and yaw torque in place of `thrust_lag_s` and `torque_per_thrust_m`; None for these two."""
 
     @classmethod
-    def from_spec(cls, spec: RobotSpec, battery_v: Array | None = None, drawn: Mapping[str, Array] | None = None,
-                  *, with_propellers: bool = False) -> Self:
+    def from_spec(
+        cls,
+        spec: RobotSpec,
+        battery_v: Array | None = None,
+        drawn: Mapping[str, Array] | None = None,
+        *,
+        with_propellers: bool = False,
+    ) -> Self:
         """Return the parameters of a robot file with a table `[rotors]`.
 
         The delay of the command (`rotors.thrust_delay`) is for the caller: commands queue outside of the model.
@@ -107,14 +113,19 @@ class RotorDroneParameters:
         if battery_v is not None:
             most = thrust_most_at(most, value["thrust_most_per_volt"], battery_v - value["battery"])
         return cls(
-            mass_kg=named.get("geometry.mass", spec.mass_kg), arm_m=(value["arm"], value["arm"]),
+            mass_kg=named.get("geometry.mass", spec.mass_kg),
+            arm_m=(value["arm"], value["arm"]),
             inertia_kg_m2=(value["roll_inertia"], value["pitch_inertia"], value["yaw_inertia"]),
-            torque_per_thrust_m=value["torque_per_thrust"], thrust_scale=value["thrust_scale"],
+            torque_per_thrust_m=value["torque_per_thrust"],
+            thrust_scale=value["thrust_scale"],
             thrust_lag_s=value["thrust_lag"],
             drag_kg_s=(value["drag_across"], value["drag_across"], value["drag_along"]),
-            rate_damping_n_m_s=(0.0, 0.0, 0.0), torque_offset_n_m=(0.0, 0.0, 0.0),
-            thrust_least_n=0.0, thrust_most_n=most,
-            propellers=Propellers.from_spec(spec, drawn) if with_propellers else None)
+            rate_damping_n_m_s=(0.0, 0.0, 0.0),
+            torque_offset_n_m=(0.0, 0.0, 0.0),
+            thrust_least_n=0.0,
+            thrust_most_n=most,
+            propellers=Propellers.from_spec(spec, drawn) if with_propellers else None,
+        )
 
     @classmethod
     def from_crazyflow(cls, values: Mapping[str, Any]) -> Self:
@@ -126,12 +137,24 @@ class RotorDroneParameters:
         inertia, drag = ([[float(x) for x in row] for row in values[key]] for key in ("J", "drag_matrix"))
         apart = all(table[i][j] == 0 for table in (inertia, drag) for i in range(3) for j in range(3) if i != j)
         if not apart or float(values["rpm2thrust"][0]) != 0 or float(values["rpm2torque"][0]) != 0:
-            raise TestudoError("crazyflow parameters: J and drag_matrix have to be diagonal, rpm2thrust and rpm2torque "
-                               "to begin with 0")
+            raise TestudoError(
+                "crazyflow parameters: J and drag_matrix have to be diagonal, rpm2thrust and rpm2torque to begin with 0"
+            )
         arm = float(values["L"])
-        return cls(float(values["mass"]), (arm, arm), tuple(inertia[k][k] for k in range(3)), 0.0, 1.0, 1.0,
-                   tuple(-drag[k][k] for k in range(3)), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), float(values["thrust_min"]),
-                   float(values["thrust_max"]), Propellers.from_crazyflow(values))
+        return cls(
+            float(values["mass"]),
+            (arm, arm),
+            tuple(inertia[k][k] for k in range(3)),
+            0.0,
+            1.0,
+            1.0,
+            tuple(-drag[k][k] for k in range(3)),
+            (0.0, 0.0, 0.0),
+            (0.0, 0.0, 0.0),
+            float(values["thrust_min"]),
+            float(values["thrust_max"]),
+            Propellers.from_crazyflow(values),
+        )
 
     @property
     def hover_thrust_n(self) -> Array:
@@ -149,8 +172,13 @@ class Disturbance:
     """(3, ...) [rad/s²]: torque over inertia; None for none."""
 
 
-def step(parameters: RotorDroneParameters, state: RotorDroneState, thrust_command: Array, duration_s: Array,
-         disturbance: Disturbance | None = None) -> RotorDroneState:
+def step(
+    parameters: RotorDroneParameters,
+    state: RotorDroneState,
+    thrust_command: Array,
+    duration_s: Array,
+    disturbance: Disturbance | None = None,
+) -> RotorDroneState:
     """Return the state after a time under a constant command.
 
     Args:
@@ -167,13 +195,15 @@ def step(parameters: RotorDroneParameters, state: RotorDroneState, thrust_comman
     torque = _rotor_torque(parameters, mean_thrust, yaw_torque, push)
     outside = None if disturbance is None else disturbance.angular_acceleration_body
     first = _next_rates(parameters, state.rates_body, state.rates_body, torque, momentum, duration, outside)
-    rates = _next_rates(parameters, state.rates_body, (state.rates_body + first) / 2, torque, momentum, duration,
-                        outside)
+    rates = _next_rates(
+        parameters, state.rates_body, (state.rates_body + first) / 2, torque, momentum, duration, outside
+    )
     turn = (state.rates_body + rates) * (duration / 2)
     middle = multiply(state.quaternion_xyzw, from_rotation_vector(turn / 2))
     quaternion = normalised(multiply(state.quaternion_xyzw, from_rotation_vector(turn)))
     half_velocity = state.velocity_world + (duration / 2) * _acceleration(
-        parameters, state.quaternion_xyzw, state.velocity_world, mean_thrust, disturbance)
+        parameters, state.quaternion_xyzw, state.velocity_world, mean_thrust, disturbance
+    )
     acceleration = _acceleration(parameters, middle, half_velocity, mean_thrust, disturbance)
     velocity = state.velocity_world + duration * acceleration
     position = state.position_world + duration * (state.velocity_world + velocity) / 2
@@ -183,8 +213,10 @@ def step(parameters: RotorDroneParameters, state: RotorDroneState, thrust_comman
 def clip_thrust(parameters: RotorDroneParameters, thrust_command: Array) -> Array:
     """Return what the rotors can do (4, ...) [N] of a command."""
     xp = array_namespace(thrust_command)
-    return xp.minimum(xp.maximum(thrust_command, parameters.thrust_least_n + 0 * thrust_command),
-                      parameters.thrust_most_n + 0 * thrust_command)
+    return xp.minimum(
+        xp.maximum(thrust_command, parameters.thrust_least_n + 0 * thrust_command),
+        parameters.thrust_most_n + 0 * thrust_command,
+    )
 
 
 def resting(position_world: Array, parameters: RotorDroneParameters) -> RotorDroneState:
@@ -208,8 +240,9 @@ def angular_momentum_world(parameters: RotorDroneParameters, state: RotorDroneSt
     return rotate(state.quaternion_xyzw, body)
 
 
-def _spun(parameters: RotorDroneParameters, thrust: Array, wanted: Array, duration: Array
-          ) -> tuple[Array, Array, Array, Array | None, Array | None]:
+def _spun(
+    parameters: RotorDroneParameters, thrust: Array, wanted: Array, duration: Array
+) -> tuple[Array, Array, Array, Array | None, Array | None]:
     """Return how the rotors do in a step.
 
     Returns:
@@ -232,9 +265,13 @@ def _spun(parameters: RotorDroneParameters, thrust: Array, wanted: Array, durati
         return (function(start) + 4 * function(middle) + function(end)) / 6
 
     spin = blades.inertia_kg_m2 * RAD_S_PER_RPM
-    return (blades.thrust(end), mean_of(blades.thrust), _signed_sum(YAW_SIGNS, mean_of(blades.torque)),
-            spin * _signed_sum(YAW_SIGNS, mean_of(lambda speed: speed)),
-            spin * _signed_sum(YAW_SIGNS, end - start) / duration)
+    return (
+        blades.thrust(end),
+        mean_of(blades.thrust),
+        _signed_sum(YAW_SIGNS, mean_of(blades.torque)),
+        spin * _signed_sum(YAW_SIGNS, mean_of(lambda speed: speed)),
+        spin * _signed_sum(YAW_SIGNS, end - start) / duration,
+    )
 
 
 def _signed_sum(signs: tuple[float, ...], values: Array) -> Array:
@@ -242,16 +279,27 @@ def _signed_sum(signs: tuple[float, ...], values: Array) -> Array:
 
 
 def _rotor_torque(parameters: RotorDroneParameters, thrust: Array, yaw: Array, push: Array | None) -> Array:
-    roll, pitch = (lever * _signed_sum(signs, thrust)
-                   for lever, signs in zip(parameters.arm_m, (ROLL_SIGNS, PITCH_SIGNS), strict=True))
+    roll, pitch = (
+        lever * _signed_sum(signs, thrust)
+        for lever, signs in zip(parameters.arm_m, (ROLL_SIGNS, PITCH_SIGNS), strict=True)
+    )
     along = parameters.thrust_scale * yaw + parameters.torque_offset_n_m[2]
-    return stacked(parameters.thrust_scale * roll + parameters.torque_offset_n_m[0],
-                   parameters.thrust_scale * pitch + parameters.torque_offset_n_m[1],
-                   along if push is None else along + push)
+    return stacked(
+        parameters.thrust_scale * roll + parameters.torque_offset_n_m[0],
+        parameters.thrust_scale * pitch + parameters.torque_offset_n_m[1],
+        along if push is None else along + push,
+    )
 
 
-def _next_rates(parameters: RotorDroneParameters, rates: Array, middle: Array, torque: Array,
-                momentum: Array | None, duration: Array, outside: Array | None) -> Array:
+def _next_rates(
+    parameters: RotorDroneParameters,
+    rates: Array,
+    middle: Array,
+    torque: Array,
+    momentum: Array | None,
+    duration: Array,
+    outside: Array | None,
+) -> Array:
     """Return the rates (3, ...) after a step; ``middle`` (3, ...) are those of the gyroscopic term."""
     xp = array_namespace(rates)
     x, y, z = parameters.inertia_kg_m2
@@ -272,13 +320,19 @@ def _next_rates(parameters: RotorDroneParameters, rates: Array, middle: Array, t
     return stacked(*after)
 
 
-def _acceleration(parameters: RotorDroneParameters, quaternion_xyzw: Array, velocity_world: Array, thrust: Array,
-                  disturbance: Disturbance | None) -> Array:
+def _acceleration(
+    parameters: RotorDroneParameters,
+    quaternion_xyzw: Array,
+    velocity_world: Array,
+    thrust: Array,
+    disturbance: Disturbance | None,
+) -> Array:
     xp = array_namespace(thrust)
     total = parameters.thrust_scale / parameters.mass_kg * xp.sum(thrust, axis=0)
     along = rotate_back(quaternion_xyzw, velocity_world)
-    drag = rotate(quaternion_xyzw, stacked(*(parameters.drag_kg_s[k] / parameters.mass_kg * along[k, ...]
-                                             for k in range(3))))
+    drag = rotate(
+        quaternion_xyzw, stacked(*(parameters.drag_kg_s[k] / parameters.mass_kg * along[k, ...] for k in range(3)))
+    )
     lift = total * body_up(quaternion_xyzw) - drag
     fall = stacked(lift[0, ...], lift[1, ...], lift[2, ...] - GRAVITY_M_S2)
     return fall if disturbance is None else fall + disturbance.acceleration_world

@@ -51,8 +51,7 @@ class LagResponse:
         gain = -xp.expm1(-ratio)
         # below 1e-2 the series avoids the difference of two large numbers
         large = ratio > 1e-2
-        mean_share = xp.where(large, 1 / xp.where(large, gain, 1.0) - 1 / xp.where(large, ratio, 1.0),
-                              0.5 + ratio / 12)
+        mean_share = xp.where(large, 1 / xp.where(large, gain, 1.0) - 1 / xp.where(large, ratio, 1.0), 0.5 + ratio / 12)
         return cls(duration_s, gain, mean_share)
 
 
@@ -82,8 +81,9 @@ class StoppingPoint:
 def matrix_vector(matrix: Array, vector: Array) -> Array:
     """Return matrix (A, B, ...) times vector (B, ...): (A, ...)."""
     size = vector.shape[0]
-    return stacked(*(sum_terms([matrix[a, b, ...] * vector[b, ...] for b in range(size)])
-                     for a in range(matrix.shape[0])))
+    return stacked(
+        *(sum_terms([matrix[a, b, ...] * vector[b, ...] for b in range(size)]) for a in range(matrix.shape[0]))
+    )
 
 
 def sum_terms(terms: list[Array]) -> Array:
@@ -102,8 +102,13 @@ def running_sum(start: Array, steps: Array) -> Array:
     return array_namespace(start).concat([total[:, None, ...] for total in sums], axis=1)
 
 
-def held_velocities(change: Callable[[Array, Array, LagResponse], Array], velocity: Array, effective: Array,
-                    response: LagResponse, ticks: int) -> tuple[Array, Array]:
+def held_velocities(
+    change: Callable[[Array, Array, LagResponse], Array],
+    velocity: Array,
+    effective: Array,
+    response: LagResponse,
+    ticks: int,
+) -> tuple[Array, Array]:
     """Return the velocities now and after each of T held ticks (D, T + 1, ...), and the ways in them (D, T, ...).
 
     Args:

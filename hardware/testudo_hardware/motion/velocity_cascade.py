@@ -65,20 +65,35 @@ class CascadeParameters:
             raise TestudoError(f"{spec.name}: the robot file has no [attitude]; the velocity controller needs it")
         value = {key: quantity.value for key, quantity in spec.attitude.items()} | dict(drawn or {})
         get = {key.removeprefix("attitude."): number for key, number in value.items()}
-        return cls(spec.attitude["attitude.cascade_period"].value, get["tilt_per_speed"], get["tilt_per_way"],
-                   get["tilt_limit"], get["thrust_per_speed"], get["thrust_per_way"], get["thrust_base"],
-                   get["thrust_floor"], get["thrust_most"])
+        return cls(
+            spec.attitude["attitude.cascade_period"].value,
+            get["tilt_per_speed"],
+            get["tilt_per_way"],
+            get["tilt_limit"],
+            get["thrust_per_speed"],
+            get["thrust_per_way"],
+            get["thrust_base"],
+            get["thrust_floor"],
+            get["thrust_most"],
+        )
 
 
 def settled(parameters: CascadeParameters, hover_thrust_n: Array, yaw: Array) -> CascadeState:
     """Return the memory of a controller that has hovered for long: it carries the weight, at headings (...) [rad]."""
     zero = yaw * 0
-    return CascadeState(stacked(zero, zero, zero + (hover_thrust_n - parameters.thrust_base_n)
-                                / parameters.thrust_per_way), yaw + zero)
+    return CascadeState(
+        stacked(zero, zero, zero + (hover_thrust_n - parameters.thrust_base_n) / parameters.thrust_per_way), yaw + zero
+    )
 
 
-def attitude_command(parameters: CascadeParameters, state: AttitudeDroneState, cascade: CascadeState,
-                     velocity_command_world: Array, yaw_rate: Array, duration_s: Array) -> tuple[Array, CascadeState]:
+def attitude_command(
+    parameters: CascadeParameters,
+    state: AttitudeDroneState,
+    cascade: CascadeState,
+    velocity_command_world: Array,
+    yaw_rate: Array,
+    duration_s: Array,
+) -> tuple[Array, CascadeState]:
     """Return the attitude command and the controller's memory after one of its steps.
 
     Args:
@@ -92,24 +107,42 @@ def attitude_command(parameters: CascadeParameters, state: AttitudeDroneState, c
     Returns:
         (4, ...): roll, pitch, yaw [rad], thrust of all rotors [N]; and the memory.
     """
-    command, integral = velocity_control(parameters, state.velocity_world, heading(state.quaternion_xyzw),
-                                         cascade.integral, velocity_command_world, duration_s)
+    command, integral = velocity_control(
+        parameters,
+        state.velocity_world,
+        heading(state.quaternion_xyzw),
+        cascade.integral,
+        velocity_command_world,
+        duration_s,
+    )
     xp = array_namespace(integral)
     yaw = cascade.yaw_command + yaw_rate * duration_s
     yaw = yaw - 2 * math.pi * xp.round(yaw / (2 * math.pi))
     return stacked(*command[:2], yaw, command[2]), CascadeState(integral, yaw)
 
 
-def velocity_control(parameters: CascadeParameters, velocity_world: Array, yaw: Array, integral: Array,
-                     velocity_command_world: Array, duration_s: Array) -> tuple[tuple[Array, Array, Array], Array]:
+def velocity_control(
+    parameters: CascadeParameters,
+    velocity_world: Array,
+    yaw: Array,
+    integral: Array,
+    velocity_command_world: Array,
+    duration_s: Array,
+) -> tuple[tuple[Array, Array, Array], Array]:
     """Return roll, pitch [rad], thrust [N] (...) and the integral (3, ...); see `attitude_command`."""
     xp = array_namespace(velocity_world)
     cosine, sine = xp.cos(yaw), xp.sin(yaw)
     east, north, up = (velocity_command_world[k, ...] - velocity_world[k, ...] for k in range(3))
     error = stacked(cosine * east + sine * north, cosine * north - sine * east, up)
     integral = integral + error * duration_s
-    tilt = [_within(parameters.tilt_per_speed * error[k, ...] + parameters.tilt_per_way * integral[k, ...],
-                    -parameters.tilt_limit_rad, parameters.tilt_limit_rad) for k in range(2)]
+    tilt = [
+        _within(
+            parameters.tilt_per_speed * error[k, ...] + parameters.tilt_per_way * integral[k, ...],
+            -parameters.tilt_limit_rad,
+            parameters.tilt_limit_rad,
+        )
+        for k in range(2)
+    ]
     thrust = parameters.thrust_base_n + parameters.thrust_per_speed * up + parameters.thrust_per_way * integral[2, ...]
     return (-tilt[1], tilt[0], _within(thrust, parameters.thrust_least_n, parameters.thrust_most_n)), integral
 

@@ -41,19 +41,18 @@ class VelocityPoint:
         """See `MotionModel.step`; the acceleration limit bounds the length of the change of velocity."""
         change = self._change(state.velocity, effective, response)
         mean = state.velocity + response.mean_share * change
-        return MotionState(state.position_world + response.duration_s * mean, state.yaw,
-                           state.velocity + change)
+        return MotionState(state.position_world + response.duration_s * mean, state.yaw, state.velocity + change)
 
     def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
         """See `MotionModel.hold`."""
         velocity, way = held_velocities(self._change, state.velocity, effective, response, ticks)
-        return MotionState(running_sum(state.position_world + 0 * effective, way),
-                           state.yaw + 0 * velocity[0, ...], velocity)
+        return MotionState(
+            running_sum(state.position_world + 0 * effective, way), state.yaw + 0 * velocity[0, ...], velocity
+        )
 
     def _change(self, velocity: Array, effective: Array, response: LagResponse) -> Array:
         """Return by how much the velocity changes (D, ...)."""
-        return shorten(response.gain * (effective - velocity),
-                       self.spec.acceleration_limit_m_s2 * response.duration_s)
+        return shorten(response.gain * (effective - velocity), self.spec.acceleration_limit_m_s2 * response.duration_s)
 
     def limit_command(self, command: Array) -> Array:
         """See `MotionModel.limit_command`: the length is cut to the speed limit."""
@@ -70,9 +69,14 @@ class VelocityPoint:
         along = xp.where(fast, speed / limit, lag + 0 * speed)
         across = xp.where(fast, distance / (speed + TINY), lag + 0 * speed)
         brake = direction * xp.where(fast, speed - limit * lag, 0 * speed)
-        return StoppingPoint(state.position_world + distance * direction, state.yaw,
-                             _symmetric(direction, along, across), _symmetric(direction, 1 / along, 1 / across),
-                             brake, (state.velocity - brake) / lag)
+        return StoppingPoint(
+            state.position_world + distance * direction,
+            state.yaw,
+            _symmetric(direction, along, across),
+            _symmetric(direction, 1 / along, 1 / across),
+            brake,
+            (state.velocity - brake) / lag,
+        )
 
     def rest_position(self, state: MotionState) -> Array:
         """See `MotionModel.rest_position`."""
@@ -121,7 +125,14 @@ def _symmetric(direction: Array, along: Array, across: Array) -> Array:
     """Return the matrix (D, D, ...) with ``along`` on the direction and ``across`` on the rest."""
     xp = array_namespace(direction)
     size = direction.shape[0]
-    return xp.stack([
-        xp.stack([(along - across) * direction[i, ...] * direction[j, ...]
-                  + (across if i == j else 0 * across) for j in range(size)])
-        for i in range(size)])
+    return xp.stack(
+        [
+            xp.stack(
+                [
+                    (along - across) * direction[i, ...] * direction[j, ...] + (across if i == j else 0 * across)
+                    for j in range(size)
+                ]
+            )
+            for i in range(size)
+        ]
+    )

@@ -55,16 +55,23 @@ class BraxEnvironment(Env):
         size = self.view.team_size
         robots = size if keys.shape[0] == 1 else keys.shape[0]
         if robots % size:
-            raise TestudoError(f"a batch of {robots} robots does not fill whole worlds of {size}; "
-                               f"give brax a multiple of {size} environments")
+            raise TestudoError(
+                f"a batch of {robots} robots does not fill whole worlds of {size}; "
+                f"give brax a multiple of {size} environments"
+            )
         worlds = self.view.environment.reset(keys[::size])
         state_key = jax.random.key_data(jax.random.fold_in(keys[0], 1))
         metrics = {name: jnp.zeros(robots) for name in _METRICS}
         totals = {name: jnp.zeros(robots) for name in ("sum_reward", "length", *_METRICS)}
-        info = {"steps": jnp.zeros(robots), "truncation": jnp.zeros(robots), "episode_done": jnp.zeros(robots),
-                "episode_metrics": totals}
-        return State(BraxWorlds(worlds, state_key), self._observed(worlds), jnp.zeros(robots),
-                     jnp.zeros(robots), metrics, info)
+        info = {
+            "steps": jnp.zeros(robots),
+            "truncation": jnp.zeros(robots),
+            "episode_done": jnp.zeros(robots),
+            "episode_metrics": totals,
+        }
+        return State(
+            BraxWorlds(worlds, state_key), self._observed(worlds), jnp.zeros(robots), jnp.zeros(robots), metrics, info
+        )
 
     def step(self, state: State, action: jax.Array) -> State:
         """Return the state one decision later for actions (B, D); a world that is done starts anew.
@@ -81,10 +88,10 @@ class BraxEnvironment(Env):
         reward = result.reward.T.reshape(-1)
         done = _each(result.terminated | result.truncated, size)
         metrics = _metrics(result, size)
-        info = {**state.info, **_info(state.info, reward, done, metrics),
-                "truncation": _each(result.truncated, size)}
-        return State(BraxWorlds(worlds, jax.random.key_data(next_key)), self._observed(worlds), reward, done,
-                     metrics, info)
+        info = {**state.info, **_info(state.info, reward, done, metrics), "truncation": _each(result.truncated, size)}
+        return State(
+            BraxWorlds(worlds, jax.random.key_data(next_key)), self._observed(worlds), reward, done, metrics, info
+        )
 
     @property
     def observation_size(self) -> int:
@@ -106,8 +113,9 @@ class BraxEnvironment(Env):
         return observation.reshape(-1, observation.shape[-1])
 
 
-def as_it_is(env: BraxEnvironment, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None
-             ) -> BraxEnvironment:
+def as_it_is(
+    env: BraxEnvironment, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None
+) -> BraxEnvironment:
     """Return the environment itself; for the argument ``wrap_env_fn`` of brax's trainers.
 
     Not ``wrap_env=False``, with which brax 0.14's SAC fails.
@@ -119,7 +127,8 @@ def as_it_is(env: BraxEnvironment, episode_length: int, action_repeat: int = 1, 
     if (episode_length, action_repeat, randomization_fn) != (expected, 1, None):
         raise TestudoError(
             f"brax trainer: found episode_length {episode_length}, action_repeat {action_repeat}, randomization_fn "
-            f"{randomization_fn}; the scenario decides them, expected {expected}, 1 and None")
+            f"{randomization_fn}; the scenario decides them, expected {expected}, 1 and None"
+        )
     return env
 
 
@@ -135,8 +144,7 @@ def _metrics(result: StepResult, size: int) -> dict[str, jax.Array]:
     }
 
 
-def _info(before: dict[str, Any], reward: jax.Array, done: jax.Array, metrics: dict[str, jax.Array]
-          ) -> dict[str, Any]:
+def _info(before: dict[str, Any], reward: jax.Array, done: jax.Array, metrics: dict[str, jax.Array]) -> dict[str, Any]:
     """Return the running count and sums of the episodes; those of an ended one stay for one step."""
     going_on = 1 - before["episode_done"]
     news = {"sum_reward": reward, "length": jnp.ones_like(reward), **metrics}

@@ -91,8 +91,9 @@ class MultiAgentTeam(MultiAgentEnv):
         return self.get_obs(state), state
 
     @partial(jax.jit, static_argnums=0)
-    def step(self, key: jax.Array, state: WorldState, actions: Mapping[str, jax.Array],
-             reset_state: WorldState | None = None) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
+    def step(
+        self, key: jax.Array, state: WorldState, actions: Mapping[str, jax.Array], reset_state: WorldState | None = None
+    ) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
         """Return observations, state, rewards, dones and infos one decision later.
 
         A world that is done starts anew, or in ``reset_state``: observations and state are then those
@@ -101,20 +102,21 @@ class MultiAgentTeam(MultiAgentEnv):
         step_key, reset_key = jax.random.split(typed_key(key))
         observations, after, rewards, dones, infos = self.step_env(step_key, state, actions)
         fresh = self.reset(reset_key) if reset_state is None else (self.get_obs(reset_state), reset_state)
-        observations, after = jax.tree.map(lambda new, old: jnp.where(dones["__all__"], new, old), fresh,
-                                           (observations, after))
+        observations, after = jax.tree.map(
+            lambda new, old: jnp.where(dones["__all__"], new, old), fresh, (observations, after)
+        )
         return observations, after, rewards, dones, infos
 
-    def step_env(self, key: jax.Array, state: WorldState, actions: Mapping[str, jax.Array]
-                 ) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
+    def step_env(
+        self, key: jax.Array, state: WorldState, actions: Mapping[str, jax.Array]
+    ) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
         """Return the same as `step`, for a world that does not start anew."""
         action = jnp.stack([actions[agent] for agent in self.agents])[None]
         velocity = self.view.velocity_world(state, action)
         _, result = self.view.environment.step(state, velocity, typed_key(key))
         done = (result.terminated | result.truncated)[0]
         dones = dict.fromkeys((*self.agents, "__all__"), done)
-        return (self.get_obs(result.last), result.last, self._by_agent(result.reward[:, 0]), dones,
-                self._infos(result))
+        return (self.get_obs(result.last), result.last, self._by_agent(result.reward[:, 0]), dones, self._infos(result))
 
     def get_obs(self, state: WorldState) -> ByAgent:
         """Return the observations (size,) by agent."""
@@ -129,6 +131,10 @@ class MultiAgentTeam(MultiAgentEnv):
 
     def _infos(self, result: StepResult) -> dict[str, Any]:
         metrics = result.metrics
-        of_world = {"terminated": result.terminated, "truncated": result.truncated, "contacts": metrics.contacts,
-                    "interventions": metrics.interventions}
+        of_world = {
+            "terminated": result.terminated,
+            "truncated": result.truncated,
+            "contacts": metrics.contacts,
+            "interventions": metrics.interventions,
+        }
         return {name: jnp.broadcast_to(value[0], (self.num_agents,)) for name, value in of_world.items()}

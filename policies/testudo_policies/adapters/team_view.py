@@ -43,8 +43,9 @@ class Layout:
         """Return vectors (..., size) as features (..., *shape)."""
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])
         parts = jnp.split(vectors, ends[:-1], axis=-1)
-        return Features(*(part.reshape(*vectors.shape[:-1], *shape)
-                          for part, shape in zip(parts, self.shapes, strict=True)))
+        return Features(
+            *(part.reshape(*vectors.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True))
+        )
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,13 @@ from testudo_policies.progress import counted
 _BAR = 24
 
 
-def dataset(paths: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS... OUT")], *,
-            good_return: float | None = None, skip_bad: bool = False, json: Path | None = None) -> int:
+def dataset(
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS... OUT")],
+    *,
+    good_return: float | None = None,
+    skip_bad: bool = False,
+    json: Path | None = None,
+) -> int:
     """Write an offline dataset from recorded runs, with its composition profile and a card.
 
     Observations, actions, rewards, terminals and truncations for each robot, in the names and axes of Off-the-Grid
@@ -40,8 +45,9 @@ def dataset(paths: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.a
     console = Console()
     check_output(json)
     if len(paths) < 2:
-        raise TestudoError("testudo dataset: expected run folders and a file to write, as in "
-                           "`testudo dataset runs/mine dataset.npz`")
+        raise TestudoError(
+            "testudo dataset: expected run folders and a file to write, as in `testudo dataset runs/mine dataset.npz`"
+        )
     *folders, out = paths
     if out.suffix != ".npz":
         raise TestudoError(f"{out}: expected a file that ends in .npz as the last word")
@@ -53,8 +59,12 @@ def dataset(paths: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.a
     save_card(out.with_suffix(".json"), card)
     for table in profile_tables(made):
         console.print(table)
-    console.print(Text(f"wrote {out}: {card['transitions']:,} transitions of {card['robots']} robots, "
-                       f"{card['invalid']} robot-steps marked invalid; card {out.with_suffix('.json')}"))
+    console.print(
+        Text(
+            f"wrote {out}: {card['transitions']:,} transitions of {card['robots']} robots, "
+            f"{card['invalid']} robot-steps marked invalid; card {out.with_suffix('.json')}"
+        )
+    )
     write_output(json, card, console)
     return 0
 

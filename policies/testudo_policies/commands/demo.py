@@ -36,8 +36,16 @@ from testudo_sim.report.flown import flown_run
 from testudo_sim.report.summary import all_passed
 
 
-def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, fleet_seed: int = 0, runs: int = 1,
-         lock_step: bool = False, config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig()) -> int:  # noqa: B008
+def demo(
+    *,
+    scenario: str = "",
+    run: Path | None = None,
+    episodes: int = 1000,
+    fleet_seed: int = 0,
+    runs: int = 1,
+    lock_step: bool = False,
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),  # noqa: B008
+) -> int:
     """Run the whole loop: train, evaluate, export, drive over ROS 2, record, replay, report.
 
     Exit status 0 means that every check of the report passed.
@@ -79,18 +87,32 @@ def demo(*, scenario: str = "", run: Path | None = None, episodes: int = 1000, f
     console.print(export_table(export))
     state.headline(4, "drive the fleet over ROS 2, and record it")
     drive, recording = drive_step(state, fleet, fleet_seed)
-    console.print(f"{drive.outcome} after {drive.time_s:.1f} s, {drive.contacts} contacts, "
-                  f"least separation {drive.separation_m:.3f} m")
+    console.print(
+        f"{drive.outcome} after {drive.time_s:.1f} s, {drive.contacts} contacts, "
+        f"least separation {drive.separation_m:.3f} m"
+    )
     state.headline(5, "replay what happened")
     again, caught, gap = replay_step(state, workshop, export, recording)
     for table in gap_tables(gap):
         console.print(table)
-    driven = [flown_run(fleet_seed, drive, recording, export.contract.shield),
-              *drive_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs))]
+    driven = [
+        flown_run(fleet_seed, drive, recording, export.contract.shield),
+        *drive_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs)),
+    ]
     state.headline(6, "report")
     film, view = show_step(state, workshop, recording)
-    data = report_data(state, trained, evaluation, export, recording, again, caught, gap, (film, view),
-                       time.perf_counter() - state.begin_s - state.further_s)
+    data = report_data(
+        state,
+        trained,
+        evaluation,
+        export,
+        recording,
+        again,
+        caught,
+        gap,
+        (film, view),
+        time.perf_counter() - state.begin_s - state.further_s,
+    )
     data = replace(data, runs=tuple(driven))
     page = write_html(data, folder / "report.html")
     write_summary(data, folder / "summary.json")

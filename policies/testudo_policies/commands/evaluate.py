@@ -18,10 +18,17 @@ from testudo_sim.starts import load_starts
 from testudo_sim.tiers import PhysicsChoice
 
 
-def evaluate(policy: Annotated[Path, tyro.conf.Positional], *, episodes: int = 1000,
-             team_size: tuple[int, ...] = (), seed: int = HELD_OUT_SEED, shield: bool = True,
-             starts: Path | None = None, physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
-             json: Path | None = None) -> int:
+def evaluate(
+    policy: Annotated[Path, tyro.conf.Positional],
+    *,
+    episodes: int = 1000,
+    team_size: tuple[int, ...] = (),
+    seed: int = HELD_OUT_SEED,
+    shield: bool = True,
+    starts: Path | None = None,
+    physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
+    json: Path | None = None,
+) -> int:
     """Evaluate a policy on held-out episodes: success, contacts, separation, interventions, deadlocks.
 
     With --starts the episodes begin where a real run went wrong, and exit status 1 means that robots touched again:

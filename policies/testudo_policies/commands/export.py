@@ -24,8 +24,14 @@ from testudo_policies.training import load_parameters
 from testudo_sim.devices import devices
 
 
-def export(run: Annotated[Path, tyro.conf.Positional], *, out: Path | None = None,
-           fleet: Path | None = None, seed: int = 0, json: Path | None = None) -> None:
+def export(
+    run: Annotated[Path, tyro.conf.Positional],
+    *,
+    out: Path | None = None,
+    fleet: Path | None = None,
+    seed: int = 0,
+    json: Path | None = None,
+) -> None:
     """Export a training run as one policy.onnx that carries its contract, and prove it.
 
     The file is kept only if the graph equals the trained policy on more than 10,000 inputs and along
@@ -78,15 +84,19 @@ def saved_evaluations(run: Path) -> list[Evaluation]:
             for item in json_format.loads(path.read_text(encoding="utf-8"))
         ]
     except (ValueError, TypeError, AttributeError) as error:
-        raise TestudoError(
-            f"{path}: is not what `testudo evaluate --json` writes: {error}; evaluate again"
-        ) from error
+        raise TestudoError(f"{path}: is not what `testudo evaluate --json` writes: {error}; evaluate again") from error
 
 
 def export_numbers(report: ExportReport) -> dict[str, object]:
     """Return the numbers of an export, JSON-ready."""
-    return {"path": str(report.path), "sha256": report.sha256, "opset": report.opset,
-            "nodes": report.nodes, "size_bytes": report.size_bytes, "parity": report.parity.to_dict()}
+    return {
+        "path": str(report.path),
+        "sha256": report.sha256,
+        "opset": report.opset,
+        "nodes": report.nodes,
+        "size_bytes": report.size_bytes,
+        "parity": report.parity.to_dict(),
+    }
 
 
 def export_table(report: ExportReport) -> Table:
@@ -95,12 +105,13 @@ def export_table(report: ExportReport) -> Table:
     parity = report.parity
     table = Table("artefact", "value", title=str(report.path))
     rows = {
-        "sha256": report.sha256, "size": f"{report.size_bytes:,} bytes, {report.nodes} nodes, opset {report.opset}",
+        "sha256": report.sha256,
+        "size": f"{report.size_bytes:,} bytes, {report.nodes} nodes, opset {report.opset}",
         "for": f"{contract.scenario}, {contract.robot}, memory {contract.hidden_size}",
         "inputs compared": f"{parity.inputs:,}, {parity.slots[0]} to {parity.slots[-1]} neighbours",
         "largest deviation": f"{parity.max_error:.2e} (bound {parity.tolerance:.0e})",
         "closed loops": f"{parity.loops} of {parity.loop_steps} steps: {parity.teacher_forced_error:.2e} "
-                        f"teacher-forced, {parity.free_running_drift:.2e} free-running",
+        f"teacher-forced, {parity.free_running_drift:.2e} free-running",
     }
     for name, value in rows.items():
         table.add_row(name, value)

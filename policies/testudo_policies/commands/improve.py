@@ -43,9 +43,18 @@ from testudo_sim.run_reader import read_run
 _WORSE = 1
 
 
-def improve(run: Annotated[Path, tyro.conf.Positional], *, policy: Path, out: Path | None = None,
-            minutes: float = 5.0, method: Method = "finetune", robot: Path | None = None, episodes: int = 500,
-            decisions: int | None = None, json: Path | None = None) -> int:
+def improve(
+    run: Annotated[Path, tyro.conf.Positional],
+    *,
+    policy: Path,
+    out: Path | None = None,
+    minutes: float = 5.0,
+    method: Method = "finetune",
+    robot: Path | None = None,
+    episodes: int = 500,
+    decisions: int | None = None,
+    json: Path | None = None,
+) -> int:
     """Make a better policy out of a real run: identify, randomise, fine-tune, compare with the old one, export.
 
     Every step is kept in the folder: after Ctrl-C the same command goes on. The new policy is exported only if it is
@@ -76,12 +85,15 @@ def improve(run: Annotated[Path, tyro.conf.Positional], *, policy: Path, out: Pa
     folder = out or dated_folder("improved")
     console.print(devices().text)
     ours = all((run / name).is_file() for name in (FLEET_FILE, POLICY_FILE))
-    state = open_improvement(Order(run, policy, folder, method, minutes, episodes, decisions), console,
-                             read_run(run) if ours else None)
+    state = open_improvement(
+        Order(run, policy, folder, method, minutes, episodes, decisions), console, read_run(run) if ours else None
+    )
     console.print(f"folder {folder}; after Ctrl-C the same command with --out {folder} goes on")
     if not ours:
-        console.print("the run holds no artefact of ours: its own starts and goals are unknown, so that old and new "
-                      "are compared on the identified model alone")
+        console.print(
+            "the run holds no artefact of ours: its own starts and goals are unknown, so that old and new "
+            "are compared on the identified model alone"
+        )
     state.headline(1, "identify the robots of the run")
     identify_step(state, robot)
     console.print(_changes_table(state))

@@ -24,10 +24,16 @@ from testudo_sim.starts import load_starts, starts_text
 _STOPPED = 130  # as for every other verb that Ctrl-C ends
 
 
-def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run: Path | None = None,
-          starts: Path | None = None, coordinator: str | None = None, processes: int | None = None,
-          process_id: int | None = None,
-          config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig()) -> int:  # noqa: B008
+def train(
+    scenario: Annotated[str, tyro.conf.Positional] = "navigation",
+    *,
+    run: Path | None = None,
+    starts: Path | None = None,
+    coordinator: str | None = None,
+    processes: int | None = None,
+    process_id: int | None = None,
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),  # noqa: B008
+) -> int:
     """Train a coordination policy for a team, with the shield at every control tick.
 
     Ctrl-C saves a checkpoint; the same --run goes on from there.
@@ -64,14 +70,17 @@ def train(scenario: Annotated[str, tyro.conf.Positional] = "navigation", *, run:
         result = learn(workshop, folder, display.show)
     goes_on = "the same command with --run goes on" if chosen.trainer == "testudo" else "it cannot go on"
     end = "finished" if result.finished else f"stopped; {goes_on}"
-    console.print(f"{end}: {result.updates} of {chosen.updates} updates, {result.seconds:.1f} s "
-                  f"and {result.compile_s:.1f} s of compilation")
+    console.print(
+        f"{end}: {result.updates} of {chosen.updates} updates, {result.seconds:.1f} s "
+        f"and {result.compile_s:.1f} s of compilation"
+    )
     console.print(f"next: testudo evaluate {folder}   testudo export {folder}")
     return 0 if result.finished else _STOPPED
 
 
 def _configuration(run: Path | None, asked: TrainConfig, console: Console) -> TrainConfig:
     """Return what to train: the run's own configuration where it has one; else what is asked for, completed."""
+
     def choose() -> TrainConfig:
         if run is not None and (run / "config.json").exists():
             console.print(f"going on in {run} with its own configuration")

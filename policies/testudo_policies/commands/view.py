@@ -38,10 +38,18 @@ class _Wish:
     physics: PhysicsChoice
 
 
-def view(source: Annotated[Path, tyro.conf.Positional], *, film: Path | None = None, html: Path | None = None,
-         seed: int | None = None, team_size: int | None = None, shield: bool = True,
-         physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
-         speed: float = 1.0, camera: View = "oblique") -> None:
+def view(
+    source: Annotated[Path, tyro.conf.Positional],
+    *,
+    film: Path | None = None,
+    html: Path | None = None,
+    seed: int | None = None,
+    team_size: int | None = None,
+    shield: bool = True,
+    physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
+    speed: float = 1.0,
+    camera: View = "oblique",
+) -> None:
     """Look at a run: in a window, as a film, or as a page for a browser.
 
     Without --film and --html a window opens, where there is a screen; else a film is written beside
@@ -130,8 +138,9 @@ def _recorded(folder: Path, console: Console) -> Show:
     inside = folder / "run"
     found = inside if not (folder / INFO_FILE).is_file() and (inside / INFO_FILE).is_file() else folder
     if not (found / INFO_FILE).is_file():
-        raise TestudoError(f"{folder}: neither a recorded run ({INFO_FILE} is missing) nor a training run "
-                           f"({_CONFIG} is missing)")
+        raise TestudoError(
+            f"{folder}: neither a recorded run ({INFO_FILE} is missing) nor a training run ({_CONFIG} is missing)"
+        )
     run = read_run(found)
     for warning in run.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)

@@ -84,10 +84,16 @@ class _Decisions:
 
     @classmethod
     def of(cls, records: Sequence[TickRecord]) -> _Decisions:
-        ticks = tuple(tick for tick in ticks_in_order(records)
-                      if tick.estimate_position_world is not None and tick.control_point_world is not None)
-        return cls(ticks, np.array([tick.stamp_s for tick in ticks]),
-                   np.array([tick.decided and tick.nominal_world is not None for tick in ticks], bool))
+        ticks = tuple(
+            tick
+            for tick in ticks_in_order(records)
+            if tick.estimate_position_world is not None and tick.control_point_world is not None
+        )
+        return cls(
+            ticks,
+            np.array([tick.stamp_s for tick in ticks]),
+            np.array([tick.decided and tick.nominal_world is not None for tick in ticks], bool),
+        )
 
     def nearest(self, time_s: float, within_s: float) -> tuple[TickRecord, bool]:
         """Return the decision nearest to a moment, else the nearest tick, and whether it is a decision."""
@@ -109,13 +115,17 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
     scoring = scoring_of(contract, spec)
     if scoring.scenario.boxes:
         names = ", ".join(box.name for box in scoring.scenario.boxes)
-        raise TestudoError(f"{run.folder}: scenario {scoring.scenario.name} has bodies ({names}) whose poses a run "
-                           "does not hold; datasets are made of runs of scenarios with robots alone")
+        raise TestudoError(
+            f"{run.folder}: scenario {scoring.scenario.name} has bodies ({names}) whose poses a run "
+            "does not hold; datasets are made of runs of scenarios with robots alone"
+        )
     series = {name: _Decisions.of(records) for name, records in run.ticks.items()}
     idle = [name for name, decisions in series.items() if not decisions.decided.any()]
     if idle or not series:
-        raise TestudoError(f"{run.folder}: {', '.join(idle) or 'no robot'} never ran its policy in the record; a "
-                           "dataset needs a run in which every robot was active")
+        raise TestudoError(
+            f"{run.folder}: {', '.join(idle) or 'no robot'} never ran its policy in the record; a "
+            "dataset needs a run in which every robot was active"
+        )
     tracks = {name: track_in_order(best_track(run, name)) for name in run.robots}
     begin_s = max(decisions.stamp_s[decisions.decided][0] for decisions in series.values())
     end_s = max(track.stamp_s[-1] for track in tracks.values())
@@ -131,8 +141,9 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
         if scores[-1].outcome in ("", SUCCESS):  # after success a team rests; after the record there is nothing
             break
     if not found:
-        raise TestudoError(f"{run.folder}: no whole decision ({scoring.decision_s:g} s) is recorded after every robot "
-                           "became active")
+        raise TestudoError(
+            f"{run.folder}: no whole decision ({scoring.decision_s:g} s) is recorded after every robot became active"
+        )
     return tuple(found)
 
 
@@ -144,8 +155,7 @@ def best_track(run: Run, name: str) -> Track:
     return track
 
 
-def _scored(live: LiveTask, run: Run, tracks: Mapping[str, Track], begin_s: float, end_s: float
-            ) -> list[DecisionScore]:
+def _scored(live: LiveTask, run: Run, tracks: Mapping[str, Track], begin_s: float, end_s: float) -> list[DecisionScore]:
     """Return the scores of an episode that begins at a moment."""
     live.begin(begin_s)
     for name in run.robots:
@@ -161,16 +171,24 @@ def _scored(live: LiveTask, run: Run, tracks: Mapping[str, Track], begin_s: floa
         for name, track in tracks.items():
             while rows[name] < len(track.stamp_s) and track.stamp_s[rows[name]] <= until_s:
                 k = rows[name]
-                pose = Pose(tuple(track.position_world[k].tolist()), float(track.yaw[k]),
-                            tuple(track.velocity[k].tolist()))
+                pose = Pose(
+                    tuple(track.position_world[k].tolist()), float(track.yaw[k]), tuple(track.velocity[k].tolist())
+                )
                 live.on_pose(name, track.stamp_s[k], track.stamp_s[k], pose)
                 rows[name] += 1
         scores += [score for score in live.advance(until_s) if score.stamp_s <= end_s]
     return scores
 
 
-def _episode(run: Run, contract: Contract, model: MotionModel, series: Mapping[str, _Decisions],
-             tracks: Mapping[str, Track], scores: Sequence[DecisionScore], begin_s: float) -> Episode:
+def _episode(
+    run: Run,
+    contract: Contract,
+    model: MotionModel,
+    series: Mapping[str, _Decisions],
+    tracks: Mapping[str, Track],
+    scores: Sequence[DecisionScore],
+    begin_s: float,
+) -> Episode:
     names = run.robots
     ends = np.array([score.stamp_s for score in scores])
     starts = np.concatenate([[begin_s], ends[:-1]])
@@ -179,23 +197,39 @@ def _episode(run: Run, contract: Contract, model: MotionModel, series: Mapping[s
     chosen = [[series[name].nearest(moment, step_s / 2) for name in names] for moment in moments]
     signals = _stacked([[_signals(tick, model, contract) for tick, _ in row] for row in chosen])
     size = contract.dimension
-    actions = np.array([[tick.nominal_world if found else (0.0,) * size for tick, found in row]
-                        for row in chosen[:-1]], np.float32)
+    actions = np.array(
+        [[tick.nominal_world if found else (0.0,) * size for tick, found in row] for row in chosen[:-1]], np.float32
+    )
     hidden = np.array([[tick.hidden_before for tick, _ in row] for row in chosen[:-1]], np.float32)
     told = np.array([bool(score.reward) for score in scores])
     rewards = np.array([[score.reward.get(name, 0.0) for name in names] for score in scores], np.float32)
-    terms = {term: np.array([[score.terms[name][term] if score.terms else 0.0 for name in names] for score in scores],
-                            np.float32) for term in _terms(scores)}
+    terms = {
+        term: np.array(
+            [[score.terms[name][term] if score.terms else 0.0 for name in names] for score in scores], np.float32
+        )
+        for term in _terms(scores)
+    }
     decided = np.array([[found for _, found in row] for row in chosen[:-1]])
     terminals = np.array([score.outcome == SUCCESS for score in scores])
     truncations = np.zeros(len(scores), bool)
     truncations[-1] = not terminals[-1]
     state = team_states(run, tracks, moments)
     return Episode(
-        names, starts, {name: value[:-1] for name, value in signals.items()},
-        {name: value[1:] for name, value in signals.items()}, hidden.reshape(len(scores), len(names), -1), actions,
-        rewards, terms, terminals, truncations, state[:-1], state[1:], decided & told[:, None],
-        _rest_return(run, contract, tracks, begin_s))
+        names,
+        starts,
+        {name: value[:-1] for name, value in signals.items()},
+        {name: value[1:] for name, value in signals.items()},
+        hidden.reshape(len(scores), len(names), -1),
+        actions,
+        rewards,
+        terms,
+        terminals,
+        truncations,
+        state[:-1],
+        state[1:],
+        decided & told[:, None],
+        _rest_return(run, contract, tracks, begin_s),
+    )
 
 
 def _terms(scores: Sequence[DecisionScore]) -> tuple[str, ...]:
@@ -204,10 +238,16 @@ def _terms(scores: Sequence[DecisionScore]) -> tuple[str, ...]:
 
 def _signals(tick: TickRecord, model: MotionModel, contract: Contract) -> dict[str, np.ndarray]:
     """Return what a policy reads at a tick, component last: (D,), neighbours (K, D)."""
-    estimate = MotionState(np.array(tick.estimate_position_world), np.array(tick.estimate_yaw),
-                           np.array(tick.estimate_velocity))
-    named = policy_signals(estimate, model.stopping_point(estimate), recorded_table(tick), contract.shield.hold_s,
-                           {"goal_world": np.array(tick.goal_world)})
+    estimate = MotionState(
+        np.array(tick.estimate_position_world), np.array(tick.estimate_yaw), np.array(tick.estimate_velocity)
+    )
+    named = policy_signals(
+        estimate,
+        model.stopping_point(estimate),
+        recorded_table(tick),
+        contract.shield.hold_s,
+        {"goal_world": np.array(tick.goal_world)},
+    )
     return slots_first(named)
 
 
@@ -217,13 +257,21 @@ def _stacked(rows: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, np.ndarra
 
 def team_states(run: Run, tracks: Mapping[str, Track], moments: np.ndarray) -> np.ndarray:
     """Return the state (T, S) of the team at moments."""
+
     def at(track: Track, values: np.ndarray) -> np.ndarray:
         columns = values.reshape(len(track.stamp_s), -1).T
         return np.stack([np.interp(moments, track.stamp_s, column) for column in columns], axis=1)
 
-    parts = [part for name, track in tracks.items()
-             for part in (at(track, track.position_world), at(track, track.yaw), at(track, track.velocity),
-                          np.tile(run.fleet.robot(name).goal_world, (len(moments), 1)))]
+    parts = [
+        part
+        for name, track in tracks.items()
+        for part in (
+            at(track, track.position_world),
+            at(track, track.yaw),
+            at(track, track.velocity),
+            np.tile(run.fleet.robot(name).goal_world, (len(moments), 1)),
+        )
+    ]
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 

@@ -59,15 +59,24 @@ class Profile:
         counts, edges = np.histogram(returns, _BINS)
         quartiles = np.percentile(returns, (25, 50, 75))
         return {
-            "name": self.name, "scale": {"0": "standing still", "1": self.reference_return},
+            "name": self.name,
+            "scale": {"0": "standing still", "1": self.reference_return},
             "classes": {name: self.count(name) for name in (GOOD, MEDIUM, POOR)},
             "borders": {GOOD: GOOD_FROM, MEDIUM: MEDIUM_FROM},
-            "return": {"mean": float(returns.mean()), "std": float(returns.std()), "min": float(returns.min()),
-                       "p25": float(quartiles[0]), "median": float(quartiles[1]), "p75": float(quartiles[2]),
-                       "max": float(returns.max())},
+            "return": {
+                "mean": float(returns.mean()),
+                "std": float(returns.std()),
+                "min": float(returns.min()),
+                "p25": float(quartiles[0]),
+                "median": float(quartiles[1]),
+                "p75": float(quartiles[2]),
+                "max": float(returns.max()),
+            },
             "histogram": {"counts": counts.tolist(), "edges": edges.tolist()},
-            "episodes": [{"return": a, "quality": b, "class": c}
-                         for a, b, c in zip(self.returns, self.quality, self.classes, strict=True)],
+            "episodes": [
+                {"return": a, "quality": b, "class": c}
+                for a, b, c in zip(self.returns, self.quality, self.classes, strict=True)
+            ],
         }
 
 

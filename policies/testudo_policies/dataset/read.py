@@ -32,8 +32,9 @@ def find_runs(paths: list[Path]) -> list[Path]:
         below = sorted(item.parent for item in path.glob(f"**/{INFO_FILE}"))
         inside = [path] if (path / INFO_FILE).is_file() else below
         if not inside:
-            raise TestudoError(f"{path}: no {INFO_FILE} in it or below: no run folder; give folders that `testudo up` "
-                               "recorded")
+            raise TestudoError(
+                f"{path}: no {INFO_FILE} in it or below: no run folder; give folders that `testudo up` recorded"
+            )
         found += [folder for folder in inside if folder not in found]
     return found
 
@@ -50,7 +51,8 @@ def check_ours(folder: Path) -> None:
         raise TestudoError(
             f"{folder}: {'an imported run: ' if imported else ''}{' and '.join(lacking)} missing: without the "
             "artefact, the goals and the tick records nobody knows what a policy read, commanded and was "
-            "rewarded for; poses and commands are enough for `testudo identify` and `testudo gap`")
+            "rewarded for; poses and commands are enough for `testudo identify` and `testudo gap`"
+        )
 
 
 def read_source(folder: Path) -> Source:
@@ -63,8 +65,15 @@ def read_source(folder: Path) -> Source:
     run = read_run(folder)
     artefact = Artefact.load(run.policy_path, sha256=run.policy_sha256)
     started = datetime.fromtimestamp(run.info["start_wall_ns"] / _NANO, UTC).isoformat(timespec="seconds")
-    return Source(folder, artefact.contract, artefact.sha256, sha256_of(folder / BAG_FILE), started, run.complete,
-                  episodes_of(run, artefact.contract))
+    return Source(
+        folder,
+        artefact.contract,
+        artefact.sha256,
+        sha256_of(folder / BAG_FILE),
+        started,
+        run.complete,
+        episodes_of(run, artefact.contract),
+    )
 
 
 def sha256_of(path: Path) -> str:

@@ -64,8 +64,10 @@ class Dataset:
                 ("decision period", source.contract.decision_period_s, first.contract.decision_period_s),
             ):
                 if found != expected:
-                    raise TestudoError(f"{source.folder}: {what}: found {found}, expected {expected} as in "
-                                       f"{first.folder}; write one dataset for each")
+                    raise TestudoError(
+                        f"{source.folder}: {what}: found {found}, expected {expected} as in "
+                        f"{first.folder}; write one dataset for each"
+                    )
         episodes = [episode for source in sources for episode in source.episodes]
         return cls(tuple(sources), Profile.of(episodes, good_return))
 
@@ -103,14 +105,23 @@ class Dataset:
         """Return what the dataset is, JSON-ready."""
         contract, first = self.sources[0].contract, self.episodes[0]
         return {
-            "schema": CARD_SCHEMA, "sha256": sha256, "scenario": contract.scenario, "robot": contract.robot,
-            "robots": len(first.robots), "decision_period_s": contract.decision_period_s,
-            "transitions": len(arrays["rewards"]), "episodes": len(self.episodes),
+            "schema": CARD_SCHEMA,
+            "sha256": sha256,
+            "scenario": contract.scenario,
+            "robot": contract.robot,
+            "robots": len(first.robots),
+            "decision_period_s": contract.decision_period_s,
+            "transitions": len(arrays["rewards"]),
+            "episodes": len(self.episodes),
             "invalid": int((~arrays["infos/valid"]).sum()),
             "arrays": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in arrays.items()},
             "observation": observation_layout(first.signals, contract),
-            "action": {"unit": contract.command.unit, "limit": contract.command.limit, "frame": "world",
-                       "meaning": "nominal control-point velocity, before the shield"},
+            "action": {
+                "unit": contract.command.unit,
+                "limit": contract.command.limit,
+                "frame": "world",
+                "meaning": "nominal control-point velocity, before the shield",
+            },
             "reward_terms": list(first.terms),
             "state": "for each robot: position_world, yaw, velocity, goal_world",
             "profile": self.profile.to_dict(),
@@ -131,8 +142,15 @@ def observation_layout(signals: Mapping[str, np.ndarray], contract: Contract) ->
     for signal in contract.signals:
         shape = signals[signal.name].shape[2:]
         end = begin + int(np.prod(shape))
-        layout.append({"name": signal.name, "unit": signal.unit, "frame": signal.frame, "shape": list(shape),
-                       "columns": [begin, end]})
+        layout.append(
+            {
+                "name": signal.name,
+                "unit": signal.unit,
+                "frame": signal.frame,
+                "shape": list(shape),
+                "columns": [begin, end],
+            }
+        )
         begin = end
     return layout
 
@@ -164,7 +182,15 @@ def save_card(path: Path, card: Mapping[str, Any]) -> None:
 
 def _source(source: Source) -> dict[str, Any]:
     provenance = source.contract.provenance
-    return {"folder": source.folder.name, "bag_sha256": source.bag_sha256, "policy_sha256": source.policy_sha256,
-            "robot_sha256": source.contract.robot_sha256, "started": source.started, "complete": source.complete,
-            "episodes": len(source.episodes), "transitions": sum(len(episode) for episode in source.episodes),
-            "policy_versions": provenance.get("versions", {}), "policy_git": provenance.get("git", "")}
+    return {
+        "folder": source.folder.name,
+        "bag_sha256": source.bag_sha256,
+        "policy_sha256": source.policy_sha256,
+        "robot_sha256": source.contract.robot_sha256,
+        "started": source.started,
+        "complete": source.complete,
+        "episodes": len(source.episodes),
+        "transitions": sum(len(episode) for episode in source.episodes),
+        "policy_versions": provenance.get("versions", {}),
+        "policy_git": provenance.get("git", ""),
+    }

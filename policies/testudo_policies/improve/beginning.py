@@ -57,16 +57,24 @@ def find_beginning(artefact: Artefact, spec_file: Path) -> Beginning:
         if (folder / "config.json").is_file():
             found = _from_checkpoint(folder, artefact.contract)
             if found is not None:
-                return Beginning(replace(load_config(folder), robot=str(spec_file), trainer="testudo"), CHECKPOINT,
-                                 f"the checkpoint in {folder}, critic included", found)
+                return Beginning(
+                    replace(load_config(folder), robot=str(spec_file), trainer="testudo"),
+                    CHECKPOINT,
+                    f"the checkpoint in {folder}, critic included",
+                    found,
+                )
     if not known:
         return Beginning(config, ANEW, "trained anew: the artefact does not say how its network was trained")
     try:
         parameters = _from_graph(artefact, config)
     except TestudoError as error:
         return Beginning(config, ANEW, f"trained anew: no checkpoint beside the artefact, and {error}")
-    return Beginning(config, GRAPH, "the weights in the artefact's graph; the critic is not in it, and learns alone in "
-                                    "the first updates", parameters)
+    return Beginning(
+        config,
+        GRAPH,
+        "the weights in the artefact's graph; the critic is not in it, and learns alone in the first updates",
+        parameters,
+    )
 
 
 def config_of(contract: Contract) -> tuple[TrainConfig, bool]:
@@ -75,8 +83,9 @@ def config_of(contract: Contract) -> tuple[TrainConfig, bool]:
     names = {item.name for item in fields(TrainConfig)}
     asked = {name: value for name, value in stored.items() if name in names}
     config = replace(TrainConfig(), **asked) if asked else TrainConfig()
-    return replace(config, scenario=contract.scenario, memory=contract.hidden_size,
-                   team_size=max(contract.team_size, 2)), "width" in asked
+    return replace(
+        config, scenario=contract.scenario, memory=contract.hidden_size, team_size=max(contract.team_size, 2)
+    ), "width" in asked
 
 
 def _from_checkpoint(folder: Path, contract: Contract) -> AgentParameters | None:

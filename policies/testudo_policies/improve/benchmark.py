@@ -19,8 +19,13 @@ COLUMNS = ("learnt from", "return", "success", "time to success (s)", "episodes 
 _BAR = 12
 
 
-def bench_improve(*, robot: str = "gritsbot_x", repeats: int | None = None, quick: bool = False,
-                  say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_improve(
+    *,
+    robot: str = "gritsbot_x",
+    repeats: int | None = None,
+    quick: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> BenchResult:
     """Fine-tune `navigation` policies for a plant that is slower, laggier and later than its file says.
 
     Ctrl-C ends the study; what is done is in the table.
@@ -46,6 +51,7 @@ def bench_improve(*, robot: str = "gritsbot_x", repeats: int | None = None, quic
         def told(share: float) -> None:
             done = round(_BAR * (number + share) / steps)
             say(f"{'█' * done}{'░' * (_BAR - done)} {number + 1} of {steps}: {text}")
+
         told(0.0)
         return told
 
@@ -61,25 +67,43 @@ def bench_improve(*, robot: str = "gritsbot_x", repeats: int | None = None, quic
     except KeyboardInterrupt:
         interrupted = True
     seconds = time.perf_counter() - began
-    values = {"plant": asdict(plant), "seeds": budget.seeds, "old_updates": budget.old_updates,
-              "updates": budget.updates, "recorded_minutes": budget.recorded_minutes, "episodes": budget.episodes,
-              "decisions_an_update": budget.config.worlds * budget.config.rollout, "quick": quick,
-              "interrupted": interrupted, "seconds": seconds, "device": devices().to_dict(),
-              "arms": {name: _numbers(outcome) for name, outcome in outcomes.items()}}
-    title = (f"navigation, {budget.config.team_size} {robot}; the plant has {plant.speed_scale:g} of the speed, "
-             f"{plant.turn_scale:g} of the turn rate, {plant.velocity_lag:g} times the lag and "
-             f"{plant.command_delay_s * 1000:.0f} ms more delay; {budget.recorded_minutes:.1f} min recorded, "
-             f"{budget.updates} updates; median (least to most) of {budget.seeds} seeds, {budget.episodes} held-out "
-             f"episodes on the plant; {seconds:.0f} s")
-    return BenchResult(title, COLUMNS, [_row(name, outcome, outcomes[OLD]) for name, outcome in outcomes.items()],
-                       values)
+    values = {
+        "plant": asdict(plant),
+        "seeds": budget.seeds,
+        "old_updates": budget.old_updates,
+        "updates": budget.updates,
+        "recorded_minutes": budget.recorded_minutes,
+        "episodes": budget.episodes,
+        "decisions_an_update": budget.config.worlds * budget.config.rollout,
+        "quick": quick,
+        "interrupted": interrupted,
+        "seconds": seconds,
+        "device": devices().to_dict(),
+        "arms": {name: _numbers(outcome) for name, outcome in outcomes.items()},
+    }
+    title = (
+        f"navigation, {budget.config.team_size} {robot}; the plant has {plant.speed_scale:g} of the speed, "
+        f"{plant.turn_scale:g} of the turn rate, {plant.velocity_lag:g} times the lag and "
+        f"{plant.command_delay_s * 1000:.0f} ms more delay; {budget.recorded_minutes:.1f} min recorded, "
+        f"{budget.updates} updates; median (least to most) of {budget.seeds} seeds, {budget.episodes} held-out "
+        f"episodes on the plant; {seconds:.0f} s"
+    )
+    return BenchResult(
+        title, COLUMNS, [_row(name, outcome, outcomes[OLD]) for name, outcome in outcomes.items()], values
+    )
 
 
 def _row(name: str, outcome: Outcome, old: Outcome) -> tuple[str, ...]:
     better = int(np.sum(outcome.episode_return > old.episode_return))
     seeds = len(outcome.episode_return)
-    return (name, _spread(outcome.episode_return, 2), _spread(outcome.success, 3), _spread(outcome.time_s, 1),
-            _spread(outcome.contact_episodes, 3), "" if name == OLD else f"{better} of {seeds}")
+    return (
+        name,
+        _spread(outcome.episode_return, 2),
+        _spread(outcome.success, 3),
+        _spread(outcome.time_s, 1),
+        _spread(outcome.contact_episodes, 3),
+        "" if name == OLD else f"{better} of {seeds}",
+    )
 
 
 def _spread(values: np.ndarray, digits: int) -> str:

@@ -41,8 +41,9 @@ class Arrivals:
         return dict(vars(self))
 
 
-def counterfactual(run: Run, contract: Contract, spec: RobotSpec, policy: Path, horizon_s: float,
-                   tell: Callable[[float], None]) -> Arrivals:
+def counterfactual(
+    run: Run, contract: Contract, spec: RobotSpec, policy: Path, horizon_s: float, tell: Callable[[float], None]
+) -> Arrivals:
     """Return what becomes of the team with a policy from moments of the run on, on the identified robot.
 
     Args:
@@ -60,24 +61,36 @@ def counterfactual(run: Run, contract: Contract, spec: RobotSpec, policy: Path, 
     story = replace(story, robots=tuple(replace(robot, spec=spec) for robot in story.robots))
     way = Way("improved", Artefact.load(policy), shielded=True)
     found = go_on_from(story, _moments(story), way, Ahead(horizon_s, _DRAWS), tell).outcomes
-    worlds, arrived, touched = (sum(values) for values in zip(
-        *((one.worlds, one.arrived or 0, one.touched) for one in found), strict=True))
+    worlds, arrived, touched = (
+        sum(values) for values in zip(*((one.worlds, one.arrived or 0, one.touched) for one in found), strict=True)
+    )
     interval = binomtest(arrived, worlds).proportion_ci(0.95, method="wilson")
     times = [one.arrival_s for one in found if one.arrival_s is not None]
     bound = binomtest(touched, worlds, alternative="less").proportion_ci(0.95, method="exact").high
-    return Arrivals(worlds, arrived, float(interval.low), float(interval.high), touched, float(bound),
-                    float(np.median(times)) if times else None)
+    return Arrivals(
+        worlds,
+        arrived,
+        float(interval.low),
+        float(interval.high),
+        touched,
+        float(bound),
+        float(np.median(times)) if times else None,
+    )
 
 
 def complaints(old: Arrivals, new: Arrivals) -> tuple[str, ...]:
     """Return in what the new policy is worse, as `Comparison.complaints` does."""
     found = []
     if new.arrived / new.worlds < old.low:
-        found.append(f"counterfactual of the run: {new.arrived} of {new.worlds} worlds arrive, with the old policy "
-                     f"{old.arrived} of {old.worlds}")
+        found.append(
+            f"counterfactual of the run: {new.arrived} of {new.worlds} worlds arrive, with the old policy "
+            f"{old.arrived} of {old.worlds}"
+        )
     if new.touched / new.worlds > old.touched_high:
-        found.append(f"counterfactual of the run: robots touch in {new.touched} of {new.worlds} worlds, with the old "
-                     f"policy in {old.touched}")
+        found.append(
+            f"counterfactual of the run: robots touch in {new.touched} of {new.worlds} worlds, with the old "
+            f"policy in {old.touched}"
+        )
     return tuple(found)
 
 

@@ -70,8 +70,10 @@ class Discriminators:
     def init(self, key: jax.Array) -> Judges:
         """Return untrained judges, which trust everything alike."""
         first, second = jax.random.split(key)
-        parts = (self._judge.init(first, self._joined(self.real)[:1]),
-                 self._judge.init(second, self._short(self.real)[:1]))
+        parts = (
+            self._judge.init(first, self._joined(self.real)[:1]),
+            self._judge.init(second, self._short(self.real)[:1]),
+        )
         return Judges(*parts, self._optimiser.init(parts))
 
     def trust(self, judges: Judges, motion: Motion, known: jax.Array) -> jax.Array:

@@ -63,14 +63,17 @@ def parameters_of_graph(model: onnx.ModelProto, blank: AgentParameters, observed
         used |= {id(layer.kernel), id(layer.bias)}
     actor = {**actor, "scale": _scale(model, values, used, actor["scale"].shape)}
     own, neighbours = _statistics(model, values, blank, observed)
-    return replace(blank, actor=jax.tree.map(jnp.asarray, {"params": actor}), own_statistics=own,
-                   neighbour_statistics=neighbours)
+    return replace(
+        blank, actor=jax.tree.map(jnp.asarray, {"params": actor}), own_statistics=own, neighbour_statistics=neighbours
+    )
 
 
 def error_on_test_vector(agent: Agent, parameters: AgentParameters, contract: Contract) -> float:
     """Return the largest deviation [m/s, or unit of memory] from what the artefact promises to answer."""
-    inputs, outputs = ({name: np.asarray(value, np.float32) for name, value in values.items()}
-                       for values in (contract.test_vector.inputs, contract.test_vector.outputs))
+    inputs, outputs = (
+        {name: np.asarray(value, np.float32) for name, value in values.items()}
+        for values in (contract.test_vector.inputs, contract.test_vector.outputs)
+    )
     signals = {name: jnp.asarray(value) for name, value in inputs.items() if name != HIDDEN}
     rows = len(next(iter(signals.values())))
     hidden = jnp.asarray(inputs.get(HIDDEN, np.zeros((rows, 0), np.float32)))
@@ -86,8 +89,9 @@ def matches(agent: Agent, parameters: AgentParameters, contract: Contract) -> bo
 
 def _dense_layers(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> list[_Dense]:
     """Return the layers in the order of the graph, which is that of the network."""
-    added = {node.input[0]: node.input[1] for node in model.graph.node
-             if node.op_type == "Add" and node.input[1] in values}
+    added = {
+        node.input[0]: node.input[1] for node in model.graph.node if node.op_type == "Add" and node.input[1] in values
+    }
     found = []
     for node in model.graph.node:
         if node.op_type not in {"MatMul", "Gemm"} or node.input[1] not in values:
@@ -112,30 +116,43 @@ def _with(tree: Mapping[str, Any], path: tuple[str, ...], layer: _Dense) -> dict
     old = tree[head]
     found = {"kernel": layer.kernel} | ({"bias": layer.bias} if layer.bias is not None else {})
     if {name: value.shape for name, value in found.items()} != {name: value.shape for name, value in old.items()}:
-        raise GraphError(f"policy graph: layer {head}: found "
-                         f"{', '.join(f'{name} {value.shape}' for name, value in found.items())}, expected "
-                         f"{', '.join(f'{name} {value.shape}' for name, value in old.items())}")
+        raise GraphError(
+            f"policy graph: layer {head}: found "
+            f"{', '.join(f'{name} {value.shape}' for name, value in found.items())}, expected "
+            f"{', '.join(f'{name} {value.shape}' for name, value in old.items())}"
+        )
     return {**tree, head: found}
 
 
-def _scale(model: onnx.ModelProto, values: Mapping[str, np.ndarray], used: set[int], shape: tuple[int, ...]
-           ) -> np.ndarray:
+def _scale(
+    model: onnx.ModelProto, values: Mapping[str, np.ndarray], used: set[int], shape: tuple[int, ...]
+) -> np.ndarray:
     """Return the raw spread of the actions: the one vector of their size that is no layer's."""
     inputs = {name for node in model.graph.node if node.op_type in {"Unsqueeze", "Expand"} for name in node.input[:1]}
-    found = [value for name, value in values.items()
-             if value.dtype == np.float32 and value.shape == shape and id(value) not in used and name in inputs]
+    found = [
+        value
+        for name, value in values.items()
+        if value.dtype == np.float32 and value.shape == shape and id(value) not in used and name in inputs
+    ]
     if len(found) != 1:
         raise GraphError(f"policy graph: found {len(found)} candidates for the spread of the actions, expected 1")
     return found[0]
 
 
-def _statistics(model: onnx.ModelProto, values: Mapping[str, np.ndarray], blank: AgentParameters, observed: int
-                ) -> tuple[Any, Any]:
+def _statistics(
+    model: onnx.ModelProto, values: Mapping[str, np.ndarray], blank: AgentParameters, observed: int
+) -> tuple[Any, Any]:
     """Return the statistics of own and neighbour features: a difference and a quotient by constants."""
-    divided = {node.input[0]: values[node.input[1]] for node in model.graph.node
-               if node.op_type == "Div" and node.input[1] in values}
-    pairs = [(values[node.input[1]].reshape(-1), divided[node.output[0]].reshape(-1)) for node in model.graph.node
-             if node.op_type == "Sub" and node.input[1] in values and node.output[0] in divided]
+    divided = {
+        node.input[0]: values[node.input[1]]
+        for node in model.graph.node
+        if node.op_type == "Div" and node.input[1] in values
+    }
+    pairs = [
+        (values[node.input[1]].reshape(-1), divided[node.output[0]].reshape(-1))
+        for node in model.graph.node
+        if node.op_type == "Sub" and node.input[1] in values and node.output[0] in divided
+    ]
     made = []
     for old in (blank.own_statistics, blank.neighbour_statistics):
         fitting = [pair for pair in pairs if pair[0].shape == old.mean.shape]
@@ -143,7 +160,12 @@ def _statistics(model: onnx.ModelProto, values: Mapping[str, np.ndarray], blank:
             raise GraphError(f"policy graph: no normalisation of {old.mean.shape[0]} features in it")
         mean, deviation = fitting[0]
         pairs = [pair for pair in pairs if pair is not fitting[0]]
-        made.append(old.replace(mean=jnp.asarray(mean), std=jnp.asarray(deviation),
-                                count=old.count.replace(lo=observed),
-                                summed_variance=jnp.asarray(deviation**2 * observed, jnp.float32)))
+        made.append(
+            old.replace(
+                mean=jnp.asarray(mean),
+                std=jnp.asarray(deviation),
+                count=old.count.replace(lo=observed),
+                summed_variance=jnp.asarray(deviation**2 * observed, jnp.float32),
+            )
+        )
     return made[0], made[1]

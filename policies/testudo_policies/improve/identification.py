@@ -41,8 +41,9 @@ def identify_step(state: Improvement, robot_file: Path | None) -> None:
         recording = load_recording(state.order.run_folder, share=lambda done: tell(reading, _READ * done))
         _check_robots(state, recording)
         before = state.order.folder / _BEFORE
-        before.write_text(robot_text(state.old.contract.robot_spec, ["as the old policy's artefact has it"]),
-                          encoding="utf-8")
+        before.write_text(
+            robot_text(state.old.contract.robot_spec, ["as the old policy's artefact has it"]), encoding="utf-8"
+        )
         found, _ = identify_run(recording, robot_type=str(before), hold_out=(HALF,), tell=part(tell, _READ, 1.0))
     (state.order.folder / _FOUND).write_text(json.dumps(found.to_dict(), indent=2) + "\n", encoding="utf-8")
     write_identified(before, found, state.robot_file)
@@ -53,5 +54,7 @@ def _check_robots(state: Improvement, recording: Recording) -> None:
     for robot in recording.robots.values():
         found = load_robot(robot.robot_type).name if robot.robot_type else expected
         if found != expected:
-            raise TestudoError(f"{state.order.run_folder}: {robot.name} is a {found}, expected {expected}, for which "
-                               f"{state.order.policy} is")
+            raise TestudoError(
+                f"{state.order.run_folder}: {robot.name} is a {found}, expected {expected}, for which "
+                f"{state.order.policy} is"
+            )

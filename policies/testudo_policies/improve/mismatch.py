@@ -23,10 +23,21 @@ from testudo_policies.ppo import PPO, TrainState
 from testudo_policies.rollout import RolloutState, begin, roll_out
 from testudo_sim.environment import Environment, WorldState
 
-OLD, SIMULATION, REAL, BOTH, H2O, TRUTH = ("old policy", "simulation", "real run", "both, trusted alike", "both, H2O",
-                                          "simulation of the truth")
+OLD, SIMULATION, REAL, BOTH, H2O, TRUTH = (
+    "old policy",
+    "simulation",
+    "real run",
+    "both, trusted alike",
+    "both, H2O",
+    "simulation of the truth",
+)
 ARMS: Mapping[str, Mapping[str, Any]] = {
-    SIMULATION: {}, REAL: {"simulate": False}, BOTH: {"weighted": False}, H2O: {}, TRUTH: {}}
+    SIMULATION: {},
+    REAL: {"simulate": False},
+    BOTH: {"weighted": False},
+    H2O: {},
+    TRUTH: {},
+}
 _PIECE = 10
 """Updates between two signs of life."""
 
@@ -42,11 +53,17 @@ class Plant:
 
     def of(self, spec: RobotSpec) -> RobotSpec:
         """Return the robot with the plant's dynamics to draw worlds from; what the robot believes stays as it was."""
-        values = {"dynamics.speed_scale": self.speed_scale, "dynamics.turn_scale": self.turn_scale,
-                  "dynamics.velocity_lag": self.velocity_lag * spec.velocity_lag_s,
-                  "dynamics.command_delay": self.command_delay_s + spec.command_delay_s}
-        drawn = {key: Quantity(value, spec.quantities[key].unit, "the plant of the study", value, value)
-                 for key, value in values.items() if key in spec.quantities}
+        values = {
+            "dynamics.speed_scale": self.speed_scale,
+            "dynamics.turn_scale": self.turn_scale,
+            "dynamics.velocity_lag": self.velocity_lag * spec.velocity_lag_s,
+            "dynamics.command_delay": self.command_delay_s + spec.command_delay_s,
+        }
+        drawn = {
+            key: Quantity(value, spec.quantities[key].unit, "the plant of the study", value, value)
+            for key, value in values.items()
+            if key in spec.quantities
+        }
         return replace(spec, quantities={**spec.quantities, **drawn})
 
 
@@ -72,8 +89,9 @@ class Budget:
 
 def budget_of(robot: str, *, quick: bool) -> Budget:
     """Return the usual budget, or one that says that all works and little about learning."""
-    config = TrainConfig(robot=robot, team_size=3, memory=0, width=32, worlds=64, rollout=32, minibatches=4,
-                         decisions=64 * 32 * 80)
+    config = TrainConfig(
+        robot=robot, team_size=3, memory=0, width=32, worlds=64, rollout=32, minibatches=4, decisions=64 * 32 * 80
+    )
     return Budget(config, seeds=2, old_updates=10, updates=10, episodes=32) if quick else Budget(config)
 
 
@@ -111,15 +129,21 @@ class Study:
     def old_policies(self, tell: Callable[[float], None]) -> AgentParameters:
         """Return the policies (S, ...) that are trained in the described world."""
         keys, updates = self._folded(0), self.budget.old_updates
-        return self._learn(lambda _: PPO(self._config(updates), self.workshop.agent, self.workshop.environment),
-                           self._starts(keys, true_world=False), (), updates, tell)
+        return self._learn(
+            lambda _: PPO(self._config(updates), self.workshop.agent, self.workshop.environment),
+            self._starts(keys, true_world=False),
+            (),
+            updates,
+            tell,
+        )
 
     def recorded(self, policies: AgentParameters) -> Recorded:
         """Return what the policies (S, ...) do on the plant, with the noise of their training."""
         return jax.jit(jax.vmap(self._record))(policies, self._folded(1))
 
-    def tuned(self, arm: str, policies: AgentParameters, recorded: Recorded, tell: Callable[[float], None]
-              ) -> AgentParameters:
+    def tuned(
+        self, arm: str, policies: AgentParameters, recorded: Recorded, tell: Callable[[float], None]
+    ) -> AgentParameters:
         """Return the policies (S, ...) that a way of learning makes of the old ones."""
         config = self._config(self.budget.updates)
         config = replace(config, learning_rate=0.3 * config.learning_rate)
@@ -127,8 +151,9 @@ class Study:
         uses_run = arm in {REAL, BOTH, H2O}
 
         def learner(given: tuple[AgentParameters, Recorded]) -> Tuner:
-            return Tuner(config, self.workshop.agent, world, begin=given[0], recorded=given[1] if uses_run else None,
-                         **ARMS[arm])
+            return Tuner(
+                config, self.workshop.agent, world, begin=given[0], recorded=given[1] if uses_run else None, **ARMS[arm]
+            )
 
         keys, given = self._folded(2), (policies, recorded)
         starts = self._starts(keys, true_world=arm == TRUTH)
@@ -138,8 +163,9 @@ class Study:
     def outcome(self, policies: AgentParameters) -> Outcome:
         """Return how policies (S, ...) do on the plant, all on the same episodes, without noise."""
         if not hasattr(self, "_outcome"):
-            self._outcome = jax.jit(jax.vmap(lambda one: _outcome(self.plant, self.workshop.agent, one,
-                                                                  self.budget.episodes)))
+            self._outcome = jax.jit(
+                jax.vmap(lambda one: _outcome(self.plant, self.workshop.agent, one, self.budget.episodes))
+            )
         return self._outcome(policies)
 
     def _config(self, updates: int) -> TrainConfig:
@@ -157,8 +183,9 @@ class Study:
             self._started[true_world] = jax.jit(jax.vmap(first.init))
         return self._started[true_world](keys)
 
-    def _learn(self, learner: Callable[[Any], PPO], state: TrainState, given: Any, updates: int,
-               tell: Callable[[float], None]) -> AgentParameters:
+    def _learn(
+        self, learner: Callable[[Any], PPO], state: TrainState, given: Any, updates: int, tell: Callable[[float], None]
+    ) -> AgentParameters:
         def run(state: Any, one: Any) -> Any:
             return jax.lax.scan(lambda current, _: (learner(one).update(current)[0], None), state, length=_PIECE)[0]
 
@@ -172,13 +199,15 @@ class Study:
         budget, agent = self.budget, self.workshop.agent
 
         def piece(state: RolloutState, number: jax.Array) -> tuple[RolloutState, Recorded]:
-            after, batch, _ = roll_out(agent, self.recording, policy, state, jax.random.fold_in(key, number),
-                                       budget.config.rollout + 1)
+            after, batch, _ = roll_out(
+                agent, self.recording, policy, state, jax.random.fold_in(key, number), budget.config.rollout + 1
+            )
             return after, Recorded.of_rollout(batch, state.hidden)
 
         # a scan: pieces in a row would each be compiled
-        _, made = jax.lax.scan(piece, begin(agent, self.recording, key, budget.recorded_worlds),
-                               jnp.arange(budget.recorded_pieces))
+        _, made = jax.lax.scan(
+            piece, begin(agent, self.recording, key, budget.recorded_worlds), jnp.arange(budget.recorded_pieces)
+        )
         batch, last, weight = jax.tree.map(_beside, (made.batch, made.last, made.weight))
         return Recorded(batch, jax.lax.collapse(made.hidden, 0, 2), last, weight)
 

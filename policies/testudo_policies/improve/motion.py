@@ -32,8 +32,7 @@ def motions(agent: Agent, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array
     turn = jnp.remainder(_next(yaw) - yaw + jnp.pi, 2 * jnp.pi) - jnp.pi
     known = ~(batch.terminated | batch.truncated)
     known = known & (jnp.arange(known.shape[0]) < known.shape[0] - 1)[:, None]
-    return {STATE: velocity, ACTION: command,
-            NEXT: jnp.concatenate([way, turn, _next(velocity)], axis=-1)}, known
+    return {STATE: velocity, ACTION: command, NEXT: jnp.concatenate([way, turn, _next(velocity)], axis=-1)}, known
 
 
 def flat_motion(motion: dict[str, jax.Array], known: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
@@ -45,11 +44,11 @@ def _own(features: Features, size: int) -> tuple[jax.Array, jax.Array, jax.Array
     """Return control point (..., D), yaw (..., 1) and velocity (..., D) out of what `encode` made of them."""
     at = 2 + (size - 2)
     own = features.own
-    point, goal = own[..., at:at + size], features.goal_frame
+    point, goal = own[..., at : at + size], features.goal_frame
     at += size + 2
     relative = jnp.arctan2(own[..., at + 1], own[..., at])
     yaw = relative + jnp.arctan2(goal[..., 1], goal[..., 0])
-    return point, yaw[..., None], own[..., at + 2:at + 2 + size]
+    return point, yaw[..., None], own[..., at + 2 : at + 2 + size]
 
 
 def _turned(vector: jax.Array, angle: jax.Array) -> jax.Array:

@@ -40,8 +40,11 @@ def recorded_of(episodes: Sequence[Episode], workshop: Workshop, behaviour: Agen
         TestudoError: there is no whole decision in them.
     """
     length, parts = workshop.config.rollout, workshop.config.minibatches
-    made = [_sequence(episode, workshop, behaviour, begin, length)
-            for episode in episodes for begin in range(0, len(episode), length)]
+    made = [
+        _sequence(episode, workshop, behaviour, begin, length)
+        for episode in episodes
+        for begin in range(0, len(episode), length)
+    ]
     if not made:
         raise TestudoError("the run holds no whole decision to learn from")
     joined = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *[(r.batch, r.last, r.weight) for r in made])
@@ -59,26 +62,38 @@ def _sequence(episode: Episode, workshop: Workshop, behaviour: AgentParameters, 
     agent, count = workshop.agent, len(episode.robots)
     rows = np.minimum(np.arange(begin, begin + length), len(episode) - 1)
     whole = np.arange(begin, begin + length) < len(episode)
-    signals, after = ({name: jnp.asarray(value[rows]) for name, value in named.items()}
-                      for named in (episode.signals, episode.next_signals))
+    signals, after = (
+        {name: jnp.asarray(value[rows]) for name, value in named.items()}
+        for named in (episode.signals, episode.next_signals)
+    )
     features, next_features = encode(signals), encode(after)
-    central, last = (_central(workshop, behaviour, state[rows], told, own) for state, told, own in (
-        (episode.state, episode.signals["neighbour_velocity_world"][rows], features),
-        (episode.next_state, episode.next_signals["neighbour_velocity_world"][rows], next_features)))
+    central, last = (
+        _central(workshop, behaviour, state[rows], told, own)
+        for state, told, own in (
+            (episode.state, episode.signals["neighbour_velocity_world"][rows], features),
+            (episode.next_state, episode.next_signals["neighbour_velocity_world"][rows], next_features),
+        )
+    )
     action = _action(agent, features, jnp.asarray(episode.actions[rows]).reshape(length, count, -1))
-    hidden = jnp.asarray(episode.hidden[begin]).reshape(count, -1)[:, :agent.config.memory]
+    hidden = jnp.asarray(episode.hidden[begin]).reshape(count, -1)[:, : agent.config.memory]
     fresh = np.zeros((length, count), bool)
     fresh[0] = begin == 0
     logits, _ = agent.act(behaviour, features, hidden, jnp.asarray(fresh))
     ends = np.repeat(whole[:, None], count, axis=1)
     zero = jnp.zeros((length, count))
     batch = Batch(
-        features, central, jnp.asarray(fresh), action, agent.distribution.log_prob(logits, action), zero, zero,
-        jnp.asarray(episode.rewards[rows]), jnp.asarray(episode.terminals[rows][:, None] & ends),
-        jnp.asarray((episode.truncations[rows] | ~whole)[:, None] | ~ends))
+        features,
+        central,
+        jnp.asarray(fresh),
+        action,
+        agent.distribution.log_prob(logits, action),
+        zero,
+        zero,
+        jnp.asarray(episode.rewards[rows]),
+        jnp.asarray(episode.terminals[rows][:, None] & ends),
+        jnp.asarray((episode.truncations[rows] | ~whole)[:, None] | ~ends),
+    )
     return Recorded(batch, hidden, last, jnp.asarray(episode.valid[rows] & ends, jnp.float32))
-
-
 
 
 def _action(agent: Any, features: Any, velocity_world: jax.Array) -> jax.Array:
@@ -95,15 +110,21 @@ def _central(workshop: Workshop, behaviour: AgentParameters, state: np.ndarray, 
         return agent.normalise(behaviour, own)
     size, count = agent.dimension, own.own.shape[1]
     parts = state.reshape(len(state), count, -1).astype(np.float32)
-    place, yaw, velocity, goals = (parts[..., :size], parts[..., size], parts[..., size + 1:2 * size + 1],
-                                   parts[0, :, 2 * size + 1:])
+    place, yaw, velocity, goals = (
+        parts[..., :size],
+        parts[..., size],
+        parts[..., size + 1 : 2 * size + 1],
+        parts[0, :, 2 * size + 1 :],
+    )
     motion = MotionState(*(jnp.asarray(x.T) for x in (place, yaw, velocity)))
     stop = environment.team.model.stopping_point(motion)
     # what robot i + 1 told is what robot i heard in its first slot
     spoken = jnp.asarray(np.roll(told[:, :, 0], 1, axis=1).T)
-    task = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[:-1], len(state))),
-                        make_task(environment.scenario, goals))
-    world = SimpleNamespace(team=SimpleNamespace(physics=motion,
-                                                 announced=[jnp.concatenate([stop.position_world, spoken])]), task=task)
+    task = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (*x.shape[:-1], len(state))), make_task(environment.scenario, goals)
+    )
+    world = SimpleNamespace(
+        team=SimpleNamespace(physics=motion, announced=[jnp.concatenate([stop.position_world, spoken])]), task=task
+    )
     found = critic_features(agent, environment, behaviour, world, flat(own))
     return jax.tree.map(lambda x: x.reshape(len(state), count, *x.shape[1:]), found)

@@ -66,5 +66,6 @@ def run_starts(run: Run, contract: Contract, spec: RobotSpec) -> RunStarts:
     scene = Scene(MotionState(jnp.asarray(place), jnp.asarray(yaw), jnp.zeros_like(place)))
     open_ = ~np.asarray(jnp.broadcast_to(scenario.success(task, scene), (len(moments),)))
     open_[0] = True
-    return RunStarts(scenario, jax.tree.map(lambda x: x[..., 0], task), jnp.asarray(place[..., open_]),
-                     jnp.asarray(yaw[..., open_]))
+    return RunStarts(
+        scenario, jax.tree.map(lambda x: x[..., 0], task), jnp.asarray(place[..., open_]), jnp.asarray(yaw[..., open_])
+    )

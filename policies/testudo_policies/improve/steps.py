@@ -101,8 +101,13 @@ def open_improvement(order: Order, console: Console, run: Run | None) -> Improve
     old = Artefact.load(order.policy)
     check_velocities_alone(old.contract, f"{order.policy}: improve")
     state = Improvement(order, console, old, run)
-    asked = {"run": str(order.run_folder), "policy_sha256": old.sha256, "method": order.method,
-             "episodes": order.episodes, "decisions": order.decisions}
+    asked = {
+        "run": str(order.run_folder),
+        "policy_sha256": old.sha256,
+        "method": order.method,
+        "episodes": order.episodes,
+        "decisions": order.decisions,
+    }
     path = order.folder / REPORT
     if path.is_file():
         try:
@@ -112,8 +117,10 @@ def open_improvement(order: Order, console: Console, run: Run | None) -> Improve
             raise TestudoError(f"{path}: cannot be read: {error!r}; give another --out") from error
         other = [name for name, value in asked.items() if found.get(name) != value]
         if other:
-            raise TestudoError(f"{order.folder}: holds an improvement of something else ({other[0]} is "
-                               f"{found.get(other[0])!r}, not {asked[other[0]]!r}); give another --out")
+            raise TestudoError(
+                f"{order.folder}: holds an improvement of something else ({other[0]} is "
+                f"{found.get(other[0])!r}, not {asked[other[0]]!r}); give another --out"
+            )
         console.print(f"going on in {order.folder}")
         return state
     try:
@@ -126,12 +133,17 @@ def open_improvement(order: Order, console: Console, run: Run | None) -> Improve
 
 def robot_changes(old: RobotSpec, new: RobotSpec) -> dict[str, Any]:
     """Return which quantities differ: value and interval before and after."""
-    return {key: {"unit": quantity.unit, "source": quantity.source,
-                  "new": [quantity.value, quantity.low, quantity.high],
-                  "old": [before.value, before.low, before.high] if before is not None else None}
-            for key, quantity in new.quantities.items()
-            if (before := old.quantities.get(key)) is None
-            or (before.value, before.low, before.high) != (quantity.value, quantity.low, quantity.high)}
+    return {
+        key: {
+            "unit": quantity.unit,
+            "source": quantity.source,
+            "new": [quantity.value, quantity.low, quantity.high],
+            "old": [before.value, before.low, before.high] if before is not None else None,
+        }
+        for key, quantity in new.quantities.items()
+        if (before := old.quantities.get(key)) is None
+        or (before.value, before.low, before.high) != (quantity.value, quantity.low, quantity.high)
+    }
 
 
 def workshop_step(state: Improvement) -> TuningWorkshop:
@@ -139,8 +151,11 @@ def workshop_step(state: Improvement) -> TuningWorkshop:
     with state.console.status("looking for the old policy's checkpoint"):
         beginning = find_beginning(state.old, state.robot_file)
         config = beginning.config
-        config = replace(config, decisions=state.order.decisions or config.decisions,
-                         learning_rate=config.learning_rate * (1.0 if beginning.parameters is None else _RATE))
+        config = replace(
+            config,
+            decisions=state.order.decisions or config.decisions,
+            learning_rate=config.learning_rate * (1.0 if beginning.parameters is None else _RATE),
+        )
         beginning = replace(beginning, config=config)
         workshop = TuningWorkshop.of(build(config), beginning)
     state.console.print(f"begins with: {beginning.note}")
@@ -154,8 +169,10 @@ def _with_run(state: Improvement, workshop: TuningWorkshop, beginning: Beginning
     if beginning.parameters is None:
         raise TestudoError(f"--method h2o: needs the old policy's weights ({beginning.note}); use --method finetune")
     if state.run is None:
-        raise TestudoError(f"{state.order.run_folder}: --method h2o learns from recorded transitions, which only a run "
-                           "of a policy of ours holds; use --method finetune")
+        raise TestudoError(
+            f"{state.order.run_folder}: --method h2o learns from recorded transitions, which only a run "
+            "of a policy of ours holds; use --method finetune"
+        )
     episodes = recorded_episodes(state)
     recorded = recorded_of(episodes, workshop, beginning.parameters)
     steps = int(recorded.weight.sum())
@@ -187,8 +204,14 @@ def train_step(state: Improvement, workshop: TuningWorkshop) -> TrainingResult:
         raise KeyboardInterrupt
     why = "" if result.finished else f"; {state.order.minutes:g} minutes were over"
     state.console.print(f"{result.updates} of {workshop.config.updates} updates in {result.seconds:.0f} s{why}")
-    state.keep("trained", {"updates": result.updates, "planned": workshop.config.updates,
-                           "decisions": result.updates * workshop.config.worlds * workshop.config.rollout})
+    state.keep(
+        "trained",
+        {
+            "updates": result.updates,
+            "planned": workshop.config.updates,
+            "decisions": result.updates * workshop.config.worlds * workshop.config.rollout,
+        },
+    )
     return result
 
 
@@ -202,12 +225,14 @@ class _Timer:
 
     def watch(self, show: Callable[[Progress], None]) -> Callable[[Progress], None]:
         """Return what is to be told of the progress."""
+
         def told(progress: Progress) -> None:
             self._begin = _CLOCK() if self._begin is None else self._begin
             show(progress)
             if _CLOCK() - self._begin >= self.limit_s and progress.update < progress.updates:
                 self.over = True
                 raise KeyboardInterrupt
+
         return told
 
 
@@ -215,16 +240,34 @@ def evaluate_step(state: Improvement, workshop: Workshop, trained: TrainingResul
     """Evaluate both policies on the same episodes: of the identified model, and from the starts of the run."""
     old = load_subject(state.order.policy)
     new = jax.jit(workshop.agent.policy(trained.parameters))
-    places = {MODEL: make_environment(workshop.config.scenario, workshop.spec, workshop.shield,
-                                      workshop.config.team_size, obstacles=workshop.obstacles)}
+    places = {
+        MODEL: make_environment(
+            workshop.config.scenario,
+            workshop.spec,
+            workshop.shield,
+            workshop.config.team_size,
+            obstacles=workshop.obstacles,
+        )
+    }
     if state.run is not None:
         starts = run_starts(state.run, state.old.contract, workshop.spec)
-        base = make_environment(workshop.config.scenario, workshop.spec, workshop.shield, len(state.run.robots),
-                                obstacles=workshop.obstacles)
+        base = make_environment(
+            workshop.config.scenario,
+            workshop.spec,
+            workshop.shield,
+            len(state.run.robots),
+            obstacles=workshop.obstacles,
+        )
         places[RUN] = replace(base, scenario=starts)
     memory = workshop.config.memory
-    return tuple(Comparison(name, _evaluated(state, f"old, {name}", place, old.policy, memory),
-                            _evaluated(state, f"new, {name}", place, new, memory)) for name, place in places.items())
+    return tuple(
+        Comparison(
+            name,
+            _evaluated(state, f"old, {name}", place, old.policy, memory),
+            _evaluated(state, f"new, {name}", place, new, memory),
+        )
+        for name, place in places.items()
+    )
 
 
 def _evaluated(state: Improvement, name: str, environment: Environment, policy: BatchPolicy, memory: int) -> Evaluation:
@@ -238,8 +281,9 @@ def _evaluated(state: Improvement, name: str, environment: Environment, policy: 
     return result
 
 
-def export_step(state: Improvement, workshop: Workshop, trained: TrainingResult, evaluation: Evaluation
-                ) -> ExportReport:
+def export_step(
+    state: Improvement, workshop: Workshop, trained: TrainingResult, evaluation: Evaluation
+) -> ExportReport:
     """Export and prove the new policy, as a candidate that the counterfactual of the run may still refuse."""
     with state.console.status("converting, and comparing with JAX"):
         return package_policy(workshop, trained.parameters, state.order.folder / CANDIDATE, [evaluation])
@@ -253,8 +297,13 @@ def counterfactual_step(state: Improvement, workshop: Workshop, candidate: Path)
     for name, policy in (("old", state.order.policy), ("new", candidate)):
         with counted(state.console, f"{name}, counterfactual of the run", 100) as done:
             found[name] = counterfactual(
-                state.run, state.old.contract, workshop.spec, policy, workshop.environment.scenario.horizon_s,
-                lambda share, done=done: done(round(100 * share)))
+                state.run,
+                state.old.contract,
+                workshop.spec,
+                policy,
+                workshop.environment.scenario.horizon_s,
+                lambda share, done=done: done(round(100 * share)),
+            )
     state.keep("counterfactual", {name: one.to_dict() for name, one in found.items()})
     return complaints(found["old"], found["new"])
 
@@ -268,6 +317,7 @@ def identified_spec(state: Improvement) -> RobotSpec:
     spec = load_robot(state.robot_file)
     contract = state.old.contract
     if spec.name != contract.robot or spec.dimension != contract.dimension:
-        raise TestudoError(f"{state.robot_file}: found robot {spec.name}, expected {contract.robot}, for which "
-                           f"{state.order.policy} is")
+        raise TestudoError(
+            f"{state.robot_file}: found robot {spec.name}, expected {contract.robot}, for which {state.order.policy} is"
+        )
     return spec

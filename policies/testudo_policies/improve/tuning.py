@@ -96,13 +96,14 @@ class Tuner(PPO):
             after, metrics = super().update(plain)
         else:
             after, judges, metrics = self._mixed(plain, judges)
-        held = jax.tree.map(lambda new, old: jnp.where(state.updates < self.warm_up, old, new),
-                            after.parameters.actor, actor)
-        return replace(after, parameters=replace(after.parameters, actor=held),
-                       optimiser=(after.optimiser, judges)), metrics
+        held = jax.tree.map(
+            lambda new, old: jnp.where(state.updates < self.warm_up, old, new), after.parameters.actor, actor
+        )
+        return replace(
+            after, parameters=replace(after.parameters, actor=held), optimiser=(after.optimiser, judges)
+        ), metrics
 
-    def _mixed(self, state: TrainState, judges: Judges | tuple[()]
-               ) -> tuple[TrainState, Judges | tuple[()], Metrics]:
+    def _mixed(self, state: TrainState, judges: Judges | tuple[()]) -> tuple[TrainState, Judges | tuple[()], Metrics]:
         """Learn from recorded transitions, and with ``simulate`` from a rollout as well."""
         rollout_key, learn_key, judge_key, key = jax.random.split(state.key, 4)
         config, parameters, rollout = self.config, state.parameters, state.rollout
@@ -111,8 +112,9 @@ class Tuner(PPO):
         summary: Metrics = {"h2o/trust": jnp.ones(()), "h2o/loss": jnp.zeros(())}
         if self.simulate:
             hidden = jnp.concatenate([rollout.hidden, hidden])
-            rollout, simulated, _ = roll_out(self.agent, self.environment, parameters, rollout, rollout_key,
-                                             config.rollout)
+            rollout, simulated, _ = roll_out(
+                self.agent, self.environment, parameters, rollout, rollout_key, config.rollout
+            )
             weight = jnp.ones_like(simulated.reward)
             if self.discriminators:
                 motion, known = motions(self.agent, simulated)
@@ -121,11 +123,20 @@ class Tuner(PPO):
                 summary = {"h2o/trust": jnp.mean(weight), "h2o/loss": loss}
             trust = jnp.concatenate([weight, trust], axis=1)
             slots = max(part.features.nearness.shape[-1] for part in (simulated, batch))
-            batch = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), with_slots(simulated, slots),
-                                 with_slots(batch, slots))
+            batch = jax.tree.map(
+                lambda a, b: jnp.concatenate([a, b], axis=1), with_slots(simulated, slots), with_slots(batch, slots)
+            )
             parameters = self.agent.observe(parameters, simulated.features)
-        advantage = advantages(batch.reward, batch.value, batch.next_value, batch.terminated, batch.truncated,
-                               config.discount, config.trace, trust)
+        advantage = advantages(
+            batch.reward,
+            batch.value,
+            batch.next_value,
+            batch.terminated,
+            batch.truncated,
+            config.discount,
+            config.trace,
+            trust,
+        )
         batch = replace(batch, trust=trust)
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
         done = batch.terminated | batch.truncated
@@ -133,21 +144,31 @@ class Tuner(PPO):
             "train/reward": jnp.mean(batch.reward),
             "train/return": jnp.sum(batch.reward) / jnp.maximum(jnp.sum(done), config.worlds),
             "train/success": jnp.sum(batch.terminated) / jnp.maximum(jnp.sum(done), 1),
-            "train/contacts": jnp.zeros(()), "shield/intervention_rate": jnp.zeros(()), **losses}
+            "train/contacts": jnp.zeros(()),
+            "shield/intervention_rate": jnp.zeros(()),
+            **losses,
+        }
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), judges, summary
 
     def _refreshed(self, parameters: AgentParameters) -> Batch:
         """Return the recorded transitions with the values that the critic gives them now."""
         batch = self.recorded.batch
-        return replace(batch, value=self.agent.value(parameters, batch.central),
-                       next_value=self.agent.value(parameters, self.recorded.last))
+        return replace(
+            batch,
+            value=self.agent.value(parameters, batch.central),
+            next_value=self.agent.value(parameters, self.recorded.last),
+        )
 
 
 def with_slots(batch: Batch, slots: int) -> Batch:
     """Return a batch with so many neighbour slots: those that are new are empty, which networks do not see."""
+
     def widened(features: Features) -> Features:
         empty = [(0, 0)] * (features.nearness.ndim - 1) + [(0, slots - features.nearness.shape[-1])]
-        return replace(features, nearness=jnp.pad(features.nearness, empty),
-                       neighbours=jnp.pad(features.neighbours, [*empty, (0, 0)]))
+        return replace(
+            features,
+            nearness=jnp.pad(features.nearness, empty),
+            neighbours=jnp.pad(features.neighbours, [*empty, (0, 0)]),
+        )
 
     return replace(batch, features=widened(batch.features), central=widened(batch.central))

@@ -30,20 +30,30 @@ class Comparison:
         """
         old, new, found = self.old, self.new, []
         if new.success < old.success_low:
-            found.append(f"{self.name}: success {new.success:.3f} is below the old policy's interval "
-                         f"({old.success_low:.3f} to {old.success_high:.3f})")
+            found.append(
+                f"{self.name}: success {new.success:.3f} is below the old policy's interval "
+                f"({old.success_low:.3f} to {old.success_high:.3f})"
+            )
         if new.episodes_with_contact / new.episodes > old.contact_rate_high:
-            found.append(f"{self.name}: contacts in {new.episodes_with_contact} of {new.episodes} episodes, the old "
-                         f"policy had {old.episodes_with_contact}")
+            found.append(
+                f"{self.name}: contacts in {new.episodes_with_contact} of {new.episodes} episodes, the old "
+                f"policy had {old.episodes_with_contact}"
+            )
         if new.time_to_success_s > SLOWER * old.time_to_success_s:  # false where one of them is not a number
-            found.append(f"{self.name}: median time to success {new.time_to_success_s:.1f} s, the old policy needed "
-                         f"{old.time_to_success_s:.1f} s")
+            found.append(
+                f"{self.name}: median time to success {new.time_to_success_s:.1f} s, the old policy needed "
+                f"{old.time_to_success_s:.1f} s"
+            )
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return {"name": self.name, "old": self.old.to_dict(), "new": self.new.to_dict(),
-                "complaints": list(self.complaints())}
+        return {
+            "name": self.name,
+            "old": self.old.to_dict(),
+            "new": self.new.to_dict(),
+            "complaints": list(self.complaints()),
+        }
 
 
 def comparison_table(comparisons: tuple[Comparison, ...]) -> Table:

@@ -19,11 +19,18 @@ class TuningWorkshop(Workshop):
     @classmethod
     def of(cls, workshop: Workshop, beginning: Beginning, recorded: Recorded | None = None) -> TuningWorkshop:
         """Return a workshop that goes on from ``beginning``, with recorded transitions if there are any."""
-        return cls(workshop.config, workshop.spec, workshop.shield, workshop.environment, workshop.agent, beginning,
-                   recorded)
+        return cls(
+            workshop.config, workshop.spec, workshop.shield, workshop.environment, workshop.agent, beginning, recorded
+        )
 
     @property
     def ppo(self) -> Tuner:
         """Return the learner."""
-        return Tuner(self.config, self.agent, self.environment, begin=self.beginning.parameters,
-                     warm_up=min(self.beginning.warm_up, self.config.updates // 3), recorded=self.recorded)
+        return Tuner(
+            self.config,
+            self.agent,
+            self.environment,
+            begin=self.beginning.parameters,
+            warm_up=min(self.beginning.warm_up, self.config.updates // 3),
+            recorded=self.recorded,
+        )

@@ -53,8 +53,13 @@ class Budget:
     @property
     def config(self) -> TrainConfig:
         """Return the training configuration; the seed is set for each run."""
-        return TrainConfig(robot=self.robot, team_size=self.team_size, worlds=self.worlds, rollout=self.rollout,
-                           decisions=self.updates * self.worlds * self.rollout)
+        return TrainConfig(
+            robot=self.robot,
+            team_size=self.team_size,
+            worlds=self.worlds,
+            rollout=self.rollout,
+            decisions=self.updates * self.worlds * self.rollout,
+        )
 
     @property
     def evaluated_at(self) -> tuple[int, ...]:

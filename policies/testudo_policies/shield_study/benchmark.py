@@ -22,9 +22,16 @@ _QUICK_SIZES = (2, 8)
 _BAR = 12
 
 
-def bench_learning(*, robot: str = "gritsbot_x", team_size: int = 4, repeats: int | None = None, quick: bool = False,
-                   plot: Path | None = None, kept: Path | None = None,
-                   say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_learning(
+    *,
+    robot: str = "gritsbot_x",
+    team_size: int = 4,
+    repeats: int | None = None,
+    quick: bool = False,
+    plot: Path | None = None,
+    kept: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> BenchResult:
     """Train `navigation` with the shield and without, evaluate along the way, and time shields by team size.
 
     Ctrl-C ends the study; what is done is in the table and in the file, from which the same command goes on.
@@ -59,10 +66,16 @@ def bench_learning(*, robot: str = "gritsbot_x", team_size: int = 4, repeats: in
     if plot is not None:
         _save(plot, study_plot(budget, study.runs, study.costs).png)
     values = study.to_dict() | {
-        "arms": [summary(budget, study.runs, arm) for arm in ARMS], "quick": quick, "interrupted": interrupted,
-        "seconds": time.perf_counter() - began, "device": devices().to_dict()}
-    title = (f"navigation, {team_size} {robot}, {budget.decisions(budget.updates):,} decisions a training, "
-             f"{budget.episodes} held-out episodes a point; {devices().text}\n{LEGEND}")
+        "arms": [summary(budget, study.runs, arm) for arm in ARMS],
+        "quick": quick,
+        "interrupted": interrupted,
+        "seconds": time.perf_counter() - began,
+        "device": devices().to_dict(),
+    }
+    title = (
+        f"navigation, {team_size} {robot}, {budget.decisions(budget.updates):,} decisions a training, "
+        f"{budget.episodes} held-out episodes a point; {devices().text}\n{LEGEND}"
+    )
     cost = BenchResult(f"what the shields of a team cost\n{COST_LEGEND}", COST_COLUMNS, cost_rows(study.costs), {})
     return BenchResult(title, COLUMNS, rows(budget, study.runs), values, (cost,))
 

@@ -93,17 +93,31 @@ def team_cost(robot: str, contract: Contract, size: int, ticks: int = _TICKS) ->
     own = [_each_for_itself(model, shield, crowd) for crowd in crowds]
     joint = [solve_jointly(model, shield, crowd) for crowd in crowds]
     compile_s, rate = _stepping(spec, model, shield, size, ticks)
-    changes = [np.mean(np.sum((velocity - crowd.nominal_world) ** 2, axis=0))
-               for crowd, velocity in zip(crowds, own, strict=True)]
+    changes = [
+        np.mean(np.sum((velocity - crowd.nominal_world) ** 2, axis=0))
+        for crowd, velocity in zip(crowds, own, strict=True)
+    ]
     solved = [one for one in joint if one.velocity_world is not None]
-    least = [np.mean(np.sum((one.velocity_world - crowd.nominal_world) ** 2, axis=0))
-             for crowd, one in zip(crowds, joint, strict=True) if one.velocity_world is not None]
+    least = [
+        np.mean(np.sum((one.velocity_world - crowd.nominal_world) ** 2, axis=0))
+        for crowd, one in zip(crowds, joint, strict=True)
+        if one.velocity_world is not None
+    ]
     limits = model.limit_rows(crowds[0].stop)
     rows = min(size - 1, shield.neighbour_rows) + (0 if limits is None else limits[1].shape[0])
     return Cost(
-        size, 1e3 * build_s, 1e3 * check_s, rows, 1e6 * _one_robot_s(model, shield, crowds[0]), compile_s, rate,
-        joint[0].rows, 1e6 * statistics.median(one.seconds for one in solved) if solved else None,
-        float(np.sqrt(np.mean(changes))), float(np.sqrt(np.mean(least))) if least else None)
+        size,
+        1e3 * build_s,
+        1e3 * check_s,
+        rows,
+        1e6 * _one_robot_s(model, shield, crowds[0]),
+        compile_s,
+        rate,
+        joint[0].rows,
+        1e6 * statistics.median(one.seconds for one in solved) if solved else None,
+        float(np.sqrt(np.mean(changes))),
+        float(np.sqrt(np.mean(least))) if least else None,
+    )
 
 
 def study_contract(robot: str) -> Contract:
@@ -183,7 +197,8 @@ def _each_for_itself(model: MotionModel, shield: ShieldParameters, crowd: Crowd)
 
 def _one_robot_s(model: MotionModel, shield: ShieldParameters, crowd: Crowd) -> float:
     stop, table, nominal = jax.tree.map(
-        lambda x: np.array(x[..., 0]), (_fields(crowd.stop), _fields(crowd.table), crowd.nominal_world))
+        lambda x: np.array(x[..., 0]), (_fields(crowd.stop), _fields(crowd.table), crowd.nominal_world)
+    )
     alone, heard = replace(crowd.stop, **stop), replace(crowd.table, **table)
     times = [_timed(lambda: shield_layer1(model, shield, None, alone, heard, nominal), 1)[0] for _ in range(_CALLS)]
     return statistics.median(times)
@@ -204,14 +219,17 @@ def _build_fleet(robot: str, contract: Contract, size: int) -> Sequence[Obligati
     return fleet
 
 
-def _stepping(spec: RobotSpec, model: MotionModel, shield: ShieldParameters, size: int, ticks: int
-              ) -> tuple[float, float]:
+def _stepping(
+    spec: RobotSpec, model: MotionModel, shield: ShieldParameters, size: int, ticks: int
+) -> tuple[float, float]:
     """Return the compile time [s] and the robot-ticks per second of worlds without walls."""
     team = Team(model, shield, None, KinematicPhysics(model, None), size)
     worlds = max(1, _ROBOTS // size)
     crowds = [draw_crowd(model, shield, size, seed) for seed in range(worlds)]
-    place, nominal = (jnp.asarray(np.stack(values, axis=-1), jnp.float32)
-                      for values in zip(*((c.stop.position_world, c.nominal_world) for c in crowds), strict=True))
+    place, nominal = (
+        jnp.asarray(np.stack(values, axis=-1), jnp.float32)
+        for values in zip(*((c.stop.position_world, c.nominal_world) for c in crowds), strict=True)
+    )
     keys = jax.random.split(jax.random.key(0), worlds)
     state = start(team, place, jnp.zeros(place.shape[1:]), draw_parameters(keys, spec, team.channels))
 

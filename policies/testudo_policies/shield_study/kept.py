@@ -36,12 +36,15 @@ class Kept:
             found, runs = values["budget"], [Run.from_dict(run) for run in values["runs"]]
             costs = [Cost(**cost) for cost in values["costs"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TestudoError(f"--json {file}: holds no study of `bench learning` that could go on; "
-                               "give another file") from error
+            raise TestudoError(
+                f"--json {file}: holds no study of `bench learning` that could go on; give another file"
+            ) from error
         for name, expected in asdict(budget).items():
             if name != "seeds" and found.get(name) != expected:
-                raise TestudoError(f"--json {file}: budget.{name}: found {found.get(name)!r}, expected {expected!r}; "
-                                   "give another file, or the options of that study")
+                raise TestudoError(
+                    f"--json {file}: budget.{name}: found {found.get(name)!r}, expected {expected!r}; "
+                    "give another file, or the options of that study"
+                )
         return cls(budget, file, [run for run in runs if run.seed < budget.seeds], costs)
 
     def add_run(self, run: Run) -> None:
@@ -56,8 +59,11 @@ class Kept:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return {"budget": asdict(self.budget), "runs": [asdict(run) for run in self.runs],
-                "costs": [asdict(cost) for cost in self.costs]}
+        return {
+            "budget": asdict(self.budget),
+            "runs": [asdict(run) for run in self.runs],
+            "costs": [asdict(cost) for cost in self.costs],
+        }
 
     def _write(self) -> None:
         if self.file is None:

@@ -14,8 +14,11 @@ from testudo_policies.shield_study.cost import Cost
 from testudo_sim.report.style import BAD, FAINT, GOOD, INK, WARN, Picture, drawing, picture
 
 _LOOKS = dict(zip(ARMS, ((GOOD, "-"), ("#2f6fb2", "-"), (BAD, "-"), (WARN, (0, (4, 2)))), strict=True))
-_PANELS = (("success", "Success without a contact", "episodes"), ("touched", "Episodes with a contact", "episodes"),
-           ("time_to_goal_s", "Mean time to goal, successes", "seconds"))
+_PANELS = (
+    ("success", "Success without a contact", "episodes"),
+    ("touched", "Episodes with a contact", "episodes"),
+    ("time_to_goal_s", "Mean time to goal, successes", "seconds"),
+)
 
 
 def study_plot(budget: Budget, runs: Sequence[Run], costs: Sequence[Cost]) -> Picture:
@@ -40,8 +43,16 @@ def _curves(axes: Axes, budget: Budget, runs: Sequence[Run], field: str) -> None
             continue
         x = [budget.decisions(update) for update in updates]
         axes.fill_between(x, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
-        axes.plot(x, np.median(values, axis=0), color=colour, linestyle=dashes, marker="o", markersize=2.5,
-                  label=f"shield: {arm.name}", linewidth=2.6 if arm is ARMS[0] else 1.3)
+        axes.plot(
+            x,
+            np.median(values, axis=0),
+            color=colour,
+            linestyle=dashes,
+            marker="o",
+            markersize=2.5,
+            label=f"shield: {arm.name}",
+            linewidth=2.6 if arm is ARMS[0] else 1.3,
+        )
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e3:g} k" if value else "0"))
     axes.margins(x=0.01)
 
@@ -53,12 +64,19 @@ def _costs(axes: Axes, costs: Sequence[Cost]) -> None:
     if not sizes:
         axes.annotate("not measured", (0.5, 0.5), xycoords="axes fraction", ha="center", color=FAINT)
         return
-    axes.plot(sizes, [cost.robot_us for cost in chosen], color=GOOD, marker="o", markersize=3,
-              label="one robot's own shield")
+    axes.plot(
+        sizes, [cost.robot_us for cost in chosen], color=GOOD, marker="o", markersize=3, label="one robot's own shield"
+    )
     joint = [(cost.team_size, cost.joint_us) for cost in chosen if cost.joint_us is not None]
     if joint:
-        axes.plot(*zip(*joint, strict=True), color=INK, marker="o", markersize=3, linestyle=(0, (4, 2)),
-                  label="one joint problem (quadprog)")
+        axes.plot(
+            *zip(*joint, strict=True),
+            color=INK,
+            marker="o",
+            markersize=3,
+            linestyle=(0, (4, 2)),
+            label="one joint problem (quadprog)",
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.xaxis.set_minor_locator(NullLocator())

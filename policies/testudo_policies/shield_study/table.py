@@ -11,17 +11,29 @@ from testudo_policies.shield_study.arms import ARMS, SOLVED, Arm, Budget, Run, c
 from testudo_policies.shield_study.cost import Cost
 
 COLUMNS = ("shield", "success", "contact", "per hour", "time s", "solved")
-COST_COLUMNS = ("N", "build ms", "check ms", "rows each", "tick µs", "jit s", "M /s", "joint rows", "joint µs",
-                "extra %")
+COST_COLUMNS = (
+    "N",
+    "build ms",
+    "check ms",
+    "rows each",
+    "tick µs",
+    "jit s",
+    "M /s",
+    "joint rows",
+    "joint µs",
+    "extra %",
+)
 """Short, so that the tables fit a terminal; `LEGEND` says what they mean."""
 LEGEND = (
     "success: share of held-out episodes that succeed without a contact, at the end and before training; contact: "
     "share with one; per hour: contacts per robot-hour; time s: mean time to goal of the successes; solved: decisions "
-    f"from which success stays at {SOLVED:g}, and of how many seeds; median and range of the seeds")
+    f"from which success stays at {SOLVED:g}, and of how many seeds; median and range of the seeds"
+)
 COST_LEGEND = (
     "build, check: margins, contract and obligation of all robots, and the check of the fleet; tick: layer 1 of one "
     "robot in NumPy; jit, M: compilation and million robot-ticks per second of the simulation; joint: one problem for "
-    "all, solved by quadprog; extra: what the robots' own shields change a command more than that, root mean square")
+    "all, solved by quadprog; extra: what the robots' own shields change a command more than that, root mean square"
+)
 _FIELDS = ("success", "reached", "touched", "contacts_per_robot_hour", "time_to_goal_s", "interventions")
 
 
@@ -31,11 +43,14 @@ def summary(budget: Budget, runs: Sequence[Run], arm: Arm) -> dict[str, Any]:
     if not updates:
         return {"arm": arm.name, "seeds": 0}
     chosen = [run for run in runs if run.shielded == arm.trained_shielded]
-    figures = {"arm": arm.name, "seeds": len(success), "before": _spread(success[:, 0]),
-               "flattened": has_flattened(success),
-               "solved_after_decisions": [at if at is None else budget.decisions(at)
-                                          for at in solved_at(updates, success)],
-               "training_contacts": _spread(np.array([run.training_contacts for run in chosen], float))}
+    figures = {
+        "arm": arm.name,
+        "seeds": len(success),
+        "before": _spread(success[:, 0]),
+        "flattened": has_flattened(success),
+        "solved_after_decisions": [at if at is None else budget.decisions(at) for at in solved_at(updates, success)],
+        "training_contacts": _spread(np.array([run.training_contacts for run in chosen], float)),
+    }
     return figures | {name: _spread(curve(runs, arm, name)[1][:, -1]) for name in _FIELDS}
 
 
@@ -46,11 +61,21 @@ def rows(budget: Budget, runs: Sequence[Run]) -> list[tuple[str, ...]]:
 
 def cost_rows(costs: Sequence[Cost]) -> list[tuple[str, ...]]:
     """Return a row for each team size."""
-    return [(str(cost.team_size), f"{cost.build_ms:.0f}", f"{cost.check_fleet_ms:.1f}", str(cost.rows_of_a_robot),
-             f"{cost.robot_us:.0f}", f"{cost.compile_s:.1f}", f"{cost.robot_ticks_per_s / 1e6:.2f}",
-             str(cost.joint_rows), "" if cost.joint_us is None else f"{cost.joint_us:.0f}",
-             "" if cost.joint_change_m_s is None else f"{100 * (cost.change_m_s / cost.joint_change_m_s - 1):.1f}")
-            for cost in sorted(costs, key=lambda cost: cost.team_size)]
+    return [
+        (
+            str(cost.team_size),
+            f"{cost.build_ms:.0f}",
+            f"{cost.check_fleet_ms:.1f}",
+            str(cost.rows_of_a_robot),
+            f"{cost.robot_us:.0f}",
+            f"{cost.compile_s:.1f}",
+            f"{cost.robot_ticks_per_s / 1e6:.2f}",
+            str(cost.joint_rows),
+            "" if cost.joint_us is None else f"{cost.joint_us:.0f}",
+            "" if cost.joint_change_m_s is None else f"{100 * (cost.change_m_s / cost.joint_change_m_s - 1):.1f}",
+        )
+        for cost in sorted(costs, key=lambda cost: cost.team_size)
+    ]
 
 
 def _row(figures: dict[str, Any]) -> tuple[str, ...]:
@@ -59,9 +84,14 @@ def _row(figures: dict[str, Any]) -> tuple[str, ...]:
     solved = [at for at in figures["solved_after_decisions"] if at is not None]
     when = "never" if not solved else f"{np.median(solved):.0f}\n{len(solved)} of {figures['seeds']}"
     success = _shown(figures["success"], ".3f") + f"\nfrom {figures['before']['median']:.3f}"
-    return (figures["arm"], success,
-            _shown(figures["touched"], ".2f"), _shown(figures["contacts_per_robot_hour"], ".0f"),
-            _shown(figures["time_to_goal_s"], ".1f"), when)
+    return (
+        figures["arm"],
+        success,
+        _shown(figures["touched"], ".2f"),
+        _shown(figures["contacts_per_robot_hour"], ".0f"),
+        _shown(figures["time_to_goal_s"], ".1f"),
+        when,
+    )
 
 
 def _shown(spread: dict[str, float | None], form: str) -> str:

@@ -124,7 +124,8 @@ def play_episodes(environment: Environment, agent: Agent, parameters: AgentParam
             jnp.where(still_open, touching, tally.touching),
             tally.interventions + jnp.where(still_open, metrics.interventions, 0.0),
             tally.decisions + still_open,
-            tally.duration_s + jnp.where(still_open, decision_s, 0.0))
+            tally.duration_s + jnp.where(still_open, decision_s, 0.0),
+        )
         return index + 1, world, hidden, tally
 
     first = (0, environment.reset(keys), agent.blank_memory(worlds * size), Tally(none, count, none, zero, count, zero))
@@ -137,6 +138,12 @@ def point_of(tally: Tally, update: int, *, shielded: bool, team_size: int) -> Po
     good = tally.reached & ~touched
     robot_hours = float(tally.duration_s.sum()) * team_size / 3600
     return Point(
-        update, shielded, float(good.mean()), float(tally.reached.mean()), float(touched.mean()),
-        float(tally.onsets.sum()) / robot_hours, float(tally.duration_s[good].mean()) if good.any() else None,
-        float(tally.interventions.sum() / tally.decisions.sum()))
+        update,
+        shielded,
+        float(good.mean()),
+        float(tally.reached.mean()),
+        float(touched.mean()),
+        float(tally.onsets.sum()) / robot_hours,
+        float(tally.duration_s[good].mean()) if good.any() else None,
+        float(tally.interventions.sum() / tally.decisions.sum()),
+    )

@@ -6,6 +6,23 @@ from testudo_sim.alignment.latency import Latency, response_latency
 from testudo_sim.alignment.smoothing import Smoothed, Smoother, smooth_velocity
 from testudo_sim.alignment.tidy import TidyReport, heading, tidy, unwrapped
 
-__all__ = ["AlignedRobot", "ClockFit", "Latency", "RobotReport", "Smoothed", "Smoother", "TidyReport", "align_robot",
-           "clock_fit", "heading", "held", "interpolated", "located", "on_recorder_clock",
-           "response_latency", "smooth_velocity", "tidy", "unwrapped"]
+__all__ = [
+    "AlignedRobot",
+    "ClockFit",
+    "Latency",
+    "RobotReport",
+    "Smoothed",
+    "Smoother",
+    "TidyReport",
+    "align_robot",
+    "clock_fit",
+    "heading",
+    "held",
+    "interpolated",
+    "located",
+    "on_recorder_clock",
+    "response_latency",
+    "smooth_velocity",
+    "tidy",
+    "unwrapped",
+]

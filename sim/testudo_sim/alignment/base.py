@@ -32,10 +32,14 @@ class RobotReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return {"robot": self.robot, "series": {role: report.to_dict() for role, report in self.tidy.items()},
-                "clocks": {role: fit.to_dict() for role, fit in self.clocks.items()},
-                "latency": None if self.latency is None else self.latency.to_dict(), "velocity": self.smoothing,
-                "reference": self.reference}
+        return {
+            "robot": self.robot,
+            "series": {role: report.to_dict() for role, report in self.tidy.items()},
+            "clocks": {role: fit.to_dict() for role, fit in self.clocks.items()},
+            "latency": None if self.latency is None else self.latency.to_dict(),
+            "velocity": self.smoothing,
+            "reference": self.reference,
+        }
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,13 @@ def located(robot: RobotRecording) -> RobotRecording:
     return replace(robot, series={**robot.series, "pose": robot.series["odometry"]})
 
 
-def align_robot(robot: RobotRecording, smoother: Smoother | None = None, *, world: bool = False,
-                roles: Sequence[str] = ("pose", "command")) -> AlignedRobot:
+def align_robot(
+    robot: RobotRecording,
+    smoother: Smoother | None = None,
+    *,
+    world: bool = False,
+    roles: Sequence[str] = ("pose", "command"),
+) -> AlignedRobot:
     """Return pose and command of a robot in order, on one clock, with velocities and latency.
 
     Args:
@@ -107,9 +116,19 @@ def align_robot(robot: RobotRecording, smoother: Smoother | None = None, *, worl
     pose, command = series
     yaw = heading(pose.values[:, 3:7])
     motion = smooth_velocity(pose.stamp_s, np.concatenate([pose.values[:, :3], yaw[:, None]], axis=1), smoother)
-    aligned = AlignedRobot(robot.name, pose.stamp_s, pose.values[:, :3], yaw, motion, command.stamp_s, command.values,
-                           command.frame, RobotReport(robot.name, tidied, clocks, None, motion.to_dict(),
-                                                      "pose" if seen or "pose" not in roles else "odometry"))
+    aligned = AlignedRobot(
+        robot.name,
+        pose.stamp_s,
+        pose.values[:, :3],
+        yaw,
+        motion,
+        command.stamp_s,
+        command.values,
+        command.frame,
+        RobotReport(
+            robot.name, tidied, clocks, None, motion.to_dict(), "pose" if seen or "pose" not in roles else "odometry"
+        ),
+    )
     return replace(aligned, report=replace(aligned.report, latency=_latency(aligned, world)))
 
 
@@ -124,8 +143,11 @@ def interpolated(stamp_s: np.ndarray, values: np.ndarray, times_s: np.ndarray, *
     found = np.stack([np.interp(times_s, stamp_s, column, np.nan, np.nan) for column in values.T], axis=1)
     after = np.clip(np.searchsorted(stamp_s, times_s), 1, max(len(stamp_s) - 1, 1))
     if len(stamp_s) > 1:
-        inside = (stamp_s[after] - stamp_s[after - 1] > gap_s) & (times_s != stamp_s[after]) & (
-            times_s != stamp_s[after - 1])
+        inside = (
+            (stamp_s[after] - stamp_s[after - 1] > gap_s)
+            & (times_s != stamp_s[after])
+            & (times_s != stamp_s[after - 1])
+        )
         found[inside] = np.nan
     return found
 

@@ -30,12 +30,22 @@ class Latency:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return asdict(self) | {"delay_s": None if np.isnan(self.delay_s) else self.delay_s,
-                               "searched_s": list(self.searched_s)}
+        return asdict(self) | {
+            "delay_s": None if np.isnan(self.delay_s) else self.delay_s,
+            "searched_s": list(self.searched_s),
+        }
 
 
-def response_latency(command_s: np.ndarray, command: np.ndarray, response_s: np.ndarray, response: np.ndarray, *,
-                     longest_s: float = 1.0, earliest_s: float = 0.0, step_s: float = _STEP_S) -> Latency:
+def response_latency(
+    command_s: np.ndarray,
+    command: np.ndarray,
+    response_s: np.ndarray,
+    response: np.ndarray,
+    *,
+    longest_s: float = 1.0,
+    earliest_s: float = 0.0,
+    step_s: float = _STEP_S,
+) -> Latency:
     """Return the shift at which the response resembles the command most.
 
     Channels are each freed of their mean and divided by their deviation, so that the sum of their correlations counts.
@@ -67,10 +77,15 @@ def response_latency(command_s: np.ndarray, command: np.ndarray, response_s: np.
     score = np.array([_correlation(asked, _sampled(times + shift, response_s, second)) for shift in shifts])
     best = int(np.argmax(score))
     inside = 0 < best < len(shifts) - 1
-    peak = _vertex(score[best - 1:best + 2]) if inside else 0.0
+    peak = _vertex(score[best - 1 : best + 2]) if inside else 0.0
     determined = bool(inside and score[best] >= _LEAST_CORRELATION)
-    return Latency(float(shifts[best] + peak * step_s) if determined else float("nan"), float(score[best]), step_s,
-                   searched, determined)
+    return Latency(
+        float(shifts[best] + peak * step_s) if determined else float("nan"),
+        float(score[best]),
+        step_s,
+        searched,
+        determined,
+    )
 
 
 def _columns(values: np.ndarray) -> np.ndarray:

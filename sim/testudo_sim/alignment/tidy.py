@@ -67,15 +67,20 @@ def tidy(series: Series, *, gap_s: float | None = None) -> tuple[Series, TidyRep
     first[1:] = np.diff(stamp[kept]) > 0
     duplicate = int(np.sum(~first))
     kept = kept[first]
-    clean = Series(stamp[kept], values[kept], None if series.received_s is None
-                   else np.asarray(series.received_s, float)[kept], series.frame)
+    clean = Series(
+        stamp[kept],
+        values[kept],
+        None if series.received_s is None else np.asarray(series.received_s, float)[kept],
+        series.frame,
+    )
     steps = np.diff(clean.stamp_s)
     period = float(np.median(steps)) if len(steps) else float("nan")
     limit = gap_s if gap_s is not None else max(_GAP_PERIODS * period, _SHORTEST_GAP_S) if len(steps) else np.inf
     wide = np.flatnonzero(steps > limit)
     gaps = tuple((float(clean.stamp_s[k]), float(clean.stamp_s[k + 1])) for k in wide[:_SHOWN_GAPS])
-    return clean, TidyReport(len(stamp), len(kept), int(np.sum(~finite)), backward, duplicate, period, float(limit),
-                             gaps, len(wide))
+    return clean, TidyReport(
+        len(stamp), len(kept), int(np.sum(~finite)), backward, duplicate, period, float(limit), gaps, len(wide)
+    )
 
 
 def unwrapped(angle_rad: np.ndarray) -> np.ndarray:

@@ -97,8 +97,9 @@ class McapStream:
         at = _CHUNK.size + named + 8
         data = _unpacked(body[at:], body[_CHUNK.size : _CHUNK.size + named], size)
         if len(data) != size or (crc and zlib.crc32(data) != crc):
-            self._lost_chunk = (f"the chunk at byte {begin}, from {clock_time(start_ns)} to {clock_time(end_ns)}, "
-                                "fails its checksum")
+            self._lost_chunk = (
+                f"the chunk at byte {begin}, from {clock_time(start_ns)} to {clock_time(end_ns)}, fails its checksum"
+            )
             return
         yield from self._records_within(data, keep, begin)
 
@@ -154,9 +155,15 @@ class McapStream:
     def _channel(self, channel: Channel) -> None:
         schema = self._schemas.get(channel.schema_id)
         text = schema.data.decode("utf-8", "replace") if schema else ""
-        topic = BagTopic(channel.topic, schema.name if schema else "", channel.message_encoding, text,
-                         schema.encoding if schema else "", channel.metadata.get("offered_qos_profiles", ""),
-                         channel.metadata.get("topic_type_hash", ""))
+        topic = BagTopic(
+            channel.topic,
+            schema.name if schema else "",
+            channel.message_encoding,
+            text,
+            schema.encoding if schema else "",
+            channel.metadata.get("offered_qos_profiles", ""),
+            channel.metadata.get("topic_type_hash", ""),
+        )
         self._channels[channel.id] = topic
         self._contents.topics.setdefault(topic.name, topic)
 
@@ -176,8 +183,11 @@ class McapStream:
                 pass
         got = self._found - before
         extra = f", {got} of them from the cut chunk, without its checksum" if got else ""
-        self._say(f"cannot be read from byte {begin} of {self._size} on, after {self._found} messages{extra}"
-                  + (f"; the last is of {clock_time(self._last_ns)}" if self._found else "") + until)
+        self._say(
+            f"cannot be read from byte {begin} of {self._size} on, after {self._found} messages{extra}"
+            + (f"; the last is of {clock_time(self._last_ns)}" if self._found else "")
+            + until
+        )
 
     def _resume(self, stream: BinaryIO, begin: int) -> bool:
         """Go to the next chunk after ``begin``; False if there is none."""
@@ -255,8 +265,11 @@ def _unpacked(data: bytes, compression: bytes, size: int) -> bytes:
     pieces: list[bytes] = []
     have = 0
     try:
-        reader = (lz4.frame.LZ4FrameFile(BytesIO(data)) if compression == b"lz4"
-                  else zstandard.ZstdDecompressor().stream_reader(data))
+        reader = (
+            lz4.frame.LZ4FrameFile(BytesIO(data))
+            if compression == b"lz4"
+            else zstandard.ZstdDecompressor().stream_reader(data)
+        )
         while have <= size and (piece := reader.read(min(1 << 20, size + 1 - have))):
             pieces.append(piece)
             have += len(piece)

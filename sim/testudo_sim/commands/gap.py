@@ -68,13 +68,18 @@ def gap(
     spec = None if identified is None else load_robot(identified)
     folder = out or run / "gap"
     with progress_bar("tidying the series") as tell:
-        report, replays = analyse(recording, robot_type=robot_type, identified=spec,
-                                  tell=part(tell, 0.0, 0.8 if against is None else 0.4))
+        report, replays = analyse(
+            recording, robot_type=robot_type, identified=spec, tell=part(tell, 0.0, 0.8 if against is None else 0.4)
+        )
         if against is not None:
             report = _beside(report, replays, recording, against, robot_type, part(tell, 0.4, 0.8))
         tell("drawing", 0.8)
-        made = tuple(() if replay.flown else tuple(courses([out.motion for out in replay.outs],
-                                                           list(replay.models.values())[-1])) for replay in replays)
+        made = tuple(
+            ()
+            if replay.flown
+            else tuple(courses([out.motion for out in replay.outs], list(replay.models.values())[-1]))
+            for replay in replays
+        )
         files = [write_page(PageData(report, replays, made), folder / _PAGE), folder / _NUMBERS]
         numbers = dumps(report.to_dict(), indent=1, allow_nan=False) + "\n"
         files[1].write_text(numbers, encoding="utf-8")
@@ -100,18 +105,27 @@ def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
         console.print(f"written: {file}", highlight=False)
 
 
-def _beside(report: GapReport, replays: tuple[TypeReplay, ...], recording: Recording, against: Path,
-            robot_type: str | None, tell: Tell) -> GapReport:
+def _beside(
+    report: GapReport,
+    replays: tuple[TypeReplay, ...],
+    recording: Recording,
+    against: Path,
+    robot_type: str | None,
+    tell: Tell,
+) -> GapReport:
     """Return the report with a second run, or another robot file, set beside."""
     if against.suffix == ".toml":
         other = load_robot(against)
         if all(replay.spec.kind != other.kind for replay in replays):
-            raise TestudoError(f"--against: {against} is a {other.kind}, the run has "
-                               f"{', '.join(sorted({replay.spec.kind for replay in replays}))}")
+            raise TestudoError(
+                f"--against: {against} is a {other.kind}, the run has "
+                f"{', '.join(sorted({replay.spec.kind for replay in replays}))}"
+            )
         _, rival = analyse(recording, robot_type=str(against), horizons_s=report.horizons_s, tell=tell)
     else:
         other_run = load_recording(against, share=partial(part(tell, 0.0, 0.2), f"reading {against}"))
-        _, rival = analyse(other_run, robot_type=robot_type, horizons_s=report.horizons_s, seed=1,
-                           tell=part(tell, 0.2, 1.0))
+        _, rival = analyse(
+            other_run, robot_type=robot_type, horizons_s=report.horizons_s, seed=1, tell=part(tell, 0.2, 1.0)
+        )
     found = compare(replays, rival, ("this", against.name), report.horizons_s)
     return replace(report, against=found, against_name=str(against))

@@ -57,8 +57,14 @@ def identify(
     with progress_bar(f"reading {run}", console) as tell:
         recording = load_recording(run, share=lambda done: tell(f"reading {run}", _READ * done))
         splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]
-        found, source = identify_run(recording, robots=robot, robot_type=robot_type, hold_out=splits, residual=residual,
-                                     tell=part(tell, _READ, 1.0))
+        found, source = identify_run(
+            recording,
+            robots=robot,
+            robot_type=robot_type,
+            hold_out=splits,
+            residual=residual,
+            tell=part(tell, _READ, 1.0),
+        )
     for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     Report(found.to_dict(), identification_tables(found)).show(json)

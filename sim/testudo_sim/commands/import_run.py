@@ -54,8 +54,9 @@ def import_verb(
         json: also write the report to this file.
     """
     if len(paths) < 2:
-        raise TestudoError("import: found one path, expected SOURCE... RUN: what to read, and last the run folder to "
-                           "make")
+        raise TestudoError(
+            "import: found one path, expected SOURCE... RUN: what to read, and last the run folder to make"
+        )
     given = load_map(map) if map else proposed(paths[:-1], msg_path, accept=yes)
     request = Request(tuple(paths[:-1]), given, parse_robot_types(robot_type), pick, msg_path, parse_offsets(offset))
     with progress_bar("reading") as tell:
@@ -67,10 +68,13 @@ def import_verb(
 def _report(result: ImportResult) -> Report:
     """Return what was imported and lost."""
     kind = ", ".join(f"by the mapping {one['name']}" for one in result.report["maps"])
-    return Report({**result.report, "run": str(result.folder), "messages": result.messages}, (
-        head_table(result.recording, f"imported {kind}", str(result.folder), messages=result.messages),
-        series_table(result.facts),
-        *trouble_tables(result.facts, result.report.get("clock_steps", ())),
-        *text_table("Choices", result.notes),
-        *text_table("Lost", [str(loss) for loss in result.losses]),
-    ))
+    return Report(
+        {**result.report, "run": str(result.folder), "messages": result.messages},
+        (
+            head_table(result.recording, f"imported {kind}", str(result.folder), messages=result.messages),
+            series_table(result.facts),
+            *trouble_tables(result.facts, result.report.get("clock_steps", ())),
+            *text_table("Choices", result.notes),
+            *text_table("Lost", [str(loss) for loss in result.losses]),
+        ),
+    )

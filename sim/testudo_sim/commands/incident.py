@@ -104,13 +104,15 @@ def incident(
 def _picked(incidents: list[Incident], choice: Choice, run: Path) -> list[Incident]:
     unknown = [number for number in choice.incident if not 0 <= number < len(incidents)]
     if unknown:
-        raise TestudoError(f"--incident: found {unknown[0]}, expected 0 to {len(incidents) - 1}: {run} has "
-                           f"{len(incidents)} incidents")
+        raise TestudoError(
+            f"--incident: found {unknown[0]}, expected 0 to {len(incidents) - 1}: {run} has {len(incidents)} incidents"
+        )
     return [incidents[number] for number in choice.incident] or worst(incidents, max(choice.worst, 1))
 
 
-def _gone_on(story: Story, picked: list[Incident], policy: Path | None, choice: Choice, bounds: Bounds,
-             console: Console) -> list[Aftermath]:
+def _gone_on(
+    story: Story, picked: list[Incident], policy: Path | None, choice: Choice, bounds: Bounds, console: Console
+) -> list[Aftermath]:
     ways = ways_of(story, policy, commands=choice.commands)
     if any(way.artefact is None for way in ways) and any(robot.sent is None for robot in story.robots):
         console.print("[yellow]note:[/] no commands are recorded: the robots are told to move as they then moved")
@@ -119,14 +121,29 @@ def _gone_on(story: Story, picked: list[Incident], policy: Path | None, choice: 
         return go_on(story, picked, ways, bounds, choice.draws, partial(show, what))
 
 
-def _write(story: Story, incidents: list[Incident], aftermaths: list[Aftermath], bounds: Bounds, json: Path | None,
-           out: Path | None, console: Console) -> None:
+def _write(
+    story: Story,
+    incidents: list[Incident],
+    aftermaths: list[Aftermath],
+    bounds: Bounds,
+    json: Path | None,
+    out: Path | None,
+    console: Console,
+) -> None:
     if json is not None:
-        outcomes = {(item.incident.kind, item.incident.robots, item.incident.at_s): item.incident
-                    for item in aftermaths}
+        outcomes = {
+            (item.incident.kind, item.incident.robots, item.incident.at_s): item.incident for item in aftermaths
+        }
         rows = [outcomes.get((item.kind, item.robots, item.at_s), item).to_dict() for item in incidents]
-        values = {"schema": SCHEMA, "run": str(story.folder), "robot": story.spec.name, "robots": list(story.names),
-                  "near_m": bounds.near_m, "warnings": list(story.warnings), "incidents": rows}
+        values = {
+            "schema": SCHEMA,
+            "run": str(story.folder),
+            "robot": story.spec.name,
+            "robots": list(story.names),
+            "near_m": bounds.near_m,
+            "warnings": list(story.warnings),
+            "incidents": rows,
+        }
         json.parent.mkdir(parents=True, exist_ok=True)
         json.write_text(dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         console.print(f"written: {json}", highlight=False)
@@ -138,13 +155,18 @@ def _write(story: Story, incidents: list[Incident], aftermaths: list[Aftermath],
 
 def _save(story: Story, picked: list[Incident], choice: Choice, bounds: Bounds, file: Path, console: Console) -> None:
     if not picked:
-        raise TestudoError(f"{story.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
-                           "of it, use `testudo replay --mode counterfactual --from`")
+        raise TestudoError(
+            f"{story.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
+            "of it, use `testudo replay --mode counterfactual --from`"
+        )
     chosen = picked if choice.incident else picked[:1]
     starts = merged([starts_of(story, item, bounds) for item in chosen])
     save_starts(starts, file)
     kept_m, apart_m = kept_apart_m(story), starts.least_distance_m
     if apart_m < kept_m:
-        console.print(f"[yellow]note:[/] at the start two robots are {apart_m:.3f} m apart already; the shield keeps "
-                      f"{kept_m:.3f} m and cannot promise anything from there", highlight=False)
+        console.print(
+            f"[yellow]note:[/] at the start two robots are {apart_m:.3f} m apart already; the shield keeps "
+            f"{kept_m:.3f} m and cannot promise anything from there",
+            highlight=False,
+        )
     console.print(f"written: {file}; next: testudo evaluate POLICY --starts {file}", highlight=False)

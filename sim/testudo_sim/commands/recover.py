@@ -13,8 +13,9 @@ from testudo_sim.importing.bags.rebuild import Recovered, recover_bag
 from testudo_sim.importing.tables_shown import text_table
 from testudo_sim.progress import progress_bar
 
-_NO_POLICY = ("without policy.onnx, the artefact that drove the robots, nothing can be inferred again: put it into the "
-              "folder")
+_NO_POLICY = (
+    "without policy.onnx, the artefact that drove the robots, nothing can be inferred again: put it into the folder"
+)
 
 
 def recover(
@@ -48,13 +49,20 @@ def recover(
 
 def _report(found: Recovered) -> Report:
     expected = "not known" if found.expected is None else f"{found.expected}, {found.expected - found.messages} lost"
-    head = [("rebuilt in", found.folder), ("messages", found.messages), ("written by the recorder", expected),
-            ("time", found.span_text), ("files again there", ", ".join(found.files) or "none")]
+    head = [
+        ("rebuilt in", found.folder),
+        ("messages", found.messages),
+        ("written by the recorder", expected),
+        ("time", found.span_text),
+        ("files again there", ", ".join(found.files) or "none"),
+    ]
     if found.missing:
         head.append(("missing", ", ".join(found.missing)))
     if POLICY_FILE in found.missing:
         head.append(("", _NO_POLICY))
-    tables = [table(f"{found.source}: recovered", ("", ""), head),
-              table("Topics", ("topic", "messages"), sorted(found.topics.items()))]
+    tables = [
+        table(f"{found.source}: recovered", ("", ""), head),
+        table("Topics", ("topic", "messages"), sorted(found.topics.items())),
+    ]
     tables += [*text_table("Lost", found.lost), *text_table("Notes", found.notes)]
     return Report(found.to_dict(), tuple(tables))

@@ -85,8 +85,10 @@ def replay(
         return _counterfactual(run, policy, branch, json, console)
     if mode != "reinference" and is_imported(run):
         if policy is not None or alter:
-            raise TestudoError(f"{run}: was imported: {'--policy' if policy is not None else '--alter'} is of no use, "
-                               "as it does not hold what a policy was told; --mode counterfactual lets one go on")
+            raise TestudoError(
+                f"{run}: was imported: {'--policy' if policy is not None else '--alter'} is of no use, "
+                "as it does not hold what a policy was told; --mode counterfactual lets one go on"
+            )
         return _imported(run, mode, reference, branch.robot or None, allow_damage, json, console)
     with progress_bar(f"reading {run}") as show:
         recording = read_run(run, partial(show, f"reading {run}"))
@@ -106,11 +108,15 @@ def replay(
     return status
 
 
-def _replay_team(recording: Run, artefact: Artefact, mode: str, reference: Reference, alters: bool, console: Console
-                 ) -> tuple[dict[str, Any], bool]:
+def _replay_team(
+    recording: Run, artefact: Artefact, mode: str, reference: Reference, alters: bool, console: Console
+) -> tuple[dict[str, Any], bool]:
     """Replay the robots that one policy file drove; return what was found, and whether re-inference passed."""
-    results: dict[str, Any] = {"robots": list(recording.robots), "policy_sha256": artefact.sha256,
-                               "is_recorded_policy": artefact.sha256 == recording.policy_sha256}
+    results: dict[str, Any] = {
+        "robots": list(recording.robots),
+        "policy_sha256": artefact.sha256,
+        "is_recorded_policy": artefact.sha256 == recording.policy_sha256,
+    }
     passed = True
     if mode != "open-loop":
         inferred = _reinfer(recording, artefact, alters, console)
@@ -127,8 +133,15 @@ def _replay_team(recording: Run, artefact: Artefact, mode: str, reference: Refer
     return results, passed
 
 
-def _imported(run: Path, mode: str, reference: Reference, robot: str | None, allow_damage: bool, json: Path | None,
-              console: Console) -> int:
+def _imported(
+    run: Path,
+    mode: str,
+    reference: Reference,
+    robot: str | None,
+    allow_damage: bool,
+    json: Path | None,
+    console: Console,
+) -> int:
     """Replay the recorded commands of an imported run open loop."""
     with progress_bar(f"reading {run}") as show:
         recording = load_recording(run, share=partial(show, f"reading {run}"))
@@ -141,12 +154,20 @@ def _imported(run: Path, mode: str, reference: Reference, robot: str | None, all
     for name, why in left_out.items():
         console.print(f"[yellow]{name} could not be replayed:[/] {why}", highlight=False)
     if mode == "all":
-        console.print("[yellow]re-inference left out:[/] an imported run holds neither the artefact that drove the "
-                      "robots nor its inputs", highlight=False)
-    results = [{"robots": [name for name in gap.robots if name != ALL_ROBOTS], "open_loop": gap.to_dict()}
-               for gap in gaps]
-    _write(json, {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings),
-                  "left_out": left_out} | (results[0] if len(results) == 1 else {"teams": results}), console)
+        console.print(
+            "[yellow]re-inference left out:[/] an imported run holds neither the artefact that drove the "
+            "robots nor its inputs",
+            highlight=False,
+        )
+    results = [
+        {"robots": [name for name in gap.robots if name != ALL_ROBOTS], "open_loop": gap.to_dict()} for gap in gaps
+    ]
+    _write(
+        json,
+        {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings), "left_out": left_out}
+        | (results[0] if len(results) == 1 else {"teams": results}),
+        console,
+    )
     return 0 if recording.complete or allow_damage else 1
 
 
@@ -170,10 +191,13 @@ def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Pat
     _warn(story.warnings, console)
     whole, story = story, story.seen_at(branch.start)
     if len(story.robots) < 2:
-        spans = ", ".join(f"{one.name} {one.motion.stamp_s[0]:.1f} to {one.motion.stamp_s[-1]:.1f} s"
-                          for one in whole.robots)
-        raise TestudoError(f"{folder}: --from: found {', '.join(f'{time_s:g}' for time_s in branch.start)} s, expected "
-                           f"times at which two robots were recorded all the while: {spans}")
+        spans = ", ".join(
+            f"{one.name} {one.motion.stamp_s[0]:.1f} to {one.motion.stamp_s[-1]:.1f} s" for one in whole.robots
+        )
+        raise TestudoError(
+            f"{folder}: --from: found {', '.join(f'{time_s:g}' for time_s in branch.start)} s, expected "
+            f"times at which two robots were recorded all the while: {spans}"
+        )
     if len(story.robots) < len(whole.robots):
         absent = ", ".join(sorted(set(whole.names) - set(story.names)))
         console.print(f"[yellow]note:[/] {absent}: not recorded at these times; the others go on without")
@@ -189,8 +213,16 @@ def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Pat
         console.print(table)
     if any(robot.sent is None for robot in story.robots) and any(way.artefact is None for way in ways):
         console.print("[yellow]note:[/] no commands are recorded: the robots were told to move as they then moved")
-    _write(json, {"run": str(folder), "robots": list(story.names), "ahead": asdict(ahead),
-                  "counterfactual": [outcome.to_dict() for outcome in outcomes]}, console)
+    _write(
+        json,
+        {
+            "run": str(folder),
+            "robots": list(story.names),
+            "ahead": asdict(ahead),
+            "counterfactual": [outcome.to_dict() for outcome in outcomes],
+        },
+        console,
+    )
     return 0
 
 

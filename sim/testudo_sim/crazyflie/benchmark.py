@@ -29,18 +29,28 @@ def bench_radio(*, quick: bool = False, say: Callable[[str], None] | None = None
             say(name)
         found.append((name, fly()))
     table = [(name, row.found, row.bar, "yes" if row.holds else "NO", row.said) for name, row in found]
-    values = {"rows": [{"row": name, "found": row.found, "bar": row.bar, "holds": row.holds, "said": row.said,
-                        **row.values} for name, row in found],
-              "hold": sum(row.holds for _, row in found), "cflib": importlib.metadata.version("cflib"),
-              "real_time": real_time}
+    values = {
+        "rows": [
+            {"row": name, "found": row.found, "bar": row.bar, "holds": row.holds, "said": row.said, **row.values}
+            for name, row in found
+        ],
+        "hold": sum(row.holds for _, row in found),
+        "cflib": importlib.metadata.version("cflib"),
+        "real_time": real_time,
+    }
     title = f"cflib {values['cflib']} against a simulated Crazyflie: {values['hold']} of {len(found)} rows hold"
     return BenchResult(title, ("row", "found", "bar", "holds", "said"), table, values)
 
 
 def _rows(stream_s: float) -> dict[str, Callable[[], Row]]:
     """Return what is flown, by name, in order."""
-    losses = {f"{100 * share:.0f} % of packets lost, {'repeated' if repeats else 'gone'}":
-              partial(rows.loses, share, repeats=repeats) for repeats in (True, False) for share in _SHARES}
+    losses = {
+        f"{100 * share:.0f} % of packets lost, {'repeated' if repeats else 'gone'}": partial(
+            rows.loses, share, repeats=repeats
+        )
+        for repeats in (True, False)
+        for share in _SHARES
+    }
     return {
         "log at 100 Hz, set-points at 50 Hz": partial(rows.streams, stream_s),
         "commands end": rows.commands_end,

@@ -89,11 +89,17 @@ class SimulatedCrazyflie:
         self._memory = Memory()
         self.logs = LogService(log_variables(self))
         self._services: dict[int, Callable[[Packet], list[Packet] | None]] = {
-            packets.PARAMETERS: self.parameters.handle, packets.LOG: self.logs.handle,
-            packets.MEMORY: self._memory.handle, packets.LINK: answer_link, packets.PLATFORM: self._platform,
+            packets.PARAMETERS: self.parameters.handle,
+            packets.LOG: self.logs.handle,
+            packets.MEMORY: self._memory.handle,
+            packets.LINK: answer_link,
+            packets.PLATFORM: self._platform,
             packets.SUPERVISOR: lambda packet: self.supervisor.handle(packet, self.bits, self._time_s),
             packets.HIGH_LEVEL: lambda packet: self.planner.handle(packet, self._place(), self._time_s),
-            packets.COMMANDER: self._command, packets.GENERIC: self._command, packets.LOCALISATION: self._localise}
+            packets.COMMANDER: self._command,
+            packets.GENERIC: self._command,
+            packets.LOCALISATION: self._localise,
+        }
 
     def _place(self) -> tuple[np.ndarray, float]:
         return self.vehicle.position, self.vehicle.yaw

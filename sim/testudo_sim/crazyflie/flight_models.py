@@ -79,8 +79,11 @@ class PointFlight:
         if not level:
             return Body(after.position_world, after.velocity, angles)
         along = self._coasts * body.velocity[:2]
-        return Body(np.append(body.position[:2] + self._step_s * along, after.position_world[2]),
-                    np.append(along, after.velocity[2]), angles)
+        return Body(
+            np.append(body.position[:2] + self._step_s * along, after.position_world[2]),
+            np.append(along, after.velocity[2]),
+            angles,
+        )
 
 
 class AttitudeFlight:
@@ -101,7 +104,8 @@ class AttitudeFlight:
     def move(self, body: Body, wanted: Array, yaw: float, *, level: bool) -> Body:
         """See `FlightModel.move`."""
         (roll, pitch, thrust), integral = velocity_control(
-            self._cascade, body.velocity, body.angles[2], self._integral, wanted, self._step_s)
+            self._cascade, body.velocity, body.angles[2], self._integral, wanted, self._step_s
+        )
         if level:  # the loops in the plane do not run
             roll, pitch, integral = 0.0, 0.0, np.append(self._integral[:2], integral[2])
         self._integral = integral
@@ -121,5 +125,8 @@ def grounded(body: Body) -> Body:
     """Return a body that the ground holds."""
     if body.position[2] > 0.0:
         return body
-    return replace(body, position=np.append(body.position[:2], 0.0),
-                   velocity=np.append(body.velocity[:2], max(body.velocity[2], 0.0)))
+    return replace(
+        body,
+        position=np.append(body.position[:2], 0.0),
+        velocity=np.append(body.velocity[:2], max(body.velocity[2], 0.0)),
+    )

@@ -146,8 +146,9 @@ class Flown:
 
 
 @contextlib.contextmanager
-def flown(air: Air | None = None, *, seed: int = 0, prepare: Callable[[CraftServer], None] | None = None,
-          **settings: object) -> Iterator[Flown]:
+def flown(
+    air: Air | None = None, *, seed: int = 0, prepare: Callable[[CraftServer], None] | None = None, **settings: object
+) -> Iterator[Flown]:
     """Start a vehicle, connect to it, and tidy up at the end without waiting for a landing.
 
     Args:

@@ -11,8 +11,16 @@ from testudo_sim.crazyflie.packets import LOG, Packet
 
 TICK_S = 0.01
 """Periods are whole multiples of it."""
-_TYPES = {"uint8": (1, "<B"), "uint16": (2, "<H"), "uint32": (3, "<I"), "int8": (4, "<b"), "int16": (5, "<h"),
-          "int32": (6, "<i"), "float": (7, "<f"), "fp16": (8, "<e")}
+_TYPES = {
+    "uint8": (1, "<B"),
+    "uint16": (2, "<H"),
+    "uint32": (3, "<I"),
+    "int8": (4, "<b"),
+    "int16": (5, "<h"),
+    "int32": (6, "<i"),
+    "float": (7, "<f"),
+    "fp16": (8, "<e"),
+}
 _FORMATS = dict(_TYPES.values())
 _CONTROL, _DATA = 1, 2
 _DELETE, _START, _STOP, _RESET, _CREATE, _APPEND, _START_MS = 2, 3, 4, 5, 6, 7, 8

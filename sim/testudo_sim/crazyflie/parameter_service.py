@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from testudo_sim.crazyflie.contents import Contents, Entry
 from testudo_sim.crazyflie.packets import PARAMETERS, Packet
 
-_TYPES = {"uint8": (0x08, "<B"), "uint16": (0x09, "<H"), "uint32": (0x0A, "<I"), "int8": (0x00, "<b"),
-          "int16": (0x01, "<h"), "int32": (0x02, "<i"), "float": (0x06, "<f")}
+_TYPES = {
+    "uint8": (0x08, "<B"),
+    "uint16": (0x09, "<H"),
+    "uint32": (0x0A, "<I"),
+    "int8": (0x00, "<b"),
+    "int16": (0x01, "<h"),
+    "int32": (0x02, "<i"),
+    "float": (0x06, "<f"),
+}
 _EXTENDED, _READ_ONLY = 0x10, 0x40
 _READ, _WRITE, _MISC = 1, 2, 3
 _SET_BY_NAME, _TYPE, _STORE, _STATE, _CLEAR, _DEFAULT, _TYPE_2, _DEFAULT_2 = 0, 2, 3, 4, 5, 6, 7, 8
@@ -36,8 +43,9 @@ class ParameterService:
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Begin with the defaults."""
         self._parameters = tuple(parameters)
-        self.contents = Contents(PARAMETERS, [Entry(item.name, _type_byte(item), _TYPES[item.type][1])
-                                              for item in self._parameters])
+        self.contents = Contents(
+            PARAMETERS, [Entry(item.name, _type_byte(item), _TYPES[item.type][1]) for item in self._parameters]
+        )
         self._values = [item.default for item in self._parameters]
         self._stored: dict[int, float] = {}
 

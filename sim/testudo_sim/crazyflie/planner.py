@@ -131,8 +131,9 @@ class Planner:
         self._coefficients = np.zeros((4, 8))
         self._coefficients[:, 0], self._coefficients[:, 1] = begin, speed * duration_s
         # the four last coefficients from way, speed, acceleration and jerk at the end, in units of the duration
-        self._coefficients[:, 4:] = np.stack([35 * way - 15 * brake, 39 * brake - 84 * way,
-                                              70 * way - 34 * brake, 10 * brake - 20 * way], axis=1)
+        self._coefficients[:, 4:] = np.stack(
+            [35 * way - 15 * brake, 39 * brake - 84 * way, 70 * way - 34 * brake, 10 * brake - 20 * way], axis=1
+        )
         self._start_s, self._duration_s = now_s, max(duration_s, 1e-3)
 
     def _evaluate(self, now_s: float) -> tuple[np.ndarray, np.ndarray]:

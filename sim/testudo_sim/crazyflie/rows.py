@@ -55,10 +55,18 @@ def streams(duration_s: float) -> Row:
         log_hz, sent_hz = len(flight.stamps) / passed_s, (flight.set_points - before) / passed_s
         stamps = np.array([stamp for stamp, _ in flight.stamps])
         gap_s, codes = float(np.diff(stamps).max()), flight.codes - {""}
-    values = {"log_hz": log_hz, "set_points_hz": sent_hz, "longest_gap_s": gap_s, "duration_s": passed_s,
-              "wrong": sorted(codes), "longest_stall_s": flight.stall_s}
-    found = (f"{log_hz:.1f} Hz, {sent_hz:.1f} Hz in {passed_s:.0f} s; longest gap {1000 * gap_s:.0f} ms; this process "
-             f"stood still for {1000 * flight.stall_s:.0f} ms at most")
+    values = {
+        "log_hz": log_hz,
+        "set_points_hz": sent_hz,
+        "longest_gap_s": gap_s,
+        "duration_s": passed_s,
+        "wrong": sorted(codes),
+        "longest_stall_s": flight.stall_s,
+    }
+    found = (
+        f"{log_hz:.1f} Hz, {sent_hz:.1f} Hz in {passed_s:.0f} s; longest gap {1000 * gap_s:.0f} ms; this process "
+        f"stood still for {1000 * flight.stall_s:.0f} ms at most"
+    )
     return Row("≥ 99 Hz and ≥ 49 Hz, nothing wrong", log_hz >= 99 and sent_hz >= 49 and not codes, found, "", values)
 
 
@@ -74,8 +82,12 @@ def commands_end() -> Row:
         landed = flight.lands()
         levelled = State.LEVEL_OUT in flight.states
     holds = told_s is not None and told_s < 0.2 and speed < 0.05 and landed and not levelled
-    return Row("standstill within 0.2 s, then a landing", holds,
-               f"told after {_ms(told_s)}, {speed:.2f} m/s after 1.5 s, landed: {_yes(landed)}", said)
+    return Row(
+        "standstill within 0.2 s, then a landing",
+        holds,
+        f"told after {_ms(told_s)}, {speed:.2f} m/s after 1.5 s, landed: {_yes(landed)}",
+        said,
+    )
 
 
 def radio_ends(*, process: bool) -> Row:
@@ -98,9 +110,13 @@ def radio_ends(*, process: bool) -> Row:
         locked = flight.wait(lambda: State.LOCKED in flight.states, 1.0) is not None
     told = process or (told_s is not None and told_s < 0.6)
     holds = told and 0.45 < level_s < 0.65 and 1.95 < cut_s < 2.2 and locked
-    return Row("level at 0.5 s, motors off at 2 s", holds,
-               f"level at {level_s:.2f} s, off at {cut_s:.2f} s; {drift_m:.2f} m from 1 m/s", said,
-               {"level_s": level_s, "cut_s": cut_s, "drift_m": drift_m, "told_s": told_s})
+    return Row(
+        "level at 0.5 s, motors off at 2 s",
+        holds,
+        f"level at {level_s:.2f} s, off at {cut_s:.2f} s; {drift_m:.2f} m from 1 m/s",
+        said,
+        {"level_s": level_s, "cut_s": cut_s, "drift_m": drift_m, "told_s": told_s},
+    )
 
 
 def socket_closes() -> Row:
@@ -126,8 +142,12 @@ def block_ends() -> Row:
         landed = flight.lands()
         fell = State.FREE_FALL in flight.states or State.LOCKED in flight.states
     holds = told_s is not None and told_s < 0.35 and speed < 0.2 and landed and not fell
-    return Row("standstill within 0.3 s, then a landing unseen", holds,
-               f"told after {_ms(told_s)}, {speed:.2f} m/s 0.6 s later, landed: {_yes(landed)}", said)
+    return Row(
+        "standstill within 0.3 s, then a landing unseen",
+        holds,
+        f"told after {_ms(told_s)}, {speed:.2f} m/s 0.6 s later, landed: {_yes(landed)}",
+        said,
+    )
 
 
 def loses(share: float, *, repeats: bool, duration_s: float = 8.0) -> Row:
@@ -148,11 +168,15 @@ def loses(share: float, *, repeats: bool, duration_s: float = 8.0) -> Row:
         landed = flight.lands()
         fell = State.FREE_FALL in flight.states
     holds = not levelled and landed and not fell and way_m > 0.7 * 0.5 * duration_s
-    values = {"log_hz": log_hz, "set_points_hz": sent_hz, "oldest_s": oldest_s, "way_m": way_m,
-              "wrong": sorted(codes)}
-    return Row("flies on, never levels, lands", holds,
-               f"{log_hz:.0f} Hz logged, {sent_hz:.0f} Hz arrive, oldest pose {1000 * oldest_s:.0f} ms, landed: "
-               f"{_yes(landed)}", ", ".join(sorted(codes)), values)
+    values = {"log_hz": log_hz, "set_points_hz": sent_hz, "oldest_s": oldest_s, "way_m": way_m, "wrong": sorted(codes)}
+    return Row(
+        "flies on, never levels, lands",
+        holds,
+        f"{log_hz:.0f} Hz logged, {sent_hz:.0f} Hz arrive, oldest pose {1000 * oldest_s:.0f} ms, landed: "
+        f"{_yes(landed)}",
+        ", ".join(sorted(codes)),
+        values,
+    )
 
 
 def late(latency_s: float) -> Row:
@@ -163,8 +187,13 @@ def late(latency_s: float) -> Row:
         ages = [received - stamp for stamp, received in flight.stamps]
         codes = flight.codes - {""}
     young = min(ages)
-    return Row("no age below the latency, nothing wrong", young > latency_s - 0.003 and not codes,
-               f"ages {1000 * young:.0f} to {1000 * max(ages):.0f} ms", "", {"least_age_s": young})
+    return Row(
+        "no age below the latency, nothing wrong",
+        young > latency_s - 0.003 and not codes,
+        f"ages {1000 * young:.0f} to {1000 * max(ages):.0f} ms",
+        "",
+        {"least_age_s": young},
+    )
 
 
 def too_late(latency_s: float) -> Row:
@@ -175,6 +204,7 @@ def too_late(latency_s: float) -> Row:
 
 def loses_too_much() -> Row:
     """Too many log packets are lost for the rate that the shield counts on."""
+
     def worsen(server: CraftServer) -> None:
         for _ in range(500):
             with server.craft() as craft:
@@ -192,6 +222,7 @@ def loses_too_much() -> Row:
 
 def wrong_controller() -> Row:
     """The vehicle flies by the Mellinger controller, which does not follow velocities."""
+
     def prepare(server: CraftServer) -> None:
         with server.craft() as craft:
             craft.parameters["stabilizer.controller"] = MELLINGER
@@ -227,8 +258,12 @@ def battery_is_empty() -> Row:
         flight.wait(lambda: flight.phase == Phase.GROUND, 3.0)
         again = flight.ask(FlightAct.TAKE_OFF)
     holds = told_s is not None and told_s < 2.3 and landed and "battery" in again
-    return Row("lands after 2 s, no second take-off", holds,
-               f"lands after {_ms(told_s)}, landed: {_yes(landed)}, then {again.partition(': ')[2]}", said)
+    return Row(
+        "lands after 2 s, no second take-off",
+        holds,
+        f"lands after {_ms(told_s)}, landed: {_yes(landed)}, then {again.partition(': ')[2]}",
+        said,
+    )
 
 
 def tumbles() -> Row:
@@ -247,6 +282,7 @@ def tumbles() -> Row:
 
 def is_locked() -> Row:
     """The vehicle is locked after its motors were cut."""
+
     def prepare(server: CraftServer) -> None:
         with server.craft() as craft:
             craft.supervisor.emergency = True
@@ -259,6 +295,7 @@ def is_locked() -> Row:
 
 def arming_is_refused() -> Row:
     """A vehicle that needs arming lies on its back."""
+
     def prepare(server: CraftServer) -> None:
         with server.craft() as craft:
             craft.vehicle.upside_down = True
@@ -303,8 +340,13 @@ def emergency(share: float) -> Row:
         locked = flight.wait(lambda: State.LOCKED in flight.states, 2.0) is not None
         said = flight.radio.standing.sentence
     bar_s = 0.1 if share == 0 else 1.0
-    return Row(f"motors off within {bar_s:g} s", off_s is not None and off_s < bar_s and locked,
-               f"off after {_ms(off_s)}", said, {"off_s": off_s})
+    return Row(
+        f"motors off within {bar_s:g} s",
+        off_s is not None and off_s < bar_s and locked,
+        f"off after {_ms(off_s)}",
+        said,
+        {"off_s": off_s},
+    )
 
 
 def closes_in_flight() -> Row:

@@ -30,8 +30,15 @@ class CraftServer:
     Answers go to whoever asked; what the vehicle says by itself goes to whoever asked for log blocks last.
     """
 
-    def __init__(self, settings: CraftSettings, *, host: str = "127.0.0.1", port: int = 0, seed: int = 0,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: CraftSettings,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        seed: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Bind the socket; port 0 takes a free one.
 
         Raises:
@@ -131,6 +138,7 @@ class CraftServer:
         with contextlib.suppress(OSError):  # the client is gone
             self._socket.sendto(*load)
 
+
 def keep_time(priority: int) -> bool:
     """Ask for real-time scheduling of this thread, and of those that it starts; return whether it is granted."""
     try:
@@ -138,4 +146,3 @@ def keep_time(priority: int) -> bool:
     except (OSError, AttributeError):  # no right to it, or another system
         return False
     return True
-

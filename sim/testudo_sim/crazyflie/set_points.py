@@ -15,7 +15,18 @@ DISABLED, LOWEST, HIGH_LEVEL, RADIO = 0, 1, 1, 2
 
 Kind = Literal["off", "velocity", "hover", "place", "attitude"]
 _STOP, _OLD_VELOCITY, _OLD_HEIGHT, _CLIMB, _OLD_HOVER, _FULL_STATE, _PLACE, _VELOCITY, _HEIGHT, _HOVER, _MANUAL = (
-    0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11)
+    0,
+    1,
+    2,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    11,
+)
 _FOUR = struct.Struct("<ffff")
 _FULL = struct.Struct("<hhhhhhhhhIhhh")
 _RATES = struct.Struct("<fffH")

@@ -57,13 +57,13 @@ class Memory:
         if packet.channel == _READ and len(data) >= 6:
             number, start, count = struct.unpack_from("<BIB", data)
             good = number == 0 and start + count <= _TRAJECTORY_BYTES and count <= MOST_DATA - 6
-            found = bytes(self._bytes[start:start + count]) if good else b""
+            found = bytes(self._bytes[start : start + count]) if good else b""
             return [Packet(MEMORY, _READ, data[:5] + bytes([0 if good else _FAILED]) + found)]
         if packet.channel == _WRITE and len(data) >= 5:
             number, start = struct.unpack_from("<BI", data)
             good = number == 0 and start + len(data) - 5 <= _TRAJECTORY_BYTES
             if good:
-                self._bytes[start:start + len(data) - 5] = data[5:]
+                self._bytes[start : start + len(data) - 5] = data[5:]
             return [Packet(MEMORY, _WRITE, data[:5] + bytes([0 if good else _FAILED]))]
         return []
 
@@ -71,4 +71,4 @@ class Memory:
 def console(text: str) -> list[Packet]:
     """Return a text as packets of the console."""
     raw = text.encode()
-    return [Packet(CONSOLE, 0, raw[k:k + MOST_DATA]) for k in range(0, len(raw), MOST_DATA)]
+    return [Packet(CONSOLE, 0, raw[k : k + MOST_DATA]) for k in range(0, len(raw), MOST_DATA)]

@@ -78,39 +78,44 @@ def _stopped(seen: _Seen) -> bool:
 
 _TABLE: dict[State, tuple[tuple[Callable[[_Seen], bool], State], ...]] = {
     State.NOT_INITIALISED: ((_always, State.CHECKS_NOT_PASSED),),
-    State.CHECKS_NOT_PASSED: (
-        (_stopped, State.FREE_FALL),
-        (lambda seen: not seen.tumbled, State.CHECKS_PASSED)),
+    State.CHECKS_NOT_PASSED: ((_stopped, State.FREE_FALL), (lambda seen: not seen.tumbled, State.CHECKS_PASSED)),
     State.CHECKS_PASSED: (
         (_stopped, State.FREE_FALL),
         (lambda seen: seen.tumbled, State.CHECKS_NOT_PASSED),
-        (lambda seen: seen.armed, State.ARMING)),
+        (lambda seen: seen.armed, State.ARMING),
+    ),
     State.ARMING: (
         (_stopped, State.FREE_FALL),
         (lambda seen: seen.tumbled or not seen.armed, State.CHECKS_NOT_PASSED),
-        (_always, State.READY)),
+        (_always, State.READY),
+    ),
     State.READY: (
         (_stopped, State.FREE_FALL),
         (lambda seen: seen.tumbled or seen.waited_long or not seen.armed, State.CHECKS_NOT_PASSED),
-        (lambda seen: seen.flies, State.FLYING)),
+        (lambda seen: seen.flies, State.FLYING),
+    ),
     State.FLYING: (
         (lambda seen: seen.silent_long or seen.stopped, State.FREE_FALL),
         (lambda seen: seen.tumbled, State.CRASHED),
         (lambda seen: not seen.armed, State.RESET),
         (lambda seen: seen.silent, State.LEVEL_OUT),
-        (lambda seen: not seen.flies, State.LANDED)),
+        (lambda seen: not seen.flies, State.LANDED),
+    ),
     State.LANDED: (
         (lambda seen: seen.landed_long or not seen.armed, State.RESET),
-        (lambda seen: seen.flies, State.FLYING)),
+        (lambda seen: seen.flies, State.FLYING),
+    ),
     State.RESET: ((_always, State.CHECKS_NOT_PASSED),),
     State.LEVEL_OUT: (
         (lambda seen: seen.silent_long or seen.tumbled or seen.stopped, State.FREE_FALL),
-        (lambda seen: not seen.silent, State.FLYING)),
+        (lambda seen: not seen.silent, State.FLYING),
+    ),
     State.FREE_FALL: ((_always, State.LOCKED),),
     State.LOCKED: (),
     State.CRASHED: (
         (lambda seen: not seen.crashed and not seen.tumbled, State.CHECKS_NOT_PASSED),
-        (_stopped, State.LOCKED)),
+        (_stopped, State.LOCKED),
+    ),
 }
 """From each state where to, by what is seen; the first that holds counts."""
 
@@ -149,19 +154,34 @@ class Supervisor:
 
     def bits(self, planner_active: bool, planner_finished: bool) -> int:
         """Return the bit field that clients read."""
-        flags = (self.state == State.CHECKS_PASSED, self.armed, self.auto_arm, self.can_fly, self.is_flying,
-                 self.tumbled, self.state == State.LOCKED, self.crashed, planner_active, planner_finished)
+        flags = (
+            self.state == State.CHECKS_PASSED,
+            self.armed,
+            self.auto_arm,
+            self.can_fly,
+            self.is_flying,
+            self.tumbled,
+            self.state == State.LOCKED,
+            self.crashed,
+            planner_active,
+            planner_finished,
+        )
         return sum(1 << k for k, flag in enumerate(flags) if flag)
 
     def update(self, body: Body, set_point_age_s: float, now_s: float) -> None:
         """Go on to the state that follows from what is the case."""
         self.tumbled = self._is_tumbled(body, now_s)
         seen = _Seen(
-            armed=self.armed, flies=self._flies(body, now_s), tumbled=self.tumbled, crashed=self.crashed,
+            armed=self.armed,
+            flies=self._flies(body, now_s),
+            tumbled=self.tumbled,
+            crashed=self.crashed,
             stopped=self.emergency or (self._watchdog_s is not None and now_s >= self._watchdog_s + WATCHDOG_S),
-            silent=set_point_age_s > LEVEL_AFTER_S, silent_long=set_point_age_s > CUT_AFTER_S,
+            silent=set_point_age_s > LEVEL_AFTER_S,
+            silent_long=set_point_age_s > CUT_AFTER_S,
             waited_long=now_s - self._armed_at_s > self.preflight_s,
-            landed_long=now_s - self._landed_at_s > self.landed_s)
+            landed_long=now_s - self._landed_at_s > self.landed_s,
+        )
         before = self.state
         self.state = self._next(seen)
         if self.state != before:

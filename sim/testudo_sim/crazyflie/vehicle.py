@@ -26,8 +26,13 @@ _FULL_V = 4.1
 class Vehicle:
     """One vehicle."""
 
-    def __init__(self, model: FlightModel, step_s: float, position_world: tuple[float, float, float] = (0.0, 0.0, 0.0),
-                 yaw: float = 0.0) -> None:
+    def __init__(
+        self,
+        model: FlightModel,
+        step_s: float,
+        position_world: tuple[float, float, float] = (0.0, 0.0, 0.0),
+        yaw: float = 0.0,
+    ) -> None:
         """Stand at a place (3,) [m]; ``step_s`` is the length of each step."""
         self.body = Body(np.array(position_world, float), np.zeros(3), np.array([0.0, 0.0, yaw]))
         self.motors_on = False
@@ -107,8 +112,13 @@ class Vehicle:
             self._faces += turn * min(1.0, _PULL_PER_S * self._step_s)
             return velocity + pull
         cosine, sine = math.cos(self.yaw), math.sin(self.yaw)
-        return np.array([cosine * velocity[0] - sine * velocity[1], sine * velocity[0] + cosine * velocity[1],
-                         np.clip(pull[2], -_CLIMB_M_S, _CLIMB_M_S)])
+        return np.array(
+            [
+                cosine * velocity[0] - sine * velocity[1],
+                sine * velocity[0] + cosine * velocity[1],
+                np.clip(pull[2], -_CLIMB_M_S, _CLIMB_M_S),
+            ]
+        )
 
     def _fallen(self) -> Body:
         body = self.body

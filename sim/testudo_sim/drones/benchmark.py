@@ -26,12 +26,15 @@ _TICKS = 100
 """New attitude commands in a timed run; each holds for `HOLD_STEPS` steps."""
 _TIER = "so_rpy_rotor_drag"
 _DRONE = "cf2x_L250"
-_MISSING = ("crazyflow is not installed here, so that only our rate was measured: install it beside testudo with "
-            "`pip install crazyflow`")
+_MISSING = (
+    "crazyflow is not installed here, so that only our rate was measured: install it beside testudo with "
+    "`pip install crazyflow`"
+)
 
 
-def bench_drones(*, robot: str = _DRONE, worlds: int = 1024, repeats: int = 7,
-                 say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_drones(
+    *, robot: str = _DRONE, worlds: int = 1024, repeats: int = 7, say: Callable[[str], None] = lambda _: None
+) -> BenchResult:
     """Step single drones under random attitude commands at 500 Hz, ours and crazyflow's in turn, and compare flights.
 
     Both step the fitted attitude response with thrust lag and drag in float32, a new command every 20 ms, within one
@@ -64,13 +67,20 @@ def bench_drones(*, robot: str = _DRONE, worlds: int = 1024, repeats: int = 7,
             times[name].append(seconds(program, *arguments))
     steps = worlds * _TICKS * oracle.HOLD_STEPS
     values: dict[str, Any] = {
-        "robot": robot, "worlds": worlds, "rate_hz": oracle.RATE_HZ, "repeats": repeats, "compile_s": compile_s,
+        "robot": robot,
+        "worlds": worlds,
+        "rate_hz": oracle.RATE_HZ,
+        "repeats": repeats,
+        "compile_s": compile_s,
         "steps_per_s": {name: steps / statistics.median(each) for name, each in times.items()},
-        "crazyflow": oracle.crazyflow_version(), "device": devices().to_dict()}
+        "crazyflow": oracle.crazyflow_version(),
+        "device": devices().to_dict(),
+    }
     rows = [(f"{name}, drone steps", f"{rate / 1e6:.2f} million/s", "") for name, rate in values["steps_per_s"].items()]
     if "crazyflow" in times:
         values["ratio"] = statistics.median(
-            theirs / ours for ours, theirs in zip(times["testudo"], times["crazyflow"], strict=True))
+            theirs / ours for ours, theirs in zip(times["testudo"], times["crazyflow"], strict=True)
+        )
         rows.append(("testudo over crazyflow", f"{values['ratio']:.2f}", "≥ 1.0"))
     else:
         values["note"] = _MISSING
@@ -103,8 +113,12 @@ def _ours(parameters: AttitudeDroneParameters, worlds: int) -> tuple[Any, ...]:
 def _commands(hover_n: float, worlds: int) -> jax.Array:
     """Return random attitude commands (T, 4, E)."""
     rng = np.random.default_rng(0)
-    return jnp.asarray(np.concatenate([rng.uniform(-0.3, 0.3, (_TICKS, 3, worlds)),
-                                       hover_n * rng.uniform(0.8, 1.2, (_TICKS, 1, worlds))], axis=1), jnp.float32)
+    return jnp.asarray(
+        np.concatenate(
+            [rng.uniform(-0.3, 0.3, (_TICKS, 3, worlds)), hover_n * rng.uniform(0.8, 1.2, (_TICKS, 1, worlds))], axis=1
+        ),
+        jnp.float32,
+    )
 
 
 def _theirs(worlds: int) -> tuple[Any, ...]:
@@ -112,8 +126,9 @@ def _theirs(worlds: int) -> tuple[Any, ...]:
     from crazyflow.control import Control  # noqa: PLC0415 -- not everyone has it
     from crazyflow.sim import Sim, functional  # noqa: PLC0415
 
-    simulation = Sim(n_worlds=worlds, n_drones=1, drone=_DRONE, dynamics=_TIER, control=Control.attitude,
-                     freq=oracle.RATE_HZ)
+    simulation = Sim(
+        n_worlds=worlds, n_drones=1, drone=_DRONE, dynamics=_TIER, control=Control.attitude, freq=oracle.RATE_HZ
+    )
     data = simulation.data
     high = data.states.pos.at[..., 2].set(100.0)
     hover = oracle.shipped(_TIER, _DRONE)["mass"] * GRAVITY_M_S2
@@ -145,8 +160,16 @@ def _agreement(values: dict[str, Any], say: Callable[[str], None]) -> tuple[Benc
             ours = oracle.gap(oracle.our_flights(tier, shipped, commands), theirs)
             euler = oracle.gap(oracle.their_flights(tier, drone, shipped, commands, "euler"), theirs)
             found[f"{tier}/{drone}"] = {"testudo": asdict(ours), "crazyflow_euler": asdict(euler)}
-            rows.append((tier, drone, f"{1e3 * ours.position_m:.4f}", f"{np.degrees(ours.turn_rad):.4f}",
-                         f"{1e3 * euler.position_m:.2f}", f"{np.degrees(euler.turn_rad):.3f}"))
+            rows.append(
+                (
+                    tier,
+                    drone,
+                    f"{1e3 * ours.position_m:.4f}",
+                    f"{np.degrees(ours.turn_rad):.4f}",
+                    f"{1e3 * euler.position_m:.2f}",
+                    f"{np.degrees(euler.turn_rad):.3f}",
+                )
+            )
     values["agreement"] = found
     title = "distance from crazyflow with its RK4 in float64 after 2 s at most; bar 1 mm, 0.1°"
     columns = ("tier", "drone", "ours [mm]", "ours [°]", "its Euler [mm]", "its Euler [°]")

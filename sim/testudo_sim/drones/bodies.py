@@ -72,8 +72,13 @@ class AttitudeBody:
     def begin(self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array) -> AnglesState:
         """See `Body.begin`."""
         zero = jnp.zeros_like(yaw)
-        return AnglesState(position_world, jnp.stack([zero, zero, yaw]), velocity_world,
-                           jnp.zeros_like(position_world), jnp.ones_like(yaw))
+        return AnglesState(
+            position_world,
+            jnp.stack([zero, zero, yaw]),
+            velocity_world,
+            jnp.zeros_like(position_world),
+            jnp.ones_like(yaw),
+        )
 
     def motion(self, state: AnglesState) -> MotionState:
         """See `Body.motion`."""
@@ -124,12 +129,18 @@ class RotorBody:
         """See `Body.hover_thrust_n`."""
         return 4 * RotorDroneParameters.from_spec(self.spec).hover_thrust_n
 
-    def begin(self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array
-              ) -> tuple[RotorDroneState, LoopState]:
+    def begin(
+        self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array
+    ) -> tuple[RotorDroneState, LoopState]:
         """See `Body.begin`."""
         zero = jnp.zeros_like(yaw)
-        body = RotorDroneState(position_world, from_angles(jnp.stack([zero, zero, yaw])), velocity_world,
-                               jnp.zeros_like(position_world), jnp.ones((4, *yaw.shape)))
+        body = RotorDroneState(
+            position_world,
+            from_angles(jnp.stack([zero, zero, yaw])),
+            velocity_world,
+            jnp.zeros_like(position_world),
+            jnp.ones((4, *yaw.shape)),
+        )
         return body, still(yaw)
 
     def motion(self, state: tuple[RotorDroneState, LoopState]) -> MotionState:
@@ -167,9 +178,11 @@ class _RotorFlight:
     def weakened(self, thrust_most_n: jax.Array) -> _RotorFlight:
         return replace(self, parameters=replace(self.parameters, thrust_most_n=thrust_most_n / 4))
 
-    def step(self, state: tuple[RotorDroneState, LoopState], command: jax.Array, push: Disturbance | None
-             ) -> tuple[RotorDroneState, LoopState]:
+    def step(
+        self, state: tuple[RotorDroneState, LoopState], command: jax.Array, push: Disturbance | None
+    ) -> tuple[RotorDroneState, LoopState]:
         body, loop = state
-        thrusts, loop = rotor_thrusts(self.gains, loop, body.quaternion_xyzw, body.rates_body, command,
-                                      self.full_thrust_n, self.step_s)
+        thrusts, loop = rotor_thrusts(
+            self.gains, loop, body.quaternion_xyzw, body.rates_body, command, self.full_thrust_n, self.step_s
+        )
         return rotor_drone.step(self.parameters, body, thrusts, self.step_s, push), loop

@@ -78,8 +78,9 @@ def random_commands(tier: str, values: Mapping[str, Any], seed: int = 0) -> np.n
     weight = values["mass"] * GRAVITY_M_S2
     if tier == "first_principles":
         return weight / 4 * rng.uniform(0.9, 1.1, (count, 4, FLIGHTS))
-    return np.concatenate([rng.uniform(-0.4, 0.4, (count, 3, FLIGHTS)),
-                           weight * rng.uniform(0.7, 1.3, (count, 1, FLIGHTS))], axis=1)
+    return np.concatenate(
+        [rng.uniform(-0.4, 0.4, (count, 3, FLIGHTS)), weight * rng.uniform(0.7, 1.3, (count, 1, FLIGHTS))], axis=1
+    )
 
 
 def our_flights(tier: str, values: Mapping[str, Any], commands: np.ndarray, parts: int = 1) -> Poses:
@@ -106,8 +107,9 @@ def weight(values: Mapping[str, Any]) -> float:
     return values["mass"] * GRAVITY_M_S2
 
 
-def their_flights(tier: str, drone: str, values: Mapping[str, Any], commands: np.ndarray, integrator: str = "rk4"
-                  ) -> Poses:
+def their_flights(
+    tier: str, drone: str, values: Mapping[str, Any], commands: np.ndarray, integrator: str = "rk4"
+) -> Poses:
     """Return the flights of crazyflow in double precision, with one of its integrators."""
     with jax.enable_x64(True):
         simulation, command = _simulation(tier, drone, values, integrator)
@@ -127,14 +129,22 @@ def _simulation(tier: str, drone: str, values: Mapping[str, Any], integrator: st
     from crazyflow.sim import Sim  # noqa: PLC0415
 
     by_rotor = tier == "first_principles"
-    simulation = Sim(n_worlds=FLIGHTS, n_drones=1, drone=drone, dynamics=tier, integrator=integrator, freq=RATE_HZ,
-                     control=Control.rotor_vel if by_rotor else Control.attitude)
+    simulation = Sim(
+        n_worlds=FLIGHTS,
+        n_drones=1,
+        drone=drone,
+        dynamics=tier,
+        integrator=integrator,
+        freq=RATE_HZ,
+        control=Control.rotor_vel if by_rotor else Control.attitude,
+    )
     states = simulation.data.states
     thrust = jax.numpy.full_like(states.rotor_vel, weight(values))
     curve = jax.numpy.asarray(values.get("rpm2thrust", 0.0))
     spin = motor_force2rotor_vel(thrust / 4, curve) if by_rotor else thrust
-    simulation.data = simulation.data.replace(states=states.replace(
-        pos=states.pos.at[..., 2].set(_START_M), rotor_vel=spin))
+    simulation.data = simulation.data.replace(
+        states=states.replace(pos=states.pos.at[..., 2].set(_START_M), rotor_vel=spin)
+    )
     if by_rotor:
         return simulation, lambda forces: simulation.rotor_vel_control(motor_force2rotor_vel(forces, curve))
     return simulation, simulation.attitude_control
@@ -156,11 +166,24 @@ def reference() -> dict[str, Any]:
             values = shipped(tier, drone)
             poses = their_flights(tier, drone, values, random_commands(tier, values))
             kept = slice(KEPT_STEPS - 1, None, KEPT_STEPS)
-            flights.append({"tier": tier, "drone": drone, "parameters": values,
-                            "position_world": np.round(poses.position_world[kept], 9).tolist(),
-                            "quaternion_xyzw": np.round(poses.quaternion_xyzw[kept], 9).tolist()})
-    return {"made_by": "python -m testudo_sim.drones.crazyflow_oracle", "crazyflow": crazyflow_version(),
-            "jax": version("jax"), "integrator": "rk4", "rate_hz": RATE_HZ, "precision": "float64", "flights": flights}
+            flights.append(
+                {
+                    "tier": tier,
+                    "drone": drone,
+                    "parameters": values,
+                    "position_world": np.round(poses.position_world[kept], 9).tolist(),
+                    "quaternion_xyzw": np.round(poses.quaternion_xyzw[kept], 9).tolist(),
+                }
+            )
+    return {
+        "made_by": "python -m testudo_sim.drones.crazyflow_oracle",
+        "crazyflow": crazyflow_version(),
+        "jax": version("jax"),
+        "integrator": "rk4",
+        "rate_hz": RATE_HZ,
+        "precision": "float64",
+        "flights": flights,
+    }
 
 
 def crazyflow_version() -> str:

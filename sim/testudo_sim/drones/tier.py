@@ -70,16 +70,18 @@ class DroneTier:
         runs = max(1, round(period / self.model.spec.attitude["attitude.cascade_period"].value))
         return runs, math.ceil(period / runs / STEP_S - 1e-9)
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
-              velocity: jax.Array | None = None) -> DroneState:
+    def reset(
+        self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
+    ) -> DroneState:
         """See `Physics.reset`: level, with controllers that have settled."""
         still = jnp.zeros_like(position_world)
         body = self.body.begin(position_world, yaw, still if velocity is None else velocity)
         used = jnp.zeros_like(yaw) if self.battery else None
         return DroneState(body, still, yaw, self._look(position_world, None), used)
 
-    def advance(self, state: DroneState, sent: jax.Array, parameters: WorldParameters,
-                turns: jax.Array | None = None) -> DroneState:
+    def advance(
+        self, state: DroneState, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None
+    ) -> DroneState:
         """See `Physics.advance`."""
         spec, (runs, steps) = self.model.spec, self._runs
         drawn = dict(parameters.drone or {}) | {"geometry.mass": spec.mass_kg * parameters.mass_scale}
@@ -134,8 +136,9 @@ class DroneTier:
         return Watch(before.contacts + contacts, jnp.minimum(before.separation_m, separation))
 
 
-def make_drone_tier(name: str, model: MotionModel, arena: Arena | None, *, with_downwash: bool = True,
-                    with_battery: bool = False) -> DroneTier:
+def make_drone_tier(
+    name: str, model: MotionModel, arena: Arena | None, *, with_downwash: bool = True, with_battery: bool = False
+) -> DroneTier:
     """Return the tier `attitude` or `rotors` for a robot.
 
     Raises:
@@ -149,5 +152,3 @@ def make_drone_tier(name: str, model: MotionModel, arena: Arena | None, *, with_
         raise TestudoError(f"--physics {name}: {spec.name} {lacks}; use --physics kinematic, mjx or mujoco")
     body = AttitudeBody(spec) if name == "attitude" else RotorBody(spec)
     return DroneTier(model, arena, body, name, with_downwash, with_battery)
-
-

@@ -44,8 +44,15 @@ HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 _STATE_HORIZON_S = 1.0
 _SHARES = (0.5, 0.9)
 _IDENTIFIABLE = ("layer", "guarantee: velocity", "rotors")
-_PARAMETERS = ("velocity_lag_s", "command_delay_s", "speed_scale", "turn_scale", "turn_slip_s_rad",
-               "acceleration_limit_m_s2", "turn_acceleration_limit_rad_s2")
+_PARAMETERS = (
+    "velocity_lag_s",
+    "command_delay_s",
+    "speed_scale",
+    "turn_scale",
+    "turn_slip_s_rad",
+    "acceleration_limit_m_s2",
+    "turn_acceleration_limit_rad_s2",
+)
 
 
 @dataclass(frozen=True)
@@ -72,9 +79,15 @@ class TypeReplay:
         return tuple(out.motion.robot for out in self.outs)
 
 
-def analyse(recording: Recording, *, robot_type: str | None = None, identified: RobotSpec | None = None,
-            horizons_s: Sequence[float] = HORIZONS_S, seed: int = 0, tell: Tell = quiet
-            ) -> tuple[GapReport, tuple[TypeReplay, ...]]:
+def analyse(
+    recording: Recording,
+    *,
+    robot_type: str | None = None,
+    identified: RobotSpec | None = None,
+    horizons_s: Sequence[float] = HORIZONS_S,
+    seed: int = 0,
+    tell: Tell = quiet,
+) -> tuple[GapReport, tuple[TypeReplay, ...]]:
     """Return the gap report of a recording, and the replays that it is made of.
 
     Args:
@@ -91,8 +104,10 @@ def analyse(recording: Recording, *, robot_type: str | None = None, identified: 
     tell("tidying the series", 0.0)
     groups, left_out = recorded_motions(recording, robot_type)
     if not groups:
-        raise TestudoError(f"{recording.folder or 'recording'}: no robot can be replayed: "
-                           + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
+        raise TestudoError(
+            f"{recording.folder or 'recording'}: no robot can be replayed: "
+            + "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        )
     replays, types = [], []
     for k, (spec, motions) in enumerate(groups):
         own = part(tell, 0.2 + 0.8 * k / len(groups), 0.2 + 0.8 * (k + 1) / len(groups))
@@ -103,15 +118,24 @@ def analyse(recording: Recording, *, robot_type: str | None = None, identified: 
     starts = [out.windows.start_s for replay in replays for out in replay.outs]
     versions = recording.info.get("versions", {})
     report = GapReport(
-        run=str(recording.folder or ""), source="imported" if recording.info.get("kind") == IMPORTED else "testudo up",
-        duration_s=recording.duration_s, replayed_s=float(max(s.max() for s in starts) - min(s.min() for s in starts)),
-        starts=sum(map(len, starts)), horizons_s=tuple(horizons_s), types=tuple(types), score=score(recording),
-        left_out=left_out, notes=(*recording.warnings, *_choices(replays)), versions=versions)
+        run=str(recording.folder or ""),
+        source="imported" if recording.info.get("kind") == IMPORTED else "testudo up",
+        duration_s=recording.duration_s,
+        replayed_s=float(max(s.max() for s in starts) - min(s.min() for s in starts)),
+        starts=sum(map(len, starts)),
+        horizons_s=tuple(horizons_s),
+        types=tuple(types),
+        score=score(recording),
+        left_out=left_out,
+        notes=(*recording.warnings, *_choices(replays)),
+        versions=versions,
+    )
     return report, tuple(replays)
 
 
-def replay_type(spec: RobotSpec, motions: Sequence[Motion], identified: RobotSpec | None,
-                horizons_s: Sequence[float], seed: int = 0) -> TypeReplay:
+def replay_type(
+    spec: RobotSpec, motions: Sequence[Motion], identified: RobotSpec | None, horizons_s: Sequence[float], seed: int = 0
+) -> TypeReplay:
     """Return what dead reckoning, the robot file and the identified one predict of robots of one type.
 
     Raises:
@@ -125,8 +149,9 @@ def replay_type(spec: RobotSpec, motions: Sequence[Motion], identified: RobotSpe
     outs = [out for out in made if out.windows.valid.any()]
     if not outs:
         names = ", ".join(motion.robot for motion in motions)
-        raise TestudoError(f"{names}: no stretch of poses with known commands is as long as"
-                           f" the shortest horizon, {min(horizons_s)} s")
+        raise TestudoError(
+            f"{names}: no stretch of poses with known commands is as long as the shortest horizon, {min(horizons_s)} s"
+        )
     errors = {name: tuple(error_channels(spec, out, k) for out in outs) for k, name in enumerate(models)}
     return TypeReplay(spec, models, tuple(outs), errors, Blocks.create([out.windows.start_s for out in outs], seed))
 
@@ -134,29 +159,48 @@ def replay_type(spec: RobotSpec, motions: Sequence[Motion], identified: RobotSpe
 def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
     """Return the gap of the robots of one type."""
     features = [start_features(replay.spec, out) for out in replay.outs]
-    whole = StartFeatures(*(np.concatenate(column) for column in zip(
-        *((f.speed_m_s, f.turn_rad_s, f.acceleration_m_s2) for f in features), strict=True)))
-    there = [h for h, horizon in enumerate(horizons_s) if horizon <= _STATE_HORIZON_S + 1e-9
-             and any(out.windows.valid[h].any() for out in replay.outs)]
+    whole = StartFeatures(
+        *(
+            np.concatenate(column)
+            for column in zip(*((f.speed_m_s, f.turn_rad_s, f.acceleration_m_s2) for f in features), strict=True)
+        )
+    )
+    there = [
+        h
+        for h, horizon in enumerate(horizons_s)
+        if horizon <= _STATE_HORIZON_S + 1e-9 and any(out.windows.valid[h].any() for out in replay.outs)
+    ]
     at = max(there, default=0)
     owner = np.repeat(np.arange(len(replay.outs)), [len(out.windows.start) for out in replay.outs])
     axes = axes_of(whole)
-    state = {model: state_errors(replay.blocks, owner, replay.names, whole, axes,
-                                 _pooled(own, "position")[at])
-             for model, own in replay.errors.items() if model != DEAD_RECKONING}
+    state = {
+        model: state_errors(replay.blocks, owner, replay.names, whole, axes, _pooled(own, "position")[at])
+        for model, own in replay.errors.items()
+        if model != DEAD_RECKONING
+    }
     measure = flight_latencies if replay.flown else latencies
     found = [each for out in replay.outs for each in measure(out.motion, replay.spec)]
     after = {model: _cause_horizon(replay, model, at) for model in replay.models if model != DEAD_RECKONING}
     why = {model: _causes(replay, model, h, horizons_s[h]) for model, h in after.items() if h is not None}
     return TypeGap(
-        replay.spec.name, replay.names, tuple(replay.models),
+        replay.spec.name,
+        replay.names,
+        tuple(replay.models),
         {name: _parameters(replay, spec) for name, spec in replay.models.items()},
-        tuple(_rows(replay, horizons_s)), tuple(_model_differences(replay, horizons_s)), state, horizons_s[at], why,
-        {model: horizons_s[after[model]] for model in why}, tuple(found), tuple(_margins(replay, horizons_s, found)))
+        tuple(_rows(replay, horizons_s)),
+        tuple(_model_differences(replay, horizons_s)),
+        state,
+        horizons_s[at],
+        why,
+        {model: horizons_s[after[model]] for model in why},
+        tuple(found),
+        tuple(_margins(replay, horizons_s, found)),
+    )
 
 
-def compare(first: Sequence[TypeReplay], second: Sequence[TypeReplay], names: tuple[str, str],
-            horizons_s: Sequence[float]) -> tuple[Difference, ...]:
+def compare(
+    first: Sequence[TypeReplay], second: Sequence[TypeReplay], names: tuple[str, str], horizons_s: Sequence[float]
+) -> tuple[Difference, ...]:
     """Return the differences of two runs, or of two robot files on one run, by type, robot, channel and horizon.
 
     Args:
@@ -175,15 +219,18 @@ def compare(first: Sequence[TypeReplay], second: Sequence[TypeReplay], names: tu
         for robot in (*shared, ALL):
             for channel in one.errors[best][0]:
                 for horizon in horizons_s:
-                    pair = [one.found.get((best, robot, channel, horizon)),
-                            other.found.get((rival, robot, channel, horizon))]
+                    pair = [
+                        one.found.get((best, robot, channel, horizon)),
+                        other.found.get((rival, robot, channel, horizon)),
+                    ]
                     if None not in pair:
                         found.append(_difference(names, robot, channel, horizon, pair))
     return tuple(found)
 
 
-def recorded_motions(recording: Recording, robot_type: str | None
-                     ) -> tuple[list[tuple[RobotSpec, list[Motion]]], dict[str, str]]:
+def recorded_motions(
+    recording: Recording, robot_type: str | None
+) -> tuple[list[tuple[RobotSpec, list[Motion]]], dict[str, str]]:
     """Return the robots of each type, ready for replay, and why others are not.
 
     Args:
@@ -205,8 +252,11 @@ def recorded_motions(recording: Recording, robot_type: str | None
         spec = specs[kind] = specs.get(kind) or load_robot(kind)
         flown = bool(spec.rotors) and "motors" in robot.series and "command" not in robot.series
         try:
-            motion = flight_of(robot) if flown else motion_of(located(robot), spec,
-                                                              dead_man_s=None if imported else spec.dead_man_s)
+            motion = (
+                flight_of(robot)
+                if flown
+                else motion_of(located(robot), spec, dead_man_s=None if imported else spec.dead_man_s)
+            )
         except RecordingError as error:
             left_out[name] = str(error).removeprefix(f"{name}: ")
             continue
@@ -220,13 +270,17 @@ def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[La
 
     def checks_of(model: str) -> list[MarginCheck]:
         spec = replay.models[model]
-        return (flight_checks(spec, motions, found) if replay.flown
-                else margin_checks(spec, motions, replay.errors[model], horizons_s, found))
+        return (
+            flight_checks(spec, motions, found)
+            if replay.flown
+            else margin_checks(spec, motions, replay.errors[model], horizons_s, found)
+        )
 
     checks = checks_of(NOMINAL)
     if IDENTIFIED in replay.models:
-        checks += [replace(check, model=IDENTIFIED) for check in checks_of(IDENTIFIED)
-                   if check.term.startswith(_IDENTIFIABLE)]
+        checks += [
+            replace(check, model=IDENTIFIED) for check in checks_of(IDENTIFIED) if check.term.startswith(_IDENTIFIABLE)
+        ]
     return checks
 
 
@@ -262,8 +316,20 @@ def _rows(replay: TypeReplay, horizons_s: Sequence[float]) -> list[ErrorRow]:
                     exact, samples = quantiles(parts.get(robot, replay.blocks), np.abs(values[h]), _SHARES)
                     replay.found[model, robot, channel, horizon] = exact, samples
                     median, p90 = (Interval.of_samples(*pair) for pair in zip(exact, samples, strict=True))
-                    rows.append(ErrorRow(robot, channel, UNITS[channel], horizon, model, median, p90,
-                                         float(np.nanmedian(values[h])), count, float(np.nanmedian(way[h]))))
+                    rows.append(
+                        ErrorRow(
+                            robot,
+                            channel,
+                            UNITS[channel],
+                            horizon,
+                            model,
+                            median,
+                            p90,
+                            float(np.nanmedian(values[h])),
+                            count,
+                            float(np.nanmedian(way[h])),
+                        )
+                    )
     return rows
 
 
@@ -281,13 +347,22 @@ def _model_differences(replay: TypeReplay, horizons_s: Sequence[float]) -> list[
     return found
 
 
-def _difference(names: tuple[str, str], robot: str, channel: str, horizon_s: float,
-                pair: Sequence[tuple[np.ndarray, np.ndarray]]) -> Difference:
+def _difference(
+    names: tuple[str, str], robot: str, channel: str, horizon_s: float, pair: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> Difference:
     """Return the second less the first; both drew the same blocks, if they are of one run, and others, if not."""
     (first, first_samples), (second, second_samples) = pair
     change, spread = second - first, second_samples - first_samples
-    return Difference(*names, robot, channel, UNITS[channel], horizon_s, Interval.of_samples(change[0], spread[0]),
-                      Interval.of_samples(change[1], spread[1]), float(change[0] / max(first[0], 1e-12)))
+    return Difference(
+        *names,
+        robot,
+        channel,
+        UNITS[channel],
+        horizon_s,
+        Interval.of_samples(change[0], spread[0]),
+        Interval.of_samples(change[1], spread[1]),
+        float(change[0] / max(first[0], 1e-12)),
+    )
 
 
 def _cause_horizon(replay: TypeReplay, model: str, at: int) -> int | None:
@@ -299,15 +374,18 @@ def _causes(replay: TypeReplay, model: str, at: int, horizon_s: float) -> tuple[
     if replay.flown:
         return flight_causes(replay.blocks, replay.models[model], replay.outs, at)
     index = list(replay.models).index(model)
-    errors = {channel: np.concatenate([own[channel][at] for own in replay.errors[model]])
-              for channel in ("along", "across", "yaw")}
+    errors = {
+        channel: np.concatenate([own[channel][at] for own in replay.errors[model]])
+        for channel in ("along", "across", "yaw")
+    }
     made = [_predicted(replay, out, index, at, horizon_s) for out in replay.outs]
     columns = [None if made[0][k] is None else np.concatenate([own[k] for own in made]) for k in range(len(made[0]))]
     return causes(replay.blocks, errors, Predicted(*columns), horizon_s)
 
 
-def _predicted(replay: TypeReplay, out: RollOut, index: int, at: int, horizon_s: float
-               ) -> tuple[np.ndarray | None, ...]:
+def _predicted(
+    replay: TypeReplay, out: RollOut, index: int, at: int, horizon_s: float
+) -> tuple[np.ndarray | None, ...]:
     """Return the fields of `Predicted` for one robot."""
     change, start = predicted_change(out, index), out.windows.state
     lag = list(replay.models.values())[index].velocity_lag_s
@@ -316,8 +394,14 @@ def _predicted(replay: TypeReplay, out: RollOut, index: int, at: int, horizon_s:
     if replay.spec.kind == DIFFERENTIAL_DRIVE:
         yaw = start.yaw + 0.5 * change.yaw[at]
         way = moved[0] * np.cos(yaw) + moved[1] * np.sin(yaw)
-        return (way, way - left_s * start.velocity[0], change.velocity[0, at], change.yaw[at],
-                change.yaw[at] - left_s * start.velocity[1], change.velocity[1, at])
+        return (
+            way,
+            way - left_s * start.velocity[0],
+            change.velocity[0, at],
+            change.yaw[at],
+            change.yaw[at] - left_s * start.velocity[1],
+            change.velocity[1, at],
+        )
     way = np.linalg.norm(moved[:2], axis=0)
     direction = moved[:2] / np.maximum(way, 1e-6)
     along = [np.sum(direction * values[:2], axis=0) for values in (start.velocity, change.velocity[:, at])]

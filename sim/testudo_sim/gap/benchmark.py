@@ -27,8 +27,9 @@ _BAR = 1000.0
 _SECONDS = 772.0
 
 
-def bench_replay(*, robot: str = "irobot_create", team_size: int = 5, repeats: int = 5,
-                 say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_replay(
+    *, robot: str = "irobot_create", team_size: int = 5, repeats: int = 5, say: Callable[[str], None] = lambda _: None
+) -> BenchResult:
     """Replay every start of every robot of a run over all horizons, and take the errors in every channel.
 
     Takes the real logs of five ground robots where the environment variable TESTUDO_REAL_DATA names their folder, and
@@ -68,9 +69,11 @@ def measure(recording: Recording, repeats: int, say: Callable[[str], None] = lam
     groups, left_out = recorded_motions(recording, None)
     tidy_s = time.perf_counter() - began
     if len(groups) != 1:
-        raise TestudoError(f"{recording.folder}: found robots of {len(groups)} types that can be replayed, expected "
-                           "one; " + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
-    (spec, motions), = groups
+        raise TestudoError(
+            f"{recording.folder}: found robots of {len(groups)} types that can be replayed, expected "
+            "one; " + "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        )
+    ((spec, motions),) = groups
     times, processor = [], []
     for repeat in range(repeats + 1):
         say(f"replay {repeat} of {repeats}" if repeat else "compiling")
@@ -84,16 +87,30 @@ def measure(recording: Recording, repeats: int, say: Callable[[str], None] = lam
     shared_s = float(min(s.max() for s in starts) - max(s.min() for s in starts))
     real_s = shared_s if shared_s > 0 else float(max(np.ptp(s) for s in starts))
     windows = int(sum(out.windows.valid.sum() for out in outs))
-    values = {"real": recording.folder is not None, "robots": len(motions), "real_s": real_s, "wall_s": wall_s,
-              "times_real_time": real_s / wall_s, "starts": sum(map(len, starts)), "windows": windows,
-              "windows_per_s": windows / wall_s, "fastest": real_s / min(times[1:]),
-              "times_real_time_by_processor": real_s / statistics.median(processor[1:]),
-              "tidy_s": tidy_s, "processor_s": statistics.median(processor[1:]), "compile_s": times[0] - wall_s,
-              "repeats": repeats, "device": devices().to_dict()}
-    rows = [("times real time", f"{values['times_real_time']:,.0f}", f"≥ {_BAR:,.0f}"),
-            ("wall time of one replay", f"{wall_s:.2f} s", ""),
-            ("processor time of one replay, all cores together", f"{values['processor_s']:.2f} s", ""),
-            ("starts, windows", f"{values['starts']:,}, {windows:,}", ""),
-            ("tidying the series", f"{tidy_s:.2f} s", ""), ("compilation", f"{values['compile_s']:.1f} s", "")]
+    values = {
+        "real": recording.folder is not None,
+        "robots": len(motions),
+        "real_s": real_s,
+        "wall_s": wall_s,
+        "times_real_time": real_s / wall_s,
+        "starts": sum(map(len, starts)),
+        "windows": windows,
+        "windows_per_s": windows / wall_s,
+        "fastest": real_s / min(times[1:]),
+        "times_real_time_by_processor": real_s / statistics.median(processor[1:]),
+        "tidy_s": tidy_s,
+        "processor_s": statistics.median(processor[1:]),
+        "compile_s": times[0] - wall_s,
+        "repeats": repeats,
+        "device": devices().to_dict(),
+    }
+    rows = [
+        ("times real time", f"{values['times_real_time']:,.0f}", f"≥ {_BAR:,.0f}"),
+        ("wall time of one replay", f"{wall_s:.2f} s", ""),
+        ("processor time of one replay, all cores together", f"{values['processor_s']:.2f} s", ""),
+        ("starts, windows", f"{values['starts']:,}, {windows:,}", ""),
+        ("tidying the series", f"{tidy_s:.2f} s", ""),
+        ("compilation", f"{values['compile_s']:.1f} s", ""),
+    ]
     title = f"open-loop replay of {real_s:.0f} s of {len(motions)} {spec.name}; {devices().text}"
     return BenchResult(title, ("what", "median", "bar"), rows, values)

@@ -50,6 +50,7 @@ def _share(model_does: str, other: str) -> Callable[[Interval], str]:
         which = model_does if value > 0 else other
         low, high = sorted((abs(low), abs(high))) if low * high > 0 else (low, high)
         return f"{which} by {abs(value):.1f} % ({low:.1f} to {high:.1f})"
+
     return say
 
 
@@ -59,28 +60,38 @@ def _delay(what: str) -> Callable[[Interval], str]:
         low, high = sorted((abs(low), abs(high))) if low * high > 0 else (low, high)
         when = "early" if value > 0 else "late"
         return f"lag- or delay-like: the model {what} {abs(value):.0f} ms too {when} ({low:.0f} to {high:.0f})"
+
     return say
 
 
 def _slip(effect: Interval) -> str:
     lost = "loses" if effect.value > 0 else "gains"
-    return (f"slip-like: the robot {lost} {abs(effect.value):.2f} of its speed for each rad/s of turning "
-            f"({effect.low:.2f} to {effect.high:.2f}) beside what the model has")
+    return (
+        f"slip-like: the robot {lost} {abs(effect.value):.2f} of its speed for each rad/s of turning "
+        f"({effect.low:.2f} to {effect.high:.2f}) beside what the model has"
+    )
 
 
 def _offset(effect: Interval) -> str:
     value, low, high = np.degrees([effect.value, effect.low, effect.high])
     side = "right" if value > 0 else "left"
-    return (f"offset-like: the robot drives {abs(value):.2f} deg to the {side} of the heading that is recorded "
-            f"({low:.2f} to {high:.2f})")
+    return (
+        f"offset-like: the robot drives {abs(value):.2f} deg to the {side} of the heading that is recorded "
+        f"({low:.2f} to {high:.2f})"
+    )
 
 
 SCALE, TURN_SCALE, RESPONSE, TURN_RESPONSE = "speed scale", "turn scale", "response", "turn response"
 SLIP, OFFSET = "turn slip", "heading offset"
-_ALONG = (Term(SCALE, "1", _share("scale-like: the model drives too far", "scale-like: the model drives too little")),
-          Term(RESPONSE, "s", _delay("changes its speed")), Term(SLIP, "s/rad", _slip))
-_YAW = (Term(TURN_SCALE, "1", _share("scale-like: the model turns too far", "scale-like: the model turns too little")),
-        Term(TURN_RESPONSE, "s", _delay("changes its turning")))
+_ALONG = (
+    Term(SCALE, "1", _share("scale-like: the model drives too far", "scale-like: the model drives too little")),
+    Term(RESPONSE, "s", _delay("changes its speed")),
+    Term(SLIP, "s/rad", _slip),
+)
+_YAW = (
+    Term(TURN_SCALE, "1", _share("scale-like: the model turns too far", "scale-like: the model turns too little")),
+    Term(TURN_RESPONSE, "s", _delay("changes its turning")),
+)
 _ACROSS = (Term(OFFSET, "rad", _offset),)
 
 
@@ -99,8 +110,9 @@ class Predicted:
     turn_change_rad_s: np.ndarray | None = None
 
 
-def causes(blocks: Blocks, errors: Mapping[str, np.ndarray], predicted: Predicted, horizon_s: float
-           ) -> tuple[Cause, ...]:
+def causes(
+    blocks: Blocks, errors: Mapping[str, np.ndarray], predicted: Predicted, horizon_s: float
+) -> tuple[Cause, ...]:
     """Return the parts of the error after one horizon, those that explain most first.
 
     Args:
@@ -120,8 +132,9 @@ def causes(blocks: Blocks, errors: Mapping[str, np.ndarray], predicted: Predicte
     return tuple(sorted(found, key=lambda cause: -cause.explains))
 
 
-def fit_terms(blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], terms: Sequence[Term], *,
-              in_turn: bool = False) -> list[Cause]:
+def fit_terms(
+    blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], terms: Sequence[Term], *, in_turn: bool = False
+) -> list[Cause]:
     """Return what each of the terms accounts for.
 
     Args:
@@ -154,10 +167,14 @@ def fit_terms(blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], 
     found = []
     for k, which in enumerate(used):
         effect = Interval.of_samples(float(value[k] / scale[k]), samples[:, k] / scale[k])
-        named = ((effect.is_above or effect.is_below) and shares[k] > _WORTH
-                 and abs(effect.value) * scale[k] > _LEAST * scale.max())
-        found.append(Cause(terms[which].kind, effect, terms[which].unit, shares[k], terms[which].say(effect),
-                           bool(named)))
+        named = (
+            (effect.is_above or effect.is_below)
+            and shares[k] > _WORTH
+            and abs(effect.value) * scale[k] > _LEAST * scale.max()
+        )
+        found.append(
+            Cause(terms[which].kind, effect, terms[which].unit, shares[k], terms[which].say(effect), bool(named))
+        )
     return found
 
 
@@ -175,8 +192,11 @@ def _in_turn(squares: np.ndarray, products: np.ndarray, total: float) -> list[fl
     """
     shares, taken, left = [0.0] * len(products), [], total
     while len(taken) < len(products):
-        rest = {k: _left(squares[np.ix_([*taken, k], [*taken, k])], products[[*taken, k]], total)
-                for k in range(len(products)) if k not in taken}
+        rest = {
+            k: _left(squares[np.ix_([*taken, k], [*taken, k])], products[[*taken, k]], total)
+            for k in range(len(products))
+            if k not in taken
+        }
         best = min(rest, key=lambda k: rest[k])
         shares[best] = max((left - rest[best]) / total, 0.0)
         left = rest[best]

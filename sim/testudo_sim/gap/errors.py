@@ -13,8 +13,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.gap.rollout import RollOut
 
-UNITS = {"position": "m", "along": "m", "across": "m", "up": "m", "yaw": "rad", "speed": "m/s",
-         "attitude": "rad"}
+UNITS = {"position": "m", "along": "m", "across": "m", "up": "m", "yaw": "rad", "speed": "m/s", "attitude": "rad"}
 """The channels: distance; its parts along and across the way that was really driven, and up; heading; velocity; angle
 of the rotation between both attitudes."""
 _STANDS_M = 0.01
@@ -89,8 +88,11 @@ def travelled(out: RollOut) -> np.ndarray:
 def predicted_change(out: RollOut, index: int) -> MotionState:
     """Return by how much a parameter set says that the state changes within each window, (D, H, S)."""
     predicted, state = out.predicted[index], out.windows.state
-    return MotionState(predicted.position_world - state.position_world[:, None], predicted.yaw - state.yaw,
-                       predicted.velocity - state.velocity[:, None])
+    return MotionState(
+        predicted.position_world - state.position_world[:, None],
+        predicted.yaw - state.yaw,
+        predicted.velocity - state.velocity[:, None],
+    )
 
 
 def _way_direction(spec: RobotSpec, out: RollOut) -> np.ndarray:

@@ -36,6 +36,7 @@ def _words(high: str, low: str, unit: str, factor: float = 1.0) -> Callable[[Int
         if ends[0] * ends[1] > 0:
             ends = sorted(map(abs, ends))
         return f"{high if value > 0 else low} by {abs(value):.3g}{unit} ({ends[0]:.3g} to {ends[1]:.3g})"
+
     return say
 
 
@@ -44,8 +45,11 @@ def _scaled_thrust(own: RotorDroneParameters) -> RotorDroneParameters:
 
 
 def _scaled_torque(own: RotorDroneParameters) -> RotorDroneParameters:
-    return replace(own, arm_m=tuple(arm * (1 + _SHARE) for arm in own.arm_m),
-                   torque_per_thrust_m=own.torque_per_thrust_m * (1 + _SHARE))
+    return replace(
+        own,
+        arm_m=tuple(arm * (1 + _SHARE) for arm in own.arm_m),
+        torque_per_thrust_m=own.torque_per_thrust_m * (1 + _SHARE),
+    )
 
 
 def _later(own: RotorDroneParameters) -> RotorDroneParameters:
@@ -57,42 +61,109 @@ def _dragged(own: RotorDroneParameters) -> RotorDroneParameters:
 
 
 def _damped(own: RotorDroneParameters) -> RotorDroneParameters:
-    return replace(own, rate_damping_n_m_s=tuple(
-        damping + _DAMPING_1_S * inertia for damping, inertia in zip(own.rate_damping_n_m_s, own.inertia_kg_m2,
-                                                                     strict=True)))
+    return replace(
+        own,
+        rate_damping_n_m_s=tuple(
+            damping + _DAMPING_1_S * inertia
+            for damping, inertia in zip(own.rate_damping_n_m_s, own.inertia_kg_m2, strict=True)
+        ),
+    )
 
 
 def _trimmed(axis: int) -> _Change:
     def change(own: RotorDroneParameters) -> RotorDroneParameters:
-        return replace(own, torque_offset_n_m=tuple(
-            offset + (_TRIM_RAD_S2 * own.inertia_kg_m2[k] if k == axis else 0.0)
-            for k, offset in enumerate(own.torque_offset_n_m)))
+        return replace(
+            own,
+            torque_offset_n_m=tuple(
+                offset + (_TRIM_RAD_S2 * own.inertia_kg_m2[k] if k == axis else 0.0)
+                for k, offset in enumerate(own.torque_offset_n_m)
+            ),
+        )
+
     return change
 
 
-_LATE = _words("lag- or delay-like: the thrust comes earlier than in the model",
-               "lag- or delay-like: the thrust comes later than in the model", " ms", 1e3)
+_LATE = _words(
+    "lag- or delay-like: the thrust comes earlier than in the model",
+    "lag- or delay-like: the thrust comes later than in the model",
+    " ms",
+    1e3,
+)
 _POSITION: tuple[tuple[Term, float, _Change], ...] = (
-    (Term("thrust scale", "1", _words(
-        "scale-like: the rotors lift less than in the model, or the drone is heavier,",
-        "scale-like: the rotors lift more than in the model, or the drone is lighter,", " %", 100)), _SHARE,
-     _scaled_thrust),
+    (
+        Term(
+            "thrust scale",
+            "1",
+            _words(
+                "scale-like: the rotors lift less than in the model, or the drone is heavier,",
+                "scale-like: the rotors lift more than in the model, or the drone is lighter,",
+                " %",
+                100,
+            ),
+        ),
+        _SHARE,
+        _scaled_thrust,
+    ),
     (Term("lift response", "s", _LATE), _LAG_S, _later),
-    (Term("drag", "kg/s", _words("drag-like: the air brakes less than in the model",
-                                 "drag-like: the air brakes more than in the model", " kg/s")), _DRAG_KG_S, _dragged),
+    (
+        Term(
+            "drag",
+            "kg/s",
+            _words(
+                "drag-like: the air brakes less than in the model",
+                "drag-like: the air brakes more than in the model",
+                " kg/s",
+            ),
+        ),
+        _DRAG_KG_S,
+        _dragged,
+    ),
 )
 _ATTITUDE: tuple[tuple[Term, float, _Change], ...] = (
-    (Term("torque scale", "1", _words(
-        "scale-like: a difference of thrusts turns it less than in the model",
-        "scale-like: a difference of thrusts turns it more than in the model", " %", 100)), _SHARE, _scaled_torque),
+    (
+        Term(
+            "torque scale",
+            "1",
+            _words(
+                "scale-like: a difference of thrusts turns it less than in the model",
+                "scale-like: a difference of thrusts turns it more than in the model",
+                " %",
+                100,
+            ),
+        ),
+        _SHARE,
+        _scaled_torque,
+    ),
     (Term("turn response", "s", _LATE), _LAG_S, _later),
-    (Term("rate damping", "1/s", _words("damping-like: its rates fade less than in the model",
-                                        "damping-like: its rates fade more than in the model", " 1/s")),
-     _DAMPING_1_S, _damped),
-    *((Term(f"{name} trim", "rad/s^2", _words(
-        f"offset-like: something steady turns it about its {name} axis, backwards,",
-        f"offset-like: something steady turns it about its {name} axis, forwards,", " rad/s²")), _TRIM_RAD_S2,
-       _trimmed(k)) for k, name in enumerate(_AXES)),
+    (
+        Term(
+            "rate damping",
+            "1/s",
+            _words(
+                "damping-like: its rates fade less than in the model",
+                "damping-like: its rates fade more than in the model",
+                " 1/s",
+            ),
+        ),
+        _DAMPING_1_S,
+        _damped,
+    ),
+    *(
+        (
+            Term(
+                f"{name} trim",
+                "rad/s^2",
+                _words(
+                    f"offset-like: something steady turns it about its {name} axis, backwards,",
+                    f"offset-like: something steady turns it about its {name} axis, forwards,",
+                    " rad/s²",
+                ),
+            ),
+            _TRIM_RAD_S2,
+            _trimmed(k),
+        )
+        for k, name in enumerate(_AXES)
+    ),
 )
 
 
@@ -137,16 +208,19 @@ def _columns(spec: RobotSpec, out: RollOut, at: int) -> tuple[np.ndarray, np.nda
     near = np.linalg.norm(turned, axis=0) <= FARTHEST_RAD
     valid[valid] = near
     start, end, position, quaternion = start[near], end[near], position[:, near], quaternion[:, near]
-    found = ([position - flight.track.position_world[end].T],
-             [rotation_vector(multiply(conjugate(flight.logged.quaternion_xyzw[:, end]), quaternion))])
+    found = (
+        [position - flight.track.position_world[end].T],
+        [rotation_vector(multiply(conjugate(flight.logged.quaternion_xyzw[:, end]), quaternion))],
+    )
     changed: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for k, terms in enumerate((_MOVING, _ATTITUDE)):
         for _, size, change in terms:
             if id(change) not in changed:
                 changed[id(change)] = predicted_at(flight, change(own), delay_s, start, end)
             moved, turned = changed[id(change)]
-            found[k].append((moved - position if k == 0 else rotation_vector(multiply(conjugate(quaternion), turned)))
-                            / size)
+            found[k].append(
+                (moved - position if k == 0 else rotation_vector(multiply(conjugate(quaternion), turned))) / size
+            )
     whole = []
     for parts in found:
         values = np.full((len(parts), 3, len(valid)), np.nan)

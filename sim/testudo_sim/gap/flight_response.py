@@ -43,6 +43,12 @@ def flight_latencies(flight: Flight, spec: RobotSpec) -> list[Latency]:
         return []
     samples = np.array([one.lag_s + one.delay_s for one in found[1:]])
     share = float(np.mean(real.explained[:2]))
-    return [Latency(flight.robot, TURN, Interval.of_samples(real.lag_s + real.delay_s, samples),
-                   model.lag_s + model.delay_s, float(np.sqrt(max(share, 0.0))))]
-
+    return [
+        Latency(
+            flight.robot,
+            TURN,
+            Interval.of_samples(real.lag_s + real.delay_s, samples),
+            model.lag_s + model.delay_s,
+            float(np.sqrt(max(share, 0.0))),
+        )
+    ]

@@ -46,8 +46,13 @@ def flight_of(robot: RobotRecording) -> Flight:
         RecordingError: a role is missing, or fewer than a hundred samples are left.
     """
     logged, (_, report) = drone_flights.flight_of(robot), tidy(robot.find("odometry"))
-    track = Track(logged.stamp_s, logged.stamp_s, logged.position_world.T, heading(logged.quaternion_xyzw.T),
-                  logged.velocity_world.T)
+    track = Track(
+        logged.stamp_s,
+        logged.stamp_s,
+        logged.position_world.T,
+        heading(logged.quaternion_xyzw.T),
+        logged.velocity_world.T,
+    )
     notes = [f"odometry: {report.gap_count} gaps"] if report.gap_count else []
     return Flight(robot.name, track, _NO_COMMANDS, tuple(notes), logged)
 
@@ -66,11 +71,21 @@ def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: S
         windows = pick_windows(_steady_parts(flight.track), flight.track, horizons_s)
         windows.valid[np.asarray(horizons_s) > LONGEST_S + 1e-9] = False
         ends = np.where(windows.valid, windows.end, windows.start)
-        made = [_fly(flight, windows.start, ends, make(flight, spec, windows.start))
-                for make, spec in zip([_ballistic, *[_rotors] * (len(specs) - 1)], specs, strict=True)]
+        made = [
+            _fly(flight, windows.start, ends, make(flight, spec, windows.start))
+            for make, spec in zip([_ballistic, *[_rotors] * (len(specs) - 1)], specs, strict=True)
+        ]
         real = flight.logged.quaternion_xyzw[:, windows.end]
-        more = tuple({"attitude": np.where(windows.valid, np.linalg.norm(rotation_vector(
-            multiply(conjugate(real), quaternion)), axis=0), np.nan)} for _, quaternion in made)
+        more = tuple(
+            {
+                "attitude": np.where(
+                    windows.valid,
+                    np.linalg.norm(rotation_vector(multiply(conjugate(real), quaternion)), axis=0),
+                    np.nan,
+                )
+            }
+            for _, quaternion in made
+        )
         found.append(RollOut(flight, windows, tuple(state for state, _ in made), more))
     return found
 
@@ -83,8 +98,9 @@ def _steady_parts(track: Track) -> Timeline:
     return Timeline(begins, np.zeros((3, len(begins))), np.arange(len(begins)) % 2 == 0)
 
 
-def _fly(flight: Flight, start: np.ndarray, end: np.ndarray, begun: tuple[_Advance, RotorDroneState]
-         ) -> tuple[MotionState, np.ndarray]:
+def _fly(
+    flight: Flight, start: np.ndarray, end: np.ndarray, begun: tuple[_Advance, RotorDroneState]
+) -> tuple[MotionState, np.ndarray]:
     """Return the states (3, H, S) and quaternions (4, H, S) at the end samples (H, S)."""
     advance, state = begun
     steps = np.diff(flight.track.stamp_s)
@@ -102,12 +118,23 @@ def _fly(flight: Flight, start: np.ndarray, end: np.ndarray, begun: tuple[_Advan
 
 def _start(flight: Flight, start: np.ndarray, thrust: np.ndarray) -> RotorDroneState:
     logged = flight.logged
-    return RotorDroneState(*(values[:, start] for values in (
-        logged.position_world, logged.quaternion_xyzw, logged.velocity_world, logged.rates_body, thrust)))
+    return RotorDroneState(
+        *(
+            values[:, start]
+            for values in (
+                logged.position_world,
+                logged.quaternion_xyzw,
+                logged.velocity_world,
+                logged.rates_body,
+                thrust,
+            )
+        )
+    )
 
 
-def predicted_at(flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray, end: np.ndarray
-                 ) -> tuple[np.ndarray, np.ndarray]:
+def predicted_at(
+    flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the position (3, S) [m] and quaternion (4, S) that rotors predict from samples (S,) at samples (S,)."""
     state, quaternion = _fly(flight, start, end[None], _driven(flight, parameters, delay_s, start))
     return state.position_world[:, 0], quaternion[:, 0]
@@ -117,13 +144,16 @@ def _rotors(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advanc
     return _driven(flight, RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value, start)
 
 
-def _driven(flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray
-            ) -> tuple[_Advance, RotorDroneState]:
+def _driven(
+    flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray
+) -> tuple[_Advance, RotorDroneState]:
     command, thrust = produced(flight, parameters, delay_s)
     # they are clipped already, and the one that gives the mean of a step may be beyond what a rotor can do
     free = replace(parameters, thrust_least_n=-np.inf, thrust_most_n=np.inf)
-    return (lambda state, index, duration: step(free, replace(state, thrust=thrust[:, index]), command[:, index],
-                                                duration), _start(flight, start, thrust))
+    return (
+        lambda state, index, duration: step(free, replace(state, thrust=thrust[:, index]), command[:, index], duration),
+        _start(flight, start, thrust),
+    )
 
 
 def produced(flight: Flight, parameters: RotorDroneParameters, delay_s: float) -> tuple[np.ndarray, np.ndarray]:
@@ -139,8 +169,12 @@ def _ballistic(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Adv
         force = np.zeros_like(state.velocity_world)
         force[2] = flight.logged.thrust_command[:, index].sum(axis=0) / spec.mass_kg
         push = rotate(half, force) - np.array([[0.0], [0.0], [GRAVITY_M_S2]])
-        return RotorDroneState(state.position_world + duration * (state.velocity_world + 0.5 * duration * push),
-                               multiply(state.quaternion_xyzw, from_rotation_vector(duration * state.rates_body)),
-                               state.velocity_world + duration * push, state.rates_body, state.thrust)
+        return RotorDroneState(
+            state.position_world + duration * (state.velocity_world + 0.5 * duration * push),
+            multiply(state.quaternion_xyzw, from_rotation_vector(duration * state.rates_body)),
+            state.velocity_world + duration * push,
+            state.rates_body,
+            state.thrust,
+        )
 
     return advance, _start(flight, start, flight.logged.thrust_command)

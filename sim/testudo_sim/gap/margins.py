@@ -44,8 +44,13 @@ class MarginCheck:
     """Parameter set whose predictions and margins these are."""
 
 
-def margin_checks(spec: RobotSpec, motions: Sequence[Motion], errors: Sequence[Mapping[str, np.ndarray]],
-                  horizons_s: Sequence[float], found: Sequence[Latency] = ()) -> list[MarginCheck]:
+def margin_checks(
+    spec: RobotSpec,
+    motions: Sequence[Motion],
+    errors: Sequence[Mapping[str, np.ndarray]],
+    horizons_s: Sequence[float],
+    found: Sequence[Latency] = (),
+) -> list[MarginCheck]:
     """Hold the residuals of all robots of one type against the margins that its file makes.
 
     Args:
@@ -56,8 +61,11 @@ def margin_checks(spec: RobotSpec, motions: Sequence[Motion], errors: Sequence[M
         found: latencies of the robots.
     """
     shield, space = shield_parameters(spec), space_parameters(spec)
-    terms = {term.name: term.value_m / (2 * shield.direction_factor) for term in shield.terms
-             if term.name in ("model", "localisation")}
+    terms = {
+        term.name: term.value_m / (2 * shield.direction_factor)
+        for term in shield.terms
+        if term.name in ("model", "localisation")
+    }
     tube = {term.name: term.value_m for term in space.terms}
     stop_s = spec.velocity_lag_s + spec.command_delay_s
     ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
@@ -69,24 +77,49 @@ def margin_checks(spec: RobotSpec, motions: Sequence[Motion], errors: Sequence[M
         return own["position"][stop] + ahead_m * np.abs(own["yaw"][stop])
 
     checks = [
-        *check("layer 1: model", f"error of the control point that was predicted {horizons_s[stop]:g} s ahead (the "
-               f"stopping point is {stop_s:.2g} s ahead)", "m", terms["model"], [control_point(own) for own in errors]),
+        *check(
+            "layer 1: model",
+            f"error of the control point that was predicted {horizons_s[stop]:g} s ahead (the "
+            f"stopping point is {stop_s:.2g} s ahead)",
+            "m",
+            terms["model"],
+            [control_point(own) for own in errors],
+        ),
         *_localisation(motions, terms["localisation"], ahead_m),
-        *check("layer 2: tube error", f"error of the position that was predicted {horizons_s[ahead]:g} s ahead (pose "
-               f"age, delay and hold are {ahead_s:.2g} s)", "m", space.tube_error_m,
-               [own["position"][ahead] for own in errors]),
-        *check("layer 2: speed scale + lag + delay", f"part of it along the way, {horizons_s[ahead]:g} s ahead", "m",
-               tube["speed scale"] + tube["lag"] + tube["delay"], [np.abs(own["along"][ahead]) for own in errors]),
+        *check(
+            "layer 2: tube error",
+            f"error of the position that was predicted {horizons_s[ahead]:g} s ahead (pose "
+            f"age, delay and hold are {ahead_s:.2g} s)",
+            "m",
+            space.tube_error_m,
+            [own["position"][ahead] for own in errors],
+        ),
+        *check(
+            "layer 2: speed scale + lag + delay",
+            f"part of it along the way, {horizons_s[ahead]:g} s ahead",
+            "m",
+            tube["speed scale"] + tube["lag"] + tube["delay"],
+            [np.abs(own["along"][ahead]) for own in errors],
+        ),
     ]
     if "heading" in tube:
-        checks += check("layer 2: heading", f"part of it across the way, {horizons_s[ahead]:g} s ahead", "m",
-                        tube["heading"], [np.abs(own["across"][ahead]) for own in errors])
+        checks += check(
+            "layer 2: heading",
+            f"part of it across the way, {horizons_s[ahead]:g} s ahead",
+            "m",
+            tube["heading"],
+            [np.abs(own["across"][ahead]) for own in errors],
+        )
     checks += _limits(spec, motions)
     delay, lag = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.velocity_lag"]
     for channel in dict.fromkeys(latency.channel for latency in found):
-        checks += _check("guarantee: velocity_lag_high_s + command_delay_high_s",
-                         f"latency from command to response, {channel}", "s", delay.high + lag.high,
-                         _of_channel(found, channel))
+        checks += _check(
+            "guarantee: velocity_lag_high_s + command_delay_high_s",
+            f"latency from command to response, {channel}",
+            "s",
+            delay.high + lag.high,
+            _of_channel(found, channel),
+        )
     return checks
 
 
@@ -106,8 +139,13 @@ def flight_checks(spec: RobotSpec, motions: Sequence[Motion], found: Sequence[La
     checks = [*_localisation(motions, terms["localisation"] / share, 0.0), *_limits(spec, motions)]
     lag, delay = spec.rotors["rotors.thrust_lag"], spec.rotors["rotors.thrust_delay"]
     for channel in dict.fromkeys(latency.channel for latency in found):
-        checks += _check("rotors: thrust_lag + thrust_delay, upper ends", f"latency from motor command to {channel}",
-                         "s", lag.high + delay.high, _of_channel(found, channel))
+        checks += _check(
+            "rotors: thrust_lag + thrust_delay, upper ends",
+            f"latency from motor command to {channel}",
+            "s",
+            lag.high + delay.high,
+            _of_channel(found, channel),
+        )
     return checks
 
 
@@ -126,29 +164,50 @@ def _of_channel(found: Sequence[Latency], channel: str) -> dict[str, np.ndarray]
 
 
 def _localisation(motions: Sequence[Motion], limit: float, ahead_m: float) -> Iterator[MarginCheck]:
-    yield from _of_robots(motions)("layer 1: localisation", "distance of poses from their smoothed course", "m", limit,
-                                   [_roughness(motion, ahead_m) for motion in motions])
+    yield from _of_robots(motions)(
+        "layer 1: localisation",
+        "distance of poses from their smoothed course",
+        "m",
+        limit,
+        [_roughness(motion, ahead_m) for motion in motions],
+    )
 
 
 def _limits(spec: RobotSpec, motions: Sequence[Motion]) -> Iterator[MarginCheck]:
     """Hold times and speeds against what the robot promises to its peers."""
     check = _of_robots(motions)
     tracks = [motion.track for motion in motions]
-    yield from check("sensing.pose_max_age", "time from one pose to the next", "s", spec.pose_max_age_s,
-                     [np.diff(track.stamp_s) for track in tracks])
+    yield from check(
+        "sensing.pose_max_age",
+        "time from one pose to the next",
+        "s",
+        spec.pose_max_age_s,
+        [np.diff(track.stamp_s) for track in tracks],
+    )
     rates = [_accelerations(track) for track in tracks]
     if spec.kind == DIFFERENTIAL_DRIVE:
         fastest = [np.abs(t.velocity[:, 0]) + 0.5 * spec.wheel_base_m * np.abs(t.velocity[:, 1]) for t in tracks]
         yield from check("guarantee: speed_m_s", "rim speed of the faster wheel", "m/s", spec.wheel_limit_m_s, fastest)
-        yield from check("limits.turn_acceleration", "change of the turn rate", "rad/s^2",
-                         spec.turn_acceleration_limit_rad_s2, [np.abs(rate[:, 1]) for rate in rates])
+        yield from check(
+            "limits.turn_acceleration",
+            "change of the turn rate",
+            "rad/s^2",
+            spec.turn_acceleration_limit_rad_s2,
+            [np.abs(rate[:, 1]) for rate in rates],
+        )
         along = [np.abs(rate[:, 0]) for rate in rates]
     else:
-        yield from check("guarantee: speed_m_s", "speed", "m/s", spec.speed_limit_m_s,
-                         [np.linalg.norm(track.velocity, axis=1) for track in tracks])
+        yield from check(
+            "guarantee: speed_m_s",
+            "speed",
+            "m/s",
+            spec.speed_limit_m_s,
+            [np.linalg.norm(track.velocity, axis=1) for track in tracks],
+        )
         along = [np.linalg.norm(rate, axis=1) for rate in rates]
-    yield from check("guarantee: acceleration_m_s2", "change of the speed", "m/s^2", spec.acceleration_limit_m_s2,
-                     along)
+    yield from check(
+        "guarantee: acceleration_m_s2", "change of the speed", "m/s^2", spec.acceleration_limit_m_s2, along
+    )
 
 
 def _accelerations(track: Track) -> np.ndarray:
@@ -168,8 +227,19 @@ def _check(term: str, what: str, unit: str, limit: float, by_robot: Mapping[str,
     pooled = np.concatenate(list(usable.values()))
     half, high = np.percentile(pooled, (50.0, _WITHIN))
     worst = max(usable, key=lambda name: float(usable[name].max()))
-    yield MarginCheck(term, what, unit, float(limit), float(half), float(high), float(pooled.max()),
-                      float(np.mean(pooled > limit)), len(pooled), bool(high <= limit), worst)
+    yield MarginCheck(
+        term,
+        what,
+        unit,
+        float(limit),
+        float(half),
+        float(high),
+        float(pooled.max()),
+        float(np.mean(pooled > limit)),
+        len(pooled),
+        bool(high <= limit),
+        worst,
+    )
 
 
 def _roughness(motion: Motion, ahead_m: float) -> np.ndarray:
@@ -184,5 +254,3 @@ def _roughness(motion: Motion, ahead_m: float) -> np.ndarray:
     rough = (columns[1:-1] - middle) / np.sqrt(1 + share**2 + (1 - share) ** 2)
     way = np.linalg.norm(rough[:, :-1], axis=1) + ahead_m * np.abs(rough[:, -1])
     return way[inside]
-
-

@@ -68,28 +68,37 @@ def motion_of(robot: RobotRecording, spec: RobotSpec, *, dead_man_s: float | Non
         velocity = np.stack([rates[:, 0] * np.cos(yaw) + rates[:, 1] * np.sin(yaw), rates[:, -1]], axis=1)
     track = Track(poses.stamp_s[has], poses.stamp_s[has], poses.values[has, : spec.dimension], yaw[has], velocity[has])
     lonely = [f"{np.sum(~has)} poses too far from others to have a velocity"] if not has.all() else []
-    return Motion(robot.name, track, _commands(commands, spec, track, dead_man_s),
-                  (*pose_notes, *lonely, *command_notes))
+    return Motion(
+        robot.name, track, _commands(commands, spec, track, dead_man_s), (*pose_notes, *lonely, *command_notes)
+    )
 
 
 def timeline_of(model: MotionModel, commands: Commands) -> Timeline:
     """Return the effective commands of a model with its delay; what acted before the first one is not known."""
     effective = effective_command(model, commands.values)
-    return Timeline(np.append(-np.inf, commands.begin_s + model.spec.command_delay_s),
-                    np.concatenate([np.zeros_like(effective[:, :1]), effective], axis=1),
-                    np.append(False, commands.known))
+    return Timeline(
+        np.append(-np.inf, commands.begin_s + model.spec.command_delay_s),
+        np.concatenate([np.zeros_like(effective[:, :1]), effective], axis=1),
+        np.append(False, commands.known),
+    )
 
 
 def _aligned(robot: RobotRecording, role: str) -> tuple[Series, list[str]]:
     """Return a series in order on the recorder's clock, and what that took in words."""
     moved, clock = on_recorder_clock(robot.find(role))
     clean, report = tidy(moved)
-    counts = ((report.not_finite, "not finite"), (report.duplicate, "doubles"), (report.backward, "out of order"),
-              (report.gap_count, "gaps"))
+    counts = (
+        (report.not_finite, "not finite"),
+        (report.duplicate, "doubles"),
+        (report.backward, "out of order"),
+        (report.gap_count, "gaps"),
+    )
     notes = [f"{role}: {', '.join(f'{count} {what}' for count, what in counts if count)}"]
     if clock is not None and clock.corrected:
-        notes.append(f"{role}: stamps of another clock, moved by {clock.offset_s:.3f} s with a drift of "
-                     f"{1e6 * clock.drift:.0f} ppm")
+        notes.append(
+            f"{role}: stamps of another clock, moved by {clock.offset_s:.3f} s with a drift of "
+            f"{1e6 * clock.drift:.0f} ppm"
+        )
     return clean, [note for note in notes if not note.endswith(": ")]
 
 
@@ -99,8 +108,9 @@ def _commands(series: Series, spec: RobotSpec, track: Track, dead_man_s: float |
     if spec.kind == HOLONOMIC and series.frame != WORLD_FRAME:
         yaw = np.interp(stamps, track.stamp_s, track.yaw)
         cosine, sine = np.cos(yaw), np.sin(yaw)
-        values = np.stack([cosine * values[:, 0] - sine * values[:, 1], sine * values[:, 0] + cosine * values[:, 1]],
-                          axis=1)
+        values = np.stack(
+            [cosine * values[:, 0] - sine * values[:, 1], sine * values[:, 0] + cosine * values[:, 1]], axis=1
+        )
     limit, brakes = (LONGEST_HOLD_S, False) if dead_man_s is None else (dead_man_s, True)
     # where the next command is late, something else follows: braking, or what nobody knows
     late = np.flatnonzero(np.append(np.diff(stamps), np.inf) > limit)

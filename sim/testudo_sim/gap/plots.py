@@ -29,7 +29,7 @@ def horizon_plot(gap: TypeGap, horizons_s: Sequence[float]) -> Picture:
         panels = figure.subplots(lines, columns, squeeze=False)
         for axes, channel in zip(panels.flat, channels, strict=False):
             _horizon_panel(axes, gap, channel, horizons_s)
-        for axes in list(panels.flat)[len(channels):]:
+        for axes in list(panels.flat)[len(channels) :]:
             axes.set_visible(False)
         handles, labels = panels.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
@@ -53,8 +53,14 @@ def robots_plot(gap: TypeGap, horizons_s: Sequence[float]) -> Picture:
                 median, p90 = row.median, row.p90
                 axes.plot([1e3 * median.low, 1e3 * median.high], [at, at], color=MODEL_COLOURS[model], linewidth=3)
                 axes.plot([1e3 * p90.low, 1e3 * p90.high], [at, at], color=MODEL_COLOURS[model], linewidth=3, alpha=0.4)
-                axes.plot(1e3 * median.value, at, "o", color=MODEL_COLOURS[model], markersize=4.5,
-                          label=model if at == y[0] else None)
+                axes.plot(
+                    1e3 * median.value,
+                    at,
+                    "o",
+                    color=MODEL_COLOURS[model],
+                    markersize=4.5,
+                    label=model if at == y[0] else None,
+                )
                 axes.plot(1e3 * p90.value, at, "o", color="white", markeredgecolor=MODEL_COLOURS[model], markersize=4.5)
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
@@ -78,13 +84,15 @@ def state_plot(gap: TypeGap) -> Picture:
         for axes, k in zip(panels, range(3), strict=True):
             for model in models:
                 _curve(axes, gap.state[model], k, MODEL_COLOURS[model], model)
-        highest = max((found.value for s in gap.state.values() for c in s.curves for found in c.medians if found),
-                      default=1e-3)
+        highest = max(
+            (found.value for s in gap.state.values() for c in s.curves for found in c.medians if found), default=1e-3
+        )
         panels[0].set_ylim(0, 1.4e3 * highest)
         panels[0].set_ylabel("median [mm]")
         legend_above(panels[-1])
-        return picture(figure, f"Median position error after {gap.state_horizon_s:g} s over speed, turn rate and "
-                               "acceleration.")
+        return picture(
+            figure, f"Median position error after {gap.state_horizon_s:g} s over speed, turn rate and acceleration."
+        )
 
 
 def excerpt_plot(courses: Sequence[Course]) -> Picture:
@@ -104,7 +112,7 @@ def excerpt_plot(courses: Sequence[Course]) -> Picture:
             axes.plot(real[at, 0], real[at, 1], "o", color=INK, markersize=2.4)
             axes.set_title(f"{course.robot}, {course.time_s[begin]:.0f} to {course.time_s[end - 1]:.0f} s")
             axes.set_aspect("equal", adjustable="datalim")
-        for axes in list(panels.flat)[len(courses):]:
+        for axes in list(panels.flat)[len(courses) :]:
             axes.set_visible(False)
         for row in panels:
             row[0].set_ylabel("y [m]")
@@ -117,7 +125,7 @@ def paths_plot(courses: Sequence[Course]) -> Picture:
     size = np.nanmax(points, axis=0) - np.nanmin(points, axis=0)
     high, flies = float(np.clip(8.4 * size[1] / max(size[0], 0.1), 3.0, 6.5)), courses[0].real.shape[1] > 3
     with drawing(9.2, high + 1.8 * flies) as figure:
-        axes, *lower = figure.subplots(1 + flies, 1, squeeze=False, height_ratios=[high, 1.8][:1 + flies])[:, 0]
+        axes, *lower = figure.subplots(1 + flies, 1, squeeze=False, height_ratios=[high, 1.8][: 1 + flies])[:, 0]
         for index, course in enumerate(courses):
             x, y = course.real[:, 0], course.real[:, 1]
             axes.plot(x, y, color=robot_colour(index), linewidth=0.9, label=course.robot)
@@ -132,8 +140,9 @@ def paths_plot(courses: Sequence[Course]) -> Picture:
         return picture(figure, f"Paths of {len(courses)} robots from above" + rest)
 
 
-def time_plot(robots: Sequence[str], times_s: Sequence[np.ndarray], errors: Sequence[dict[str, np.ndarray]],
-              horizon_s: float) -> Picture:
+def time_plot(
+    robots: Sequence[str], times_s: Sequence[np.ndarray], errors: Sequence[dict[str, np.ndarray]], horizon_s: float
+) -> Picture:
     """Return the error of each channel over the run, robot by robot.
 
     Args:
@@ -142,8 +151,11 @@ def time_plot(robots: Sequence[str], times_s: Sequence[np.ndarray], errors: Sequ
         errors: signed, (S,) by channel of each.
         horizon_s: after which they are.
     """
-    channels = [(name, unit) for name, unit in (("along", "m"), ("across", "m"), ("up", "m"), ("yaw", "rad"),
-                                                ("speed", "m/s")) if name in errors[0]]
+    channels = [
+        (name, unit)
+        for name, unit in (("along", "m"), ("across", "m"), ("up", "m"), ("yaw", "rad"), ("speed", "m/s"))
+        if name in errors[0]
+    ]
     with drawing(9.2, 1.45 * len(channels) + 0.6) as figure:
         panels = figure.subplots(len(channels), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (channel, unit) in zip(panels, channels, strict=True):
@@ -168,12 +180,30 @@ def _horizon_panel(axes: Axes, gap: TypeGap, channel: str, horizons_s: Sequence[
     for model in gap.models:
         rows = [row for h in horizons_s if (row := gap.find(model, channel, h))]
         x, colour = [row.horizon_s for row in rows], MODEL_COLOURS[model]
-        axes.fill_between(x, [row.median.low * factor for row in rows], [row.median.high * factor for row in rows],
-                          color=colour, alpha=0.3, linewidth=0)
-        axes.plot(x, [row.median.value * factor for row in rows], color=colour, marker="o", markersize=3,
-                  label=f"{model}, median")
-        axes.plot(x, [row.p90.value * factor for row in rows], color=colour, linewidth=1.0, linestyle=(0, (3, 2)),
-                  label=f"{model}, p90")
+        axes.fill_between(
+            x,
+            [row.median.low * factor for row in rows],
+            [row.median.high * factor for row in rows],
+            color=colour,
+            alpha=0.3,
+            linewidth=0,
+        )
+        axes.plot(
+            x,
+            [row.median.value * factor for row in rows],
+            color=colour,
+            marker="o",
+            markersize=3,
+            label=f"{model}, median",
+        )
+        axes.plot(
+            x,
+            [row.p90.value * factor for row in rows],
+            color=colour,
+            linewidth=1.0,
+            linestyle=(0, (3, 2)),
+            label=f"{model}, p90",
+        )
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(horizons_s, [f"{horizon:g}" for horizon in horizons_s])
@@ -186,8 +216,15 @@ def _heat_panel(axes: Axes, state: StateErrors, top: float) -> None:
     axes.imshow(state.grid * 1e3, origin="lower", aspect="auto", cmap=_HEAT, vmin=0, vmax=top * 1e3)
     for row, column in np.argwhere(np.isfinite(state.grid)):
         value = state.grid[row, column]
-        axes.text(column, row, f"{value * 1e3:.1f}", ha="center", va="center", fontsize=7.5,
-                  color="white" if value > 0.75 * top else INK)
+        axes.text(
+            column,
+            row,
+            f"{value * 1e3:.1f}",
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            color="white" if value > 0.75 * top else INK,
+        )
     edges = [f"{edge:.2g}" for edge in turn.edges]
     axes.set_xticks(np.arange(-0.5, len(turn.words)), edges)
     axes.set_yticks(np.arange(-0.5, len(speed.words)), [f"{edge:.2g}" for edge in speed.edges])

@@ -26,13 +26,15 @@ def rerun_library() -> ModuleType:
     try:
         import rerun  # noqa: PLC0415 -- an extra that nothing else needs
     except ImportError as error:
-        raise TestudoError("--rerun: the package rerun-sdk is not installed; install it with "
-                           "pip install 'testudo[rerun]'") from error
+        raise TestudoError(
+            "--rerun: the package rerun-sdk is not installed; install it with pip install 'testudo[rerun]'"
+        ) from error
     return rerun
 
 
-def write_rerun(path: Path, report: GapReport, replays: Sequence[TypeReplay],
-                courses: Sequence[Sequence[Course]]) -> Path:
+def write_rerun(
+    path: Path, report: GapReport, replays: Sequence[TypeReplay], courses: Sequence[Sequence[Course]]
+) -> Path:
     """Write an .rrd file and return its path.
 
     Args:
@@ -67,7 +69,8 @@ def write_rerun(path: Path, report: GapReport, replays: Sequence[TypeReplay],
                         stream.send_columns(
                             f"errors/{channel}/{horizon:g}s/{out.motion.robot}",
                             indexes=[rr.TimeColumn(_TIMELINE, duration=out.windows.start_s[good])],
-                            columns=rr.Scalars.columns(scalars=values[h][good]))
+                            columns=rr.Scalars.columns(scalars=values[h][good]),
+                        )
             index += 1
     stream.flush()
     stream.disconnect()
@@ -85,8 +88,12 @@ def _log_course(rr: ModuleType, stream: object, course: Course, radius_m: float,
         half = 0.5 * poses[good][:, -1]
         turns = np.stack([np.zeros_like(half), np.zeros_like(half), np.sin(half), np.cos(half)], axis=1)
         times = [rr.TimeColumn(_TIMELINE, duration=course.time_s[good])]
-        stream.log(path, rr.Ellipsoids3D(half_sizes=[[radius_m, radius_m, 0.3 * radius_m]], colors=[[*rgb, alpha]]),
-                   rr.Arrows3D(vectors=[[1.6 * radius_m, 0.0, 0.0]], colors=[[*rgb, alpha]]), static=True)
+        stream.log(
+            path,
+            rr.Ellipsoids3D(half_sizes=[[radius_m, radius_m, 0.3 * radius_m]], colors=[[*rgb, alpha]]),
+            rr.Arrows3D(vectors=[[1.6 * radius_m, 0.0, 0.0]], colors=[[*rgb, alpha]]),
+            static=True,
+        )
         stream.send_columns(path, indexes=times, columns=rr.Transform3D.columns(translation=places, quaternion=turns))
         if kind == "real":
             stream.log(f"world/{course.robot}/path", rr.LineStrips3D([places], colors=[[*rgb, 120]]), static=True)

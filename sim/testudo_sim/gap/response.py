@@ -63,8 +63,15 @@ def latencies(motion: Motion, spec: RobotSpec) -> list[Latency]:
         if len(shifts) >= _LEAST_PARTS:
             rng = np.random.default_rng(0)
             drawn = np.median(rng.choice(shifts, (500, len(shifts))), axis=1)
-            found.append(Latency(motion.robot, name, Interval.of_samples(float(np.median(shifts)), drawn),
-                                 float(np.nanmedian(model_shifts)), float(np.median(weights))))
+            found.append(
+                Latency(
+                    motion.robot,
+                    name,
+                    Interval.of_samples(float(np.median(shifts)), drawn),
+                    float(np.nanmedian(model_shifts)),
+                    float(np.median(weights)),
+                )
+            )
     return found
 
 
@@ -79,8 +86,9 @@ def _lagged(command: np.ndarray, spec: RobotSpec) -> np.ndarray:
     return out
 
 
-def _shift(times_s: np.ndarray, command: np.ndarray, response: np.ndarray, usable: np.ndarray
-           ) -> tuple[float, float] | None:
+def _shift(
+    times_s: np.ndarray, command: np.ndarray, response: np.ndarray, usable: np.ndarray
+) -> tuple[float, float] | None:
     """Return the shift [s] of the best correlation and that correlation; None without a clear one."""
     if usable.mean() < _LEAST_USABLE or np.ptp(command) < 1e-6:
         return None

@@ -50,11 +50,13 @@ def _course(motion: Motion, spec: RobotSpec, times: np.ndarray) -> Course:
     ends = times[starts] + STEP_S * np.arange(steps)[:, None]
     first, last = timeline.acting(times[starts]), timeline.acting(ends)
     (found,) = roll_out(model, [timeline], [Starts(state, times[starts], ends, first, last)], exact=True)
-    good = ((index < len(times)) & np.isfinite(real[starts]).all(axis=1)
-            & (timeline.all_known(first, last) | (ends == times[starts])))
+    good = (
+        (index < len(times))
+        & np.isfinite(real[starts]).all(axis=1)
+        & (timeline.all_known(first, last) | (ends == times[starts]))
+    )
     replayed = np.full_like(real, np.nan)
     replayed[index[good]] = np.concatenate([found.position_world, found.yaw[None]])[:, good].T
     restart = np.zeros(len(times), bool)
     restart[starts] = True
     return Course(motion.robot, times, real, replayed, restart)
-

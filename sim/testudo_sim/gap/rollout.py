@@ -35,8 +35,7 @@ class RollOut:
     """Errors (H, S) by further channel that the states do not show, by parameter set."""
 
 
-def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons_s: Sequence[float]
-                 ) -> list[RollOut]:
+def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons_s: Sequence[float]) -> list[RollOut]:
     """Return the predictions of each parameter set from every pose of every robot.
 
     Args:
@@ -50,13 +49,20 @@ def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons
         timelines = by_robot(partial(timeline_of, model), [motion.commands for motion in motions])
         like = made[0][2] if made else [None] * len(motions)
         made.append((model, timelines, by_robot(partial(_windows, horizons_s), timelines, motions, like)))
-    valid = [np.logical_and.reduce([windows.valid for windows in of_robot])
-             for of_robot in zip(*(windows for _, _, windows in made), strict=True)]
-    predicted = [roll_windows(model, timelines, [replace(own, valid=both) for own, both in zip(windows, valid,
-                                                                                                 strict=True)])
-                 for model, timelines, windows in made]
-    return [RollOut(motion, replace(windows, valid=both), of_robot) for motion, windows, both, of_robot
-            in zip(motions, made[0][2], valid, zip(*predicted, strict=True), strict=True)]
+    valid = [
+        np.logical_and.reduce([windows.valid for windows in of_robot])
+        for of_robot in zip(*(windows for _, _, windows in made), strict=True)
+    ]
+    predicted = [
+        roll_windows(model, timelines, [replace(own, valid=both) for own, both in zip(windows, valid, strict=True)])
+        for model, timelines, windows in made
+    ]
+    return [
+        RollOut(motion, replace(windows, valid=both), of_robot)
+        for motion, windows, both, of_robot in zip(
+            motions, made[0][2], valid, zip(*predicted, strict=True), strict=True
+        )
+    ]
 
 
 def _windows(horizons_s: Sequence[float], timeline: Timeline, motion: Motion, like: Windows | None) -> Windows:
@@ -77,12 +83,19 @@ def by_robot(function: Callable[..., Any], *columns: Sequence[Any]) -> list[Any]
 def dead_reckoning(spec: RobotSpec) -> RobotSpec:
     """Return a robot that does at once what it is told: the prediction that any model has to beat."""
     plain = {"turn_slip_s_rad": 0.0} if hasattr(spec, "turn_slip_s_rad") else {}
-    return replace(spec, velocity_lag_s=1e-6, command_delay_s=0.0, speed_scale=1.0, turn_scale=1.0,
-                   acceleration_limit_m_s2=_NO_LIMIT, turn_acceleration_limit_rad_s2=_NO_LIMIT, **plain)
+    return replace(
+        spec,
+        velocity_lag_s=1e-6,
+        command_delay_s=0.0,
+        speed_scale=1.0,
+        turn_scale=1.0,
+        acceleration_limit_m_s2=_NO_LIMIT,
+        turn_acceleration_limit_rad_s2=_NO_LIMIT,
+        **plain,
+    )
 
 
 def _tolerance(motion: Motion, horizons_s: Sequence[float]) -> np.ndarray:
     """Return by how much an end may miss each horizon (H, 1) [s]: poses of real trackers do not come evenly."""
     half = 0.5 * float(np.median(np.diff(motion.track.stamp_s)))
     return np.maximum(half, np.minimum(_SHARE * np.asarray(horizons_s), _FARTHEST_S))[:, None]
-

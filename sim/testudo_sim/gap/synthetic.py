@@ -18,9 +18,17 @@ from testudo_sim.recording.write import IMPORTED
 _TICK_S = 0.01
 
 
-def synthetic_recording(spec: RobotSpec, *, robots: int = 2, seconds: float = 60.0, hold_s: float = 0.4,
-                        pose_period_s: float = 0.02, noise_m: float = 0.0, seed: int = 0,
-                        truth: Mapping[str, Mapping[str, float]] | None = None) -> Recording:
+def synthetic_recording(
+    spec: RobotSpec,
+    *,
+    robots: int = 2,
+    seconds: float = 60.0,
+    hold_s: float = 0.4,
+    pose_period_s: float = 0.02,
+    noise_m: float = 0.0,
+    seed: int = 0,
+    truth: Mapping[str, Mapping[str, float]] | None = None,
+) -> Recording:
     """Return a recording of robots that move exactly as the model says, each with parameters of its own.
 
     Args:
@@ -42,8 +50,16 @@ def synthetic_recording(spec: RobotSpec, *, robots: int = 2, seconds: float = 60
     return Recording(found, 0, None, {"kind": IMPORTED})
 
 
-def _robot(name: str, spec: RobotSpec, own: RobotSpec, ticks: int, hold_s: float, pose_period_s: float,
-           noise_m: float, rng: np.random.Generator) -> RobotRecording:
+def _robot(
+    name: str,
+    spec: RobotSpec,
+    own: RobotSpec,
+    ticks: int,
+    hold_s: float,
+    pose_period_s: float,
+    noise_m: float,
+    rng: np.random.Generator,
+) -> RobotRecording:
     told = _commands(spec, ticks, hold_s, rng)
     poses = _drive(own, told)[:: round(pose_period_s / _TICK_S)]
     poses += noise_m * rng.standard_normal(poses.shape)
@@ -56,9 +72,12 @@ def _robot(name: str, spec: RobotSpec, own: RobotSpec, ticks: int, hold_s: float
     wheeled = spec.kind == DIFFERENTIAL_DRIVE
     twist[:, [0, 5] if wheeled else list(range(dimension))] = told.T
     sent = slice(None, None, round(0.1 / _TICK_S))
-    series = {"pose": Series(times, np.concatenate([position, turns], axis=1), None, WORLD_FRAME),
-              "command": Series(np.arange(ticks)[sent] * _TICK_S, twist[sent], None,
-                                body_frame(name) if wheeled else WORLD_FRAME)}
+    series = {
+        "pose": Series(times, np.concatenate([position, turns], axis=1), None, WORLD_FRAME),
+        "command": Series(
+            np.arange(ticks)[sent] * _TICK_S, twist[sent], None, body_frame(name) if wheeled else WORLD_FRAME
+        ),
+    }
     return RobotRecording(name, spec.name, series)
 
 
@@ -71,8 +90,12 @@ def _commands(spec: RobotSpec, ticks: int, hold_s: float, rng: np.random.Generat
     which = np.cumsum(fresh) - 1
     size = which[-1] + 1
     if spec.kind == DIFFERENTIAL_DRIVE:
-        wanted = np.stack([spec.speed_limit_m_s * rng.uniform(0.1, 0.6, size),
-                           spec.turn_rate_limit_rad_s * rng.uniform(-0.3, 0.3, size)])
+        wanted = np.stack(
+            [
+                spec.speed_limit_m_s * rng.uniform(0.1, 0.6, size),
+                spec.turn_rate_limit_rad_s * rng.uniform(-0.3, 0.3, size),
+            ]
+        )
     else:
         wanted = spec.speed_limit_m_s * rng.uniform(-0.4, 0.4, (spec.dimension, size))
     return np.repeat(wanted[:, which], tenths, axis=1)[:, :ticks]

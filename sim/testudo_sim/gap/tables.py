@@ -29,8 +29,10 @@ def _errors(gap: TypeGap, report: GapReport) -> Table:
         unit, factor = SHOWN_UNITS[next(row.unit for row in gap.rows if row.channel == channel)]
         for k, model in enumerate(gap.models):
             rows = [gap.find(model, channel, horizon) for horizon in report.horizons_s]
-            cells = ["-" if row is None else f"{_short(row.median.value * factor)}/{_short(row.p90.value * factor)}"
-                     for row in rows]
+            cells = [
+                "-" if row is None else f"{_short(row.median.value * factor)}/{_short(row.p90.value * factor)}"
+                for row in rows
+            ]
             table.add_row(f"{channel} {unit}" if k == 0 else "", _SHORT.get(model, model), *cells)
     return table
 
@@ -42,8 +44,14 @@ def _margins(gap: TypeGap) -> Table:
     for check in gap.margins:
         within = "[green]yes[/]" if check.within else "[red]no[/]"
         term = check.term if check.model == NOMINAL else f"{check.term} ({check.model})"
-        table.add_row(term, f"{check.limit:.3g} {check.unit}", f"{check.p50:.3g}", f"{check.p99:.3g}",
-                      f"{check.worst:.3g}", within)
+        table.add_row(
+            term,
+            f"{check.limit:.3g} {check.unit}",
+            f"{check.p50:.3g}",
+            f"{check.p99:.3g}",
+            f"{check.worst:.3g}",
+            within,
+        )
     return table
 
 

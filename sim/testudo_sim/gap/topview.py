@@ -41,8 +41,9 @@ def top_view(courses: Sequence[Course], radius_m: float) -> str:
     times = courses[0].time_s
     stride = max(1, -(-len(times) // _MOST_FRAMES))
     picked = np.arange(0, len(times), stride)
-    planes = np.stack([np.concatenate([_plane(course.real), _plane(course.replayed)], axis=1)[picked]
-                       for course in courses], axis=1)
+    planes = np.stack(
+        [np.concatenate([_plane(course.real), _plane(course.replayed)], axis=1)[picked] for course in courses], axis=1
+    )
     lying = _is_tall(planes)
     if lying:  # a page is wide
         planes = planes[..., [1, 0, 2, 4, 3, 5]] * np.array([-1, 1, 1, -1, 1, 1]) + np.array([0, 0, 90, 0, 0, 90])
@@ -59,9 +60,16 @@ def top_view(courses: Sequence[Course], radius_m: float) -> str:
     off = np.nan_to_num(np.linalg.norm(planes[..., 3:5] - planes[..., :2], axis=-1)).sum(axis=1)
     letter = 0.02 * float(max(high - low) + 2 * room)
     data = {
-        "frames": len(picked), "columns": numbers.shape[-1], "height": _PER_M,
-        "step": STEP_S * stride, "begin": float(times[0]), "scale": scale, "radius": radius_m,
-        "first": int(np.argmax(off)), "letter": letter, "right": float(high[0] + room),
+        "frames": len(picked),
+        "columns": numbers.shape[-1],
+        "height": _PER_M,
+        "step": STEP_S * stride,
+        "begin": float(times[0]),
+        "scale": scale,
+        "radius": radius_m,
+        "first": int(np.argmax(off)),
+        "letter": letter,
+        "right": float(high[0] + room),
         "robots": [{"name": c.robot, "colour": robot_colour(k)} for k, c in enumerate(courses)],
         "restart": [int(flag) for flag in np.add.reduceat(courses[0].restart, picked) > 0],
         "poses": base64.b64encode(packed.tobytes()).decode(),
@@ -77,10 +85,13 @@ def top_view(courses: Sequence[Course], radius_m: float) -> str:
         "</select></div></div>"
         f'<script type="application/json" id="topview-data">{held}</script>'
         f"<script>{script}</script>"
-        + paragraph("Discs are the real robots, dashed circles what the model makes of the same commands; it is set on "
-                    f"the real pose every {EVERY_S:g} s. Lines of the grid are 1 m apart"
-                    + ("; x points up." if lying else ".")
-                    + ("" if heights is None else " Beside a name stands the height [m], in brackets the model's.")))
+        + paragraph(
+            "Discs are the real robots, dashed circles what the model makes of the same commands; it is set on "
+            f"the real pose every {EVERY_S:g} s. Lines of the grid are 1 m apart"
+            + ("; x points up." if lying else ".")
+            + ("" if heights is None else " Beside a name stands the height [m], in brackets the model's.")
+        )
+    )
 
 
 def _heights(courses: Sequence[Course], picked: np.ndarray) -> np.ndarray | None:

@@ -80,8 +80,14 @@ def axes_of(features: StartFeatures) -> tuple[Axis, Axis, Axis]:
     return _speed_axis(features.speed_m_s), _turn_axis(features.turn_rad_s), _pace_axis(features.acceleration_m_s2)
 
 
-def state_errors(blocks: Blocks, robots: np.ndarray, names: Sequence[str], features: StartFeatures,
-                 axes: Sequence[Axis], error: np.ndarray) -> StateErrors:
+def state_errors(
+    blocks: Blocks,
+    robots: np.ndarray,
+    names: Sequence[str],
+    features: StartFeatures,
+    axes: Sequence[Axis],
+    error: np.ndarray,
+) -> StateErrors:
     """Return how the error depends on the state.
 
     Args:
@@ -93,11 +99,18 @@ def state_errors(blocks: Blocks, robots: np.ndarray, names: Sequence[str], featu
         error: (S,) not negative, NaN where missing.
     """
     used = np.isfinite(error)
-    bins = [axis.bins(values) for axis, values in zip(
-        axes, (features.speed_m_s, features.turn_rad_s, features.acceleration_m_s2), strict=True)]
+    bins = [
+        axis.bins(values)
+        for axis, values in zip(
+            axes, (features.speed_m_s, features.turn_rad_s, features.acceleration_m_s2), strict=True
+        )
+    ]
     overall, samples = _median(blocks, error)
-    places = [((axis.name, phrase), used & (index == k)) for axis, index in zip(axes, bins, strict=True)
-              for k, phrase in enumerate(axis.words)]
+    places = [
+        ((axis.name, phrase), used & (index == k))
+        for axis, index in zip(axes, bins, strict=True)
+        for k, phrase in enumerate(axis.words)
+    ]
     owners = [(("robot", name), used & (robots == k)) for k, name in enumerate(names)]
     curves = []
     for axis in axes:
@@ -113,13 +126,22 @@ def state_errors(blocks: Blocks, robots: np.ndarray, names: Sequence[str], featu
     return StateErrors(tuple(curves), grid, _worst(candidates), overall)
 
 
-def _cells(blocks: Blocks, owners: Sequence[tuple[tuple[str, str], np.ndarray]],
-           places: Sequence[tuple[tuple[str, str], np.ndarray]], error: np.ndarray, all_samples: np.ndarray,
-           overall: float) -> Iterator[tuple[Cell, np.ndarray]]:
+def _cells(
+    blocks: Blocks,
+    owners: Sequence[tuple[tuple[str, str], np.ndarray]],
+    places: Sequence[tuple[tuple[str, str], np.ndarray]],
+    error: np.ndarray,
+    all_samples: np.ndarray,
+    overall: float,
+) -> Iterator[tuple[Cell, np.ndarray]]:
     """Give every place by one quantity, by two, and by robot and one quantity."""
     single = [((place,), mask) for place, mask in (*(owners if len(owners) > 1 else ()), *places)]
-    pairs = [((one, other), mask & second) for k, (one, mask) in enumerate(places) for other, second in places[k + 1 :]
-             if one[0] != other[0]]
+    pairs = [
+        ((one, other), mask & second)
+        for k, (one, mask) in enumerate(places)
+        for other, second in places[k + 1 :]
+        if one[0] != other[0]
+    ]
     mixed = [((owner, place), mask & second) for owner, mask in owners for place, second in places if len(owners) > 1]
     for where, mask in (*single, *pairs, *mixed):
         if not _enough(blocks, mask) or np.median(error[mask]) <= overall:
@@ -161,8 +183,11 @@ def _turn_axis(turn: np.ndarray) -> Axis:
     top = max(float(np.quantile(np.abs(turn), 0.995)), 1e-3)
     ends = np.array([0.1, 0.4, 0.7, 1.0]) * top
     spans = [f"{low:.2g} to {high:.2g} rad/s" for low, high in itertools.pairwise(ends)]
-    words = (*(f"turning right at {span}" for span in reversed(spans)), "not turning",
-             *(f"turning left at {span}" for span in spans))
+    words = (
+        *(f"turning right at {span}" for span in reversed(spans)),
+        "not turning",
+        *(f"turning left at {span}" for span in spans),
+    )
     return Axis("turn rate", "rad/s", np.concatenate([-ends[::-1], ends]), words)
 
 
@@ -170,6 +195,11 @@ def _pace_axis(acceleration: np.ndarray) -> Axis:
     top = max(float(np.quantile(np.abs(acceleration), 0.99)), 1e-3)
     ends = np.array([0.15, 0.5, 1.0]) * top
     (soft, hard) = (f"{low:.2g} to {high:.2g} m/s^2" for low, high in itertools.pairwise(ends))
-    words = (f"slowing down at {hard}", f"slowing down at {soft}", "at steady speed", f"speeding up at {soft}",
-             f"speeding up at {hard}")
+    words = (
+        f"slowing down at {hard}",
+        f"slowing down at {soft}",
+        "at steady speed",
+        f"speeding up at {soft}",
+        f"speeding up at {hard}",
+    )
     return Axis("acceleration", "m/s^2", np.concatenate([-ends[::-1], ends]), words)

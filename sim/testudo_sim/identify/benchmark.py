@@ -25,17 +25,30 @@ from testudo_sim.importing.benchmark import DATA_VARIABLE
 from testudo_sim.importing.run_import import Request, import_run
 from testudo_sim.recording import Recording, load_recording
 
-_SHOWN = {"velocity_lag_s": "dynamics.velocity_lag", "command_delay_s": "dynamics.command_delay",
-          "speed_scale": "dynamics.speed_scale", "turn_scale": "dynamics.turn_scale",
-          "turn_slip_s_rad": "dynamics.turn_slip"}
-_ROTORS = {"thrust_scale": "rotors.thrust_scale", "lag_s": "rotors.thrust_lag", "delay_s": "rotors.thrust_delay",
-           "drag_kg_s": "rotors.drag_across"}
+_SHOWN = {
+    "velocity_lag_s": "dynamics.velocity_lag",
+    "command_delay_s": "dynamics.command_delay",
+    "speed_scale": "dynamics.speed_scale",
+    "turn_scale": "dynamics.turn_scale",
+    "turn_slip_s_rad": "dynamics.turn_slip",
+}
+_ROTORS = {
+    "thrust_scale": "rotors.thrust_scale",
+    "lag_s": "rotors.thrust_lag",
+    "delay_s": "rotors.thrust_delay",
+    "drag_kg_s": "rotors.drag_across",
+}
 _ROBOTS, _DURATION_S, _FLIGHT_S = 3, 60.0, 10.0
 _REAL = "mrclam6"
 
 
-def bench_identify(*, robot: str = "irobot_create", repeats: int = 50, kept: Path | None = None,
-                   say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_identify(
+    *,
+    robot: str = "irobot_create",
+    repeats: int = 50,
+    kept: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> BenchResult:
     """Identify synthetic runs of known truth, each another one; and real ground robots if their logs are there.
 
     Runs of three robots for a minute have lost poses, noise, and a clock of the robots that is off and drifts. Robots
@@ -83,16 +96,21 @@ def draw_truth(spec: RobotSpec, rng: np.random.Generator) -> Truth:
     """Return how a robot may be, around its file, with a clock that is off by more than any transport takes."""
     wheeled = np.isfinite(spec.turn_scale)
     return Truth(
-        spec.velocity_lag_s * rng.uniform(0.7, 1.8), spec.command_delay_s * rng.uniform(0.7, 1.8),
-        rng.uniform(0.85, 1.1), rng.uniform(0.85, 1.1) if wheeled else 1.0,
+        spec.velocity_lag_s * rng.uniform(0.7, 1.8),
+        spec.command_delay_s * rng.uniform(0.7, 1.8),
+        rng.uniform(0.85, 1.1),
+        rng.uniform(0.85, 1.1) if wheeled else 1.0,
         rng.uniform(0.5, 2.0) / spec.turn_rate_limit_rad_s if wheeled else 0.0,
-        clock_offset_s=LATEST_S + rng.uniform(0.1, 10), clock_drift=rng.uniform(-5e-5, 5e-5))
+        clock_offset_s=LATEST_S + rng.uniform(0.1, 10),
+        clock_drift=rng.uniform(-5e-5, 5e-5),
+    )
 
 
 def draw_drone_truth(rng: np.random.Generator) -> DroneTruth:
     """Return how a quadrotor may be; lags with which the controller of the synthetic flights is stable."""
-    return DroneTruth(rng.uniform(0.9, 1.05), rng.uniform(0.03, 0.08), rng.uniform(0.005, 0.035),
-                      rng.uniform(0.01, 0.06))
+    return DroneTruth(
+        rng.uniform(0.9, 1.05), rng.uniform(0.03, 0.08), rng.uniform(0.005, 0.035), rng.uniform(0.01, 0.06)
+    )
 
 
 def recover(spec: RobotSpec, truth: Truth, *, robots: int, duration_s: float, seed: int) -> Found:
@@ -121,8 +139,14 @@ def _real_result(found: Identification, seconds: float, worked: float) -> BenchR
         for name, share in zip(bars, found.reductions("position", 2.0, split), strict=True):
             rows.append((f"position after 2 s, {split} held out, {name}", f"{-share:+.1%}", f"{-bars[name]:+.0%}"))
             values["real"][f"{split}_{name}"] = share
-    rows.append((f"time for {found.facts['duration_s']:.0f} s and {len(found.robots)} robots",
-                 f"{seconds:.0f} s ({worked:.0f} s of processor time)", "180 s"))
+    rows.append(
+        (
+            f"time for {found.facts['duration_s']:.0f} s and {len(found.robots)} robots",
+            f"{seconds:.0f} s ({worked:.0f} s of processor time)",
+            "180 s",
+        )
+    )
     result: dict[str, Any] = values | {"identification": {k: v for k, v in found.to_dict().items() if k != "facts"}}
-    return BenchResult("A real run, against dead reckoning with the logged velocities", ("what", "found", "bar"), rows,
-                       result)
+    return BenchResult(
+        "A real run, against dead reckoning with the logged velocities", ("what", "found", "bar"), rows, result
+    )

@@ -47,8 +47,14 @@ def can_identify(robot: RobotRecording) -> bool:
     return all(role in robot.series and len(robot.series[role]) for role in ("motors", "odometry"))
 
 
-def identify_drone(recordings: Sequence[Recording], spec: RobotSpec, *, robots: Sequence[str] = (),
-                   settings: DroneSettings | None = None, tell: Tell = quiet) -> Identification:
+def identify_drone(
+    recordings: Sequence[Recording],
+    spec: RobotSpec,
+    *,
+    robots: Sequence[str] = (),
+    settings: DroneSettings | None = None,
+    tell: Tell = quiet,
+) -> Identification:
     """Return what flights say about one type of quadrotor.
 
     Args:
@@ -64,9 +70,12 @@ def identify_drone(recordings: Sequence[Recording], spec: RobotSpec, *, robots: 
     settings = settings or DroneSettings()
     if not spec.rotors:
         raise TestudoError(f"{spec.name}: the robot file has no [rotors]; to identify from motor signals it needs them")
-    flights = [replace(flight_of(robot), name=f"{k}/{robot.name}") for k, recording in enumerate(recordings)
-               for robot in recording.robots.values()
-               if (not robots or robot.name in robots) and can_identify(robot)]
+    flights = [
+        replace(flight_of(robot), name=f"{k}/{robot.name}")
+        for k, recording in enumerate(recordings)
+        for robot in recording.robots.values()
+        if (not robots or robot.name in robots) and can_identify(robot)
+    ]
     if not flights:
         raise TestudoError("identify: no robot of the run has both motors and odometry recorded")
     model = DroneModel(spec, settings.causal)
@@ -78,14 +87,19 @@ def identify_drone(recordings: Sequence[Recording], spec: RobotSpec, *, robots: 
         rows += held_out(model, split, folded, settings, part(tell, done / fits, (done + len(folded)) / fits))
         done += len(folded)
     names = tuple(dict.fromkeys(flight.robot for flight in flights))
-    facts = {"fitted": ", ".join(names), "windows": f"{fit.starts} starts, 0.1, 0.3, 0.5 s", "flights": len(flights),
-             "explained": dict(zip(("roll", "pitch", "yaw"), fit.fast[0].explained, strict=True)),
-             "loss": "Cauchy of position and attitude errors over 2, 8, 20 mm and 5, 20, 50 mrad"}
+    facts = {
+        "fitted": ", ".join(names),
+        "windows": f"{fit.starts} starts, 0.1, 0.3, 0.5 s",
+        "flights": len(flights),
+        "explained": dict(zip(("roll", "pitch", "yaw"), fit.fast[0].explained, strict=True)),
+        "loss": "Cauchy of position and attitude errors over 2, 8, 20 mm and 5, 20, 50 mrad",
+    }
     return Identification(spec.name, names, drone_estimates(fit, flights, spec), tuple(rows), facts)
 
 
-def held_out(model: DroneModel, split: str, folded: Sequence[Fold], settings: DroneSettings, tell: Tell = quiet
-             ) -> list[HeldOut]:
+def held_out(
+    model: DroneModel, split: str, folded: Sequence[Fold], settings: DroneSettings, tell: Tell = quiet
+) -> list[HeldOut]:
     """Return the errors by robot on what a fit has not seen.
 
     A split that leaves nothing to fit or to measure on has no rows.
@@ -102,10 +116,22 @@ def held_out(model: DroneModel, split: str, folded: Sequence[Fold], settings: Dr
     for robot, parts in errors_of.items():
         joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         endings = ("", f" {HELD}") if model.causal else ("",)
-        rows += [HeldOut(robot, horizon, channel + ending, unit, *(
-            Quantiles.create(joined[f"{who} {channel} {horizon:g}"])
-            for who in ("baseline", "nominal", "identified" + ending)), split)
-            for horizon in HORIZONS_S for channel, unit in CHANNELS for ending in endings]
+        rows += [
+            HeldOut(
+                robot,
+                horizon,
+                channel + ending,
+                unit,
+                *(
+                    Quantiles.create(joined[f"{who} {channel} {horizon:g}"])
+                    for who in ("baseline", "nominal", "identified" + ending)
+                ),
+                split,
+            )
+            for horizon in HORIZONS_S
+            for channel, unit in CHANNELS
+            for ending in endings
+        ]
     return rows
 
 
@@ -163,6 +189,8 @@ def ballistic(samples: Samples, mass_kg: float, marks: tuple[int, ...]) -> dict[
         quaternion = multiply(quaternion, from_rotation_vector(rates * duration))
         if k + 1 in marks:
             logged = samples.at("quaternion_xyzw", k + 1)
-            found[k + 1] = (position - samples.at("position_world", k + 1),
-                            rotation_vector(multiply(conjugate(quaternion), logged)))
+            found[k + 1] = (
+                position - samples.at("position_world", k + 1),
+                rotation_vector(multiply(conjugate(quaternion), logged)),
+            )
     return found

@@ -76,8 +76,9 @@ class DroneFit:
         return float(self.low[k]), float(self.high[k])
 
 
-def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSettings | None = None,
-              tell: Tell = quiet) -> DroneFit:
+def fit_drone(
+    model: DroneModel, flights: Sequence[Flight], settings: FitSettings | None = None, tell: Tell = quiet
+) -> DroneFit:
     """Return the model that predicts these flights best.
 
     Args:
@@ -109,9 +110,15 @@ def fit_drone(model: DroneModel, flights: Sequence[Flight], settings: FitSetting
     stages += [] if rigid else [_without(_SETTLED + _STEADY)]
     stages += [DISTURBANCE] if model.causal else []
     for number, names in enumerate(stages):
-        tick = _ticking(part(tell, _SEARCHED + (1 - _SEARCHED) * number / len(stages),
-                             _SEARCHED + (1 - _SEARCHED) * (number + 1) / len(stages)),
-                        f"fit {number + 1} of {len(stages)}", settings.evaluations)
+        tick = _ticking(
+            part(
+                tell,
+                _SEARCHED + (1 - _SEARCHED) * number / len(stages),
+                _SEARCHED + (1 - _SEARCHED) * (number + 1) / len(stages),
+            ),
+            f"fit {number + 1} of {len(stages)}",
+            settings.evaluations,
+        )
         free = [NAMES.index(name) for name in names]
         if "lift_share" in names:
             vector[NAMES.index("lift_share")] = 0.5
@@ -130,8 +137,17 @@ def _solved(problem: _Problem, values: np.ndarray, loss: str, evaluations: int, 
     """Return the free parameters (F,) of least loss, from values (F,) on."""
     lower, upper = (bound[problem.free] for bound in problem.model.bounds())
     inside = np.clip(values, lower + 1e-9 * (upper - lower), upper - 1e-9 * (upper - lower))
-    return least_squares(problem.residuals, inside, jac=partial(problem.jacobian, tick=tick), bounds=(lower, upper),
-                         x_scale=problem.scale, loss=loss, max_nfev=evaluations, xtol=1e-4, ftol=1e-4).x
+    return least_squares(
+        problem.residuals,
+        inside,
+        jac=partial(problem.jacobian, tick=tick),
+        bounds=(lower, upper),
+        x_scale=problem.scale,
+        loss=loss,
+        max_nfev=evaluations,
+        xtol=1e-4,
+        ftol=1e-4,
+    ).x
 
 
 def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tuple[np.ndarray, np.ndarray]:
@@ -195,13 +211,16 @@ class _Problem:
             found = errors(self.samples, mark, state)
             if self.rates:
                 found += (state.rates_body - self.samples.at("rates_body", mark)[:, None],)
-            rows += [np.moveaxis(error, 1, -1) / size  # (3, S, K)
-                     for error, size in zip(found, scales[mark], strict=False)]
+            rows += [
+                np.moveaxis(error, 1, -1) / size  # (3, S, K)
+                for error, size in zip(found, scales[mark], strict=False)
+            ]
         return np.concatenate([row.reshape(-1, row.shape[-1]) for row in rows])
 
 
-def _intervals(problem: _Problem, values: np.ndarray, samples: Samples, settings: FitSettings
-               ) -> tuple[np.ndarray, np.ndarray]:
+def _intervals(
+    problem: _Problem, values: np.ndarray, samples: Samples, settings: FitSettings
+) -> tuple[np.ndarray, np.ndarray]:
     """Return low and high (F,) of the parameters: 95 %, by leaving out one segment after the other.
 
     Each time the parameters move by one Newton step of the robust loss; no roll-out is repeated. The jackknife over

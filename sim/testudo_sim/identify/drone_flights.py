@@ -59,8 +59,17 @@ def flight_of(recording: RobotRecording, name: str = "") -> Flight:
     if battery is not None and len(battery):
         battery = _rising(battery)
         voltage = np.interp(stamp, battery.stamp_s, battery.values[:, 0])
-    return Flight(name or recording.name, recording.name, stamp, values[:3], quaternion,
-                  rotate(quaternion, values[7:10]), values[10:13], motors.values[latest].T, voltage)
+    return Flight(
+        name or recording.name,
+        recording.name,
+        stamp,
+        values[:3],
+        quaternion,
+        rotate(quaternion, values[7:10]),
+        values[10:13],
+        motors.values[latest].T,
+        voltage,
+    )
 
 
 def _rising(series: Series) -> Series:
@@ -77,9 +86,15 @@ def _rising(series: Series) -> Series:
 def piece_of(flight: Flight, begin: float, end: float) -> Flight:
     """Return the part of a flight between two shares of its samples."""
     part = slice(round(begin * len(flight.stamp_s)), round(end * len(flight.stamp_s)))
-    return replace(flight, stamp_s=flight.stamp_s[part], **{name: getattr(flight, name)[..., part] for name in (
-        "position_world", "quaternion_xyzw", "velocity_world", "rates_body", "thrust_command")},
-        battery_v=None if flight.battery_v is None else flight.battery_v[part])
+    return replace(
+        flight,
+        stamp_s=flight.stamp_s[part],
+        **{
+            name: getattr(flight, name)[..., part]
+            for name in ("position_world", "quaternion_xyzw", "velocity_world", "rates_body", "thrust_command")
+        },
+        battery_v=None if flight.battery_v is None else flight.battery_v[part],
+    )
 
 
 @dataclass(frozen=True)
@@ -127,8 +142,10 @@ class Samples:
             raise RecordingError(f"flights: found rates of {[round(1 / p) for p in periods]} Hz, expected one rate")
         starts = [windows.starts(flight) for flight in flights]
         if not sum(map(len, starts)):
-            raise RecordingError(f"flights: no start with {windows.history_s + windows.horizon_s:g} s without a gap "
-                                 f"above {windows.least_height_m:g} m")
+            raise RecordingError(
+                f"flights: no start with {windows.history_s + windows.horizon_s:g} s without a gap "
+                f"above {windows.least_height_m:g} m"
+            )
         which = np.concatenate([np.full(len(s), k) for k, s in enumerate(starts)])
         return cls(tuple(flights), which, np.concatenate(starts), round(windows.horizon_s / float(np.median(periods))))
 
@@ -138,14 +155,16 @@ class Samples:
 
     def at(self, name: str, shift: int = 0) -> np.ndarray:
         """Return a field of the flights at ``shift`` samples after the starts: (D, S), or (S,)."""
-        parts = [getattr(flight, name)[..., self.start[self.flight == k] + shift]
-                 for k, flight in enumerate(self.flights)]
+        parts = [
+            getattr(flight, name)[..., self.start[self.flight == k] + shift] for k, flight in enumerate(self.flights)
+        ]
         return np.concatenate(parts, axis=-1)
 
     def gather(self, series: Sequence[np.ndarray], shift: int = 0) -> np.ndarray:
         """Return values (..., T) of each flight at ``shift`` samples after the starts: (..., S)."""
-        return np.concatenate([series[k][..., self.start[self.flight == k] + shift]
-                               for k in range(len(self.flights))], axis=-1)
+        return np.concatenate(
+            [series[k][..., self.start[self.flight == k] + shift] for k in range(len(self.flights))], axis=-1
+        )
 
     def durations(self, shift: int) -> np.ndarray:
         """Return the time (S,) [s] from ``shift`` samples after the starts to the next one."""

@@ -51,8 +51,7 @@ class FastResponse:
         return bool(1.02 * _LAGS_S[0] < self.lag_s < 0.98 * _LAGS_S[-1] and self.delay_s < 0.98 * _DELAYS_S[-1])
 
 
-def fast_responses(flights: Sequence[Flight], commands: Sequence[np.ndarray], draws: int = 0
-                   ) -> list[FastResponse]:
+def fast_responses(flights: Sequence[Flight], commands: Sequence[np.ndarray], draws: int = 0) -> list[FastResponse]:
     """Return the response of all flights, and of ``draws`` draws of their pieces with replacement, for intervals.
 
     Args:
@@ -60,8 +59,13 @@ def fast_responses(flights: Sequence[Flight], commands: Sequence[np.ndarray], dr
         commands: of each, (4, T) [N], clipped to what the rotors can do.
         draws: how many.
     """
-    sums = np.concatenate([_sums(stretch) for flight, command in zip(flights, commands, strict=True)
-                           for stretch in _stretches(flight, command)])
+    sums = np.concatenate(
+        [
+            _sums(stretch)
+            for flight, command in zip(flights, commands, strict=True)
+            for stretch in _stretches(flight, command)
+        ]
+    )
     rng = np.random.default_rng(0)
     count = len(sums)
     times = [np.ones(count), *(rng.multinomial(count, np.full(count, 1 / count)) for _ in range(draws))]
@@ -121,7 +125,7 @@ def _sums(stretch: _Stretch) -> np.ndarray:
             back = int(np.ceil(delay / period - 1e-9))
             late = back * period - delay
             between = total + mixed * late - (before - mixed) * lag * np.expm1(-late / lag)
-            driven = np.concatenate([np.zeros((3, back)), between[:, :between.shape[1] - back]], axis=1)
+            driven = np.concatenate([np.zeros((3, back)), between[:, : between.shape[1] - back]], axis=1)
             for k, piece in enumerate(stretch.pieces):
                 mine, theirs = (values[:, piece] for values in (driven, rates))
                 mine = mine - mine.mean(axis=1, keepdims=True)
@@ -142,8 +146,10 @@ def _best(sums: np.ndarray) -> FastResponse:
         i, j = np.unravel_index(np.argmax(fine), fine.shape)
         lag, delay = lags[i], delays[j]
         lags, delays = _around(lags, i), _around(delays, j)
-    gains, explained = (tuple(float(RectBivariateSpline(*place, values[:, :, k])(lag, delay)[0, 0]) for k in range(3))
-                        for values in (ratios, shares))
+    gains, explained = (
+        tuple(float(RectBivariateSpline(*place, values[:, :, k])(lag, delay)[0, 0]) for k in range(3))
+        for values in (ratios, shares)
+    )
     return FastResponse(float(np.exp(lag)), float(delay), gains, explained)
 
 

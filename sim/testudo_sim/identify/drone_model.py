@@ -34,12 +34,50 @@ from testudo_hardware.quaternions import conjugate, multiply, rotate_back, rotat
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.identify.drone_flights import Flight, Samples
 
-NAMES = ("thrust_scale", "thrust_lag", "thrust_delay", "thrust_most", "drag_across", "drag_along", "roll_gain",
-         "pitch_gain", "yaw_gain", "roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "roll_offset",
-         "pitch_offset", "yaw_offset", "balance_share", "balance_memory", "lift_share", "lift_memory",
-         "force_memory", "force_share", "force_decay")
-UNITS = ("1", "s", "s", "N", "kg/s", "kg/s", *("rad/s^2/N",) * 3, *("1/s",) * 3, "1/s^2", *("rad/s^2",) * 3,
-         "1", "s", "1", "s", "s", "1", "s")
+NAMES = (
+    "thrust_scale",
+    "thrust_lag",
+    "thrust_delay",
+    "thrust_most",
+    "drag_across",
+    "drag_along",
+    "roll_gain",
+    "pitch_gain",
+    "yaw_gain",
+    "roll_damping",
+    "pitch_damping",
+    "yaw_damping",
+    "tilt_stiffness",
+    "roll_offset",
+    "pitch_offset",
+    "yaw_offset",
+    "balance_share",
+    "balance_memory",
+    "lift_share",
+    "lift_memory",
+    "force_memory",
+    "force_share",
+    "force_decay",
+)
+UNITS = (
+    "1",
+    "s",
+    "s",
+    "N",
+    "kg/s",
+    "kg/s",
+    *("rad/s^2/N",) * 3,
+    *("1/s",) * 3,
+    "1/s^2",
+    *("rad/s^2",) * 3,
+    "1",
+    "s",
+    "1",
+    "s",
+    "s",
+    "1",
+    "s",
+)
 DISTURBANCE = NAMES[20:]
 """How the causal estimate of the disturbance is made; without it, these are unused."""
 
@@ -66,20 +104,43 @@ class DroneModel:
     def start_vector(self) -> np.ndarray:
         """Return the parameters (P,) that a fit starts from: the robot file's, and an attitude that resists."""
         values = dict(zip(NAMES, self.file_vector(), strict=True)) | {
-            "thrust_delay": 0.015, "roll_gain": 600.0, "pitch_gain": 600.0, "yaw_gain": 60.0, "roll_damping": 10.0,
-            "pitch_damping": 10.0, "yaw_damping": 5.0, "tilt_stiffness": 20.0, "balance_share": 0.8,
-            "balance_memory": 0.1, "lift_share": 0.3, "lift_memory": 0.3, "force_memory": 0.05, "force_share": 0.8,
-            "force_decay": 1.0}
+            "thrust_delay": 0.015,
+            "roll_gain": 600.0,
+            "pitch_gain": 600.0,
+            "yaw_gain": 60.0,
+            "roll_damping": 10.0,
+            "pitch_damping": 10.0,
+            "yaw_damping": 5.0,
+            "tilt_stiffness": 20.0,
+            "balance_share": 0.8,
+            "balance_memory": 0.1,
+            "lift_share": 0.3,
+            "lift_memory": 0.3,
+            "force_memory": 0.05,
+            "force_share": 0.8,
+            "force_decay": 1.0,
+        }
         return np.array([values[name] for name in NAMES])
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return lower and upper bounds (P,) of a fit; wide, about the robot file's numbers."""
         hover = self.spec.mass_kg * 9.81 / 4
-        limits = {"thrust_scale": (0.5, 2), "thrust_lag": (0.003, 0.3), "thrust_delay": (0, 0.12),
-                  "thrust_most": (1.15 * hover, 4 * hover), "drag_across": (0, 0.3), "drag_along": (0, 0.3),
-                  "tilt_stiffness": (0, 400), "balance_share": (0, 1.0), "balance_memory": (0.02, 2),
-                  "lift_share": (0, 1.0), "lift_memory": (0.02, 2), "force_memory": (0.02, 1),
-                  "force_share": (0, 1.2), "force_decay": (0.05, 20)}
+        limits = {
+            "thrust_scale": (0.5, 2),
+            "thrust_lag": (0.003, 0.3),
+            "thrust_delay": (0, 0.12),
+            "thrust_most": (1.15 * hover, 4 * hover),
+            "drag_across": (0, 0.3),
+            "drag_along": (0, 0.3),
+            "tilt_stiffness": (0, 400),
+            "balance_share": (0, 1.0),
+            "balance_memory": (0.02, 2),
+            "lift_share": (0, 1.0),
+            "lift_memory": (0.02, 2),
+            "force_memory": (0.02, 1),
+            "force_share": (0, 1.2),
+            "force_decay": (0.05, 20),
+        }
         for axis in ("roll", "pitch", "yaw"):
             limits |= {f"{axis}_gain": (0.5, 5000), f"{axis}_damping": (0, 200), f"{axis}_offset": (-30, 30)}
         return tuple(np.array([limits[name][end] for name in NAMES]) for end in (0, 1))
@@ -88,18 +149,28 @@ class DroneModel:
         """Return the rotor model of vectors (P, K); its batch axes are (K, 1)."""
         value = {name: vectors[k][:, None] for k, name in enumerate(NAMES)}
         inertia = tuple(self.spec.rotors[f"rotors.{axis}_inertia"].value for axis in ("roll", "pitch", "yaw"))
-        lever = [value[f"{axis}_gain"] * inertia[k] / value["thrust_scale"]
-                 for k, axis in enumerate(("roll", "pitch", "yaw"))]
+        lever = [
+            value[f"{axis}_gain"] * inertia[k] / value["thrust_scale"]
+            for k, axis in enumerate(("roll", "pitch", "yaw"))
+        ]
         return RotorDroneParameters(
-            mass_kg=self.spec.mass_kg, arm_m=(lever[0], lever[1]), inertia_kg_m2=inertia, torque_per_thrust_m=lever[2],
-            thrust_scale=value["thrust_scale"], thrust_lag_s=value["thrust_lag"],
+            mass_kg=self.spec.mass_kg,
+            arm_m=(lever[0], lever[1]),
+            inertia_kg_m2=inertia,
+            torque_per_thrust_m=lever[2],
+            thrust_scale=value["thrust_scale"],
+            thrust_lag_s=value["thrust_lag"],
             drag_kg_s=(value["drag_across"], value["drag_across"], value["drag_along"]),
-            rate_damping_n_m_s=tuple(value[f"{axis}_damping"] * inertia[k]
-                                     for k, axis in enumerate(("roll", "pitch", "yaw"))),
-            torque_offset_n_m=tuple(value[f"{axis}_offset"] * inertia[k]
-                                    for k, axis in enumerate(("roll", "pitch", "yaw"))),
+            rate_damping_n_m_s=tuple(
+                value[f"{axis}_damping"] * inertia[k] for k, axis in enumerate(("roll", "pitch", "yaw"))
+            ),
+            torque_offset_n_m=tuple(
+                value[f"{axis}_offset"] * inertia[k] for k, axis in enumerate(("roll", "pitch", "yaw"))
+            ),
             # commands are clipped before they are delayed
-            thrust_least_n=-np.inf, thrust_most_n=np.inf)
+            thrust_least_n=-np.inf,
+            thrust_most_n=np.inf,
+        )
 
     def clipped(self, flight: Flight, vector: np.ndarray) -> np.ndarray:
         """Return the logged commands (4, T) [N] as far as the rotors can follow at the battery's voltage."""
@@ -107,7 +178,8 @@ class DroneModel:
         if flight.battery_v is not None:
             rotors = self.spec.rotors
             most = most + rotors["rotors.thrust_most_per_volt"].value * (
-                flight.battery_v - rotors["rotors.battery"].value)
+                flight.battery_v - rotors["rotors.battery"].value
+            )
         return np.clip(flight.thrust_command, 0.0, most)
 
     def driven(self, flight: Flight, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,8 +188,9 @@ class DroneModel:
         return driven(self.clipped(flight, vector), flight.period_s, lag, delay, self.parts)
 
 
-def driven(clipped: np.ndarray, period_s: float, lag_s: float, delay_s: float, parts: int = 1
-           ) -> tuple[np.ndarray, np.ndarray]:
+def driven(
+    clipped: np.ndarray, period_s: float, lag_s: float, delay_s: float, parts: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Return what acts of commands (4, T) [N] after delay and lag, in each part of a sample, of which there are F.
 
     A delay that is no whole number of parts lets two commands act in one. The thrust (F, 4, T) [N] at the beginning of
@@ -131,17 +204,21 @@ def driven(clipped: np.ndarray, period_s: float, lag_s: float, delay_s: float, p
     index = np.arange(clipped.shape[1])
     newer, older = (clipped[:, np.maximum(index - back, 0)] for back in (whole, whole + 1))
     decay, rest = np.exp(-period / lag_s), np.exp(-(1 - share) * period / lag_s)
-    after = lfilter([1.0], [1.0, -decay], older * (rest - decay) + newer * (1 - rest), axis=1,
-                    zi=decay * clipped[:, :1])[0]
+    after = lfilter(
+        [1.0], [1.0, -decay], older * (rest - decay) + newer * (1 - rest), axis=1, zi=decay * clipped[:, :1]
+    )[0]
     thrust = np.concatenate([clipped[:, :1], after[:, :-1]], axis=1)
     mean = share * older + (1 - share) * newer - (after - thrust) * lag_s / period
     kept = (1 - decay) * lag_s / period
-    return tuple(np.moveaxis(values.reshape(len(values), -1, parts), 2, 0)
-                 for values in ((mean - kept * thrust) / (1 - kept), thrust))
+    return tuple(
+        np.moveaxis(values.reshape(len(values), -1, parts), 2, 0)
+        for values in ((mean - kept * thrust) / (1 - kept), thrust)
+    )
 
 
-def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tuple[int, ...]
-            ) -> dict[int, RotorDroneState]:
+def predict(
+    model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tuple[int, ...]
+) -> dict[int, RotorDroneState]:
     """Return the states (.., K, S) so many samples after the starts.
 
     Args:
@@ -153,8 +230,13 @@ def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tup
     parameters = model.parameters(vectors)
     signals = _Signals.create(model, samples, vectors)
     count = vectors.shape[1]
-    state = RotorDroneState(*(np.repeat(samples.at(name)[:, None], count, axis=1) for name in (
-        "position_world", "quaternion_xyzw", "velocity_world", "rates_body")), thrust=signals.thrust(0, 0))
+    state = RotorDroneState(
+        *(
+            np.repeat(samples.at(name)[:, None], count, axis=1)
+            for name in ("position_world", "quaternion_xyzw", "velocity_world", "rates_body")
+        ),
+        thrust=signals.thrust(0, 0),
+    )
     stiffness = vectors[NAMES.index("tilt_stiffness")][:, None]
     share, memory = (vectors[NAMES.index(name)][:, None] for name in ("balance_share", "balance_memory"))
     lift_share, lift_memory = (vectors[NAMES.index(name)][:, None] for name in ("lift_share", "lift_memory"))
@@ -170,8 +252,7 @@ def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tup
         force = signals.force(elapsed + duration / 2)
         force[2] += lift + lifted / 2
         lift = lift + lifted
-        outside = Disturbance(force, righting(state.quaternion_xyzw, stiffness)
-                              + balance + change / 2)
+        outside = Disturbance(force, righting(state.quaternion_xyzw, stiffness) + balance + change / 2)
         balance = balance + change
         state = step(parameters, state, wanted, duration, outside)
         elapsed = elapsed + duration
@@ -183,9 +264,14 @@ def predict(model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tup
 def torque_acceleration(parameters: RotorDroneParameters, thrust: np.ndarray) -> np.ndarray:
     """Return the angular acceleration (3, ...) [rad/s²] of rotor thrusts (4, ...), without the constant offset."""
     levers = (*parameters.arm_m, parameters.torque_per_thrust_m)
-    return np.stack([parameters.thrust_scale * lever / inertia * sum(sign * thrust[k] for k, sign in enumerate(signs))
-                     for signs, lever, inertia in zip((ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), levers,
-                                                      parameters.inertia_kg_m2, strict=True)])
+    return np.stack(
+        [
+            parameters.thrust_scale * lever / inertia * sum(sign * thrust[k] for k, sign in enumerate(signs))
+            for signs, lever, inertia in zip(
+                (ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), levers, parameters.inertia_kg_m2, strict=True
+            )
+        ]
+    )
 
 
 def excess_lift(parameters: RotorDroneParameters, thrust: np.ndarray) -> np.ndarray:
@@ -235,14 +321,19 @@ class _Signals:
                 series[key] = [model.driven(flight, vector) for flight in samples.flights]
             used.append(series[key])
         thrusts = [[thrust[0] for _, thrust in one] for one in used]
-        slow = [[balances(model, flight, vector, thrust) for flight, thrust in zip(samples.flights, one, strict=True)]
-                for vector, one in zip(vectors.T, thrusts, strict=True)]
-        balance, lift = (np.stack([samples.gather([each[part] for each in one]) for one in slow], axis=-2)
-                         for part in (0, 1))
+        slow = [
+            [balances(model, flight, vector, thrust) for flight, thrust in zip(samples.flights, one, strict=True)]
+            for vector, one in zip(vectors.T, thrusts, strict=True)
+        ]
+        balance, lift = (
+            np.stack([samples.gather([each[part] for each in one]) for one in slow], axis=-2) for part in (0, 1)
+        )
         force = None
         if model.causal:
-            force = np.stack([held_force(model, samples, vector, one)
-                              for vector, one in zip(vectors.T, thrusts, strict=True)], axis=1)
+            force = np.stack(
+                [held_force(model, samples, vector, one) for vector, one in zip(vectors.T, thrusts, strict=True)],
+                axis=1,
+            )
         return cls(samples, used, balance, lift, force, vectors[NAMES.index("force_decay")][:, None])
 
     def command(self, shift: int, part: int) -> np.ndarray:
@@ -267,14 +358,17 @@ class _Signals:
         return self.force_start * np.exp(-elapsed_s / self.force_decay)
 
 
-def balances(model: DroneModel, flight: Flight, vector: np.ndarray, lagged: np.ndarray
-             ) -> tuple[np.ndarray, np.ndarray]:
+def balances(
+    model: DroneModel, flight: Flight, vector: np.ndarray, lagged: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return what the commands so far have balanced: torque (3, T) [rad/s²] and lift (T,) [m/s²]."""
     value = dict(zip(NAMES, vector, strict=True))
     parameters = _flat_parameters(model.parameters(vector[:, None]))
     found = []
-    for name, pushed in (("balance", torque_acceleration(parameters, lagged)),
-                         ("lift", excess_lift(parameters, lagged)[None])):
+    for name, pushed in (
+        ("balance", torque_acceleration(parameters, lagged)),
+        ("lift", excess_lift(parameters, lagged)[None]),
+    ):
         gain = -np.expm1(-flight.period_s / value[f"{name}_memory"])
         target = -value[f"{name}_share"] * pushed
         found.append(lfilter([gain], [1, gain - 1], target, axis=1, zi=(1 - gain) * target[:, :1])[0])
@@ -292,8 +386,9 @@ def held_force(model: DroneModel, samples: Samples, vector: np.ndarray, lagged: 
     forces = []
     for flight, thrust in zip(samples.flights, lagged, strict=True):
         short = 1e-4
-        state = RotorDroneState(flight.position_world, flight.quaternion_xyzw, flight.velocity_world,
-                                flight.rates_body, thrust)
+        state = RotorDroneState(
+            flight.position_world, flight.quaternion_xyzw, flight.velocity_world, flight.rates_body, thrust
+        )
         rate = (step(parameters, state, thrust, short).velocity_world - state.velocity_world) / short
         rate[2] += balances(model, flight, vector, thrust)[1]
         forces.append(value["force_share"] * _slope(flight, flight.velocity_world, rate, value["force_memory"]))

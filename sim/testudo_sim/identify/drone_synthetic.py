@@ -32,12 +32,18 @@ class DroneTruth:
 
     def parameters(self, spec: RobotSpec) -> RotorDroneParameters:
         """Return a robot's rotor model that flies so."""
-        return replace(RotorDroneParameters.from_spec(spec), thrust_scale=self.thrust_scale, thrust_lag_s=self.lag_s,
-                       drag_kg_s=(self.drag_kg_s,) * 3, thrust_most_n=0.3)
+        return replace(
+            RotorDroneParameters.from_spec(spec),
+            thrust_scale=self.thrust_scale,
+            thrust_lag_s=self.lag_s,
+            drag_kg_s=(self.drag_kg_s,) * 3,
+            thrust_most_n=0.3,
+        )
 
 
-def synthetic_flight(spec: RobotSpec, truth: DroneTruth, *, drones: int = 3, duration_s: float = 10.0, seed: int = 0
-                     ) -> Recording:
+def synthetic_flight(
+    spec: RobotSpec, truth: DroneTruth, *, drones: int = 3, duration_s: float = 10.0, seed: int = 0
+) -> Recording:
     """Return a recording of drones that hover about with a shaken attitude.
 
     Commands and samples are 10 ms apart; the model is stepped in 2 ms at most, with each command from the very moment
@@ -64,8 +70,9 @@ def synthetic_flight(spec: RobotSpec, truth: DroneTruth, *, drones: int = 3, dur
     return _recording(spec, truth, log, rng)
 
 
-def _command(truth: RotorDroneParameters, state: RotorDroneState, shake: np.ndarray, rng: np.random.Generator
-             ) -> np.ndarray:
+def _command(
+    truth: RotorDroneParameters, state: RotorDroneState, shake: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Return the thrusts (4, N) of a hovering controller: position to tilt to torque, plus a shake."""
     home = np.array([[0], [0], [2.0]])
     push = np.clip(2.0 * (home - state.position_world) - 2.5 * state.velocity_world, -2.5, 2.5)
@@ -79,18 +86,33 @@ def _command(truth: RotorDroneParameters, state: RotorDroneState, shake: np.ndar
     return np.clip(total / 4 + _MIX.T @ (turn * inertia / lever) / 4, 0, 0.2)
 
 
-def _recording(spec: RobotSpec, truth: DroneTruth, log: list[tuple[float, RotorDroneState, np.ndarray]],
-               rng: np.random.Generator) -> Recording:
+def _recording(
+    spec: RobotSpec, truth: DroneTruth, log: list[tuple[float, RotorDroneState, np.ndarray]], rng: np.random.Generator
+) -> Recording:
     stamps = np.array([stamp for stamp, _, _ in log])
     deviation = np.repeat(truth.noise, (3, 4, 3, 3))
     robots = {}
     for n in range(log[0][2].shape[1]):
-        rows = np.array([np.concatenate([
-            state.position_world[:, n], state.quaternion_xyzw[:, n],
-            rotate_back(state.quaternion_xyzw[:, n], state.velocity_world[:, n]), state.rates_body[:, n]])
-            for _, state, _ in log])
+        rows = np.array(
+            [
+                np.concatenate(
+                    [
+                        state.position_world[:, n],
+                        state.quaternion_xyzw[:, n],
+                        rotate_back(state.quaternion_xyzw[:, n], state.velocity_world[:, n]),
+                        state.rates_body[:, n],
+                    ]
+                )
+                for _, state, _ in log
+            ]
+        )
         motors = np.array([command[:, n] for _, _, command in log])
-        robots[f"d{n}"] = RobotRecording(f"d{n}", spec.name, {
-            "odometry": Series(stamps, rows + deviation * rng.standard_normal(rows.shape)),
-            "motors": Series(stamps, motors)})
+        robots[f"d{n}"] = RobotRecording(
+            f"d{n}",
+            spec.name,
+            {
+                "odometry": Series(stamps, rows + deviation * rng.standard_normal(rows.shape)),
+                "motors": Series(stamps, motors),
+            },
+        )
     return Recording(robots, 0)

@@ -26,8 +26,15 @@ class Fit:
     rounds: int
 
 
-def fit(roller: Roller, start: np.ndarray, free: np.ndarray, bounds: tuple[np.ndarray, np.ndarray],
-        scale: np.ndarray, group: np.ndarray, weight: np.ndarray) -> Fit:
+def fit(
+    roller: Roller,
+    start: np.ndarray,
+    free: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+    scale: np.ndarray,
+    group: np.ndarray,
+    weight: np.ndarray,
+) -> Fit:
     """Return the parameters of least robust loss for each group of stretches.
 
     Args:
@@ -71,8 +78,12 @@ def _parts(found: Curvature) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _chosen(old: Curvature, new: Curvature, better: np.ndarray) -> Curvature:
     """Return the new curvature of those stretches (C,) of which it is better."""
-    return Curvature(*(np.where(better.reshape(-1, *(1,) * (mine.ndim - 1)), theirs, mine)
-                       for mine, theirs in zip(_parts(old), _parts(new), strict=True)))
+    return Curvature(
+        *(
+            np.where(better.reshape(-1, *(1,) * (mine.ndim - 1)), theirs, mine)
+            for mine, theirs in zip(_parts(old), _parts(new), strict=True)
+        )
+    )
 
 
 def _summed(values: np.ndarray, group: np.ndarray, weight: np.ndarray, groups: int) -> np.ndarray:
@@ -82,8 +93,14 @@ def _summed(values: np.ndarray, group: np.ndarray, weight: np.ndarray, groups: i
     return total
 
 
-def _step(values: np.ndarray, gradient: np.ndarray, hessian: np.ndarray, damping: float, free: np.ndarray,
-          bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _step(
+    values: np.ndarray,
+    gradient: np.ndarray,
+    hessian: np.ndarray,
+    damping: float,
+    free: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+) -> np.ndarray:
     """Return the damped step of the parameters that are free and not pressed against a bound."""
     low, high = bounds
     size = np.diag(hessian)

@@ -29,8 +29,14 @@ _LIMIT_SHARES = (0.5, 0.25, 0.1)
 """Limits of acceleration are looked for from these shares of the file's, too."""
 _LIMIT_GAIN = 0.01
 _CUT, _FIRST, _LIMITS, _ALL, _EACH, _BASELINE, _HALVES = (
-    "cutting the run, and its first delay", "all robots, first pass", "limits of acceleration",
-    "all robots, and what the run cannot tell", "each robot", "dead reckoning", "held out: second half")
+    "cutting the run, and its first delay",
+    "all robots, first pass",
+    "limits of acceleration",
+    "all robots, and what the run cannot tell",
+    "each robot",
+    "dead reckoning",
+    "held out: second half",
+)
 _STEPS = {_CUT: 1.0, _FIRST: 3.0, _LIMITS: 2.0, _ALL: 2.0, _EACH: 2.0, _BASELINE: 1.0}
 
 
@@ -77,8 +83,15 @@ class _Problem:
         return fit(self.roller, start, self.free if free is None else free, self.bounds, self.scale, group, weight)
 
 
-def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
-               residual: bool = False, cutting: Cutting | None = None, tell: Tell = quiet) -> GroundFit:
+def fit_ground(
+    robots: Sequence[AlignedRobot],
+    spec: RobotSpec,
+    *,
+    hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
+    residual: bool = False,
+    cutting: Cutting | None = None,
+    tell: Tell = quiet,
+) -> GroundFit:
     """Fit the parameters of one robot type.
 
     Args:
@@ -117,8 +130,10 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     single = problem.solve(whole.values[0], stretches.robot, everyone)
     width, mine = _widths(spec, keys), [(stretches.robot == k).astype(float) for k in range(len(robots))]
     robot_tells = np.array([problem.free & ~flat(single.curvature, weight, width) for weight in mine])
-    robot_spread = tuple(bootstrap(single.curvature, stretches.robot, weight, single.values[k], problem.free)
-                         for k, weight in enumerate(mine))
+    robot_spread = tuple(
+        bootstrap(single.curvature, stretches.robot, weight, single.values[k], problem.free)
+        for k, weight in enumerate(mine)
+    )
     robot_tells &= np.array([[spread.blocks >= FEWEST_BLOCKS] for spread in robot_spread])
     steps.begin(_BASELINE)
     measure = Measure.create(roller, problem.scale, residual=residual)
@@ -129,10 +144,23 @@ def fit_ground(robots: Sequence[AlignedRobot], spec: RobotSpec, *, hold_out: Seq
     for k, name in enumerate(left_out):
         steps.begin(_without(name))
         held += hold_robot(measure, problem.solve, whole.values[0], names, k)
-    return GroundFit(keys, whole.values[0], problem.free, flat(whole.curvature, everyone, width), spread,
-                     single.values, robot_spread, robot_tells, tuple(held), stretches, problem.scale,
-                     _loss(measure.reckoned, problem.scale, stretches), float(whole.loss[0]), chosen,
-                     float(start[keys.index(DELAY)]))
+    return GroundFit(
+        keys,
+        whole.values[0],
+        problem.free,
+        flat(whole.curvature, everyone, width),
+        spread,
+        single.values,
+        robot_spread,
+        robot_tells,
+        tuple(held),
+        stretches,
+        problem.scale,
+        _loss(measure.reckoned, problem.scale, stretches),
+        float(whole.loss[0]),
+        chosen,
+        float(start[keys.index(DELAY)]),
+    )
 
 
 def _steps(halved: bool, left_out: Sequence[str]) -> dict[str, float]:
@@ -171,11 +199,15 @@ def _bounds(keys: tuple[str, ...], cutting: Cutting) -> tuple[np.ndarray, np.nda
 def _start(roller: Roller, robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> np.ndarray:
     """Return where the fit begins (P,): the file, but for the delay, which is looked for first."""
     start = roller.nominal()
-    found = [robot.report.latency.delay_s for robot in robots
-             if robot.report.latency is not None and robot.report.latency.determined]
+    found = [
+        robot.report.latency.delay_s
+        for robot in robots
+        if robot.report.latency is not None and robot.report.latency.determined
+    ]
     if found:
-        start[roller.keys.index(DELAY)] = np.clip(np.median(found) - spec.velocity_lag_s, 0.0,
-                                                  cutting.longest_delay_s - cutting.step_s)
+        start[roller.keys.index(DELAY)] = np.clip(
+            np.median(found) - spec.velocity_lag_s, 0.0, cutting.longest_delay_s - cutting.step_s
+        )
     return start
 
 
@@ -188,8 +220,10 @@ def _first_scale(spec: RobotSpec, cutting: Cutting) -> np.ndarray:
 def _residual_scale(roller: Roller, values: np.ndarray, stretches: Stretches, horizons: int) -> np.ndarray:
     """Return the robust deviation (H, E) of the residuals at parameters (P,)."""
     errors = roller.errors(np.broadcast_to(values, (len(stretches), len(values))))
-    rows = [np.median(np.abs(np.moveaxis(errors, 1, 0)[:, stretches.fitted & (stretches.horizon == k)]), axis=1)
-            for k in range(horizons)]
+    rows = [
+        np.median(np.abs(np.moveaxis(errors, 1, 0)[:, stretches.fitted & (stretches.horizon == k)]), axis=1)
+        for k in range(horizons)
+    ]
     return np.maximum(1.4826 * np.array(rows), 1e-5)
 
 
@@ -213,21 +247,27 @@ def _with_limits(problem: _Problem, values: np.ndarray, weight: np.ndarray) -> _
             if (found := loss(tried)) < least * (1 - _LIMIT_GAIN):
                 best, least, free[k] = tried, found, True
         start[k] = best[k]
-    curved = ~flat(problem.roller.curvature(np.broadcast_to(best, (count, len(best))), problem.scale), weight,
-                   np.maximum(best, 1e-3))
+    curved = ~flat(
+        problem.roller.curvature(np.broadcast_to(best, (count, len(best))), problem.scale),
+        weight,
+        np.maximum(best, 1e-3),
+    )
     return replace(problem, start=start, free=free | (_limit_mask(keys) & curved))
 
 
-def _without_undetermined(problem: _Problem, whole: Fit, spec: RobotSpec, weight: np.ndarray
-                          ) -> tuple[_Problem, Fit, Spread]:
+def _without_undetermined(
+    problem: _Problem, whole: Fit, spec: RobotSpec, weight: np.ndarray
+) -> tuple[_Problem, Fit, Spread]:
     """Return problem, fit and resamples with what the run cannot tell left as the file has it, one after the other."""
     keys, stretches = problem.roller.keys, problem.roller.stretches
     width, file = _widths(spec, keys), problem.roller.nominal()
     while True:
         spread = bootstrap(whole.curvature, stretches.robot, weight, whole.values[0], problem.free)
         if spread.blocks < FEWEST_BLOCKS:
-            raise TestudoError(f"found {spread.blocks} stretches of driving, expected at least {FEWEST_BLOCKS}: no "
-                               "interval can be told of so few; record a minute or more of driving")
+            raise TestudoError(
+                f"found {spread.blocks} stretches of driving, expected at least {FEWEST_BLOCKS}: no "
+                "interval can be told of so few; record a minute or more of driving"
+            )
         low, high = spread.interval(whole.values[0])
         ratio = np.where(problem.free, (high - low) / width, 0.0)
         ratio[problem.free & flat(whole.curvature, weight, width)] = np.inf

@@ -79,8 +79,11 @@ def hold_half(measure: Measure, solve: Solve, start: np.ndarray, names: list[str
     train, test = stretches.end_s <= middle, stretches.begin_s >= middle
     values = solve(start, stretches.robot, train.astype(float)).values[stretches.robot]
     errors = {"": measure.roller.errors(values)}
-    return [row for k, name in enumerate(names) for row in measure.rows(
-        errors | measure.with_residual(values, train & mine[k]), test & mine[k], name, HALF)]
+    return [
+        row
+        for k, name in enumerate(names)
+        for row in measure.rows(errors | measure.with_residual(values, train & mine[k]), test & mine[k], name, HALF)
+    ]
 
 
 def hold_robot(measure: Measure, solve: Solve, start: np.ndarray, names: list[str], left_out: int) -> list[HeldOut]:

@@ -17,8 +17,13 @@ COLUMNS = ("parameter", "error, median", "error, largest", "95 % interval holds 
 ERROR_BAR, COVERAGE_BAR = 0.05, 0.9
 
 
-def recoveries(count: int, recover: Callable[[int], Found], settings: Mapping[str, Any], kept: Path | None,
-               say: Callable[[str], None] = lambda _: None) -> list[Found]:
+def recoveries(
+    count: int,
+    recover: Callable[[int], Found],
+    settings: Mapping[str, Any],
+    kept: Path | None,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Found]:
     """Return what was recovered in so many draws; those that a file holds are not done again.
 
     Args:
@@ -56,11 +61,23 @@ def recovery_table(found: Sequence[Found], names: Mapping[str, str]) -> tuple[li
     for name in found[0] if found else ():
         true, value, low, high = np.array([one[name] for one in found]).T
         error, covered, width = np.abs(value / true - 1), (low <= true) & (true <= high), (high - low) / true
-        values[name] = {"error_median": float(np.median(error)), "error_largest": float(error.max()),
-                        "within_bar": float(np.mean(error <= ERROR_BAR)), "bias": float(np.mean(value / true - 1)),
-                        "coverage": float(covered.mean()), "width_median": float(np.median(width))}
-        rows.append((names.get(name, name), f"{np.median(error):.2%}", f"{error.max():.2%} (bar {ERROR_BAR:.0%})",
-                     f"{covered.sum()} of {len(covered)} (bar {COVERAGE_BAR:.0%})", f"{np.median(width):.2%}"))
+        values[name] = {
+            "error_median": float(np.median(error)),
+            "error_largest": float(error.max()),
+            "within_bar": float(np.mean(error <= ERROR_BAR)),
+            "bias": float(np.mean(value / true - 1)),
+            "coverage": float(covered.mean()),
+            "width_median": float(np.median(width)),
+        }
+        rows.append(
+            (
+                names.get(name, name),
+                f"{np.median(error):.2%}",
+                f"{error.max():.2%} (bar {ERROR_BAR:.0%})",
+                f"{covered.sum()} of {len(covered)} (bar {COVERAGE_BAR:.0%})",
+                f"{np.median(width):.2%}",
+            )
+        )
     return rows, values
 
 
@@ -69,8 +86,10 @@ def _kept(settings: Mapping[str, Any], kept: Path | None) -> list[Found]:
         return []
     try:
         values = json.loads(kept.read_text(encoding="utf-8"))
-        known, draws = values["settings"], [{name: tuple(map(float, row)) for name, row in one.items()}
-                                            for one in values["draws"]]
+        known, draws = (
+            values["settings"],
+            [{name: tuple(map(float, row)) for name, row in one.items()} for one in values["draws"]],
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TestudoError(f"--json {kept}: holds no draws that could go on; give another file") from error
     if known != dict(settings):

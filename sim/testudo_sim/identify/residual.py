@@ -18,8 +18,16 @@ ENDING = " with the residual model"
 """Of the channel of held-out errors that are predicted with it."""
 WORTH = 0.2
 """It has to lower the held-out error by this share."""
-FEATURES = ("speed", "turn rate", "speed squared", "turn rate squared", "speed by size of turn rate",
-            "speed by turn rate", "change of speed in a lag", "change of turn rate in a lag")
+FEATURES = (
+    "speed",
+    "turn rate",
+    "speed squared",
+    "turn rate squared",
+    "speed by size of turn rate",
+    "speed by turn rate",
+    "change of speed in a lag",
+    "change of turn rate in a lag",
+)
 _RIDGE = 1e-3
 """Of the mean square of the features."""
 _LAG = "dynamics.velocity_lag"
@@ -64,9 +72,12 @@ def fit_residual(roller: Roller, values: np.ndarray, scale: np.ndarray, train: n
     errors = _errors(roller, motion, Residual(np.stack([0 * turn, 0 * turn, turn])))
     ahead, left = motion.ways(yaw, stretches.start, stretches.end)
     size = len(FEATURES)
-    found = _ridge([
-        (np.concatenate([ahead, -left], axis=1), -errors[:, 0], use / over[:, 0] ** 2),
-        (np.concatenate([left, ahead], axis=1), -errors[:, 1], use / over[:, 1] ** 2)])
+    found = _ridge(
+        [
+            (np.concatenate([ahead, -left], axis=1), -errors[:, 0], use / over[:, 0] ** 2),
+            (np.concatenate([left, ahead], axis=1), -errors[:, 1], use / over[:, 1] ** 2),
+        ]
+    )
     return Residual(np.stack([found[:size], found[size:], turn]))
 
 
@@ -104,9 +115,23 @@ class _Motion:
         lag = _lag(roller, values)
         mean, change = (ends[..., 1:] + ends[..., :-1]) / 2, np.diff(ends, axis=2) * lag[:, None, None] / step
         speed, turn = mean[:, 0] / _top(roller.spec), mean[:, 1] / roller.spec.turn_rate_limit_rad_s
-        return cls(step, mean, np.stack([
-            speed, turn, speed * np.abs(speed), turn * np.abs(turn), speed * np.abs(turn), speed * turn,
-            change[:, 0] / _top(roller.spec), change[:, 1] / roller.spec.turn_rate_limit_rad_s], axis=1))
+        return cls(
+            step,
+            mean,
+            np.stack(
+                [
+                    speed,
+                    turn,
+                    speed * np.abs(speed),
+                    turn * np.abs(turn),
+                    speed * np.abs(turn),
+                    speed * turn,
+                    change[:, 0] / _top(roller.spec),
+                    change[:, 1] / roller.spec.turn_rate_limit_rad_s,
+                ],
+                axis=1,
+            ),
+        )
 
     def summed(self, rates: np.ndarray) -> np.ndarray:
         """Return the integrals (C, K, T + 1) of rates (C, K, T)."""
@@ -135,8 +160,9 @@ class _Motion:
     def ways(self, yaw: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the ways ahead and left (C, F, S), in the heading at the start, that a forward weight of one adds."""
         middle = (yaw[..., 1:] + yaw[..., :-1]) / 2
-        along, across = (self.between(self.summed(turned * self.features), start, end)
-                         for turned in (np.cos(middle), np.sin(middle)))
+        along, across = (
+            self.between(self.summed(turned * self.features), start, end) for turned in (np.cos(middle), np.sin(middle))
+        )
         heading = self.at(yaw, start)
         cos, sin = np.cos(heading), np.sin(heading)
         return along * cos + across * sin, across * cos - along * sin
@@ -155,8 +181,9 @@ def _errors(roller: Roller, motion: _Motion, residual: Residual) -> np.ndarray:
 
 def _ridge(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
     """Return weights (K,) of features (C, K, S), targets (C, S) and weights (C, S) of each part."""
-    normal = sum(np.tensordot(features * weight[:, None], features, axes=([0, 2], [0, 2]))
-                 for features, _, weight in parts)
+    normal = sum(
+        np.tensordot(features * weight[:, None], features, axes=([0, 2], [0, 2])) for features, _, weight in parts
+    )
     right = sum(np.einsum("cks,cs->k", features, weight * target) for features, target, weight in parts)
     size = np.diag(normal)
     return np.linalg.solve(normal + np.diag(_RIDGE * size + 1e-12 * max(size.max(), 1e-300)), right)

@@ -72,8 +72,13 @@ class HeldOut:
 
     def reduction(self) -> tuple[float, float]:
         """Return by which share of the baseline the median and the p90 are lower."""
-        return tuple(1 - ours / theirs if theirs > 0 else 0.0 for ours, theirs in (
-            (self.identified.median, self.baseline.median), (self.identified.p90, self.baseline.p90)))
+        return tuple(
+            1 - ours / theirs if theirs > 0 else 0.0
+            for ours, theirs in (
+                (self.identified.median, self.baseline.median),
+                (self.identified.p90, self.baseline.p90),
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,10 @@ class Identification:
         for estimate in self.estimates:
             if estimate.key == key:
                 return estimate
-        raise TestudoError(f"identification of {self.robot_type}: {key} is not among "
-                           f"{', '.join(estimate.key for estimate in self.estimates) or 'nothing'}")
+        raise TestudoError(
+            f"identification of {self.robot_type}: {key} is not among "
+            f"{', '.join(estimate.key for estimate in self.estimates) or 'nothing'}"
+        )
 
     def reductions(self, channel: str, horizon_s: float, split: str) -> tuple[float, float]:
         """Return by which share median and p90 are lower than the baseline's: the medians over robots.
@@ -106,21 +113,31 @@ class Identification:
         Raises:
             TestudoError: nothing was held out so.
         """
-        shares = [row.reduction() for row in self.held_out
-                  if (row.channel, row.horizon_s, row.split) == (channel, horizon_s, split)]
+        shares = [
+            row.reduction()
+            for row in self.held_out
+            if (row.channel, row.horizon_s, row.split) == (channel, horizon_s, split)
+        ]
         if not shares:
-            raise TestudoError(f"identification of {self.robot_type}: no held-out {channel} at {horizon_s:g} s "
-                               f"with split {split!r}")
+            raise TestudoError(
+                f"identification of {self.robot_type}: no held-out {channel} at {horizon_s:g} s with split {split!r}"
+            )
         median, p90 = np.median(shares, axis=0)
         return float(median), float(p90)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return {"schema": IDENTIFICATION_SCHEMA, "robot_type": self.robot_type, "robots": list(self.robots),
-                "estimates": [asdict(estimate) | {"by_robot": {name: list(values) for name, values
-                                                               in estimate.by_robot.items()}}
-                              for estimate in self.estimates],
-                "held_out": [asdict(row) for row in self.held_out], "facts": dict(self.facts)}
+        return {
+            "schema": IDENTIFICATION_SCHEMA,
+            "robot_type": self.robot_type,
+            "robots": list(self.robots),
+            "estimates": [
+                asdict(estimate) | {"by_robot": {name: list(values) for name, values in estimate.by_robot.items()}}
+                for estimate in self.estimates
+            ],
+            "held_out": [asdict(row) for row in self.held_out],
+            "facts": dict(self.facts),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "identification") -> Self:
@@ -132,17 +149,26 @@ class Identification:
         try:
             if values["schema"] != IDENTIFICATION_SCHEMA:
                 raise TestudoError(f"{where}: schema: found {values['schema']!r}, expected {IDENTIFICATION_SCHEMA!r}")
-            return cls(values["robot_type"], tuple(values["robots"]), _estimates(values["estimates"]),
-                       _held_out(values["held_out"]), values["facts"])
+            return cls(
+                values["robot_type"],
+                tuple(values["robots"]),
+                _estimates(values["estimates"]),
+                _held_out(values["held_out"]),
+                values["facts"],
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise TestudoError(f"{where}: not an identification: {error!r}") from error
 
 
 def _estimates(rows: Sequence[Mapping[str, Any]]) -> tuple[Estimate, ...]:
-    return tuple(Estimate(**{**row, "by_robot": {name: tuple(map(float, numbers)) for name, numbers
-                                                 in row["by_robot"].items()}}) for row in rows)
+    return tuple(
+        Estimate(**{**row, "by_robot": {name: tuple(map(float, numbers)) for name, numbers in row["by_robot"].items()}})
+        for row in rows
+    )
 
 
 def _held_out(rows: Sequence[Mapping[str, Any]]) -> tuple[HeldOut, ...]:
-    return tuple(HeldOut(**{**row, **{name: Quantiles(**row[name]) for name in ("baseline", "nominal", "identified")}})
-                 for row in rows)
+    return tuple(
+        HeldOut(**{**row, **{name: Quantiles(**row[name]) for name in ("baseline", "nominal", "identified")}})
+        for row in rows
+    )

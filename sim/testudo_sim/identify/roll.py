@@ -94,7 +94,7 @@ class Roller:
         first = one(0)  # compiles
         with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
             found = [first, *pool.map(one, range(1, len(self._data)))]
-        return [np.concatenate(column)[:len(self.stretches)] for column in zip(*found, strict=True)]
+        return [np.concatenate(column)[: len(self.stretches)] for column in zip(*found, strict=True)]
 
 
 def to_inner(keys: tuple[str, ...], values: np.ndarray) -> np.ndarray:
@@ -111,8 +111,12 @@ def to_file(keys: tuple[str, ...], values: np.ndarray) -> np.ndarray:
 
 def dead_reckoning(spec: RobotSpec) -> RobotSpec:
     """Return the robot that follows every command at once and exactly."""
-    changes: dict[str, float] = {"velocity_lag_s": INSTANT_S, "command_delay_s": 0.0, "speed_scale": 1.0,
-                                 "acceleration_limit_m_s2": NO_LIMIT}
+    changes: dict[str, float] = {
+        "velocity_lag_s": INSTANT_S,
+        "command_delay_s": 0.0,
+        "speed_scale": 1.0,
+        "acceleration_limit_m_s2": NO_LIMIT,
+    }
     if spec.kind == DIFFERENTIAL_DRIVE:
         changes |= {"turn_scale": 1.0, "turn_slip_s_rad": 0.0, "turn_acceleration_limit_rad_s2": NO_LIMIT}
     return replace(spec, **changes)
@@ -135,14 +139,26 @@ class _Data:
 
     @classmethod
     def create(cls, stretches: Stretches) -> _Data:
-        return cls(*(jnp.asarray(value, jnp.float32) for value in (
-            stretches.asked, stretches.phase, stretches.start, stretches.end, stretches.moved, stretches.turned)),
-            *(jnp.asarray(value) for value in (stretches.horizon, stretches.valid, stretches.fitted)))
+        return cls(
+            *(
+                jnp.asarray(value, jnp.float32)
+                for value in (
+                    stretches.asked,
+                    stretches.phase,
+                    stretches.start,
+                    stretches.end,
+                    stretches.moved,
+                    stretches.turned,
+                )
+            ),
+            *(jnp.asarray(value) for value in (stretches.horizon, stretches.valid, stretches.fitted)),
+        )
 
 
 def _parametrised(spec: RobotSpec, keys: tuple[str, ...], values: jax.Array) -> RobotSpec:
     changes: Mapping[str, Any] = {
-        QUANTITIES[key].attribute: _root(values[k]) if key == SLIP else values[k] for k, key in enumerate(keys)}
+        QUANTITIES[key].attribute: _root(values[k]) if key == SLIP else values[k] for k, key in enumerate(keys)
+    }
     return replace(spec, **changes)
 
 
@@ -161,8 +177,9 @@ def _path(spec: RobotSpec, cutting: Cutting, asked: jax.Array, phase: jax.Array)
     return _travelled(model, _velocities(model, response, cutting, asked, phase), response)
 
 
-def _velocities(model: MotionModel, response: LagResponse, cutting: Cutting, asked: jax.Array, phase: jax.Array
-                ) -> jax.Array:
+def _velocities(
+    model: MotionModel, response: LagResponse, cutting: Cutting, asked: jax.Array, phase: jax.Array
+) -> jax.Array:
     """Return the velocities (D, T) of one stretch at the beginning of each step."""
     before, after, share = _driving(model, cutting, asked, phase)
     nowhere = MotionState(jnp.zeros((len(asked),), jnp.float32), jnp.float32(0.0), before[:, 0])
@@ -175,8 +192,9 @@ def _velocities(model: MotionModel, response: LagResponse, cutting: Cutting, ask
     return jax.lax.scan(advance, before[:, 0], (before.T, after.T, share))[1].T
 
 
-def _driving(model: MotionModel, cutting: Cutting, asked: jax.Array, phase: jax.Array
-             ) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _driving(
+    model: MotionModel, cutting: Cutting, asked: jax.Array, phase: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the effective commands (D, T) in which each step begins and ends, and the share (T,) of the latter.
 
     A limit of acceleration that is reached bends what a command does: under the mean of two commands the velocity would
@@ -189,7 +207,7 @@ def _driving(model: MotionModel, cutting: Cutting, asked: jax.Array, phase: jax.
     command = near[:, :-1] + (late - whole) * (near[:, 1:] - near[:, :-1])
     effective = effective_command(model, command)
     mean = jnp.mean(jnp.reshape(effective[:, 1:-1], (len(asked), steps, finer)), axis=2)
-    before, after = effective[:, :-2:finer], effective[:, finer + 1::finer]
+    before, after = effective[:, :-2:finer], effective[:, finer + 1 :: finer]
     change = after - before
     share = jnp.clip(jnp.sum((mean - before) * change, axis=0) / (jnp.sum(change**2, axis=0) + _NO_CHANGE), 0.0, 1.0)
     rest = mean - before - share * change  # several changes in one step: their mean counts
@@ -237,9 +255,11 @@ def _at(path: jax.Array, moment: jax.Array) -> jax.Array:
     return path[:, below] + (moment - below) * (path[:, below + 1] - path[:, below])
 
 
-def _curvature(spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values: jax.Array, data: _Data,
-               scale: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _curvature(
+    spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values: jax.Array, data: _Data, scale: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return soft-l1 loss, gradient and Gauss-Newton Hessian of one stretch; rho = 2 (sqrt(1 + z) - 1)."""
+
     def whitened(at: jax.Array) -> tuple[jax.Array, jax.Array]:
         found = _errors(spec, keys, cutting, at, data) / scale[data.horizon].T
         return found, found
@@ -255,6 +275,7 @@ def _curvature(spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values:
     return loss, gradient, jnp.einsum("esp,s,esq->pq", slope, weight, slope) - bent
 
 
-def _forward(function: Callable[[jax.Array], tuple[jax.Array, jax.Array]], at: jax.Array
-             ) -> tuple[jax.Array, jax.Array]:
+def _forward(
+    function: Callable[[jax.Array], tuple[jax.Array, jax.Array]], at: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     return jax.jacfwd(function, has_aux=True)(at)

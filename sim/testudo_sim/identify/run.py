@@ -41,9 +41,15 @@ _UNSEEN = (_SPEED, _TURN, SLIP)
 """What odometry shares with the wheels, and so cannot tell of what they do on the floor."""
 
 
-def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type: str = "",
-                 hold_out: Sequence[HoldOut] = (HALF, ROBOTS), residual: bool = False,
-                 tell: Tell = quiet) -> tuple[Identification, str]:
+def identify_run(
+    recording: Recording,
+    *,
+    robots: Sequence[str] = (),
+    robot_type: str = "",
+    hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
+    residual: bool = False,
+    tell: Tell = quiet,
+) -> tuple[Identification, str]:
     """Return what a run says about one robot type, and the robot file that it improves.
 
     Drones whose motors were recorded are identified from those (`identify_drone`), all others from velocity commands.
@@ -63,23 +69,35 @@ def identify_run(recording: Recording, *, robots: Sequence[str] = (), robot_type
     chosen, source = choose(recording, robots, robot_type)
     spec = load_robot(source)
     if residual and (spec.kind != DIFFERENTIAL_DRIVE or not hold_out):
-        raise TestudoError(f"--residual: found a {spec.kind} and {len(hold_out)} kinds of what is held out, expected a "
-                           f"{DIFFERENTIAL_DRIVE} and at least one: what a residual model is worth is measured there")
+        raise TestudoError(
+            f"--residual: found a {spec.kind} and {len(hold_out)} kinds of what is held out, expected a "
+            f"{DIFFERENTIAL_DRIVE} and at least one: what a residual model is worth is measured there"
+        )
     if spec.kind == VELOCITY_POINT and all(map(can_identify, chosen)):
-        found = identify_drone([recording], spec, robots=[robot.name for robot in chosen],
-                               settings=DroneSettings(hold_out=tuple(hold_out)), tell=tell)
+        found = identify_drone(
+            [recording],
+            spec,
+            robots=[robot.name for robot in chosen],
+            settings=DroneSettings(hold_out=tuple(hold_out)),
+            tell=tell,
+        )
         return replace(found, facts=facts_of(recording, chosen) | dict(found.facts)), source
     chosen, left_out = (chosen, {}) if robots else usable(chosen)
     aligned = []
     for k, robot in enumerate(chosen):
         tell(f"aligning {robot.name}", _ALIGNED * k / len(chosen))
         aligned.append(align_robot(robot, world=spec.kind != DIFFERENTIAL_DRIVE))
-    found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual,
-                       tell=part(tell, _ALIGNED, 1.0))
-    return Identification(spec.name, tuple(robot.name for robot in chosen), estimates(found, spec, aligned),
-                          found.held_out, facts_of(recording, chosen)
-                          | ({"left_out": "; ".join(left_out.values())} if left_out else {})
-                          | _choices(found, aligned) | (_residual(found) if residual else {})), source
+    found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual, tell=part(tell, _ALIGNED, 1.0))
+    return Identification(
+        spec.name,
+        tuple(robot.name for robot in chosen),
+        estimates(found, spec, aligned),
+        found.held_out,
+        facts_of(recording, chosen)
+        | ({"left_out": "; ".join(left_out.values())} if left_out else {})
+        | _choices(found, aligned)
+        | (_residual(found) if residual else {}),
+    ), source
 
 
 def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tuple[list[RobotRecording], str]:
@@ -98,8 +116,10 @@ def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tupl
     if types == [""] or not types:
         raise TestudoError("identify: the run does not say which robots these are; give --robot-type TYPE")
     if len(types) > 1:
-        raise TestudoError(f"identify: found robots of {len(types)} types ({', '.join(filter(None, types))}), expected "
-                           "one; name those of one type with --robot")
+        raise TestudoError(
+            f"identify: found robots of {len(types)} types ({', '.join(filter(None, types))}), expected "
+            "one; name those of one type with --robot"
+        )
     return chosen, types[0]
 
 
@@ -148,8 +168,10 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
     believed = any(robot.report.reference == "odometry" for robot in robots)
     low, high = found.spread.interval(found.values)
     value, low, high = (to_file(found.keys, part) for part in (found.values, low, high))
-    singles = [(to_file(found.keys, values), *(to_file(found.keys, end) for end in spread.interval(values)))
-               for values, spread in zip(found.by_robot, found.robot_spread, strict=True)]
+    singles = [
+        (to_file(found.keys, values), *(to_file(found.keys, end) for end in spread.interval(values)))
+        for values, spread in zip(found.by_robot, found.robot_spread, strict=True)
+    ]
     rows = []
     for k, key in enumerate(found.keys):
         rule = QUANTITIES[key]
@@ -159,9 +181,15 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
         if not found.free[k]:
             rows.append(_undetermined(found, spec, k))
             continue
-        by_robot = {robot.name: tuple(float(np.clip(part[k], rule.low, rule.high)) for part in single)
-                    for robot, single, tells in zip(robots, singles, found.robot_tells, strict=True)
-                     if tells[k]} if len(robots) > 1 else {}
+        by_robot = (
+            {
+                robot.name: tuple(float(np.clip(part[k], rule.low, rule.high)) for part in single)
+                for robot, single, tells in zip(robots, singles, found.robot_tells, strict=True)
+                if tells[k]
+            }
+            if len(robots) > 1
+            else {}
+        )
         ends = (float(np.clip(end[k], rule.low, rule.high)) for end in (low, high))
         row = Estimate(key, float(value[k]), *ends, rule.unit, True, "", by_robot)
         rows.append(_with_clocks(row, robots) if key == DELAY else row)
@@ -178,24 +206,43 @@ def _with_clocks(estimate: Estimate, robots: Sequence[AlignedRobot]) -> Estimate
     Where stamps were taken as they are, the delay is shorter by what the clock of the commands is behind, and longer by
     what that of the poses is.
     """
-    behind = {role: max((max(fit.offset_s, 0.0) for robot in robots
-                         if (fit := robot.report.clocks.get(role)) is not None and not fit.corrected), default=0.0)
-              for role in ("command", "pose")}
-    note = "" if max(behind.values()) < _LATE_S else (
-        "at the least, commands came {command:.0f} ms, poses {pose:.0f} ms after their stamps: transport, or a "
-        "clock that is behind".format(**{role: 1e3 * late for role, late in behind.items()}))
-    return replace(estimate, low=max(estimate.low - behind["command"], 0.0), high=estimate.high + behind["pose"],
-                   note=note)
+    behind = {
+        role: max(
+            (
+                max(fit.offset_s, 0.0)
+                for robot in robots
+                if (fit := robot.report.clocks.get(role)) is not None and not fit.corrected
+            ),
+            default=0.0,
+        )
+        for role in ("command", "pose")
+    }
+    note = (
+        ""
+        if max(behind.values()) < _LATE_S
+        else (
+            "at the least, commands came {command:.0f} ms, poses {pose:.0f} ms after their stamps: transport, or a "
+            "clock that is behind".format(**{role: 1e3 * late for role, late in behind.items()})
+        )
+    )
+    return replace(
+        estimate, low=max(estimate.low - behind["command"], 0.0), high=estimate.high + behind["pose"], note=note
+    )
 
 
 def facts_of(recording: Recording, robots: Sequence[RobotRecording]) -> dict[str, Any]:
     """Return where the numbers come from."""
     start = datetime.fromtimestamp(recording.start_ns / 1e9, UTC)
     digest = file_sha256(recording.folder / BAG_FILE) if recording.folder else ""
-    return {"run": "" if recording.folder is None else recording.folder.resolve().name, "run_sha256": digest,
-            "recorded": start.strftime("%Y-%m-%d") if recording.start_ns > _DAY_KNOWN_NS else "",
-            "version": version("testudo"), "fitted": ", ".join(robot.name for robot in robots),
-            "duration_s": recording.duration_s, "complete": recording.complete}
+    return {
+        "run": "" if recording.folder is None else recording.folder.resolve().name,
+        "run_sha256": digest,
+        "recorded": start.strftime("%Y-%m-%d") if recording.start_ns > _DAY_KNOWN_NS else "",
+        "version": version("testudo"),
+        "fitted": ", ".join(robot.name for robot in robots),
+        "duration_s": recording.duration_s,
+        "complete": recording.complete,
+    }
 
 
 def file_sha256(path: Path) -> str:
@@ -221,13 +268,19 @@ def _undetermined(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
 def _unseen(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
     """Return the estimate of a parameter that odometry does not tell, with what it says of itself."""
     key = found.keys[k]
-    value, low, high = (float(to_file(found.keys, part)[k]) for part in (found.values,
-                                                                         *found.spread.interval(found.values)))
+    value, low, high = (
+        float(to_file(found.keys, part)[k]) for part in (found.values, *found.spread.interval(found.values))
+    )
     said = f"; against odometry itself it is {value:.4g} [{low:.4g}, {high:.4g}]" if found.free[k] else ""
-    note = ("the reference is odometry, which does not see how far the wheels really go" + said
-            + "; to find it: record poses from outside, and " + MANOEUVRES.get(key, "drive more"))
-    return Estimate(key, float(getattr(spec, QUANTITIES[key].attribute)), *prior(spec, key), QUANTITIES[key].unit,
-                    False, note)
+    note = (
+        "the reference is odometry, which does not see how far the wheels really go"
+        + said
+        + "; to find it: record poses from outside, and "
+        + MANOEUVRES.get(key, "drive more")
+    )
+    return Estimate(
+        key, float(getattr(spec, QUANTITIES[key].attribute)), *prior(spec, key), QUANTITIES[key].unit, False, note
+    )
 
 
 def _wheels(found: GroundFit, spec: RobotSpec) -> list[Estimate]:
@@ -241,8 +294,10 @@ def _wheels(found: GroundFit, spec: RobotSpec) -> list[Estimate]:
     value = both(found.values)
     spread = Spread(both(found.spread.samples), found.spread.blocks, found.spread.fitted)
     low, high = spread.interval(value)
-    return [Estimate(name, float(value[k]), float(low[k]), float(high[k]), "m") for k, name in enumerate(
-        (WHEEL_RADIUS, WHEEL_BASE))]
+    return [
+        Estimate(name, float(value[k]), float(low[k]), float(high[k]), "m")
+        for k, name in enumerate((WHEEL_RADIUS, WHEEL_BASE))
+    ]
 
 
 def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]:
@@ -251,9 +306,14 @@ def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]
     horizons = ", ".join(f"{horizon:g}" for horizon in cutting.horizons_s)
     return {
         "windows": f"{int(found.stretches.fitted.sum())} of {horizons} s in {len(found.stretches)} stretches",
-        "horizons_s": list(cutting.horizons_s), "step_s": cutting.step_s, "spacing_s": cutting.spacing_s,
-        "bootstrap_blocks": found.spread.blocks, "loss": found.loss, "dead_reckoning_loss": found.baseline_loss,
-        "delay_at_start_s": found.start_delay_s, "residual_deviation": found.scale.tolist(),
+        "horizons_s": list(cutting.horizons_s),
+        "step_s": cutting.step_s,
+        "spacing_s": cutting.spacing_s,
+        "bootstrap_blocks": found.spread.blocks,
+        "loss": found.loss,
+        "dead_reckoning_loss": found.baseline_loss,
+        "delay_at_start_s": found.start_delay_s,
+        "residual_deviation": found.scale.tolist(),
         "alignment": {robot.name: robot.report.to_dict() for robot in robots},
         **({"reference": f"odometry of {', '.join(believed)}: no poses from outside are recorded"} if believed else {}),
     }
@@ -262,5 +322,12 @@ def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]
 def _residual(found: GroundFit) -> dict[str, Any]:
     """Return what the residual model is worth; the motion models have no place for one, so that nothing uses it."""
     value = worth(found.held_out)
-    return {"residual": {"features": list(FEATURES), "lower_by": value.shares, "worth": WORTH, "helps": value.helps,
-                         "used": False}}
+    return {
+        "residual": {
+            "features": list(FEATURES),
+            "lower_by": value.shares,
+            "worth": WORTH,
+            "helps": value.helps,
+            "used": False,
+        }
+    }

@@ -38,15 +38,19 @@ class Truth:
 
     def spec(self, spec: RobotSpec) -> RobotSpec:
         """Return a robot that moves so."""
-        changes = {"velocity_lag_s": self.velocity_lag_s, "command_delay_s": self.command_delay_s,
-                   "speed_scale": self.speed_scale}
+        changes = {
+            "velocity_lag_s": self.velocity_lag_s,
+            "command_delay_s": self.command_delay_s,
+            "speed_scale": self.speed_scale,
+        }
         if spec.kind == DIFFERENTIAL_DRIVE:
             changes |= {"turn_scale": self.turn_scale, "turn_slip_s_rad": self.turn_slip_s_rad}
         return replace(spec, **changes)
 
 
-def synthetic_run(spec: RobotSpec, truth: Truth, *, robots: int = 3, duration_s: float = 60.0, seed: int = 0
-                  ) -> Recording:
+def synthetic_run(
+    spec: RobotSpec, truth: Truth, *, robots: int = 3, duration_s: float = 60.0, seed: int = 0
+) -> Recording:
     """Return a run in which robots drive with commands that jump every 0.3 to 1.5 s.
 
     Commands are sent each control period of the robot, poses seen at about 60 Hz; the model is stepped in 2 ms at most,
@@ -75,10 +79,12 @@ def _robot(name: str, spec: RobotSpec, truth: Truth, duration_s: float, rng: np.
         keep &= (seen < begin) | (seen > begin + 0.5)
     seen = seen[keep]
     values = np.stack([np.interp(seen, times, row) for row in path])
-    values += rng.standard_normal(values.shape) * np.append(np.full(len(values) - 1, truth.noise_m), truth.noise_rad
-                                                            )[:, None]
-    return RobotRecording(name, spec.name, {"pose": _poses(seen, values, truth, rng),
-                                            "command": _sent(spec, sent_s, command, truth, rng)})
+    values += (
+        rng.standard_normal(values.shape) * np.append(np.full(len(values) - 1, truth.noise_m), truth.noise_rad)[:, None]
+    )
+    return RobotRecording(
+        name, spec.name, {"pose": _poses(seen, values, truth, rng), "command": _sent(spec, sent_s, command, truth, rng)}
+    )
 
 
 def _commands(spec: RobotSpec, sent_s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -118,7 +124,7 @@ def _sent(spec: RobotSpec, sent_s: np.ndarray, command: np.ndarray, truth: Truth
     if spec.kind == DIFFERENTIAL_DRIVE:
         twist[:, 0], twist[:, 5] = command
     else:
-        twist[:, :len(command)] = command.T
+        twist[:, : len(command)] = command.T
     own = sent_s * (1 - truth.clock_drift) - truth.clock_offset_s
     return Series(own, twist, _received(sent_s, truth, rng), "base" if spec.kind == DIFFERENTIAL_DRIVE else "world")
 

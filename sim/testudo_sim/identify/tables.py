@@ -21,8 +21,9 @@ def identification_tables(found: Identification) -> tuple[Table, ...]:
     tables = [facts(f"Identified: {found.robot_type}", head), _parameters(found)]
     missing = [(one.key, one.note) for one in found.estimates if not one.determined]
     if missing:
-        tables.append(table("Not determined by this run: the robot file keeps what it has", ("parameter", "why"),
-                            missing))
+        tables.append(
+            table("Not determined by this run: the robot file keeps what it has", ("parameter", "why"), missing)
+        )
     for split, words in _SPLITS.items():
         rows = [row for row in found.held_out if row.split == split]
         if rows:
@@ -33,8 +34,11 @@ def identification_tables(found: Identification) -> tuple[Table, ...]:
 
 
 def _parameters(found: Identification) -> Table:
-    rows = [(one.key, f"{one.value:.4g}", f"[{one.low:.4g}, {one.high:.4g}]", one.unit, _robots(one))
-            for one in found.estimates if one.determined]
+    rows = [
+        (one.key, f"{one.value:.4g}", f"[{one.low:.4g}, {one.high:.4g}]", one.unit, _robots(one))
+        for one in found.estimates
+        if one.determined
+    ]
     return table("Parameters with 95 % intervals", ("parameter", "value", "interval", "unit", "robots"), rows)
 
 
@@ -54,16 +58,24 @@ def _held_out(found: Identification, rows: list[HeldOut], words: str) -> Table:
     for channel in dict.fromkeys(row.channel for row in last):
         median, p90 = found.reductions(channel, horizon, last[0].split)
         shown.append(("median of robots", channel, "", "", "", f"{-median:+.1%} / {-p90:+.1%}"))
-    return table(f"Error after {horizon:g} s, {words}: median / p90",
-                 ("robot", "channel", "dead reckoning", "robot file", "identified", "against dead reckoning"), shown)
+    return table(
+        f"Error after {horizon:g} s, {words}: median / p90",
+        ("robot", "channel", "dead reckoning", "robot file", "identified", "against dead reckoning"),
+        shown,
+    )
 
 
 def _residual(facts_: dict[str, Any]) -> Table:
     """Return what a residual model is worth, and the verdict."""
-    shares = [(_SPLITS[split], f"{-median:+.1%}", f"{-p90:+.1%}")
-              for split, (median, p90) in facts_["lower_by"].items()]
+    shares = [
+        (_SPLITS[split], f"{-median:+.1%}", f"{-p90:+.1%}") for split, (median, p90) in facts_["lower_by"].items()
+    ]
     needed = f"{facts_['worth']:.0%}"
-    verdict = (f"it would help by {needed} or more, but simulation has no place for it: not used" if facts_["helps"]
-               else f"it does not lower all of them by {needed}: not kept")
-    return table(f"Residual model, position against the identified model: {verdict}", ("measured", "median", "p90"),
-                 shares)
+    verdict = (
+        f"it would help by {needed} or more, but simulation has no place for it: not used"
+        if facts_["helps"]
+        else f"it does not lower all of them by {needed}: not kept"
+    )
+    return table(
+        f"Residual model, position against the identified model: {verdict}", ("measured", "median", "p90"), shares
+    )

@@ -54,9 +54,17 @@ def provenance(identification: Identification) -> str:
     """Return in one line where the numbers come from."""
     facts = identification.facts
     words = [f"testudo identify {facts.get('version', '')}".strip()]
-    words += [f"{name} {facts[key]}" for name, key in (
-        ("run", "run"), ("sha256", "run_sha256"), ("recorded", "recorded"), ("windows", "windows"),
-        ("robots", "fitted")) if facts.get(key)]
+    words += [
+        f"{name} {facts[key]}"
+        for name, key in (
+            ("run", "run"),
+            ("sha256", "run_sha256"),
+            ("recorded", "recorded"),
+            ("windows", "windows"),
+            ("robots", "fitted"),
+        )
+        if facts.get(key)
+    ]
     return ", ".join(words)
 
 
@@ -75,8 +83,9 @@ def robot_text(tables: Mapping[str, Any], comments: list[str]) -> str:
 
 
 def _merged(tables: Mapping[str, Any], identification: Identification) -> dict[str, Any]:
-    merged = {section: dict(content) if isinstance(content, Mapping) else content
-              for section, content in tables.items()}
+    merged = {
+        section: dict(content) if isinstance(content, Mapping) else content for section, content in tables.items()
+    }
     for estimate in identification.estimates:
         if estimate.determined and estimate.key in _RULES:
             section, name = estimate.key.split(".")
@@ -92,8 +101,12 @@ def _entry(estimate: Estimate, source: str) -> dict[str, Any]:
         raise TestudoError(f"{estimate.key}: found unit {estimate.unit!r}, expected {rule.unit!r}")
     low, high = (min(max(end, rule.low), rule.high) for end in estimate.hull)
     value = min(max(estimate.value, low), high)
-    return {"value": _rounded(value), "unit": rule.unit, "source": source,
-            "interval": [min(_rounded(low), _rounded(value)), max(_rounded(high), _rounded(value))]}
+    return {
+        "value": _rounded(value),
+        "unit": rule.unit,
+        "source": source,
+        "interval": [min(_rounded(low), _rounded(value)), max(_rounded(high), _rounded(value))],
+    }
 
 
 def _comments(where: str, identification: Identification) -> list[str]:

@@ -55,8 +55,9 @@ class Spread:
         return values + wider * ends[0], values + wider * ends[1]
 
 
-def bootstrap(curvature: Curvature, robot: np.ndarray, weight: np.ndarray, values: np.ndarray, free: np.ndarray,
-              seed: int = 0) -> Spread:
+def bootstrap(
+    curvature: Curvature, robot: np.ndarray, weight: np.ndarray, values: np.ndarray, free: np.ndarray, seed: int = 0
+) -> Spread:
     """Return resampled parameters.
 
     Args:

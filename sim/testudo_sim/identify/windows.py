@@ -113,11 +113,12 @@ def commands_of(robot: AlignedRobot, spec: RobotSpec) -> np.ndarray:
     if spec.kind == DIFFERENTIAL_DRIVE:
         return robot.command[:, [0, 5]]
     if spec.kind == HOLONOMIC and robot.command_frame != "world":
-        yaw = interpolated(robot.stamp_s, robot.yaw[:, None], np.clip(
-            robot.command_s, robot.stamp_s[0], robot.stamp_s[-1]))[:, 0]
+        yaw = interpolated(
+            robot.stamp_s, robot.yaw[:, None], np.clip(robot.command_s, robot.stamp_s[0], robot.stamp_s[-1])
+        )[:, 0]
         ahead, left = robot.command[:, 0], robot.command[:, 1]
         return np.stack([ahead * np.cos(yaw) - left * np.sin(yaw), ahead * np.sin(yaw) + left * np.cos(yaw)], axis=1)
-    return robot.command[:, :spec.dimension]
+    return robot.command[:, : spec.dimension]
 
 
 def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> Stretches:
@@ -134,31 +135,44 @@ def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> St
     if found < _FEWEST_WINDOWS:
         raise TestudoError(
             f"{', '.join(robot.name for robot in robots)}: found {found} windows of {cutting.horizons_s[0]:g} s or "
-            f"more with poses and commands, expected at least {_FEWEST_WINDOWS}; record a minute or more of driving")
+            f"more with poses and commands, expected at least {_FEWEST_WINDOWS}; record a minute or more of driving"
+        )
     size = -(-max(len(part[5]) for part in parts) // _SAME_SIZE) * _SAME_SIZE
 
     def padded(values: Sequence[np.ndarray]) -> np.ndarray:
-        return np.stack([np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, size - value.shape[-1])])
-                         for value in values])
+        return np.stack(
+            [np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, size - value.shape[-1])]) for value in values]
+        )
 
     columns = list(zip(*parts, strict=True))
     robot, begin, last, phase = (np.array(column) for column in columns[:4])
-    return Stretches(robot, begin, last, np.stack(columns[4]), phase, *(padded(column) for column in columns[5:10]),
-                     padded([np.ones(len(part[5]), bool) for part in parts]), padded(columns[10]))
+    return Stretches(
+        robot,
+        begin,
+        last,
+        np.stack(columns[4]),
+        phase,
+        *(padded(column) for column in columns[5:10]),
+        padded([np.ones(len(part[5]), bool) for part in parts]),
+        padded(columns[10]),
+    )
 
 
 def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Cutting) -> list[tuple]:
     command = commands_of(robot, spec)
     stamps = robot.stamp_s
-    integral = np.concatenate([np.zeros((1, command.shape[1])),
-                               np.cumsum(np.diff(robot.command_s)[:, None] * command[:-1], axis=0)])
+    integral = np.concatenate(
+        [np.zeros((1, command.shape[1])), np.cumsum(np.diff(robot.command_s)[:, None] * command[:-1], axis=0)]
+    )
     first = _spaced(stamps, cutting.spacing_s)
     windows = [_ends(stamps, first, horizon) for horizon in cutting.horizons_s]
     start = np.concatenate([first[near] for near, _ in windows])
     end = np.concatenate([ends for _, ends in windows])
     horizon = np.concatenate([np.full(len(ends), k) for k, (_, ends) in enumerate(windows)])
-    known, sure = (_commanded(robot, spec, stamps[start], stamps[end], cutting, silence)
-                   for silence in (cutting.held_s, robot.report.tidy["command"].gap_limit_s))
+    known, sure = (
+        _commanded(robot, spec, stamps[start], stamps[end], cutting, silence)
+        for silence in (cutting.held_s, robot.report.tidy["command"].gap_limit_s)
+    )
     start, end, horizon, sure = start[known], end[known], horizon[known], sure[known]
     if not len(start):
         return []
@@ -171,12 +185,23 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Cutti
         begin = origin + k * cutting.stretch_s
         rolled_from = begin - cutting.warm_up_s
         phase = (0.618 * k + 0.31 * number) % 1
-        ends = rolled_from + cutting.step_s * (
-            (np.arange(cutting.cells + 1) - phase) / cutting.finer - cutting.reach)
+        ends = rolled_from + cutting.step_s * ((np.arange(cutting.cells + 1) - phase) / cutting.finer - cutting.reach)
         asked = np.diff(_integral_at(robot.command_s, integral, command, ends), axis=0) / np.diff(ends)[:, None]
-        parts.append((number, begin, float(stamps[j].max()), phase, asked.T,
-                      (stamps[i] - rolled_from) / cutting.step_s, (stamps[j] - rolled_from) / cutting.step_s,
-                      _moved(robot, spec, i, j), robot.yaw[j] - robot.yaw[i], horizon[inside], sure[inside]))
+        parts.append(
+            (
+                number,
+                begin,
+                float(stamps[j].max()),
+                phase,
+                asked.T,
+                (stamps[i] - rolled_from) / cutting.step_s,
+                (stamps[j] - rolled_from) / cutting.step_s,
+                _moved(robot, spec, i, j),
+                robot.yaw[j] - robot.yaw[i],
+                horizon[inside],
+                sure[inside],
+            )
+        )
     return parts
 
 
@@ -194,8 +219,9 @@ def _ends(stamps: np.ndarray, first: np.ndarray, horizon: float) -> tuple[np.nda
     return near, end[near]
 
 
-def _commanded(robot: AlignedRobot, spec: RobotSpec, begin: np.ndarray, end: np.ndarray, cutting: Cutting,
-               silence_s: float) -> np.ndarray:
+def _commanded(
+    robot: AlignedRobot, spec: RobotSpec, begin: np.ndarray, end: np.ndarray, cutting: Cutting, silence_s: float
+) -> np.ndarray:
     """Return whether all commands that act between (S,) and (S,) are known, each being held for so long."""
     before = begin - cutting.longest_delay_s - spec.velocity_lag_s
     known = (before >= robot.command_s[0]) & (end <= robot.command_s[-1] + spec.command_delay_s)
@@ -215,6 +241,6 @@ def _integral_at(stamps: np.ndarray, integral: np.ndarray, command: np.ndarray, 
 def _moved(robot: AlignedRobot, spec: RobotSpec, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     way = (robot.position_world[end] - robot.position_world[start]).T
     if spec.kind != DIFFERENTIAL_DRIVE:
-        return way[:spec.dimension]
+        return way[: spec.dimension]
     cos, sin = np.cos(robot.yaw[start]), np.sin(robot.yaw[start])
     return np.stack([way[0] * cos + way[1] * sin, way[1] * cos - way[0] * sin])

@@ -53,11 +53,19 @@ def bench_import(*, team_size: int = 5, repeats: int = 3, say: Callable[[str], N
         size = sum(file.stat().st_size for file in folder.iterdir())
     wall, duration = statistics.median(walls), result.recording.duration_s
     values = {
-        "logs": "real" if real else "made", "robots": len(result.recording.robots), "duration_s": duration,
-        "bytes": size, "messages": result.messages, "wall_s": wall, "processor_s": statistics.median(works),
-        "reading_s": statistics.median(parts["reading"]), "writing_s": statistics.median(parts["writing"]),
-        "times_real_time": duration / wall, "times_real_time_of_772_s": _DURATION_S / wall,
-        "times_real_time_by_processor": duration / statistics.median(works), "repeats": repeats,
+        "logs": "real" if real else "made",
+        "robots": len(result.recording.robots),
+        "duration_s": duration,
+        "bytes": size,
+        "messages": result.messages,
+        "wall_s": wall,
+        "processor_s": statistics.median(works),
+        "reading_s": statistics.median(parts["reading"]),
+        "writing_s": statistics.median(parts["writing"]),
+        "times_real_time": duration / wall,
+        "times_real_time_of_772_s": _DURATION_S / wall,
+        "times_real_time_by_processor": duration / statistics.median(works),
+        "repeats": repeats,
     }
     rows = [
         ("times real time", f"{values['times_real_time']:.0f}", f"≥ {_BAR:.0f}"),
@@ -79,11 +87,19 @@ def make_logs(folder: Path, team_size: int) -> Path:
         for kind, rate in (("Odometry", _ODOMETRY_HZ), ("Groundtruth", _POSE_HZ)):
             stamps = np.arange(int(_DURATION_S * rate)) / rate
             yaw = (0.2 * stamps + np.pi) % (2 * np.pi) - np.pi
-            columns = (np.full_like(stamps, 0.08), np.full_like(stamps, 0.2)) if kind == "Odometry" else (
-                robot + 0.4 * np.sin(yaw), -0.4 * np.cos(yaw), yaw)
+            columns = (
+                (np.full_like(stamps, 0.08), np.full_like(stamps, 0.2))
+                if kind == "Odometry"
+                else (robot + 0.4 * np.sin(yaw), -0.4 * np.cos(yaw), yaw)
+            )
             head = "forward velocity [m/s]" if kind == "Odometry" else "Robot Groundtruth Data Fomat"
-            np.savetxt(folder / f"Robot{robot}_{kind}.dat", np.stack([_START_S + stamps, *columns], axis=1),
-                       fmt=["%.3f"] + ["%.8f"] * len(columns), delimiter=" \t ", header=head)
+            np.savetxt(
+                folder / f"Robot{robot}_{kind}.dat",
+                np.stack([_START_S + stamps, *columns], axis=1),
+                fmt=["%.3f"] + ["%.8f"] * len(columns),
+                delimiter=" \t ",
+                header=head,
+            )
     return folder
 
 

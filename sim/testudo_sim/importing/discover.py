@@ -49,8 +49,11 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(file for file in path.rglob("*") if file.is_file()
-                            and not any(part.startswith(".") for part in file.relative_to(path).parts))
+            found += sorted(
+                file
+                for file in path.rglob("*")
+                if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
+            )
         elif path.is_file():
             found.append(path)
         else:
@@ -76,11 +79,14 @@ def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> 
         raise RecordingError(_nothing(files, given))
     runs = sorted({log.run for log in logs if log.run})
     if pick is not None and pick not in runs:
-        raise RecordingError(f"--pick: found {pick!r}, expected one of "
-                             f"{', '.join(runs) or 'none: the names of the files say no run'}")
+        raise RecordingError(
+            f"--pick: found {pick!r}, expected one of {', '.join(runs) or 'none: the names of the files say no run'}"
+        )
     if pick is None and len(runs) > 1:
-        raise RecordingError(f"the files are of {len(runs)} runs: {', '.join(runs)}; choose one with --pick {runs[0]}, "
-                             "or name the files of one")
+        raise RecordingError(
+            f"the files are of {len(runs)} runs: {', '.join(runs)}; choose one with --pick {runs[0]}, "
+            "or name the files of one"
+        )
     chosen = [log for log in logs if pick is None or log.run == pick]
     return Source(tuple(chosen), tuple(file for file, log in found if log is None))
 
@@ -118,8 +124,14 @@ def _recognised(file: Path, maps: Sequence[ReadMap], asked: bool) -> LogFile | N
         for part in (*one.text, *one.usd):
             fields = _matched(part.files, file)
             mine = looks_like_usd(head) if isinstance(part, UsdMap) else _detected(part, head)
-            log = LogFile(file, one, part, _robot(one, file, fields), (fields or {}).get("run") or "",
-                          "its header says so" if mine else "its name fits the mapping")
+            log = LogFile(
+                file,
+                one,
+                part,
+                _robot(one, file, fields),
+                (fields or {}).get("run") or "",
+                "its header says so" if mine else "its name fits the mapping",
+            )
             if fields is not None:
                 by_name.append(log)
             if mine:
@@ -157,8 +169,10 @@ def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
     if given is not None:
         patterns = ", ".join(part.files for part in (*given.text, *given.usd)) or "none: it is for bags"
         return f"{given.file}: no file has a name that it maps: found {shown}, expected {patterns}"
-    return (f"no file is known by its header: found {shown}; write a mapping file and give it with --map, those that "
-            f"come with Testudo are {', '.join(shipped_maps())}")
+    return (
+        f"no file is known by its header: found {shown}; write a mapping file and give it with --map, those that "
+        f"come with Testudo are {', '.join(shipped_maps())}"
+    )
 
 
 def _is_empty(file: Path) -> bool:

@@ -25,25 +25,40 @@ _SIGNS = ("#", "%", "//")
 _TIME_NAMES = ("time", "stamp", "tick", "sec", "nsec", "t")
 _UNIX = {"s": 1e9, "ms": 1e12, "us": 1e15, "ns": 1e18}
 _STEPS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
-_SHARED = {"x": ("x", "px", "posx", "positionx"), "y": ("y", "py", "posy", "positiony"),
-           "z": ("z", "pz", "posz", "positionz"), "yaw": ("yaw", "theta", "heading", "orientation"),
-           **{q: (q, f"quat{q[1]}", f"orientation{q[1]}") for q in ("qx", "qy", "qz", "qw")}}
-_TWIST = {"vx": ("vx", "velx", "v", "linear", "linearx", "forwardvelocity"), "vy": ("vy", "vely", "lineary"),
-          "vz": ("vz", "velz", "linearz"), "wx": ("wx", "gyrox", "angularx"), "wy": ("wy", "gyroy", "angulary"),
-          "wz": ("wz", "gyroz", "angularz", "w", "omega", "yawrate", "angular", "angularvelocity")}
+_SHARED = {
+    "x": ("x", "px", "posx", "positionx"),
+    "y": ("y", "py", "posy", "positiony"),
+    "z": ("z", "pz", "posz", "positionz"),
+    "yaw": ("yaw", "theta", "heading", "orientation"),
+    **{q: (q, f"quat{q[1]}", f"orientation{q[1]}") for q in ("qx", "qy", "qz", "qw")},
+}
+_TWIST = {
+    "vx": ("vx", "velx", "v", "linear", "linearx", "forwardvelocity"),
+    "vy": ("vy", "vely", "lineary"),
+    "vz": ("vz", "velz", "linearz"),
+    "wx": ("wx", "gyrox", "angularx"),
+    "wy": ("wy", "gyroy", "angulary"),
+    "wz": ("wz", "gyroz", "angularz", "w", "omega", "yawrate", "angular", "angularvelocity"),
+}
 _NAMES = {
     "pose": _SHARED,
     "odometry": {**_SHARED, **_TWIST},
     "command": {name: (*(f"cmd{text}" for text in texts), *texts) for name, texts in _TWIST.items()},
     "motors": {f"m{k}": (f"m{k}", f"u{k}", f"motor{k}", f"thrust{k}") for k in range(1, 5)},
-    "imu": {**{f"a{axis}": (f"a{axis}", f"acc{axis}", f"accel{axis}") for axis in "xyz"},
-            **{f"w{axis}": _TWIST[f"w{axis}"][:3] for axis in "xyz"}},
+    "imu": {
+        **{f"a{axis}": (f"a{axis}", f"acc{axis}", f"accel{axis}") for axis in "xyz"},
+        **{f"w{axis}": _TWIST[f"w{axis}"][:3] for axis in "xyz"},
+    },
     "battery": {"voltage": ("voltage", "vbat", "battery", "batteryvoltage")},
 }
-_WHOLE = {"pose": ({"x", "y", "yaw"}, {"x", "y", "qx", "qy", "qz", "qw"}),
-          "odometry": ({"x", "y", "yaw", "vx"}, {"x", "y", "qx", "qy", "qz", "qw", "vx"}),
-          "command": ({"vx", "wz"},), "motors": ({"m1", "m2", "m3", "m4"},),
-          "imu": ({"ax", "ay", "az", "wx", "wy", "wz"},), "battery": ({"voltage"},)}
+_WHOLE = {
+    "pose": ({"x", "y", "yaw"}, {"x", "y", "qx", "qy", "qz", "qw"}),
+    "odometry": ({"x", "y", "yaw", "vx"}, {"x", "y", "qx", "qy", "qz", "qw", "vx"}),
+    "command": ({"vx", "wz"},),
+    "motors": ({"m1", "m2", "m3", "m4"},),
+    "imu": ({"ax", "ay", "az", "wx", "wy", "wz"},),
+    "battery": ({"voltage"},),
+}
 
 
 @dataclass(frozen=True)
@@ -118,12 +133,26 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
     if time is None or not roles:
         return Draft(file.name, columns, "")
     at, unit, clock = time
-    kind = {"files": "{robot}" + "".join(file.suffixes), "delimiter": delimiter, **({"comment": sign} if sign else {}),
-            "header": header, "time": {"column": keys[at], "unit": unit, "clock": clock}, "roles": roles}
-    tables = {"schema": SCHEMA, "name": "own", "about": f"drafted from {file.name}; look over units, frames and time",
-              "text": [kind]}
-    return Draft(file.name, columns, "".join(f"# guessed: {guess}\n" for guess in _guesses(time, roles, degrees, reach))
-                 + yaml.safe_dump(tables, sort_keys=False, width=110))
+    kind = {
+        "files": "{robot}" + "".join(file.suffixes),
+        "delimiter": delimiter,
+        **({"comment": sign} if sign else {}),
+        "header": header,
+        "time": {"column": keys[at], "unit": unit, "clock": clock},
+        "roles": roles,
+    }
+    tables = {
+        "schema": SCHEMA,
+        "name": "own",
+        "about": f"drafted from {file.name}; look over units, frames and time",
+        "text": [kind],
+    }
+    return Draft(
+        file.name,
+        columns,
+        "".join(f"# guessed: {guess}\n" for guess in _guesses(time, roles, degrees, reach))
+        + yaml.safe_dump(tables, sort_keys=False, width=110),
+    )
 
 
 def _in_degrees(roles: dict[str, dict[str, Any]], reach: Mapping[str, float]) -> list[str]:
@@ -137,16 +166,29 @@ def _in_degrees(roles: dict[str, dict[str, Any]], reach: Mapping[str, float]) ->
     return list(dict.fromkeys(found))
 
 
-def _guesses(time: tuple[int, str, str], roles: Mapping[str, dict[str, Any]], degrees: Sequence[str],
-             reach: Mapping[str, float]) -> list[str]:
+def _guesses(
+    time: tuple[int, str, str], roles: Mapping[str, dict[str, Any]], degrees: Sequence[str], reach: Mapping[str, float]
+) -> list[str]:
     """Return in words what neither the names nor the numbers of a log tell for sure."""
     guesses = [f"the time is in {time[1]} of the clock {time[2]}, by its size and steps"]
     guesses += [f"{column} is in deg, as it reaches {reach[column]:.4g}" for column in degrees]
-    plain = {unit: sorted({column for role, way in roles.items() for name, column in way["channels"].items()
-                           if isinstance(column, str) and units_of(role)[name] == unit})
-             for unit in ("m", "rad", "m/s", "rad/s")}
-    guesses += [f"in {unit}, though nothing says so: " + ", ".join(
-        f"{column} (reaches {reach[column]:.4g})" for column in columns) for unit, columns in plain.items() if columns]
+    plain = {
+        unit: sorted(
+            {
+                column
+                for role, way in roles.items()
+                for name, column in way["channels"].items()
+                if isinstance(column, str) and units_of(role)[name] == unit
+            }
+        )
+        for unit in ("m", "rad", "m/s", "rad/s")
+    }
+    guesses += [
+        f"in {unit}, though nothing says so: "
+        + ", ".join(f"{column} (reaches {reach[column]:.4g})" for column in columns)
+        for unit, columns in plain.items()
+        if columns
+    ]
     if any("vx" in way["channels"] and role == "odometry" for role, way in roles.items()):
         guesses.append("velocities are in the body; if they are in the world, say velocity: world")
     return guesses
@@ -154,10 +196,17 @@ def _guesses(time: tuple[int, str, str], roles: Mapping[str, dict[str, Any]], de
 
 def _time(rows: np.ndarray, names: tuple[str, ...]) -> tuple[int, str, str] | None:
     """Return index, unit and clock of the column that only rises, one that is called so before others."""
-    rises = [k for k, column in enumerate(rows.T) if np.isfinite(column).all() and (np.diff(column) >= 0).all()
-             and column[-1] > column[0] >= 0]
-    called = [k for k in rises if (names and any(word in names[k].lower() for word in _TIME_NAMES[:-1]))
-              or (names and _plain(names[k]) == _TIME_NAMES[-1])]
+    rises = [
+        k
+        for k, column in enumerate(rows.T)
+        if np.isfinite(column).all() and (np.diff(column) >= 0).all() and column[-1] > column[0] >= 0
+    ]
+    called = [
+        k
+        for k in rises
+        if (names and any(word in names[k].lower() for word in _TIME_NAMES[:-1]))
+        or (names and _plain(names[k]) == _TIME_NAMES[-1])
+    ]
     if not rises:
         return None
     at = (called or rises)[0]
@@ -174,8 +223,12 @@ def _roles(names: tuple[str, ...]) -> dict[str, dict[str, dict[str, str]]]:
     plain = {_plain(name): name for name in reversed(names)}
     found = {}
     for role, channels in _NAMES.items():
-        here = {name: plain[text] for name, texts in channels.items()
-                for text in [next((text for text in texts if text in plain), None)] if text is not None}
+        here = {
+            name: plain[text]
+            for name, texts in channels.items()
+            for text in [next((text for text in texts if text in plain), None)]
+            if text is not None
+        }
         if "qx" in here:
             here.pop("yaw", None)
         if any(whole <= set(here) for whole in _WHOLE[role]):

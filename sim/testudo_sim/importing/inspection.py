@@ -31,8 +31,9 @@ _NO_DRAFT = """# No mapping is proposed: no time that only rises, or no columns 
 # Say in a mapping file what the columns mean (docs/replay.md, Import), and give it with --map."""
 
 
-def inspect_recording(path: Path, map_name: str | None = None, pick: str | None = None,
-                      msg_path: Sequence[Path] = ()) -> Report:
+def inspect_recording(
+    path: Path, map_name: str | None = None, pick: str | None = None, msg_path: Sequence[Path] = ()
+) -> Report:
     """Say what a recording holds: topics and roles, rates, gaps, clocks, robots, damage.
 
     Args:
@@ -56,14 +57,24 @@ def inspect_recording(path: Path, map_name: str | None = None, pick: str | None 
     runs = {} if bags_of([path]) else runs_of(files_of([path]), given)
     if len(runs) > 1 and pick is None:
         return _several(path, runs)
-    drafts = [] if runs or given or bags_of([path]) else [one for file in files_of([path])[:_DRAFTS]
-                                                          if (one := draft_of(file)) is not None]
+    drafts = (
+        []
+        if runs or given or bags_of([path])
+        else [one for file in files_of([path])[:_DRAFTS] if (one := draft_of(file)) is not None]
+    )
     if drafts:
         return _drafted(path, drafts)
     imported, _, more = read_sources(Request((path,), given, None, pick, tuple(msg_path)))
     kind = "not imported yet; " + ", ".join(f"mapping {one['name']}" for one in more["maps"])
-    return _report(imported.recording, kind, path, imported.notes, (), ignored=more["ignored"],
-                   clock_steps=more.get("clock_steps", []))
+    return _report(
+        imported.recording,
+        kind,
+        path,
+        imported.notes,
+        (),
+        ignored=more["ignored"],
+        clock_steps=more.get("clock_steps", []),
+    )
 
 
 def _with_series(path: Path, report: Report, msg_path: Sequence[Path]) -> Report:
@@ -77,45 +88,69 @@ def _with_series(path: Path, report: Report, msg_path: Sequence[Path]) -> Report
         return report
     recording, steps = imported.recording, more["clock_steps"]
     found = recording_facts(recording)
-    values = {"duration_s": recording.duration_s, "start_ns": recording.start_ns, "clock_steps": steps,
-              "robots": _robots(recording, found)}
-    return replace(report, values={**report.values, **values},
-                   tables=(*report.tables, series_table(found), *trouble_tables(found, steps)))
+    values = {
+        "duration_s": recording.duration_s,
+        "start_ns": recording.start_ns,
+        "clock_steps": steps,
+        "robots": _robots(recording, found),
+    }
+    return replace(
+        report,
+        values={**report.values, **values},
+        tables=(*report.tables, series_table(found), *trouble_tables(found, steps)),
+    )
 
 
 def _robots(recording: Recording, found: SeriesByRobot) -> dict[str, Any]:
-    return {name: {"type": robot.robot_type, "roles": {role: one.to_dict() for role, one in found[name].items()}}
-            for name, robot in recording.robots.items()}
+    return {
+        name: {"type": robot.robot_type, "roles": {role: one.to_dict() for role, one in found[name].items()}}
+        for name, robot in recording.robots.items()
+    }
 
 
-def _report(recording: Recording, kind: str, path: Path, notes: tuple[str, ...], lost: tuple[str, ...], **more: Any
-            ) -> Report:
+def _report(
+    recording: Recording, kind: str, path: Path, notes: tuple[str, ...], lost: tuple[str, ...], **more: Any
+) -> Report:
     found = recording_facts(recording)
     steps = more.setdefault("clock_steps", recording.info.get("import", {}).get("clock_steps", []))
     values = {
-        "source": str(path), "kind": kind, "start_ns": recording.start_ns, "duration_s": recording.duration_s,
-        "complete": recording.complete, "damage": list(recording.warnings), "lost_in_import": list(lost),
-        "notes": list(notes), **more,
+        "source": str(path),
+        "kind": kind,
+        "start_ns": recording.start_ns,
+        "duration_s": recording.duration_s,
+        "complete": recording.complete,
+        "damage": list(recording.warnings),
+        "lost_in_import": list(lost),
+        "notes": list(notes),
+        **more,
         "robots": _robots(recording, found),
     }
-    return Report(values, (
-        head_table(recording, kind, str(path)),
-        series_table(found),
-        *trouble_tables(found, steps),
-        *_topic_tables(more.get("topics", ())),
-        *text_table("Choices of the import", notes),
-        *text_table("Lost in the import", lost),
-        *text_table("Damage", recording.warnings),
-    ))
+    return Report(
+        values,
+        (
+            head_table(recording, kind, str(path)),
+            series_table(found),
+            *trouble_tables(found, steps),
+            *_topic_tables(more.get("topics", ())),
+            *text_table("Choices of the import", notes),
+            *text_table("Lost in the import", lost),
+            *text_table("Damage", recording.warnings),
+        ),
+    )
 
 
 def _topics(folder: Path) -> list[dict[str, Any]]:
     """Return topic, type and number of messages as `metadata.yaml` says them; nothing where it says nothing."""
     try:
         tables = yaml.safe_load((folder / METADATA_FILE).read_text(encoding="utf-8"))
-        return [{"topic": str(one["topic_metadata"]["name"]), "type": str(one["topic_metadata"]["type"]),
-                 "messages": int(one["message_count"])}
-                for one in tables["rosbag2_bagfile_information"]["topics_with_message_count"]]
+        return [
+            {
+                "topic": str(one["topic_metadata"]["name"]),
+                "type": str(one["topic_metadata"]["type"]),
+                "messages": int(one["message_count"]),
+            }
+            for one in tables["rosbag2_bagfile_information"]["topics_with_message_count"]
+        ]
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
         return []
 
@@ -127,13 +162,31 @@ def _topic_tables(topics: Sequence[dict[str, Any]]) -> tuple[Table, ...]:
 
 def _several(path: Path, runs: dict[str, list[Any]]) -> Report:
     """Return the runs of a folder that holds logs of several."""
-    rows = [(run or "-", ", ".join(sorted({log.robot for log in logs})), len(logs),
-             ", ".join(sorted({log.map.name for log in logs}))) for run, logs in sorted(runs.items())]
-    values = {"source": str(path), "kind": "logs of several runs", "runs": {
-        run: {"robots": sorted({log.robot for log in logs}), "files": [log.file.name for log in logs],
-              "maps": sorted({log.map.name for log in logs})} for run, logs in sorted(runs.items())}}
-    return Report(values, (table(f"{path}: logs of several runs; choose one with --pick",
-                                 ("run", "robots", "files", "mapping"), rows),))
+    rows = [
+        (
+            run or "-",
+            ", ".join(sorted({log.robot for log in logs})),
+            len(logs),
+            ", ".join(sorted({log.map.name for log in logs})),
+        )
+        for run, logs in sorted(runs.items())
+    ]
+    values = {
+        "source": str(path),
+        "kind": "logs of several runs",
+        "runs": {
+            run: {
+                "robots": sorted({log.robot for log in logs}),
+                "files": [log.file.name for log in logs],
+                "maps": sorted({log.map.name for log in logs}),
+            }
+            for run, logs in sorted(runs.items())
+        },
+    }
+    return Report(
+        values,
+        (table(f"{path}: logs of several runs; choose one with --pick", ("run", "robots", "files", "mapping"), rows),),
+    )
 
 
 def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:
@@ -143,12 +196,24 @@ def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:
         tables.append(table(f"{draft.file}: columns", ("number", "name", "least", "largest"), draft.columns))
         kinds += [draft] if draft.text and not any(draft.same(other) for other in kinds) else []
     texts = [draft.text for draft in kinds]
-    values = {"source": str(path), "kind": "text logs that no mapping knows", "drafts": texts, "columns": {
-        draft.file: [{"number": number, "name": name, "least": _json(least), "largest": _json(largest)}
-                     for number, name, least, largest in draft.columns] for draft in drafts}}
+    values = {
+        "source": str(path),
+        "kind": "text logs that no mapping knows",
+        "drafts": texts,
+        "columns": {
+            draft.file: [
+                {"number": number, "name": name, "least": _json(least), "largest": _json(largest)}
+                for number, name, least, largest in draft.columns
+            ]
+            for draft in drafts
+        },
+    }
     served = [", ".join(one.file for one in drafts if one.text and one.same(draft)) for draft in kinds]
-    said = [f"# A mapping to begin with for {files}: look over units, frames and time, save it, and give it with "
-            f"--map\n{text}" for files, text in zip(served, texts, strict=True)]
+    said = [
+        f"# A mapping to begin with for {files}: look over units, frames and time, save it, and give it with "
+        f"--map\n{text}"
+        for files, text in zip(served, texts, strict=True)
+    ]
     if not texts:
         said = [_NO_DRAFT]
     return BagReport(values, tuple(tables), "\n".join(said) + "\n")

@@ -53,8 +53,12 @@ class Imported:
     """By robot and role: files, columns, units and frames that it was made of."""
 
 
-def read_logs(logs: Sequence[LogFile], robot_types: Mapping[str, str], tell: Callable[[float], None] = lambda _: None,
-              offsets: Mapping[str, float] | None = None) -> Imported:
+def read_logs(
+    logs: Sequence[LogFile],
+    robot_types: Mapping[str, str],
+    tell: Callable[[float], None] = lambda _: None,
+    offsets: Mapping[str, float] | None = None,
+) -> Imported:
     """Read logs of one run.
 
     Args:
@@ -121,8 +125,9 @@ def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[Piece]:
     return _roles(log, ordered, clock, losses, notes)
 
 
-def _roles(log: LogFile, tables: list[tuple[Table, np.ndarray]], clock: str, losses: FileLosses, notes: list[str]
-           ) -> list[Piece]:
+def _roles(
+    log: LogFile, tables: list[tuple[Table, np.ndarray]], clock: str, losses: FileLosses, notes: list[str]
+) -> list[Piece]:
     """Return a piece for each role that the columns of one table make."""
     pieces = []
     for role, ways in log.part.roles.items():
@@ -154,20 +159,27 @@ def _on_one_clock(pieces: Sequence[Piece], offsets: Mapping[str, float], notes: 
     unknown = sorted(set(offsets) - set(robots))
     if unknown:
         raise RecordingError(f"--offset {unknown[0]}: no such robot; there are {', '.join(sorted(robots))}")
-    notes += [f"{robot}: put {'forward' if offset_s > 0 else 'back'} by {abs(offset_s):.3f} s, as given"
-              for robot, offset_s in offsets.items()]
-    first = {clock: min(int(piece.time_ns[0]) for piece in pieces if piece.clock == clock)
-             for clock in {piece.clock for piece in pieces}}
+    notes += [
+        f"{robot}: put {'forward' if offset_s > 0 else 'back'} by {abs(offset_s):.3f} s, as given"
+        for robot, offset_s in offsets.items()
+    ]
+    first = {
+        clock: min(int(piece.time_ns[0]) for piece in pieces if piece.clock == clock)
+        for clock in {piece.clock for piece in pieces}
+    }
     laid = _laid(pieces, notes) if len(first) > 1 else {}
     loose = sorted({piece.log.robot for piece in pieces if piece.clock == "boot"} - set(laid) - set(offsets))
     if len(loose) > 1:
-        notes.append(f"{', '.join(loose)}: clocks since boot are taken as one, which is not checked; if you know "
-                     f"better, put one forward: --offset {loose[-1]}=SECONDS")
+        notes.append(
+            f"{', '.join(loose)}: clocks since boot are taken as one, which is not checked; if you know "
+            f"better, put one forward: --offset {loose[-1]}=SECONDS"
+        )
     if "unix" not in first:
         notes.append("the time of day is not known: the run begins at the stamp of the clock since boot")
     elif loose:
-        notes.append(f"{', '.join(loose)}: clocks since boot are laid so that they begin with the others, which is not "
-                     "checked")
+        notes.append(
+            f"{', '.join(loose)}: clocks since boot are laid so that they begin with the others, which is not checked"
+        )
     moved = []
     for piece in pieces:
         time_ns = piece.time_ns
@@ -182,19 +194,36 @@ def _laid(pieces: Sequence[Piece], notes: list[str]) -> dict[str, Clock]:
     """Return the clocks since boot of robots whose motion stands in a log with the time of day, too, by robot."""
     found, nothing = {}, np.zeros(0, np.int64)
     for robot in sorted({piece.log.robot for piece in pieces}):
-        both = [Marks(clock, nothing, nothing, {robot: [
-            motion for piece in pieces if (piece.log.robot, piece.clock) == (robot, clock) and piece.role in _SEEN
-            and (motion := motion_of(piece.role, piece.time_ns / _NANO, piece.values))]}) for clock in ("boot", "unix")]
+        both = [
+            Marks(
+                clock,
+                nothing,
+                nothing,
+                {
+                    robot: [
+                        motion
+                        for piece in pieces
+                        if (piece.log.robot, piece.clock) == (robot, clock)
+                        and piece.role in _SEEN
+                        and (motion := motion_of(piece.role, piece.time_ns / _NANO, piece.values))
+                    ]
+                },
+            )
+            for clock in ("boot", "unix")
+        ]
         clock = between(*both)
         if clock is not None:
             found[robot] = clock
-            notes.append(f"{robot}: its clock since boot is laid to the time of day within "
-                         f"{1e3 * clock.within_s:.0f} ms (95 %), {clock.how}")
+            notes.append(
+                f"{robot}: its clock since boot is laid to the time of day within "
+                f"{1e3 * clock.within_s:.0f} ms (95 %), {clock.how}"
+            )
     return found
 
 
-def _assembled(pieces: Sequence[Piece], robot_types: Mapping[str, str], losses: tuple[Loss, ...], notes: list[str]
-               ) -> Imported:
+def _assembled(
+    pieces: Sequence[Piece], robot_types: Mapping[str, str], losses: tuple[Loss, ...], notes: list[str]
+) -> Imported:
     start_ns = min(int(piece.time_ns[0]) for piece in pieces)
     by_series: dict[tuple[str, str], list[Piece]] = {}
     for piece in pieces:
@@ -209,17 +238,27 @@ def _assembled(pieces: Sequence[Piece], robot_types: Mapping[str, str], losses: 
         robots.setdefault(robot, {})[role] = Series((time_ns - start_ns) / _NANO, values, None, frame)
         types.setdefault(robot, robot_types.get(robot, robot_types.get("", used[0].log.map.robot_type)))
         origins.setdefault(robot, {})[role] = {
-            "files": [piece.log.file.name for piece in used], "map": used[0].log.map.name, "clock": used[0].clock,
-            "columns": {name: _words(channel.column, channel.unit, channel.scale)
-                        for name, channel in used[0].way.channels.items()},
+            "files": [piece.log.file.name for piece in used],
+            "map": used[0].log.map.name,
+            "clock": used[0].clock,
+            "columns": {
+                name: _words(channel.column, channel.unit, channel.scale)
+                for name, channel in used[0].way.channels.items()
+            },
             **({"velocity": used[0].way.velocity} if used[0].way.velocity else {}),
             **({"acceleration": used[0].way.acceleration} if role == "imu" else {}),
         }
     unknown = sorted(set(robot_types) - set(robots) - {""})
     if unknown:
         raise RecordingError(f"--robot-type: found the robot {unknown[0]!r}, expected one of {', '.join(robots)}")
-    recording = Recording({name: RobotRecording(name, types[name], series) for name, series in robots.items()},
-                          start_ns, None, {}, not losses, tuple(str(loss) for loss in losses))
+    recording = Recording(
+        {name: RobotRecording(name, types[name], series) for name, series in robots.items()},
+        start_ns,
+        None,
+        {},
+        not losses,
+        tuple(str(loss) for loss in losses),
+    )
     return Imported(recording, losses, tuple(dict.fromkeys(notes)), origins)
 
 
@@ -228,18 +267,23 @@ def _agreed(robot: str, role: str, pieces: list[Piece], notes: list[str]) -> lis
     binary = [piece for piece in pieces if not isinstance(piece.log.part, TextMap)]
     if binary and len(binary) < len(pieces):
         other = next(piece for piece in pieces if piece not in binary)
-        notes.append(f"{robot}: what {other.log.file.name} has, too, is taken from the original "
-                     f"{binary[0].log.file.name}")
+        notes.append(
+            f"{robot}: what {other.log.file.name} has, too, is taken from the original {binary[0].log.file.name}"
+        )
         pieces = binary
     pieces = sorted(pieces, key=lambda piece: int(piece.time_ns[0]))
     for one, other in pairwise(pieces):
         if other.time_ns[0] < one.time_ns[-1]:
-            raise RecordingError(f"{robot}: {role} stands in {_path(one)} and in {_path(other)} over the same time; "
-                                 "name the files of one run, or give a mapping that tells robots apart")
+            raise RecordingError(
+                f"{robot}: {role} stands in {_path(one)} and in {_path(other)} over the same time; "
+                "name the files of one run, or give a mapping that tells robots apart"
+            )
         apart_s = float(other.time_ns[0] - one.time_ns[-1]) / _NANO
         if apart_s > _APART_S:
-            raise RecordingError(f"{robot}: {role} stands in {_path(one)} and, {apart_s:.0f} s later, in "
-                                 f"{_path(other)}: these are two runs; name the files of one")
+            raise RecordingError(
+                f"{robot}: {role} stands in {_path(one)} and, {apart_s:.0f} s later, in "
+                f"{_path(other)}: these are two runs; name the files of one"
+            )
     return pieces
 
 

@@ -31,8 +31,7 @@ class Loss:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"file": self.file, "why": self.why, "count": self.count, "places": self.places,
-                "example": self.example}
+        return {"file": self.file, "why": self.why, "count": self.count, "places": self.places, "example": self.example}
 
 
 @dataclass
@@ -64,8 +63,10 @@ class FileLosses:
 
     def all(self) -> list[Loss]:
         """Return one loss for each reason."""
-        return [Loss(self.file.name, why, len(place.numbers) or 1, ranges(place.numbers, self.word), place.example)
-                for why, place in self._by_reason.items()]
+        return [
+            Loss(self.file.name, why, len(place.numbers) or 1, ranges(place.numbers, self.word), place.example)
+            for why, place in self._by_reason.items()
+        ]
 
 
 def ranges(numbers: Iterable[int], word: str) -> str:

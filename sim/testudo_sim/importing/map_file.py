@@ -163,8 +163,9 @@ def _shipped(file: Path) -> ReadMap:
 
 def _load(file: Path, known: Iterable[str]) -> ReadMap:
     if file.suffix not in (".yaml", ".yml"):
-        raise MapError(f"--map: {str(file)!r} is not known; known are {', '.join(known)}, or give the path of "
-                       "a .yaml file")
+        raise MapError(
+            f"--map: {str(file)!r} is not known; known are {', '.join(known)}, or give the path of a .yaml file"
+        )
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -201,15 +202,27 @@ def _spelled_out(parts: Any) -> Any:
     """Return a section with every short form written out: one way for a list, a column for a channel."""
     if not isinstance(parts, list):
         return parts
-    return [{**part, "roles": {role: _ways(ways) for role, ways in part["roles"].items()}}
-            if isinstance(part, Mapping) and isinstance(part.get("roles"), Mapping) else part for part in parts]
+    return [
+        {**part, "roles": {role: _ways(ways) for role, ways in part["roles"].items()}}
+        if isinstance(part, Mapping) and isinstance(part.get("roles"), Mapping)
+        else part
+        for part in parts
+    ]
 
 
 def _ways(ways: Any) -> Any:
     ways = ways if isinstance(ways, list) else [ways]
-    return [{**way, "channels": {name: {"column": one} if type(one) in (int, str) else one
-                                 for name, one in way["channels"].items()}}
-            if isinstance(way, Mapping) and isinstance(way.get("channels"), Mapping) else way for way in ways]
+    return [
+        {
+            **way,
+            "channels": {
+                name: {"column": one} if type(one) in (int, str) else one for name, one in way["channels"].items()
+            },
+        }
+        if isinstance(way, Mapping) and isinstance(way.get("channels"), Mapping)
+        else way
+        for way in ways
+    ]
 
 
 def _check_part(part: TextMap | UsdMap, where: str) -> None:
@@ -219,8 +232,10 @@ def _check_part(part: TextMap | UsdMap, where: str) -> None:
         if part.time.bits is not None and not 8 <= part.time.bits <= 64:
             raise MapError(f"{where}.time.bits: found {part.time.bits}, expected 8 to 64")
         if part.delimiter != "whitespace" and not _DELIMITER.fullmatch(part.delimiter):
-            raise MapError(f"{where}.delimiter: found {part.delimiter!r}, expected 'whitespace' or one character, "
-                           "such as ',', ';', '|' or a tab")
+            raise MapError(
+                f"{where}.delimiter: found {part.delimiter!r}, expected 'whitespace' or one character, "
+                "such as ',', ';', '|' or a tab"
+            )
         if part.columns is not None and part.columns < 1:
             raise MapError(f"{where}.columns: found {part.columns}, expected at least 1")
         if part.header == "comment" and not part.comment:
@@ -255,8 +270,10 @@ def _check_attitude(role: str, way: RoleMap, where: str) -> None:
     given = [name for name in ATTITUDE if name in way.channels]
     kinds = [kind for kind in (QUATERNION, ANGLES, (PACKED,)) if set(kind) & set(given)]
     if len(kinds) > 1 or (kinds == [QUATERNION] and len(given) < len(QUATERNION)):
-        raise MapError(f"{where}.channels: found {', '.join(given)}, expected all of {', '.join(QUATERNION)}, or some "
-                       f"of {', '.join(ANGLES)}, or {PACKED}")
+        raise MapError(
+            f"{where}.channels: found {', '.join(given)}, expected all of {', '.join(QUATERNION)}, or some "
+            f"of {', '.join(ANGLES)}, or {PACKED}"
+        )
     native = {"odometry": "body", "setpoint": "world", "command": "body"}.get(role)
     if way.velocity is not None and native is None:
         raise MapError(f"{where}.velocity: found {way.velocity!r}, but a {role} has none")
@@ -264,8 +281,10 @@ def _check_attitude(role: str, way: RoleMap, where: str) -> None:
         raise MapError(f"{where}.acceleration: found {way.acceleration!r}, but a {role} has none")
     turned = role in ("odometry", "setpoint") and way.velocity not in (None, native)
     if not given and (role in ("pose", "odometry") or turned or (role == "imu" and way.acceleration != "body")):
-        raise MapError(f"{where}.channels: no attitude; expected {', '.join(QUATERNION)}, or some of "
-                       f"{', '.join(ANGLES)}, or {PACKED}")
+        raise MapError(
+            f"{where}.channels: no attitude; expected {', '.join(QUATERNION)}, or some of "
+            f"{', '.join(ANGLES)}, or {PACKED}"
+        )
 
 
 def _check_column(column: int | str, part: TextMap | UsdMap, where: str) -> None:
@@ -273,15 +292,19 @@ def _check_column(column: int | str, part: TextMap | UsdMap, where: str) -> None
     if isinstance(column, str) and not names:
         raise MapError(f"{where}: found the name {column!r}, but `header: none` has no names; expected a number from 1")
     if isinstance(column, int) and (column < 1 or isinstance(part, UsdMap)):
-        raise MapError(f"{where}: found {column}, expected "
-                       + ("the name of a variable" if isinstance(part, UsdMap) else "a number from 1"))
+        raise MapError(
+            f"{where}: found {column}, expected "
+            + ("the name of a variable" if isinstance(part, UsdMap) else "a number from 1")
+        )
 
 
 def _check_pattern(pattern: str, known: tuple[str, ...], where: str) -> None:
     found = _FIELD.findall(pattern)
     if not pattern or set(found) - set(known) or len(found) != len(set(found)):
-        raise MapError(f"{where}: found {pattern!r}, expected a name in which "
-                       f"{' and '.join('{' + name + '}' for name in known)} may stand once")
+        raise MapError(
+            f"{where}: found {pattern!r}, expected a name in which "
+            f"{' and '.join('{' + name + '}' for name in known)} may stand once"
+        )
 
 
 def check_type(kind: str, where: str) -> None:

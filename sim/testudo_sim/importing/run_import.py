@@ -101,18 +101,24 @@ def import_run(request: Request, folder: Path, tell: Callable[[str, float], None
         "losses": [loss.to_dict() for loss in imported.losses],
         "start_ns": imported.recording.start_ns,
         "duration_s": imported.recording.duration_s,
-        "robots": {name: {"type": robot.robot_type,
-                          "roles": {role: {**facts[name][role].to_dict(),
-                                           "origin": imported.origins.get(name, {}).get(role)}
-                                    for role in robot.series}}
-                   for name, robot in imported.recording.robots.items()},
+        "robots": {
+            name: {
+                "type": robot.robot_type,
+                "roles": {
+                    role: {**facts[name][role].to_dict(), "origin": imported.origins.get(name, {}).get(role)}
+                    for role in robot.series
+                },
+            }
+            for name, robot in imported.recording.robots.items()
+        },
     }
     messages = _write(imported.recording, report, folder, lambda share: tell("writing", share))
     return ImportResult(folder, imported.recording, facts, report, imported.losses, imported.notes, messages)
 
 
-def read_sources(request: Request, tell: Callable[[float], None] = lambda _: None
-                 ) -> tuple[Imported, list[Path], dict[str, Any]]:
+def read_sources(
+    request: Request, tell: Callable[[float], None] = lambda _: None
+) -> tuple[Imported, list[Path], dict[str, Any]]:
     """Return the recording of sources, the files that it was read from, and which mappings were used.
 
     Raises:
@@ -132,8 +138,9 @@ def read_sources(request: Request, tell: Callable[[float], None] = lambda _: Non
     maps = {log.map.name: log.map for log in source.logs}
     more = {
         "maps": [{"name": one.name, "file": Path(one.file).name, "text": one.raw} for one in maps.values()],
-        "choices": {log.file.name: {"robot": log.robot, "map": log.map.name, "because": log.how}
-                    for log in source.logs},
+        "choices": {
+            log.file.name: {"robot": log.robot, "map": log.map.name, "because": log.how} for log in source.logs
+        },
         "ignored": [file.name for file in source.ignored],
     }
     return imported, [log.file for log in source.logs], more
@@ -154,7 +161,8 @@ def _write(recording: Recording, report: dict[str, Any], folder: Path, tell: Cal
         with whole_folder(folder) as made:
             messages = write_recording(recording, made, {"import": report}, tell)
             (made / REPORT_FILE).write_text(
-                json.dumps({**report, "messages": messages}, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+                json.dumps({**report, "messages": messages}, indent=2, allow_nan=False) + "\n", encoding="utf-8"
+            )
     except OSError as error:
         raise RecordingError(f"{folder}: the run cannot be written: {error.strerror or error}") from error
     return messages

@@ -86,8 +86,15 @@ def unpacked(packed: np.ndarray) -> np.ndarray:
 def from_angles(roll: np.ndarray, pitch: np.ndarray, yaw: np.ndarray) -> np.ndarray:
     """Return quaternions (R, 4), x y z w, of turns [rad] about the fixed axes x, then y, then z (REP-103)."""
     (cr, sr), (cp, sp), (cy, sy) = ((np.cos(a / 2), np.sin(a / 2)) for a in (roll, pitch, yaw))
-    return np.stack([sr * cp * cy - cr * sp * sy, cr * sp * cy + sr * cp * sy,
-                     cr * cp * sy - sr * sp * cy, cr * cp * cy + sr * sp * sy], axis=1)
+    return np.stack(
+        [
+            sr * cp * cy - cr * sp * sy,
+            cr * sp * cy + sr * cp * sy,
+            cr * cp * sy - sr * sp * cy,
+            cr * cp * cy + sr * sp * sy,
+        ],
+        axis=1,
+    )
 
 
 def into_body(vectors: np.ndarray, quaternions: np.ndarray) -> np.ndarray:
@@ -138,8 +145,11 @@ def _composed(role: str, way: RoleMap, channels: dict[str, np.ndarray], attitude
 
     native = {"odometry": "body", "setpoint": "world"}.get(role)
     if native and way.velocity not in (None, native):
-        turned = into_body(vector("vx", "vy", "vz"), attitude) if native == "body" else _rotated(
-            vector("vx", "vy", "vz"), attitude)
+        turned = (
+            into_body(vector("vx", "vy", "vz"), attitude)
+            if native == "body"
+            else _rotated(vector("vx", "vy", "vz"), attitude)
+        )
         channels.update(zip(("vx", "vy", "vz"), turned.T, strict=True))
     if role == "imu" and way.acceleration != "body":
         force = vector("ax", "ay", "az")

@@ -39,8 +39,9 @@ def with_unit(values: np.ndarray, time: TimeMap, losses: FileLosses) -> TimeMap:
         return replace(time, unit=next(fits, "us"))
     rate_hz = _NANO / (step * time_factor(time))
     if rate_hz > _FASTEST_HZ:
-        losses.add(f"{rate_hz:.0f} records a second by the unit {time.unit} of the mapping: it is another one; `auto` "
-                   "finds it")
+        losses.add(
+            f"{rate_hz:.0f} records a second by the unit {time.unit} of the mapping: it is another one; `auto` finds it"
+        )
     return time
 
 
@@ -92,8 +93,7 @@ def in_order(time_ns: np.ndarray, places: np.ndarray, losses: FileLosses) -> np.
     steps = np.diff(time_ns[keep])
     if (steps < 0).any():
         chosen = longest_rise(time_ns[keep])
-        losses.add("the stamp goes back against its neighbours",
-                   np.delete(places[keep], chosen))
+        losses.add("the stamp goes back against its neighbours", np.delete(places[keep], chosen))
         keep = keep[chosen]
         steps = np.diff(time_ns[keep])
     breaks = np.flatnonzero(steps > _BREAK_NS)

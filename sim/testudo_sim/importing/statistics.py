@@ -127,5 +127,7 @@ def clock_jumps(stamps: np.ndarray, delay: np.ndarray) -> tuple[ClockJump, ...]:
 
 def recording_facts(recording: Recording) -> dict[str, dict[str, SeriesFacts]]:
     """Return the facts of every series by robot and role."""
-    return {name: {role: series_facts(series) for role, series in robot.series.items()}
-            for name, robot in recording.robots.items()}
+    return {
+        name: {role: series_facts(series) for role, series in robot.series.items()}
+        for name, robot in recording.robots.items()
+    }

@@ -29,9 +29,14 @@ class Table:
 
     def take(self, rows: np.ndarray) -> Table:
         """Return the table of some of the rows, by index."""
-        return Table(self.names, self.count, {k: column[rows] for k, column in self.columns.items()}, self.places[rows],
-                     None if self.time_ns is None else self.time_ns[rows],
-                     {k: mark[rows] for k, mark in self.absent.items()})
+        return Table(
+            self.names,
+            self.count,
+            {k: column[rows] for k, column in self.columns.items()},
+            self.places[rows],
+            None if self.time_ns is None else self.time_ns[rows],
+            {k: mark[rows] for k, mark in self.absent.items()},
+        )
 
     def index(self, column: int | str) -> int | None:
         """Return the index of a column that is given by its number from 1 or its name; None if there is none."""

@@ -58,12 +58,15 @@ def column_names(line: bytes, kind: TextMap) -> tuple[str, ...]:
         text = text[len(kind.comment.encode()) :].strip()
     if not text:
         return ()
-    return tuple(name.strip().strip("\"'") for name in
-                 (part.decode("utf-8", "replace") for part in fields_of(text, kind.delimiter)))
+    return tuple(
+        name.strip().strip("\"'")
+        for name in (part.decode("utf-8", "replace") for part in fields_of(text, kind.delimiter))
+    )
 
 
-def _blocks(read: Callable[[int], bytes], losses: FileLosses, tell: Callable[[int], None]
-            ) -> Iterator[tuple[bytes, int]]:
+def _blocks(
+    read: Callable[[int], bytes], losses: FileLosses, tell: Callable[[int], None]
+) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines, each block with the number of its first line."""
     rest, line, begun, skips = b"", 1, False, False
     while data := read(BLOCK_BYTES):
@@ -143,8 +146,13 @@ class _Reader:
         places = np.concatenate(self._places) if self._places else np.zeros(0, np.int64)
         if not len(places):
             self._losses.add("holds no line of numbers")
-        return Table(self._names or (), self._count, {c: rows[:, k] for k, c in enumerate(self._used)}, places,
-                     absent={c: absent[:, k] for k, c in enumerate(self._used) if absent[:, k].any()})
+        return Table(
+            self._names or (),
+            self._count,
+            {c: rows[:, k] for k, c in enumerate(self._used)},
+            places,
+            absent={c: absent[:, k] for k, c in enumerate(self._used) if absent[:, k].any()},
+        )
 
     def _quoted(self, lines: list[bytes], counts: np.ndarray, *, last: bool) -> np.ndarray:
         """Return the number of fields of each line; lines that are one record become its first one, the others blank.
@@ -171,7 +179,8 @@ class _Reader:
     def _begin(self, lines: list[bytes], counts: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Read names and number of columns before the first numbers; return the lines of numbers."""
         in_line = self._kind.header == "line" or (
-            self._kind.header == "comment" and not self._last_comment and _is_header(lines[at[0]], self._kind))
+            self._kind.header == "comment" and not self._last_comment and _is_header(lines[at[0]], self._kind)
+        )
         head = lines[at[0]] if self._kind.header != "comment" or in_line else self._last_comment
         if self._names is None:
             if in_line:
@@ -193,8 +202,12 @@ class _Reader:
         counts = {other: len(column_names(head, replace(self._kind, delimiter=other))) for other in DELIMITERS}
         best = max(counts, key=lambda other: counts[other])
         if counts[best] > 1:
-            self._losses.add(f"the first line has one field by the delimiter {self._kind.delimiter!r} of the mapping; "
-                             f"by {best!r} it has {counts[best]}: correct `delimiter`", (), shown(head))
+            self._losses.add(
+                f"the first line has one field by the delimiter {self._kind.delimiter!r} of the mapping; "
+                f"by {best!r} it has {counts[best]}: correct `delimiter`",
+                (),
+                shown(head),
+            )
 
     def _parsed(self, lines: list[bytes], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return rows (R, U), which of their fields were empty, and their lines."""
@@ -204,8 +217,14 @@ class _Reader:
             return self._line_by_line(lines, numbers)
         delimiter = None if self._kind.delimiter == "whitespace" else self._kind.delimiter
         try:
-            rows = np.loadtxt((line.decode("ascii") for line in lines), delimiter=delimiter, usecols=self._used,
-                              comments=None, ndmin=2, quotechar=None if delimiter is None else '"')
+            rows = np.loadtxt(
+                (line.decode("ascii") for line in lines),
+                delimiter=delimiter,
+                usecols=self._used,
+                comments=None,
+                ndmin=2,
+                quotechar=None if delimiter is None else '"',
+            )
         except ValueError:  # of decoding, too
             return self._line_by_line(lines, numbers)
         if rows.shape != (len(lines), len(self._used)):
@@ -236,14 +255,17 @@ class _Reader:
 
 def _is_header(line: bytes, kind: TextMap) -> bool:
     """Return whether a line holds names alone: somebody took the comment sign away."""
-    return not any(_NUMBER.fullmatch(part.strip()) or _NOT_FINITE.fullmatch(part.strip())
-                   for part in fields_of(line, kind.delimiter))
+    return not any(
+        _NUMBER.fullmatch(part.strip()) or _NOT_FINITE.fullmatch(part.strip())
+        for part in fields_of(line, kind.delimiter)
+    )
 
 
 def _used(kind: TextMap, names: tuple[str, ...], count: int) -> list[int]:
     """Return the indices of all columns that a mapping names and the file has."""
-    wanted = {kind.time.column} | {channel.column for ways in kind.roles.values() for way in ways
-                                   for channel in way.channels.values()}
+    wanted = {kind.time.column} | {
+        channel.column for ways in kind.roles.values() for way in ways for channel in way.channels.values()
+    }
     return sorted({index for column in wanted if (index := index_of(column, names, count)) is not None})
 
 

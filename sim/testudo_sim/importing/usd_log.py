@@ -25,8 +25,22 @@ from testudo_sim.importing.tables import Table
 
 _EVENTS_MARK = 0xBC
 _VARIABLE = re.compile(rb"([\w. \-]+)\(([bBhHiIlLqQefd?])\)")
-_DTYPES = {"b": "i1", "B": "u1", "h": "<i2", "H": "<u2", "i": "<i4", "I": "<u4", "l": "<i4", "L": "<u4", "q": "<i8",
-           "Q": "<u8", "e": "<f2", "f": "<f4", "d": "<f8", "?": "u1"}
+_DTYPES = {
+    "b": "i1",
+    "B": "u1",
+    "h": "<i2",
+    "H": "<u2",
+    "i": "<i4",
+    "I": "<u4",
+    "l": "<i4",
+    "L": "<u4",
+    "q": "<i8",
+    "Q": "<u8",
+    "e": "<f2",
+    "f": "<f4",
+    "d": "<f8",
+    "?": "u1",
+}
 _RESIDUE = 0xFFFFFFFF
 _LONGEST_DAMAGE_NS = 60_000_000_000
 _LONGEST_NAME = 128
@@ -229,5 +243,6 @@ def _kind(name: str, variables: list[re.Match[bytes]]) -> _Kind:
 
 
 def _table(kind: _Kind, rows: np.ndarray, places: np.ndarray, time_ns: np.ndarray | None) -> Table:
-    return Table(kind.names, len(kind.names), {k: rows[f"v{k}"].astype(float) for k in range(len(kind.names))}, places,
-                 time_ns)
+    return Table(
+        kind.names, len(kind.names), {k: rows[f"v{k}"].astype(float) for k in range(len(kind.names))}, places, time_ns
+    )

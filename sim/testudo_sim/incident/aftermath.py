@@ -59,8 +59,14 @@ def moment_before(story: Story, incident: Incident, bounds: Bounds) -> float | N
     return float(times[far[0] if len(far) else int(np.argmax(apart))])
 
 
-def go_on(story: Story, incidents: Sequence[Incident], ways: Sequence[Way], bounds: Bounds, draws: int = 8,
-          tell: Callable[[float], None] = lambda _: None) -> list[Aftermath]:
+def go_on(
+    story: Story,
+    incidents: Sequence[Incident],
+    ways: Sequence[Way],
+    bounds: Bounds,
+    draws: int = 8,
+    tell: Callable[[float], None] = lambda _: None,
+) -> list[Aftermath]:
     """Return what would have become of incidents; those with the same robots are one batch."""
     starts = [(incident, moment_before(story, incident, bounds)) for incident in incidents]
     groups: dict[tuple[str, ...], list[tuple[Incident, float]]] = {}
@@ -78,13 +84,20 @@ def go_on(story: Story, incidents: Sequence[Incident], ways: Sequence[Way], boun
     return sorted(made, key=lambda item: order[replace(item.incident, from_s=None, aftermath=())])
 
 
-def _of_group(story: Story, members: Sequence[tuple[Incident, float]], ways: Sequence[Way], draws: int,
-              tell: Callable[[float], None]) -> list[Aftermath]:
+def _of_group(
+    story: Story,
+    members: Sequence[tuple[Incident, float]],
+    ways: Sequence[Way],
+    draws: int,
+    tell: Callable[[float], None],
+) -> list[Aftermath]:
     reach = max(incident.at_s - from_s for incident, from_s in members) + _AFTER_S
     ahead = Ahead(min(reach, _LONGEST_S), draws)
     times = [from_s for _, from_s in members]
-    made = [go_on_from(story, times, way, ahead, lambda share, w=index: tell((w + share) / len(ways)))
-            for index, way in enumerate(ways)]
+    made = [
+        go_on_from(story, times, way, ahead, lambda share, w=index: tell((w + share) / len(ways)))
+        for index, way in enumerate(ways)
+    ]
     found = []
     for k, (incident, from_s) in enumerate(members):
         branches = (what_happened(story, from_s, ahead.horizon_s), *((item.outcomes[k], item.ways[k]) for item in made))

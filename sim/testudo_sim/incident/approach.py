@@ -30,13 +30,19 @@ def unchecked(story: Story, incident: Incident) -> str:
     """Return whether commands passed unchanged although the robots were too close already; empty if not."""
     if story.run is None:
         return ""
-    ticks = [tick for name in incident.robots for tick in story.run.ticks[name]
-             if incident.begin_s <= tick.stamp_s - story.start_s <= incident.at_s]
+    ticks = [
+        tick
+        for name in incident.robots
+        for tick in story.run.ticks[name]
+        if incident.begin_s <= tick.stamp_s - story.start_s <= incident.at_s
+    ]
     moving = [tick for tick in ticks if tick.nominal_world and np.linalg.norm(tick.nominal_world) > _TOLD_M_S]
     passed = [tick for tick in moving if tick.status == "passed"]
     if moving and len(passed) > _PASSED_SHARE * len(moving):
-        return (f"the shield changed nothing: {len(passed)} of {len(moving)} commands passed as the policy wanted "
-                "them, closer than layer 1 allows; it was off, or did not know of the other")
+        return (
+            f"the shield changed nothing: {len(passed)} of {len(moving)} commands passed as the policy wanted "
+            "them, closer than layer 1 allows; it was off, or did not know of the other"
+        )
     return ""
 
 
@@ -48,8 +54,11 @@ def told_approach(story: Story, incident: Incident) -> str:
     parts = []
     for robot, other in (robots, robots[::-1]):
         closing = _closing(robot, other, incident)
-        parts.append(f"{robot.name} drove towards {other.name} at {closing:.2f} m/s" if closing > _TOLD_M_S else
-                     f"{robot.name} did not come closer by itself")
+        parts.append(
+            f"{robot.name} drove towards {other.name} at {closing:.2f} m/s"
+            if closing > _TOLD_M_S
+            else f"{robot.name} did not come closer by itself"
+        )
     kept = "no shield is recorded" if story.run is None else "the margins for lag, model and localisation were used up"
     return f"{' and '.join(parts)}; {kept}"
 

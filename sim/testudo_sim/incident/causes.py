@@ -30,9 +30,15 @@ def _robot(story: Story, name: str) -> RobotStory:
 
 def _around(incident: Incident, others: Sequence[Incident], kinds: Sequence[Kind], before_s: float) -> list[Incident]:
     """Return what else happened to the same robots until the incident was worst, in the order of ``kinds``."""
-    found = [other for other in others if other != incident and other.kind in kinds
-             and set(other.robots) & set(incident.robots)
-             and other.begin_s <= incident.at_s and other.end_s >= min(incident.begin_s, incident.at_s) - before_s]
+    found = [
+        other
+        for other in others
+        if other != incident
+        and other.kind in kinds
+        and set(other.robots) & set(incident.robots)
+        and other.begin_s <= incident.at_s
+        and other.end_s >= min(incident.begin_s, incident.at_s) - before_s
+    ]
     return sorted(found, key=lambda other: kinds.index(other.kind))
 
 
@@ -63,22 +69,31 @@ def _deadlock(story: Story, incident: Incident, others: Sequence[Incident]) -> s
     if story.run is None:
         blocked = _around(replace(incident, at_s=incident.end_s), others, (Kind.NOT_FOLLOWING,), 0.0)
         return blocked[0].what if blocked else "it was told to drive and did not: blocked, or no command got through"
-    ticks = [tick for name in incident.robots for tick in story.run.ticks[name]
-             if incident.begin_s <= tick.stamp_s - story.start_s <= incident.end_s]
+    ticks = [
+        tick
+        for name in incident.robots
+        for tick in story.run.ticks[name]
+        if incident.begin_s <= tick.stamp_s - story.start_s <= incident.end_s
+    ]
     if not ticks:
         return "its process was gone: there are no ticks of that time"
     count = len(ticks)
-    shares = {status: sum(tick.status == status for tick in ticks) / count
-              for status in ("waiting", "gated", "projected", "braked", "passed")}
+    shares = {
+        status: sum(tick.status == status for tick in ticks) / count
+        for status in ("waiting", "gated", "projected", "braked", "passed")
+    }
     wish = np.median([np.linalg.norm(tick.nominal_world) for tick in ticks if tick.nominal_world] or [0.0])
     if wish < 0.05 * story.spec.control_point_speed_m_s:
         return f"the policy asks for next to nothing there ({1e3 * wish:.0f} mm/s)"
     worst = max(shares, key=lambda name: shares[name])
-    means = {"waiting": "it waits for space that others hold or have not granted",
-             "gated": "no way to stop clear of the others is left: the gate shortens every command",
-             "projected": "the ways of the robots cancel out: what the policies want and the shield allows adds up "
-                          "to nothing", "braked": "the shield brakes",
-             "passed": "the commands passed, and the robot did not move as told"}
+    means = {
+        "waiting": "it waits for space that others hold or have not granted",
+        "gated": "no way to stop clear of the others is left: the gate shortens every command",
+        "projected": "the ways of the robots cancel out: what the policies want and the shield allows adds up "
+        "to nothing",
+        "braked": "the shield brakes",
+        "passed": "the commands passed, and the robot did not move as told",
+    }
     return f"the shield: {means[worst]} ({100 * shares[worst]:.0f} % of the ticks {worst})"
 
 
@@ -89,8 +104,11 @@ def _stop(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
         if robot.sent is not None:
             inside = (robot.sent.stamp_s >= incident.begin_s) & (robot.sent.stamp_s <= incident.end_s)
             told = float(np.median(np.abs(robot.sent.command[inside, 0]))) if inside.any() else 0.0
-        return ("it was told to stand" if told < 0.1 * robot.spec.speed_limit_m_s else
-                f"it stood although it was told to drive at {told:.2f} m/s: blocked, or no command got through")
+        return (
+            "it was told to stand"
+            if told < 0.1 * robot.spec.speed_limit_m_s
+            else f"it stood although it was told to drive at {told:.2f} m/s: blocked, or no command got through"
+        )
     if incident.code in ("stale_pose", "no_pose"):
         return _pose_cause(story, robot, incident, others)
     if incident.code == "shield_braked":
@@ -120,15 +138,19 @@ def _pose_cause(story: Story, robot: RobotStory, incident: Incident, others: Seq
     accepts = f"it accepts poses up to {robot.spec.pose_max_age_s:.2f} s old"
     if silent < robot.spec.pose_max_age_s:
         late = _around(incident, others, (Kind.LATE_TICK,), 0.5)
-        return ("the recorder heard poses all the while, the robot did not: its process or link was behind"
-                f"{', ' + late[0].what if late else ''}; {accepts}")
+        return (
+            "the recorder heard poses all the while, the robot did not: its process or link was behind"
+            f"{', ' + late[0].what if late else ''}; {accepts}"
+        )
     return f"its pose source was silent for {silent:.2f} s; {accepts}"
 
 
 def _stale_peer(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
     name, peer = incident.robots
+
     def inside(stamps: np.ndarray) -> int:
         return int(((stamps >= incident.begin_s) & (stamps <= incident.end_s)).sum())
+
     ticks = inside(np.array([tick.stamp_s - story.start_s for tick in story.run.ticks[peer]]))
     said = inside(np.array([message.stamp_s - story.start_s for message in story.run.announcements[peer]]))
     if not ticks:
@@ -136,19 +158,34 @@ def _stale_peer(story: Story, incident: Incident, others: Sequence[Incident]) ->
     if not said:
         stops = _around(replace(incident, robots=(peer,), at_s=incident.end_s), others, (Kind.STOP,), 0.5)
         return f"{peer} told nobody where it was" + (f": {stops[0].what}" if stops else "")
-    both = any(other.kind is Kind.STALE_PEER and other.robots == (peer, name)
-               and other.begin_s <= incident.end_s and other.end_s >= incident.begin_s for other in others)
-    return (f"messages were lost {'in both directions' if both else 'on the way'}: {peer} sent {said} that "
-            f"{name} had no answer to")
+    both = any(
+        other.kind is Kind.STALE_PEER
+        and other.robots == (peer, name)
+        and other.begin_s <= incident.end_s
+        and other.end_s >= incident.begin_s
+        for other in others
+    )
+    return (
+        f"messages were lost {'in both directions' if both else 'on the way'}: {peer} sent {said} that "
+        f"{name} had no answer to"
+    )
 
 
 def _late_tick(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
-    same = sorted({other.robots[0] for other in others if other.kind is Kind.LATE_TICK and other is not incident
-                   and abs(other.at_s - incident.at_s) < _SAME_S})
+    same = sorted(
+        {
+            other.robots[0]
+            for other in others
+            if other.kind is Kind.LATE_TICK and other is not incident and abs(other.at_s - incident.at_s) < _SAME_S
+        }
+    )
     if same:
         return f"the computer was busy: {', '.join(same)} {'were' if len(same) > 1 else 'was'} late at the same time"
-    ticks = [tick for tick in story.run.ticks[incident.robots[0]]
-             if incident.begin_s - _SAME_S <= tick.stamp_s - story.start_s <= incident.end_s]
+    ticks = [
+        tick
+        for tick in story.run.ticks[incident.robots[0]]
+        if incident.begin_s - _SAME_S <= tick.stamp_s - story.start_s <= incident.end_s
+    ]
     longest = max((tick.duration_s for tick in ticks), default=0.0)
     if longest > 0.5 * story.spec.control_period_s:
         period_ms = 1e3 * story.spec.control_period_s
@@ -161,22 +198,38 @@ def _pose_jump(story: Story, incident: Incident, _: Sequence[Incident]) -> str:
     index = int(np.searchsorted(motion.stamp_s, incident.begin_s))
     after = int(np.searchsorted(motion.stamp_s, incident.end_s + 1e-9, side="right"))
     back = np.linalg.norm(motion.position_world[min(after, len(motion.stamp_s) - 1)] - motion.position_world[index])
-    if incident.end_s - incident.begin_s > 1.5 * (motion.stamp_s[min(index + 1, len(motion.stamp_s) - 1)]
-                                                 - motion.stamp_s[index]) and back < 0.5 * incident.value:
+    if (
+        incident.end_s - incident.begin_s
+        > 1.5 * (motion.stamp_s[min(index + 1, len(motion.stamp_s) - 1)] - motion.stamp_s[index])
+        and back < 0.5 * incident.value
+    ):
         return f"a wrong fix: it came back after {incident.end_s - incident.begin_s:.2f} s"
     return "it was located anew and stayed there: a re-localisation, or somebody carried it"
 
 
 def _pose_gap(_: Story, incident: Incident, others: Sequence[Incident]) -> str:
-    same = sorted({other.robots[0] for other in others if other.kind is Kind.POSE_GAP and other is not incident
-                   and other.begin_s <= incident.end_s and other.end_s >= incident.begin_s})
-    return (f"the pose source or the recorder paused: also {', '.join(same)}" if same else
-            "this robot alone was not seen: hidden markers, or its link was lost")
+    same = sorted(
+        {
+            other.robots[0]
+            for other in others
+            if other.kind is Kind.POSE_GAP
+            and other is not incident
+            and other.begin_s <= incident.end_s
+            and other.end_s >= incident.begin_s
+        }
+    )
+    return (
+        f"the pose source or the recorder paused: also {', '.join(same)}"
+        if same
+        else "this robot alone was not seen: hidden markers, or its link was lost"
+    )
 
 
 def _saturation(story: Story, _: Incident, __: Sequence[Incident]) -> str:
-    return (f"it was asked for more than {story.spec.name}'s file allows: commands are too fast, or the limits in the "
-            "file too low")
+    return (
+        f"it was asked for more than {story.spec.name}'s file allows: commands are too fast, or the limits in the "
+        "file too low"
+    )
 
 
 def _not_following(_: Story, incident: Incident, __: Sequence[Incident]) -> str:
@@ -186,7 +239,16 @@ def _not_following(_: Story, incident: Incident, __: Sequence[Incident]) -> str:
 
 
 _CAUSES: dict[Kind, Callable[[Story, Incident, Sequence[Incident]], str]] = {
-    Kind.CONTACT: _encounter, Kind.NEAR_CONTACT: _encounter, Kind.DEADLOCK: _deadlock, Kind.STOP: _stop,
-    Kind.GUARD_BRAKE: _stop, Kind.STALE_PEER: _stale_peer, Kind.LATE_TICK: _late_tick, Kind.POSE_JUMP: _pose_jump,
-    Kind.POSE_GAP: _pose_gap, Kind.SATURATION: _saturation, Kind.NOT_FOLLOWING: _not_following}
+    Kind.CONTACT: _encounter,
+    Kind.NEAR_CONTACT: _encounter,
+    Kind.DEADLOCK: _deadlock,
+    Kind.STOP: _stop,
+    Kind.GUARD_BRAKE: _stop,
+    Kind.STALE_PEER: _stale_peer,
+    Kind.LATE_TICK: _late_tick,
+    Kind.POSE_JUMP: _pose_jump,
+    Kind.POSE_GAP: _pose_gap,
+    Kind.SATURATION: _saturation,
+    Kind.NOT_FOLLOWING: _not_following,
+}
 """By kind."""

@@ -41,15 +41,16 @@ def _of_robot(story: Story, robot: RobotStory, bounds: Bounds) -> list[Incident]
     begins_still = np.flatnonzero(np.linalg.norm(np.ptp(views, axis=-1), axis=1) < _STILL_M)
     still = np.zeros(len(at_s), bool)
     for begin in begins_still:
-        still[begin:begin + window + 1] = True
+        still[begin : begin + window + 1] = True
     holds = still & _wants_to_move(robot, at_s, place)
     found = []
     for begin, end in spans(holds, at_s):
         lasted = float(at_s[end] - at_s[begin])
         if lasted >= bounds.still_s - _GRID_S:
             first = float(at_s[begin])
-            found.append(Incident(Kind.DEADLOCK, (robot.name,), first, float(at_s[end]), first, lasted,
-                                  bounds.still_s, "s", ""))
+            found.append(
+                Incident(Kind.DEADLOCK, (robot.name,), first, float(at_s[end]), first, lasted, bounds.still_s, "s", "")
+            )
     return found
 
 
@@ -63,7 +64,7 @@ def _watched(story: Story, robot: RobotStory) -> tuple[float, float]:
     if part.stop == 0:
         return begin, begin
     first = ticks[part.start].stamp_s - story.start_s
-    stopped = [tick.stamp_s - story.start_s for tick in ticks[part.stop:] if tick.reason.split(":")[0] in _RESTS]
+    stopped = [tick.stamp_s - story.start_s for tick in ticks[part.stop :] if tick.reason.split(":")[0] in _RESTS]
     return max(begin, first), min([end, *stopped[:1]])
 
 
@@ -95,5 +96,11 @@ def _named(group: Sequence[Incident]) -> Incident:
     robots = tuple(sorted({name for item in group for name in item.robots}))
     begin, end = min(item.begin_s for item in group), max(item.end_s for item in group)
     verb = "stand" if len(robots) > 1 else "stands"
-    return replace(group[0], robots=robots, begin_s=begin, end_s=end, value=end - begin,
-                   what=f"{' and '.join(robots)} {verb} for {end - begin:.1f} s without having arrived")
+    return replace(
+        group[0],
+        robots=robots,
+        begin_s=begin,
+        end_s=end,
+        value=end - begin,
+        what=f"{' and '.join(robots)} {verb} for {end - begin:.1f} s without having arrived",
+    )

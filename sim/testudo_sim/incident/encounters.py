@@ -18,8 +18,9 @@ _UNSEEN_S = 1.0
 
 def find_encounters(story: Story, bounds: Bounds) -> list[Incident]:
     """Return contacts and near contacts: of each two robots, with walls and obstacles, and those the plant counted."""
-    found = [incident for first, second in combinations(story.robots, 2)
-             for incident in _of_pair(first, second, bounds)]
+    found = [
+        incident for first, second in combinations(story.robots, 2) for incident in _of_pair(first, second, bounds)
+    ]
     found += [incident for robot in story.robots for incident in _with_walls(story, robot)]
     return found + _counted(story, found)
 
@@ -40,15 +41,28 @@ def _of_pair(first: RobotStory, second: RobotStory, bounds: Bounds) -> list[Inci
     touching = first.spec.body_radius_m + second.spec.body_radius_m
     found = []
     for begin, end in spans(distance < bounds.near_m, at_s, _JOIN_S):
-        worst = begin + int(np.argmin(distance[begin:end + 1]))
+        worst = begin + int(np.argmin(distance[begin : end + 1]))
         value = float(distance[worst])
         touched = value < touching
         names = f"{first.name} and {second.name}"
-        what = (f"{names} touched: {1e3 * (touching - value):.0f} mm closer than their bodies" if touched else
-                f"{names} came within {1e3 * value:.0f} mm, {1e3 * (value - touching):.0f} mm before contact")
-        found.append(Incident(
-            Kind.CONTACT if touched else Kind.NEAR_CONTACT, (first.name, second.name), float(at_s[begin]),
-            float(at_s[end]), float(at_s[worst]), value, touching if touched else bounds.near_m, "m", what))
+        what = (
+            f"{names} touched: {1e3 * (touching - value):.0f} mm closer than their bodies"
+            if touched
+            else f"{names} came within {1e3 * value:.0f} mm, {1e3 * (value - touching):.0f} mm before contact"
+        )
+        found.append(
+            Incident(
+                Kind.CONTACT if touched else Kind.NEAR_CONTACT,
+                (first.name, second.name),
+                float(at_s[begin]),
+                float(at_s[end]),
+                float(at_s[worst]),
+                value,
+                touching if touched else bounds.near_m,
+                "m",
+                what,
+            )
+        )
     return found
 
 
@@ -62,12 +76,21 @@ def _with_walls(story: Story, robot: RobotStory) -> list[Incident]:
         room = np.minimum(room, clearance(obstacle, place)[0])
     found = []
     for begin, end in spans(room < radius, robot.motion.stamp_s, _JOIN_S):
-        worst = begin + int(np.argmin(room[begin:end + 1]))
+        worst = begin + int(np.argmin(room[begin : end + 1]))
         stamp_s = robot.motion.stamp_s
-        found.append(Incident(
-            Kind.CONTACT, (robot.name,), float(stamp_s[begin]), float(stamp_s[end]), float(stamp_s[worst]),
-            float(room[worst]), radius, "m",
-            f"{robot.name} touched a wall or an obstacle: {1e3 * (radius - room[worst]):.0f} mm too far"))
+        found.append(
+            Incident(
+                Kind.CONTACT,
+                (robot.name,),
+                float(stamp_s[begin]),
+                float(stamp_s[end]),
+                float(stamp_s[worst]),
+                float(room[worst]),
+                radius,
+                "m",
+                f"{robot.name} touched a wall or an obstacle: {1e3 * (radius - room[worst]):.0f} mm too far",
+            )
+        )
     return found
 
 
@@ -80,14 +103,25 @@ def _counted(story: Story, known: list[Incident]) -> list[Incident]:
         count, at_s = event.values.get("contacts"), event.stamp_s - story.start_s
         if count is None:
             continue
-        seen = any(item.kind is Kind.CONTACT and item.begin_s - _JOIN_S <= at_s and before_s <= item.end_s + _JOIN_S
-                   for item in (*known, *found))
+        seen = any(
+            item.kind is Kind.CONTACT and item.begin_s - _JOIN_S <= at_s and before_s <= item.end_s + _JOIN_S
+            for item in (*known, *found)
+        )
         if count > before and not seen:
             pair = tuple(name for name in event.values.get("closest", ()) if name in story.names)
             distance = event.values.get("separation_m")
-            found.append(Incident(
-                Kind.CONTACT, pair or story.names, before_s, at_s, at_s,
-                2 * story.spec.body_radius_m if distance is None else float(distance), 2 * story.spec.body_radius_m,
-                "m", f"the plant counted {count - before} steps of contact, closest {' and '.join(pair) or 'unknown'}"))
+            found.append(
+                Incident(
+                    Kind.CONTACT,
+                    pair or story.names,
+                    before_s,
+                    at_s,
+                    at_s,
+                    2 * story.spec.body_radius_m if distance is None else float(distance),
+                    2 * story.spec.body_radius_m,
+                    "m",
+                    f"the plant counted {count - before} steps of contact, closest {' and '.join(pair) or 'unknown'}",
+                )
+            )
         before, before_s = max(int(count), before), at_s
     return found

@@ -14,6 +14,10 @@ from testudo_sim.replay.story import Story
 def find_incidents(story: Story, bounds: Bounds | None = None) -> list[Incident]:
     """Return what went wrong in a run, each with its likeliest cause, in the order of time."""
     bounds = bounds or Bounds.of(story)
-    found = [*find_encounters(story, bounds), *find_in_motion(story, bounds), *find_deadlocks(story, bounds),
-             *find_in_ticks(story, bounds)]
+    found = [
+        *find_encounters(story, bounds),
+        *find_in_motion(story, bounds),
+        *find_deadlocks(story, bounds),
+        *find_in_ticks(story, bounds),
+    ]
     return explained(story, sorted(found, key=lambda incident: (incident.begin_s, incident.weight)))

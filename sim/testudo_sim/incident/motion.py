@@ -37,13 +37,25 @@ def find_jumps(robot: RobotStory) -> list[Incident]:
         beyond |= turn > 2 * spec.yaw_error_rad + _TURN_RAD
     found = []
     for begin, end in spans(beyond, motion.stamp_s[1:], _JOIN_S):
-        worst = begin + int(np.argmax(excess[begin:end + 1]))
+        worst = begin + int(np.argmax(excess[begin : end + 1]))
         turned = np.degrees(abs(motion.yaw[worst + 1] - motion.yaw[worst]))
-        what = (f"{robot.name}'s pose jumped by {1e3 * way[worst]:.0f} mm and {turned:.0f} degrees in "
-                f"{1e3 * elapsed[worst]:.0f} ms")
-        found.append(Incident(Kind.POSE_JUMP, (robot.name,), float(motion.stamp_s[begin]),
-                              float(motion.stamp_s[end + 1]), float(motion.stamp_s[worst + 1]), float(way[worst]),
-                              bound, "m", what))
+        what = (
+            f"{robot.name}'s pose jumped by {1e3 * way[worst]:.0f} mm and {turned:.0f} degrees in "
+            f"{1e3 * elapsed[worst]:.0f} ms"
+        )
+        found.append(
+            Incident(
+                Kind.POSE_JUMP,
+                (robot.name,),
+                float(motion.stamp_s[begin]),
+                float(motion.stamp_s[end + 1]),
+                float(motion.stamp_s[worst + 1]),
+                float(way[worst]),
+                bound,
+                "m",
+                what,
+            )
+        )
     return found
 
 
@@ -54,10 +66,20 @@ def find_gaps(robot: RobotStory) -> list[Incident]:
     bound = max(robot.spec.pose_max_age_s, _OFTEN * float(np.median(apart)))
     found = []
     for begin, end in spans(apart > bound, stamps[1:], _JOIN_S):
-        worst = begin + int(np.argmax(apart[begin:end + 1]))
-        found.append(Incident(
-            Kind.POSE_GAP, (robot.name,), float(stamps[begin]), float(stamps[end + 1]), float(stamps[worst]),
-            float(apart[worst]), bound, "s", f"no pose of {robot.name} for {apart[worst]:.2f} s"))
+        worst = begin + int(np.argmax(apart[begin : end + 1]))
+        found.append(
+            Incident(
+                Kind.POSE_GAP,
+                (robot.name,),
+                float(stamps[begin]),
+                float(stamps[end + 1]),
+                float(stamps[worst]),
+                float(apart[worst]),
+                bound,
+                "s",
+                f"no pose of {robot.name} for {apart[worst]:.2f} s",
+            )
+        )
     return found
 
 
@@ -73,12 +95,21 @@ def find_saturation(robot: RobotStory) -> list[Incident]:
     for begin, end in spans(share > _BEYOND, stamp_s, _JOIN_S):
         if stamp_s[end] - stamp_s[begin] < _SATURATED_S:
             continue
-        worst = begin + int(np.argmax(share[begin:end + 1]))
-        found.append(Incident(
-            Kind.SATURATION, (robot.name,), float(stamp_s[begin]), float(stamp_s[end]), float(stamp_s[worst]),
-            float(share[worst]), _BEYOND, "1",
-            f"{robot.name} was told {_shown(command[:, worst])}, of which its actuators can do "
-            f"{_shown(clipped[:, worst])}"))
+        worst = begin + int(np.argmax(share[begin : end + 1]))
+        found.append(
+            Incident(
+                Kind.SATURATION,
+                (robot.name,),
+                float(stamp_s[begin]),
+                float(stamp_s[end]),
+                float(stamp_s[worst]),
+                float(share[worst]),
+                _BEYOND,
+                "1",
+                f"{robot.name} was told {_shown(command[:, worst])}, of which its actuators can do "
+                f"{_shown(clipped[:, worst])}",
+            )
+        )
     return found
 
 
@@ -95,11 +126,20 @@ def find_not_following(robot: RobotStory, bounds: Bounds) -> list[Incident]:
     for begin, end in spans(np.abs(off) > bound, at_s):
         if at_s[end] - at_s[begin] < _OFF_S:
             continue
-        worst = begin + int(np.argmax(np.abs(off[begin:end + 1])))
-        found.append(Incident(
-            Kind.NOT_FOLLOWING, (robot.name,), float(at_s[begin]), float(at_s[end]), float(at_s[worst]),
-            float(off[worst]), bound, "m/s",
-            f"{robot.name} drove at {actual[worst]:.2f} m/s where its commands make {expected[worst]:.2f} m/s"))
+        worst = begin + int(np.argmax(np.abs(off[begin : end + 1])))
+        found.append(
+            Incident(
+                Kind.NOT_FOLLOWING,
+                (robot.name,),
+                float(at_s[begin]),
+                float(at_s[end]),
+                float(at_s[worst]),
+                float(off[worst]),
+                bound,
+                "m/s",
+                f"{robot.name} drove at {actual[worst]:.2f} m/s where its commands make {expected[worst]:.2f} m/s",
+            )
+        )
     return found
 
 
@@ -132,10 +172,19 @@ def find_standing(robot: RobotStory, bounds: Bounds) -> list[Incident]:
         lasted = motion.stamp_s[end] - motion.stamp_s[begin]
         if lasted < bounds.stood_s or begin == 0 or end >= len(still) - 1:
             continue
-        found.append(Incident(
-            Kind.STOP, (robot.name,), float(motion.stamp_s[begin]), float(motion.stamp_s[end]),
-            float(motion.stamp_s[begin]), float(lasted), bounds.stood_s, "s",
-            f"{robot.name} stood for {lasted:.1f} s between two drives"))
+        found.append(
+            Incident(
+                Kind.STOP,
+                (robot.name,),
+                float(motion.stamp_s[begin]),
+                float(motion.stamp_s[end]),
+                float(motion.stamp_s[begin]),
+                float(lasted),
+                bounds.stood_s,
+                "s",
+                f"{robot.name} stood for {lasted:.1f} s between two drives",
+            )
+        )
     return found
 
 

@@ -47,8 +47,8 @@ def incident_plot(aftermath: Aftermath, bounds: Bounds) -> Picture:
     item, story = aftermath.incident, aftermath.story
     flies = story.spec.dimension == 3
     with drawing(9.2, 3.7 + 1.6 * flies) as figure:
-        places = [["above", "beside"], ["heights", "heights"]][:1 + flies]
-        panels = figure.subplot_mosaic(places, width_ratios=(1.15, 1), height_ratios=(3.7, 1.6)[:1 + flies])
+        places = [["above", "beside"], ["heights", "heights"]][: 1 + flies]
+        panels = figure.subplot_mosaic(places, width_ratios=(1.15, 1), height_ratios=(3.7, 1.6)[: 1 + flies])
         beside = panels["beside"]
         _draw_above(panels["above"], aftermath)
         _draw_distances(beside, aftermath, bounds)
@@ -56,8 +56,11 @@ def incident_plot(aftermath: Aftermath, bounds: Bounds) -> Picture:
             _draw_heights(panels["heights"], aftermath)
         legend_above(beside, 3)
         names = " and ".join(item.robots)
-        return picture(figure, f"{item.kind} of {names} at {item.at_s:.1f} s among {len(story.robots)} robots, from "
-                               "above and as least distance over time.")
+        return picture(
+            figure,
+            f"{item.kind} of {names} at {item.at_s:.1f} s among {len(story.robots)} robots, from "
+            "above and as least distance over time.",
+        )
 
 
 def _draw_above(axes: Axes, aftermath: Aftermath) -> None:
@@ -82,7 +85,7 @@ def _draw_above(axes: Axes, aftermath: Aftermath) -> None:
     low, high = every.min(axis=0) - room, every.max(axis=0) + room
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xlabel="x [m]", ylabel="y [m]")
     axes.set_title(f"From above, bodies at {item.at_s:.1f} s")
-    handles = [Line2D([], [], color=INK, linestyle=line) for line in _LINES[:len(aftermath.ways)]]
+    handles = [Line2D([], [], color=INK, linestyle=line) for line in _LINES[: len(aftermath.ways)]]
     axes.legend(handles, [outcome.way for outcome, _ in aftermath.ways], loc="best", fontsize=7)
 
 
@@ -93,8 +96,14 @@ def _draw_heights(axes: Axes, aftermath: Aftermath) -> None:
         times = item.from_s + story.spec.control_period_s * (1 + np.arange(len(heights)))
         for k, robot in enumerate(story.robots):
             mine = robot.name in item.robots
-            axes.plot(times, heights[:, k], linestyle=line, color=robot_colour(k) if mine else FAINT,
-                      linewidth=1.4 if mine else 0.8, alpha=1 if mine else 0.5)
+            axes.plot(
+                times,
+                heights[:, k],
+                linestyle=line,
+                color=robot_colour(k) if mine else FAINT,
+                linewidth=1.4 if mine else 0.8,
+                alpha=1 if mine else 0.5,
+            )
     axes.axvline(item.at_s, color=FAINT, linewidth=0.8)
     axes.set(xlabel="s since the start of the run", ylabel="z [m]")
     axes.margins(x=0)
@@ -104,10 +113,22 @@ def _draw_body(axes: Axes, robot: RobotStory, at_s: float, colour: str, *, stron
     position, yaw, _ = robot.motion.at(np.array([at_s]))
     place, radius = position[0][:2], robot.spec.body_radius_m
     axes.add_patch(Circle(place, radius, facecolor=colour, alpha=0.28 if strong else 0.12, edgecolor=colour))
-    axes.plot([place[0], place[0] + radius * np.cos(yaw[0])], [place[1], place[1] + radius * np.sin(yaw[0])],
-              color=colour, linewidth=1.2)
-    axes.annotate(robot.name, (place[0], place[1] + radius), fontsize=7, color=INK, ha="center", va="bottom",
-                  xytext=(0, 1.5), textcoords="offset points")
+    axes.plot(
+        [place[0], place[0] + radius * np.cos(yaw[0])],
+        [place[1], place[1] + radius * np.sin(yaw[0])],
+        color=colour,
+        linewidth=1.2,
+    )
+    axes.annotate(
+        robot.name,
+        (place[0], place[1] + radius),
+        fontsize=7,
+        color=INK,
+        ha="center",
+        va="bottom",
+        xytext=(0, 1.5),
+        textcoords="offset points",
+    )
 
 
 def _draw_distances(axes: Axes, aftermath: Aftermath, bounds: Bounds) -> None:
@@ -121,11 +142,21 @@ def _draw_distances(axes: Axes, aftermath: Aftermath, bounds: Bounds) -> None:
         axes.plot(times, distance[:, 0], color=tone, linestyle=line, label=outcome.way)
     touching = 2 * story.spec.body_radius_m
     axes.axhline(touching, color=BAD, linewidth=1)
-    axes.annotate("contact", (1, touching), xycoords=("axes fraction", "data"), ha="right", va="top", fontsize=7,
-                  color=BAD, xytext=(0, -1.5), textcoords="offset points")
+    axes.annotate(
+        "contact",
+        (1, touching),
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        va="top",
+        fontsize=7,
+        color=BAD,
+        xytext=(0, -1.5),
+        textcoords="offset points",
+    )
     axes.axhline(bounds.near_m, color=WARN, linewidth=1)
-    axes.annotate("near", (1, bounds.near_m), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7,
-                  color=WARN)
+    axes.annotate(
+        "near", (1, bounds.near_m), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7, color=WARN
+    )
     axes.axvline(item.at_s, color=FAINT, linewidth=0.8)
     axes.set(xlabel="s since the start of the run", ylabel="least distance of two centres [m]")
     axes.set_ylim(bottom=0)

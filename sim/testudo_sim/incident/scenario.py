@@ -35,8 +35,10 @@ def starts_of(story: Story, incident: Incident, bounds: Bounds) -> Starts:
     from_s = incident.from_s if incident.from_s is not None else moment_before(story, incident, bounds)
     seen = story if from_s is None else story.seen_at((from_s, incident.at_s))
     if from_s is None or len(seen.robots) < 2:
-        raise TestudoError(f"{story.folder}: --save-scenario: fewer than two robots were seen before the incident at "
-                           f"{incident.at_s:.1f} s; choose another with --incident")
+        raise TestudoError(
+            f"{story.folder}: --save-scenario: fewer than two robots were seen before the incident at "
+            f"{incident.at_s:.1f} s; choose another with --incident"
+        )
     moment, spec = moment_at(seen, from_s), story.spec
     goal, source = goals_of(seen), "the fleet file of the run"
     if goal is None:
@@ -47,10 +49,15 @@ def starts_of(story: Story, incident: Incident, bounds: Bounds) -> Starts:
     yaw = tuple(wrap_angle(moment.yaw).tolist())
     start = Start(_rows(moment.position_world), yaw, _rows(moment.velocity), _rows(goal))
     return Starts(
-        STARTS_SCHEMA, spec.name, seen.names,
-        StartsSource(str(story.folder), from_s, str(incident.kind), incident.what, source), round(horizon, 1),
+        STARTS_SCHEMA,
+        spec.name,
+        seen.names,
+        StartsSource(str(story.folder), from_s, str(incident.kind), incident.what, source),
+        round(horizon, 1),
         Spread(spec.position_error_m, spec.yaw_error_rad if spec.kind == DIFFERENTIAL_DRIVE else 0.0, _VELOCITY_SHARE),
-        (start,), story.arena or _walls_around(seen, goal))
+        (start,),
+        story.arena or _walls_around(seen, goal),
+    )
 
 
 def _places_later(story: Story, incident: Incident) -> np.ndarray:
@@ -79,7 +86,12 @@ def merged(starts: list[Starts]) -> Starts:
     first = starts[0]
     for other in starts[1:]:
         if other.robots != first.robots or other.robot != first.robot:
-            raise TestudoError(f"--save-scenario: found starts of {', '.join(first.robots)} and of "
-                               f"{', '.join(other.robots)}, expected the same robots; choose with --incident")
-    return replace(first, starts=tuple(start for item in starts for start in item.starts),
-                   horizon_s=max(item.horizon_s for item in starts))
+            raise TestudoError(
+                f"--save-scenario: found starts of {', '.join(first.robots)} and of "
+                f"{', '.join(other.robots)}, expected the same robots; choose with --incident"
+            )
+    return replace(
+        first,
+        starts=tuple(start for item in starts for start in item.starts),
+        horizon_s=max(item.horizon_s for item in starts),
+    )

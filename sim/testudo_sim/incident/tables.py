@@ -24,8 +24,9 @@ def incident_table(incidents: Sequence[Incident], shown: int) -> Table:
     for number in chosen(incidents, shown, left_out):
         item = incidents[number]
         colour = COLOURS.get(item.kind, "cyan")
-        table.add_row(str(number), f"{item.at_s:.2f}", f"[{colour}]{item.kind}[/] {escape(item.what)}",
-                      escape(item.cause))
+        table.add_row(
+            str(number), f"{item.at_s:.2f}", f"[{colour}]{item.kind}[/] {escape(item.what)}", escape(item.cause)
+        )
     more = ", ".join(f"{count} x {kind}" for kind, count in left_out.items())
     if more:
         table.caption = f"and {more}; --shown shows more of each kind, --json all"
@@ -37,8 +38,9 @@ def chosen(incidents: Sequence[Incident], shown: int, left_out: dict[Kind, int])
     """Return the numbers of the worst incidents of each kind, in the order of time; ``left_out`` counts the others."""
     picked: list[int] = []
     for kind in Kind:
-        numbers = sorted((k for k, item in enumerate(incidents) if item.kind is kind),
-                         key=lambda k: incidents[k].weight)
+        numbers = sorted(
+            (k for k, item in enumerate(incidents) if item.kind is kind), key=lambda k: incidents[k].weight
+        )
         picked += numbers[:shown]
         if len(numbers) > shown:
             left_out[kind] = len(numbers) - shown

@@ -61,14 +61,26 @@ def find_stops(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray) -> l
         if code in _ORDERED:
             return []
         lasted = float(stamp_s[-1] - stamp_s[0])
-        return [Incident(Kind.STOP, (name,), float(stamp_s[0]), float(stamp_s[-1]), float(stamp_s[0]), lasted, 0.0, "s",
-                         f"{name} never drove: {code}", code=code)]
+        return [
+            Incident(
+                Kind.STOP,
+                (name,),
+                float(stamp_s[0]),
+                float(stamp_s[-1]),
+                float(stamp_s[0]),
+                lasted,
+                0.0,
+                "s",
+                f"{name} never drove: {code}",
+                code=code,
+            )
+        ]
     braked = np.array([bool(tick.reason) for tick in ticks])
-    braked[:part.start] = False
+    braked[: part.start] = False
     found = []
     for begin, end in spans(braked, stamp_s, _JOIN_S / 5):
         codes: list[str] = []
-        for tick in ticks[begin:end + 1]:
+        for tick in ticks[begin : end + 1]:
             if tick.reason:
                 codes.append(root_code(tick.reason, codes[-1] if codes else ""))
         own = [code for code in codes if code not in _ORDERED]
@@ -79,10 +91,20 @@ def find_stops(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray) -> l
         guard = code == "guard_brakes"
         lasted = float(stamp_s[end] - stamp_s[begin])
         until = "to the end of the run" if end == len(ticks) - 1 else f"for {lasted:.2f} s"
-        found.append(Incident(
-            Kind.GUARD_BRAKE if guard else Kind.STOP, (name,), float(stamp_s[begin]), float(stamp_s[end]),
-            float(stamp_s[begin]), lasted, 0.0, "s",
-            f"{name} braked {until}: {_said(ticks[begin:end + 1], code)}{before}", code=code))
+        found.append(
+            Incident(
+                Kind.GUARD_BRAKE if guard else Kind.STOP,
+                (name,),
+                float(stamp_s[begin]),
+                float(stamp_s[end]),
+                float(stamp_s[begin]),
+                lasted,
+                0.0,
+                "s",
+                f"{name} braked {until}: {_said(ticks[begin : end + 1], code)}{before}",
+                code=code,
+            )
+        )
     return found
 
 
@@ -103,13 +125,22 @@ def find_stale_peers(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray
     for peer in sorted(peers):
         age = np.array([_age(tick, peer) for tick in ticks])
         holds = age > bounds.stale_s
-        holds[:part.start], holds[part.stop:] = False, False
+        holds[: part.start], holds[part.stop :] = False, False
         for begin, end in spans(holds, stamp_s, _JOIN_S):
-            worst = begin + int(np.nanargmax(np.where(np.isfinite(age[begin:end + 1]), age[begin:end + 1], -1)))
-            found.append(Incident(
-                Kind.STALE_PEER, (name, peer), float(stamp_s[begin]), float(stamp_s[end]), float(stamp_s[worst]),
-                float(age[worst]), bounds.stale_s, "s",
-                f"{name} drove with knowledge of {peer} that was up to {age[worst]:.2f} s old"))
+            worst = begin + int(np.nanargmax(np.where(np.isfinite(age[begin : end + 1]), age[begin : end + 1], -1)))
+            found.append(
+                Incident(
+                    Kind.STALE_PEER,
+                    (name, peer),
+                    float(stamp_s[begin]),
+                    float(stamp_s[end]),
+                    float(stamp_s[worst]),
+                    float(age[worst]),
+                    bounds.stale_s,
+                    "s",
+                    f"{name} drove with knowledge of {peer} that was up to {age[worst]:.2f} s old",
+                )
+            )
     return found
 
 
@@ -121,21 +152,31 @@ def _age(tick: TickRecord, peer: str) -> float:
     return tick.neighbour_age_s[slot] if known else np.nan
 
 
-def find_late(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, period_s: float, bounds: Bounds
-              ) -> list[Incident]:
+def find_late(
+    name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, period_s: float, bounds: Bounds
+) -> list[Incident]:
     """Return ticks that began late, and times in which ticks are missing, while the robot drove."""
     part = driven(ticks)
     late = np.array([tick.late_s for tick in ticks])
     missing = np.diff(stamp_s, prepend=stamp_s[0]) - period_s
     late, bound = np.maximum(late, missing), bounds.late_share * period_s
     holds = late > bound
-    holds[:part.start + 1], holds[part.stop:] = False, False
+    holds[: part.start + 1], holds[part.stop :] = False, False
     found = []
     for begin, end in spans(holds, stamp_s, _JOIN_S):
-        worst = begin + int(np.argmax(late[begin:end + 1]))
-        count = int(holds[begin:end + 1].sum())
-        found.append(Incident(
-            Kind.LATE_TICK, (name,), float(stamp_s[max(begin - 1, 0)]), float(stamp_s[end]), float(stamp_s[worst]),
-            float(late[worst]), bound, "s",
-            f"{count} tick{'s' if count > 1 else ''} of {name} began up to {1e3 * late[worst]:.0f} ms late"))
+        worst = begin + int(np.argmax(late[begin : end + 1]))
+        count = int(holds[begin : end + 1].sum())
+        found.append(
+            Incident(
+                Kind.LATE_TICK,
+                (name,),
+                float(stamp_s[max(begin - 1, 0)]),
+                float(stamp_s[end]),
+                float(stamp_s[worst]),
+                float(late[worst]),
+                bound,
+                "s",
+                f"{count} tick{'s' if count > 1 else ''} of {name} began up to {1e3 * late[worst]:.0f} ms late",
+            )
+        )
     return found

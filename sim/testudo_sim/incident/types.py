@@ -70,8 +70,11 @@ class Incident:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return asdict(self) | {"kind": str(self.kind), "robots": list(self.robots),
-                               "aftermath": [outcome.to_dict() for outcome in self.aftermath]}
+        return asdict(self) | {
+            "kind": str(self.kind),
+            "robots": list(self.robots),
+            "aftermath": [outcome.to_dict() for outcome in self.aftermath],
+        }
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,11 @@ class PoseTrack:
 def between(first: Pose, last: Pose, share: float) -> Pose:
     """Return the pose at a share of the way from one to another; the body turns the shorter way."""
     turn = math.remainder(last.yaw - first.yaw, math.tau)
-    return Pose(_mixed(first.position_world, last.position_world, share), first.yaw + share * turn,
-                _mixed(first.velocity, last.velocity, share))
+    return Pose(
+        _mixed(first.position_world, last.position_world, share),
+        first.yaw + share * turn,
+        _mixed(first.velocity, last.velocity, share),
+    )
 
 
 def _mixed(first: tuple[float, ...], last: tuple[float, ...], share: float) -> tuple[float, ...]:

@@ -18,8 +18,9 @@ START_ON = (ACTIVE, "poses")
 """When an episode begins: once all robots are active, or as soon as all are measured."""
 
 
-def waits_for(live: LiveTask, topics: Mapping[str, str], modes: Mapping[str, str], start_on: str, now_s: float
-              ) -> tuple[str, ...]:
+def waits_for(
+    live: LiveTask, topics: Mapping[str, str], modes: Mapping[str, str], start_on: str, now_s: float
+) -> tuple[str, ...]:
     """Return what keeps an episode from beginning, one sentence for each; none if it may begin.
 
     Args:
@@ -29,11 +30,13 @@ def waits_for(live: LiveTask, topics: Mapping[str, str], modes: Mapping[str, str
         start_on: one of `START_ON`.
         now_s: on the station's clock.
     """
-    found = [f"{name}: no pose on {topics[name]}: neither rewards nor success can be told"
-             for name in live.unmeasured(now_s)]
+    found = [
+        f"{name}: no pose on {topics[name]}: neither rewards nor success can be told" for name in live.unmeasured(now_s)
+    ]
     if start_on == ACTIVE:
-        found += [f"{name}: {modes.get(name, 'its mode was not heard')}" for name in live.robots
-                  if modes.get(name) != ACTIVE]
+        found += [
+            f"{name}: {modes.get(name, 'its mode was not heard')}" for name in live.robots if modes.get(name) != ACTIVE
+        ]
     return tuple(found)
 
 
@@ -51,9 +54,14 @@ def score_values(live: LiveTask, score: DecisionScore) -> dict[str, Any]:
 
 def finish_values(live: LiveTask, score: DecisionScore) -> dict[str, Any]:
     """Return the result of an episode, for the supervisor of the fleet."""
-    return {"scenario": live.scoring.scenario.name, "outcome": score.outcome,
-            "time_s": score.decision * live.scoring.decision_s, "decisions": score.decision, "scored": score.scored,
-            "total": dict(score.total)}
+    return {
+        "scenario": live.scoring.scenario.name,
+        "outcome": score.outcome,
+        "time_s": score.decision * live.scoring.decision_s,
+        "decisions": score.decision,
+        "scored": score.scored,
+        "total": dict(score.total),
+    }
 
 
 def goal_views(live: LiveTask) -> tuple[GoalView, ...]:
@@ -72,10 +80,15 @@ def goal_views(live: LiveTask) -> tuple[GoalView, ...]:
 def body_markers(live: LiveTask) -> tuple[Marker, ...]:
     """Return the bodies that were measured."""
     poses = [(box, live.newest(box.name)) for box in live.scoring.scenario.boxes]
-    return tuple(body_marker(box.name, pose.position_world, pose.yaw, box.size_m) for box, pose in poses
-                 if pose is not None)
+    return tuple(
+        body_marker(box.name, pose.position_world, pose.yaw, box.size_m) for box, pose in poses if pose is not None
+    )
 
 
 def _head(live: LiveTask) -> dict[str, Any]:
-    return {"schema": SCORE_SCHEMA, "scenario": live.scoring.scenario.name, "robots": list(live.robots),
-            "times_of_arrival": list(live.foreign_clocks)}
+    return {
+        "schema": SCORE_SCHEMA,
+        "scenario": live.scoring.scenario.name,
+        "robots": list(live.robots),
+        "times_of_arrival": list(live.foreign_clocks),
+    }

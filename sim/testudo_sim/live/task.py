@@ -141,27 +141,44 @@ class LiveTask:
 
     def _may_look(self, time_s: float, now_s: float) -> bool:
         """Return whether all that will be known of a moment is known."""
-        return now_s >= time_s and (now_s - time_s >= self._patience_s
-                                    or all(track.newest_s >= time_s for track in self._tracks.values()))
+        return now_s >= time_s and (
+            now_s - time_s >= self._patience_s or all(track.newest_s >= time_s for track in self._tracks.values())
+        )
 
     def _score(self, number: int, end_s: float) -> DecisionScore:
         before, after = self._before, self._look(end_s)
         self._before = after
         changes, last = self._mean_changes(end_s), self._last
-        told = DecisionScore(number, end_s, {}, {}, last.total if last else dict.fromkeys(self.robots, 0.0), None, "",
-                             tuple(dict.fromkeys((*before.missing, *after.missing))), last.scored if last else 0, {},
-                             None)
+        told = DecisionScore(
+            number,
+            end_s,
+            {},
+            {},
+            last.total if last else dict.fromkeys(self.robots, 0.0),
+            None,
+            "",
+            tuple(dict.fromkeys((*before.missing, *after.missing))),
+            last.scored if last else 0,
+            {},
+            None,
+        )
         if after.scene is None:
             return self._ended(told)
         # without a beginning there is no reward, but the end alone says whether the task is done
         begin = after.scene if before.scene is None else before.scene
         score, signals, least_m = jax.device_get(self._evaluate(self.task, begin, after.scene, changes))
-        told = replace(told, success=bool(score.success[0]), signals=self._by_robot(signals),
-                       separation_m=float(least_m[0]) if math.isfinite(least_m[0]) else None)
+        told = replace(
+            told,
+            success=bool(score.success[0]),
+            signals=self._by_robot(signals),
+            separation_m=float(least_m[0]) if math.isfinite(least_m[0]) else None,
+        )
         if before.scene is None:
             return self._ended(told)
-        terms = {name: {term: float(value[i, 0]) for term, value in score.terms.items()}
-                 for i, name in enumerate(self.robots)}
+        terms = {
+            name: {term: float(value[i, 0]) for term, value in score.terms.items()}
+            for i, name in enumerate(self.robots)
+        }
         reward = {name: float(score.reward[i, 0]) for i, name in enumerate(self.robots)}
         total = {name: told.total[name] + reward[name] for name in self.robots}
         return self._ended(replace(told, terms=terms, reward=reward, total=total, scored=told.scored + 1))
@@ -180,12 +197,17 @@ class LiveTask:
 
     def _evaluation(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> tuple[Any, ...]:
         """Return score, signals and least separation after a decision."""
-        return (self.scoring.decision(task, before, after, change_m_s), self.scoring.scenario.signals(task, after),
-                least_separation(after.robots.position_world, self.scoring.spec.height_ratio))
+        return (
+            self.scoring.decision(task, before, after, change_m_s),
+            self.scoring.scenario.signals(task, after),
+            least_separation(after.robots.position_world, self.scoring.spec.height_ratio),
+        )
 
     def _by_robot(self, signals: Mapping[str, np.ndarray]) -> dict[str, dict[str, tuple[float, ...]]]:
-        return {robot: {name: tuple(value[..., i, 0].tolist()) for name, value in signals.items()}
-                for i, robot in enumerate(self.robots)}
+        return {
+            robot: {name: tuple(value[..., i, 0].tolist()) for name, value in signals.items()}
+            for i, robot in enumerate(self.robots)
+        }
 
     def _mean_changes(self, end_s: float) -> np.ndarray:
         """Return the mean changes (N, 1) [m/s] of the ticks up to a moment, and forget them."""
@@ -206,12 +228,16 @@ class LiveTask:
 
 def scene_of(robots: Sequence[Pose], bodies: Sequence[Pose]) -> Scene:
     """Return the scene of one world from the poses of its robots and bodies."""
-    motion = MotionState(_columns([pose.position_world for pose in robots]), _columns([pose.yaw for pose in robots]),
-                         _columns([pose.velocity for pose in robots]))
+    motion = MotionState(
+        _columns([pose.position_world for pose in robots]),
+        _columns([pose.yaw for pose in robots]),
+        _columns([pose.velocity for pose in robots]),
+    )
     if not bodies:
         return Scene(motion)
-    return Scene(motion, BodyState(_columns([pose.position_world for pose in bodies]),
-                                   _columns([pose.yaw for pose in bodies])))
+    return Scene(
+        motion, BodyState(_columns([pose.position_world for pose in bodies]), _columns([pose.yaw for pose in bodies]))
+    )
 
 
 def _columns(rows: Sequence[Any]) -> np.ndarray:

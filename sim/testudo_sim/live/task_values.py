@@ -35,8 +35,9 @@ def scoring_of(contract: Contract, spec: RobotSpec) -> Scoring:
     return Scoring(scenario, spec, float(config.get("change_price", 0.0)), float(facing))
 
 
-def make_task(scenario: Scenario, goals_world: Sequence[Sequence[float]], values: Mapping[str, Any] | None = None
-              ) -> Any:
+def make_task(
+    scenario: Scenario, goals_world: Sequence[Sequence[float]], values: Mapping[str, Any] | None = None
+) -> Any:
     """Return the state of a scenario's task for one world (last axis).
 
     A value that is not given is taken from the fleet if it is `GOAL` with a place for each robot.
@@ -64,8 +65,10 @@ def make_task(scenario: Scenario, goals_world: Sequence[Sequence[float]], values
         if name not in given and name == GOAL and leaf.shape == goals.shape:
             given[name] = goals
         if name not in given:
-            raise TestudoError(f"{scenario.name}: task: {name} is missing; expected {_shape_text(leaf.shape)}, which "
-                               "the goals of the fleet file do not say")
+            raise TestudoError(
+                f"{scenario.name}: task: {name} is missing; expected {_shape_text(leaf.shape)}, which "
+                "the goals of the fleet file do not say"
+            )
         leaves.append(_value(f"{scenario.name}: task: {name}", given[name], leaf))
     return jax.tree_util.tree_unflatten(tree, leaves)
 

@@ -27,22 +27,23 @@ class CStepper:
     def step(self, raw: RawState, forces: jax.Array, parameters: WorldParameters) -> RawState:
         """See `Stepper.step`."""
         like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), raw)
-        return jax.pure_callback(self._on_host, like, raw, forces, parameters.friction_scale,
-                                 parameters.mass_scale, vmap_method="sequential")
+        return jax.pure_callback(
+            self._on_host, like, raw, forces, parameters.friction_scale, parameters.mass_scale, vmap_method="sequential"
+        )
 
     def _on_host(self, raw: RawState, forces: Any, friction_scale: Any, mass_scale: Any) -> RawState:
         qpos, qvel, warm, forces = (np.asarray(x, np.float64).T for x in (raw.qpos, raw.qvel, raw.warmstart, forces))
         worlds = len(qpos)
         models, datas = self._models(np.asarray(friction_scale), np.asarray(mass_scale)), self._datas()
         state = np.concatenate([np.zeros((worlds, 1)), qpos, qvel], axis=1)
-        after, _ = rollout.rollout(models, datas, state, forces[:, None], initial_warmstart=warm,
-                                   persistent_pool=True)
+        after, _ = rollout.rollout(models, datas, state, forces[:, None], initial_warmstart=warm, persistent_pool=True)
         nq = self.compiled.nq
         qvel_after = after[:, 0, 1 + nq : 1 + nq + self.compiled.nv]
         # what the step accelerated by is where the next one's solver begins, as in `mj_step`
         acceleration = (qvel_after - qvel) / self.compiled.opt.timestep
-        return RawState(*(np.ascontiguousarray(x.T, np.float32)
-                          for x in (after[:, 0, 1 : 1 + nq], qvel_after, acceleration)))
+        return RawState(
+            *(np.ascontiguousarray(x.T, np.float32) for x in (after[:, 0, 1 : 1 + nq], qvel_after, acceleration))
+        )
 
     def _models(self, friction_scale: np.ndarray, mass_scale: np.ndarray) -> list[mujoco.MjModel]:
         """Return one model for each world, with its own friction and masses."""

@@ -37,17 +37,19 @@ class MjxStepper:
         def step(*world: Any) -> RawState:
             return self._step(blank, *world)
 
-        return jax.vmap(step, in_axes=-1, out_axes=-1)(
-            raw, forces, parameters.friction_scale, parameters.mass_scale)
+        return jax.vmap(step, in_axes=-1, out_axes=-1)(raw, forces, parameters.friction_scale, parameters.mass_scale)
 
-    def _step(self, blank: Any, raw: RawState, forces: jax.Array, friction_scale: jax.Array, mass_scale: jax.Array
-              ) -> RawState:
+    def _step(
+        self, blank: Any, raw: RawState, forces: jax.Array, friction_scale: jax.Array, mass_scale: jax.Array
+    ) -> RawState:
         base = self._model
-        model = base.tree_replace({
-            "geom_friction": base.geom_friction * jnp.stack([friction_scale, 1.0, 1.0]),
-            "body_mass": base.body_mass * mass_scale,
-            "body_inertia": base.body_inertia * mass_scale,
-        })
+        model = base.tree_replace(
+            {
+                "geom_friction": base.geom_friction * jnp.stack([friction_scale, 1.0, 1.0]),
+                "body_mass": base.body_mass * mass_scale,
+                "body_inertia": base.body_inertia * mass_scale,
+            }
+        )
         data = blank.replace(qpos=raw.qpos, qvel=raw.qvel, qacc_warmstart=raw.warmstart, ctrl=forces)
         data = mjx.step(model, data)
         return RawState(data.qpos, data.qvel, data.qacc_warmstart)

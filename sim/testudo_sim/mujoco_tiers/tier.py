@@ -37,6 +37,7 @@ from testudo_sim.worlds.groups import Drive, Group, make_group
 jax.tree_util.register_dataclass(FlightMemory)
 jax.tree_util.register_dataclass(CascadeState)
 
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RawState:
@@ -133,12 +134,14 @@ class MujocoTier:
     battery: bool = False
     """Whether the batteries of drones with an attitude empty, and their voltage limits the thrust."""
 
-    def reset(self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None,
-              velocity: jax.Array | None = None) -> MujocoState:
+    def reset(
+        self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
+    ) -> MujocoState:
         """See `Physics.reset`; robots begin at rest."""
         if velocity is not None:
-            raise TestudoError(f"--physics {self.name}: found starts at speed, MuJoCo begins at rest; use --physics "
-                               "kinematic")
+            raise TestudoError(
+                f"--physics {self.name}: found starts at speed, MuJoCo begins at rest; use --physics kinematic"
+            )
         compiled, worlds = self.tier.compiled, yaw.shape[-1]
         qpos = jnp.broadcast_to(jnp.asarray(compiled.qpos0, jnp.float32)[:, None], (compiled.nq, worlds))
         qpos = qpos.at[self._group.start_ids].set(self._group.start(position_world, yaw))
@@ -149,8 +152,9 @@ class MujocoTier:
         used = jnp.zeros_like(yaw) if self.battery else None
         return MujocoState(raw, yaw, self._look(position_world), self._group.begin(yaw), used)
 
-    def advance(self, state: MujocoState, sent: jax.Array, parameters: WorldParameters,
-                turns: jax.Array | None = None) -> MujocoState:
+    def advance(
+        self, state: MujocoState, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None
+    ) -> MujocoState:
         """See `Physics.advance`."""
         target, drawn = self._target(sent, parameters)
         yaw_rate = arrived_yaw_rate(turns, self.tier.model, drawn or {})
@@ -178,11 +182,11 @@ class MujocoTier:
         (raw, watch, memory, used), _ = jax.lax.scan(step, begin, None, length=self.tier.steps)
         turned = self._group.motion(raw.qpos, raw.qvel).yaw - state.yaw
         # a free body knows its heading within one turn only; a robot turns by less than half in a tick
-        return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch, memory,
-                           used)
+        return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch, memory, used)
 
-    def _batteries(self, parameters: WorldParameters, drawn: dict[str, jax.Array]
-                   ) -> Callable[[FlightMemory, jax.Array], tuple[jax.Array, jax.Array]]:
+    def _batteries(
+        self, parameters: WorldParameters, drawn: dict[str, jax.Array]
+    ) -> Callable[[FlightMemory, jax.Array], tuple[jax.Array, jax.Array]]:
         """Return a step of the batteries: of memory and use makes what rotors can do [N] and the use after it."""
         spec = self.tier.model.spec
         batteries = Batteries.create(spec, AttitudeDroneParameters.from_spec(spec).hover_thrust_n, parameters)
@@ -216,8 +220,10 @@ class MujocoTier:
 
     def _look(self, position_world: jax.Array) -> Watch:
         spec = self.tier.model.spec
-        return Watch(count_contacts(position_world, spec.body_radius_m, self.tier.arena),
-                     least_separation(position_world, spec.height_ratio))
+        return Watch(
+            count_contacts(position_world, spec.body_radius_m, self.tier.arena),
+            least_separation(position_world, spec.height_ratio),
+        )
 
     @cached_property
     def _group(self) -> Group:

@@ -55,9 +55,7 @@ class ContactWatch:
     @property
     def separations(self) -> tuple[Separation, ...]:
         """Return the smallest separation of each pair, smallest first."""
-        found = zip(
-            self._closest_m.tolist(), self._pair_names, self._closest_s.tolist(), strict=True
-        )
+        found = zip(self._closest_m.tolist(), self._pair_names, self._closest_s.tolist(), strict=True)
         return tuple(Separation(distance, *names, time) for distance, names, time in sorted(found))
 
     @property
@@ -84,8 +82,6 @@ class ContactWatch:
                 self._events.append(ContactEvent(time_s, *pair, contact.depth_m, time_s))
             else:
                 event = self._events[index]
-                self._events[index] = replace(
-                    event, depth_m=max(event.depth_m, contact.depth_m), until_s=time_s
-                )
+                self._events[index] = replace(event, depth_m=max(event.depth_m, contact.depth_m), until_s=time_s)
             still[pair] = index
         self._open = still

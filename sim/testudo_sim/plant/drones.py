@@ -36,12 +36,15 @@ class DroneOptions:
 class Drones:
     """Drones with an attitude, by their index in the world."""
 
-    def __init__(self, world: MujocoWorld, drivers: Mapping[int, FlyingDriver], options: DroneOptions, radio: Radio
-                 ) -> None:
+    def __init__(
+        self, world: MujocoWorld, drivers: Mapping[int, FlyingDriver], options: DroneOptions, radio: Radio
+    ) -> None:
         self._world, self._drivers, self._options, self._radio = world, dict(drivers), options, radio
         self._specs: dict[int, RobotSpec] = {i: world.robots[i].spec for i in self._drivers}
-        self.batteries = {i: Battery(spec, float(AttitudeDroneParameters.from_spec(spec).hover_thrust_n))
-                          for i, spec in self._specs.items()}
+        self.batteries = {
+            i: Battery(spec, float(AttitudeDroneParameters.from_spec(spec).hover_thrust_n))
+            for i, spec in self._specs.items()
+        }
         self._stands = dict.fromkeys(self._drivers, False)
 
     def look_around(self, step: int, now_s: float) -> None:
@@ -71,8 +74,9 @@ class Drones:
 
     def may_stand(self, name: str) -> bool:
         """Return whether a robot is a drone that stands, takes off or lands."""
-        return any(self._world.robots[i].name == name and driver.vehicle.may_stand
-                   for i, driver in self._drivers.items())
+        return any(
+            self._world.robots[i].name == name and driver.vehicle.may_stand for i, driver in self._drivers.items()
+        )
 
     def _push(self) -> None:
         """Let the wakes of drones whose motors turn act on those below them."""
@@ -81,8 +85,9 @@ class Drones:
         which = list(self._drivers)
         places = np.array([self._world.pose(i).position_world for i in which]).T
         turning = np.array([self._drivers[i].vehicle.flying for i in which])
-        weight, radius, mass = np.array([(self.batteries[i].hover_n, self._specs[i].body_radius_m,
-                                          self._specs[i].mass_kg) for i in which]).T
+        weight, radius, mass = np.array(
+            [(self.batteries[i].hover_n, self._specs[i].body_radius_m, self._specs[i].mass_kg) for i in which]
+        ).T
         # [i, j]: of drone j as drone i sees it
         x, y, z = (row[None, :] - row[:, None] for row in places)
         force = wake(np.where(z > 0, z, 1.0), x**2 + y**2, radius) * weight / _CRAZYFLIE_N

@@ -47,8 +47,13 @@ class RobotFaults:
             raise TestudoError(f"{where}: radio_lost: found {radio_lost!r}, expected true or false")
         if battery_v is not None and not (isinstance(battery_v, int | float) and 0 < battery_v < _MOST_V):
             raise TestudoError(f"{where}: battery_v: found {battery_v!r}, expected volts above 0, or null")
-        return replace(self, braking_share=float(share), blocked=tuple(sorted(set(blocked))), radio_lost=radio_lost,
-                       battery_v=battery_v)
+        return replace(
+            self,
+            braking_share=float(share),
+            blocked=tuple(sorted(set(blocked))),
+            radio_lost=radio_lost,
+            battery_v=battery_v,
+        )
 
 
 def blockable(spec: RobotSpec) -> tuple[str, ...]:

@@ -102,8 +102,9 @@ class _Way:
 class Crazyflie:
     """The part of one drone between the radio and its velocity controller; every time [s] is passed in."""
 
-    def __init__(self, silence: Silence, start_world: Sequence[float], *, rest_m: float, hovers: bool,
-                 start_s: float) -> None:
+    def __init__(
+        self, silence: Silence, start_world: Sequence[float], *, rest_m: float, hovers: bool, start_s: float
+    ) -> None:
         """Begin at a place (3,) [m], in the air held there by its planner, or on the floor with its motors off.
 
         Args:

@@ -30,8 +30,14 @@ _LATE_TICKS = 2.0
 class FlyingDriver:
     """Radio, delay and commanders of one drone; every time is passed in. Speaks as `Driver` does."""
 
-    def __init__(self, spec: RobotSpec, command_delay_s: float, start_s: float, vehicle: Crazyflie,
-                 carry: Callable[[float], float | None]) -> None:
+    def __init__(
+        self,
+        spec: RobotSpec,
+        command_delay_s: float,
+        start_s: float,
+        vehicle: Crazyflie,
+        carry: Callable[[float], float | None],
+    ) -> None:
         """Begin; ``carry`` says how much longer [s] than the delay a set-point sent now takes, None if it is lost."""
         self._model, self._spec = motion_model(spec), spec
         self._delay_s, self.vehicle, self._carry = command_delay_s, vehicle, carry
@@ -43,8 +49,9 @@ class FlyingDriver:
         self.order = vehicle.command(start_s, math.inf)
         self.applied = self._applied(start_s)
 
-    def receive(self, values: Sequence[float], stamp_s: float, received_s: float, yaw_rate: float = 0.0
-                ) -> CommandVerdict:
+    def receive(
+        self, values: Sequence[float], stamp_s: float, received_s: float, yaw_rate: float = 0.0
+    ) -> CommandVerdict:
         """Take a command (3,) that the station's end of the link gets at ``received_s`` [s], and send it by radio.
 
         ``yaw_rate`` [rad/s] goes with it.

@@ -41,5 +41,9 @@ class LatencyMeter:
         if not self._found:
             return {"commands": 0}
         times = np.array(self._found)
-        return {"commands": len(times), "p50_s": float(np.median(times)),
-                "p99_s": float(np.percentile(times, 99)), "worst_s": float(times.max())}
+        return {
+            "commands": len(times),
+            "p50_s": float(np.median(times)),
+            "p99_s": float(np.percentile(times, 99)),
+            "worst_s": float(times.max()),
+        }

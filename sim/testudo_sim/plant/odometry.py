@@ -71,14 +71,8 @@ class Odometer:
         self._model, self._rng = model, rng
         size = spec.dimension
         turns = spec.kind == DIFFERENTIAL_DRIVE
-        velocity = (
-            (model.speed_sigma_m_s, model.turn_rate_sigma_rad_s)
-            if turns
-            else (model.speed_sigma_m_s,) * size
-        )
-        self._sigma = np.array(
-            [spec.position_error_m / 3] * size + [spec.yaw_error_rad / 3, *velocity]
-        )
+        velocity = (model.speed_sigma_m_s, model.turn_rate_sigma_rad_s) if turns else (model.speed_sigma_m_s,) * size
+        self._sigma = np.array([spec.position_error_m / 3] * size + [spec.yaw_error_rad / 3, *velocity])
         self._size, self._slides = size, spec.kind == HOLONOMIC
         self._next_s = start_s + phase * self._period_s
         self._latency_s = rng.uniform(model.latency_low_s, model.latency_high_s)

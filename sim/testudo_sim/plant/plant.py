@@ -74,16 +74,11 @@ class Plant:
         self.robots = tuple(robots)
         _check_numbers(self.robots)
         self.parameters: Mapping[str, PlantParameters] = {
-            robot.name: PlantParameters.sample(
-                robot.spec, _stream(seed, i, _PARAMETER_STREAM), spread
-            )
+            robot.name: PlantParameters.sample(robot.spec, _stream(seed, i, _PARAMETER_STREAM), spread)
             for i, robot in enumerate(self.robots)
         }
         self._world = MujocoWorld(
-            [
-                WorldRobot(robot.name, robot.spec, self.parameters[robot.name])
-                for robot in self.robots
-            ],
+            [WorldRobot(robot.name, robot.spec, self.parameters[robot.name]) for robot in self.robots],
             arena,
         )
         floor_m = arena.low_world[2] if arena is not None and len(arena.low_world) == 3 else 0.0
@@ -194,8 +189,17 @@ class Plant:
         vehicle = self._drone(name).vehicle
         locked = vehicle.phase is FlightPhase.LOCKED
         battery_v = self.faults(name).battery_v or self._battery(name).voltage_v
-        return VehicleState(self._now_s, battery_v, vehicle.armed, vehicle.can_fly(self._now_s), vehicle.flying,
-                            vehicle.tumbled, locked, "pid", "kalman")
+        return VehicleState(
+            self._now_s,
+            battery_v,
+            vehicle.armed,
+            vehicle.can_fly(self._now_s),
+            vehicle.flying,
+            vehicle.tumbled,
+            locked,
+            "pid",
+            "kalman",
+        )
 
     def charge(self, name: str) -> float:
         """Return the charge of a drone's battery, 0 to 1; `ask` says what is raised."""
@@ -225,18 +229,25 @@ class Plant:
 
     def _contacts(self) -> tuple[Contact, ...]:
         """Return the contacts of the state that was looked at, but for drones that stand, take off or land."""
-        return tuple(one for one in self._world.contacts()
-                     if not (one.second in _GROUND and self._drones.may_stand(one.first)))
+        return tuple(
+            one for one in self._world.contacts() if not (one.second in _GROUND and self._drones.may_stand(one.first))
+        )
 
-    def _driver(self, index: int, start_world: Sequence[float], floor_m: float, start_s: float
-                ) -> Driver | FlyingDriver:
+    def _driver(
+        self, index: int, start_world: Sequence[float], floor_m: float, start_s: float
+    ) -> Driver | FlyingDriver:
         robot = self.robots[index]
         drawn = self.parameters[robot.name]
         delay_s = drawn.attitude.get("attitude.link_delay", drawn.command_delay_s)
         if not flies(robot.spec):
             return Driver(robot.spec, delay_s, start_s, _LOOK_STEPS * self.step_s)
-        vehicle = Crazyflie(Silence.of(robot.spec), start_world, rest_m=floor_m + robot.spec.body_radius_m,
-                            hovers=not robot.grounded, start_s=start_s)
+        vehicle = Crazyflie(
+            Silence.of(robot.spec),
+            start_world,
+            rest_m=floor_m + robot.spec.body_radius_m,
+            hovers=not robot.grounded,
+            start_s=start_s,
+        )
         return FlyingDriver(robot.spec, delay_s, start_s, vehicle, partial(self.radio.carry, index))
 
     def _check_room(self) -> None:
@@ -261,15 +272,14 @@ class Plant:
     def _drone(self, name: str) -> FlyingDriver:
         driver = self._drivers[self._find(name)]
         if not isinstance(driver, FlyingDriver):
-            raise TestudoError(f"plant: {name}: found a robot that takes velocities only, expected a drone with "
-                               "[attitude] in its file")
+            raise TestudoError(
+                f"plant: {name}: found a robot that takes velocities only, expected a drone with [attitude] in its file"
+            )
         return driver
 
     def _find(self, name: str) -> int:
         if name not in self._index:
-            raise TestudoError(
-                f"plant: robot {name!r} is not known; known are {', '.join(self._index)}"
-            )
+            raise TestudoError(f"plant: robot {name!r} is not known; known are {', '.join(self._index)}")
         return self._index[name]
 
 

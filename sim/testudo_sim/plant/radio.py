@@ -36,8 +36,10 @@ class RadioModel:
         low, high = self.late_s
         sound = 0 <= self.loss <= 1 and 0 <= self.burst_s < np.inf and 0 < self.every_s < np.inf
         if not (sound and 0 <= low <= high < np.inf):
-            raise TestudoError(f"radio: found loss {self.loss}, bursts of {self.burst_s} s each {self.every_s} s and "
-                               f"{low} to {high} s late, expected a share, times of 0 or more, and low <= high")
+            raise TestudoError(
+                f"radio: found loss {self.loss}, bursts of {self.burst_s} s each {self.every_s} s and "
+                f"{low} to {high} s late, expected a share, times of 0 or more, and low <= high"
+            )
 
 
 class Radio:

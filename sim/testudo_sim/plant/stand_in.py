@@ -40,16 +40,17 @@ class StandIn:
         self._samples = 0
         if robot.pose.source == "tf" or self.topics[0].type == NAMED_POSES:
             found = "source tf" if robot.pose.source == "tf" else self.topics[0].type
-            raise TestudoError(f"{robot.name}: pose: found {found}, which the plant does not play; expected odom, "
-                               "odom+initial, amcl_pose, or mocap as PoseStamped")
+            raise TestudoError(
+                f"{robot.name}: pose: found {found}, which the plant does not play; expected odom, "
+                "odom+initial, amcl_pose, or mocap as PoseStamped"
+            )
 
     @property
     def rate_hz(self) -> float:
         """Return how often odometry, or a pose, is measured."""
         return self.topics[0].wire.rate_hz
 
-    def say(self, sample: OdometryReading, ros_now_s: float, now_s: float
-            ) -> Iterator[tuple[SensedTopic, Measurement]]:
+    def say(self, sample: OdometryReading, ros_now_s: float, now_s: float) -> Iterator[tuple[SensedTopic, Measurement]]:
         """Yield what to send of a sample, and where.
 
         Args:

@@ -138,19 +138,34 @@ class OtherShield:
     def layer1(self, stop: StoppingPoint, table: NeighbourTable, nominal_world: jax.Array) -> ShieldResult:
         """Return what the world's rule makes of the wanted velocity; see `Shield.layer1`."""
         spec = self.model.spec
-        scene = Scene(stop.position_world, matrix_vector(stop.jacobian, stop.deceleration), table.control_point_world,
-                      table.control_velocity_world, self.goal_world, self.parameters.separation_m,
-                      spec.control_point_speed_m_s, spec.control_period_s)
+        scene = Scene(
+            stop.position_world,
+            matrix_vector(stop.jacobian, stop.deceleration),
+            table.control_point_world,
+            table.control_velocity_world,
+            self.goal_world,
+            self.parameters.separation_m,
+            spec.control_point_speed_m_s,
+            spec.control_period_s,
+        )
         plain = shield_layer1(self.model, _textbook(self.parameters), self.arena, stop, table, nominal_world)
         velocities = {
-            Rule.PLAIN: plain.control_velocity_world, Rule.NONE: nominal_world, Rule.ORCA: orca(scene, nominal_world),
-            Rule.VORONOI: buffered_voronoi(scene), Rule.CERTIFICATE: barrier_certificate(scene, nominal_world)}
+            Rule.PLAIN: plain.control_velocity_world,
+            Rule.NONE: nominal_world,
+            Rule.ORCA: orca(scene, nominal_world),
+            Rule.VORONOI: buffered_voronoi(scene),
+            Rule.CERTIFICATE: barrier_certificate(scene, nominal_world),
+        }
         velocity = nominal_world
         for place, rule in enumerate(OTHERS):
             velocity = jnp.where(self.rule == place, velocities[rule], velocity)
         change = length(velocity - nominal_world)
-        return ShieldResult(actuator_command(self.model, stop, velocity), velocity, change,
-                            jnp.where(change > _TOUCHED_M_S, int(ShieldStatus.PROJECTED), int(ShieldStatus.PASSED)))
+        return ShieldResult(
+            actuator_command(self.model, stop, velocity),
+            velocity,
+            change,
+            jnp.where(change > _TOUCHED_M_S, int(ShieldStatus.PROJECTED), int(ShieldStatus.PASSED)),
+        )
 
 
 def _textbook(parameters: ShieldParameters) -> ShieldParameters:

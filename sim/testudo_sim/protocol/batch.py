@@ -93,11 +93,21 @@ def _draw_world(stage: Stage, episode: Episode) -> Batch:
     other = OTHERS.index(cell.conditions.rule) if cell.conditions.rule in OTHERS else -1
     linger = cell.horizon_s if cell.claim is Claim.HOSTILE or cell.killed else _LINGER_S
     return Batch(
-        np.float32(start.position_world), np.float32(start.goal_world), np.float32(start.yaw),
-        np.uint32(random.integers(1 << 32)), np.float32(cell.conditions.loss), np.float32(cell.conditions.brake_share),
-        np.bool_(cell.resolves), np.int32(other), np.float32(hold), np.int32(ticks(cell.horizon_s, spec)),
-        np.int32(ticks(linger, spec)), hostile,
-        _gone(faults), faults)
+        np.float32(start.position_world),
+        np.float32(start.goal_world),
+        np.float32(start.yaw),
+        np.uint32(random.integers(1 << 32)),
+        np.float32(cell.conditions.loss),
+        np.float32(cell.conditions.brake_share),
+        np.bool_(cell.resolves),
+        np.int32(other),
+        np.float32(hold),
+        np.int32(ticks(cell.horizon_s, spec)),
+        np.int32(ticks(linger, spec)),
+        hostile,
+        _gone(faults),
+        faults,
+    )
 
 
 def _gone(faults: Faults) -> np.ndarray:
@@ -127,17 +137,24 @@ def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position
     peers = (np.arange(size) + 1 + np.arange(size - 1)[:, None]) % size
     driver = stage.dead_man_ticks if wrong.driver_s is None else ticks(wrong.driver_s, spec)
     return Faults(
-        phase=np.int32(random.integers(0, wrong.stride, size)), late_chance=np.float32(wrong.late_chance),
+        phase=np.int32(random.integers(0, wrong.stride, size)),
+        late_chance=np.float32(wrong.late_chance),
         late_ticks=np.int32([_SHORTEST_PAUSE, wrong.late_periods]) * wrong.stride,
-        dead_from=np.int32(dead), dead_until=np.int32(back),
-        driver_ticks=np.int32(driver), link_loss=np.float32(wrong.one_way_loss * (peers == size - 1)),
-        message_ticks=np.int32([min(lag, max(1, delay - 2)), delay]), blackout=np.int32(blackout),
+        dead_from=np.int32(dead),
+        dead_until=np.int32(back),
+        driver_ticks=np.int32(driver),
+        link_loss=np.float32(wrong.one_way_loss * (peers == size - 1)),
+        message_ticks=np.int32([min(lag, max(1, delay - 2)), delay]),
+        blackout=np.int32(blackout),
         jump=np.int32([begin, begin + ticks(_JUMP_S, spec)] if jump else [NEVER, NEVER]),
         jump_world=np.float32(wrong.jump_m * heading),
-        jump_yaw=np.float32(wrong.jump_rad * random.choice([-1, 1])), stranger=np.int32(wrong.stranger),
+        jump_yaw=np.float32(wrong.jump_rad * random.choice([-1, 1])),
+        stranger=np.int32(wrong.stranger),
         lie_world=np.float32((_LIE_M if wrong.stranger == LIAR else 0.0) * heading),
-        blind_age=np.bool_(wrong.blind_age), blind_take=np.bool_(wrong.blind_take),
-        radio=_draw_radio(stage, cell, random, begin) if spec.silence else None)
+        blind_age=np.bool_(wrong.blind_age),
+        blind_take=np.bool_(wrong.blind_take),
+        radio=_draw_radio(stage, cell, random, begin) if spec.silence else None,
+    )
 
 
 def _draw_radio(stage: Stage, cell: Cell, random: np.random.Generator, begin: int) -> RadioLoss:
@@ -152,9 +169,13 @@ def _draw_radio(stage: Stage, cell: Cell, random: np.random.Generator, begin: in
     angle = random.uniform(0, 2 * math.pi, size)
     drift = GRAVITY_M_S2 * silence["level_error"].high * np.stack([np.cos(angle), np.sin(angle)])
     return RadioLoss(
-        burst_chance=np.float32(wrong.radio_chance), burst_ticks=np.int32(ticks(wrong.radio_burst_s, spec)),
-        lost_from=np.int32(start), lost_until=np.int32(np.where(start < NEVER, end, NEVER)), brakes=np.bool_(brakes),
+        burst_chance=np.float32(wrong.radio_chance),
+        burst_ticks=np.int32(ticks(wrong.radio_burst_s, spec)),
+        lost_from=np.int32(start),
+        lost_until=np.int32(np.where(start < NEVER, end, NEVER)),
+        brakes=np.bool_(brakes),
         hold_ticks=np.int32(ticks(hold_s, spec, rounding=math.floor) + 1),
         cut_ticks=np.int32(ticks(silence["cut_after"].value, spec) + 1),
         drag_per_s=np.float32(random.uniform(silence["coast_drag"].low, silence["coast_drag"].high)),
-        drift_m_s2=np.float32(drift))
+        drift_m_s2=np.float32(drift),
+    )

@@ -25,8 +25,9 @@ _AS_THEY_FLY = 50
 """Episodes of a cell in which drones tilt, under their attitude loops and in each other's wake."""
 
 
-def bench_shield(*, robot: str | None = None, quick: bool = False, say: Callable[[str], None] = lambda _: None
-                 ) -> BenchResult:
+def bench_shield(
+    *, robot: str | None = None, quick: bool = False, say: Callable[[str], None] = lambda _: None
+) -> BenchResult:
     """Run the shield's test protocol and its negative controls, and what it is compared with.
 
     Ctrl-C ends the measurement; what has been done by then is in the table.
@@ -46,12 +47,21 @@ def bench_shield(*, robot: str | None = None, quick: bool = False, say: Callable
     seconds = time.perf_counter() - began
     found = _figures(jobs, tables)
     summed = totals(found)
-    values = {"quick": quick, "interrupted": interrupted, "totals": summed, "cells": found,
-              "seconds": seconds, "compile_s": tables.compile_s, "robot_ticks": tables.robot_ticks,
-              "device": devices().to_dict()}
-    title = (f"{summed['episodes']} episodes in {summed['cells']} cells, {summed['covered_contacts']} contacts in "
-             f"{summed['covered_episodes']} covered ones; {seconds:.0f} s, of which compilation "
-             f"{tables.compile_s:.0f} s side by side; {devices().text}")
+    values = {
+        "quick": quick,
+        "interrupted": interrupted,
+        "totals": summed,
+        "cells": found,
+        "seconds": seconds,
+        "compile_s": tables.compile_s,
+        "robot_ticks": tables.robot_ticks,
+        "device": devices().to_dict(),
+    }
+    title = (
+        f"{summed['episodes']} episodes in {summed['cells']} cells, {summed['covered_contacts']} contacts in "
+        f"{summed['covered_episodes']} covered ones; {seconds:.0f} s, of which compilation "
+        f"{tables.compile_s:.0f} s side by side; {devices().text}"
+    )
     return BenchResult(title, COLUMNS, [row(cell) for cell in found], values)
 
 
@@ -73,8 +83,10 @@ def protocol_jobs(quick: bool, robot: str | None = None) -> list[Job]:
 def _drone(robot: str) -> str:
     spec = load_robot(robot)
     if not spec.silence:
-        raise TestudoError(f"testudo bench shield: --robot: {robot} has no table [silence], expected a drone that has; "
-                           "robots on the ground are in the protocol without --robot")
+        raise TestudoError(
+            f"testudo bench shield: --robot: {robot} has no table [silence], expected a drone that has; "
+            "robots on the ground are in the protocol without --robot"
+        )
     return robot
 
 

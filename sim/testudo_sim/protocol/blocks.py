@@ -18,10 +18,15 @@ def blocks(radius_m: float, dimension: int) -> tuple[Obstacle, ...]:
     """Return a ball, a capsule and a box within a circle of starts; in space capsule and box stand upright."""
     size, ring = _SIZE * radius_m, _RING * radius_m
     missing = dimension - 2
-    places = [(ring * math.cos(angle), ring * math.sin(angle), *(0.0,) * missing)
-              for angle in (0.0, 2 * math.pi / 3, 4 * math.pi / 3)]
+    places = [
+        (ring * math.cos(angle), ring * math.sin(angle), *(0.0,) * missing)
+        for angle in (0.0, 2 * math.pi / 3, 4 * math.pi / 3)
+    ]
     ball, capsule, box = places
     along = (0.0, 0.0, _HEIGHT_M) if missing else (size, 0.0)
     ends = [tuple(x + side * step for x, step in zip(capsule, along, strict=True)) for side in (-1, 1)]
-    return (Ball(ball, size), Capsule(ends[0], ends[1], size / 2),
-            Block(box, (size, size / 2, *(_HEIGHT_M,) * missing), math.pi / 5))
+    return (
+        Ball(ball, size),
+        Capsule(ends[0], ends[1], size / 2),
+        Block(box, (size, size / 2, *(_HEIGHT_M,) * missing), math.pi / 5),
+    )

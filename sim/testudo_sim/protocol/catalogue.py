@@ -48,11 +48,17 @@ def protocol_cells() -> list[Cell]:
 
 def mujoco_cells() -> list[Cell]:
     """Return the 40 cells that are run on MuJoCo, too: 20 of each kind of dynamics."""
-    chosen = [cell for robot in (SLOW, fast_robot()) for cell in _of_robot(robot)
-              if cell.layers == ALL_LAYERS and cell.resolves and cell.conditions.stride == 1
-              and (cell.claim is Claim.HOSTILE or (cell.claim is Claim.COVERED and cell.size == 4))
-              and cell.formation not in (Formation.CORRIDOR, Formation.BLOCKS)
-              and not any(what in cell.name for what in _KINEMATIC_ONLY)]
+    chosen = [
+        cell
+        for robot in (SLOW, fast_robot())
+        for cell in _of_robot(robot)
+        if cell.layers == ALL_LAYERS
+        and cell.resolves
+        and cell.conditions.stride == 1
+        and (cell.claim is Claim.HOSTILE or (cell.claim is Claim.COVERED and cell.size == 4))
+        and cell.formation not in (Formation.CORRIDOR, Formation.BLOCKS)
+        and not any(what in cell.name for what in _KINEMATIC_ONLY)
+    ]
     return [replace(cell, horizon_s=_MUJOCO_HORIZON_S) for cell in chosen]
 
 
@@ -75,15 +81,34 @@ def _of_robot(robot: str) -> Iterator[Cell]:
     yield from _compared(robot)
 
 
-def _make(robot: str, size: int, formation: Formation, what: str = "", *, layers: str = ALL_LAYERS,
-          claim: Claim = Claim.COVERED, dynamics: str | None = None, **wrong: object) -> Cell:
+def _make(
+    robot: str,
+    size: int,
+    formation: Formation,
+    what: str = "",
+    *,
+    layers: str = ALL_LAYERS,
+    claim: Claim = Claim.COVERED,
+    dynamics: str | None = None,
+    **wrong: object,
+) -> Cell:
     """Return a cell; ``wrong`` are its `Conditions`."""
     dynamics = dynamics or ("slow" if robot == SLOW else "fast")
     circle = formation in (Formation.SWAP, Formation.BLOCKS)
     horizon = _CIRCLE_HORIZON_S if circle else _HORIZON_S.get(robot, _FAST_HORIZON_S)
     episodes = _FEW if claim in (Claim.COMPARED, Claim.REPORTED) else _EPISODES
-    return Cell(f"{dynamics}, {formation.value} of {size}", what, robot, size, formation, layers, claim, horizon,
-                episodes, Conditions(**wrong))  # type: ignore[arg-type]
+    return Cell(
+        f"{dynamics}, {formation.value} of {size}",
+        what,
+        robot,
+        size,
+        formation,
+        layers,
+        claim,
+        horizon,
+        episodes,
+        Conditions(**wrong),
+    )  # type: ignore[arg-type]
 
 
 def _good_days(robot: str) -> Iterator[Cell]:
@@ -107,20 +132,28 @@ def _bad_days(robot: str) -> Iterator[Cell]:
         for size in (2, 4):
             yield _make(robot, size, Formation.SWAP, what, **wrong)
     for size in (4, 8):
-        yield _make(robot, size, Formation.SWAP, "100 ms, 30 % loss, late ticks", message_s=0.1, loss=0.3,
-                    late_chance=0.1)
+        yield _make(
+            robot, size, Formation.SWAP, "100 ms, 30 % loss, late ticks", message_s=0.1, loss=0.3, late_chance=0.1
+        )
     yield _make(robot, 4, Formation.SWAP, "asynchronous", stride=2)
     yield _make(robot, 4, Formation.SWAP, "asynchronous, 100 ms, 30 % loss", stride=2, message_s=0.1, loss=0.3)
     yield _make(robot, 4, Formation.SWAP, "brakes 30 % weaker", claim=Claim.REPORTED, brake_share=0.7)
 
 
 _WRONG: dict[str, dict[str, object]] = {
-    "50 ms": {"message_s": 0.05}, "300 ms": {"message_s": 0.3},
-    "30 % loss": {"loss": 0.3}, "50 % loss": {"loss": 0.5}, "90 % loss": {"loss": 0.9},
-    "blackout of 2 s": {"blackout_s": 2.0}, "one way 90 % loss": {"one_way_loss": 0.9},
+    "50 ms": {"message_s": 0.05},
+    "300 ms": {"message_s": 0.3},
+    "30 % loss": {"loss": 0.3},
+    "50 % loss": {"loss": 0.5},
+    "90 % loss": {"loss": 0.9},
+    "blackout of 2 s": {"blackout_s": 2.0},
+    "one way 90 % loss": {"one_way_loss": 0.9},
     "late ticks": {"late_chance": 0.1},
-    "process killed": {"dead_s": math.inf}, "process frozen 2 s": {"dead_s": 2.0},
-    "jump of 5 cm": {"jump_m": 0.05}, "jump of 20 cm": {"jump_m": 0.2}, "jump of 100 cm": {"jump_m": 1.0},
+    "process killed": {"dead_s": math.inf},
+    "process frozen 2 s": {"dead_s": 2.0},
+    "jump of 5 cm": {"jump_m": 0.05},
+    "jump of 20 cm": {"jump_m": 0.2},
+    "jump of 100 cm": {"jump_m": 1.0},
     "jump of 30°": {"jump_rad": math.radians(30)},
     "300 ms, 50 % loss, late ticks": {"message_s": 0.3, "loss": 0.5, "late_chance": 0.1},
 }
@@ -159,13 +192,34 @@ def _controls(robot: str) -> Iterator[Cell]:
     alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
     yield _broken(_make(robot, 4, swap, **alone), "no shield", rule=Rule.NONE)
     for twin, what, change in (
-            (_make(robot, 2, Formation.SYMMETRIC, "often late ticks", **alone, late_chance=0.3),
-             "plain barrier", {"rule": Rule.PLAIN}),
-            (replace(_make(robot, 4, swap, "600 ms", **alone, message_s=0.6), resolves=False),
-             "time since arrival", {"blind_age": True}),
-            (replace(_make(robot, 2, Formation.HEAD_ON, "dead-man time of 1 s, very late ticks", **alone,
-                           late_chance=0.3, dead_man_s=1.0, late_periods=40), resolves=False),
-             "T for T_hold", {"rule": Rule.ONE_TICK})):
+        (
+            _make(robot, 2, Formation.SYMMETRIC, "often late ticks", **alone, late_chance=0.3),
+            "plain barrier",
+            {"rule": Rule.PLAIN},
+        ),
+        (
+            replace(_make(robot, 4, swap, "600 ms", **alone, message_s=0.6), resolves=False),
+            "time since arrival",
+            {"blind_age": True},
+        ),
+        (
+            replace(
+                _make(
+                    robot,
+                    2,
+                    Formation.HEAD_ON,
+                    "dead-man time of 1 s, very late ticks",
+                    **alone,
+                    late_chance=0.3,
+                    dead_man_s=1.0,
+                    late_periods=40,
+                ),
+                resolves=False,
+            ),
+            "T for T_hold",
+            {"rule": Rule.ONE_TICK},
+        ),
+    ):
         yield twin
         yield _broken(twin, what, **change)
 
@@ -176,16 +230,29 @@ def _compared(robot: str) -> Iterator[Cell]:
         for size in (2, 4, 8):
             for message_s in (0.0, 0.1):
                 what = ", ".join(word for word in (rule.value, "100 ms" if message_s else "") if word)
-                cell = _make(robot, size, Formation.SWAP, what, layers=PROJECTION_ONLY, claim=Claim.COMPARED,
-                             rule=rule, message_s=message_s)
+                cell = _make(
+                    robot,
+                    size,
+                    Formation.SWAP,
+                    what,
+                    layers=PROJECTION_ONLY,
+                    claim=Claim.COMPARED,
+                    rule=rule,
+                    message_s=message_s,
+                )
                 yield replace(cell, resolves=False)
 
 
 def _broken(twin: Cell, what: str, **change: object) -> Cell:
     """Return the negative control of a cell."""
-    return replace(twin, what=", ".join(word for word in (twin.what, f"CONTROL {what}") if word),
-                   claim=Claim.CONTROL, episodes=_FEW, twin=twin.name,
-                   conditions=replace(twin.conditions, **change))  # type: ignore[arg-type]
+    return replace(
+        twin,
+        what=", ".join(word for word in (twin.what, f"CONTROL {what}") if word),
+        claim=Claim.CONTROL,
+        episodes=_FEW,
+        twin=twin.name,
+        conditions=replace(twin.conditions, **change),
+    )  # type: ignore[arg-type]
 
 
 def _in_space() -> Iterator[Cell]:

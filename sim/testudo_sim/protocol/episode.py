@@ -91,14 +91,29 @@ class Course:
 def begin(stage: Stage, batch: Batch, seed: jax.Array) -> Course:
     """Return the batch at its start; ``seed`` draws what happens on the way."""
     keys = jax.vmap(jax.random.key)(batch.seed)
-    parameters = replace(draw_parameters(keys, stage.spec, stage.team.channels), message_loss=batch.loss,
-                         brake_share=batch.brake_share)
+    parameters = replace(
+        draw_parameters(keys, stage.spec, stage.team.channels), message_loss=batch.loss, brake_share=batch.brake_share
+    )
     world = start_deployed(stage.team, stage.deployment, batch.position_world, batch.yaw, parameters, batch.faults)
     size, worlds = batch.yaw.shape
     none, still = jnp.zeros(worlds), jnp.zeros((size, worlds))
     count = none.astype(jnp.int32)
-    tally = Tally(count, count, none + jnp.inf, count - 1, none, none, none, batch.position_world,
-                  still.astype(jnp.int32), still, still > 0, still > 0, still > 0, count > 0)
+    tally = Tally(
+        count,
+        count,
+        none + jnp.inf,
+        count - 1,
+        none,
+        none,
+        none,
+        batch.position_world,
+        still.astype(jnp.int32),
+        still,
+        still > 0,
+        still > 0,
+        still > 0,
+        count > 0,
+    )
     return Course(world, patient(still), jnp.zeros_like(batch.position_world), tally, batch, jax.random.key(seed))
 
 
@@ -134,8 +149,9 @@ def _tick(stage: Stage, course: Course) -> Course:
     world, team = course.world, stage.team
     nominal = go_to_goals(stage, world.estimate.position_world, course.batch.goal_world)
     place = team.model.stopping_point(world.estimate).position_world
-    turned, patience = resolve(team.shield, course.patience, place, world.table, nominal, course.moved_world,
-                               stage.spec.control_period_s)
+    turned, patience = resolve(
+        team.shield, course.patience, place, world.table, nominal, course.moved_world, stage.spec.control_period_s
+    )
     nominal = jnp.where(course.batch.resolves, turned, nominal)
     after, result = tick_deployed(team, stage.deployment, world, nominal, tick_key)
     tally = _count(stage, course, after, result)
@@ -168,20 +184,26 @@ def _count(stage: Stage, course: Course, world: DeployedState, result: Any) -> T
         tally.contacts + jnp.where(counts, watch.contacts, 0),
         tally.fast_contacts + jnp.where(counts, jnp.sum(fast, axis=0), 0),
         jnp.where(counts, jnp.minimum(tally.separation_m, watch.separation_m), tally.separation_m),
-        arrived, tally.changed + jnp.sum(changed, axis=0),
+        arrived,
+        tally.changed + jnp.sum(changed, axis=0),
         tally.change_m_s + jnp.sum(jnp.where(changed, result.change_m_s, 0.0), axis=0),
         tally.robot_ticks + jnp.where(counts, jnp.sum(ours, axis=0), 0),
         jnp.where(moved & counts, place, tally.anchor_world),
-        jnp.where(counts, jnp.where(moved, 0, tally.still + 1), tally.still), speed, touching,
-        tally.braked | (_brakes(spec, world) & ours & counts), tally.alarmed | (world.weak & ours & counts),
-        tally.over | over)
+        jnp.where(counts, jnp.where(moved, 0, tally.still + 1), tally.still),
+        speed,
+        touching,
+        tally.braked | (_brakes(spec, world) & ours & counts),
+        tally.alarmed | (world.weak & ours & counts),
+        tally.over | over,
+    )
 
 
 def _brakes(spec: RobotSpec, world: DeployedState) -> jax.Array:
     """Return which robots (N, E) are well into a braking from speed."""
     watch = world.watch
-    return ((watch.began_m_s > _FROM_SPEED * spec.control_point_speed_m_s)
-            & (watch.speed_m_s < _FROM_SPEED * watch.began_m_s))
+    return (watch.began_m_s > _FROM_SPEED * spec.control_point_speed_m_s) & (
+        watch.speed_m_s < _FROM_SPEED * watch.began_m_s
+    )
 
 
 def _bodies_pass(stage: Stage) -> bool:

@@ -121,7 +121,7 @@ def _run_group(setting: Setting, episodes: list[Episode], tables: Tables) -> Non
     stage = build_stage(setting)
     episodes = sorted(episodes, key=lambda episode: (episode.cell.horizon_s, episode.cell.name))
     worlds = min(max(_WORLDS[0], min(_ROBOTS_AT_ONCE // setting.size, _WORLDS[1])), -(-len(episodes) // 4) * 4)
-    chunks = [episodes[at:at + worlds] for at in range(0, len(episodes), worlds)]
+    chunks = [episodes[at : at + worlds] for at in range(0, len(episodes), worlds)]
     segment = ticks(_SEGMENT_S, stage.spec)
     first = _padded(chunks[0], worlds)
     began = time.perf_counter()
@@ -138,8 +138,14 @@ def _run_group(setting: Setting, episodes: list[Episode], tables: Tables) -> Non
                 return
 
 
-def _run_chunk(stage: Stage, chunk: list[Episode], starter: Callable[..., Course], program: Callable[..., Course],
-               at: tuple[int, int], tables: Tables) -> bool:
+def _run_chunk(
+    stage: Stage,
+    chunk: list[Episode],
+    starter: Callable[..., Course],
+    program: Callable[..., Course],
+    at: tuple[int, int],
+    tables: Tables,
+) -> bool:
     """Run one chunk; return whether it came to its end."""
     worlds, number = at
     batch: Batch = draw_batch(stage, _padded(chunk, worlds))
@@ -174,7 +180,13 @@ def _outcome(stage: Stage, course: Course) -> Outcome:
     still = np.asarray(tally.still) * period > STILL_S
     changed, robot_ticks = np.asarray(tally.changed), np.asarray(tally.robot_ticks)
     return Outcome(
-        np.asarray(tally.contacts), np.asarray(tally.fast_contacts), np.asarray(tally.separation_m),
-        np.where(arrived >= 0, arrived * period, np.inf), np.all(still | ~live, axis=0) & (arrived < 0),
-        changed / robot_ticks * stage.setting.stride, np.asarray(tally.change_m_s) / np.maximum(changed, 1),
-        np.sum(np.asarray(tally.braked), axis=0), np.sum(np.asarray(tally.alarmed), axis=0))
+        np.asarray(tally.contacts),
+        np.asarray(tally.fast_contacts),
+        np.asarray(tally.separation_m),
+        np.where(arrived >= 0, arrived * period, np.inf),
+        np.all(still | ~live, axis=0) & (arrived < 0),
+        changed / robot_ticks * stage.setting.stride,
+        np.asarray(tally.change_m_s) / np.maximum(changed, 1),
+        np.sum(np.asarray(tally.braked), axis=0),
+        np.sum(np.asarray(tally.alarmed), axis=0),
+    )

@@ -59,10 +59,20 @@ class Setting:
         shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR, Formation.BLOCKS)
         # so that hostile cells need no program of their own
         hostile_too = cell.layers == ALL_LAYERS and cell.size == HOSTILE_SIZE and conditions.stride == 1 and not shaped
-        return cls(cell.robot, cell.size, cell.layers, cell.formation if shaped else Formation.SWAP,
-                   conditions.stride, hostile_too, conditions.rule in OTHERS,
-                   conditions.dead_man_s, max(_RADIO_S, conditions.message_s + 0.02), choice, conditions.onboard_brake,
-                   conditions.level)
+        return cls(
+            cell.robot,
+            cell.size,
+            cell.layers,
+            cell.formation if shaped else Formation.SWAP,
+            conditions.stride,
+            hostile_too,
+            conditions.rule in OTHERS,
+            conditions.dead_man_s,
+            max(_RADIO_S, conditions.message_s + 0.02),
+            choice,
+            conditions.onboard_brake,
+            conditions.level,
+        )
 
     def describe(self) -> str:
         """Return a name for progress."""
@@ -109,13 +119,19 @@ def build_stage(setting: Setting) -> Stage:
     shield_model = _plain(model) if setting.others else model
     project = setting.layers in (ALL_LAYERS, PROJECTION_ONLY)
     team = Team(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)))
-    shield = (OtherShield(shield_model, parameters, arena) if setting.others
-              else Shield(shield_model, parameters, space, arena, project))
+    shield = (
+        OtherShield(shield_model, parameters, arena)
+        if setting.others
+        else Shield(shield_model, parameters, space, arena, project)
+    )
     deployment = Deployment(
-        shield, gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
-        stride=setting.stride, longest_message_ticks=ticks(setting.radio_s, spec), strangers=setting.strangers)
-    return Stage(setting, spec, team, deployment, apart, wall,
-                 ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
+        shield,
+        gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
+        stride=setting.stride,
+        longest_message_ticks=ticks(setting.radio_s, spec),
+        strangers=setting.strangers,
+    )
+    return Stage(setting, spec, team, deployment, apart, wall, ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
 
 
 def with_brake(spec: RobotSpec, brakes: bool | None) -> RobotSpec:
@@ -175,8 +191,14 @@ class _PlainPoint(VelocityPoint):
         one, lag = jnp.ones_like(state.yaw), self.spec.velocity_lag_s
         size = state.velocity.shape[0]
         unit = jnp.stack([jnp.stack([one if i == j else 0 * one for j in range(size)]) for i in range(size)])
-        return StoppingPoint(state.position_world, state.yaw, unit * lag, unit / lag,
-                             jnp.zeros_like(state.velocity), state.velocity / lag)
+        return StoppingPoint(
+            state.position_world,
+            state.yaw,
+            unit * lag,
+            unit / lag,
+            jnp.zeros_like(state.velocity),
+            state.velocity / lag,
+        )
 
     def braking_share(self, stop: StoppingPoint, control_velocity_world: jax.Array) -> None:
         return None

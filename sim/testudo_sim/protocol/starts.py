@@ -40,8 +40,9 @@ def draw_start(stage: Stage, formation: Formation, random: np.random.Generator) 
     high = np.zeros((missing, place.shape[1]))
     if formation is not Formation.SYMMETRIC:
         high = random.uniform(-_JITTER_M, _JITTER_M, high.shape)
-    return Start(np.concatenate([place, high]), np.concatenate([goal, -high]),
-                 yaw if missing == 0 else np.zeros_like(yaw))
+    return Start(
+        np.concatenate([place, high]), np.concatenate([goal, -high]), yaw if missing == 0 else np.zeros_like(yaw)
+    )
 
 
 def _circle(stage: Stage, turn_rad: float) -> np.ndarray:
@@ -118,7 +119,14 @@ def _stacked(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.
     goal = np.where(hovers, place, place * np.array([[-1.0], [1.0], [1.0]]))
     return place, goal
 
+
 _PLACES = {
-    Formation.HEAD_ON: _head_on, Formation.SYMMETRIC: _symmetric, Formation.SWAP: _swap,
-    Formation.CROSSING: _crossing, Formation.CORRIDOR: _corridor, Formation.BLOCKS: _blocks,
-    Formation.VERTICAL: _vertical, Formation.STACKED: _stacked}
+    Formation.HEAD_ON: _head_on,
+    Formation.SYMMETRIC: _symmetric,
+    Formation.SWAP: _swap,
+    Formation.CROSSING: _crossing,
+    Formation.CORRIDOR: _corridor,
+    Formation.BLOCKS: _blocks,
+    Formation.VERTICAL: _vertical,
+    Formation.STACKED: _stacked,
+}

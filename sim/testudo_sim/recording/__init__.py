@@ -5,5 +5,13 @@ from testudo_sim.recording.roles import ROLES, Role
 from testudo_sim.recording.types import Recording, RobotRecording, Series
 from testudo_sim.recording.write import write_recording
 
-__all__ = ["ROLES", "Recording", "RobotRecording", "Role", "Series", "load_recording", "recording_of_run",
-           "write_recording"]
+__all__ = [
+    "ROLES",
+    "Recording",
+    "RobotRecording",
+    "Role",
+    "Series",
+    "load_recording",
+    "recording_of_run",
+    "write_recording",
+]

@@ -26,8 +26,9 @@ _STREAMED = 0.5
 """About the share of the time that reading takes before anything is decoded."""
 
 
-def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "truth", share: Share = quiet
-                   ) -> Recording:
+def load_recording(
+    path: str | Path, *, seen: Literal["truth", "odometry"] = "truth", share: Share = quiet
+) -> Recording:
     """Read a run folder, recorded by `testudo up` or made by `testudo import`.
 
     Damage does not refuse it: the readable part is returned, with warnings.
@@ -49,8 +50,10 @@ def load_recording(path: str | Path, *, seen: Literal["truth", "odometry"] = "tr
         return recording_of_run(read_run(folder, share), seen=seen)
     for name in (INFO_FILE, BAG_FILE):
         if not (folder / name).is_file():
-            raise RecordingError(f"{folder}: {name} is missing: not a run folder; make one of other recordings with "
-                                 "`testudo import SOURCE RUN`")
+            raise RecordingError(
+                f"{folder}: {name} is missing: not a run folder; make one of other recordings with "
+                "`testudo import SOURCE RUN`"
+            )
     info = _read_info(folder / INFO_FILE)
     damage: list[str] = []
     by_topic: dict[str, list[RawMessage]] = defaultdict(list)
@@ -81,10 +84,13 @@ def recording_of_run(run: Run, *, seen: Literal["truth", "odometry"] = "truth") 
     return Recording(robots, int(run.info["start_wall_ns"]), run.folder, run.info, run.complete, run.warnings)
 
 
-def _robot(name: str, facts: dict[str, Any], by_topic: dict[str, list[RawMessage]], start_ns: int,
-           damage: list[str]) -> RobotRecording:
-    series = {role: _series(ROLES[role], by_topic[f"/{name}/{ROLES[role].topic}"], start_ns, damage)
-              for role in facts["roles"]}
+def _robot(
+    name: str, facts: dict[str, Any], by_topic: dict[str, list[RawMessage]], start_ns: int, damage: list[str]
+) -> RobotRecording:
+    series = {
+        role: _series(ROLES[role], by_topic[f"/{name}/{ROLES[role].topic}"], start_ns, damage)
+        for role in facts["roles"]
+    }
     return RobotRecording(name, facts["type"], series)
 
 
@@ -95,8 +101,12 @@ def _series(role: Role, messages: list[RawMessage], start_ns: int, damage: list[
 
 
 def _pose_series(track: Track, start_s: float) -> Series:
-    return Series(track.stamp_s - start_s, np.concatenate([_in_space(track.position_world), _turns(track.yaw)], axis=1),
-                  track.received_s - start_s, WORLD_FRAME)
+    return Series(
+        track.stamp_s - start_s,
+        np.concatenate([_in_space(track.position_world), _turns(track.yaw)], axis=1),
+        track.received_s - start_s,
+        WORLD_FRAME,
+    )
 
 
 def _odometry_series(track: Track, spec: RobotSpec, start_s: float) -> Series:
@@ -106,8 +116,14 @@ def _odometry_series(track: Track, spec: RobotSpec, start_s: float) -> Series:
     else:  # REP-105: a twist is in the body
         back = np.stack([np.cos(track.yaw), -np.sin(track.yaw)], axis=1)
         velocity = _in_space(track.velocity)
-        body = np.stack([velocity[:, 0] * back[:, 0] - velocity[:, 1] * back[:, 1],
-                         velocity[:, 0] * back[:, 1] + velocity[:, 1] * back[:, 0], velocity[:, 2]], axis=1)
+        body = np.stack(
+            [
+                velocity[:, 0] * back[:, 0] - velocity[:, 1] * back[:, 1],
+                velocity[:, 0] * back[:, 1] + velocity[:, 1] * back[:, 0],
+                velocity[:, 2],
+            ],
+            axis=1,
+        )
         twist = np.concatenate([body, np.zeros_like(body)], axis=1)
     return Series(pose.stamp_s, np.concatenate([pose.values, twist], axis=1), pose.received_s, WORLD_FRAME)
 
@@ -144,13 +160,17 @@ def _read_info(file: Path) -> dict[str, Any]:
     try:
         info = json.loads(file.read_text(encoding="utf-8"))
         if info["schema"] != RUN_SCHEMA or info["kind"] != IMPORTED:
-            raise RecordingError(f"{file}: found schema {info['schema']!r} and kind {info['kind']!r}, expected "
-                                 f"{RUN_SCHEMA!r} and {IMPORTED!r}")
+            raise RecordingError(
+                f"{file}: found schema {info['schema']!r} and kind {info['kind']!r}, expected "
+                f"{RUN_SCHEMA!r} and {IMPORTED!r}"
+            )
         for name, facts in info["robots"].items():
             unknown = set(facts["roles"]) - set(ROLES)
             if unknown or not isinstance(facts["type"], str):
-                raise RecordingError(f"{file}: robots.{name}: found roles {sorted(facts['roles'])}, expected some of "
-                                     f"{', '.join(ROLES)}, and a type")
+                raise RecordingError(
+                    f"{file}: robots.{name}: found roles {sorted(facts['roles'])}, expected some of "
+                    f"{', '.join(ROLES)}, and a type"
+                )
         info["start_wall_ns"] = int(info["start_wall_ns"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordingError(f"{file}: cannot be read: {error!r}; import the recording again") from error

@@ -47,22 +47,66 @@ def _twist(base: str) -> tuple[str, ...]:
 
 _M, _R, _V, _W = ("m",) * 3, ("1",) * 4, ("m/s",) * 3, ("rad/s",) * 3
 
-ROLES = {role.name: role for role in (
-    Role("pose", "pose", "geometry_msgs/msg/PoseStamped", _POSE, _M + _R, _pose("pose"),
-         "where the robot was seen from outside, in the world"),
-    Role("odometry", "odom", "nav_msgs/msg/Odometry", (*_POSE, *_TWIST), _M + _R + _V + _W,
-         _body("pose.pose", "twist.twist"),
-         "what the robot believed: pose in the world, velocity and rates in its body (REP-105)"),
-    Role("command", "cmd_vel", "geometry_msgs/msg/TwistStamped", _TWIST, _V + _W, _twist("twist"),
-         "velocity that the robot was told, in its body unless the frame is world"),
-    Role("motors", "motors", "sensor_msgs/msg/JointState", ("m1", "m2", "m3", "m4"), ("N",) * 4,
-         tuple(f"effort[{k}]" for k in range(4)), "thrust of each rotor that was asked for, up along the body"),
-    Role("imu", "imu", "sensor_msgs/msg/Imu", ("ax", "ay", "az", "wx", "wy", "wz"), ("m/s^2",) * 3 + _W,
-         (*_paths("linear_acceleration", "x y z"), *_paths("angular_velocity", "x y z")),
-         "specific force and rates in the body: at rest on the floor az is +9.81"),
-    Role("battery", "battery", "sensor_msgs/msg/BatteryState", ("voltage",), ("V",), ("voltage",), "battery voltage"),
-    Role("setpoint", "setpoint", "nav_msgs/msg/Odometry", (*_POSE, *_TWIST), _M + _R + _V + _W,
-         _body("pose.pose", "twist.twist"),
-         "pose and velocity that the robot was to have, pose in the world, velocity in the world"),
-)}
+ROLES = {
+    role.name: role
+    for role in (
+        Role(
+            "pose",
+            "pose",
+            "geometry_msgs/msg/PoseStamped",
+            _POSE,
+            _M + _R,
+            _pose("pose"),
+            "where the robot was seen from outside, in the world",
+        ),
+        Role(
+            "odometry",
+            "odom",
+            "nav_msgs/msg/Odometry",
+            (*_POSE, *_TWIST),
+            _M + _R + _V + _W,
+            _body("pose.pose", "twist.twist"),
+            "what the robot believed: pose in the world, velocity and rates in its body (REP-105)",
+        ),
+        Role(
+            "command",
+            "cmd_vel",
+            "geometry_msgs/msg/TwistStamped",
+            _TWIST,
+            _V + _W,
+            _twist("twist"),
+            "velocity that the robot was told, in its body unless the frame is world",
+        ),
+        Role(
+            "motors",
+            "motors",
+            "sensor_msgs/msg/JointState",
+            ("m1", "m2", "m3", "m4"),
+            ("N",) * 4,
+            tuple(f"effort[{k}]" for k in range(4)),
+            "thrust of each rotor that was asked for, up along the body",
+        ),
+        Role(
+            "imu",
+            "imu",
+            "sensor_msgs/msg/Imu",
+            ("ax", "ay", "az", "wx", "wy", "wz"),
+            ("m/s^2",) * 3 + _W,
+            (*_paths("linear_acceleration", "x y z"), *_paths("angular_velocity", "x y z")),
+            "specific force and rates in the body: at rest on the floor az is +9.81",
+        ),
+        Role(
+            "battery", "battery", "sensor_msgs/msg/BatteryState", ("voltage",), ("V",), ("voltage",), "battery voltage"
+        ),
+        Role(
+            "setpoint",
+            "setpoint",
+            "nav_msgs/msg/Odometry",
+            (*_POSE, *_TWIST),
+            _M + _R + _V + _W,
+            _body("pose.pose", "twist.twist"),
+            "pose and velocity that the robot was to have, pose in the world, velocity in the world",
+        ),
+    )
+}
 """By name."""

@@ -21,8 +21,12 @@ IMPORTED = "imported"
 _BLOCK = 20_000
 
 
-def write_recording(recording: Recording, folder: Path, facts: Mapping[str, Any] | None = None,
-                    tell: Callable[[float], None] = lambda _: None) -> int:
+def write_recording(
+    recording: Recording,
+    folder: Path,
+    facts: Mapping[str, Any] | None = None,
+    tell: Callable[[float], None] = lambda _: None,
+) -> int:
     """Write a run folder and return the number of messages in it.
 
     Args:
@@ -34,10 +38,18 @@ def write_recording(recording: Recording, folder: Path, facts: Mapping[str, Any]
     Raises:
         RunWriteError: the folder holds a run, or cannot be written.
     """
-    parts = [(f"/{robot.name}/{ROLES[role].topic}", role, series)
-             for robot in recording.robots.values() for role, series in robot.series.items() if len(series)]
-    topics = [RecordedTopic(topic, ROLES[role].type, *_definition(ROLES[role].type), reliable=True,
-                            transient_local=False, depth=10) for topic, role, _ in parts]
+    parts = [
+        (f"/{robot.name}/{ROLES[role].topic}", role, series)
+        for robot in recording.robots.values()
+        for role, series in robot.series.items()
+        if len(series)
+    ]
+    topics = [
+        RecordedTopic(
+            topic, ROLES[role].type, *_definition(ROLES[role].type), reliable=True, transient_local=False, depth=10
+        )
+        for topic, role, _ in parts
+    ]
     folder = Path(folder)
     bag = BagWriter(folder, topics, recording.start_ns, f"testudo {versions().get('testudo', '')}")
     info = {
@@ -46,8 +58,9 @@ def write_recording(recording: Recording, folder: Path, facts: Mapping[str, Any]
         "start_wall_ns": recording.start_ns,
         "start_steady_s": 0.0,
         "versions": versions(),
-        "robots": {robot.name: {"type": robot.robot_type, "roles": list(robot.series)}
-                   for robot in recording.robots.values()},
+        "robots": {
+            robot.name: {"type": robot.robot_type, "roles": list(robot.series)} for robot in recording.robots.values()
+        },
         **(facts or {}),
     }
     try:
@@ -64,17 +77,22 @@ def write_recording(recording: Recording, folder: Path, facts: Mapping[str, Any]
     return bag.message_count
 
 
-def _write_all(bag: BagWriter, parts: list[tuple[str, str, Series]], start_ns: int, tell: Callable[[float], None]
-               ) -> None:
+def _write_all(
+    bag: BagWriter, parts: list[tuple[str, str, Series]], start_ns: int, tell: Callable[[float], None]
+) -> None:
     """Write every series in the order of the times at which the samples were recorded."""
-    times = [start_ns + _nanoseconds(series.stamp_s if series.received_s is None else series.received_s)
-             for _, _, series in parts]
+    times = [
+        start_ns + _nanoseconds(series.stamp_s if series.received_s is None else series.received_s)
+        for _, _, series in parts
+    ]
     owner = np.repeat(np.arange(len(parts)), [len(time) for time in times])
     within = np.concatenate([np.arange(len(time)) for time in times]) if parts else np.zeros(0, int)
     at_ns = np.concatenate(times) if parts else np.zeros(0, np.int64)
     order = np.argsort(at_ns, kind="stable")
-    layouts = [Layout(ROLES[role], series.frame or WORLD_FRAME, body_frame(topic.split("/")[1]))
-               for topic, role, series in parts]
+    layouts = [
+        Layout(ROLES[role], series.frame or WORLD_FRAME, body_frame(topic.split("/")[1]))
+        for topic, role, series in parts
+    ]
     for begin in range(0, len(order), _BLOCK):
         block = order[begin : begin + _BLOCK]
         data: dict[int, bytes] = {}

@@ -26,10 +26,18 @@ def add_drone(body: mujoco.MjsBody, spec: RobotSpec, colour: tuple[float, ...]) 
     box, cylinder = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER
     body.add_geom(type=box, size=[0.3 * radius, 0.2 * radius, 0.6 * half], rgba=[*colour, 1])
     for turn in (math.pi / 4, -math.pi / 4):
-        body.add_geom(type=box, size=[reach, arm, arm], quat=[math.cos(turn / 2), 0, 0, math.sin(turn / 2)],
-                      rgba=[*(0.55 * part for part in colour), 1])
+        body.add_geom(
+            type=box,
+            size=[reach, arm, arm],
+            quat=[math.cos(turn / 2), 0, 0, math.sin(turn / 2)],
+            rgba=[*(0.55 * part for part in colour), 1],
+        )
     for x, y in itertools.product((1, -1), (1, -1)):
         place = [x * reach * math.sqrt(0.5), y * reach * math.sqrt(0.5), 0.0]
         body.add_geom(type=cylinder, pos=[*place[:2], 0.3 * half], size=[1.6 * arm, 0.5 * half, 0], rgba=[*_HUB, 1])
-        body.add_geom(type=cylinder, pos=[*place[:2], 0.8 * half], size=[rotor, 0.02 * radius, 0],
-                      rgba=[*(_WHITE if x > 0 else colour), _BLADE])
+        body.add_geom(
+            type=cylinder,
+            pos=[*place[:2], 0.8 * half],
+            size=[rotor, 0.02 * radius, 0],
+            rgba=[*(_WHITE if x > 0 else colour), _BLADE],
+        )

@@ -188,9 +188,7 @@ def _add_goals(scene: mujoco.MjSpec, scenery: Scenery, goals: np.ndarray) -> Non
         _add_goal(scene, goal, spec, PALETTE[i % len(PALETTE)])
 
 
-def _add_goal(
-    scene: mujoco.MjSpec, goal: np.ndarray, spec: RobotSpec, colour: tuple[float, ...]
-) -> None:
+def _add_goal(scene: mujoco.MjSpec, goal: np.ndarray, spec: RobotSpec, colour: tuple[float, ...]) -> None:
     radius, ground = spec.body_radius_m, spec.dimension == 2
     kind = mujoco.mjtGeom.mjGEOM_CYLINDER if ground else mujoco.mjtGeom.mjGEOM_SPHERE
     x, y, z = in_space(goal, _LIFT_M / 2)
@@ -239,9 +237,7 @@ def _add_robot(body: mujoco.MjsBody, spec: RobotSpec, colour: tuple[float, ...])
     top += 0.02 * radius
     size = 0.8 * radius if spec.kind == HOLONOMIC else radius
     white = [1, 1, 1, 1]
-    body.add_geom(
-        type=box, pos=[-0.1 * size, 0, 0], size=[0.45 * size, 0.1 * size, top], rgba=white
-    )
+    body.add_geom(type=box, pos=[-0.1 * size, 0, 0], size=[0.45 * size, 0.1 * size, top], rgba=white)
     for side in (-1, 1):
         body.add_geom(
             type=box,

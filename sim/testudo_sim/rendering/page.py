@@ -93,8 +93,10 @@ def _page_model(show: Show) -> mujoco.MjModel:
             scene.delete(geom)  # the glass around a goal in space would hide the robot that is there
             continue
         alpha = geom.rgba[3]  # which the viewer does not know: mixed with the floor
-        geom.rgba = [*(alpha * part + (1 - alpha) * floor
-                       for part, floor in zip(geom.rgba[:3], FLOOR_RGB, strict=True)), 1]
+        geom.rgba = [
+            *(alpha * part + (1 - alpha) * floor for part, floor in zip(geom.rgba[:3], FLOOR_RGB, strict=True)),
+            1,
+        ]
     return scene.compile()
 
 
@@ -120,8 +122,9 @@ def _modules() -> dict[str, str]:
     parts["lilgui"] = _own("panel.js")
     used = sorted(set(re.findall(r"\bTHREE\.([A-Za-z]\w*)", "".join(parts.values()))))
     parts["three"] = f"export const {{{', '.join(used)}}} = globalThis.THREE;"
-    return {name: f"data:text/javascript;base64,{base64.b64encode(text.encode()).decode()}"
-            for name, text in parts.items()}
+    return {
+        name: f"data:text/javascript;base64,{base64.b64encode(text.encode()).decode()}" for name, text in parts.items()
+    }
 
 
 @cache

@@ -73,9 +73,14 @@ class Trajectory:
                 moved[:, i] = np.interp(wanted, times, column)
             return moved.reshape(len(wanted), *values.shape[1:])
 
-        return Trajectory(wanted, between(self.position_world), between(self.yaw, turns=True),
-                          between(self.boxes_world), between(self.boxes_yaw, turns=True),
-                          None if self.quaternion_xyzw is None else turned_at(wanted, times, self.quaternion_xyzw))
+        return Trajectory(
+            wanted,
+            between(self.position_world),
+            between(self.yaw, turns=True),
+            between(self.boxes_world),
+            between(self.boxes_yaw, turns=True),
+            None if self.quaternion_xyzw is None else turned_at(wanted, times, self.quaternion_xyzw),
+        )
 
 
 @dataclass(frozen=True)

@@ -49,5 +49,6 @@ def _encoder(out_path: Path) -> str:
     try:
         return importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
     except (ImportError, RuntimeError) as error:
-        raise TestudoError(f"rendering: {out_path}: no encoder for .mp4 here ({error}); "
-                           "install imageio-ffmpeg, or write a .gif") from error
+        raise TestudoError(
+            f"rendering: {out_path}: no encoder for .mp4 here ({error}); install imageio-ffmpeg, or write a .gif"
+        ) from error

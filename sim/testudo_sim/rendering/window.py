@@ -95,8 +95,13 @@ def _viewer() -> ModuleType:
     """Return `mujoco.viewer`, once it is known that a window opens here."""
     reason = "no answer"
     try:
-        tried = subprocess.run([sys.executable, "-W", "ignore", "-c", _PROBE],  # noqa: S603 (our own text)
-                               capture_output=True, text=True, timeout=_PROBE_LIMIT_S, check=False)
+        tried = subprocess.run(  # noqa: S603 (our own text)
+            [sys.executable, "-W", "ignore", "-c", _PROBE],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_LIMIT_S,
+            check=False,
+        )
         if tried.returncode == 0:
             return importlib.import_module("mujoco.viewer")
         reason = (tried.stderr.strip().splitlines() or [f"a trial ended with {tried.returncode}"])[-1]
@@ -104,5 +109,7 @@ def _viewer() -> ModuleType:
         reason = f"no answer within {_PROBE_LIMIT_S} s"
     except (ImportError, RuntimeError) as error:
         reason = str(error)
-    raise TestudoError(f"the viewer cannot open a window here ({reason}); write a film with --film FILE.mp4, "
-                       "or a page with --html FILE.html")
+    raise TestudoError(
+        f"the viewer cannot open a window here ({reason}); write a film with --film FILE.mp4, "
+        "or a page with --html FILE.html"
+    )

@@ -44,9 +44,7 @@ class Alteration:
         return asdict(self) | {"error": self.error if self.error < float("inf") else None}
 
 
-def alter(
-    run: Run, field: str = "estimate_position_world", amount: float = 0.01
-) -> tuple[Run, str, int]:
+def alter(run: Run, field: str = "estimate_position_world", amount: float = 0.01) -> tuple[Run, str, int]:
     """Return the recording with one number changed, and the robot and sequence of that tick.
 
     The tick is the decision in the middle of the first robot that has one.
@@ -90,9 +88,7 @@ def alterations_caught(
             altered, name, sequence = alter(run, field, amount)
         except TestudoError:
             continue  # a policy without memory has no hidden state
-        near = [
-            tick for tick in altered.ticks[name] if abs(tick.sequence - sequence) <= _WINDOW_TICKS
-        ]
+        near = [tick for tick in altered.ticks[name] if abs(tick.sequence - sequence) <= _WINDOW_TICKS]
         window = replace(altered, ticks={name: tuple(near)})
         check = reinfer_robot(window, name, artefact, model, announced)
         caught = check.error > tolerance

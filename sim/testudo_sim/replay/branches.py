@@ -73,8 +73,9 @@ class Branches:
     """One for each moment."""
 
     @classmethod
-    def create(cls, story: Story, way: str, moments: Sequence[Moment], draws: int, logs: Any, goal: np.ndarray | None
-               ) -> Branches:
+    def create(
+        cls, story: Story, way: str, moments: Sequence[Moment], draws: int, logs: Any, goal: np.ndarray | None
+    ) -> Branches:
         """Return the outcomes of worlds (..., E) whose ticks were logged; those of one moment are side by side."""
         outcomes, ways = [], []
         for k, moment in enumerate(moments):
@@ -84,20 +85,32 @@ class Branches:
             separation = least_distances(position).min(axis=0, initial=np.inf)
             there = _real_places(story, moment.time_s + len(position) * story.spec.control_period_s)
             off = np.linalg.norm(position[-1] - there[..., None], axis=0).mean(axis=0)
-            outcomes.append(Outcome(
-                way, moment.time_s, len(position) * story.spec.control_period_s, draws,
-                int((logs.contacts[:, part] > 0).any(axis=0).sum()), int(logs.contacts[:, part].sum()),
-                _finite(np.median(separation)), _finite(separation.min()),
-                *_arrival(arrival, story.spec), float((status != int(ShieldStatus.PASSED)).mean()),
-                float((status == int(ShieldStatus.BRAKED)).mean()), _finite(np.median(off))))
+            outcomes.append(
+                Outcome(
+                    way,
+                    moment.time_s,
+                    len(position) * story.spec.control_period_s,
+                    draws,
+                    int((logs.contacts[:, part] > 0).any(axis=0).sum()),
+                    int(logs.contacts[:, part].sum()),
+                    _finite(np.median(separation)),
+                    _finite(separation.min()),
+                    *_arrival(arrival, story.spec),
+                    float((status != int(ShieldStatus.PASSED)).mean()),
+                    float((status == int(ShieldStatus.BRAKED)).mean()),
+                    _finite(np.median(off)),
+                )
+            )
             ways.append(Ways(position, logs.yaw[..., part]))
         return cls(way, tuple(outcomes), tuple(ways))
 
 
 def pair_distances(position_world: np.ndarray) -> np.ndarray:
     """Return the distances of the centres of all pairs (pairs, T, E) [m] from places (T, D, N, E)."""
-    found = [np.linalg.norm(position_world[:, :, i] - position_world[:, :, j], axis=1)
-             for i, j in combinations(range(position_world.shape[2]), 2)]
+    found = [
+        np.linalg.norm(position_world[:, :, i] - position_world[:, :, j], axis=1)
+        for i, j in combinations(range(position_world.shape[2]), 2)
+    ]
     return np.stack(found) if found else np.empty((0, len(position_world), position_world.shape[-1]))
 
 
@@ -122,8 +135,18 @@ def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcom
     contacts = int((distance < 2 * spec.body_radius_m).sum())
     arrival = _arrivals(spec, position[..., None], goals_of(story))
     least = _finite(distance.min(initial=np.inf))
-    outcome = Outcome(REAL, time_s, end_s - time_s, 1, int(contacts > 0), contacts, least, least,
-                      *_arrival(arrival, spec), *_statuses(story, time_s, end_s))
+    outcome = Outcome(
+        REAL,
+        time_s,
+        end_s - time_s,
+        1,
+        int(contacts > 0),
+        contacts,
+        least,
+        least,
+        *_arrival(arrival, spec),
+        *_statuses(story, time_s, end_s),
+    )
     return outcome, Ways(position[..., None], yaw[..., None])
 
 
@@ -138,8 +161,12 @@ def _statuses(story: Story, begin_s: float, end_s: float) -> tuple[float | None,
     """Return the shares of ticks in which the shield acted and in which the robot braked."""
     if story.run is None:
         return None, None
-    found = [tick.status for name in story.names for tick in story.run.ticks[name]
-             if begin_s < tick.stamp_s - story.start_s <= end_s]
+    found = [
+        tick.status
+        for name in story.names
+        for tick in story.run.ticks[name]
+        if begin_s < tick.stamp_s - story.start_s <= end_s
+    ]
     if not found:
         return None, None
     return sum(status != "passed" for status in found) / len(found), found.count("braked") / len(found)

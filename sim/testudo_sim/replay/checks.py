@@ -159,9 +159,7 @@ def _worse(known: FieldCheck | None, new: FieldCheck) -> FieldCheck:
     if known is None:
         return new
     worst = new if new.error > known.error else known
-    return FieldCheck(
-        new.name, new.what, known.compared + new.compared, worst.error, worst.sequence
-    )
+    return FieldCheck(new.name, new.what, known.compared + new.compared, worst.error, worst.sequence)
 
 
 def _field_values(check: FieldCheck) -> dict[str, Any]:

@@ -97,8 +97,9 @@ def ways_of(story: Story, policy: Path | None, *, commands: bool = False, shield
     return [*made, Way(f"{name}, no shield", artefact, shielded=False)]
 
 
-def go_on_from(story: Story, times_s: Sequence[float], way: Way, ahead: Ahead,
-               tell: Callable[[float], None] = lambda _: None) -> Branches:
+def go_on_from(
+    story: Story, times_s: Sequence[float], way: Way, ahead: Ahead, tell: Callable[[float], None] = lambda _: None
+) -> Branches:
     """Return what becomes of the team from moments on; worlds of one moment are side by side.
 
     Args:
@@ -138,17 +139,22 @@ def go_on_from(story: Story, times_s: Sequence[float], way: Way, ahead: Ahead,
 def _check_policy(story: Story, artefact: Artefact, goal: np.ndarray | None) -> None:
     contract, spec = artefact.contract, story.spec
     if contract.robot != spec.name or contract.dimension != spec.dimension:
-        raise TestudoError(f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the "
-                           "robots of the run")
+        raise TestudoError(
+            f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
+        )
     check_velocities_alone(contract, f"{artefact.path}: a counterfactual")
     known = {signal.name for signal in robot_signals(spec)} | {"goal_world"}
     other = sorted({signal.name for signal in contract.signals} - known)
     if other:
-        raise TestudoError(f"{artefact.path}: needs {', '.join(other)}, which no run records; a counterfactual goes on "
-                           "with policies that read the robots' own signals and their goals")
+        raise TestudoError(
+            f"{artefact.path}: needs {', '.join(other)}, which no run records; a counterfactual goes on "
+            "with policies that read the robots' own signals and their goals"
+        )
     if goal is None:
-        raise TestudoError(f"{story.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
-                           "go on with the recorded commands")
+        raise TestudoError(
+            f"{story.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
+            "go on with the recorded commands"
+        )
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,8 @@ class _Stage:
         """Return the worlds at their start."""
         count = len(moments) * ahead.draws
         keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(ahead.seed)))(
-            jnp.tile(jnp.arange(ahead.draws), len(moments)))
+            jnp.tile(jnp.arange(ahead.draws), len(moments))
+        )
         spread = jnp.tile((jnp.arange(ahead.draws) > 0).astype(jnp.float32), len(moments))
 
         def spread_out(name: str) -> jax.Array:
@@ -205,33 +212,39 @@ class _Stage:
         begin = jax.jit(partial(self._begin, faults), compiler_options=_QUICK)
         return begin(keys, spread, *(spread_out(name) for name in ("position_world", "yaw", "velocity")))
 
-    def _begin(self, faults: Any, keys: jax.Array, spread: jax.Array, place: jax.Array, yaw: jax.Array,
-               velocity: jax.Array) -> DeployedState:
+    def _begin(
+        self, faults: Any, keys: jax.Array, spread: jax.Array, place: jax.Array, yaw: jax.Array, velocity: jax.Array
+    ) -> DeployedState:
         parameters = draw_parameters(keys, self.team.model.spec, self.team.channels, spread)
         return start_deployed(self.team, self.deployment, place, yaw, parameters, faults, velocity)
 
 
-def deployed_team(spec: RobotSpec, shield: ShieldParameters, arena: Arena | None, size: int, *, shielded: bool
-                  ) -> tuple[Team, Deployment]:
+def deployed_team(
+    spec: RobotSpec, shield: ShieldParameters, arena: Arena | None, size: int, *, shielded: bool
+) -> tuple[Team, Deployment]:
     """Return a team and its deployment: all layers of the shield, or none."""
     model = motion_model(spec)
     channels = replace(Channels(), pose_age_s=(min(0.02, spec.pose_max_age_s), min(0.06, spec.pose_max_age_s)))
     team = Team(model, shield, arena, KinematicPhysics(model, arena), size, channels, shielded=shielded)
-    return team, Deployment(Shield(model, shield, space_parameters(spec), arena), gate=shielded,
-                            longest_message_ticks=channels.message_ticks[1])
+    return team, Deployment(
+        Shield(model, shield, space_parameters(spec), arena),
+        gate=shielded,
+        longest_message_ticks=channels.message_ticks[1],
+    )
 
 
-def _run(team: Team, deployment: Deployment, decides: bool, state: DeployedState, wanted: jax.Array, key: jax.Array
-         ) -> tuple[DeployedState, Logged]:
+def _run(
+    team: Team, deployment: Deployment, decides: bool, state: DeployedState, wanted: jax.Array, key: jax.Array
+) -> tuple[DeployedState, Logged]:
     """Run ticks under what is wanted (T, D, N, E): control-point velocities, or actuator commands as recorded."""
+
     def step(current: DeployedState, given: tuple[jax.Array, jax.Array]) -> tuple[DeployedState, Logged]:
         values, tick_key = given
         stop = team.model.stopping_point(current.estimate)
         nominal = values if decides else control_velocity(team.model, stop, values)
         after, result = tick_deployed(team, deployment, current, nominal, tick_key)
         watch, motion = team.physics.watch(after.physics), team.physics.scene(after.physics).robots
-        return after, Logged(motion.position_world, motion.yaw, watch.contacts,
-                             result.status.astype(jnp.int8))
+        return after, Logged(motion.position_world, motion.yaw, watch.contacts, result.status.astype(jnp.int8))
 
     return jax.lax.scan(step, state, (wanted, jax.random.split(key, wanted.shape[0])))
 
@@ -258,7 +271,7 @@ class _Driver:
         """Return what is wanted (T, D, N, E) in the ticks of the chunk that begins."""
         chunk = self._stage.chunk
         if self._policy is None:
-            part = self._told[begin:begin + chunk]
+            part = self._told[begin : begin + chunk]
             missing = chunk - len(part)
             return np.concatenate([part, np.zeros((missing, *part.shape[1:]))]) if missing else part
         dimension, size, worlds = state.estimate.position_world.shape
@@ -268,4 +281,3 @@ class _Driver:
         velocity, self._hidden = self._policy(named, self._hidden)
         nominal = np.asarray(velocity).reshape(worlds, size, dimension).transpose(2, 1, 0)
         return np.broadcast_to(nominal, (chunk, *nominal.shape))
-

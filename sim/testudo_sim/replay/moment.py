@@ -39,18 +39,25 @@ def moment_at(story: Story, time_s: float) -> Moment:
         raise TestudoError(f"{story.folder}: --from: no robot was seen at {time_s:g} s")
     low, high = story.span_s
     if not low <= time_s <= high:
-        raise TestudoError(f"{story.folder}: --from: found {time_s:g} s, expected {low:.1f} to {high:.1f} s, in which "
-                           "all robots were seen")
+        raise TestudoError(
+            f"{story.folder}: --from: found {time_s:g} s, expected {low:.1f} to {high:.1f} s, in which "
+            "all robots were seen"
+        )
     for robot in story.robots:
         stamps = robot.motion.stamp_s
         after = int(np.clip(np.searchsorted(stamps, time_s), 1, len(stamps) - 1))
         if stamps[after] - stamps[after - 1] > _GAP_S:
-            raise TestudoError(f"{story.folder}: --from: {robot.name} was not seen between {stamps[after - 1]:.2f} and "
-                               f"{stamps[after]:.2f} s; take another moment than {time_s:g} s")
+            raise TestudoError(
+                f"{story.folder}: --from: {robot.name} was not seen between {stamps[after - 1]:.2f} and "
+                f"{stamps[after]:.2f} s; take another moment than {time_s:g} s"
+            )
     found = [robot.motion.at(np.array([time_s])) for robot in story.robots]
-    return Moment(time_s, np.stack([position[0] for position, _, _ in found], axis=1),
-                  np.array([yaw[0] for _, yaw, _ in found]),
-                  np.stack([velocity[0] for _, _, velocity in found], axis=1))
+    return Moment(
+        time_s,
+        np.stack([position[0] for position, _, _ in found], axis=1),
+        np.array([yaw[0] for _, yaw, _ in found]),
+        np.stack([velocity[0] for _, _, velocity in found], axis=1),
+    )
 
 
 def told_from(story: Story, time_s: float, ticks: int) -> np.ndarray:

@@ -124,9 +124,7 @@ def open_loop(
         for row in rows_of(name, each, horizons_s)
     ]
     if not rows:
-        raise TestudoError(
-            f"{run.folder}: shorter than the shortest horizon, {min(horizons_s)} s, or full of gaps"
-        )
+        raise TestudoError(f"{run.folder}: shorter than the shortest horizon, {min(horizons_s)} s, or full of gaps")
     return Gap(
         reference,
         spec.name,
@@ -137,9 +135,7 @@ def open_loop(
     )
 
 
-def errors_of(
-    spec: RobotSpec, track: Track, windows: Windows, predicted: MotionState
-) -> dict[str, np.ndarray]:
+def errors_of(spec: RobotSpec, track: Track, windows: Windows, predicted: MotionState) -> dict[str, np.ndarray]:
     """Return absolute errors (H, S) by channel, NaN where a window has no such horizon; the way travelled, too."""
     end = windows.end
     offset = predicted.position_world - track.position_world[end].transpose(2, 0, 1)
@@ -156,9 +152,7 @@ def errors_of(
     return {name: np.where(windows.valid, value, np.nan) for name, value in values.items()}
 
 
-def rows_of(
-    robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[float]
-) -> list[GapRow]:
+def rows_of(robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[float]) -> list[GapRow]:
     """Return the rows of one robot, or of all, from errors (H, S) by channel."""
     units = {"yaw": "rad", "speed": "m/s"}
     rows = []

@@ -33,9 +33,7 @@ def reinfer(run: Run, artefact: Artefact, *, tolerance: float = TOLERANCE, share
         TestudoError: there is no tick at all.
     """
     if not any(run.ticks.values()):
-        raise TestudoError(
-            f"{run.folder}: holds no tick record; re-inference needs what the control loops wrote"
-        )
+        raise TestudoError(f"{run.folder}: holds no tick record; re-inference needs what the control loops wrote")
     model, announced = model_of(artefact), announcements_of(run)
     checks = []
     for name in run.ticks:

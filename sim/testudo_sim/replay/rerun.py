@@ -101,9 +101,7 @@ class Rerun:
             if code == _BRAKED_BY_SHIELD:
                 self._infer_braked(record)
             self._nominal = None
-        self._sent.push(
-            record.stamp_s, effective_command(self.model, np.array(record.sent_command))
-        )
+        self._sent.push(record.stamp_s, effective_command(self.model, np.array(record.sent_command)))
 
     def _check_order(self, record: TickRecord) -> None:
         """Compare the memory with the tick before; forget what a lost tick makes unknown."""
@@ -173,8 +171,12 @@ class Rerun:
             self.skipped[AFTER_A_LOSS] += 1
             return
         add, sequence = self.errors.add, record.sequence
-        add("nominal", sequence, _flat(self._nominal, self._yaw_rate),
-            _flat(record.nominal_world, record.nominal_yaw_rate))
+        add(
+            "nominal",
+            sequence,
+            _flat(self._nominal, self._yaw_rate),
+            _flat(record.nominal_world, record.nominal_yaw_rate),
+        )
         result = self._shield(record)
         braked = result is None or int(result.status) == ShieldStatus.BRAKED
         add(
@@ -192,8 +194,9 @@ class Rerun:
         self._nominal = np.array(record.nominal_world)
         result = self._shield(record, self._landing_shield)
         braked = result is None or int(result.status) == ShieldStatus.BRAKED
-        self.errors.add("shielded", record.sequence, None if braked else result.control_velocity_world,
-                        record.shielded_world)
+        self.errors.add(
+            "shielded", record.sequence, None if braked else result.control_velocity_world, record.shielded_world
+        )
         self.errors.add("sent", record.sequence, None if braked else _flat(result.command, 0.0), _sent(record))
         self._nominal = None
         self.reinferred += 1
@@ -227,9 +230,7 @@ class Rerun:
             {"goal_world": np.array(record.goal_world)},
         )
         try:
-            nominal, hidden = self.artefact.step(
-                slots_first(signals), np.array(record.hidden_before, np.float32)
-            )
+            nominal, hidden = self.artefact.step(slots_first(signals), np.array(record.hidden_before, np.float32))
         except ArtefactError:
             nominal, hidden = np.full(self.model.spec.dimension + turns(command), np.inf), None
         self._nominal, self._yaw_rate = split_output(command, np.asarray(nominal, float))
@@ -240,8 +241,9 @@ class Rerun:
         if not np.isfinite(self._nominal).all():
             return None
         own, peers = _spaces(record)
-        sight = Sight(np.array(record.measured_position_world), self._estimate, self._stop, recorded_table(record),
-                      peers)
+        sight = Sight(
+            np.array(record.measured_position_world), self._estimate, self._stop, recorded_table(record), peers
+        )
         return (shield or self._whole_shield).step(sight, own, self._nominal, np.array(float(record.sequence + 1)))[0]
 
     @cached_property
@@ -272,13 +274,21 @@ def _spaces(record: TickRecord) -> tuple[OwnSpace, PeerSpaces]:
 
     def lanes(values: tuple[Lane, ...]) -> np.ndarray:
         return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
-    own = OwnSpace(np.array(record.owned_lane_world, float), np.array(record.announced_lane_world, float),
-                   np.array(record.announcement_pending), np.array(float(record.announced_since)))
+
+    own = OwnSpace(
+        np.array(record.owned_lane_world, float),
+        np.array(record.announced_lane_world, float),
+        np.array(record.announcement_pending),
+        np.array(float(record.announced_since)),
+    )
     peers = PeerSpaces(
-        lanes(record.neighbour_owned_lane_world), lanes(record.neighbour_announced_lane_world),
-        np.array(record.neighbour_acknowledged, float), np.array(record.neighbour_silent, bool),
+        lanes(record.neighbour_owned_lane_world),
+        lanes(record.neighbour_announced_lane_world),
+        np.array(record.neighbour_acknowledged, float),
+        np.array(record.neighbour_silent, bool),
         np.array([record.robot < name for name in record.neighbour_names], bool),
-        ~np.array(record.neighbour_untrusted, bool))
+        ~np.array(record.neighbour_untrusted, bool),
+    )
     return own, peers
 
 

@@ -56,8 +56,9 @@ class Starts:
     """(H, S) int: command that acts just before the end, or at it."""
 
 
-def roll_out(model: MotionModel, timelines: Sequence[Timeline], starts: Sequence[Starts], *, exact: bool = False
-             ) -> list[MotionState]:
+def roll_out(
+    model: MotionModel, timelines: Sequence[Timeline], starts: Sequence[Starts], *, exact: bool = False
+) -> list[MotionState]:
     """Return for each robot the predicted states (D, H, S) at the ends.
 
     Args:
@@ -77,8 +78,11 @@ def roll_out(model: MotionModel, timelines: Sequence[Timeline], starts: Sequence
         _store(found[k], starts[k].state, part, made)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = [(k, slice(begin, begin + _CALL)) for k, own in enumerate(starts)
-                 for begin in range(0, len(own.start_s), _CALL)]
+        parts = [
+            (k, slice(begin, begin + _CALL))
+            for k, own in enumerate(starts)
+            for begin in range(0, len(own.start_s), _CALL)
+        ]
         for done in [pool.submit(roll, *part) for part in parts]:
             done.result()
     return found
@@ -109,8 +113,9 @@ class _Pieces:
         length = span / count
         which = np.repeat(np.arange(len(count)), count)
         response = LagResponse.create(length[which], lag_s)
-        table = np.concatenate([timeline.effective[:, which], response.duration_s[None], response.gain[None],
-                                response.mean_share[None]])
+        table = np.concatenate(
+            [timeline.effective[:, which], response.duration_s[None], response.gain[None], response.mean_share[None]]
+        )
         return cls(np.cumsum(count) - count, count, low, length, table.astype(precision))
 
     def at(self, segment: np.ndarray, time_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -147,8 +152,14 @@ class _Block:
         left = np.where(borders > 0, end_since, end_s - starts.start_s[part])
         rest = np.maximum(pieces.length_s[segment] - since, 0.0)
         velocity, yaw = starts.state.velocity[:, part], wrap_angle(starts.state.yaw[part])
-        return cls(velocity.astype(precision), yaw.astype(precision), piece, rest.astype(precision), borders,
-                   left.astype(precision))
+        return cls(
+            velocity.astype(precision),
+            yaw.astype(precision),
+            piece,
+            rest.astype(precision),
+            borders,
+            left.astype(precision),
+        )
 
 
 def _in_turn(model: MotionModel, table: np.ndarray, block: _Block, lag_s: np.floating) -> MotionState:
@@ -157,11 +168,16 @@ def _in_turn(model: MotionModel, table: np.ndarray, block: _Block, lag_s: np.flo
     state = MotionState(np.zeros_like(block.velocity), block.yaw, block.velocity)
     states = [state]
     for k in range(most):
-        state = _to_border(model, state, _row(tuple(table), block.piece + k),
-                           LagResponse.create(block.rest_s, lag_s) if k == 0 else None)
+        state = _to_border(
+            model,
+            state,
+            _row(tuple(table), block.piece + k),
+            LagResponse.create(block.rest_s, lag_s) if k == 0 else None,
+        )
         states.append(state)
-    kept = MotionState(*(np.stack([getattr(one, name) for one in states])
-                         for name in ("position_world", "yaw", "velocity")))
+    kept = MotionState(
+        *(np.stack([getattr(one, name) for one in states]) for name in ("position_world", "yaw", "velocity"))
+    )
     return _to_ends(model, kept, _row(tuple(table), block.piece + block.borders), block, lag_s)
 
 
@@ -174,14 +190,16 @@ def _row(table: tuple[Array, ...], piece: Array) -> tuple[Array, LagResponse]:
     return xp.stack(effective), LagResponse(duration, gain, share)
 
 
-def _to_border(model: MotionModel, state: MotionState, row: tuple[Array, LagResponse], response: LagResponse | None
-               ) -> MotionState:
+def _to_border(
+    model: MotionModel, state: MotionState, row: tuple[Array, LagResponse], response: LagResponse | None
+) -> MotionState:
     """Return the states at the end of a piece: of a whole one, unless the response is of another time."""
     return model.step(state, row[0], response or row[1])
 
 
-def _to_ends(model: MotionModel, kept: MotionState, row: tuple[Array, LagResponse], block: _Block, lag_s: Any
-             ) -> MotionState:
+def _to_ends(
+    model: MotionModel, kept: MotionState, row: tuple[Array, LagResponse], block: _Block, lag_s: Any
+) -> MotionState:
     """Return the states at the ends from those (borders + 1, ...) that were kept at the borders."""
     index = array_namespace(kept.yaw).arange(block.borders.shape[1])[None]
     velocity = [kept.velocity[block.borders, d, index] for d in range(len(block.velocity))]
@@ -202,8 +220,11 @@ def _compiled(model: MotionModel, table: np.ndarray, block: _Block, lag_s: np.fl
 
 def _program(model: MotionModel, room: int) -> Callable[..., Any]:
     spec = replace(model.spec, velocity_lag_s=_QUICKEST_LAG_S, command_delay_s=0.0, speed_scale=1.0, turn_scale=1.0)
-    key = (room, spec.kind, *(value for value in vars(spec).values() if isinstance(value, float)
-                              and not math.isnan(value)))
+    key = (
+        room,
+        spec.kind,
+        *(value for value in vars(spec).values() if isinstance(value, float) and not math.isnan(value)),
+    )
     with _LOCK:
         if key not in _PROGRAMS:
             _PROGRAMS[key] = jax.jit(partial(_mapped, motion_model(spec), room))
@@ -223,8 +244,9 @@ def _looped(model: MotionModel, room: int, block: _Block, table: tuple[Array, ..
     state = MotionState(jnp.zeros_like(block.velocity), block.yaw, block.velocity)
     kept = jax.tree.map(lambda values: jnp.zeros((room + 1, *values.shape), values.dtype).at[0].set(values), state)
 
-    def on(k: Array, carry: tuple[MotionState, MotionState], response: LagResponse | None = None
-           ) -> tuple[MotionState, MotionState]:
+    def on(
+        k: Array, carry: tuple[MotionState, MotionState], response: LagResponse | None = None
+    ) -> tuple[MotionState, MotionState]:
         after = _to_border(model, carry[0], _row(table, block.piece + k), response)
         return after, jax.tree.map(lambda all_, one: all_.at[k + 1].set(one), carry[1], after)
 
@@ -233,8 +255,9 @@ def _looped(model: MotionModel, room: int, block: _Block, table: tuple[Array, ..
     return _to_ends(model, kept, _row(table, block.piece + block.borders), block, lag_s)
 
 
-jax.tree_util.register_dataclass(_Block, data_fields=["velocity", "yaw", "piece", "rest_s", "borders", "left_s"],
-                                 meta_fields=[])
+jax.tree_util.register_dataclass(
+    _Block, data_fields=["velocity", "yaw", "piece", "rest_s", "borders", "left_s"], meta_fields=[]
+)
 
 
 def _filled(values: np.ndarray, size: int) -> np.ndarray:

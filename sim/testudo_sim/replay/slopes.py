@@ -20,8 +20,9 @@ def local_slopes(stamp_s: np.ndarray, values: np.ndarray, half_window_s: float =
     """
     index = np.arange(len(stamp_s))
     low = np.minimum(np.searchsorted(stamp_s, stamp_s - half_window_s), np.maximum(index - 1, 0))
-    high = np.maximum(np.searchsorted(stamp_s, stamp_s + half_window_s, side="right"),
-                      np.minimum(index + 2, len(stamp_s)))
+    high = np.maximum(
+        np.searchsorted(stamp_s, stamp_s + half_window_s, side="right"), np.minimum(index + 2, len(stamp_s))
+    )
     count = (high - low).astype(float)[:, None]
 
     def total(samples: np.ndarray) -> np.ndarray:

@@ -50,8 +50,13 @@ class Announcements:
         return self.values[np.argmin(np.max(np.abs(self.values - np.array(row)), axis=1))]
 
 
-def check_goals(errors: FieldErrors, records: Sequence[TickRecord], goal_world: tuple[float, ...],
-                leader: Sequence[PeerMessage] = (), follows: Follow | None = None) -> int:
+def check_goals(
+    errors: FieldErrors,
+    records: Sequence[TickRecord],
+    goal_world: tuple[float, ...],
+    leader: Sequence[PeerMessage] = (),
+    follows: Follow | None = None,
+) -> int:
     """Compare the goals (D,) [m] with that of the fleet file, or with the places that a leader announced.
 
     Args:
@@ -154,9 +159,7 @@ def _check_peer(
     return unverified
 
 
-def _complete(
-    announced: Announcements, before: Sequence[PeerMessage], after: Sequence[PeerMessage]
-) -> bool:
+def _complete(announced: Announcements, before: Sequence[PeerMessage], after: Sequence[PeerMessage]) -> bool:
     return _has_all(announced, min(m.sequence for m in before), max(m.sequence for m in after))
 
 

@@ -45,8 +45,10 @@ class Motion:
 
     def at(self, time_s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return position (M, D), yaw (M,) and velocity (M, D) at times (M,), interpolated."""
-        position, velocity = (np.stack([np.interp(time_s, self.stamp_s, axis) for axis in rows.T], axis=-1)
-                              for rows in (self.position_world, self.velocity))
+        position, velocity = (
+            np.stack([np.interp(time_s, self.stamp_s, axis) for axis in rows.T], axis=-1)
+            for rows in (self.position_world, self.velocity)
+        )
         return position, np.interp(time_s, self.stamp_s, self.yaw), velocity
 
 
@@ -110,8 +112,10 @@ class Story:
     @property
     def span_s(self) -> tuple[float, float]:
         """Return the time in which all robots were seen."""
-        return (max(float(robot.motion.stamp_s[0]) for robot in self.robots),
-                min(float(robot.motion.stamp_s[-1]) for robot in self.robots))
+        return (
+            max(float(robot.motion.stamp_s[0]) for robot in self.robots),
+            min(float(robot.motion.stamp_s[-1]) for robot in self.robots),
+        )
 
 
 def tell(folder: Path, robot: str | None = None, share: Share = quiet) -> Story:
@@ -155,8 +159,16 @@ def story_of_run(run: Run, contract: Contract | None = None, warnings: tuple[str
         robots.append(RobotStory(robot.name, robot.spec, motion, believed, sent, robot.goal_world))
     _check(run.folder, robots, [robot.name for robot in run.fleet.robots])
     shield = contract.shield if contract else shield_parameters(robots[0].spec)
-    return Story(run.folder, tuple(robots), shield, contract.arena if contract else None, run, contract, start_s,
-                 run.warnings if warnings is None else warnings)
+    return Story(
+        run.folder,
+        tuple(robots),
+        shield,
+        contract.arena if contract else None,
+        run,
+        contract,
+        start_s,
+        run.warnings if warnings is None else warnings,
+    )
 
 
 def story_of_recording(recording: Recording, robot: str | None = None) -> Story:
@@ -169,8 +181,9 @@ def story_of_recording(recording: Recording, robot: str | None = None) -> Story:
     for name, heard in recording.robots.items():
         kind = robot or heard.robot_type
         if not kind:
-            raise TestudoError(f"{folder}: robots.{name}: found no kind of robot, expected one; give --robot NAME or "
-                               "--robot FILE.toml")
+            raise TestudoError(
+                f"{folder}: robots.{name}: found no kind of robot, expected one; give --robot NAME or --robot FILE.toml"
+            )
         spec = load_robot(kind)
         if not any(len(heard.series.get(role, ())) > 1 for role in ("pose", "odometry")):
             unseen.append(name)
@@ -182,10 +195,12 @@ def story_of_recording(recording: Recording, robot: str | None = None) -> Story:
             sent = _told(commands, spec, motion) if commands is not None and len(commands) else None
             robots.append(RobotStory(name, spec, motion, believed, sent, None))
     _check(folder, robots, [name for name in recording.robots if name not in unseen or not robots])
-    warnings = tuple(f"{name}: neither pose nor odometry is recorded: left out, what it did to others is not seen"
-                     for name in unseen)
-    return Story(folder, tuple(robots), shield_parameters(robots[0].spec), None,
-                 warnings=(*recording.warnings, *warnings))
+    warnings = tuple(
+        f"{name}: neither pose nor odometry is recorded: left out, what it did to others is not seen" for name in unseen
+    )
+    return Story(
+        folder, tuple(robots), shield_parameters(robots[0].spec), None, warnings=(*recording.warnings, *warnings)
+    )
 
 
 def _sent(run: Run, name: str, spec: RobotSpec, start_s: float) -> Sent | None:
@@ -197,8 +212,9 @@ def _sent(run: Run, name: str, spec: RobotSpec, start_s: float) -> Sent | None:
     if not ticks:
         return None
     ticks = ticks_in_order(ticks)
-    return Sent(np.array([tick.stamp_s for tick in ticks]) - start_s,
-                np.array([tick.sent_command for tick in ticks], float))
+    return Sent(
+        np.array([tick.stamp_s for tick in ticks]) - start_s, np.array([tick.sent_command for tick in ticks], float)
+    )
 
 
 def _check(folder: Path, robots: list[RobotStory], names: list[str]) -> None:
@@ -220,7 +236,7 @@ def _seen(series: Series, spec: RobotSpec) -> Motion:
     """Return poses without stamps that repeat or go back, and velocities from slopes over neighbouring samples."""
     chosen = rising(series.stamp_s)
     stamp_s, values = series.stamp_s[chosen], series.values[chosen]
-    position = values[:, :spec.dimension]
+    position = values[:, : spec.dimension]
     x, y, z, w = values[:, 3:7].T
     yaw = np.unwrap(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)))
     if len(stamp_s) < 2:
@@ -229,7 +245,7 @@ def _seen(series: Series, spec: RobotSpec) -> Motion:
     if spec.kind == DIFFERENTIAL_DRIVE:
         forward = slopes[:, 0] * np.cos(yaw) + slopes[:, 1] * np.sin(yaw)
         return Motion(stamp_s, position, yaw, np.stack([forward, slopes[:, -1]], axis=1))
-    return Motion(stamp_s, position, yaw, slopes[:, :spec.dimension])
+    return Motion(stamp_s, position, yaw, slopes[:, : spec.dimension])
 
 
 def _told(series: Series, spec: RobotSpec, motion: Motion) -> Sent:
@@ -238,11 +254,13 @@ def _told(series: Series, spec: RobotSpec, motion: Motion) -> Sent:
     stamp_s, values = series.stamp_s[chosen], series.values[chosen]
     if spec.kind == DIFFERENTIAL_DRIVE:
         return Sent(stamp_s, values[:, [0, 5]])
-    linear = values[:, :spec.dimension].copy()
+    linear = values[:, : spec.dimension].copy()
     if spec.kind == HOLONOMIC and series.frame != WORLD_FRAME:
         yaw = np.interp(stamp_s, motion.stamp_s, motion.yaw)
-        linear[:, 0], linear[:, 1] = (np.cos(yaw) * values[:, 0] - np.sin(yaw) * values[:, 1],
-                                      np.sin(yaw) * values[:, 0] + np.cos(yaw) * values[:, 1])
+        linear[:, 0], linear[:, 1] = (
+            np.cos(yaw) * values[:, 0] - np.sin(yaw) * values[:, 1],
+            np.sin(yaw) * values[:, 0] + np.cos(yaw) * values[:, 1],
+        )
     return Sent(stamp_s, linear)
 
 

@@ -27,9 +27,7 @@ def reinference_tables(result: Reinference) -> list[Table]:
     for robot in result.robots:
         skipped = ", ".join(f"{reason} {count}" for reason, count in robot.skipped.items())
         counts = (robot.ticks, robot.lost, robot.decisions, robot.reinferred)
-        robots.add_row(
-            robot.robot, *map(str, counts), skipped or "-", _error(robot.error, result.tolerance)
-        )
+        robots.add_row(robot.robot, *map(str, counts), skipped or "-", _error(robot.error, result.tolerance))
     fields = _table("Re-inference by quantity")
     fields.add_column("quantity")
     fields.add_column("compared with", overflow="fold")
@@ -63,8 +61,10 @@ def gap_tables(gap: Gap) -> list[Table]:
 
 def counterfactual_tables(outcomes: Sequence[Outcome]) -> list[Table]:
     """Return one table for each moment: what became of the team in each way of going on."""
-    return [_counterfactual_table(time_s, [item for item in outcomes if item.from_s == time_s])
-            for time_s in sorted({item.from_s for item in outcomes})]
+    return [
+        _counterfactual_table(time_s, [item for item in outcomes if item.from_s == time_s])
+        for time_s in sorted({item.from_s for item in outcomes})
+    ]
 
 
 def _counterfactual_table(time_s: float, outcomes: Sequence[Outcome]) -> Table:
@@ -77,11 +77,15 @@ def _counterfactual_table(time_s: float, outcomes: Sequence[Outcome]) -> Table:
         colour = "red" if item.touched else "green"
         least = "-" if item.least_separation_m is None else f"{item.least_separation_m * 1e3:.0f}"
         table.add_row(
-            item.way, f"[{colour}]{item.touched} of {item.worlds}[/]", least,
+            item.way,
+            f"[{colour}]{item.touched} of {item.worlds}[/]",
+            least,
             "-" if item.off_m is None else f"{item.off_m * 1e3:.0f}",
             "-" if item.arrived is None else f"{item.arrived} of {item.worlds}",
-            "-" if item.arrival_s is None else f"{item.arrival_s:.1f}", _share(item.interventions),
-            _share(item.braked))
+            "-" if item.arrival_s is None else f"{item.arrival_s:.1f}",
+            _share(item.interventions),
+            _share(item.braked),
+        )
     return table
 
 

@@ -56,4 +56,3 @@ def command_timeline(model: MotionModel, records: Sequence[TickRecord]) -> Timel
             parts.append((begin + spec.dead_man_s, zero, True))
     begins, commands, known = zip(*parts, strict=True)
     return Timeline(np.array(begins), np.stack(commands, axis=1), np.array(known))
-

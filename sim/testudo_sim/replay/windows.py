@@ -35,8 +35,9 @@ class Windows:
     """(H, S) int: command that acts at the end."""
 
 
-def pick_windows(timeline: Timeline, track: Track, horizons_s: Sequence[float],
-                 tolerance_s: float | np.ndarray | None = None) -> Windows:
+def pick_windows(
+    timeline: Timeline, track: Track, horizons_s: Sequence[float], tolerance_s: float | np.ndarray | None = None
+) -> Windows:
     """Return a window for each sample; ends are samples too, so that nothing is interpolated.
 
     Args:
@@ -58,13 +59,21 @@ def pick_windows(timeline: Timeline, track: Track, horizons_s: Sequence[float],
     valid = near & (end > np.arange(len(stamps))) & timeline.all_known(acting, acting[end])
     start = np.flatnonzero(valid.any(axis=0))
     end = end[:, start]
-    return Windows(start, end, valid[:, start],
-                   MotionState(track.position_world[start].T, track.yaw[start], track.velocity[start].T),
-                   stamps[start], stamps[end], acting[start], acting[end])
+    return Windows(
+        start,
+        end,
+        valid[:, start],
+        MotionState(track.position_world[start].T, track.yaw[start], track.velocity[start].T),
+        stamps[start],
+        stamps[end],
+        acting[start],
+        acting[end],
+    )
 
 
-def roll_windows(model: MotionModel, timelines: Sequence[Timeline], windows: Sequence[Windows], *,
-                 exact: bool = False) -> list[MotionState]:
+def roll_windows(
+    model: MotionModel, timelines: Sequence[Timeline], windows: Sequence[Windows], *, exact: bool = False
+) -> list[MotionState]:
     """Return for each robot the predicted states (D, H, S) at the ends; those at the start where not valid.
 
     Args:
@@ -77,6 +86,7 @@ def roll_windows(model: MotionModel, timelines: Sequence[Timeline], windows: Seq
     for own in windows:
         # nothing has to be rolled out for an end that is not valid
         end_s = np.where(own.valid, own.end_s, own.start_s)
-        starts.append(Starts(own.state, own.start_s, end_s, own.segment,
-                             np.where(own.valid, own.end_segment, own.segment)))
+        starts.append(
+            Starts(own.state, own.start_s, end_s, own.segment, np.where(own.valid, own.end_segment, own.segment))
+        )
     return roll_out(model, timelines, starts, exact=exact)

@@ -41,9 +41,7 @@ class TrainingSection:
     """Configuration that is worth a line, by name."""
 
     @classmethod
-    def read(
-        cls, metrics: Path, compile_s: float = 0.0, facts: Mapping[str, str] | None = None
-    ) -> Self:
+    def read(cls, metrics: Path, compile_s: float = 0.0, facts: Mapping[str, str] | None = None) -> Self:
         """Read the metrics of a training run; a last line that was cut off is left out."""
         rows = []
         for line in metrics.read_text(encoding="utf-8").splitlines():

@@ -116,9 +116,7 @@ def joint_poses(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     def at_times(track: Track, values: np.ndarray) -> np.ndarray:
         return np.interp(times, track.stamp_s, values)
 
-    positions = [
-        np.stack([at_times(t, axis) for axis in t.position_world.T], axis=1) for t in tracks
-    ]
+    positions = [np.stack([at_times(t, axis) for axis in t.position_world.T], axis=1) for t in tracks]
     yaws = [at_times(t, np.unwrap(t.yaw)) for t in tracks]
     return times, np.stack(positions, axis=1), np.stack(yaws, axis=1)
 

@@ -19,16 +19,33 @@ def flown_run(seed: int, state: DriveState, recording: Run, shield: ShieldParame
     """Return what came of a run that has just ended; ``seed`` is that of its start and of the plant."""
     pairs = control_point_distances(recording, shield.height_ratio)
     distances = [float(values.min()) for _, values in pairs if len(values)]
-    return FlownRun(seed, state.outcome, state.time_s, state.contacts, state.separation_m,
-                    min(distances, default=math.inf), shield.separation_m, sum(state.late_ticks.values()),
-                    sum(state.ticks.values()), os.getloadavg()[0])
+    return FlownRun(
+        seed,
+        state.outcome,
+        state.time_s,
+        state.contacts,
+        state.separation_m,
+        min(distances, default=math.inf),
+        shield.separation_m,
+        sum(state.late_ticks.values()),
+        sum(state.ticks.values()),
+        os.getloadavg()[0],
+    )
 
 
 def flown_row(run: FlownRun) -> tuple[str, ...]:
     """Return the line of a run in a table, by `COLUMNS`."""
-    return (str(run.seed), run.outcome, f"{run.time_s:.1f} s", str(run.contacts), f"{run.separation_m:.3f} m",
-            f"{run.control_points_m:.3f} m", f"{run.kept_m:.3f} m", f"{run.late_ticks} of {run.ticks}",
-            f"{run.load:.1f}")
+    return (
+        str(run.seed),
+        run.outcome,
+        f"{run.time_s:.1f} s",
+        str(run.contacts),
+        f"{run.separation_m:.3f} m",
+        f"{run.control_points_m:.3f} m",
+        f"{run.kept_m:.3f} m",
+        f"{run.late_ticks} of {run.ticks}",
+        f"{run.load:.1f}",
+    )
 
 
 def flown_verdicts(runs: Sequence[FlownRun]) -> Iterator[Verdict]:

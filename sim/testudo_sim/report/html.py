@@ -43,8 +43,7 @@ def page(data: ReportData) -> str:
     shown = [(anchor, title, content) for anchor, title, content in made if content]
     links = "".join(f'<a href="#{anchor}">{text(title)}</a>' for anchor, title, _ in shown)
     body = "".join(
-        f'<section id="{anchor}"><h2>{text(title)}</h2>{content}</section>'
-        for anchor, title, content in shown
+        f'<section id="{anchor}"><h2>{text(title)}</h2>{content}</section>' for anchor, title, content in shown
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -34,9 +34,7 @@ def pill(passed: bool | None, good: str = "passed", bad: str = "failed") -> Html
     return Html(f'<span class="pill {kind}">{text(word)}</span>')
 
 
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[int] = ()
-) -> str:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[int] = ()) -> str:
     """Return a table; ``numbers`` are the columns that stand to the right. Cells may be `Html`."""
     right = set(numbers)
 
@@ -59,9 +57,7 @@ def code(value: object) -> Html:
 
 def facts(values: Mapping[str, object]) -> str:
     """Return names and values side by side."""
-    items = "".join(
-        f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in values.items()
-    )
+    items = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in values.items())
     return f'<dl class="facts">{items}</dl>'
 
 

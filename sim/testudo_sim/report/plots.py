@@ -39,9 +39,7 @@ def training_plot(rows: Sequence[Mapping[str, float]]) -> Picture | None:
             axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.9)
             axes.plot(x, _smoothed(y), color=colour, clip_on=False)
             if not np.any(y):
-                axes.annotate(
-                    "none", (0.5, 0.5), xycoords="axes fraction", ha="center", color=FAINT
-                )
+                axes.annotate("none", (0.5, 0.5), xycoords="axes fraction", ha="center", color=FAINT)
             axes.set(title=title, ylabel=label)
             axes.set_ylim(*_limits(y, is_share=label == "share"))
             if label == "share":

@@ -55,8 +55,9 @@ def _paths_in_space(section: FleetSection) -> Picture:
     run = section.run
     begin, end = time_span(run)
     with drawing(9.2, 4.9) as figure:
-        above, side, heights = figure.subplot_mosaic([["above", "side"], ["above", "heights"]],
-                                                     height_ratios=(1.5, 1)).values()
+        above, side, heights = figure.subplot_mosaic(
+            [["above", "side"], ["above", "heights"]], height_ratios=(1.5, 1)
+        ).values()
         _draw_view(above, section, (0, 1))
         above.set_title("From above")
         _draw_view(side, section, (0, 2))
@@ -101,8 +102,7 @@ def separation_plot(section: FleetSection) -> Picture | None:
         least = min(float(values.min()) for values in distances.values())
         return picture(
             figure,
-            f"Distance of every pair over time: least distance of centres {least:.3f} m, "
-            f"contact at {contact:.3f} m.",
+            f"Distance of every pair over time: least distance of centres {least:.3f} m, contact at {contact:.3f} m.",
         )
 
 
@@ -121,9 +121,7 @@ def shield_plot(section: FleetSection) -> Picture:
         panels[-1].set(xlabel="time [s]", xlim=(0, max(end - begin, 1e-3)))
         panels[0].set_title("Change of the command by the shield [mm/s]")
         keys = [Patch(color=colour, label=name) for name, colour in _STATUS_COLOURS.items()]
-        panels[0].legend(
-            handles=keys, ncols=3, loc="lower right", bbox_to_anchor=(1, 1), handlelength=1.0
-        )
+        panels[0].legend(handles=keys, ncols=3, loc="lower right", bbox_to_anchor=(1, 1), handlelength=1.0)
         count = sum(t.status == "projected" for name in names for t in run.ticks[name])
         total = sum(len(run.ticks[name]) for name in names)
         return picture(
@@ -165,8 +163,12 @@ def _draw_obstacles(axes: Axes, arena: Arena) -> None:
     x, y = (np.linspace(low, high, 400) for low, high in zip(arena.low_world[:2], arena.high_world[:2], strict=True))
     points = np.stack(np.meshgrid(x, y))
     for obstacle in arena.obstacles:
-        flat = replace(obstacle, **{  # places without their height
-            name: value[:2] for name, value in vars(obstacle).items() if isinstance(value, tuple)})
+        flat = replace(
+            obstacle,
+            **{  # places without their height
+                name: value[:2] for name, value in vars(obstacle).items() if isinstance(value, tuple)
+            },
+        )
         axes.contourf(x, y, clearance(flat, points)[0], levels=[-np.inf, 0.0], colors=[FAINT])
 
 

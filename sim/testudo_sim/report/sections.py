@@ -27,8 +27,7 @@ def headline(data: ReportData) -> str:
     """Return the table of verdicts; being slow is no failure, since it depends on the machine."""
     late = Html('<span class="pill warn">slower here</span>')
     rows = [
-        (v.name, v.value, v.bar, late if v.is_timing and v.passed is False else pill(v.passed))
-        for v in verdicts(data)
+        (v.name, v.value, v.bar, late if v.is_timing and v.passed is False else pill(v.passed)) for v in verdicts(data)
     ]
     return table(("what", "measured", "asked for", ""), rows) if rows else ""
 
@@ -91,8 +90,13 @@ def fleet(data: ReportData) -> str:
     if data.fleet.film is not None:
         parts.append(film(data.fleet.film, "The run, as the plant moved the robots."))
     if data.fleet.view is not None:
-        parts.append(link(data.fleet.view.name, "Look around in the run in 3-D",
-                          "a page of its own, beside this one; it can be passed on by itself"))
+        parts.append(
+            link(
+                data.fleet.view.name,
+                "Look around in the run in 3-D",
+                "a page of its own, beside this one; it can be passed on by itself",
+            )
+        )
     parts.append(
         figure(
             run_plots.trajectory_plot(data.fleet),
@@ -111,8 +115,12 @@ def fleet(data: ReportData) -> str:
     rows = [_robot_row(robot) for robot in summary.robots]
     parts.append(table(columns, rows, numbers=range(1, 7)))
     if len(data.runs) > 1:
-        parts.append(paragraph(f"{len(data.runs)} runs, each from another start with another plant; the first is the "
-                               "one above. Distances are the least of a run."))
+        parts.append(
+            paragraph(
+                f"{len(data.runs)} runs, each from another start with another plant; the first is the "
+                "one above. Distances are the least of a run."
+            )
+        )
         parts.append(table(COLUMNS, [flown_row(run) for run in data.runs], numbers=range(2, len(COLUMNS))))
     parts += [paragraph(f"Warning: {warning}") for warning in data.fleet.run.warnings]
     return "".join(parts)
@@ -155,9 +163,7 @@ def shield(data: ReportData) -> str:
         rows.append((robot.robot, *shares, why or None))
     caption = "Height: how far the command was changed. Strip: what became of each command."
     columns = ("robot", "passed", "projected", "braked", "ticks braked, by reason")
-    return figure(run_plots.shield_plot(data.fleet), caption) + table(
-        columns, rows, numbers=range(1, 4)
-    )
+    return figure(run_plots.shield_plot(data.fleet), caption) + table(columns, rows, numbers=range(1, 4))
 
 
 def reinference(data: ReportData) -> str:
@@ -235,9 +241,7 @@ def parity(data: ReportData) -> str:
         drift = scientific(found.free_running_drift)
         rows.append(("command", f"{loops}, free-running (not bounded)", drift))
     note = f"Allowed: {found.tolerance:g}."
-    return table(("output", "compared over", "largest difference"), rows, numbers=(2,)) + paragraph(
-        note
-    )
+    return table(("output", "compared over", "largest difference"), rows, numbers=(2,)) + paragraph(note)
 
 
 def margins(data: ReportData) -> str:

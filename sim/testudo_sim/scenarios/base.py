@@ -61,8 +61,13 @@ class Scenario(Protocol):
         """Return (E,) bool: the task is done, which ends the episode."""
 
 
-def make_scenario(name: str, spec: RobotSpec, shield: ShieldParameters, obstacles: tuple[Obstacle, ...] = (),
-                  starts: Starts | None = None) -> Scenario:
+def make_scenario(
+    name: str,
+    spec: RobotSpec,
+    shield: ShieldParameters,
+    obstacles: tuple[Obstacle, ...] = (),
+    starts: Starts | None = None,
+) -> Scenario:
     """Build a registered scenario (entry points `testudo.scenarios`) for a kind of robot.
 
     Args:

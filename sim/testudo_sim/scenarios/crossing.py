@@ -54,8 +54,14 @@ class Crossing(GoalScenario):
         low, high = (-side, -side), (side, side)
         if spec.dimension == 3:
             low, high = (*low, 0.0), (*high, arena_height_m(2 * (room + _SIDE * up * spacing)))
-        return cls(arena=Arena(low, high), spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
-                   room_m=room, height_ratio=up)
+        return cls(
+            arena=Arena(low, high),
+            spec=spec,
+            spacing_m=spacing,
+            decision_ticks=decision_ticks(spec),
+            room_m=room,
+            height_ratio=up,
+        )
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw the streams' directions, and the places that robots have in them."""
@@ -107,6 +113,8 @@ class Crossing(GoalScenario):
     def _turned(self, places: jax.Array, sign: int, direction: jax.Array, height: jax.Array) -> jax.Array:
         """Return places (D, N) in the world of a stream before (-1) or behind (1) the crossing."""
         along, aside = places[0] + sign * _WAY * self.spacing_m, places[1]
-        flat = [jnp.cos(direction) * along - jnp.sin(direction) * aside,
-                jnp.sin(direction) * along + jnp.cos(direction) * aside]
+        flat = [
+            jnp.cos(direction) * along - jnp.sin(direction) * aside,
+            jnp.sin(direction) * along + jnp.cos(direction) * aside,
+        ]
         return jnp.stack(flat if self.spec.dimension == 2 else [*flat, places[2] + height])

@@ -72,8 +72,10 @@ class Escort:
             TestudoError: the robot does not fly.
         """
         if spec.dimension != 3:
-            raise TestudoError(f"escort: {spec.name} drives on the ground; an escort flies, for example --robot "
-                               "crazyflie_2x; the robots that it goes with learn `navigation`")
+            raise TestudoError(
+                f"escort: {spec.name} drives on the ground; an escort flies, for example --robot "
+                "crazyflie_2x; the robots that it goes with learn `navigation`"
+            )
         low = tuple(x + edge for x, edge in zip(ROBOTARIUM.low_world, SPAWN_EDGE_M, strict=True))
         high = tuple(x - edge for x, edge in zip(ROBOTARIUM.high_world, SPAWN_EDGE_M, strict=True))
         grid = Grid.create(low, high, shield.separation_m + _ROOM_M)
@@ -86,8 +88,9 @@ class Escort:
         """See `Scenario.start`: drones stand above their leaders."""
         cells = len(self.grid.points_world)
         if team_size > cells:
-            raise TestudoError(f"escort: {team_size} drones do not fit: {cells} places in the arena; use "
-                               "a smaller team")
+            raise TestudoError(
+                f"escort: {team_size} drones do not fit: {cells} places in the arena; use a smaller team"
+            )
         first, second, noise, quick = jax.random.split(key, 4)
         shifts = jax.random.uniform(noise, (2, 2, team_size), minval=-1.0, maxval=1.0)
         weights = jnp.zeros(cells)

@@ -97,8 +97,7 @@ class GoalScenario:
         progress = (self.distance(task, before.robots) - distance) / self.full_step_m
         there = distance < self.tolerance_m
         done = jnp.broadcast_to(jnp.all(there, axis=0), there.shape)
-        return {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05),
-                "success": jnp.where(done, 5.0, 0.0)}
+        return {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05), "success": jnp.where(done, 5.0, 0.0)}
 
     def success(self, task: GoalTask, scene: Scene) -> jax.Array:
         """See `Scenario.success`: all robots within the tolerance at once."""
@@ -118,8 +117,13 @@ class GoalScenario:
 
     def with_starts(self, starts: Starts, share: float = 1.0) -> Self:
         """Return the same scenario begun from moments of a run, in the arena of that run if it is known."""
-        return replace(self, starts=starts, starts_share=share, horizon_s=starts.horizon_s if share == 1 else
-                       self.horizon_s, arena=starts.arena if starts.arena and share == 1 else self.arena)
+        return replace(
+            self,
+            starts=starts,
+            starts_share=share,
+            horizon_s=starts.horizon_s if share == 1 else self.horizon_s,
+            arena=starts.arena if starts.arena and share == 1 else self.arena,
+        )
 
     def with_horizon(self, horizon_s: float) -> Self:
         """Return the same scenario with another time limit [s]."""

@@ -20,8 +20,9 @@ class Grid:
     """(D,) float32: how far a place may be from its cell along each axis."""
 
     @classmethod
-    def create(cls, low_world: tuple[float, ...], high_world: tuple[float, ...], spacing_m: float,
-               height_ratio: float = 1.0) -> Grid:
+    def create(
+        cls, low_world: tuple[float, ...], high_world: tuple[float, ...], spacing_m: float, height_ratio: float = 1.0
+    ) -> Grid:
         """Return the grid with as many cells as fit at the spacing, of which heights need ``height_ratio`` as much."""
         axes, jitter = [], []
         for axis, (low, high) in enumerate(zip(low_world, high_world, strict=True)):
@@ -43,4 +44,4 @@ class Grid:
             shifts: (D, N) in -1 to 1: share of the jitter.
         """
         order = jnp.argsort(weights + jax.random.gumbel(key, weights.shape))
-        return jnp.asarray(self.points_world)[order[:shifts.shape[1]]].T + shifts * self.jitter_m[:, None]
+        return jnp.asarray(self.points_world)[order[: shifts.shape[1]]].T + shifts * self.jitter_m[:, None]

@@ -52,17 +52,26 @@ class Navigation(GoalScenario):
         arena, edge = _arena(spec, spacing, room_m(spec, shield), shield.height_ratio)
         low = tuple(x + e for x, e in zip(arena.low_world, edge, strict=True))
         high = tuple(x - e for x, e in zip(arena.high_world, edge, strict=True))
-        return cls(arena=arena, spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
-                   spawn_low_world=low, spawn_high_world=high, room_m=room_m(spec, shield),
-                   height_ratio=shield.height_ratio)
+        return cls(
+            arena=arena,
+            spec=spec,
+            spacing_m=spacing,
+            decision_ticks=decision_ticks(spec),
+            spawn_low_world=low,
+            spawn_high_world=high,
+            room_m=room_m(spec, shield),
+            height_ratio=shield.height_ratio,
+        )
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw starts and goals on the grid."""
         grid = self._grid()
         cells = grid.points_world
         if team_size > len(cells):
-            raise TestudoError(f"navigation: {team_size} robots do not fit: {len(cells)} cells of "
-                               f"{self.spacing_m:.2f} m in the arena; use a smaller team or a larger arena")
+            raise TestudoError(
+                f"navigation: {team_size} robots do not fit: {len(cells)} cells of "
+                f"{self.spacing_m:.2f} m in the arena; use a smaller team or a larger arena"
+            )
         crowd, first, second, noise, turn = jax.random.split(key, 5)
         shape = (cells.shape[1], team_size)
         shifts = jax.random.uniform(noise, (2, *shape), minval=-1.0, maxval=1.0)
@@ -89,14 +98,17 @@ class Navigation(GoalScenario):
         return replace(grid, points_world=grid.points_world[np.all(free, axis=0)]) if free else grid
 
 
-def _arena(spec: RobotSpec, spacing_m: float, least_edge_m: float, height_ratio: float
-           ) -> tuple[Arena, tuple[float, ...]]:
+def _arena(
+    spec: RobotSpec, spacing_m: float, least_edge_m: float, height_ratio: float
+) -> tuple[Arena, tuple[float, ...]]:
     """Return the Robotarium's arena and spawn edge, scaled so that as many robots fit as GRITSBots."""
     scale = max(1.0, spacing_m / 0.45)
     if spec.dimension == 2:
         arena, edge = ROBOTARIUM, SPAWN_EDGE_M
-        return (Arena(tuple(scale * x for x in arena.low_world), tuple(scale * x for x in arena.high_world)),
-                tuple(scale * x for x in edge))
+        return (
+            Arena(tuple(scale * x for x in arena.low_world), tuple(scale * x for x in arena.high_world)),
+            tuple(scale * x for x in edge),
+        )
     side, high = 1.6 * scale, arena_height_m(2.0 * scale)
     edge = max(0.4, least_edge_m)
     # places are moved about the cells of the grid by up to this, which heights count more than widths

@@ -83,27 +83,44 @@ class PushBox:
         """
         if spec.kind != DIFFERENTIAL_DRIVE:
             why = "flies" if spec.dimension == 3 else "slides in any direction"
-            raise TestudoError(f"push_box: {spec.name} {why}; a box on the floor is pushed by ground robots that "
-                               "steer, for example --robot gritsbot_x")
+            raise TestudoError(
+                f"push_box: {spec.name} {why}; a box on the floor is pushed by ground robots that "
+                "steer, for example --robot gritsbot_x"
+            )
         spacing = max(shield.separation_m + 0.1, _SPACING_M)
         scale = spacing / _SPACING_M
         low, high = (tuple(scale * x for x in side) for side in (ROBOTARIUM.low_world, ROBOTARIUM.high_world))
         edge = [scale * x for x in SPAWN_EDGE_M]
-        grid = Grid.create(tuple(x + e for x, e in zip(low, edge, strict=True)),
-                           tuple(x - e for x, e in zip(high, edge, strict=True)), spacing)
+        grid = Grid.create(
+            tuple(x + e for x, e in zip(low, edge, strict=True)),
+            tuple(x - e for x, e in zip(high, edge, strict=True)),
+            spacing,
+        )
         side = _SIDE * shield.separation_m
         mass = _HEAVY * largest_push_n(spec) / (_FRICTION * _GRAVITY_M_S2)
         box = Box("box", (side, side, 0.3 * side), mass, _FRICTION)
         ticks = max(1, round(0.33 / spec.control_period_s))
         room = side / math.sqrt(2) + spec.body_radius_m + shield.wall_m + _ROOM_M
         age = spec.pose_max_age_s
-        signals = (Signal("goal_world", (2,), "m", "world", None),
-                   Signal("box_position_world", (2,), "m", "world", age),
-                   Signal("box_quarter_yaw", (1,), "rad", "world", age))
+        signals = (
+            Signal("goal_world", (2,), "m", "world", None),
+            Signal("box_position_world", (2,), "m", "world", age),
+            Signal("box_quarter_yaw", (1,), "rad", "world", age),
+        )
         speed = spec.control_point_speed_m_s
-        return cls(Arena(low, high), grid, (box,), signals, spec.body_radius_m, room,
-                   tuple(scale * x for x in _WAY_M), speed, ticks * spec.control_period_s, ticks,
-                   _HORIZON_S * scale * 0.2 / speed)
+        return cls(
+            Arena(low, high),
+            grid,
+            (box,),
+            signals,
+            spec.body_radius_m,
+            room,
+            tuple(scale * x for x in _WAY_M),
+            speed,
+            ticks * spec.control_period_s,
+            ticks,
+            _HORIZON_S * scale * 0.2 / speed,
+        )
 
     @property
     def contact_m(self) -> float:
@@ -114,8 +131,10 @@ class PushBox:
         """See `Scenario.start`: the robots' places are those of a grid that the box leaves free."""
         least, most = TEAM_SIZES
         if not least <= team_size <= most:
-            raise TestudoError(f"push_box: found {team_size} robots, expected {least} to {most}; one alone cannot "
-                               "move the box, and more do not fit around it")
+            raise TestudoError(
+                f"push_box: found {team_size} robots, expected {least} to {most}; one alone cannot "
+                "move the box, and more do not fit around it"
+            )
         place_key, turn_key, goal_key, easy_key, choice, noise = jax.random.split(key, 6)
         limit = jnp.asarray([high - self.start_room_m for high in self.arena.high_world])
         box = jax.random.uniform(place_key, (2,), minval=-limit, maxval=limit)
@@ -135,9 +154,11 @@ class PushBox:
     def signals(self, task: PushTask, scene: Scene) -> Mapping[str, jax.Array]:
         """See `Scenario.signals`: every robot is told where the box is, how it is turned, where it shall go."""
         robots = scene.robots.yaw.shape
-        return {"goal_world": jnp.broadcast_to(task.goal_world[:, None], (2, *robots)),
-                "box_position_world": jnp.broadcast_to(scene.bodies.position_world, (2, *robots)),
-                "box_quarter_yaw": jnp.broadcast_to(scene.bodies.yaw, robots)[None]}
+        return {
+            "goal_world": jnp.broadcast_to(task.goal_world[:, None], (2, *robots)),
+            "box_position_world": jnp.broadcast_to(scene.bodies.position_world, (2, *robots)),
+            "box_quarter_yaw": jnp.broadcast_to(scene.bodies.yaw, robots)[None],
+        }
 
     def rewards(self, task: PushTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
         """See `Scenario.rewards`: progress of the box, the way to behind it, a price on time, the success.
@@ -148,10 +169,12 @@ class PushBox:
         robots = after.robots.yaw.shape
         pushed = self.distance(task, before) - self.distance(task, after)
         done = self.success(task, after)
-        return {"push": jnp.broadcast_to(3.0 * pushed / step, robots),
-                "approach": 0.5 * (self.way_behind(task, before) - self.way_behind(task, after)) / step,
-                "waiting": jnp.full(robots, -0.05),
-                "success": jnp.broadcast_to(jnp.where(done, 10.0, 0.0), robots)}
+        return {
+            "push": jnp.broadcast_to(3.0 * pushed / step, robots),
+            "approach": 0.5 * (self.way_behind(task, before) - self.way_behind(task, after)) / step,
+            "waiting": jnp.full(robots, -0.05),
+            "success": jnp.broadcast_to(jnp.where(done, 10.0, 0.0), robots),
+        }
 
     def success(self, task: PushTask, scene: Scene) -> jax.Array:
         """See `Scenario.success`: the box's centre is within the tolerance."""

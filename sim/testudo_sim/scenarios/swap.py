@@ -61,8 +61,14 @@ class Swap(GoalScenario):
         if spec.dimension == 3:
             low = (*low, 0.0)
             high = (*high, arena_height_m(2 * (_UPRIGHT * up * spacing + room)))
-        return cls(arena=Arena(low, high), spec=spec, spacing_m=spacing, decision_ticks=decision_ticks(spec),
-                   room_m=room, height_ratio=up)
+        return cls(
+            arena=Arena(low, high),
+            spec=spec,
+            spacing_m=spacing,
+            decision_ticks=decision_ticks(spec),
+            room_m=room,
+            height_ratio=up,
+        )
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw a ring and the place of each robot on it."""
@@ -70,8 +76,10 @@ class Swap(GoalScenario):
         least = max(least, self.spacing_m / (2 * math.sin(math.pi / team_size)))
         if least > most:
             fit = math.floor(math.pi / math.asin(0.5 / _RADII[1]))
-            raise TestudoError(f"swap: {team_size} robots do not fit on a ring of {most:.2f} m with "
-                               f"{self.spacing_m:.2f} m between them, {fit} do")
+            raise TestudoError(
+                f"swap: {team_size} robots do not fit on a ring of {most:.2f} m with "
+                f"{self.spacing_m:.2f} m between them, {fit} do"
+            )
         size, turn, place, heading, lean, way = jax.random.split(key, 6)
         radius = jax.random.uniform(size, (), minval=least, maxval=most)
         angle = 2 * math.pi * (jnp.arange(team_size) / team_size + jax.random.uniform(turn))
@@ -107,6 +115,10 @@ class Swap(GoalScenario):
         second = jnp.minimum(radius, half_m / jnp.maximum(sine, 1e-6))
         yaw = jax.random.uniform(about, minval=0.0, maxval=2 * math.pi)
         across = second * jnp.sqrt(1 - sine**2)
-        return jnp.stack([jnp.stack([radius * jnp.cos(yaw), -across * jnp.sin(yaw)]),
-                          jnp.stack([radius * jnp.sin(yaw), across * jnp.cos(yaw)]),
-                          jnp.stack([0.0, self.height_ratio * sine * second])])
+        return jnp.stack(
+            [
+                jnp.stack([radius * jnp.cos(yaw), -across * jnp.sin(yaw)]),
+                jnp.stack([radius * jnp.sin(yaw), across * jnp.cos(yaw)]),
+                jnp.stack([0.0, self.height_ratio * sine * second]),
+            ]
+        )

@@ -24,8 +24,9 @@ def load_starts(path: str | Path) -> Starts:
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise StartsError(f"{file}: no such start file; `testudo incident RUN --save-scenario FILE` writes one"
-                          ) from error
+        raise StartsError(
+            f"{file}: no such start file; `testudo incident RUN --save-scenario FILE` writes one"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise StartsError(f"{file}: cannot be read: {error}") from error
     return parse_starts(text, str(file))
@@ -58,8 +59,9 @@ def save_starts(starts: Starts, path: str | Path) -> Path:
     text = starts_text(starts)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"# Start states of a real run: testudo evaluate POLICY --starts {file.name}\n{text}",
-                        encoding="utf-8")
+        file.write_text(
+            f"# Start states of a real run: testudo evaluate POLICY --starts {file.name}\n{text}", encoding="utf-8"
+        )
     except OSError as error:
         raise StartsError(f"{file}: cannot be written: {error.strerror}") from error
     return file

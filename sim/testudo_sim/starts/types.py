@@ -92,8 +92,11 @@ class Starts:
     @property
     def least_distance_m(self) -> float:
         """Return the least distance of two robots in any start [m]."""
-        return min(math.dist(one, other) for start in self.starts
-                   for one, other in itertools.combinations(start.position_world, 2))
+        return min(
+            math.dist(one, other)
+            for start in self.starts
+            for one, other in itertools.combinations(start.position_world, 2)
+        )
 
     def check(self, where: str) -> None:
         """Refuse numbers that cannot be.
@@ -107,11 +110,16 @@ class Starts:
         if self.schema != STARTS_SCHEMA:
             raise StartsError(f"{where}: schema: found {self.schema!r}, expected {STARTS_SCHEMA!r}")
         if self.size < 2 or not self.starts:
-            raise StartsError(f"{where}: found {self.size} robots and {len(self.starts)} starts, expected at least 2 "
-                              "and 1")
-        numbers = {"horizon_s": self.horizon_s, "spread.parameters": self.spread.parameters,
-                   "spread.position_m": self.spread.position_m, "spread.yaw_rad": self.spread.yaw_rad,
-                   "spread.velocity_share": self.spread.velocity_share}
+            raise StartsError(
+                f"{where}: found {self.size} robots and {len(self.starts)} starts, expected at least 2 and 1"
+            )
+        numbers = {
+            "horizon_s": self.horizon_s,
+            "spread.parameters": self.spread.parameters,
+            "spread.position_m": self.spread.position_m,
+            "spread.yaw_rad": self.spread.yaw_rad,
+            "spread.velocity_share": self.spread.velocity_share,
+        }
         for name, value in numbers.items():
             if value < 0 or (name == "horizon_s" and value == 0):
                 raise StartsError(f"{where}: {name}: found {value}, expected a number above zero")
@@ -129,8 +137,10 @@ class Starts:
         for name in ("position_world", "velocity", "goal_world"):
             rows = getattr(start, name)
             if len(rows) != self.size or any(len(row) != dimension or dimension not in (2, 3) for row in rows):
-                raise StartsError(f"{where}.{name}: found rows of {[len(row) for row in rows]} numbers, expected "
-                                  f"{self.size} rows of 2 or 3, the same everywhere")
+                raise StartsError(
+                    f"{where}.{name}: found rows of {[len(row) for row in rows]} numbers, expected "
+                    f"{self.size} rows of 2 or 3, the same everywhere"
+                )
 
     def check_fits(self, spec: RobotSpec, team_size: int, where: str) -> None:
         """Refuse starts of other robots, or in which robots touch.
@@ -141,14 +151,17 @@ class Starts:
         if self.robot != spec.name:
             raise StartsError(f"{where}: robot: found {self.robot!r}, expected {spec.name!r}, for which the policy is")
         if self.size != team_size:
-            raise StartsError(f"{where}: robots: found {self.size}, the team has {team_size}; give --team-size "
-                              f"{self.size}")
+            raise StartsError(
+                f"{where}: robots: found {self.size}, the team has {team_size}; give --team-size {self.size}"
+            )
         for k, start in enumerate(self.starts):
             for (i, one), (j, other) in itertools.combinations(enumerate(start.position_world), 2):
                 if len(one) != spec.dimension or math.dist(one, other) < 2 * spec.body_radius_m:
-                    raise StartsError(f"{where}: starts[{k}]: {self.robots[i]} and {self.robots[j]} are "
-                                      f"{math.dist(one, other):.3g} m apart, expected at least "
-                                      f"{2 * spec.body_radius_m:.3g} m: they would touch; save an earlier moment")
+                    raise StartsError(
+                        f"{where}: starts[{k}]: {self.robots[i]} and {self.robots[j]} are "
+                        f"{math.dist(one, other):.3g} m apart, expected at least "
+                        f"{2 * spec.body_radius_m:.3g} m: they would touch; save an earlier moment"
+                    )
 
     def draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """Draw one world: position (D, N), yaw (N,), velocity (D, N) and goals (D, N)."""

@@ -201,7 +201,8 @@ def _add_motor(world: mujoco.MjSpec, name: str, share_by_joint: dict[str, float]
     world.add_actuator(name=name, trntype=mujoco.mjtTrn.mjTRN_TENDON, target=name).set_to_motor()
 
 
-def _add_joint_motor(world: mujoco.MjSpec, body: mujoco.MjsBody, name: str, kind: mujoco.mjtJoint,
-                     axis: list[float]) -> None:
+def _add_joint_motor(
+    world: mujoco.MjSpec, body: mujoco.MjsBody, name: str, kind: mujoco.mjtJoint, axis: list[float]
+) -> None:
     body.add_joint(name=name, type=kind, axis=axis)
     world.add_actuator(name=name, trntype=mujoco.mjtTrn.mjTRN_JOINT, target=name).set_to_motor()

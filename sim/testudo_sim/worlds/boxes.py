@@ -42,8 +42,12 @@ def add_box(world: mujoco.MjSpec, box: Box, step_s: float) -> None:
     lever = 2 / math.pi * math.hypot(length / 2, width / 2)
     for k, angle in enumerate(angles):
         for side, arm in (("left", lever), ("right", -lever)):
-            tendon = world.add_tendon(name=f"{box.name}/friction_{k}_{side}", frictionloss=force,
-                                      solref_friction=[2 * step_s, 1.0], solimp_friction=_STIFF)
+            tendon = world.add_tendon(
+                name=f"{box.name}/friction_{k}_{side}",
+                frictionloss=force,
+                solref_friction=[2 * step_s, 1.0],
+                solimp_friction=_STIFF,
+            )
             for joint, share in (("x", math.cos(angle)), ("y", math.sin(angle)), ("yaw", arm)):
                 tendon.wrap_joint(f"{box.name}/{joint}", share)
 

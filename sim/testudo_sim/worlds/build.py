@@ -102,9 +102,7 @@ def build_world_spec(
     """
     names = [thing.name for thing in (*robots, *boxes)]
     if not robots or len(set(names)) != len(names):
-        raise TestudoError(
-            f"world: robots: found the names {names}, expected at least one robot and each name once"
-        )
+        raise TestudoError(f"world: robots: found the names {names}, expected at least one robot and each name once")
     world = mujoco.MjSpec()
     world.modelname = "testudo"
     world.option.timestep = step_s
@@ -176,8 +174,7 @@ def _check_arena(arena: Arena) -> None:
     for letter, low, high in zip("xyz", arena.low_world, arena.high_world, strict=False):
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise TestudoError(
-                f"arena: {letter}: found low {low} and high {high} m, "
-                "expected finite numbers with low below high"
+                f"arena: {letter}: found low {low} and high {high} m, expected finite numbers with low below high"
             )
     for index, obstacle in enumerate(arena.obstacles):
         check_obstacle(obstacle, len(arena.low_world), f"arena: obstacles[{index}]")

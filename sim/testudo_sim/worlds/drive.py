@@ -60,8 +60,9 @@ def planar_forces(target: Array, yaw: Array, velocity: Array, gain: Array, body:
     after = yaw + step * (velocity[2, ...] + step * turn)
     cos, sin = xp.cos(after), xp.sin(after)
     x, y = cos * forward - sin * aside, sin * forward + cos * aside
-    return xp.stack([body.mass * (x - velocity[0, ...]) / step, body.mass * (y - velocity[1, ...]) / step,
-                     body.inertia * turn])
+    return xp.stack(
+        [body.mass * (x - velocity[0, ...]) / step, body.mass * (y - velocity[1, ...]) / step, body.inertia * turn]
+    )
 
 
 def point_forces(target: Array, velocity: Array, gain: Array, mass: Array, limit: Array) -> Array:

@@ -77,8 +77,13 @@ def flies(spec: RobotSpec) -> bool:
 class FlyingGroup:
     """Drones with an attitude; implements `Group`."""
 
-    def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec],
-                 drawn: Sequence[Mapping[str, float]] | None = None) -> None:
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        names: Sequence[str],
+        specs: Sequence[RobotSpec],
+        drawn: Sequence[Mapping[str, float]] | None = None,
+    ) -> None:
         parts = list(zip(specs, drawn or [{}] * len(specs), strict=True))
         joints = [model.joint(f"{name}/free").id for name in names]
         self.start_ids = model.jnt_qposadr[joints][None, :] + np.arange(7)[:, None]
@@ -104,8 +109,9 @@ class FlyingGroup:
     def start(self, position_world: Array, yaw: Array) -> Array:
         """See `Group.start`."""
         xp, nothing = array_namespace(yaw), 0 * yaw
-        return xp.stack([*(position_world[axis, ...] for axis in range(3)), xp.cos(yaw / 2), nothing, nothing,
-                         xp.sin(yaw / 2)])
+        return xp.stack(
+            [*(position_world[axis, ...] for axis in range(3)), xp.cos(yaw / 2), nothing, nothing, xp.sin(yaw / 2)]
+        )
 
     def begin(self, yaw: Array) -> FlightMemory:
         """See `Group.begin`: it hovers."""
@@ -127,18 +133,25 @@ class FlyingGroup:
         drone, rules = self._parameters(drive, qvel[self._twist[0]])
         twist = qvel[self._twist]
         now = twist + drive.memory.ahead
-        state = AttitudeDroneState(qpos[self.start_ids[:3]], self.attitude(qpos), now[:3], now[3:],
-                                   drive.memory.thrust * drone.hover_thrust_n)
+        state = AttitudeDroneState(
+            qpos[self.start_ids[:3]], self.attitude(qpos), now[:3], now[3:], drive.memory.thrust * drone.hover_thrust_n
+        )
         orders: Orders | None = drive.orders
         command, cascade, waits = self._asked(state, target, rules, drive)
         push = None if drive.push_world is None else Disturbance(drive.push_world, None)
         if orders is not None:
-            command = stacked(*(command[k, ...] for k in range(3)),
-                              array_namespace(command).minimum(command[3, ...], orders.thrust_most_n))
+            command = stacked(
+                *(command[k, ...] for k in range(3)),
+                array_namespace(command).minimum(command[3, ...], orders.thrust_most_n),
+            )
         after = advance(drone, self._respond(drone, drive, state.thrust), to_angles_state(state), command, push)
         # MuJoCo moves a body by its velocity at the end of a step: let that be the mean over the step
-        ahead = array_namespace(now).concat([after.velocity_world - now[:3],
-                                             body_rates(after.angles, after.rates) - now[3:]]) / 2
+        ahead = (
+            array_namespace(now).concat(
+                [after.velocity_world - now[:3], body_rates(after.angles, after.rates) - now[3:]]
+            )
+            / 2
+        )
         change = (now + ahead - twist) / self._step_s
         force = [drone.mass_kg * change[k, ...] for k in range(3)]
         force[2] = force[2] + drone.mass_kg * GRAVITY_M_S2
@@ -161,6 +174,7 @@ class FlyingGroup:
 
     def renewed(self, memory: FlightMemory, fresh: FlightMemory, place: int) -> FlightMemory:
         """Return a memory (NumPy, (..., n)) in which robot ``place`` of the group begins anew."""
+
         def mix(old: Any, new: Any) -> Any:
             if isinstance(old, np.ndarray):
                 old = old.copy()
@@ -168,6 +182,7 @@ class FlyingGroup:
                 return old
             names = [field.name for field in dataclasses.fields(old)]
             return type(old)(**{name: mix(getattr(old, name), getattr(new, name)) for name in names})
+
         return mix(memory, fresh)
 
     def _parameters(self, drive: Any, like: Array) -> tuple[AttitudeDroneParameters, CascadeParameters]:
@@ -181,8 +196,9 @@ class FlyingGroup:
             cascade = CascadeParameters.from_spec(self._spec, drive.drawn)
         return drone, dataclasses.replace(cascade, thrust_base_n=drone.hover_thrust_n)
 
-    def _asked(self, state: AttitudeDroneState, target: Array, rules: CascadeParameters, drive: Any
-               ) -> tuple[Array, CascadeState, Array]:
+    def _asked(
+        self, state: AttitudeDroneState, target: Array, rules: CascadeParameters, drive: Any
+    ) -> tuple[Array, CascadeState, Array]:
         """Return the command (4, n, ...) that acts, the cascade's memory, and the steps until it runs again."""
         xp, memory, orders = array_namespace(state.thrust), drive.memory, drive.orders
         due = memory.waits < 0.5  # a count
@@ -194,18 +210,30 @@ class FlyingGroup:
             yaw_rate = 0 * state.thrust if drive.yaw_rate is None else drive.yaw_rate
             asked, found = attitude_command(rules, state, memory.cascade, target, yaw_rate, self._step_s * every)
             command = xp.where(due, asked, memory.command)
-            cascade = CascadeState(xp.where(due, found.integral, memory.cascade.integral),
-                                   xp.where(due, found.yaw_command, memory.cascade.yaw_command))
+            cascade = CascadeState(
+                xp.where(due, found.integral, memory.cascade.integral),
+                xp.where(due, found.yaw_command, memory.cascade.yaw_command),
+            )
         if orders is None or known_false(orders.level | orders.off):
             return command, cascade, waits
         upright, zero = orders.level | orders.off, 0 * state.thrust
-        command = stacked(xp.where(upright, zero, command[0, ...]), xp.where(upright, zero, command[1, ...]),
-                          command[2, ...], xp.where(orders.off, zero, command[3, ...]))
+        command = stacked(
+            xp.where(upright, zero, command[0, ...]),
+            xp.where(upright, zero, command[1, ...]),
+            command[2, ...],
+            xp.where(orders.off, zero, command[3, ...]),
+        )
         # what is not asked for does not add up; without motors the controllers are reset
         kept = xp.where(upright, memory.cascade.integral, cascade.integral)
         integral = stacked(kept[0, ...], kept[1, ...], cascade.integral[2, ...])
-        return command, CascadeState(xp.where(orders.off, self._unsettled(rules, state.thrust), integral),
-                                     xp.where(orders.off, heading(state.quaternion_xyzw), cascade.yaw_command)), waits
+        return (
+            command,
+            CascadeState(
+                xp.where(orders.off, self._unsettled(rules, state.thrust), integral),
+                xp.where(orders.off, heading(state.quaternion_xyzw), cascade.yaw_command),
+            ),
+            waits,
+        )
 
     def _unsettled(self, rules: CascadeParameters, like: Array) -> Array:
         """Return the integral (3, n, ...) of a controller that has not flown yet."""
@@ -239,20 +267,24 @@ class FlyingGroup:
 
 def _of_all(parts: Sequence[Any]) -> Any:
     """Return parameters of one type for all robots: a number that they share as it is, else an array (n,)."""
+
     def all_of(found: tuple[Any, ...]) -> Any:
         if isinstance(found[0], tuple):
             return tuple(map(all_of, zip(*found, strict=True)))
         return found[0] if len(set(found)) == 1 else np.array(found)
+
     names = [field.name for field in dataclasses.fields(parts[0])]
     return type(parts[0])(**{name: all_of(tuple(getattr(part, name) for part in parts)) for name in names})
 
 
 def _shaped(parameters: Any, like: Array) -> Any:
     """Return parameters whose arrays fit (n, ...) of a batch."""
+
     def fit(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(map(fit, value))
         return _like(value, like) if isinstance(value, np.ndarray) else value
+
     names = [field.name for field in dataclasses.fields(parameters)]
     return type(parameters)(**{name: fit(getattr(parameters, name)) for name in names})
 

@@ -76,8 +76,9 @@ class WheelGroup(_Forgetful):
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
         first = np.array([model.jnt_qposadr[model.joint(f"{name}/free").id] for name in names])
         self._twist = _range(np.array([model.jnt_dofadr[model.joint(f"{name}/free").id] for name in names]), 6)
-        sides = [[model.jnt_dofadr[model.joint(f"{name}/{side}_wheel").id] for name in names]
-                 for side in ("left", "right")]
+        sides = [
+            [model.jnt_dofadr[model.joint(f"{name}/{side}_wheel").id] for name in names] for side in ("left", "right")
+        ]
         self._wheels = np.array(sides)
         self.start_ids = _range(first, 7)
         self.controls = _controls(model, names, ("speed", "turn"))
@@ -92,8 +93,9 @@ class WheelGroup(_Forgetful):
         xp = array_namespace(yaw)
         nothing, height = 0 * yaw, 0 * yaw + _like(self._height, yaw, xp)
         half = yaw / 2
-        return xp.stack([position_world[0, ...], position_world[1, ...], height, xp.cos(half), nothing, nothing,
-                         xp.sin(half)])
+        return xp.stack(
+            [position_world[0, ...], position_world[1, ...], height, xp.cos(half), nothing, nothing, xp.sin(half)]
+        )
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """See `Group.motion`."""
@@ -141,8 +143,9 @@ class PlanarGroup(_Forgetful):
         """See `Group.forces`."""
         xp = array_namespace(qvel)
         yaw = qpos[self.start_ids[2]]
-        body = PlanarBody(*(_like(x, yaw, xp) for x in (self._mass, self._inertia, self._limit, self._turn_limit)),
-                          self._step_s)
+        body = PlanarBody(
+            *(_like(x, yaw, xp) for x in (self._mass, self._inertia, self._limit, self._turn_limit)), self._step_s
+        )
         return planar_forces(target, yaw, qvel[self._twist], drive.gain, body, drive.grip), None
 
 
@@ -173,8 +176,13 @@ class PointGroup(_Forgetful):
         return point_forces(target, velocity, drive.gain, mass, limit), None
 
 
-def make_group(model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec], form: str,
-               drawn: Sequence[Mapping[str, float]] | None = None) -> Group:
+def make_group(
+    model: mujoco.MjModel,
+    names: Sequence[str],
+    specs: Sequence[RobotSpec],
+    form: str,
+    drawn: Sequence[Mapping[str, float]] | None = None,
+) -> Group:
     """Return the group of robots of one kind, of which all or none have an attitude.
 
     ``drawn`` holds by robot what differs from the file of a drone, see `PlantParameters.attitude`.

@@ -37,9 +37,7 @@ class PlantParameters:
         return cls(spec.velocity_lag_s, spec.command_delay_s, spec.speed_scale, spec.turn_scale, slip)
 
     @classmethod
-    def sample(
-        cls, spec: RobotSpec, rng: np.random.Generator, spread: float = 0.2
-    ) -> PlantParameters:
+    def sample(cls, spec: RobotSpec, rng: np.random.Generator, spread: float = 0.2) -> PlantParameters:
         """Return parameters that are those of the description times 1 ± ``spread``, uniform, within its intervals.
 
         A robot outside of them is not the one described: its shield and its watches may rightly object.
@@ -49,15 +47,18 @@ class PlantParameters:
         """
         if not (math.isfinite(spread) and 0 <= spread < 1):
             raise TestudoError(
-                f"plant: spread: found {spread}, expected a share from 0 to below 1, "
-                "such as 0.2 for ±20 %"
+                f"plant: spread: found {spread}, expected a share from 0 to below 1, such as 0.2 for ±20 %"
             )
         names = ("velocity_lag", "command_delay", "speed_scale", "turn_scale")
         known = [spec.quantities.get(f"dynamics.{name}") for name in names]
-        low, high = np.array([
-            (1 - spread, 1 + spread) if one is None else
-            (max(1 - spread, one.low / one.value), min(1 + spread, one.high / one.value)) for one in known
-        ]).T
+        low, high = np.array(
+            [
+                (1 - spread, 1 + spread)
+                if one is None
+                else (max(1 - spread, one.low / one.value), min(1 + spread, one.high / one.value))
+                for one in known
+            ]
+        ).T
         lag, delay, speed, turn = rng.uniform(low, high).tolist()
         slip = spec.quantities.get("dynamics.turn_slip")
         return cls(
@@ -78,5 +79,6 @@ class PlantParameters:
 
 def _within(quantity: Quantity, rng: np.random.Generator, spread: float) -> float:
     """Return a value times 1 ± ``spread``, uniform, within its interval."""
-    return float(rng.uniform(max(quantity.low, quantity.value * (1 - spread)),
-                             min(quantity.high, quantity.value * (1 + spread))))
+    return float(
+        rng.uniform(max(quantity.low, quantity.value * (1 - spread)), min(quantity.high, quantity.value * (1 + spread)))
+    )

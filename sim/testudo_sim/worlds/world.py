@@ -62,12 +62,20 @@ class MujocoWorld:
         self._members = tuple(np.array(part) for part in of_kind if part)
         parameters = [robot.parameters or PlantParameters.nominal(robot.spec) for robot in self.robots]
         self._groups = tuple(
-            make_group(self.model, [self.robots[i].name for i in part], [self.robots[i].spec for i in part], "wheels",
-                       [parameters[i].attitude for i in part])
+            make_group(
+                self.model,
+                [self.robots[i].name for i in part],
+                [self.robots[i].spec for i in part],
+                "wheels",
+                [parameters[i].attitude for i in part],
+            )
             for part in self._members
         )
-        self._where = {int(i): (group, place) for group, part in zip(self._groups, self._members, strict=True)
-                       for place, i in enumerate(part)}
+        self._where = {
+            int(i): (group, place)
+            for group, part in zip(self._groups, self._members, strict=True)
+            for place, i in enumerate(part)
+        }
         count = len(self.robots)
         sizes = [len(part) for part in self._members]
         self._memory = [group.begin(np.zeros(size)) for group, size in zip(self._groups, sizes, strict=True)]
@@ -204,8 +212,10 @@ class MujocoWorld:
         for group, part in zip(self._groups, self._members, strict=True):
             motion = group.motion(self.data.qpos, self.data.qvel)
             found = zip(motion.position_world.T.tolist(), motion.yaw.tolist(), motion.velocity.T.tolist(), strict=True)
-            poses |= {int(i): RobotPose(tuple(position), yaw, tuple(velocity))
-                      for i, (position, yaw, velocity) in zip(part, found, strict=True)}
+            poses |= {
+                int(i): RobotPose(tuple(position), yaw, tuple(velocity))
+                for i, (position, yaw, velocity) in zip(part, found, strict=True)
+            }
             if isinstance(group, FlyingGroup):
                 turns = zip(part, group.attitude(self.data.qpos).T.tolist(), strict=True)
                 poses |= {int(i): replace(poses[int(i)], quaternion_xyzw=tuple(turn)) for i, turn in turns}
@@ -215,8 +225,13 @@ class MujocoWorld:
         if not isinstance(group, FlyingGroup):
             return Drive(self._gain[part])
         orders = Orders(self._level[part], self._off[part], self._stands[part], self._thrust_most[part])
-        return Drive(self._gain[part], memory=self._memory[place], orders=orders, push_world=self._push[:, part],
-                     yaw_rate=self._yaw_rate[part])
+        return Drive(
+            self._gain[part],
+            memory=self._memory[place],
+            orders=orders,
+            push_world=self._push[:, part],
+            yaw_rate=self._yaw_rate[part],
+        )
 
     def _broken(self, group: Group, part: np.ndarray, forces: np.ndarray) -> np.ndarray:
         """Return the forces (F, n) of robots of which some have weak brakes or are blocked."""

@@ -107,8 +107,9 @@ def test_velocity_has_no_delay_on_uneven_stamps_and_never_bridges_a_gap():
     inner &= np.abs(times - times[2000]) > 0.2
     inner[:10] = inner[-10:] = False
     assert np.sqrt(np.mean((found.rates - truth)[inner] ** 2)) < 0.05
-    assert response_latency(times[:2000], truth[:2000], times[:2000], found.rates[:2000],
-                            earliest_s=-0.2).delay_s == pytest.approx(0, abs=1e-3)
+    assert response_latency(
+        times[:2000], truth[:2000], times[:2000], found.rates[:2000], earliest_s=-0.2
+    ).delay_s == pytest.approx(0, abs=1e-3)
     # a jump across the gap leaves no trace
     values[2000:] += 100
     assert np.allclose(smooth_velocity(times, values).rates, found.rates, atol=1e-6)
@@ -139,8 +140,11 @@ def test_a_robot_is_aligned_with_every_choice_in_its_report():
     zero = np.zeros_like(times)
     pose = np.stack([*place.T, zero, zero, zero, np.sin(yaw / 2), np.cos(yaw / 2)], axis=1)
     command = np.stack([forward, zero, zero, zero, zero, turn], axis=1)
-    robot = RobotRecording("r0", "gritsbot_x", {
-        "pose": Series(times, pose, times + 0.01), "command": Series(times - 7.0, command, times + 0.001)})
+    robot = RobotRecording(
+        "r0",
+        "gritsbot_x",
+        {"pose": Series(times, pose, times + 0.01), "command": Series(times - 7.0, command, times + 0.001)},
+    )
     aligned = align_robot(robot)
     assert aligned.report.clocks["command"].corrected
     assert not aligned.report.clocks["pose"].corrected

@@ -13,19 +13,26 @@ from testudo_sim.crazyflie.packets import Packet, decode, encode
 from testudo_sim.crazyflie.radio_channel import DOWN, UP, Air, RadioChannel
 
 STEP_S, TICK_S = 0.02, 0.01
-TYPES = {"uint8_t": (1, "B"), "uint16_t": (2, "H"), "uint32_t": (3, "I"), "int8_t": (4, "b"), "int16_t": (5, "h"),
-         "int32_t": (6, "i"), "float": (7, "f")}
+TYPES = {
+    "uint8_t": (1, "B"),
+    "uint16_t": (2, "H"),
+    "uint32_t": (3, "I"),
+    "int8_t": (4, "b"),
+    "int16_t": (5, "h"),
+    "int32_t": (6, "i"),
+    "float": (7, "f"),
+}
 
 
 def order_packet(order):
     """Return an order as cflib sends it."""
     if order.act == Act.SET_POINT:
-        return Packet(packets.GENERIC, 0, struct.pack("<Bffff", 8, *order.velocity_world,
-                                                      math.degrees(order.yaw_rate)))
+        return Packet(packets.GENERIC, 0, struct.pack("<Bffff", 8, *order.velocity_world, math.degrees(order.yaw_rate)))
     if order.act in (Act.TAKE_OFF, Act.LAND):
         kind = 7 if order.act == Act.TAKE_OFF else 8
-        return Packet(packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", kind, 0, order.height_m, 0.0, True,
-                                                         order.duration_s))
+        return Packet(
+            packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", kind, 0, order.height_m, 0.0, True, order.duration_s)
+        )
     if order.act == Act.NOTIFY:
         return Packet(packets.GENERIC, 1, struct.pack("<BI", 0, 0))
     if order.act == Act.EMERGENCY:

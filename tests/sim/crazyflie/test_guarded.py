@@ -15,8 +15,14 @@ from testudo_sim.crazyflie.packets import encode
 from testudo_sim.crazyflie.set_points import RADIO
 from testudo_sim.crazyflie.supervisor import State
 
-ACTS = {FlightAct.ARM: Act.ARM, FlightAct.DISARM: Act.DISARM, FlightAct.TAKE_OFF: Act.TAKE_OFF,
-        FlightAct.LAND: Act.LAND, FlightAct.NOTIFY_SETPOINTS_STOP: Act.NOTIFY, FlightAct.EMERGENCY: Act.EMERGENCY}
+ACTS = {
+    FlightAct.ARM: Act.ARM,
+    FlightAct.DISARM: Act.DISARM,
+    FlightAct.TAKE_OFF: Act.TAKE_OFF,
+    FlightAct.LAND: Act.LAND,
+    FlightAct.NOTIFY_SETPOINTS_STOP: Act.NOTIFY,
+    FlightAct.EMERGENCY: Act.EMERGENCY,
+}
 FALLS = {State.FREE_FALL, State.LOCKED, State.LEVEL_OUT, State.CRASHED}
 STATUS_S = 0.2
 """The slowest status that an import lets pass."""
@@ -92,7 +98,6 @@ class Guarded:
         while self.on_its_way and self.on_its_way[0][0] <= self.now_s + 1e-9:
             self.craft.receive(encode(order_packet(self.on_its_way.pop(0)[1])), self.now_s)
         self.states.add(self.craft.supervisor.state)
-
 
     def end(self):
         """End the guard as its node does: no supervisor is left, and after `LAST_S` nobody speaks any more."""
@@ -174,7 +179,7 @@ def test_a_landing_that_is_lost_is_asked_for_again_and_the_drone_held_meanwhile(
     flight.wanted = Wanted.LAND
     assert flight.run(8.0, lambda: flight.stands)
     assert flight.set_points > 0
-    assert flight.acts[:count + 2] == [FlightAct.LAND] * (count + 1) + [FlightAct.NOTIFY_SETPOINTS_STOP]
+    assert flight.acts[: count + 2] == [FlightAct.LAND] * (count + 1) + [FlightAct.NOTIFY_SETPOINTS_STOP]
     assert not FALLS & flight.states
 
 

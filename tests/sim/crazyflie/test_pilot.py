@@ -340,9 +340,9 @@ def test_a_drone_that_nobody_commands_lands_by_itself():
     assert lands(loop, 12.0)
 
 
-
-@pytest.mark.parametrize("air", [Air(0.5, 0.005), Air(0.3, 0.02, 0.04), Air(latency_s=0.048)],
-                         ids=["half lost", "out of order", "late"])
+@pytest.mark.parametrize(
+    "air", [Air(0.5, 0.005), Air(0.3, 0.02, 0.04), Air(latency_s=0.048)], ids=["half lost", "out of order", "late"]
+)
 @pytest.mark.parametrize("seed", [0, 3, 9])
 def test_no_landing_stops_the_motors_in_the_air(air, seed):
     """Neither a notice that is early or late, nor a set-point that comes late, nor a planner that is too fast."""
@@ -351,10 +351,12 @@ def test_no_landing_stops_the_motors_in_the_air(air, seed):
     loop.run(0.5)
     loop.ask("land", 0.04, 0.5)
     fallen = []
-    assert loop.run(12.0, lambda: fallen.append(not loop.craft.vehicle.motors_on and loop.height_m > 0.15)
-                    or loop.height_m < 0.01)
+    assert loop.run(
+        12.0, lambda: fallen.append(not loop.craft.vehicle.motors_on and loop.height_m > 0.15) or loop.height_m < 0.01
+    )
     assert not any(fallen)
     assert State.FREE_FALL not in loop.states
+
 
 def test_a_brake_on_board_stands_still_when_the_radio_is_lost_and_flies_on_after():
     loop = Loop(onboard_brake=True).fly(EAST)
@@ -374,4 +376,3 @@ def test_a_brake_on_board_is_no_second_commander():
         loop.channel.air = Air()
         loop.run(0.3)
     assert "second_commander" not in loop.codes
-

@@ -130,10 +130,17 @@ def test_the_memory_is_read_as_it_was_written(craft):
     assert ask(craft, packets.MEMORY, 1, struct.pack("<BIB", 0, 4095, 5))[0].data[5] == 5
 
 
-@pytest.mark.parametrize(("data", "kind"), [
-    (struct.pack("<Bffff", 8, 1, 2, 3, 90), "velocity"), (struct.pack("<Bffff", 1, 1, 2, 3, -90), "velocity"),
-    (struct.pack("<Bffff", 10, 1, 2, 90, 0.5), "hover"), (struct.pack("<Bffff", 7, 1, 2, 3, 90), "place"),
-    (b"\0", "off"), (struct.pack("<Bffff", 9, 0, 0, 0, 1), "attitude")])
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (struct.pack("<Bffff", 8, 1, 2, 3, 90), "velocity"),
+        (struct.pack("<Bffff", 1, 1, 2, 3, -90), "velocity"),
+        (struct.pack("<Bffff", 10, 1, 2, 90, 0.5), "hover"),
+        (struct.pack("<Bffff", 7, 1, 2, 3, 90), "place"),
+        (b"\0", "off"),
+        (struct.pack("<Bffff", 9, 0, 0, 0, 1), "attitude"),
+    ],
+)
 def test_set_points_are_read(data, kind):
     found = decode_set_point(Packet(packets.GENERIC, 0, data))
     assert found.kind == kind
@@ -158,8 +165,9 @@ def test_no_packet_breaks_the_vehicle(data, port, channel):
 
 def test_a_take_off_is_smooth_and_ends_at_its_height():
     planner = Planner()
-    planner.handle(Packet(packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", 7, 0, 1.0, 0.0, True, 2.0)),
-                   (np.zeros(3), 0.3), 10.0)
+    planner.handle(
+        Packet(packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", 7, 0, 1.0, 0.0, True, 2.0)), (np.zeros(3), 0.3), 10.0
+    )
     points = [planner.set_point(10.0 + 0.02 * k) for k in range(101)]
     heights = np.array([point.position_world[2] for point in points])
     speeds = np.array([point.velocity[2] for point in points])
@@ -176,8 +184,11 @@ def test_a_way_begun_in_motion_keeps_its_speed_at_the_beginning():
     go = struct.pack("<BBBBfffff", 12, 0, 0, 0, 1.0, 0.0, 0.0, 0.0, 2.0)
     planner.handle(Packet(packets.HIGH_LEVEL, 0, go), (np.zeros(3), 0.0), 0.0)
     before = planner.set_point(1.0)
-    planner.handle(Packet(packets.HIGH_LEVEL, 0, struct.pack("<BBBBfffff", 12, 0, 0, 0, 0.0, 1.0, 0.5, 0.0, 3.0)),
-                   (np.zeros(3), 0.0), 1.0)
+    planner.handle(
+        Packet(packets.HIGH_LEVEL, 0, struct.pack("<BBBBfffff", 12, 0, 0, 0, 0.0, 1.0, 0.5, 0.0, 3.0)),
+        (np.zeros(3), 0.0),
+        1.0,
+    )
     after = planner.set_point(1.0)
     assert np.allclose(after.velocity, before.velocity)
     end = planner.set_point(4.0)

@@ -50,8 +50,10 @@ def test_ten_per_cent_of_speed_is_named_as_a_scale():
     assert row.median.value == pytest.approx(row.travel_m / 9, rel=0.3)
 
 
-@pytest.mark.parametrize(("truth", "kind", "effect"), [
-    ({"turn_scale": 0.9}, "turn scale", 0.1), ({"command_delay_s": 0.11}, "response", 0.06)])
+@pytest.mark.parametrize(
+    ("truth", "kind", "effect"),
+    [({"turn_scale": 0.9}, "turn scale", 0.1), ({"command_delay_s": 0.11}, "response", 0.06)],
+)
 def test_other_errors_are_named_too(truth, kind, effect):
     report, _ = report_of({"all": truth})
     cause = next(c for c in report.types[0].causes["nominal"] if c.kind == kind)
@@ -68,8 +70,11 @@ def test_identified_parameters_take_the_error_away():
     assert gap.models == ("dead reckoning", "nominal", "identified")
     assert gap.best == "identified"
     assert named(report, "identified") == []
-    change = next(d for d in gap.differences if (d.first, d.second, d.robot, d.channel, d.horizon_s)
-                  == ("nominal", "identified", "all", "position", 2.0))
+    change = next(
+        d
+        for d in gap.differences
+        if (d.first, d.second, d.robot, d.channel, d.horizon_s) == ("nominal", "identified", "all", "position", 2.0)
+    )
     assert change.significant
     assert change.relative < -0.8
     assert json.dumps(report.to_dict(), allow_nan=False)
@@ -137,8 +142,16 @@ def test_a_run_of_ours_is_replayed_and_scored(recorded):
     assert row.median.value < 0.05 * row.travel_m
     assert report.score.rows == ()
     assert "nothing predicted a score" in report.score.note
-    values = {"success": 0.99, "success_low": 0.98, "success_high": 1.0, "contacts": 0, "episodes": 100,
-              "minimum_separation_m": 0.2, "time_to_success_s": 12.0, "intervention_rate": 0.1}
+    values = {
+        "success": 0.99,
+        "success_low": 0.98,
+        "success_high": 1.0,
+        "contacts": 0,
+        "episodes": 100,
+        "minimum_separation_m": 0.2,
+        "time_to_success_s": 12.0,
+        "intervention_rate": 0.1,
+    }
     contract = type("Contract", (), {"arena": None})
     result = score_of(recorded, contract, {"3": values, "8": values})
     assert [row.name for row in result.rows][:2] == ["success", "contacts"]

@@ -32,8 +32,9 @@ def flight(*, mass_share=1.0, seconds=12.0, seed=0):
     count = round(seconds / PERIOD_S)
     told = hover * (1 + 0.15 * np.repeat(rng.uniform(-1, 1, -(-count // 20)), 20)[:count])
     told = np.tile(told, (4, 1))
-    state = RotorDroneState(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]), np.zeros(3), np.zeros(3),
-                            told[:, 0])
+    state = RotorDroneState(
+        np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]), np.zeros(3), np.zeros(3), told[:, 0]
+    )
     rows = []
     for k in range(count):
         body = rotate_back(state.quaternion_xyzw, state.velocity_world)
@@ -67,8 +68,13 @@ def flown_gap(recording, **rotors):
 
 
 def model_of(**rotors):
-    return replace(SPEC, rotors={key: replace(quantity, value=rotors.get(key.removeprefix("rotors."), quantity.value))
-                                 for key, quantity in SPEC.rotors.items()})
+    return replace(
+        SPEC,
+        rotors={
+            key: replace(quantity, value=rotors.get(key.removeprefix("rotors."), quantity.value))
+            for key, quantity in SPEC.rotors.items()
+        },
+    )
 
 
 TRUE = {"thrust_lag": 0.05, "thrust_delay": 0.014, "drag_across": 0.03, "drag_along": 0.03, "thrust_most": 0.3}
@@ -80,14 +86,20 @@ def shaken():
     return flown(duration_s=12.0, seed=5)[0]
 
 
-@pytest.mark.parametrize(("kind", "change", "effect"), [
-    ("thrust scale", {"thrust_scale": 1.1}, 0.1 / 1.1),
-    pytest.param("thrust scale", {"thrust_scale": 0.95}, -0.05 / 0.95, marks=pytest.mark.slow),
-    ("torque scale", {"roll_inertia": 1.66e-5 / 1.2, "pitch_inertia": 1.67e-5 / 1.2, "yaw_inertia": 2.93e-5 / 1.2},
-     0.2 / 1.2),
-    ("turn response", {"thrust_lag": 0.06}, 0.01),
-    ("drag", {"drag_across": 0.045, "drag_along": 0.045}, 0.015),
-])
+@pytest.mark.parametrize(
+    ("kind", "change", "effect"),
+    [
+        ("thrust scale", {"thrust_scale": 1.1}, 0.1 / 1.1),
+        pytest.param("thrust scale", {"thrust_scale": 0.95}, -0.05 / 0.95, marks=pytest.mark.slow),
+        (
+            "torque scale",
+            {"roll_inertia": 1.66e-5 / 1.2, "pitch_inertia": 1.67e-5 / 1.2, "yaw_inertia": 2.93e-5 / 1.2},
+            0.2 / 1.2,
+        ),
+        ("turn response", {"thrust_lag": 0.06}, 0.01),
+        ("drag", {"drag_across": 0.045, "drag_along": 0.045}, 0.015),
+    ],
+)
 def test_the_kind_of_error_that_was_made_is_named_first_with_its_size(shaken, kind, change, effect):
     found = flown_gap(shaken, **{**TRUE, **change}).causes["nominal"]
     first = next(cause for cause in found if cause.named)
@@ -106,8 +118,7 @@ def test_trim_and_damping_that_the_file_lacks_are_named(monkeypatch):
 
     def step_of_another(own, *rest):
         x, y, z = own.inertia_kg_m2
-        return real_step(replace(own, torque_offset_n_m=(0.0, 1.0 * y, 0.0),
-                                 rate_damping_n_m_s=(x, y, z)), *rest)
+        return real_step(replace(own, torque_offset_n_m=(0.0, 1.0 * y, 0.0), rate_damping_n_m_s=(x, y, z)), *rest)
 
     monkeypatch.setattr(rotor_drone, "step", step_of_another)
     recording = flown(duration_s=12.0, seed=5)[0]
@@ -131,14 +142,16 @@ def test_latency_and_what_the_shield_takes_for_granted(shaken):
     assert margins["rotors: thrust_lag + thrust_delay, upper ends"].limit == pytest.approx(0.245)
     assert 0.0001 < margins["layer 1: localisation"].p50 < 0.001
     assert margins["layer 1: localisation"].within
-    speeds = np.concatenate([np.linalg.norm(robot.series["odometry"].values[:, 7:10], axis=1)
-                             for robot in shaken.robots.values()])
+    speeds = np.concatenate(
+        [np.linalg.norm(robot.series["odometry"].values[:, 7:10], axis=1) for robot in shaken.robots.values()]
+    )
     assert margins["guarantee: speed_m_s"].p99 == pytest.approx(np.percentile(speeds, 99))
     assert all(check.within == (check.p99 <= check.limit) for check in gap.margins)
 
 
-@pytest.mark.parametrize(("lag", "delay", "near"), [(0.02, 0.0, 0.05), (0.05, 0.03, 0.05), (0.07, 0.0, 0.1),
-                                                     (0.1, 0.014, 0.25)])
+@pytest.mark.parametrize(
+    ("lag", "delay", "near"), [(0.02, 0.0, 0.05), (0.05, 0.03, 0.05), (0.07, 0.0, 0.1), (0.1, 0.014, 0.25)]
+)
 def test_the_models_latency_is_its_lag_and_delay(shaken, lag, delay, near):
     """A long lag is measured too short, as it leaves little in the band; so it is of the real drone, too."""
     spec = model_of(**{**TRUE, "thrust_lag": lag, "thrust_delay": delay})

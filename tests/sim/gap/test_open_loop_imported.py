@@ -30,10 +30,21 @@ def run(recording, tmp_path_factory):
 
 
 def with_odometry_alone(recording):
-    return replace(recording, robots={name: replace(robot, series={
-        "command": robot.series["command"],
-        "odometry": replace(robot.series["pose"], values=np.pad(robot.series["pose"].values, ((0, 0), (0, 6))))})
-        for name, robot in recording.robots.items()})
+    return replace(
+        recording,
+        robots={
+            name: replace(
+                robot,
+                series={
+                    "command": robot.series["command"],
+                    "odometry": replace(
+                        robot.series["pose"], values=np.pad(robot.series["pose"].values, ((0, 0), (0, 6)))
+                    ),
+                },
+            )
+            for name, robot in recording.robots.items()
+        },
+    )
 
 
 @pytest.mark.parametrize(("mode", "told"), [("open-loop", False), ("all", True)])
@@ -50,17 +61,28 @@ def test_an_imported_run_is_replayed_and_what_is_left_out_is_said(run, tmp_path,
 
 
 def test_a_robot_that_is_slower_than_its_file_is_off_by_as_much():
-    (gap,), left_out = open_loop_recording(synthetic_recording(SPEC, truth={"all": {"speed_scale": 0.9}},
-                                                               seconds=30.0, robots=1))
+    (gap,), left_out = open_loop_recording(
+        synthetic_recording(SPEC, truth={"all": {"speed_scale": 0.9}}, seconds=30.0, robots=1)
+    )
     row = gap.find("position", 2.0)
     assert row.errors.median == pytest.approx(row.travel_m / 9, rel=0.25)
     assert not left_out
 
 
 def test_odometry_is_the_reference_where_nobody_saw_the_robots_or_if_asked(recording):
-    for options, run in (({}, with_odometry_alone(recording)), ({"reference": "odometry"}, replace(recording, robots={
-            name: replace(robot, series={**robot.series, **with_odometry_alone(recording).robots[name].series})
-            for name, robot in recording.robots.items()}))):
+    for options, run in (
+        ({}, with_odometry_alone(recording)),
+        (
+            {"reference": "odometry"},
+            replace(
+                recording,
+                robots={
+                    name: replace(robot, series={**robot.series, **with_odometry_alone(recording).robots[name].series})
+                    for name, robot in recording.robots.items()
+                },
+            ),
+        ),
+    ):
         (gap,), _ = open_loop_recording(run, **options)
         assert gap.reference == "odometry"
         assert gap.find("position", 1.0).errors.median < 0.01 * gap.find("position", 1.0).travel_m
@@ -68,9 +90,14 @@ def test_odometry_is_the_reference_where_nobody_saw_the_robots_or_if_asked(recor
         open_loop_recording(recording, reference="odometry")
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    ({"mode": "reinference"}, "was imported: .* replay with --mode open-loop or counterfactual work on it"),
-    ({"policy": "p.onnx"}, "was imported: --policy is of no use"), ({"alter": True}, "--alter is of no use")])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"mode": "reinference"}, "was imported: .* replay with --mode open-loop or counterfactual work on it"),
+        ({"policy": "p.onnx"}, "was imported: --policy is of no use"),
+        ({"alter": True}, "--alter is of no use"),
+    ],
+)
 def test_what_needs_the_artefact_is_refused(run, options, says):
     with pytest.raises(TestudoError, match=says):
         replay(run, **options)

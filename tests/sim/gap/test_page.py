@@ -60,19 +60,23 @@ def test_another_robot_file_is_set_beside(folders, tmp_path):
     write_identified(ROBOT, found, file)
     assert gap(folders[1], against=file, identified=file, out=tmp_path) == 0
     values = json.loads((tmp_path / "gap.json").read_text())
-    (row,) = [row for row in values["against"] if (row["robot"], row["channel"], row["horizon_s"])
-              == ("all", "position", 2.0)]
+    (row,) = [
+        row for row in values["against"] if (row["robot"], row["channel"], row["horizon_s"]) == ("all", "position", 2.0)
+    ]
     assert abs(row["relative"]) < 1e-6  # the identified file against itself
     assert values["types"][0]["parameters"]["identified"]["speed_scale"] == 0.9
     assert replace(load_robot(file)).speed_scale == 0.9
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["missing"], "no such run folder"),
-    (["RUN", "--robot-type", "nobody"], "nobody"),
-    (["RUN", "--identified", "nofile.toml"], "nofile.toml"),
-    (["RUN", "--against", "nowhere"], "nowhere"),
-])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["missing"], "no such run folder"),
+        (["RUN", "--robot-type", "nobody"], "nobody"),
+        (["RUN", "--identified", "nofile.toml"], "nofile.toml"),
+        (["RUN", "--against", "nowhere"], "nowhere"),
+    ],
+)
 def test_bad_input_is_one_sentence(folders, tmp_path, capsys, words, said):
     words = [str(folders[0]) if word == "RUN" else word for word in words]
     with pytest.raises(TestudoError, match=said):

@@ -22,8 +22,10 @@ def report(tmp_path_factory):
     run = tmp_path_factory.mktemp("real") / "run"
     import_run(Request(tuple(files)), run)
     found = load_recording(run)
-    robots = {name: RobotRecording(name, robot.robot_type, {role: part(s) for role, s in robot.series.items()})
-              for name, robot in found.robots.items()}
+    robots = {
+        name: RobotRecording(name, robot.robot_type, {role: part(s) for role, s in robot.series.items()})
+        for name, robot in found.robots.items()
+    }
     return analyse(Recording(robots, found.start_ns, run, found.info))[0]
 
 

@@ -23,8 +23,10 @@ def motions_of(spec, **options):
 
 def windows_of(model, motions):
     timelines = [timeline_of(model, motion.commands) for motion in motions]
-    return timelines, [pick_windows(timeline, motion.track, HORIZONS_S, 0.015)
-                       for timeline, motion in zip(timelines, motions, strict=True)]
+    return timelines, [
+        pick_windows(timeline, motion.track, HORIZONS_S, 0.015)
+        for timeline, motion in zip(timelines, motions, strict=True)
+    ]
 
 
 def alone(model, timeline, state, start_s, end_s, longest_s=0.005):
@@ -86,8 +88,9 @@ def test_precision_blocks_and_compilation_change_nothing_but_rounding(name, monk
     def same(found, atol):
         for one, other, own in zip(found, exact, windows, strict=True):
             for field in ("position_world", "yaw", "velocity"):
-                np.testing.assert_allclose(getattr(one, field)[..., own.valid], getattr(other, field)[..., own.valid],
-                                           rtol=0, atol=atol)
+                np.testing.assert_allclose(
+                    getattr(one, field)[..., own.valid], getattr(other, field)[..., own.valid], rtol=0, atol=atol
+                )
 
     same(roll_windows(model, timelines, windows), 1e-5)
     monkeypatch.setattr(roll, "_CALL", 17)
@@ -97,8 +100,9 @@ def test_precision_blocks_and_compilation_change_nothing_but_rounding(name, monk
 def test_many_parameter_sets_share_their_windows_and_one_program():
     spec = load_robot("gritsbot_x")
     motions = motions_of(spec, seconds=8.0)
-    candidates = [replace(spec, velocity_lag_s=lag, command_delay_s=delay)
-                  for lag in (0.05, 0.1, 0.2) for delay in (0.0, 0.05)]
+    candidates = [
+        replace(spec, velocity_lag_s=lag, command_delay_s=delay) for lag in (0.05, 0.1, 0.2) for delay in (0.0, 0.05)
+    ]
     outs = roll_out_all(motions, candidates, HORIZONS_S)
     for out in outs:
         assert len(out.predicted) == len(candidates)
@@ -108,8 +112,12 @@ def test_many_parameter_sets_share_their_windows_and_one_program():
     for spec in candidates:
         model = motion_model(spec)
         timelines, windows = windows_of(model, motions)
-        starts = [roll.Starts(own.state, own.start_s, own.start_s + 0 * own.end_s, own.segment,
-                              own.segment + 0 * own.end_segment) for own in windows]
+        starts = [
+            roll.Starts(
+                own.state, own.start_s, own.start_s + 0 * own.end_s, own.segment, own.segment + 0 * own.end_segment
+            )
+            for own in windows
+        ]
         roll.roll_out(model, timelines, starts)
         programs.append(len(roll._PROGRAMS))
     assert programs[0] == programs[-1] > 0
@@ -122,8 +130,9 @@ def test_dead_reckoning_does_at_once_what_it_is_told():
     (out,) = roll_out_all([motion], [dead_reckoning(spec)], HORIZONS_S)
     end_s, valid = out.windows.end_s[0], out.windows.valid[0]
     acting = np.searchsorted(motion.commands.begin_s, end_s, side="left") - 1
-    np.testing.assert_allclose(out.predicted[0].velocity[:, 0][:, valid], motion.commands.values[:, acting][:, valid],
-                               atol=1e-5)
+    np.testing.assert_allclose(
+        out.predicted[0].velocity[:, 0][:, valid], motion.commands.values[:, acting][:, valid], atol=1e-5
+    )
 
 
 def test_nothing_is_replayed_over_commands_that_are_not_known():

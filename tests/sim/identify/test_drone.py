@@ -44,8 +44,9 @@ def told():
 def identified(recording, told):
     """Return what is found in it."""
     quick = FitSettings(windows=Windows(spacing_s=0.5), evaluations=10, bootstrap=60)
-    return identify_drone([recording], SPEC, settings=DroneSettings(hold_out=(HALF,), fit=quick),
-                          tell=lambda *step: told.append(step))
+    return identify_drone(
+        [recording], SPEC, settings=DroneSettings(hold_out=(HALF,), fit=quick), tell=lambda *step: told.append(step)
+    )
 
 
 def test_every_step_is_told_and_the_share_only_grows(identified, told):
@@ -108,12 +109,20 @@ def test_the_batched_prediction_is_the_rotor_model_step_by_step(recording):
     state = predict(model, samples, np.stack([vector, 1.01 * vector], axis=1), (7,))[7]
     start = samples.start[3]
     parameters = rotor_drone.RotorDroneParameters.from_spec(SPEC)
-    one = RotorDroneState(*(getattr(flight, name)[:, start] for name in (
-        "position_world", "quaternion_xyzw", "velocity_world", "rates_body")),
-        thrust=model.driven(flight, vector)[1][0][:, start])
+    one = RotorDroneState(
+        *(
+            getattr(flight, name)[:, start]
+            for name in ("position_world", "quaternion_xyzw", "velocity_world", "rates_body")
+        ),
+        thrust=model.driven(flight, vector)[1][0][:, start],
+    )
     for k in range(7):
-        one = rotor_drone.step(parameters, one, flight.thrust_command[:, start + k],
-                               flight.stamp_s[start + k + 1] - flight.stamp_s[start + k])
+        one = rotor_drone.step(
+            parameters,
+            one,
+            flight.thrust_command[:, start + k],
+            flight.stamp_s[start + k + 1] - flight.stamp_s[start + k],
+        )
     np.testing.assert_allclose(state.position_world[:, 0, 3], one.position_world, atol=1e-9)
     np.testing.assert_allclose(state.quaternion_xyzw[:, 0, 3], one.quaternion_xyzw, atol=1e-9)
 
@@ -145,8 +154,14 @@ def test_a_delay_of_parts_of_a_sample_is_predicted_as_it_was_flown(delay):
     flight = flight_of(synthetic_flight(SPEC, truth, drones=1, duration_s=3, seed=4).robots["d0"])
     model, samples = DroneModel(SPEC), Samples.create([flight], Windows(spacing_s=0.2))
     vector = dict(zip(NAMES, model.file_vector(), strict=True))
-    vector |= {"thrust_scale": 0.95, "thrust_lag": 0.05, "thrust_delay": delay, "drag_across": 0.03, "drag_along": 0.03,
-               "thrust_most": 0.3}
+    vector |= {
+        "thrust_scale": 0.95,
+        "thrust_lag": 0.05,
+        "thrust_delay": delay,
+        "drag_across": 0.03,
+        "drag_along": 0.03,
+        "thrust_most": 0.3,
+    }
     vector |= {f"{axis}_gain": 0.95 * vector[f"{axis}_gain"] for axis in ("roll", "pitch", "yaw")}
     off = vector | {"thrust_delay": delay + 0.002}
     both = np.array([[each[name] for name in NAMES] for each in (vector, off)]).T
@@ -162,9 +177,19 @@ def test_predictions_see_nothing_after_the_start_but_motors_and_battery(recordin
     windows, rng = Windows(), np.random.default_rng(0)
     samples = Samples.create([flight], windows)
     first = samples.start[0]
-    spoiled = dataclasses.replace(flight, **{name: np.concatenate([
-        getattr(flight, name)[:, :first + 1], rng.standard_normal(getattr(flight, name)[:, first + 1:].shape)], axis=1)
-        for name in ("position_world", "quaternion_xyzw", "velocity_world", "rates_body")})
+    spoiled = dataclasses.replace(
+        flight,
+        **{
+            name: np.concatenate(
+                [
+                    getattr(flight, name)[:, : first + 1],
+                    rng.standard_normal(getattr(flight, name)[:, first + 1 :].shape),
+                ],
+                axis=1,
+            )
+            for name in ("position_world", "quaternion_xyzw", "velocity_world", "rates_body")
+        },
+    )
     for causal in (False, True):
         model = DroneModel(SPEC, causal)
         found = []
@@ -182,9 +207,13 @@ def test_the_ballistic_prediction_is_the_parabola_of_a_level_drone(recording):
         return np.tile(np.array(values, float)[:, None], count)
 
     hover = dataclasses.replace(
-        flight, quaternion_xyzw=held(0, 0, 0, 1), velocity_world=held(1, 0, 0), rates_body=held(0, 0, 0),
+        flight,
+        quaternion_xyzw=held(0, 0, 0, 1),
+        velocity_world=held(1, 0, 0),
+        rates_body=held(0, 0, 0),
         position_world=held(0, 0, 1),
-        thrust_command=np.full_like(flight.thrust_command, SPEC.mass_kg * 9.81 / 4))
+        thrust_command=np.full_like(flight.thrust_command, SPEC.mass_kg * 9.81 / 4),
+    )
     position, attitude = ballistic(Samples.create([hover], Windows()), SPEC.mass_kg, (50,))[50]
     np.testing.assert_allclose(position[0], 0.5, atol=1e-3)
     np.testing.assert_allclose(position[1:], 0, atol=1e-9)
@@ -205,8 +234,11 @@ def test_flights_are_cleaned_and_starts_keep_away_from_gaps(recording):
 
 
 def test_runs_and_robots_are_left_out_in_turn(recording):
-    flights = [dataclasses.replace(flight_of(robot), name=f"{run}/{name}") for run in "ab"
-               for name, robot in recording.robots.items()]
+    flights = [
+        dataclasses.replace(flight_of(robot), name=f"{run}/{name}")
+        for run in "ab"
+        for name, robot in recording.robots.items()
+    ]
     for split, groups in ((RUNS, 2), (ROBOTS, 3)):
         parts = folds(flights, split)
         assert len(parts) == groups
@@ -222,9 +254,13 @@ def test_what_cannot_be_identified_is_refused_in_one_sentence(recording):
         identify_drone([recording], bare)
     with pytest.raises(TestudoError, match="no robot of the run has both motors and odometry"):
         identify_drone([recording], SPEC, robots=("someone",))
-    short = dataclasses.replace(recording.robots["d0"], series={
-        role: Series(series.stamp_s[:50], series.values[:50]) for role, series in
-        recording.robots["d0"].series.items()})
+    short = dataclasses.replace(
+        recording.robots["d0"],
+        series={
+            role: Series(series.stamp_s[:50], series.values[:50])
+            for role, series in recording.robots["d0"].series.items()
+        },
+    )
     with pytest.raises(RecordingError, match="expected at least 100"):
         flight_of(short)
     with pytest.raises(TestudoError, match="drone_identify: found no folder"):

@@ -47,9 +47,13 @@ def test_every_step_is_told_and_the_share_only_grows(found, told):
 
 
 def test_known_parameters_are_found_under_noise_dropouts_and_a_wrong_clock(found):
-    truths = {"dynamics.velocity_lag": TRUTH.velocity_lag_s, "dynamics.command_delay": TRUTH.command_delay_s,
-              "dynamics.speed_scale": TRUTH.speed_scale, "dynamics.turn_scale": TRUTH.turn_scale,
-              "dynamics.turn_slip": TRUTH.turn_slip_s_rad}
+    truths = {
+        "dynamics.velocity_lag": TRUTH.velocity_lag_s,
+        "dynamics.command_delay": TRUTH.command_delay_s,
+        "dynamics.speed_scale": TRUTH.speed_scale,
+        "dynamics.turn_scale": TRUTH.turn_scale,
+        "dynamics.turn_slip": TRUTH.turn_slip_s_rad,
+    }
     for key, truth in truths.items():
         estimate = found.find(key)
         assert estimate.determined
@@ -62,7 +66,8 @@ def test_known_parameters_are_found_under_noise_dropouts_and_a_wrong_clock(found
 
 def test_the_fit_is_better_than_the_robot_file_on_what_it_has_not_seen(found):
     assert {(row.split, row.robot) for row in found.held_out} == {
-        (split, robot) for split in ("half", "robots") for robot in ("r0", "r1")}
+        (split, robot) for split in ("half", "robots") for robot in ("r0", "r1")
+    }
     for row in found.held_out:
         assert row.identified.median < 0.5 * row.nominal.median, row
         assert row.nominal.count == row.identified.count > 20
@@ -85,8 +90,10 @@ def constant(turns):
     pose = np.stack([x, y, zero, zero, zero, np.sin(yaw / 2), np.cos(yaw / 2)], axis=1)
     pose[:, :2] += 0.001 * np.random.default_rng(0).standard_normal((len(times), 2))
     command = np.stack([zero + speed, zero, zero, zero, zero, zero + turn], axis=1)
-    return Recording({"r0": RobotRecording("r0", "irobot_create", {
-        "pose": Series(times, pose), "command": Series(times, command)})}, 0)
+    return Recording(
+        {"r0": RobotRecording("r0", "irobot_create", {"pose": Series(times, pose), "command": Series(times, command)})},
+        0,
+    )
 
 
 def test_what_a_run_cannot_tell_is_said_with_the_manoeuvre_that_would():
@@ -116,10 +123,13 @@ def test_the_verb_writes_a_robot_file_that_simulation_and_shield_read(tmp_path, 
     assert (tmp_path / "found.json").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"robots": ("r7",)}, "--robot: found r7, expected some of r0"),
-    ({"robot_type": "r2d2"}, "robot 'r2d2' is not known"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"robots": ("r7",)}, "--robot: found r7, expected some of r0"),
+        ({"robot_type": "r2d2"}, "robot 'r2d2' is not known"),
+    ],
+)
 def test_what_cannot_be_is_refused(options, words):
     with pytest.raises(TestudoError, match=words):
         identify_run(constant(turns=0), **options)
@@ -145,16 +155,21 @@ def test_a_run_that_says_too_little_is_refused():
 
 def with_others(run, **others):
     """Return a run in which r0 drives and others do what their series say."""
-    return replace(run, robots=run.robots | {name: RobotRecording(name, "irobot_create", series)
-                                             for name, series in others.items()})
+    return replace(
+        run,
+        robots=run.robots | {name: RobotRecording(name, "irobot_create", series) for name, series in others.items()},
+    )
 
 
 def test_a_robot_that_stood_still_does_not_spoil_the_others():
     run = constant(turns=1)
     pose, command = (run.robots["r0"].series[role] for role in ("pose", "command"))
     still = np.tile(pose.values[0], (len(pose), 1))
-    found, _ = identify_run(with_others(run, r1={"pose": replace(pose, values=still),
-                                                 "command": replace(command, values=0 * command.values)}))
+    found, _ = identify_run(
+        with_others(
+            run, r1={"pose": replace(pose, values=still), "command": replace(command, values=0 * command.values)}
+        )
+    )
     speed = found.find("dynamics.speed_scale")
     assert speed.determined
     assert abs(speed.value - 1) < 0.01
@@ -165,12 +180,18 @@ def test_robots_that_cannot_be_fitted_are_left_out_and_named():
     run = constant(turns=1)
     series = run.robots["r0"].series
     later = replace(series["command"], stamp_s=series["command"].stamp_s + 500)
-    run = with_others(run, unseen={"command": series["command"]}, untold={"pose": series["pose"]},
-                      apart={"pose": series["pose"], "command": later})
+    run = with_others(
+        run,
+        unseen={"command": series["command"]},
+        untold={"pose": series["pose"]},
+        apart={"pose": series["pose"], "command": later},
+    )
     found, _ = identify_run(run, hold_out=())
     assert found.robots == ("r0",)
-    assert found.facts["left_out"] == ("unseen: neither pose nor odometry is recorded; untold: no command is recorded; "
-                                       "apart: its poses and its commands are of other times")
+    assert found.facts["left_out"] == (
+        "unseen: neither pose nor odometry is recorded; untold: no command is recorded; "
+        "apart: its poses and its commands are of other times"
+    )
     with pytest.raises(TestudoError, match="untold: no command"):
         identify_run(run, robots=("r0", "untold"), hold_out=())
 
@@ -179,15 +200,24 @@ def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_sa
     """The commonest bag of all. The wheels go 7 % less than they are told, and the odometry believes them."""
     truth = replace(TRUTH, clock_offset_s=0.0, clock_drift=0.0, speed_scale=0.93)
     seen = synthetic_run(load_robot("irobot_create"), truth, robots=2, duration_s=40, seed=1)
-    robots = {name: replace(robot, series={
-        "command": robot.series["command"], "odometry": replace(robot.series["pose"], values=np.pad(
-            robot.series["pose"].values, ((0, 0), (0, 6))))}) for name, robot in seen.robots.items()}
+    robots = {
+        name: replace(
+            robot,
+            series={
+                "command": robot.series["command"],
+                "odometry": replace(robot.series["pose"], values=np.pad(robot.series["pose"].values, ((0, 0), (0, 6)))),
+            },
+        )
+        for name, robot in seen.robots.items()
+    }
     write_recording(replace(seen, robots=robots), tmp_path / "run")
     assert identify(tmp_path / "run", hold_out="none", out=tmp_path / "found.toml") == 0
     assert "odometry of r0, r1: no poses from outside are recorded" in " ".join(capsys.readouterr().out.split())
     told = identify_run(replace(seen, robots=robots), hold_out=())[0]
-    for key, true in (("dynamics.velocity_lag", TRUTH.velocity_lag_s),
-                      ("dynamics.command_delay", TRUTH.command_delay_s)):
+    for key, true in (
+        ("dynamics.velocity_lag", TRUTH.velocity_lag_s),
+        ("dynamics.command_delay", TRUTH.command_delay_s),
+    ):
         assert told.find(key).determined
         assert told.find(key).value == pytest.approx(true, rel=0.05)
     for key in ("dynamics.speed_scale", "dynamics.turn_scale", "dynamics.turn_slip"):
@@ -222,8 +252,14 @@ def test_a_base_that_moves_in_the_plane_is_identified_by_the_same_code(base, nam
 def test_the_rolled_out_model_is_the_simulated_robot_whatever_the_delay(robot):
     """Commands begin to act anywhere within a step, and jump so far that the limit of acceleration is reached."""
     spec = load_robot(robot)
-    truth = replace(draw_truth(spec, np.random.default_rng(0)), command_delay_s=0.0437, noise_m=0.0, noise_rad=0.0,
-                    clock_offset_s=0.0, clock_drift=0.0)
+    truth = replace(
+        draw_truth(spec, np.random.default_rng(0)),
+        command_delay_s=0.0437,
+        noise_m=0.0,
+        noise_rad=0.0,
+        clock_offset_s=0.0,
+        clock_drift=0.0,
+    )
     recording = synthetic_run(spec, truth, robots=1, duration_s=20, seed=2)
     aligned = [align_robot(each, world=not np.isfinite(spec.turn_scale)) for each in recording.robots.values()]
     cutting = Cutting.create(spec, 20.0)

@@ -34,11 +34,14 @@ def test_a_bench_goes_on_from_what_its_file_holds(tmp_path):
     assert len(made) == 5
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("no json", "holds no draws that could go on"),
-    ('{"settings": 3}', "holds no draws that could go on"),
-    ('{"settings": {"robot": "c3"}, "draws": []}', "settings: found .*c3.*, expected .*r2"),
-])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("no json", "holds no draws that could go on"),
+        ('{"settings": 3}', "holds no draws that could go on"),
+        ('{"settings": {"robot": "c3"}, "draws": []}', "settings: found .*c3.*, expected .*r2"),
+    ],
+)
 def test_a_file_of_something_else_is_refused(tmp_path, text, words):
     (tmp_path / "kept.json").write_text(text)
     with pytest.raises(TestudoError, match=words):

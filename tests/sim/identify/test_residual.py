@@ -68,8 +68,10 @@ def test_noise_alone_is_not_predicted(driven):
 def test_it_has_to_lower_median_and_p90_of_every_split():
     def rows(split, with_it):
         same = Quantiles(1.0, 1.0, 9)
-        return [HeldOut("r0", 2.0, "position", "m", same, same, Quantiles(0.010, 0.02, 9), split),
-                HeldOut("r0", 2.0, f"position{ENDING}", "m", same, same, Quantiles(*with_it, 9), split)]
+        return [
+            HeldOut("r0", 2.0, "position", "m", same, same, Quantiles(0.010, 0.02, 9), split),
+            HeldOut("r0", 2.0, f"position{ENDING}", "m", same, same, Quantiles(*with_it, 9), split),
+        ]
 
     good, bad = (0.0079, 0.0159), (0.0079, 0.0165)
     assert worth((*rows(HALF, good), *rows(ROBOTS, good))).helps

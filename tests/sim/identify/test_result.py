@@ -14,10 +14,26 @@ LAG = Estimate("dynamics.velocity_lag", 0.12, 0.11, 0.13, "s", by_robot={"r0": (
 SLIP = Estimate("dynamics.turn_slip", 1.1, 1.0, 1.2, "s/rad")
 LIMIT = Estimate("limits.acceleration", 0.9, 0.05, 200.0, "m/s^2", False, "never reached: start and stop hard")
 BASE = Estimate("wheel base equivalent", 0.24, 0.23, 0.25, "m")
-ROWS = tuple(HeldOut(robot, 2.0, "position", "m", Quantiles(0.011, 0.037, 10), Quantiles(0.01, 0.03, 10),
-                     Quantiles(0.005, share, 10), "half") for robot, share in (("r0", 0.0185), ("r1", 0.0037)))
-FOUND = Identification("irobot_create", ("r0", "r1"), (LAG, SLIP, LIMIT, BASE), ROWS,
-                       {"run": "mrclam6", "run_sha256": "0123abcd", "version": "0.1.0", "recorded": "2008-09-18"})
+ROWS = tuple(
+    HeldOut(
+        robot,
+        2.0,
+        "position",
+        "m",
+        Quantiles(0.011, 0.037, 10),
+        Quantiles(0.01, 0.03, 10),
+        Quantiles(0.005, share, 10),
+        "half",
+    )
+    for robot, share in (("r0", 0.0185), ("r1", 0.0037))
+)
+FOUND = Identification(
+    "irobot_create",
+    ("r0", "r1"),
+    (LAG, SLIP, LIMIT, BASE),
+    ROWS,
+    {"run": "mrclam6", "run_sha256": "0123abcd", "version": "0.1.0", "recorded": "2008-09-18"},
+)
 
 
 def test_json_and_back_is_the_same():

@@ -14,10 +14,14 @@ def utias_recording(folder, robots=range(1, 6), seconds=None):
         if seconds is not None:
             driven, seen = (rows[rows[:, 0] < start + seconds] for rows in (driven, seen))
         zero = np.zeros(len(seen))
-        pose = np.stack([seen[:, 1], seen[:, 2], zero, zero, zero, np.sin(seen[:, 3] / 2), np.cos(seen[:, 3] / 2)],
-                        axis=1)
+        pose = np.stack(
+            [seen[:, 1], seen[:, 2], zero, zero, zero, np.sin(seen[:, 3] / 2), np.cos(seen[:, 3] / 2)], axis=1
+        )
         command = np.zeros((len(driven), 6))
         command[:, 0], command[:, 5] = driven[:, 1], driven[:, 2]
-        found[f"robot{k}"] = RobotRecording(f"robot{k}", "irobot_create", {
-            "pose": Series(seen[:, 0] - start, pose), "command": Series(driven[:, 0] - start, command)})
+        found[f"robot{k}"] = RobotRecording(
+            f"robot{k}",
+            "irobot_create",
+            {"pose": Series(seen[:, 0] - start, pose), "command": Series(driven[:, 0] - start, command)},
+        )
     return Recording(found, int(start * 1e9))

@@ -30,8 +30,17 @@ DEFINITIONS = {
 for _name, _text in DEFINITIONS.items():
     STORE.register(get_types_from_msg(_text, _name))
 _T = STORE.types
-_QOS = Qos(QosHistory.KEEP_LAST, 10, QosReliability.BEST_EFFORT, QosDurability.VOLATILE, QosTime(0, 0), QosTime(0, 0),
-           QosLiveliness.AUTOMATIC, QosTime(0, 0), avoid_ros_namespace_conventions=False)
+_QOS = Qos(
+    QosHistory.KEEP_LAST,
+    10,
+    QosReliability.BEST_EFFORT,
+    QosDurability.VOLATILE,
+    QosTime(0, 0),
+    QosTime(0, 0),
+    QosLiveliness.AUTOMATIC,
+    QosTime(0, 0),
+    avoid_ros_namespace_conventions=False,
+)
 
 
 def header(stamp_ns, frame):
@@ -44,8 +53,10 @@ def vector(values):
 
 def pose(values):
     """Return a Pose of x y z qx qy qz qw."""
-    return _T["geometry_msgs/msg/Pose"](_T["geometry_msgs/msg/Point"](*map(float, values[:3])),
-                                        _T["geometry_msgs/msg/Quaternion"](*map(float, values[3:7])))
+    return _T["geometry_msgs/msg/Pose"](
+        _T["geometry_msgs/msg/Point"](*map(float, values[:3])),
+        _T["geometry_msgs/msg/Quaternion"](*map(float, values[3:7])),
+    )
 
 
 def twist(values):
@@ -55,7 +66,8 @@ def twist(values):
 def transform(stamp_ns, parent, child, values):
     turn = _T["geometry_msgs/msg/Quaternion"](*map(float, values[3:7]))
     return _T["geometry_msgs/msg/TransformStamped"](
-        header(stamp_ns, parent), child, _T["geometry_msgs/msg/Transform"](vector(values[:3]), turn))
+        header(stamp_ns, parent), child, _T["geometry_msgs/msg/Transform"](vector(values[:3]), turn)
+    )
 
 
 def message(kind, stamp_ns, values, frame="world", child=""):
@@ -65,8 +77,12 @@ def message(kind, stamp_ns, values, frame="world", child=""):
 
 def _odometry(head, values, child):
     many = np.zeros(36)
-    return _T["nav_msgs/msg/Odometry"](head, child, _T["geometry_msgs/msg/PoseWithCovariance"](pose(values[:7]), many),
-                                       _T["geometry_msgs/msg/TwistWithCovariance"](twist(values[7:]), many))
+    return _T["nav_msgs/msg/Odometry"](
+        head,
+        child,
+        _T["geometry_msgs/msg/PoseWithCovariance"](pose(values[:7]), many),
+        _T["geometry_msgs/msg/TwistWithCovariance"](twist(values[7:]), many),
+    )
 
 
 def _transform(head, values, child):
@@ -84,8 +100,9 @@ def _battery(head, values, _):
 
 
 def _joints(head, values, _):
-    return _T["sensor_msgs/msg/JointState"](head, ["m2", "m1", "m3", "m4"], np.zeros(0), np.zeros(0),
-                                            np.array([values[1], values[0], values[2], values[3]]))
+    return _T["sensor_msgs/msg/JointState"](
+        head, ["m2", "m1", "m3", "m4"], np.zeros(0), np.zeros(0), np.array([values[1], values[0], values[2], values[3]])
+    )
 
 
 def _named(head, values, child):
@@ -97,7 +114,8 @@ _MAKERS = {
     "Odometry": _odometry,
     "PoseStamped": lambda head, values, _: _T["geometry_msgs/msg/PoseStamped"](head, pose(values)),
     "PoseWithCovarianceStamped": lambda head, values, _: _T["geometry_msgs/msg/PoseWithCovarianceStamped"](
-        head, _T["geometry_msgs/msg/PoseWithCovariance"](pose(values), np.zeros(36))),
+        head, _T["geometry_msgs/msg/PoseWithCovariance"](pose(values), np.zeros(36))
+    ),
     "TransformStamped": _transform,
     "TFMessage": lambda head, values, child: _T["tf2_msgs/msg/TFMessage"]([_transform(head, values, child)]),
     "Twist": lambda _head, values, _: twist(values),
@@ -111,17 +129,31 @@ _MAKERS = {
 }
 
 
-TYPES = {name.rpartition("/")[2]: name for name in (
-    "nav_msgs/msg/Odometry", "geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PoseWithCovarianceStamped",
-    "geometry_msgs/msg/TransformStamped", "tf2_msgs/msg/TFMessage", "geometry_msgs/msg/Twist",
-    "geometry_msgs/msg/TwistStamped", "sensor_msgs/msg/Imu", "sensor_msgs/msg/JointState",
-    "sensor_msgs/msg/BatteryState", "rosgraph_msgs/msg/Clock", NAMED_POSES, CUSTOM)}
+TYPES = {
+    name.rpartition("/")[2]: name
+    for name in (
+        "nav_msgs/msg/Odometry",
+        "geometry_msgs/msg/PoseStamped",
+        "geometry_msgs/msg/PoseWithCovarianceStamped",
+        "geometry_msgs/msg/TransformStamped",
+        "tf2_msgs/msg/TFMessage",
+        "geometry_msgs/msg/Twist",
+        "geometry_msgs/msg/TwistStamped",
+        "sensor_msgs/msg/Imu",
+        "sensor_msgs/msg/JointState",
+        "sensor_msgs/msg/BatteryState",
+        "rosgraph_msgs/msg/Clock",
+        NAMED_POSES,
+        CUSTOM,
+    )
+}
 
 
 def write_bag(path, rows, *, storage="mcap", version=9, compression=None):
     """Write a bag; each row is (topic, kind, log_ns, message)."""
-    writer = Writer(path, version=version,
-                    storage_plugin=StoragePlugin.MCAP if storage == "mcap" else StoragePlugin.SQLITE3)
+    writer = Writer(
+        path, version=version, storage_plugin=StoragePlugin.MCAP if storage == "mcap" else StoragePlugin.SQLITE3
+    )
     if compression:
         writer.set_compression(CompressionMode[compression.upper()], CompressionFormat.ZSTD)
     with writer:
@@ -160,9 +192,12 @@ def make_older(path, version):
 
 def _make_tables_older(base, version):
     connection = sqlite3.connect(base)
-    steps = ["DROP TABLE message_definitions", "DROP TABLE metadata",
-             "ALTER TABLE topics DROP COLUMN type_description_hash",
-             "DROP TABLE schema" if version < 6 else "UPDATE schema SET schema_version = 3"]
+    steps = [
+        "DROP TABLE message_definitions",
+        "DROP TABLE metadata",
+        "ALTER TABLE topics DROP COLUMN type_description_hash",
+        "DROP TABLE schema" if version < 6 else "UPDATE schema SET schema_version = 3",
+    ]
     steps += ["ALTER TABLE topics DROP COLUMN offered_qos_profiles"] if version < 4 else []
     for step in steps:
         connection.execute(step)

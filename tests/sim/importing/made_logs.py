@@ -11,11 +11,15 @@ START_S = 1248444175.0
 def ground_text(kind, count=200, robot=1):
     """Return the bytes of an odometry or ground-truth log of one robot, which drives a circle at 50 Hz."""
     time = START_S + 0.02 * np.arange(count)
-    heads = {"Odometry": "# Odometry Data Fomat:\n# Time [s]    forward velocity [m/s]    angular velocity[rad/s]\n",
-             "Groundtruth": "# Robot Groundtruth Data Fomat:\n# Time [s]    x [m]    y [m]    orientation [rad]\n"}
+    heads = {
+        "Odometry": "# Odometry Data Fomat:\n# Time [s]    forward velocity [m/s]    angular velocity[rad/s]\n",
+        "Groundtruth": "# Robot Groundtruth Data Fomat:\n# Time [s]    x [m]    y [m]    orientation [rad]\n",
+    }
     yaw = 0.2 * (time - START_S)
-    rows = {"Odometry": (np.full(count, 0.08), np.full(count, 0.2)),
-            "Groundtruth": (robot + 0.4 * np.sin(yaw), -0.4 * np.cos(yaw), yaw)}[kind]
+    rows = {
+        "Odometry": (np.full(count, 0.08), np.full(count, 0.2)),
+        "Groundtruth": (robot + 0.4 * np.sin(yaw), -0.4 * np.cos(yaw), yaw),
+    }[kind]
     lines = [f"{time[k]:.3f} \t " + " \t ".join(f"{column[k]:.8f}" for column in rows) for k in range(count)]
     return (heads[kind] + "\n".join(lines) + "\n").encode()
 
@@ -29,9 +33,20 @@ def write_team(folder, robots=2, count=200):
     return folder
 
 
-BLOCK_VARIABLES = (("tick", "I"), ("stateEstimateZ.x", "h"), ("stateEstimateZ.y", "h"), ("stateEstimateZ.z", "h"),
-                   ("stateEstimateZ.quat", "I"), ("ctrltargetZ.x", "h"), ("ctrltargetZ.y", "h"), ("ctrltargetZ.z", "h"),
-                   ("ctrltargetZ.vx", "h"), ("ctrltargetZ.vy", "h"), ("ctrltargetZ.vz", "h"), ("pm.vbatMV", "H"))
+BLOCK_VARIABLES = (
+    ("tick", "I"),
+    ("stateEstimateZ.x", "h"),
+    ("stateEstimateZ.y", "h"),
+    ("stateEstimateZ.z", "h"),
+    ("stateEstimateZ.quat", "I"),
+    ("ctrltargetZ.x", "h"),
+    ("ctrltargetZ.y", "h"),
+    ("ctrltargetZ.z", "h"),
+    ("ctrltargetZ.vx", "h"),
+    ("ctrltargetZ.vy", "h"),
+    ("ctrltargetZ.vz", "h"),
+    ("pm.vbatMV", "H"),
+)
 LEVEL = 3 << 30
 """No turn, packed."""
 
@@ -45,19 +60,36 @@ def block_log(count=100, per_block=7, step=10_000, first=0, variables=BLOCK_VARI
     """Return a log of blocks: a climb of 1 mm for each record."""
     head = bytes([len(variables)]) + b"".join(f"{name}({kind}),".encode() for name, kind in variables)
     pack = struct.Struct("<" + "".join(kind for _, kind in variables))
-    rows = [pack.pack((first + k * step) % (1 << 32), 100, -200, k, LEVEL, 110, -210, k + 5, 0, 0, 100, 3800)
-            for k in range(count)]
+    rows = [
+        pack.pack((first + k * step) % (1 << 32), 100, -200, k, LEVEL, 110, -210, k + 5, 0, 0, 100, 3800)
+        for k in range(count)
+    ]
     blocks = [rows[k : k + per_block] for k in range(0, count, per_block)]
     return sealed(head) + b"".join(sealed(bytes([len(block)]) + b"".join(block)) for block in blocks)
 
 
 def event_log(version=2, count=100):
     """Return a log of events: the state at 100 Hz, the battery at 10 Hz, and an event without variables."""
-    kinds = [(0, "fixedFrequency", [("stateEstimate.x", "f"), ("stateEstimate.y", "f"), ("stateEstimate.z", "f"),
-                                    ("stateEstimate.roll", "f"), ("stateEstimate.pitch", "f"),
-                                    ("stateEstimate.yaw", "f"), ("motor.m1", "H"), ("motor.m2", "H"),
-                                    ("motor.m3", "H"), ("motor.m4", "H")]),
-             (1, "battery", [("pm.vbat", "f")]), (7, "mark", [])]
+    kinds = [
+        (
+            0,
+            "fixedFrequency",
+            [
+                ("stateEstimate.x", "f"),
+                ("stateEstimate.y", "f"),
+                ("stateEstimate.z", "f"),
+                ("stateEstimate.roll", "f"),
+                ("stateEstimate.pitch", "f"),
+                ("stateEstimate.yaw", "f"),
+                ("motor.m1", "H"),
+                ("motor.m2", "H"),
+                ("motor.m3", "H"),
+                ("motor.m4", "H"),
+            ],
+        ),
+        (1, "battery", [("pm.vbat", "f")]),
+        (7, "mark", []),
+    ]
     data = b"\xbc" + struct.pack("<HH", version, len(kinds))
     for number, name, variables in kinds:
         data += struct.pack("<H", number) + name.encode() + b"\0" + struct.pack("<H", len(variables))

@@ -15,20 +15,38 @@ RATE = 50.0
 BOTH = "{topic: /r0/odom, robot: r0, role: odometry}\n{topic: /r0/cmd_vel, robot: r0, role: command}"
 
 
-def bag_of(path, *, recorder_s=0.0, sender_s=0.0, command="Twist", late_s=lambda k, rng: rng.exponential(0.001),
-           speed=1.0, storage="mcap"):
+def bag_of(
+    path,
+    *,
+    recorder_s=0.0,
+    sender_s=0.0,
+    command="Twist",
+    late_s=lambda k, rng: rng.exponential(0.001),
+    speed=1.0,
+    storage="mcap",
+):
     """Write a drive; from message `SET_AT` on the clocks of recorder and sender show so much more."""
     times, commands, poses, velocity = drive(COUNT, RATE, seed=1, lag_s=0.2)
     rng, rows = np.random.default_rng(0), []
     for k, time_s in enumerate(times):  # in the order in which they arrive
-        recorded, stamped = (START_NS + round((time_s + (k >= SET_AT) * by_s) * NANO)
-                             for by_s in (recorder_s, sender_s))
+        recorded, stamped = (
+            START_NS + round((time_s + (k >= SET_AT) * by_s) * NANO) for by_s in (recorder_s, sender_s)
+        )
         stamped = round(START_NS + (stamped - START_NS) * speed)
         values = np.concatenate([poses[k], velocity[k]])
         late = late_s(k, rng)
-        rows += [(time_s + late, ("/r0/odom", "Odometry", recorded + round(late * NANO),
-                                  message("Odometry", stamped, values, "odom", "base_link"))),
-                 (time_s, ("/r0/cmd_vel", command, recorded, message(command, stamped, commands[k])))]
+        rows += [
+            (
+                time_s + late,
+                (
+                    "/r0/odom",
+                    "Odometry",
+                    recorded + round(late * NANO),
+                    message("Odometry", stamped, values, "odom", "base_link"),
+                ),
+            ),
+            (time_s, ("/r0/cmd_vel", command, recorded, message(command, stamped, commands[k]))),
+        ]
     return write_bag(path, [row for _, row in sorted(rows, key=lambda row: row[0])], storage=storage)
 
 
@@ -98,8 +116,14 @@ def test_stamps_that_go_back_where_delays_are_too_uneven_to_tell_by_how_much_are
     assert ["the stamps go back for good" in text for text in damage] == [True]
 
 
-@pytest.mark.parametrize("late_s", [lambda k, _: max(0.0, 2.0 - abs(k - SET_AT) / RATE) * (k >= SET_AT),
-                                    lambda k, rng: rng.exponential(0.3), lambda k, _: 0.5 * (k == SET_AT)])
+@pytest.mark.parametrize(
+    "late_s",
+    [
+        lambda k, _: max(0.0, 2.0 - abs(k - SET_AT) / RATE) * (k >= SET_AT),
+        lambda k, rng: rng.exponential(0.3),
+        lambda k, _: 0.5 * (k == SET_AT),
+    ],
+)
 def test_late_messages_are_no_clock_that_was_set(tmp_path, late_s):
     found, damage = read(bag_of(tmp_path / "lab", late_s=late_s))
     np.testing.assert_allclose(np.sort(found.robots["r0"].find("odometry").stamp_s), np.arange(COUNT) / RATE, atol=1e-6)
@@ -119,8 +143,10 @@ def test_a_bag_that_was_written_topic_by_topic_is_whole(tmp_path):
     """The times of recording go back where the second topic begins, and in none of the topics."""
     times, commands, poses, velocity = drive(COUNT, RATE, seed=1)
     stamps = (START_NS + np.rint(times * NANO)).astype(np.int64).tolist()
-    rows = [("/r0/odom", "Odometry", at, message("Odometry", at, np.concatenate([poses[k], velocity[k]]), "odom"))
-            for k, at in enumerate(stamps)]
+    rows = [
+        ("/r0/odom", "Odometry", at, message("Odometry", at, np.concatenate([poses[k], velocity[k]]), "odom"))
+        for k, at in enumerate(stamps)
+    ]
     rows += [("/r0/cmd_vel", "Twist", at, message("Twist", at, commands[k])) for k, at in enumerate(stamps)]
     found, damage = read(write_bag(tmp_path / "lab", rows))
     assert len(found.robots["r0"].find("odometry")) == len(found.robots["r0"].find("command")) == COUNT

@@ -9,9 +9,11 @@ from testudo_sim.importing.bags.clocks import Marks, between
 from testudo_sim.importing.bags.motion import motion_of
 
 COUNT, RATE = 1200, 20.0
-TEXT = ("{topic: /odom, bag: one, robot: a, role: odometry}\n{topic: /cmd_vel, bag: one, robot: a, role: command}\n"
-        "{topic: /odom, bag: two, robot: b, role: odometry}\n{topic: /mocap/a, robot: a, role: pose}\n"
-        "{topic: /mocap/b, robot: b, role: pose}")
+TEXT = (
+    "{topic: /odom, bag: one, robot: a, role: odometry}\n{topic: /cmd_vel, bag: one, robot: a, role: command}\n"
+    "{topic: /odom, bag: two, robot: b, role: odometry}\n{topic: /mocap/a, robot: a, role: pose}\n"
+    "{topic: /mocap/b, robot: b, role: pose}"
+)
 
 
 def two_bags(folder, offset_s, drift, *, shared=True, capture="one"):
@@ -70,8 +72,10 @@ def test_what_two_bags_hold_is_taken_once_and_by_the_clock_of_its_sender(tmp_pat
         odometry = message("Odometry", own_ns, np.concatenate([ways[2][k], ways[3][k]]), "odom")
         latched = message("TFMessage", START_NS, np.ones(7), "base", f"part{k % 7}")
         for bag, now_ns in (("lab", true_ns + 20_000_000), ("robot", own_ns + 1_000_000)):
-            rows[bag] += [("/odom", "Odometry", now_ns, odometry),
-                          ("/cmd_vel", "Twist", now_ns, message("Twist", 0, ways[1][k]))]
+            rows[bag] += [
+                ("/odom", "Odometry", now_ns, odometry),
+                ("/cmd_vel", "Twist", now_ns, message("Twist", 0, ways[1][k])),
+            ]
             if k < 7:  # heard when the recorder begins: the robot's begins a minute later
                 rows[bag].append(("/tf_static", "TFMessage", now_ns + 60 * NANO * (bag == "robot"), latched))
     paths = [write_bag(tmp_path / bag, sorted(rows[bag], key=lambda row: row[2])) for bag in rows]
@@ -93,8 +97,9 @@ def test_motion_that_both_saw_gives_the_offset(tmp_path, offset_s, drift):
     error = abs(clock["offset_s"] - (offset_s + drift * middle))
     assert error < 0.005
     assert "motion of b" in clock["how"]
-    np.testing.assert_allclose(found.robots["b"].find("odometry").stamp_s, found.robots["b"].find("pose").stamp_s,
-                               atol=0.01)
+    np.testing.assert_allclose(
+        found.robots["b"].find("odometry").stamp_s, found.robots["b"].find("pose").stamp_s, atol=0.01
+    )
 
 
 def test_nothing_in_common_is_refused_unless_the_offset_is_given(tmp_path):
@@ -114,7 +119,9 @@ def test_the_proposal_for_several_bags_names_robots_by_their_bags(tmp_path):
     proposal = propose_map(paths)
     found = read_bags(paths, settled(proposal), lambda _: None, [])
     assert {name: set(robot.series) for name, robot in found.robots.items()} == {
-        "one": {"pose", "odometry", "command"}, "two": {"pose", "odometry", "command"}}
+        "one": {"pose", "odometry", "command"},
+        "two": {"pose", "odometry", "command"},
+    }
     for robot in found.robots.values():  # the body that moves as the robot does is its pose
         np.testing.assert_allclose(robot.find("pose").values[:, :2], robot.find("odometry").values[:, :2], atol=1e-6)
 
@@ -134,8 +141,11 @@ def test_the_interval_of_an_offset_covers_the_truth():
         believed[:, :2], believed[:, 5], believed[:, 6] = 1.03 * poses[:, :2] @ turn, np.sin(yaw / 2), np.cos(yaw / 2)
         kept = rng.random(count) > 0.1
         one = motion_of("pose", START_NS / NANO + times, seen)
-        two = motion_of("odometry", START_NS / NANO + (times[kept] - offset_s) / (1 + drift),
-                        np.concatenate([believed, velocity], axis=1)[kept])
+        two = motion_of(
+            "odometry",
+            START_NS / NANO + (times[kept] - offset_s) / (1 + drift),
+            np.concatenate([believed, velocity], axis=1)[kept],
+        )
         clock = between(Marks("two", nothing, nothing, {"r": [two]}), Marks("one", nothing, nothing, {"r": [one]}))
         error = abs(clock.offset_s - (offset_s + drift * (clock.at_s - START_NS / NANO)))
         errors.append(error)

@@ -48,8 +48,9 @@ def whole(tmp_path_factory):
             name = TYPES[kind]
             if topic not in channels:
                 definition = STORE.generate_msgdef(name, ros_version=2)[0].encode()
-                channels[topic] = writer.register_channel(topic, "cdr",
-                                                          writer.register_schema(name, "ros2msg", definition))
+                channels[topic] = writer.register_channel(
+                    topic, "cdr", writer.register_schema(name, "ros2msg", definition)
+                )
             writer.add_message(channels[topic], stamp, bytes(STORE.serialize_cdr(content, name)), stamp)
         writer.finish()
     text = (base / "plain" / "metadata.yaml").read_text().replace("plain", "zstd")
@@ -104,6 +105,7 @@ def overwritten(share, size, byte=0):
     def spoil(data):
         at = int(len(data) * share)
         return data[:at] + bytes([byte]) * len(data[at : at + size]) + data[at + size :]
+
     return spoil
 
 
@@ -119,6 +121,7 @@ def inserted(share, size):
     def spoil(data):
         at = int(len(data) * share)
         return data[:at] + np.random.default_rng(0).bytes(size) + data[at:]
+
     return spoil
 
 
@@ -132,6 +135,7 @@ def flipped(count, low=0.05, high=0.95):
         for at in rng.integers(int(len(data) * low), int(len(data) * high), count):
             spoilt[at] ^= 1 << int(rng.integers(8))
         return bytes(spoilt)
+
     return spoil
 
 
@@ -176,8 +180,9 @@ def test_the_valid_part_is_kept_and_the_rest_is_told(whole, tmp_path, form, kind
     assert told or share_kept(numbers) == 1.0 or ("bit" in kind and form != "zstd")
     # twenty flipped bits fall upon the tree of a database as well as upon its rows
     if form == "zstd" or "bit" not in kind:
-        check_values = form == "zstd" or not kind.startswith(("a piece", "one byte", "garbage", "a zero", "a block",
-                                                              "a large", "the end"))
+        check_values = form == "zstd" or not kind.startswith(
+            ("a piece", "one byte", "garbage", "a zero", "a block", "a large", "the end")
+        )
         if check_values:
             check_true(numbers or {})
     assert share_kept(numbers) >= (least if form != "sqlite3" or kind not in SHIFTED else 0.0)
@@ -235,11 +240,20 @@ def test_random_damage_never_ends_in_a_traceback(whole, tmp_path, form):
                 sentence_of(lambda use=use: use(bag))
 
 
-@pytest.mark.parametrize("text", [
-    "", "[]", "rosbag2_bagfile_information: 7", "{", "\x00\x01", "rosbag2_bagfile_information: {version: x}",
-    "rosbag2_bagfile_information: {version: 99, relative_file_paths: [gone.mcap]}",
-    "rosbag2_bagfile_information: {version: 5, relative_file_paths: [../../secret.db3, 7, null]}",
-    "rosbag2_bagfile_information: {version: 5, message_count: many, topics_with_message_count: [1, {}]}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "rosbag2_bagfile_information: 7",
+        "{",
+        "\x00\x01",
+        "rosbag2_bagfile_information: {version: x}",
+        "rosbag2_bagfile_information: {version: 99, relative_file_paths: [gone.mcap]}",
+        "rosbag2_bagfile_information: {version: 5, relative_file_paths: [../../secret.db3, 7, null]}",
+        "rosbag2_bagfile_information: {version: 5, message_count: many, topics_with_message_count: [1, {}]}",
+    ],
+)
 def test_metadata_that_does_not_hold_costs_nothing(whole, tmp_path, text):
     bag = shutil.copytree(whole / "zstd", tmp_path / "zstd")
     (bag / "metadata.yaml").write_text(text)
@@ -264,8 +278,13 @@ def test_a_packed_file_that_was_cut(whole, tmp_path, form):
     bag = shutil.copytree(whole / form, tmp_path / form)
     file = bag_file(bag)
     packer, data = zstandard.ZstdCompressor().compressobj(), file.read_bytes()
-    packed = b"".join(packer.compress(data[at : at + 4096]) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-                      for at in range(0, len(data), 4096)) + packer.flush()
+    packed = (
+        b"".join(
+            packer.compress(data[at : at + 4096]) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+            for at in range(0, len(data), 4096)
+        )
+        + packer.flush()
+    )
     file.with_name(file.name + ".zstd").write_bytes(packed[: len(packed) * 3 // 4])
     file.unlink()
     numbers, told = read(bag)
@@ -285,8 +304,9 @@ def test_a_killed_recorder_leaves_a_log_beside_the_database(tmp_path):
     connection.execute("PRAGMA wal_autocheckpoint=0")
     for number, (_, kind, stamp, content) in enumerate(list(rows())[200:400]):
         data = bytes(STORE.serialize_cdr(content, TYPES[kind]))
-        connection.execute("INSERT INTO messages (topic_id, timestamp, data) VALUES (?, ?, ?)",
-                           (1 + number % 2, stamp, data))
+        connection.execute(
+            "INSERT INTO messages (topic_id, timestamp, data) VALUES (?, ?, ?)", (1 + number % 2, stamp, data)
+        )
     connection.commit()
     killed = shutil.copytree(bag, tmp_path / "killed")
     connection.close()
@@ -305,8 +325,10 @@ def test_a_killed_recorder_leaves_a_log_beside_the_database(tmp_path):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_exit_status_tells_of_damage_unless_it_is_allowed(whole, tmp_path, form, capsys):
     bag = shutil.copytree(whole / form, tmp_path / form)
-    (tmp_path / "map.yaml").write_text("schema: testudo/map/1\nname: lab\nabout: test\ntopics:\n"
-                                       + "".join(f"  - {line}\n" for line in TEXT.splitlines()))
+    (tmp_path / "map.yaml").write_text(
+        "schema: testudo/map/1\nname: lab\nabout: test\ntopics:\n"
+        + "".join(f"  - {line}\n" for line in TEXT.splitlines())
+    )
     words = ["--map", str(tmp_path / "map.yaml"), "--robot-type", "irobot_create"]
     assert main(["import", str(bag), str(tmp_path / "a"), *words]) == 0
     file = bag_file(bag)

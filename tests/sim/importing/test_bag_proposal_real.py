@@ -39,8 +39,18 @@ def bag(tmp_path_factory):
         rows += zip(stamps.tolist(), [topic] * len(data), data, strict=True)
     path = tmp_path_factory.mktemp("real") / "lab"
     path.mkdir()
-    topics = [RecordedTopic(topic, ROLES[role].type, typestore().generate_msgdef(ROLES[role].type)[0], "",
-                            reliable=True, transient_local=False, depth=10) for topic, role, *_ in parts]
+    topics = [
+        RecordedTopic(
+            topic,
+            ROLES[role].type,
+            typestore().generate_msgdef(ROLES[role].type)[0],
+            "",
+            reliable=True,
+            transient_local=False,
+            depth=10,
+        )
+        for topic, role, *_ in parts
+    ]
     writer = BagWriter(path, topics, min(row[0] for row in rows), "test")
     writer.open()
     for stamp, topic, data in sorted(rows):
@@ -52,6 +62,9 @@ def bag(tmp_path_factory):
 def test_motion_tells_bodies_and_commands_of_five_real_robots(bag):
     proposal = propose_map(bag)
     found = {(entry["robot"], entry["role"]): entry["topic"] for entry in proposal.mapping.topics}
-    assert found == {(f"r{k}", role): topic for k, body in BODIES.items()
-                     for role, topic in (("pose", f"/vicon/{body}/pose"), ("command", f"/r{k}/cmd_vel"))}
+    assert found == {
+        (f"r{k}", role): topic
+        for k, body in BODIES.items()
+        for role, topic in (("pose", f"/vicon/{body}/pose"), ("command", f"/r{k}/cmd_vel"))
+    }
     assert not proposal.ambiguous

@@ -16,9 +16,11 @@ def simulated(path, factor, *, reset=False):
     for time_s, command, pose, velocity in zip(times, commands, poses, velocities, strict=True):
         sim_ns, log_ns = round((10 + time_s) * NANO), START_NS + round(time_s / factor * NANO)
         told_ns = sim_ns - 5 * NANO if reset and time_s > 6 else sim_ns
-        rows += [("/clock", "Clock", log_ns, message("Clock", told_ns, ())),
-                 ("/odom", "Odometry", log_ns + 1, message("Odometry", sim_ns, np.concatenate([pose, velocity]))),
-                 ("/cmd_vel", "Twist", log_ns + 2, message("Twist", 0, command))]
+        rows += [
+            ("/clock", "Clock", log_ns, message("Clock", told_ns, ())),
+            ("/odom", "Odometry", log_ns + 1, message("Odometry", sim_ns, np.concatenate([pose, velocity]))),
+            ("/cmd_vel", "Twist", log_ns + 2, message("Twist", 0, command)),
+        ]
     return write_bag(path, rows), times
 
 

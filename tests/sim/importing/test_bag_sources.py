@@ -22,8 +22,14 @@ def bag_of(path, robot, seed, topics=("odom", "cmd_vel")):
     times, command, poses, velocity = drive(COUNT, seed=seed, lag_s=0.2)
     rows = []
     for k, stamp in enumerate(START_NS + np.rint(times * NANO).astype(np.int64)):
-        rows.append((f"/{robot}/{topics[0]}", "Odometry", stamp + 2_000_000, message(
-            "Odometry", stamp, np.concatenate([poses[k], velocity[k]]), "odom", "base_link")))
+        rows.append(
+            (
+                f"/{robot}/{topics[0]}",
+                "Odometry",
+                stamp + 2_000_000,
+                message("Odometry", stamp, np.concatenate([poses[k], velocity[k]]), "odom", "base_link"),
+            )
+        )
         rows.append((f"/{robot}/{topics[1]}", "Twist", stamp, message("Twist", stamp, command[k])))
     return write_bag(path, rows)
 
@@ -108,8 +114,11 @@ def test_bags_and_logs_are_not_mixed_and_offsets_have_one_form(tmp_path):
 def test_a_robot_type_that_nobody_knows_is_refused_with_file_and_key(tmp_path, where, key):
     bag = bag_of(tmp_path / "lab", "r0", 1)
     text = inspect_recording(bag).values["proposal"]
-    text = (text.replace("topics:", "robot_type: turtlebot9\ntopics:", 1) if where == "robot_type"
-            else text.replace("role: odometry}", "role: odometry, robot_type: turtlebot9}"))
+    text = (
+        text.replace("topics:", "robot_type: turtlebot9\ntopics:", 1)
+        if where == "robot_type"
+        else text.replace("role: odometry}", "role: odometry, robot_type: turtlebot9}")
+    )
     (tmp_path / "own.yaml").write_text(text)
     line = ["import", str(bag), str(tmp_path / "run"), "--map", str(tmp_path / "own.yaml")]
     with pytest.raises(TestudoError, match=rf"own.yaml: {key}: robot 'turtlebot9' is not known"):

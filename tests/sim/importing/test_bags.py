@@ -16,9 +16,19 @@ from testudo_sim.importing.map_file import MapError, parse_map
 from testudo_sim.recording import ROLES, load_recording, write_recording
 
 LATE_NS = 3_000_000
-KINDS = {"Odometry": "odometry", "PoseStamped": "pose", "PoseWithCovarianceStamped": "pose", "TransformStamped": "pose",
-         "TFMessage": "pose", "Twist": "command", "TwistStamped": "command", "Imu": "imu", "JointState": "motors",
-         "BatteryState": "battery", "NamedPoseArray": "pose"}
+KINDS = {
+    "Odometry": "odometry",
+    "PoseStamped": "pose",
+    "PoseWithCovarianceStamped": "pose",
+    "TransformStamped": "pose",
+    "TFMessage": "pose",
+    "Twist": "command",
+    "TwistStamped": "command",
+    "Imu": "imu",
+    "JointState": "motors",
+    "BatteryState": "battery",
+    "NamedPoseArray": "pose",
+}
 
 
 def read(paths, text, **options):
@@ -29,8 +39,10 @@ def read(paths, text, **options):
 
 def rows_of(kind, values, topic="/x", child="r0"):
     stamps = START_NS + np.arange(len(values)) * 20_000_000 + 7
-    return [(topic, kind, stamp + LATE_NS, message(kind, stamp, value, child=child))
-            for stamp, value in zip(stamps, values, strict=True)], stamps
+    return [
+        (topic, kind, stamp + LATE_NS, message(kind, stamp, value, child=child))
+        for stamp, value in zip(stamps, values, strict=True)
+    ], stamps
 
 
 def values_of(kind, count=40, seed=0):
@@ -92,8 +104,10 @@ def test_every_version_of_the_metadata(tmp_path, rows, version, storage):
     assert not damage
 
 
-@pytest.mark.parametrize(("storage", "compression"), [("mcap", "file"), ("mcap", "message"), ("mcap", "storage"),
-                                                      ("sqlite3", "file"), ("sqlite3", "message")])
+@pytest.mark.parametrize(
+    ("storage", "compression"),
+    [("mcap", "file"), ("mcap", "message"), ("mcap", "storage"), ("sqlite3", "file"), ("sqlite3", "message")],
+)
 @pytest.mark.parametrize("metadata", [True, False])
 def test_compressed_bags(tmp_path, rows, storage, compression, metadata):
     bag = write_bag(tmp_path / "bag", rows, storage=storage, compression=compression)
@@ -112,9 +126,16 @@ IDL = """module lab_msgs { module msg {
 POINT = "module geometry_msgs { module msg { struct Point { double x; double y; double z; }; }; };\n"
 
 
-@pytest.mark.parametrize("options", [{"compression": CompressionType.LZ4}, {"compression": CompressionType.ZSTD},
-                                     {"compression": CompressionType.NONE}, {"use_chunking": False},
-                                     {"compression": CompressionType.LZ4, "chunk_size": 500}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": CompressionType.LZ4},
+        {"compression": CompressionType.ZSTD},
+        {"compression": CompressionType.NONE},
+        {"use_chunking": False},
+        {"compression": CompressionType.LZ4, "chunk_size": 500},
+    ],
+)
 def test_every_form_of_chunks_and_a_definition_in_idl(tmp_path, options):
     line = "=" * 80 + "\n"
     definition = f"{line}IDL: lab_msgs/msg/Way\n{IDL}{line}IDL: geometry_msgs/msg/Point\n{POINT}"
@@ -175,7 +196,8 @@ def test_split_bags_are_read_in_their_order(tmp_path, rows, storage, metadata):
         whole.joinpath("metadata.yaml").write_text(text.replace("- PART", "\n".join(f"  - {x}" for x in names)))
         (whole / "metadata.yaml").write_text(
             "rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: " + storage + "\n  message_count: 400\n"
-            "  relative_file_paths: [" + ", ".join(names) + "]\n")
+            "  relative_file_paths: [" + ", ".join(names) + "]\n"
+        )
     found, damage = read(whole, BOTH)
     check_drive(found)
     assert not damage
@@ -184,8 +206,10 @@ def test_split_bags_are_read_in_their_order(tmp_path, rows, storage, metadata):
 def test_custom_messages_by_their_definition_or_a_folder(tmp_path):
     values = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32).astype(float)
     rows, stamps = rows_of("Thrust", values)
-    entry = ("{topic: /x, robot: r0, role: motors, "
-             "fields: {stamp: at, m1: 'newton[0]', m2: 'newton[1]', m3: 'newton[2]', m4: 'newton[3]'}}")
+    entry = (
+        "{topic: /x, robot: r0, role: motors, "
+        "fields: {stamp: at, m1: 'newton[0]', m2: 'newton[1]', m3: 'newton[2]', m4: 'newton[3]'}}"
+    )
     with_definition = write_bag(tmp_path / "new", rows)
     found, _ = read(with_definition, entry)
     np.testing.assert_array_equal(found.robots["r0"].find("motors").values, values)
@@ -228,27 +252,39 @@ def test_transforms_are_chained_and_interpolated(tmp_path):
 def test_stamps_of_another_clock_are_brought_to_that_of_the_recorder(tmp_path):
     """Simulated time from zero, stamps that are all zero, and stray stamps: each is told of."""
     values = values_of("PoseStamped", 60)
-    rows = [("/sim", "PoseStamped", START_NS + k * NANO // 10, message("PoseStamped", k * NANO // 10, v))
-            for k, v in enumerate(values)]
-    rows += [("/zero", "PoseStamped", START_NS + k * NANO // 10, message("PoseStamped", 0, v))
-             for k, v in enumerate(values)]
-    found, damage = read(write_bag(tmp_path / "bag", rows), "{topic: /sim, robot: a, role: pose}\n"
-                                                            "{topic: /zero, robot: b, role: pose}")
+    rows = [
+        ("/sim", "PoseStamped", START_NS + k * NANO // 10, message("PoseStamped", k * NANO // 10, v))
+        for k, v in enumerate(values)
+    ]
+    rows += [
+        ("/zero", "PoseStamped", START_NS + k * NANO // 10, message("PoseStamped", 0, v)) for k, v in enumerate(values)
+    ]
+    found, damage = read(
+        write_bag(tmp_path / "bag", rows), "{topic: /sim, robot: a, role: pose}\n{topic: /zero, robot: b, role: pose}"
+    )
     for name in "ab":
         np.testing.assert_allclose(found.robots[name].find("pose").stamp_s, np.arange(60) / 10, atol=1e-6)
     rows[30] = (*rows[30][:3], message("PoseStamped", 5 * 3600 * NANO, values[30]))  # one stamp is five hours off
     rows[40] = ("/sim", "PoseStamped", START_NS - 7200 * NANO, rows[40][3])  # and one record time two hours
     strayed, told = read(write_bag(tmp_path / "strayed", rows), "{topic: /sim, robot: a, role: pose}")
-    np.testing.assert_allclose(strayed.robots["a"].find("pose").stamp_s, np.delete(np.arange(60), [30, 40]) / 10,
-                               atol=1e-6)
+    np.testing.assert_allclose(
+        strayed.robots["a"].find("pose").stamp_s, np.delete(np.arange(60), [30, 40]) / 10, atol=1e-6
+    )
     assert len(told) == 2
     assert any("put forward by 1700000000.000 s" in note for note in found.info["notes"])
     assert any("stamps are all zero" in note for note in found.info["notes"])
     assert not damage
 
 
-@pytest.mark.parametrize(("value", "says"), [(5.4e197, "too large to be true"), (-2e6, "too large to be true"),
-                                             (np.nan, "no finite numbers"), (np.inf, "no finite numbers")])
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (5.4e197, "too large to be true"),
+        (-2e6, "too large to be true"),
+        (np.nan, "no finite numbers"),
+        (np.inf, "no finite numbers"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["PoseStamped", "Twist", "TFMessage"])
 def test_values_that_cannot_be_are_left_out_and_lost(tmp_path, kind, value, says):
     """As in text logs: exit status 1."""
@@ -298,16 +334,27 @@ def test_what_is_a_bag(tmp_path, rows):
     assert not looks_like_bag(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize(("text", "error", "says"), [
-    ("{topic: /r0/odom, robot: r0, role: odometri}", MapError, r"topics\[0\].role: found 'odometri', expected one of"),
-    ("{topic: /r0/odom, robot: a/b, role: odometry}", MapError, "expected letters, digits and _, a letter first"),
-    ("{topic: /r0/odom, robot: r0, role: odometry, frame: body}", MapError, "only a command has one"),
-    ("{topic: /r0/odom, robot: r0}", MapError, r"topics\[0\].role: missing"),
-    (BOTH + "\n{topic: /other, robot: r0, role: command}", MapError, "r0 has its command from /r0/cmd_vel already"),
-    ("{topic: /nothing, robot: r0, role: pose}", BagError, "/nothing holds no message; there are /r0/cmd_vel, /r0/od"),
-    ("{topic: /r0/cmd_vel, robot: r0, role: pose}", BagError, "Twist cannot be the pose of r0; it can be: command"),
-    ("{topic: /r0/odom, bag: other, robot: r0, role: pose}", BagError, "bag: found 'other', expected one of bag"),
-])
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        (
+            "{topic: /r0/odom, robot: r0, role: odometri}",
+            MapError,
+            r"topics\[0\].role: found 'odometri', expected one of",
+        ),
+        ("{topic: /r0/odom, robot: a/b, role: odometry}", MapError, "expected letters, digits and _, a letter first"),
+        ("{topic: /r0/odom, robot: r0, role: odometry, frame: body}", MapError, "only a command has one"),
+        ("{topic: /r0/odom, robot: r0}", MapError, r"topics\[0\].role: missing"),
+        (BOTH + "\n{topic: /other, robot: r0, role: command}", MapError, "r0 has its command from /r0/cmd_vel already"),
+        (
+            "{topic: /nothing, robot: r0, role: pose}",
+            BagError,
+            "/nothing holds no message; there are /r0/cmd_vel, /r0/od",
+        ),
+        ("{topic: /r0/cmd_vel, robot: r0, role: pose}", BagError, "Twist cannot be the pose of r0; it can be: command"),
+        ("{topic: /r0/odom, bag: other, robot: r0, role: pose}", BagError, "bag: found 'other', expected one of bag"),
+    ],
+)
 def test_a_wrong_mapping_is_refused_in_one_sentence(tmp_path, rows, text, error, says):
     bag = write_bag(tmp_path / "bag", rows[:20])
     with pytest.raises(error, match=says):

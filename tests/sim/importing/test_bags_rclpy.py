@@ -9,9 +9,14 @@ from testudo_sim.importing.bags import read_bags
 from testudo_sim.recording.roles import ROLES
 
 pytestmark = pytest.mark.ros
-ROLE = {"nav_msgs/msg/Odometry": "odometry", "geometry_msgs/msg/PoseStamped": "pose",
-        "geometry_msgs/msg/TwistStamped": "command", "sensor_msgs/msg/Imu": "imu",
-        "sensor_msgs/msg/JointState": "motors", "sensor_msgs/msg/BatteryState": "battery"}
+ROLE = {
+    "nav_msgs/msg/Odometry": "odometry",
+    "geometry_msgs/msg/PoseStamped": "pose",
+    "geometry_msgs/msg/TwistStamped": "command",
+    "sensor_msgs/msg/Imu": "imu",
+    "sensor_msgs/msg/JointState": "motors",
+    "sensor_msgs/msg/BatteryState": "battery",
+}
 
 
 def filled(kind, values):
@@ -43,7 +48,8 @@ def test_messages_of_ros_itself(tmp_path, kind):
         for k, row in enumerate(values):
             writer.write(connection, START_NS + k, filled(kind, row))
     damage = []
-    found = read_bags([tmp_path / "bag"], mapping(f"{{topic: /x, robot: r0, role: {ROLE[kind]}}}"), lambda _: None,
-                      damage)
+    found = read_bags(
+        [tmp_path / "bag"], mapping(f"{{topic: /x, robot: r0, role: {ROLE[kind]}}}"), lambda _: None, damage
+    )
     np.testing.assert_array_equal(found.robots["r0"].find(ROLE[kind]).values, values)
     assert not damage

@@ -19,19 +19,23 @@ _HEAD = 2
 
 def line_changed(change, at=100):
     """Return a damage of one line."""
+
     def damaged(data, rng):
         lines = data.split(b"\n")
         lines[at] = change(lines[at], rng)
         return b"\n".join(lines)
+
     return damaged
 
 
 def field_changed(column, text):
     """Return a damage of one number."""
+
     def change(line, _):
         fields = line.split()
         fields[column] = text
         return b" ".join(fields)
+
     return line_changed(change)
 
 
@@ -63,8 +67,11 @@ TEXT = {
     "decimal comma": (field_changed(3, b"0,17"), 1, True),
     "field missing": (line_changed(lambda line, _: line.rpartition(b"\t")[0]), 1, True),
     "field too many": (line_changed(lambda line, _: line + b" 7.0"), 1, True),
-    "two lines in one": (lambda data, _: data[: data.index(b"\n", 3000)] + data[data.index(b"\n", 3000) + 1 :], 2,
-                         True),
+    "two lines in one": (
+        lambda data, _: data[: data.index(b"\n", 3000)] + data[data.index(b"\n", 3000) + 1 :],
+        2,
+        True,
+    ),
     "binary line": (line_changed(lambda _, rng: rng.integers(11, 256, 60, np.uint8).tobytes()), 1, True),
     "binary block": (garbage, 25, True),
     "no UTF-8": (field_changed(2, b"\xc3\x28\xff"), 1, True),
@@ -82,8 +89,11 @@ TEXT = {
     "empty file": (lambda *_: b"", LINES, True),
     "only comments": (lambda data, _: b"\n".join(data.split(b"\n")[:_HEAD]) + b"\n", LINES, True),
     "UTF-16": (lambda data, _: data.decode().encode("utf-16"), LINES, True),
-    "a column less everywhere": (lambda data, _: b"\n".join(line.rpartition(b"\t")[0] or line for line in
-                                                            data.split(b"\n")), LINES, True),
+    "a column less everywhere": (
+        lambda data, _: b"\n".join(line.rpartition(b"\t")[0] or line for line in data.split(b"\n")),
+        LINES,
+        True,
+    ),
     "all of it noise": (lambda data, rng: rng.integers(0, 256, len(data), np.uint8).tobytes(), LINES, True),
     "blank lines": (lambda data, _: data.replace(b"\n", b"\n\n  \n"), 0, False),
     "Windows line ends": (lambda data, _: data.replace(b"\n", b"\r\n"), 0, False),
@@ -128,8 +138,10 @@ def clean(tmp_path_factory):
     """Return what is read of undamaged logs."""
     folder = tmp_path_factory.mktemp("clean")
     (folder / "a_cf1.usddeck.bin").write_bytes(block_log(CUT * 4))
-    return (read_sources(Request((write_team(folder / "text", 2, LINES),)))[0].recording,
-            read_sources(Request((folder / "a_cf1.usddeck.bin",)))[0].recording)
+    return (
+        read_sources(Request((write_team(folder / "text", 2, LINES),)))[0].recording,
+        read_sources(Request((folder / "a_cf1.usddeck.bin",)))[0].recording,
+    )
 
 
 def check_kept(recording, other, robot, role, most_lost):
@@ -179,15 +191,18 @@ def test_a_damaged_card_keeps_what_is_sound(kind, clean, tmp_path):
         check_kept(result.recording, clean[1], "cf1", role, most_lost)
 
 
-@pytest.mark.parametrize(("damage", "message"), [
-    (lambda data: data[:-1], "checksum at the end is wrong or cut off"),
-    (lambda data: data[: len(data) // 2], "checksum at the end is wrong or cut off"),
-    (lambda data: data[:3000] + b"\xee\xee" + data[3002:], "checksum at the end is wrong or cut off"),
-    (lambda data: b"\xbc\x02\0\xff\xff" + data[5:], "the header is damaged"),
-    (lambda data: data[:40], "the header is damaged"),
-    (lambda data: data.replace(b"(f)\0", b"(?)?", 1), "the header is damaged"),
-    (lambda data: b"\xbc\x03\0" + data[3:], "found version 3"),
-])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:-1], "checksum at the end is wrong or cut off"),
+        (lambda data: data[: len(data) // 2], "checksum at the end is wrong or cut off"),
+        (lambda data: data[:3000] + b"\xee\xee" + data[3002:], "checksum at the end is wrong or cut off"),
+        (lambda data: b"\xbc\x02\0\xff\xff" + data[5:], "the header is damaged"),
+        (lambda data: data[:40], "the header is damaged"),
+        (lambda data: data.replace(b"(f)\0", b"(?)?", 1), "the header is damaged"),
+        (lambda data: b"\xbc\x03\0" + data[3:], "found version 3"),
+    ],
+)
 def test_damaged_events_are_told(damage, message, tmp_path):
     file = tmp_path / "a_cf1.usddeck.bin"
     file.write_bytes(damage(event_log()))
@@ -201,13 +216,20 @@ def test_damaged_events_are_told(damage, message, tmp_path):
 CSV = "# time[ms],x[m],y[m],z[m],vx[m/s],vy[m/s],vz[m/s],qx,qy,qz,qw,wx[rad/s],wy[rad/s],wz[rad/s],Vbat[V]\n"
 
 
-@pytest.mark.parametrize(("text", "message", "roles"), [
-    (CSV.replace(",Vbat[V]", "") + "0,1,1,1,0,0,0,0,0,0,1,0,0,0\n", "battery: the column 'Vbat[V]' is missing", 2),
-    (CSV + "0,1,1,1,0,0,0,0,0,0,0,0,0,0,3.9\n", "pose: the quaternion has not the length 1", 1),
-    (CSV + "0,1,1,,0,0,0,0,0,0,1,0,0,0,3.9\n", "pose: a value is no finite number", 1),
-    (CSV + CSV[2:] + "0,1,1,1,0,0,0,0,0,0,1,0,0,0,3.9\n", "a field is no number, such as 'time[ms]'", 3),
-    (CSV.replace("time[ms]", "at") + "0,1,1,1,0,0,0,0,0,0,1,0,0,0,3.9\n", "the time column 'time[ms]' is missing", 0),
-])
+@pytest.mark.parametrize(
+    ("text", "message", "roles"),
+    [
+        (CSV.replace(",Vbat[V]", "") + "0,1,1,1,0,0,0,0,0,0,1,0,0,0\n", "battery: the column 'Vbat[V]' is missing", 2),
+        (CSV + "0,1,1,1,0,0,0,0,0,0,0,0,0,0,3.9\n", "pose: the quaternion has not the length 1", 1),
+        (CSV + "0,1,1,,0,0,0,0,0,0,1,0,0,0,3.9\n", "pose: a value is no finite number", 1),
+        (CSV + CSV[2:] + "0,1,1,1,0,0,0,0,0,0,1,0,0,0,3.9\n", "a field is no number, such as 'time[ms]'", 3),
+        (
+            CSV.replace("time[ms]", "at") + "0,1,1,1,0,0,0,0,0,0,1,0,0,0,3.9\n",
+            "the time column 'time[ms]' is missing",
+            0,
+        ),
+    ],
+)
 def test_a_damaged_table_tells_what_is_missing(text, message, roles, tmp_path):
     file = tmp_path / "a_cf1.csv"
     file.write_text(text)
@@ -221,22 +243,41 @@ def test_a_damaged_table_tells_what_is_missing(text, message, roles, tmp_path):
     assert len(result.recording.robots["cf1"].series) == roles
 
 
-SOURCES = {"Robot1_Odometry.dat": ground_text("Odometry", 60), "Robot1_Groundtruth.dat": ground_text("Groundtruth", 60),
-           "a_cf1.usddeck.bin": block_log(40), "b_cf1.usddeck.bin": event_log(1, 30)}
+SOURCES = {
+    "Robot1_Odometry.dat": ground_text("Odometry", 60),
+    "Robot1_Groundtruth.dat": ground_text("Groundtruth", 60),
+    "a_cf1.usddeck.bin": block_log(40),
+    "b_cf1.usddeck.bin": event_log(1, 30),
+}
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, phases=[Phase.generate],
-          suppress_health_check=list(HealthCheck))
-@given(name=st.sampled_from(sorted(SOURCES)), changes=st.lists(st.tuples(
-    st.sampled_from(["flip", "cut", "remove", "insert", "repeat"]), st.floats(0, 1), st.integers(1, 400),
-    st.binary(min_size=1, max_size=40)), min_size=1, max_size=4))
+@settings(
+    max_examples=100, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
+@given(
+    name=st.sampled_from(sorted(SOURCES)),
+    changes=st.lists(
+        st.tuples(
+            st.sampled_from(["flip", "cut", "remove", "insert", "repeat"]),
+            st.floats(0, 1),
+            st.integers(1, 400),
+            st.binary(min_size=1, max_size=40),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
 def test_any_damage_gives_a_recording_or_one_sentence(name, changes, tmp_path_factory):
     data = SOURCES[name]
     for kind, share, length, other in changes:
         at = int(share * len(data))
-        data = {"flip": data[:at] + other + data[at + len(other) :], "cut": data[:at], "remove": data[:at]
-                + data[at + length :], "insert": data[:at] + other + data[at:],
-                "repeat": data[: at + length] + data[at:]}[kind]
+        data = {
+            "flip": data[:at] + other + data[at + len(other) :],
+            "cut": data[:at],
+            "remove": data[:at] + data[at + length :],
+            "insert": data[:at] + other + data[at:],
+            "repeat": data[: at + length] + data[at:],
+        }[kind]
     file = tmp_path_factory.mktemp("fuzz") / name
     file.write_bytes(data)
     try:
@@ -255,7 +296,8 @@ def test_a_wrong_delimiter_is_said_with_the_one_that_fits(tmp_path, mapped, fits
     file = tmp_path / "a_r0.csv"
     rows = [("t", "v", "w"), *((f"{k}", "0.1", "0.2") for k in range(9))]
     file.write_text("".join(fits.join(row) + "\n" for row in rows))
-    mapping = parse_map(f"""
+    mapping = parse_map(
+        f"""
 schema: testudo/map/1
 name: own
 about: test
@@ -264,7 +306,9 @@ text:
     delimiter: "{mapped}"
     header: line
     time: {{column: t, unit: s, clock: boot}}
-    roles: {{command: {{channels: {{vx: v, wz: w}}}}}}""", "own.yaml")
+    roles: {{command: {{channels: {{vx: v, wz: w}}}}}}""",
+        "own.yaml",
+    )
     with pytest.raises(RecordingError) as error:
         import_run(Request((file,), mapping), tmp_path / "run")
     assert f"one field by the delimiter {mapped!r} of the mapping; by {fits!r} it has 3" in str(error.value)

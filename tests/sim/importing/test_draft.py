@@ -11,12 +11,30 @@ from testudo_sim.importing.map_file import parse_map
 from testudo_sim.importing.run_import import Request, import_run
 
 LOGS = {
-    "unix seconds, comma": ("time [s],x [m],y [m],theta [rad],v [m/s],omega [rad/s],mode\n", ",",
-                            [1.7e9, 0.1, 0.2, 0.3, 0.4, 0.5], 0.02, {"pose", "odometry"}, ("s", "unix")),
-    "milliseconds since boot, semicolon": ("t;cmd_vx;cmd_wz;vbat;state\n", ";", [100.0, 0.1, 0.2, 3.9], 20,
-                                           {"command", "battery"}, ("ms", "boot")),
-    "nanoseconds, spaces, comment": ("# note\n# stamp ax ay az gyro.x gyro.y gyro.z m1 m2 m3 m4\n", " ",
-                                     [1.7e18, *[0.5] * 10], 1e7, {"imu", "motors"}, ("ns", "unix")),
+    "unix seconds, comma": (
+        "time [s],x [m],y [m],theta [rad],v [m/s],omega [rad/s],mode\n",
+        ",",
+        [1.7e9, 0.1, 0.2, 0.3, 0.4, 0.5],
+        0.02,
+        {"pose", "odometry"},
+        ("s", "unix"),
+    ),
+    "milliseconds since boot, semicolon": (
+        "t;cmd_vx;cmd_wz;vbat;state\n",
+        ";",
+        [100.0, 0.1, 0.2, 3.9],
+        20,
+        {"command", "battery"},
+        ("ms", "boot"),
+    ),
+    "nanoseconds, spaces, comment": (
+        "# note\n# stamp ax ay az gyro.x gyro.y gyro.z m1 m2 m3 m4\n",
+        " ",
+        [1.7e18, *[0.5] * 10],
+        1e7,
+        {"imu", "motors"},
+        ("ns", "unix"),
+    ),
 }
 
 
@@ -39,8 +57,12 @@ def test_a_draft_imports_the_log_that_it_was_made_of(kind, tmp_path):
 
 
 def test_what_is_no_table_has_no_draft(tmp_path):
-    for name, data in {"prose.txt": b"It was a day\nlike any other, and\nmore so, said he\nto her\n" * 5,
-                       "noise": bytes(range(256)) * 20, "empty": b"", "two.csv": b"1,2\n3,4\n"}.items():
+    for name, data in {
+        "prose.txt": b"It was a day\nlike any other, and\nmore so, said he\nto her\n" * 5,
+        "noise": bytes(range(256)) * 20,
+        "empty": b"",
+        "two.csv": b"1,2\n3,4\n",
+    }.items():
         (tmp_path / name).write_bytes(data)
         assert draft_of(tmp_path / name) is None
 
@@ -76,9 +98,14 @@ def test_several_logs_of_one_kind_have_one_draft_and_its_guesses_are_marked(tmp_
     assert "to begin with for r0.csv, r1.csv: look over" in said
 
 
-@pytest.mark.parametrize(("name", "says"), [
-    ("empty.mcap", "empty.mcap: 0 bytes, expected a bag"), ("empty.db3", "empty.db3: 0 bytes, expected a bag"),
-    ("empty.bin", r"found empty.bin \(0 bytes\)")])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("empty.mcap", "empty.mcap: 0 bytes, expected a bag"),
+        ("empty.db3", "empty.db3: 0 bytes, expected a bag"),
+        ("empty.bin", r"found empty.bin \(0 bytes\)"),
+    ],
+)
 def test_an_empty_file_is_said_to_be_empty(tmp_path, name, says):
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(TestudoError, match=says):

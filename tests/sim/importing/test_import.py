@@ -45,8 +45,9 @@ def test_a_team_is_imported_and_reads_back(tmp_path):
     found = load_recording(tmp_path / "run")
     assert found.complete
     assert found.start_ns == int(START_S * 1e9)
-    assert {name: robot.robot_type for name, robot in found.robots.items()} == dict.fromkeys(("r1", "r2"),
-                                                                                             "irobot_create")
+    assert {name: robot.robot_type for name, robot in found.robots.items()} == dict.fromkeys(
+        ("r1", "r2"), "irobot_create"
+    )
     pose, command = found.robots["r2"].find("pose"), found.robots["r2"].find("command")
     np.testing.assert_allclose(pose.stamp_s, 0.02 * np.arange(200), atol=1e-9)
     yaw = 0.2 * pose.stamp_s
@@ -58,7 +59,8 @@ def test_a_team_is_imported_and_reads_back(tmp_path):
     assert found.info["import"] == {key: value for key, value in report.items() if key != "messages"}
     assert report["messages"] == result.messages == 800
     assert {source["name"]: len(source["sha256"]) for source in report["sources"]} == {
-        f"Robot{k}_{kind}.dat": 64 for k in (1, 2) for kind in ("Odometry", "Groundtruth")}
+        f"Robot{k}_{kind}.dat": 64 for k in (1, 2) for kind in ("Odometry", "Groundtruth")
+    }
     assert report["maps"][0]["text"] == load_map("utias").raw
     assert report["robots"]["r1"]["roles"]["pose"]["origin"]["columns"]["yaw"] == "4"
 
@@ -68,13 +70,15 @@ def test_units_and_frames_of_an_own_mapping(tmp_path):
     # it heads along y: velocity of the world along y is forward, acceleration of the world along x is to the right
     (tmp_path / "Bot-7" / "log.csv").write_text(
         "stamp;px;py;heading;vx;vy;turn;ax;ay;az;zero;label\r\n1000;500;20;90;0;1.5;90;0.1;0;0;0;go\r\n"
-        "1020;500;20;90;0;1.5;90;0.1;0;0;0;go\r\n")
+        "1020;500;20;90;0;1.5;90;0.1;0;0;0;go\r\n"
+    )
     result = import_run(Request((tmp_path,), parse_map(OWN, "own.yaml"), {"": "turtlebot4"}), tmp_path / "run")
     robot = result.recording.robots["bot_7"]
     assert robot.robot_type == "turtlebot4"
     half = np.sqrt(0.5)
-    np.testing.assert_allclose(robot.find("odometry").values[0],
-                               [0.5, 0.2, 0, 0, 0, half, half, 1.5, 0, 0, 0, 0, np.pi / 2], atol=1e-12)
+    np.testing.assert_allclose(
+        robot.find("odometry").values[0], [0.5, 0.2, 0, 0, 0, half, half, 1.5, 0, 0, 0, 0, np.pi / 2], atol=1e-12
+    )
     np.testing.assert_allclose(robot.find("imu").values[0], [0, -0.980665, 9.80665, 0, 0, np.pi / 2], atol=1e-12)
     assert result.recording.start_ns == 1_000_000_000
 
@@ -82,7 +86,8 @@ def test_units_and_frames_of_an_own_mapping(tmp_path):
 def test_a_binary_log_goes_before_the_text_made_of_it(tmp_path):
     (tmp_path / "flight_cf3.usddeck.bin").write_bytes(block_log())
     (tmp_path / "flight_cf3.csv").write_text(
-        "# time[ms],x[m],y[m],z[m],vx[m/s],qx,qy,qz,qw\n0,9,9,9,0,0,0,0,1\n10000,9,9,9,0,0,0,0,1\n")
+        "# time[ms],x[m],y[m],z[m],vx[m/s],qx,qy,qz,qw\n0,9,9,9,0,0,0,0,1\n10000,9,9,9,0,0,0,0,1\n"
+    )
     result = import_run(Request((tmp_path,)), tmp_path / "run")
     robot = result.recording.robots["cf3"]
     np.testing.assert_allclose(robot.find("pose").values[7, :3], [0.1, -0.2, 0.007])
@@ -92,8 +97,10 @@ def test_a_binary_log_goes_before_the_text_made_of_it(tmp_path):
     assert any("odometry: the column 'vy[m/s]' is missing" in str(loss) for loss in result.losses)
 
 
-@pytest.mark.parametrize(("name", "robot"), [("swap_cf7.bin", "cf7"), ("swap_cf7.usddeck.bin", "cf7"),
-                                             ("LOG 00.BIN", "log_00"), ("07", "r07")])
+@pytest.mark.parametrize(
+    ("name", "robot"),
+    [("swap_cf7.bin", "cf7"), ("swap_cf7.usddeck.bin", "cf7"), ("LOG 00.BIN", "log_00"), ("07", "r07")],
+)
 def test_a_binary_log_is_known_by_its_beginning_whatever_its_name(name, robot, tmp_path):
     (tmp_path / name).write_bytes(block_log())
     assert list(import_run(Request((tmp_path / name,)), tmp_path / "run").recording.robots) == [robot]
@@ -107,8 +114,7 @@ def test_files_of_several_runs_are_not_mixed(tmp_path):
     with pytest.raises(TestudoError, match="--pick: found 'c', expected one of a, b"):
         import_run(Request((tmp_path,), pick="c"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    assert list(import_run(Request((tmp_path,), pick="b"), tmp_path / "run").report["choices"]) == [
-        "b_cf1.usddeck.bin"]
+    assert list(import_run(Request((tmp_path,), pick="b"), tmp_path / "run").report["choices"]) == ["b_cf1.usddeck.bin"]
 
 
 def test_two_logs_of_the_same_time_are_refused_and_two_halves_joined(tmp_path):
@@ -145,11 +151,14 @@ def test_a_run_is_never_written_over_and_none_is_left_half(tmp_path, monkeypatch
     assert (tmp_path / "run" / METADATA_FILE).is_file()
 
 
-@pytest.mark.parametrize(("texts", "message"), [
-    (["r2d2"], "--robot-type: robot 'r2d2' is not known"),
-    (["turtlebot4", "gritsbot_x"], "the type of all robots is said twice"),
-    (["r9=turtlebot4"], "--robot-type: found the robot 'r9', expected one of r1, r2"),
-])
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["r2d2"], "--robot-type: robot 'r2d2' is not known"),
+        (["turtlebot4", "gritsbot_x"], "the type of all robots is said twice"),
+        (["r9=turtlebot4"], "--robot-type: found the robot 'r9', expected one of r1, r2"),
+    ],
+)
 def test_wrong_robot_types_are_refused(texts, message, tmp_path):
     with pytest.raises(TestudoError) as error:
         import_run(Request((write_team(tmp_path / "logs", count=5),), None, parse_robot_types(texts)), tmp_path / "run")
@@ -204,8 +213,10 @@ def test_clocks_since_boot_begin_with_those_that_know_the_time_of_day(tmp_path):
     assert result.recording.start_ns == int(START_S * 1e9)
     found = load_recording(tmp_path / "run")
     np.testing.assert_allclose(found.robots["cf1"].find("pose").stamp_s, 0.01 * np.arange(50), atol=1e-9)
-    assert {name: robot.robot_type for name, robot in found.robots.items()} == {"cf1": "crazyflie_2x",
-                                                                              "r1": "turtlebot4"}
+    assert {name: robot.robot_type for name, robot in found.robots.items()} == {
+        "cf1": "crazyflie_2x",
+        "r1": "turtlebot4",
+    }
     assert any("clocks since boot are laid so that they begin with the others" in note for note in result.notes)
 
 
@@ -219,15 +230,18 @@ def two_clocks(folder, boot_s, moves=True):
     for name, start_s, kept in (("seen_r0.csv", START_S, slice(0, None)), ("boot_r0.csv", -boot_s, slice(500, None))):
         rows = np.column_stack([start_s + times, poses[:, :2], yaw])[kept]
         np.savetxt(folder / name, rows, delimiter=",", header="t,x,y,yaw", comments="", fmt="%.6f")
-    parts = [f"""
+    parts = [
+        f"""
   - files: "{kind}_{{robot}}.csv"
     delimiter: ","
     header: line
     time: {{column: t, unit: s, clock: {clock}}}
     roles: {{{role}: {{channels: {{x: x, y: y, yaw: yaw}}}}}}"""
-             for kind, clock, role in (("seen", "unix", "pose"), ("boot", "boot", "odometry"))]
-    return parse_map('schema: testudo/map/1\nname: two\nabout: test\nrobot_name: "{robot}"\ntext:' + "".join(parts),
-                     "two.yaml")
+        for kind, clock, role in (("seen", "unix", "pose"), ("boot", "boot", "odometry"))
+    ]
+    return parse_map(
+        'schema: testudo/map/1\nname: two\nabout: test\nrobot_name: "{robot}"\ntext:' + "".join(parts), "two.yaml"
+    )
 
 
 def test_a_clock_since_boot_is_laid_by_a_motion_that_stands_in_both_logs(tmp_path):
@@ -268,15 +282,21 @@ def test_logs_of_one_robot_that_are_far_apart_are_two_runs(tmp_path):
     whole = ground_text("Groundtruth").splitlines(keepends=True)
     for name, later_s in (("set1", 0), ("set2", 7200)):
         (tmp_path / name).mkdir()
-        lines = [line if line.startswith(b"#") else b" ".join([b"%.3f" % (float(line.split()[0]) + later_s),
-                                                               *line.split()[1:]]) + b"\n" for line in whole]
+        lines = [
+            line
+            if line.startswith(b"#")
+            else b" ".join([b"%.3f" % (float(line.split()[0]) + later_s), *line.split()[1:]]) + b"\n"
+            for line in whole
+        ]
         (tmp_path / name / "Robot1_Groundtruth.dat").write_bytes(b"".join(lines))
     with pytest.raises(RecordingError, match=r"set1/Robot1_.* and, 7196 s later, in set2/Robot1_.* two runs"):
         import_run(Request((tmp_path,)), tmp_path / "run")
 
 
-CRAZYFLIE_HEAD = ("time[ms],x[m],y[m],z[m],vx[m/s],vy[m/s],vz[m/s],ax[m/s^2],ay[m/s^2],az[m/s^2],qx,qy,qz,qw,"
-                  "u1[N],u2[N],u3[N],u4[N],Vbat[V],wx[rad/s],wy[rad/s],wz[rad/s]")
+CRAZYFLIE_HEAD = (
+    "time[ms],x[m],y[m],z[m],vx[m/s],vy[m/s],vz[m/s],ax[m/s^2],ay[m/s^2],az[m/s^2],qx,qy,qz,qw,"
+    "u1[N],u2[N],u3[N],u4[N],Vbat[V],wx[rad/s],wy[rad/s],wz[rad/s]"
+)
 
 
 def crazyflie_text(step, head):
@@ -284,8 +304,9 @@ def crazyflie_text(step, head):
     return "\n".join([head, *(f"{9.0 + step * k},{row}" for k in range(200)), ""])
 
 
-@pytest.mark.parametrize(("step", "unit"), [(10_000, "us"), (2_000, "us"), (20_000, "us"), (10, "ms"), (2, "ms"),
-                                            (0.02, "s")])
+@pytest.mark.parametrize(
+    ("step", "unit"), [(10_000, "us"), (2_000, "us"), (20_000, "us"), (10, "ms"), (2, "ms"), (0.02, "s")]
+)
 def test_a_column_headed_ms_tells_its_unit_by_its_steps(step, unit, tmp_path):
     log = tmp_path / "fly_00_cf7.csv"
     log.write_text(crazyflie_text(step, f"# {CRAZYFLIE_HEAD}"))

@@ -43,29 +43,49 @@ def test_short_forms_are_written_out():
     assert way.channels["yaw"].scale == -1.0
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("testudo/map/1", "testudo/map/9", "own.yaml: schema: found 'testudo/map/9', expected 'testudo/map/1'"),
-    ("about: an example", "abuot: x", "own.yaml: map.about: missing"),
-    ("about: an example", "about: a\ncolour: red", "own.yaml: map.colour: unknown key"),
-    ("about: an example", "about: a\nfile: x", "own.yaml: map.file: unknown key"),
-    ("name: own", "name: own\nname: own", "own.yaml: not a YAML file: the key 'name' stands twice"),
-    ("unit: s,", "unit: h,", "own.yaml: map.text[0].time.unit: found 'h', expected one of s, ms, us, ns"),
-    ("pose:", "post:", "own.yaml: text[0].roles.post: unknown role; known are pose"),
-    ("y: y,", "u: y,", "own.yaml: text[0].roles.pose.channels.u: unknown channel; a pose has x, y"),
-    ("y: y,", "", "own.yaml: text[0].roles.pose.channels.y: missing"),
-    ("unit: mm", "unit: inch", "own.yaml: text[0].roles.pose.channels.x.unit: found 'inch', expected one of m, cm, mm"),
-    ("header: line", "header: none", "time.column: found the name 't', but `header: none` has no names"),
-    ("y: y,", "y: 0,", "channels.y.column: found 0, expected a number from 1"),
-    ("{robot}.csv", "{robot}{robot}.csv", "text[0].files: found '{robot}{robot}.csv'"),
-    ("{robot}.csv", "{who}.csv", "text[0].files: found '{who}.csv', expected a name in which {robot} and {run} may"),
-    ('delimiter: ","', "delimiter: tab", "text[0].delimiter: found 'tab', expected 'whitespace' or one character"),
-    ("header: line", "header: line\n    columns: 0", "text[0].columns: found 0, expected at least 1"),
-    ("yaw: {column: heading, unit: deg, scale: -1}", "qx: qx", "channels: found qx, expected all of qx, qy, qz, qw"),
-    (", yaw: {column: heading, unit: deg, scale: -1}", "", "roles.pose.channels: no attitude"),
-    ("      pose:", "      pose:\n        velocity: world", "roles.pose.velocity: found 'world', but a pose has none"),
-    ("header: line", "header: comment", "text[0].comment: missing"),
-    ("text:", "notes:", "own.yaml: map.notes: unknown key"),
-], ids=str)
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("testudo/map/1", "testudo/map/9", "own.yaml: schema: found 'testudo/map/9', expected 'testudo/map/1'"),
+        ("about: an example", "abuot: x", "own.yaml: map.about: missing"),
+        ("about: an example", "about: a\ncolour: red", "own.yaml: map.colour: unknown key"),
+        ("about: an example", "about: a\nfile: x", "own.yaml: map.file: unknown key"),
+        ("name: own", "name: own\nname: own", "own.yaml: not a YAML file: the key 'name' stands twice"),
+        ("unit: s,", "unit: h,", "own.yaml: map.text[0].time.unit: found 'h', expected one of s, ms, us, ns"),
+        ("pose:", "post:", "own.yaml: text[0].roles.post: unknown role; known are pose"),
+        ("y: y,", "u: y,", "own.yaml: text[0].roles.pose.channels.u: unknown channel; a pose has x, y"),
+        ("y: y,", "", "own.yaml: text[0].roles.pose.channels.y: missing"),
+        (
+            "unit: mm",
+            "unit: inch",
+            "own.yaml: text[0].roles.pose.channels.x.unit: found 'inch', expected one of m, cm, mm",
+        ),
+        ("header: line", "header: none", "time.column: found the name 't', but `header: none` has no names"),
+        ("y: y,", "y: 0,", "channels.y.column: found 0, expected a number from 1"),
+        ("{robot}.csv", "{robot}{robot}.csv", "text[0].files: found '{robot}{robot}.csv'"),
+        (
+            "{robot}.csv",
+            "{who}.csv",
+            "text[0].files: found '{who}.csv', expected a name in which {robot} and {run} may",
+        ),
+        ('delimiter: ","', "delimiter: tab", "text[0].delimiter: found 'tab', expected 'whitespace' or one character"),
+        ("header: line", "header: line\n    columns: 0", "text[0].columns: found 0, expected at least 1"),
+        (
+            "yaw: {column: heading, unit: deg, scale: -1}",
+            "qx: qx",
+            "channels: found qx, expected all of qx, qy, qz, qw",
+        ),
+        (", yaw: {column: heading, unit: deg, scale: -1}", "", "roles.pose.channels: no attitude"),
+        (
+            "      pose:",
+            "      pose:\n        velocity: world",
+            "roles.pose.velocity: found 'world', but a pose has none",
+        ),
+        ("header: line", "header: comment", "text[0].comment: missing"),
+        ("text:", "notes:", "own.yaml: map.notes: unknown key"),
+    ],
+    ids=str,
+)
 def test_a_mistake_is_one_sentence_with_its_place(old, new, message):
     assert old in GOOD
     with pytest.raises(MapError) as error:

@@ -44,8 +44,10 @@ def rows():
 
 def raw_of(file):
     with file.open("rb") as stream:
-        return [(channel.topic, schema.name, m.log_time, m.sequence, m.data)
-                for schema, channel, m in make_reader(stream).iter_messages(log_time_order=False)]
+        return [
+            (channel.topic, schema.name, m.log_time, m.sequence, m.data)
+            for schema, channel, m in make_reader(stream).iter_messages(log_time_order=False)
+        ]
 
 
 def test_a_killed_run_comes_back_with_its_files(run, tmp_path, capsys):

@@ -29,7 +29,9 @@ def test_gaps_count_from_a_tenth_of_a_second_and_five_intervals():
     facts = series_facts(series(stamps))
     assert (facts.gaps, facts.longest_gap_s) == (2, pytest.approx(0.31))
     assert [(gap.at_s, gap.length_s) for gap in facts.worst_gaps] == [
-        (pytest.approx(3.99), pytest.approx(0.31)), (pytest.approx(7.29), pytest.approx(0.105))]
+        (pytest.approx(3.99), pytest.approx(0.31)),
+        (pytest.approx(7.29), pytest.approx(0.105)),
+    ]
     slow = series_facts(series(np.arange(20) * 1.0))
     assert (slow.gaps, slow.gap_from_s) == (0, pytest.approx(5.0))
 
@@ -77,7 +79,8 @@ def test_stamps_that_go_back_are_left_out_and_named(tmp_path):
     assert time_ns[keep].tolist() == [k * 1_000_000 for k in (10, 20, 30, 30, 40, 50)]
     assert {loss.why: loss.places for loss in losses.all()} == {
         "the stamp is no time of the clock that the mapping names": "line 8",
-        "the stamp goes back against its neighbours": "lines 3, 6"}
+        "the stamp goes back against its neighbours": "lines 3, 6",
+    }
     far = np.r_[np.arange(50), 10**9 + np.arange(3)] * 1_000_000_000
     assert len(in_order(far, np.arange(53), losses)) == 50
 

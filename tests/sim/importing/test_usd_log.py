@@ -66,8 +66,9 @@ def test_events_of_both_versions_are_read(tmp_path, version):
     # firmware: pitch counts nose up, REP-103 nose down; the nose at yaw 90 deg points to y and 30 deg down
     nose = into_body(np.eye(3), np.repeat(pose[:1, 3:], 3, axis=0))[:, 0]
     np.testing.assert_allclose(nose, [0, np.cos(np.pi / 6), -np.sin(np.pi / 6)], atol=1e-6)
-    motors, _ = values_of("motors", next(way for way in ways["motors"] if not missing_columns(way, state)), state,
-                          losses)
+    motors, _ = values_of(
+        "motors", next(way for way in ways["motors"] if not missing_columns(way, state)), state, losses
+    )
     np.testing.assert_allclose(motors[0], [0.0876, 0.0876, 0, 0.1597], atol=2e-4)  # 0.0875 N in a real log at 44125
 
 

@@ -26,7 +26,7 @@ def driven(name, start, yaw, told, seconds=8.0, *, does=None, goal=None, spec=SP
         acting = (does or told)(t - spec.command_delay_s) if t >= spec.command_delay_s else np.zeros(spec.dimension)
         state = model.step(state, effective_command(model, np.array(acting, float)), response)
     table, size = np.array(rows), spec.dimension
-    motion = Motion(stamps, table[:, :size], table[:, size], table[:, size + 1:])
+    motion = Motion(stamps, table[:, :size], table[:, size], table[:, size + 1 :])
     return RobotStory(name, spec, motion, motion, Sent(stamps, np.array(commands, float)), goal)
 
 
@@ -40,8 +40,9 @@ def story(*robots, arena=None):
 
 def meeting(beside, speed=0.15, seconds=8.0):
     """Return two robots that drive towards and past each other, ``beside`` [m] apart."""
-    return story(driven("r0", (-0.6, 0.0), 0.0, ahead(speed), seconds),
-                 driven("r1", (0.6, beside), np.pi, ahead(speed), seconds))
+    return story(
+        driven("r0", (-0.6, 0.0), 0.0, ahead(speed), seconds), driven("r1", (0.6, beside), np.pi, ahead(speed), seconds)
+    )
 
 
 def recording(told_story, robot_type="gritsbot_x"):
@@ -54,7 +55,12 @@ def recording(told_story, robot_type="gritsbot_x"):
         pose[:, 5], pose[:, 6] = np.sin(motion.yaw / 2), np.cos(motion.yaw / 2)
         twist = np.zeros((len(sent.stamp_s), 6))
         twist[:, 0], twist[:, 5] = sent.command.T
-        robots[robot.name] = RobotRecording(robot.name, robot_type, {
-            "pose": Series(motion.stamp_s, pose, None, "world"),
-            "command": Series(sent.stamp_s, twist, None, f"{robot.name}/base_link")})
+        robots[robot.name] = RobotRecording(
+            robot.name,
+            robot_type,
+            {
+                "pose": Series(motion.stamp_s, pose, None, "world"),
+                "command": Series(sent.stamp_s, twist, None, f"{robot.name}/base_link"),
+            },
+        )
     return Recording(robots, 1_000_000_000)

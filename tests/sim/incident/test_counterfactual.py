@@ -33,8 +33,10 @@ def policy(tmp_path_factory):
 
 def lanes():
     """Return two robots with goals ahead of them, side by side; told to drive slowly."""
-    return story(driven("r0", (-0.6, 0.0), 0.0, ahead(0.03), 9.0, goal=(0.6, 0.0)),
-                 driven("r1", (-0.6, 0.8), 0.0, ahead(0.03), 9.0, goal=(0.6, 0.8)))
+    return story(
+        driven("r0", (-0.6, 0.0), 0.0, ahead(0.03), 9.0, goal=(0.6, 0.0)),
+        driven("r1", (-0.6, 0.8), 0.0, ahead(0.03), 9.0, goal=(0.6, 0.8)),
+    )
 
 
 def test_a_policy_takes_the_robots_to_their_goals_from_every_moment_in_every_world(policy):
@@ -53,8 +55,10 @@ def test_a_policy_takes_the_robots_to_their_goals_from_every_moment_in_every_wor
 
 def test_the_first_world_has_the_dynamics_as_described_and_the_others_drawn_ones():
     told = meeting(0.6, seconds=6.0)
-    (outcome,), (ways,) = (getattr(go_on_from(told, (1.0,), Way("told", None, shielded=False), Ahead(4.0, 6)), name)
-                           for name in ("outcomes", "ways"))
+    (outcome,), (ways,) = (
+        getattr(go_on_from(told, (1.0,), Way("told", None, shielded=False), Ahead(4.0, 6)), name)
+        for name in ("outcomes", "ways")
+    )
     real = what_happened(told, 1.0, 4.0)[1].position_world[-1, :, :, 0]
     off = np.linalg.norm(ways.position_world[-1] - real[..., None], axis=0).mean(axis=0)
     assert off[0] < 0.01
@@ -92,7 +96,9 @@ def test_a_policy_for_other_robots_or_without_goals_is_refused(policy, tmp_path)
 
 def test_the_ways_of_a_run_without_a_policy_are_its_commands():
     assert [(way.name, way.shielded) for way in ways_of(meeting(0.6), None)] == [
-        ("commands, shield", True), ("commands, no shield", False)]
+        ("commands, shield", True),
+        ("commands, no shield", False),
+    ]
     assert [way.shielded for way in ways_of(meeting(0.6), None, shield=False)] == [False]
 
 
@@ -103,7 +109,11 @@ def test_the_verb_goes_on_from_moments_of_an_imported_run(tmp_path, capsys):
     assert status == 0
     rows = json.loads((tmp_path / "replay.json").read_text())["counterfactual"]
     assert [(row["from_s"], row["way"]) for row in rows] == [
-        (1.0, "what happened"), (1.5, "what happened"), (1.0, "commands, no shield"), (1.5, "commands, no shield")]
+        (1.0, "what happened"),
+        (1.5, "what happened"),
+        (1.0, "commands, no shield"),
+        (1.5, "commands, no shield"),
+    ]
     assert all(row["touched"] == row["worlds"] for row in rows)
     assert "From 1.50 s on, 4.0 s ahead" in capsys.readouterr().out
     with pytest.raises(TestudoError, match="--from: found nothing"):
@@ -148,9 +158,14 @@ def test_two_real_robots_that_touched_do_so_again_without_the_shield_and_not_wit
         pose, twist = np.zeros((len(seen), 7)), np.zeros((len(told), 6))
         pose[:, :2], pose[:, 5], pose[:, 6] = seen[:, 1:3], np.sin(seen[:, 3] / 2), np.cos(seen[:, 3] / 2)
         twist[:, 0], twist[:, 5] = told[:, 1], told[:, 2]
-        robots[f"robot{number}"] = RobotRecording(f"robot{number}", "irobot_create", {
-            "pose": Series(seen[:, 0] - begin, pose, None, "world"),
-            "command": Series(told[:, 0] - begin, twist, None, "base_link")})
+        robots[f"robot{number}"] = RobotRecording(
+            f"robot{number}",
+            "irobot_create",
+            {
+                "pose": Series(seen[:, 0] - begin, pose, None, "world"),
+                "command": Series(told[:, 0] - begin, twist, None, "base_link"),
+            },
+        )
     real = story_of_recording(Recording(robots, 0))
     bounds = Bounds.of(real)
     contact = next(item for item in find_incidents(real, bounds) if item.kind is Kind.CONTACT)

@@ -93,6 +93,7 @@ def test_a_gap_in_the_poses_is_found_and_whether_all_robots_have_it():
         kept = (robot.motion.stamp_s < 2.0) | (robot.motion.stamp_s > 2.6)
         cut = Motion(*(values[kept] for values in vars(robot.motion).values()))
         return replace(robot, motion=cut, believed=cut)
+
     first, second = meeting(0.6).robots
     assert "this robot alone" in only(story(with_gap(first), second)).cause
     both = find_incidents(story(with_gap(first), with_gap(second)))
@@ -108,13 +109,17 @@ def test_commands_beyond_the_actuators_are_found():
     assert "told (0.50, 0.00), of which its actuators can do (0.20, 0.00)" in incident.what
 
 
-@pytest.mark.parametrize(("does", "cause"), [
-    (lambda t: (0.18, 0.0) if t < 5 else (0.0, 0.0), "brakes weaker than described"),
-    (lambda t: (0.18, 0.0) if t < 1 else (0.0, 0.0), "blocked wheel"),
-])
+@pytest.mark.parametrize(
+    ("does", "cause"),
+    [
+        (lambda t: (0.18, 0.0) if t < 5 else (0.0, 0.0), "brakes weaker than described"),
+        (lambda t: (0.18, 0.0) if t < 1 else (0.0, 0.0), "blocked wheel"),
+    ],
+)
 def test_a_robot_that_does_not_do_as_told_is_found(does, cause):
     def told(t):
         return (0.18, 0.0) if t < 3 else (0.0, 0.0)
+
     others = driven("r1", (0.0, 1.0), 0.0, ahead(0.0))
     assert kinds(story(driven("r0", (-0.6, 0.0), 0.0, told), others)) == []
     incident = only(story(driven("r0", (-0.6, 0.0), 0.0, told, does=does), others))
@@ -126,6 +131,7 @@ def test_a_robot_that_does_not_do_as_told_is_found(does, cause):
 def test_a_stop_between_two_drives_is_found_and_whether_it_was_told(stands, found):
     def told(t):
         return (0.0, 0.0) if 2 < t < 2 + stands else (0.15, 0.0)
+
     whole = story(driven("r0", (-0.6, 0.0), 0.0, told), driven("r1", (0.0, 1.0), 0.0, ahead(0.0)))
     incidents = find_incidents(whole)
     assert [item.kind for item in incidents] == found
@@ -136,6 +142,7 @@ def test_a_stop_between_two_drives_is_found_and_whether_it_was_told(stands, foun
 def test_robots_that_stand_short_of_their_goals_are_a_deadlock(goal, found):
     def told(t):
         return (0.2, 0.0) if t < 3.0 else (0.0, 0.0)
+
     first = driven("r0", (-0.6, 0.0), 0.0, told, 12.0, goal=goal)
     second = driven("r1", (0.6, 1.0), np.pi, told, 12.0, goal=(-goal[0], 1.0))
     incidents = find_incidents(story(first, second))

@@ -58,6 +58,7 @@ def test_lost_odometry_is_a_stop_by_its_code_and_the_silence_is_named(artefact):
 def test_a_stop_that_is_held_goes_back_to_its_first_code(clean, artefact):
     def change(tick):
         return braked("policy_error: boom" if tick.sequence == FROM else "holding: policy_error: boom")(tick)
+
     (incident,) = found(spoilt(clean, "r1", change), artefact)
     assert (incident.kind, incident.code) == (Kind.STOP, "policy_error")
     assert incident.value == pytest.approx((TO - FROM - 1) * 0.033, abs=1e-6)
@@ -67,6 +68,7 @@ def test_a_stop_that_is_held_goes_back_to_its_first_code(clean, artefact):
 def test_a_stop_is_named_after_what_held_it_longest_and_tells_what_came_first(clean, artefact):
     def change(tick):
         return braked("stale_pose" if tick.sequence < FROM + 5 else "fault: no_response: blocked")(tick)
+
     (incident,) = found(spoilt(clean, "r1", change), artefact)
     assert incident.code == "no_response"
     assert incident.what.endswith("after stale_pose")
@@ -91,21 +93,30 @@ def test_a_robot_that_never_drove_says_why(clean, artefact):
     assert "move one of them" in incident.cause
 
 
-@pytest.mark.parametrize(("reason", "before", "code"), [
-    ("stale_pose", "", "stale_pose"), ("holding: stale_pose", "", "stale_pose"), ("holding", "pose_jump", "pose_jump"),
-    ("fault: brakes_weak: 3 mm", "", "brakes_weak"), ("armed", "", "armed"), ("stopped: estop", "", "estop"),
-])
+@pytest.mark.parametrize(
+    ("reason", "before", "code"),
+    [
+        ("stale_pose", "", "stale_pose"),
+        ("holding: stale_pose", "", "stale_pose"),
+        ("holding", "pose_jump", "pose_jump"),
+        ("fault: brakes_weak: 3 mm", "", "brakes_weak"),
+        ("armed", "", "armed"),
+        ("stopped: estop", "", "estop"),
+    ],
+)
 def test_the_root_of_a_reason(reason, before, code):
     assert root_code(reason, before) == code
 
 
 def deaf(peer, age_s):
     """Return a change that makes what a robot knows of a peer old."""
+
     def change(tick):
         slot = tick.neighbour_names.index(peer)
         ages = list(tick.neighbour_age_s)
         ages[slot] = age_s
         return replace(tick, neighbour_age_s=tuple(ages))
+
     return change
 
 
@@ -144,6 +155,7 @@ def test_a_peer_that_did_not_know_where_it_was_told_nothing(clean, artefact):
 def test_late_ticks_are_found_and_a_busy_computer_told_from_one_slow_process(clean, artefact):
     def late(tick):
         return replace(tick, late_s=0.03)
+
     (alone,) = found(spoilt(clean, "r0", late, 70, 73), artefact)
     assert alone.kind is Kind.LATE_TICK
     assert alone.what.startswith("3 ticks of r0 began up to 30 ms late")
@@ -163,9 +175,11 @@ def test_ticks_that_are_missing_count_as_late(clean, artefact):
 
 def test_contacts_that_the_plant_alone_has_seen_are_incidents(clean, artefact):
     stamp = clean.ticks["r0"][80].stamp_s
-    events = (PlantEvent(stamp - 1.0, "state", {"contacts": 0, "separation_m": 0.3, "closest": ["r0", "r1"]}),
-              PlantEvent(stamp, "state", {"contacts": 4, "separation_m": 0.13, "closest": ["r0", "r1"]}),
-              PlantEvent(stamp + 0.5, "state", {"contacts": 4, "separation_m": 0.13, "closest": ["r0", "r1"]}))
+    events = (
+        PlantEvent(stamp - 1.0, "state", {"contacts": 0, "separation_m": 0.3, "closest": ["r0", "r1"]}),
+        PlantEvent(stamp, "state", {"contacts": 4, "separation_m": 0.13, "closest": ["r0", "r1"]}),
+        PlantEvent(stamp + 0.5, "state", {"contacts": 4, "separation_m": 0.13, "closest": ["r0", "r1"]}),
+    )
     (incident,) = found(replace(clean, events=events), artefact)
     assert (incident.kind, incident.robots) == (Kind.CONTACT, ("r0", "r1"))
     assert found(replace(clean, events=events[:1]), artefact) == []
@@ -174,6 +188,7 @@ def test_contacts_that_the_plant_alone_has_seen_are_incidents(clean, artefact):
 def test_a_contact_after_commands_that_passed_unchecked_says_that_the_shield_did_nothing(clean, artefact):
     def unchecked(tick):
         return replace(tick, status="passed", nominal_world=(0.15, 0.0), shielded_world=(0.15, 0.0))
+
     run = clean
     for name in clean.robots:
         run = spoilt(run, name, unchecked, 1, 10_000)

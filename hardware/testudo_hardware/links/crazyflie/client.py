@@ -40,8 +40,9 @@ class CraftClient:
         self._connected, self._failed = threading.Event(), ""
         self._progress_s = 0.0
 
-    def connect(self, within_s: float, hear: Callable[[float], None], lose: Callable[[str], None],
-                say: Callable[[str], None]) -> None:
+    def connect(
+        self, within_s: float, hear: Callable[[float], None], lose: Callable[[str], None], say: Callable[[str], None]
+    ) -> None:
         """Connect and fetch tables of contents and parameters.
 
         One packet that is lost can make `cflib` wait for ever: whenever nothing new comes it is tried anew.
@@ -62,8 +63,10 @@ class CraftClient:
             if self._is_connected(end_s) and not self._failed:
                 return
             self.close()
-        raise RadioError(f"{self._where}: {self._failed or f'the drone did not answer within {within_s:g} s'}; "
-                          "is it switched on, and its address, channel and data rate as in the URI?")
+        raise RadioError(
+            f"{self._where}: {self._failed or f'the drone did not answer within {within_s:g} s'}; "
+            "is it switched on, and its address, channel and data rate as in the URI?"
+        )
 
     def _is_connected(self, end_s: float) -> bool:
         """Wait for a connection, or until it fails, stalls, or the time is over; return whether it ended by itself."""
@@ -103,8 +106,9 @@ class CraftClient:
         try:
             self._craft.log.add_config(block)
         except (KeyError, AttributeError) as error:
-            raise RadioError(f"{self._where}: the log block is refused: {error.args[0]}; is the firmware of 2024 or "
-                              "later?") from error
+            raise RadioError(
+                f"{self._where}: the log block is refused: {error.args[0]}; is the firmware of 2024 or later?"
+            ) from error
         block.start()
 
     def send(self, order: Order) -> None:
@@ -145,8 +149,9 @@ class CraftClient:
         ender.start()
         ender.join(_CLOSE_WITHIN_S)
 
-    def _begin(self, crazyflie: Any, hear: Callable[[float], None], lose: Callable[[str], None],
-               say: Callable[[str], None]) -> None:
+    def _begin(
+        self, crazyflie: Any, hear: Callable[[float], None], lose: Callable[[str], None], say: Callable[[str], None]
+    ) -> None:
         self._connected.clear()
         self._progress_s = time.monotonic()
         craft = crazyflie.Crazyflie()
@@ -192,8 +197,9 @@ def _cflib() -> Any:
     try:
         crtp, crazyflie = (importlib.import_module(f"cflib.{name}") for name in ("crtp", "crazyflie"))
     except ImportError as error:
-        raise RadioError(f"a link by radio needs cflib, which is not there ({error}); run pip install "
-                         "'testudo[crazyflie]'") from error
+        raise RadioError(
+            f"a link by radio needs cflib, which is not there ({error}); run pip install 'testudo[crazyflie]'"
+        ) from error
     logging.getLogger("cflib").setLevel(logging.CRITICAL)  # what it has to say comes by callbacks, too
     if not crtp.CLASSES:  # it would add them again at each call
         crtp.init_drivers()

@@ -52,11 +52,10 @@ SENTENCES = {
     "restarted": "the drone was switched off and on: open the link again",
     "emergency": "emergency stop: motors are off; switch the drone off and on",
     "locked": "the drone is locked: switch it off and on",
-    "tumbled": "the drone has tumbled or crashed: its motors are off; put it upright and switch it off "
-               "and on",
+    "tumbled": "the drone has tumbled or crashed: its motors are off; put it upright and switch it off and on",
     "disarmed": "the drone was disarmed by somebody else in flight: its motors are off",
     "radio_silent": "nothing was heard from the drone for {detail} s: it levels after 0.5 s and cuts its motors "
-                    "after 2 s without set-points",
+    "after 2 s without set-points",
     "block_silent": "the log block stopped for {detail} s though the drone answers: holding still, then landing",
     "uplink_silent": "the drone does not follow the set-points that are sent: holding still",
     "second_commander": "somebody else sends set-points to the drone: holding still; switch the other sender off",

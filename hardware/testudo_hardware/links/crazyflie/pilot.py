@@ -43,8 +43,9 @@ _UP = (Phase.TAKING_OFF, Phase.HOVERING, Phase.FLYING)
 class Pilot:
     """The pilot of one vehicle; times are seconds on one clock that the caller injects."""
 
-    def __init__(self, *, dead_man_s: float, speed_limit_m_s: float, battery_v: tuple[float, float] = BATTERY_V
-                 ) -> None:
+    def __init__(
+        self, *, dead_man_s: float, speed_limit_m_s: float, battery_v: tuple[float, float] = BATTERY_V
+    ) -> None:
         """Begin on the ground, knowing nothing of the vehicle.
 
         Args:
@@ -119,8 +120,14 @@ class Pilot:
         """Return what to send now; called at the rate of set-points."""
         self.look(now_s)
         self._follow_vehicle(now_s)
-        steps = {Phase.GROUND: self._on_ground, Phase.TAKING_OFF: self._take_off, Phase.HOVERING: self._hover,
-                 Phase.FLYING: self._fly, Phase.LANDING: self._come_down, Phase.STOPPED: self._stop}
+        steps = {
+            Phase.GROUND: self._on_ground,
+            Phase.TAKING_OFF: self._take_off,
+            Phase.HOVERING: self._hover,
+            Phase.FLYING: self._fly,
+            Phase.LANDING: self._come_down,
+            Phase.STOPPED: self._stop,
+        }
         orders = steps[self.phase](now_s)
         for order in orders:
             if order.act == Act.SET_POINT:

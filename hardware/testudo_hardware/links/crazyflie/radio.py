@@ -60,8 +60,9 @@ class Standing:
 class CrazyflieRadio:
     """A `RobotLink` and a `FlightLink` to one Crazyflie; a context manager that lands what still flies."""
 
-    def __init__(self, robot: str, spec: RobotSpec, uri: str, *, on_sample: Callable[[RadioSample], None] | None = None
-                 ) -> None:
+    def __init__(
+        self, robot: str, spec: RobotSpec, uri: str, *, on_sample: Callable[[RadioSample], None] | None = None
+    ) -> None:
         """Prepare a link that `open` connects.
 
         Args:
@@ -132,11 +133,15 @@ class CrazyflieRadio:
         One with a stamp of the future is refused, too: it would hold until then, though whoever sent it be gone.
         """
         if len(reading.command) != 3 or not all(map(math.isfinite, (*reading.command, reading.yaw_rate))):
-            raise WireError(f"{self.robot}: found the command {reading.command} and the yaw rate {reading.yaw_rate}, "
-                            "expected 3 finite numbers and one")
+            raise WireError(
+                f"{self.robot}: found the command {reading.command} and the yaw rate {reading.yaw_rate}, "
+                "expected 3 finite numbers and one"
+            )
         if abs(reading.yaw_rate) > self.spec.yaw_rate_limit_rad_s + _ROUNDING_RAD_S:
-            raise WireError(f"{self.robot}: found a yaw rate of {reading.yaw_rate:g} rad/s, {self.spec.name} takes at "
-                            f"most {self.spec.yaw_rate_limit_rad_s:g}")
+            raise WireError(
+                f"{self.robot}: found a yaw rate of {reading.yaw_rate:g} rad/s, {self.spec.name} takes at "
+                f"most {self.spec.yaw_rate_limit_rad_s:g}"
+            )
         if not reading.stamp_s <= time.monotonic() + _CLOCK_TOLERANCE_S:
             raise WireError(f"{self.robot}: found a command with a stamp of the future, expected the steady clock")
         with self._lock:
@@ -203,10 +208,19 @@ class CrazyflieRadio:
             return VehicleState(sample.stamp_s, holds=self.holds)
         info = sample.info
         can_fly = info.can_fly if info.armed else info.can_be_armed
-        return VehicleState(sample.stamp_s, sample.battery_v, info.armed, can_fly, info.flying, info.tumbled,
-                            info.locked or info.crashed, CONTROLLERS.get(int(self._values.get(CONTROLLER, 0)), ""),
-                            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""), self._client.clock.trip_s,
-                            self.holds)
+        return VehicleState(
+            sample.stamp_s,
+            sample.battery_v,
+            info.armed,
+            can_fly,
+            info.flying,
+            info.tumbled,
+            info.locked or info.crashed,
+            CONTROLLERS.get(int(self._values.get(CONTROLLER, 0)), ""),
+            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""),
+            self._client.clock.trip_s,
+            self.holds,
+        )
 
     def _refuse(self, faults: list[str]) -> None:
         if faults:
@@ -276,4 +290,3 @@ class CrazyflieRadio:
             if self._client.is_lost:
                 return
             time.sleep(0.05)
-

@@ -108,8 +108,16 @@ def read_block(values: Mapping[str, float], stamp_s: float, received_s: float) -
     place = tuple(values[f"stateEstimateZ.{name}"] / 1000 for name in ("x", "y", "z"))
     speed = tuple(values[f"stateEstimateZ.{name}"] / 1000 for name in ("vx", "vy", "vz"))
     target = tuple(values[f"ctrltargetZ.{name}"] / 1000 for name in ("vx", "vy", "vz"))
-    return RadioSample(stamp_s, received_s, place, speed, decompressed(int(values["stateEstimateZ.quat"])),
-                       Info(int(values["supervisor.info"])), values["pm.vbatMV"] / 1000, target)
+    return RadioSample(
+        stamp_s,
+        received_s,
+        place,
+        speed,
+        decompressed(int(values["stateEstimateZ.quat"])),
+        Info(int(values["supervisor.info"])),
+        values["pm.vbatMV"] / 1000,
+        target,
+    )
 
 
 class CraftClock:

@@ -107,8 +107,7 @@ class Watch:
         if not streaming or now_s - self._phase_s < _SETTLE_S:
             self._followed_s = now_s
             return
-        match_s = max((at_s for at_s, velocity in self._sent if _same(velocity, sample.target_velocity)),
-                      default=None)
+        match_s = max((at_s for at_s, velocity in self._sent if _same(velocity, sample.target_velocity)), default=None)
         if match_s is not None:
             self._followed_s = max(self._followed_s, match_s)
         elif any(sample.target_velocity):  # standing still is what a brake on board does, and hurts nobody
@@ -127,8 +126,7 @@ class Watch:
         if self.code:
             self._trouble, self._trouble_s = self.code, now_s
         silent_s = now_s - max(self._commanded_s, self._phase_s)
-        self.must_land = (self.code == "battery" or age_s > LAND_AFTER_S
-                          or (streaming and silent_s > COMMANDS_LAND_S))
+        self.must_land = self.code == "battery" or age_s > LAND_AFTER_S or (streaming and silent_s > COMMANDS_LAND_S)
 
     def holds(self, now_s: float) -> str:
         """Return the code of what keeps commands from being sent on, or did lately; empty if they may be."""

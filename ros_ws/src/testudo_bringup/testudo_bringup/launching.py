@@ -31,7 +31,8 @@ DATED, _NOTHING = "dated", ("", "none")
 
 def _switch(name: str, description: str, *, default: bool) -> DeclareLaunchArgument:
     return DeclareLaunchArgument(
-        name, default_value=str(default).lower(), choices=["true", "false"], description=description)
+        name, default_value=str(default).lower(), choices=["true", "false"], description=description
+    )
 
 
 _KNOWN = (
@@ -101,8 +102,10 @@ def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchA
         robot: whether it starts a single robot, which has to be named.
         plant: whether it starts the plant and the recorder, too.
     """
-    left_out = {*(() if robot else ("robot",)),
-                *(() if plant else ("run_folder", "seed", "duration", "watch", "start"))}
+    left_out = {
+        *(() if robot else ("robot",)),
+        *(() if plant else ("run_folder", "seed", "duration", "watch", "start")),
+    }
     return tuple(argument for argument in _KNOWN if argument.name not in left_out)
 
 
@@ -119,9 +122,7 @@ def planned_nodes(
     Raises:
         TestudoError: the fleet file, or a value, is refused.
     """
-    value = {
-        argument.name: LaunchConfiguration(argument.name).perform(context) for argument in declared
-    }
+    value = {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in declared}
     fleet = load_fleet(value["fleet"])
     if value["policy"]:
         fleet = replace(fleet, policy=Path(value["policy"]).absolute())

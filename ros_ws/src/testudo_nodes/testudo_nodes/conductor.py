@@ -36,8 +36,9 @@ _LOOK_S = 0.5
 class Conductor(LockStep):
     """Simulated time in rounds, one at every tick of any robot."""
 
-    def __init__(self, node: Node, nodes: Sequence[str], periods_s: Iterable[float], stuck: Callable[[str], None]
-                 ) -> None:
+    def __init__(
+        self, node: Node, nodes: Sequence[str], periods_s: Iterable[float], stuck: Callable[[str], None]
+    ) -> None:
         """Wait until every node is there, then begin.
 
         Args:

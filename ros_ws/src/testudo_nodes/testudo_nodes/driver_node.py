@@ -129,8 +129,12 @@ class DriverNode(Node):
         standing, vehicle = self._radio.standing, self._tell_vehicle()
         if vehicle is not None and vehicle.battery_v is not None:
             self._battery.publish(BatteryState(voltage=float(vehicle.battery_v), present=True))
-        values = {"code": standing.code, "phase": str(standing.phase), "refusal": standing.refusal,
-                  "samples": shown(self._radio.samples)}
+        values = {
+            "code": standing.code,
+            "phase": str(standing.phase),
+            "refusal": standing.refusal,
+            "samples": shown(self._radio.samples),
+        }
         level = Level.ERROR if standing.code else Level.OK
         status = Status(level, f"{self._robot.name}: driver", self._robot.name, standing.sentence, values)
         self._diagnostics.publish(diagnostics_message(status_message(status), self))

@@ -29,8 +29,9 @@ _ODOMETRY_AGE_S = 0.02
 _LINK = "testudo_50hz.toml"
 
 
-def bench_fleet(*, team_size: int | None = None, minutes: float = 1.0, say: Callable[[str], None] = print
-                ) -> BenchResult:
+def bench_fleet(
+    *, team_size: int | None = None, minutes: float = 1.0, say: Callable[[str], None] = print
+) -> BenchResult:
     """Drive robots at 50 Hz with everything running: policies, guards, plant, recorder, station.
 
     Args:
@@ -46,9 +47,12 @@ def bench_fleet(*, team_size: int | None = None, minutes: float = 1.0, say: Call
             found.append(_measured(_fleet(Path(folder), size), Path(folder) / "run", 60 * minutes))
     title = f"fleet at 50 Hz, {60 * minutes:.0f} s each: policies, guards, plant, recorder and station on this machine"
     columns = ("robots", "ticks on time", "bar", "odometry to actuator, p50", "p99", "bar of p99", "cores used")
-    shares = BenchResult("share of one core by kind of process, the sum over all robots",
-                         ("robots", "policy", "guard", "plant", "recorder", "station"),
-                         [_shown_shares(values) for values in found], {})
+    shares = BenchResult(
+        "share of one core by kind of process, the sum over all robots",
+        ("robots", "policy", "guard", "plant", "recorder", "station"),
+        [_shown_shares(values) for values in found],
+        {},
+    )
     return BenchResult(title, columns, [_shown(values) for values in found], {"fleets": found}, (shares,))
 
 
@@ -58,8 +62,9 @@ def _fleet(folder: Path, size: int) -> Fleet:
     profile = Path(__file__).with_name("fault_matrix") / _LINK
     (folder / _LINK).write_text(profile.read_text(encoding="utf-8"), encoding="utf-8")
     text = fleet.file.read_text(encoding="utf-8")
-    fleet.file.write_text(text.replace("    type: robot.toml\n", f"    type: robot.toml\n    link: {_LINK}\n"),
-                          encoding="utf-8")
+    fleet.file.write_text(
+        text.replace("    type: robot.toml\n", f"    type: robot.toml\n    link: {_LINK}\n"), encoding="utf-8"
+    )
     return load_fleet(fleet.file)
 
 
@@ -76,10 +81,16 @@ def _measured(fleet: Fleet, run: Path, measured_s: float) -> dict[str, Any]:
     latency = next(event.values["latency"] for event in told if "latency" in event.values)
     timed = [one for one in latency.values() if one["commands"]]
     shares = {event.process: event.values["cpu_share"] for event in told if "cpu_share" in event.values}
-    return {"robots": len(fleet.names), "not_started": missing, **_ticks(run, end_s - measured_s, end_s),
-            "latency_p50_s": float(np.median([one["p50_s"] for one in timed])) if timed else math.inf,
-            "latency_p99_s": max((one["p99_s"] for one in timed), default=math.inf), "latency": latency,
-            "cpu_share": shares, "cores": sum(shares.values())}
+    return {
+        "robots": len(fleet.names),
+        "not_started": missing,
+        **_ticks(run, end_s - measured_s, end_s),
+        "latency_p50_s": float(np.median([one["p50_s"] for one in timed])) if timed else math.inf,
+        "latency_p99_s": max((one["p99_s"] for one in timed), default=math.inf),
+        "latency": latency,
+        "cpu_share": shares,
+        "cores": sum(shares.values()),
+    }
 
 
 def _plan(fleet: Fleet, run: Path) -> tuple[ProcessPlan, ...]:
@@ -89,8 +100,10 @@ def _plan(fleet: Fleet, run: Path) -> tuple[ProcessPlan, ...]:
     time with the newest pose, and what is measured is that wait and not the processes.
     """
     age = {f"latency_{end}_s": _ODOMETRY_AGE_S for end in ("low", "high")}
-    return tuple(replace(process, parameters=process.parameters | age) if process.name == "plant" else process
-                 for process in plan(fleet, run_folder=run, duration_s=10_000.0))
+    return tuple(
+        replace(process, parameters=process.parameters | age) if process.name == "plant" else process
+        for process in plan(fleet, run_folder=run, duration_s=10_000.0)
+    )
 
 
 def _wait_until_active(processes: FleetProcesses, names: Sequence[str]) -> list[str]:
@@ -120,12 +133,20 @@ def _ticks(run: Path, begin_s: float, end_s: float) -> dict[str, Any]:
 def _shown(values: Mapping[str, Any]) -> tuple[str, ...]:
     bars = _BARS.get(values["robots"])
     shown = (f"≥ {100 * bars[0]:g} %", f"≤ {1e3 * bars[1]:g} ms") if bars else ("-", "-")
-    return (str(values["robots"]), f"{100 * values['on_time']:.2f} %", shown[0],
-            f"{1e3 * values['latency_p50_s']:.1f} ms", f"{1e3 * values['latency_p99_s']:.1f} ms", shown[1],
-            f"{values['cores']:.2f}")
+    return (
+        str(values["robots"]),
+        f"{100 * values['on_time']:.2f} %",
+        shown[0],
+        f"{1e3 * values['latency_p50_s']:.1f} ms",
+        f"{1e3 * values['latency_p99_s']:.1f} ms",
+        shown[1],
+        f"{values['cores']:.2f}",
+    )
 
 
 def _shown_shares(values: Mapping[str, Any]) -> tuple[str, ...]:
-    sums = {kind: sum(share for process, share in values["cpu_share"].items() if process.rpartition("/")[2] == kind)
-            for kind in ("policy", "guard", "plant", "recorder", "station")}
+    sums = {
+        kind: sum(share for process, share in values["cpu_share"].items() if process.rpartition("/")[2] == kind)
+        for kind in ("policy", "guard", "plant", "recorder", "station")
+    }
     return (str(values["robots"]), *(f"{100 * share:.0f} %" for share in sums.values()))

@@ -29,8 +29,15 @@ def speaks_topics(node: Node, robot: FleetRobot) -> bool:
     return stands_in or robot.link.profile.flight.wire.value == "topics"
 
 
-def hear_vehicle(listen: Callable[..., None], now_s: Callable[[], float], robot: FleetRobot, take: Take,
-                 refuse: Callable[[Exception], None], *, topics: bool) -> None:
+def hear_vehicle(
+    listen: Callable[..., None],
+    now_s: Callable[[], float],
+    robot: FleetRobot,
+    take: Take,
+    refuse: Callable[[Exception], None],
+    *,
+    topics: bool,
+) -> None:
     """Hear what a vehicle says of itself.
 
     Args:
@@ -41,6 +48,7 @@ def hear_vehicle(listen: Callable[..., None], now_s: Callable[[], float], robot:
         refuse: is given why a message cannot be read.
         topics: see `speaks_topics`.
     """
+
     def on_message(message: UInt8MultiArray) -> None:
         try:
             found = VehicleMessage.decode(envelope_bytes(message))
@@ -75,9 +83,14 @@ class GuardFlight:
         self._wake: Callable[[], None] = _nothing
         topics = speaks_topics(node, robot)
         self._requests = tempo.publisher(UInt8MultiArray, "flight_request", OFFERED["flight_request"])
-        self._clients = {} if topics else {
-            act: node.create_client(message_class(call.type), f"/{robot.name}/{call.name}")
-            for act, call in CALLS.items()}
+        self._clients = (
+            {}
+            if topics
+            else {
+                act: node.create_client(message_class(call.type), f"/{robot.name}/{call.name}")
+                for act, call in CALLS.items()
+            }
+        )
 
         def listen(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
             tempo.listen(kind, topic, callback, REQUESTED[quality])
@@ -116,8 +129,10 @@ class GuardFlight:
                 continue
             call = CALLS[request.act]
             if not client.service_is_ready():
-                self._node.get_logger().error(f"{self._name}: service {call.name} of Crazyswarm2 does not answer",
-                                               throttle_duration_sec=WARN_EVERY_S)
+                self._node.get_logger().error(
+                    f"{self._name}: service {call.name} of Crazyswarm2 does not answer",
+                    throttle_duration_sec=WARN_EVERY_S,
+                )
             filled = client.srv_type.Request()
             call.fill(filled, request)
             client.call_async(filled)

@@ -69,8 +69,9 @@ class GuardNode(Node):
         self._topic = robot.link.topics["cmd_vel"]
         self._allowed = self._wire.profile.command.other_publishers.value
         turns_rad_s = self._spec.yaw_rate_limit_rad_s if self._wire.carries_yaw_rate else 0.0
-        self._guard = Guard(dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s,
-                            yaw_rate_limit=turns_rad_s)
+        self._guard = Guard(
+            dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s, yaw_rate_limit=turns_rad_s
+        )
         self._seen: tuple[str, ...] = ()
         self._told: tuple[str, str] | None = None
         self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
@@ -163,8 +164,9 @@ class GuardNode(Node):
         except WireError as error:
             self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
             return
-        lands = (self._flight is not None and reading.yaw_rate == 0
-                 and self._flight.pure.may_descend(reading.command, now_s))
+        lands = (
+            self._flight is not None and reading.yaw_rate == 0 and self._flight.pure.may_descend(reading.command, now_s)
+        )
         if self._guard.command(reading.stamp_s, reading.command, now_s, yaw_rate=reading.yaw_rate, lands=lands):
             self._silence.reset()
             if self._guard.code:
@@ -238,9 +240,7 @@ class GuardNode(Node):
         if real_s - self._look_s >= _LOOK_S:
             self._look_s = real_s
             found = self._foreign()
-            self._guard.see_publishers(
-                [name for name in found if _NAMELESS not in name or name in self._seen]
-            )
+            self._guard.see_publishers([name for name in found if _NAMELESS not in name or name in self._seen])
             self._seen = found
         self._watch()
         self._fly()

@@ -97,9 +97,7 @@ class _Heard:
         else:
             topics["odom"], self._frames = shared
         self._subscriptions = [
-            node.create_subscription(
-                _TYPES[kind], topic, partial(self._take, kind), SHOWN[kind], raw=True
-            )
+            node.create_subscription(_TYPES[kind], topic, partial(self._take, kind), SHOWN[kind], raw=True)
             for kind, topic in topics.items()
         ]
 
@@ -119,8 +117,9 @@ class _Heard:
             reading, pose_age_s = recorded_pose(record, now_s - record_age_s), record_age_s
         place, yaw = (None, 0.0) if reading is None else (reading.position_world, reading.yaw)
         mode = self._mode(now_s)
-        return RobotView(name, spec, place, yaw, pose_age_s, record, record_age_s, peer,
-                         mode.get("mode", ""), mode.get("code", ""))
+        return RobotView(
+            name, spec, place, yaw, pose_age_s, record, record_age_s, peer, mode.get("mode", ""), mode.get("code", "")
+        )
 
     def _odometry(self, now_s: float) -> tuple[OdometryReading | None, float]:
         """Return the newest odometry and its age [s]; None if there is none in the shared frame."""

@@ -70,11 +70,7 @@ def type_hash(message_type: str) -> str:
     except DefinitionError:
         return ""
     return next(
-        (
-            entry["hash_string"]
-            for entry in tables.get("type_hashes", [])
-            if entry["type_name"] == message_type
-        ),
+        (entry["hash_string"] for entry in tables.get("type_hashes", []) if entry["type_name"] == message_type),
         "",
     )
 

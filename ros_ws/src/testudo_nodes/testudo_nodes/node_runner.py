@@ -161,9 +161,7 @@ def optional_text(node: Node, name: str, description: str, default: str = "") ->
     return node.declare_parameter(name, default, descriptor).value
 
 
-def integer_parameter(
-    node: Node, name: str, default: int, bounds: tuple[int, int], description: str
-) -> int:
+def integer_parameter(node: Node, name: str, default: int, bounds: tuple[int, int], description: str) -> int:
     """Declare a read-only whole number within bounds and return it."""
     span = IntegerRange(from_value=bounds[0], to_value=bounds[1], step=1)
     descriptor = ParameterDescriptor(description=description, read_only=True, integer_range=[span])
@@ -176,14 +174,10 @@ def flag_parameter(node: Node, name: str, default: bool, description: str) -> bo
     return node.declare_parameter(name, default, descriptor).value
 
 
-def number_parameter(
-    node: Node, name: str, default: float, bounds: tuple[float, float], description: str
-) -> float:
+def number_parameter(node: Node, name: str, default: float, bounds: tuple[float, float], description: str) -> float:
     """Declare a read-only number within bounds and return it."""
     span = FloatingPointRange(from_value=bounds[0], to_value=bounds[1], step=0.0)
-    descriptor = ParameterDescriptor(
-        description=description, read_only=True, floating_point_range=[span]
-    )
+    descriptor = ParameterDescriptor(description=description, read_only=True, floating_point_range=[span])
     return node.declare_parameter(name, default, descriptor).value
 
 

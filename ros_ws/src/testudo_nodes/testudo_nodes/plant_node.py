@@ -81,8 +81,11 @@ class PlantNode(Node):
         policy = text_parameter(self, "policy", "the policy file, which holds the arena")
         seed = integer_parameter(self, "seed", 0, (0, MOST_SEED), "seed of dynamics and noise")
         duration_s = number_parameter(
-            self, "duration_s", DEFAULT_DURATION_S, (LEAST_DURATION_S, MOST_DURATION_S),
-            "time [s] after which the run is declared over"
+            self,
+            "duration_s",
+            DEFAULT_DURATION_S,
+            (LEAST_DURATION_S, MOST_DURATION_S),
+            "time [s] after which the run is declared over",
         )
         recorded = flag_parameter(self, "recorded", default=False, description="wait for a recorder before the start")
         odometry = _odometry_model(self)
@@ -90,7 +93,11 @@ class PlantNode(Node):
         stand_ins = [StandIn(robot) for robot in fleet.robots]
         robots = [
             PlantRobot(
-                robot.name, robot.spec, robot.initial_position_world, robot.initial_yaw, stand_in.rate_hz,
+                robot.name,
+                robot.spec,
+                robot.initial_position_world,
+                robot.initial_yaw,
+                stand_in.rate_hz,
                 grounded=robot.has_flight_phases,
             )
             for robot, stand_in in zip(fleet.robots, stand_ins, strict=True)
@@ -99,8 +106,12 @@ class PlantNode(Node):
         self.priority = self._tempo.priority
         self._events = self._tempo.publisher(String, EVENTS_TOPIC, OFFERED["events"])
         start_s = self._tempo.now_s()
-        drones = DroneOptions(_radio_model(self), downwash=flag_parameter(
-            self, "downwash", default=True, description="whether drones push down those below them"))
+        drones = DroneOptions(
+            _radio_model(self),
+            downwash=flag_parameter(
+                self, "downwash", default=True, description="whether drones push down those below them"
+            ),
+        )
         self._plant = Plant(robots, arena, seed, start_s=start_s, odometry=odometry, drones=drones)
         for name, faults in _start_faults(self, fleet).items():
             self._plant.break_robot(name, faults)
@@ -128,8 +139,12 @@ class PlantNode(Node):
         if self._begun_s is not None:
             factor = (self._tempo.now_s() - self._start_s) / max(time.monotonic() - self._begun_s, 1e-9)
         radio = self._plant.radio
-        values = {"worst_late_s": self._worst_late_s, "latency": latency, "real_time_factor": factor,
-                  "radio": {"sent": radio.sent, "lost": radio.lost, "bursts": radio.bursts}}
+        values = {
+            "worst_late_s": self._worst_late_s,
+            "latency": latency,
+            "real_time_factor": factor,
+            "radio": {"sent": radio.sent, "lost": radio.lost, "bursts": radio.bursts},
+        }
         tell("plant", {**values, "cpu_share": self._cpu.share()})
 
     def _step(self) -> None:
@@ -193,20 +208,21 @@ class PlantNode(Node):
 class _Port:
     """The topics of one robot."""
 
-    def __init__(self, node: Node, tempo: RealTime | Conductor, plant: Plant, robot: FleetRobot, stand_in: StandIn
-                 ) -> None:
+    def __init__(
+        self, node: Node, tempo: RealTime | Conductor, plant: Plant, robot: FleetRobot, stand_in: StandIn
+    ) -> None:
         self._node, self._tempo, self._plant, self._stand_in = node, tempo, plant, stand_in
         self.name = self._name = robot.name
         self._spec, self.latency = robot.spec, LatencyMeter(_WARM_UP_S)
         self._sensed = {
-            topic.kind: (message_class(topic.type), tempo.publisher(
-                message_class(topic.type), topic.absolute, measured(reliable=topic.wire.reliable)))
+            topic.kind: (
+                message_class(topic.type),
+                tempo.publisher(message_class(topic.type), topic.absolute, measured(reliable=topic.wire.reliable)),
+            )
             for topic in stand_in.topics
         }
         self._truth = tempo.publisher(Odometry, f"/{robot.name}/truth", OFFERED["truth"])
-        self._applied = tempo.publisher(
-            TwistStamped, f"/{robot.name}/applied_cmd_vel", OFFERED["applied_cmd_vel"]
-        )
+        self._applied = tempo.publisher(TwistStamped, f"/{robot.name}/applied_cmd_vel", OFFERED["applied_cmd_vel"])
         tempo.listen(
             message_class(stand_in.commands.type),
             absolute(robot.link.topics["cmd_vel"], robot.name),
@@ -229,9 +245,7 @@ class _Port:
     def publish(self, now_s: float) -> None:
         """Send what is due."""
         for sample in self._plant.odometry(self._name):
-            reading = OdometryReading(
-                sample.stamp_s, sample.position_world, sample.yaw, sample.velocity
-            )
+            reading = OdometryReading(sample.stamp_s, sample.position_world, sample.yaw, sample.velocity)
             self.latency.odometry(self._tempo.now_s())
             for topic, measurement in self._stand_in.say(reading, *self._tempo.clocks()):
                 kind, publisher = self._sensed[topic.kind]
@@ -251,7 +265,10 @@ class _Port:
             self._next_truth_s = now_s + self._spec.control_period_s
             pose = self._plant.truth(self._name)
             reading = OdometryReading(
-                self._plant.time_s, pose.position_world, pose.yaw, pose.velocity,
+                self._plant.time_s,
+                pose.position_world,
+                pose.yaw,
+                pose.velocity,
                 quaternion_xyzw=pose.quaternion_xyzw,
             )
             self._truth.publish(odometry_message(self._name, self._spec, reading))

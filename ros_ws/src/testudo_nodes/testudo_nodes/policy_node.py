@@ -116,8 +116,14 @@ class PolicyNode(LifecycleNode):
     def _configure(self) -> None:
         fleet_file, name, policy = self._files
         fleet = load_fleet(fleet_file)
-        robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=self._tempo.now_s(),
-                      simulated_time=self._tempo.in_rounds)
+        robot = Robot(
+            fleet,
+            name,
+            policy,
+            epoch=self._new_epoch(),
+            now_s=self._tempo.now_s(),
+            simulated_time=self._tempo.in_rounds,
+        )
         clocks = self._tempo.clocks
         self._poses = [PoseHearer(clocks, fleet.robot(name))]
         if fleet.tracking:
@@ -230,8 +236,14 @@ class PolicyNode(LifecycleNode):
         if self._flight_topics is None:
             self._flight_topics = speaks_topics(self, fleet.robot(robot.name))
         self._flight_order = self._publisher(UInt8MultiArray, "flight_order")
-        hear_vehicle(self._listen, self._tempo.now_s, fleet.robot(robot.name), robot.hear_vehicle, self._refuse,
-                     topics=self._flight_topics)
+        hear_vehicle(
+            self._listen,
+            self._tempo.now_s,
+            fleet.robot(robot.name),
+            robot.hear_vehicle,
+            self._refuse,
+            topics=self._flight_topics,
+        )
         orders = self._tempo.every(_ORDER_S, self._order_flight)
         self._entities.append(lambda: self._tempo.drop(orders))
 
@@ -258,8 +270,9 @@ class PolicyNode(LifecycleNode):
         self._robot, self._flight_order = None, None
 
     def _publisher(self, kind: type, topic: str) -> Any:
-        publisher = self._tempo.publisher(kind, topic, OFFERED[topic.rpartition("/")[2]],
-                                          event_callbacks=mismatch_of_offer(topic, self._on_mismatch))
+        publisher = self._tempo.publisher(
+            kind, topic, OFFERED[topic.rpartition("/")[2]], event_callbacks=mismatch_of_offer(topic, self._on_mismatch)
+        )
         self._entities.append(lambda: self._tempo.drop(publisher))
         return publisher
 
@@ -267,8 +280,9 @@ class PolicyNode(LifecycleNode):
         self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "", *, raw: bool = False
     ) -> None:
         profile = REQUESTED[quality or topic.rpartition("/")[2]]
-        subscription = self._tempo.listen(kind, topic, callback, profile, raw=raw,
-                                          event_callbacks=mismatch_of_request(topic, self._on_mismatch))
+        subscription = self._tempo.listen(
+            kind, topic, callback, profile, raw=raw, event_callbacks=mismatch_of_request(topic, self._on_mismatch)
+        )
         self._entities.append(lambda: self._tempo.drop(subscription))
 
     def _operator(self, event: Event) -> Callable[..., Trigger.Response]:

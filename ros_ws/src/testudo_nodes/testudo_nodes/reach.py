@@ -32,6 +32,8 @@ def fleet_listener(verb: str, heard: Any, domain_id: int, *, local: bool) -> Any
     try:
         from testudo_nodes.status_listener import StatusListener  # noqa: PLC0415 -- says what to do without ROS
     except ImportError as error:
-        raise TestudoError(f"{verb}: ROS 2 is not within reach ({error}): source the setup file of the robot's own "
-                           "ROS 2, or pip install 'testudo[ros]'") from error
+        raise TestudoError(
+            f"{verb}: ROS 2 is not within reach ({error}): source the setup file of the robot's own "
+            "ROS 2, or pip install 'testudo[ros]'"
+        ) from error
     return StatusListener(heard, domain_id, local=local)

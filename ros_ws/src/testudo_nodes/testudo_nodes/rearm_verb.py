@@ -47,8 +47,9 @@ def rearm(
     with fleet_listener("rearm", FleetStatus(), domain_id, local=local) as listener:
         ask = _Asker(listener, wait)
         rows = [(name, *_rearm(ask, name, start=start)) for name in robots]
-    Console().print(table("Rearmed", ("robot", "done", "answer"), [(row[0], "yes" if row[1] else "NO", row[2])
-                                                                   for row in rows]))
+    Console().print(
+        table("Rearmed", ("robot", "done", "answer"), [(row[0], "yes" if row[1] else "NO", row[2]) for row in rows])
+    )
     return 0 if all(granted for _, granted, _ in rows) else _FAILED
 
 

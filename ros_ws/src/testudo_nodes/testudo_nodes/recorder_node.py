@@ -45,9 +45,7 @@ class RecorderNode(Node):
         policy = Path(text_parameter(self, "policy", "the policy file, of which a copy is kept"))
         folder = text_parameter(self, "run_folder", "the folder to write, which holds no run yet")
         backend = text_parameter(self, "backend", f"what moves the robots: {' or '.join(BACKENDS)}")
-        seed = integer_parameter(
-            self, "seed", 0, (0, MOST_SEED), "seed of the plant, for the record"
-        )
+        seed = integer_parameter(self, "seed", 0, (0, MOST_SEED), "seed of the plant, for the record")
         planned = topics(fleet)
         self._tempo = tempo_of(self)
         self._writer = RunWriter(

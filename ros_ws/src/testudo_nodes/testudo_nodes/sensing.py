@@ -22,8 +22,7 @@ class Listen(Protocol):
 class PoseHearer:
     """Where one robot is, as its pose source tells it."""
 
-    def __init__(self, clocks: Callable[[], tuple[float, float]], robot: FleetRobot, *, of_peer: bool = False
-                 ) -> None:
+    def __init__(self, clocks: Callable[[], tuple[float, float]], robot: FleetRobot, *, of_peer: bool = False) -> None:
         """Look up what there is to hear.
 
         Args:
@@ -43,8 +42,9 @@ class PoseHearer:
         self._corrected = bool(self._sensor.transform_topic) and not of_peer
         self._transforms = message_class(TRANSFORM_TYPE) if self._corrected else None
 
-    def begin(self, listen: Listen, take: Callable[[Measurement, float], None], refuse: Callable[[Exception], None]
-              ) -> None:
+    def begin(
+        self, listen: Listen, take: Callable[[Measurement, float], None], refuse: Callable[[Exception], None]
+    ) -> None:
         """Subscribe.
 
         Args:
@@ -57,8 +57,9 @@ class PoseHearer:
         if self._corrected:
             listen(self._transforms, self._sensor.transform_topic, self._transform_callback(refuse), "tf")
 
-    def _pose_callback(self, topic: SensedTopic, take: Callable[[Measurement, float], None],
-                       refuse: Callable[[Exception], None]) -> Callable[[Any], None]:
+    def _pose_callback(
+        self, topic: SensedTopic, take: Callable[[Measurement, float], None], refuse: Callable[[Exception], None]
+    ) -> Callable[[Any], None]:
         understand = self._sensor.read if self._of_peer else self._sensor.place
 
         def on_pose(message: Any) -> None:

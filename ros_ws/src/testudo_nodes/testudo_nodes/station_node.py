@@ -80,8 +80,9 @@ class StationNode(Node):
         now_s = self._tempo.now_s()
         if self._bring_up.left_to_people and not self._said:
             self._said = True
-            self.get_logger().warning("the start is left to people: testudo rearm ROBOT --start, or the service "
-                                      "~/start of each policy")
+            self.get_logger().warning(
+                "the start is left to people: testudo rearm ROBOT --start, or the service ~/start of each policy"
+            )
         for name, request in self._bring_up.next_requests(now_s):
             if request is Request.ACTIVATE:
                 order = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVATE))

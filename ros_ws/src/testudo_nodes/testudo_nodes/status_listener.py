@@ -78,7 +78,9 @@ class StatusListener:
         # Ctrl-C is the terminal's way to end, not an error of ROS
         rclpy.init(
             args=["--ros-args", "--enclave", f"{ENCLAVES}/{OPERATOR}"],
-            context=self._context, domain_id=self._domain_id, signal_handler_options=SignalHandlerOptions.NO,
+            context=self._context,
+            domain_id=self._domain_id,
+            signal_handler_options=SignalHandlerOptions.NO,
         )
         self.node = rclpy.create_node(
             f"{TOOL_NODES}_{os.getpid()}", context=self._context, start_parameter_services=False

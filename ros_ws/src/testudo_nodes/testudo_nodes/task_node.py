@@ -65,8 +65,9 @@ class TaskNode(Node):
         # of several teams the first is scored: a scenario knows one kind of robot
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file")).teams[0]
         policy = text_parameter(self, "policy", "the policy file, which names scenario and arena")
-        values = _values(optional_text(
-            self, "task", "values of the task by name, as a JSON object; empty: from the fleet"))
+        values = _values(
+            optional_text(self, "task", "values of the task by name, as a JSON object; empty: from the fleet")
+        )
         self._start_on = optional_text(self, "start_on", f"when an episode begins: {' or '.join(START_ON)}", ACTIVE)
         if self._start_on not in START_ON:
             found = f"found {self._start_on!r}, expected {' or '.join(START_ON)}"

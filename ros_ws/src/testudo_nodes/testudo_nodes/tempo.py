@@ -63,13 +63,15 @@ class RealTime:
         """Return a publisher."""
         return self._node.create_publisher(kind, topic, profile, **options)
 
-    def listen(self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
-               ) -> Subscription:
+    def listen(
+        self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
+    ) -> Subscription:
         """Call back for each message of a topic."""
         return self._node.create_subscription(kind, topic, guarded(self._node, callback), profile, **options)
 
-    def listen_outside(self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile,
-                       **options: Any) -> None:
+    def listen_outside(
+        self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
+    ) -> None:
         """Call back for each message of a topic on which people, and not the fleet's nodes, speak."""
         self.listen(kind, topic, callback, profile, **options)
 
@@ -121,8 +123,9 @@ class LockStep:
         """Return a publisher whose messages are counted."""
         return CountedPublisher(self._node.create_publisher(kind, topic, in_rounds(profile), **options), self.sent)
 
-    def listen(self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
-               ) -> Hearing:
+    def listen(
+        self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
+    ) -> Hearing:
         """Call back for each message of a topic, in the node's turn."""
         absolute = self._node.resolve_topic_name(topic)
         if absolute not in self._callbacks:  # listened to for ever: the count of messages must not begin anew
@@ -133,14 +136,14 @@ class LockStep:
                 self._mailbox.post(absolute, message)
                 self._try()
 
-            self._node.create_subscription(
-                kind, absolute, guarded(self._node, keep), in_rounds(profile), **options)
+            self._node.create_subscription(kind, absolute, guarded(self._node, keep), in_rounds(profile), **options)
         hearing = Hearing(absolute, guarded(self._node, callback))
         self._callbacks[absolute].append(hearing.callback)
         return hearing
 
-    def listen_outside(self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile,
-                       **options: Any) -> None:
+    def listen_outside(
+        self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
+    ) -> None:
         """Call back for each message of a topic on which people speak, at once: who stops a robot waits for no turn."""
         self._node.create_subscription(kind, topic, guarded(self._node, callback), profile, **options)
 

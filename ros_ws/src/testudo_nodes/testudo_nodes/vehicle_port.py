@@ -32,8 +32,9 @@ class VehiclePort:
         self._battery = tempo.publisher(BatteryState, f"/{robot.name}/battery_state", OFFERED["battery_state"])
         if self._asks:
             self._state = tempo.publisher(UInt8MultiArray, f"/{robot.name}/vehicle_state", OFFERED["vehicle_state"])
-            tempo.listen(UInt8MultiArray, f"/{robot.name}/flight_request", self._on_request,
-                         REQUESTED["flight_request"])
+            tempo.listen(
+                UInt8MultiArray, f"/{robot.name}/flight_request", self._on_request, REQUESTED["flight_request"]
+            )
 
     def publish(self, now_s: float) -> None:
         """Send what is due."""

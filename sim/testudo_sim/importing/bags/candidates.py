@@ -151,8 +151,20 @@ def _of_transforms(source: BagSource, messages: Mapping[BagTopic, list[BagMessag
             odometric = root.rpartition("/")[2] == _DEAD_RECKONED
             note = "dead reckoning: nothing above odom" if odometric else ""
             robot = robot_of_frame(child) or robot_of(name)
-            found.append(Candidate(source.name, name, TF, "pose", robot, 3 if odometric else 2, child, root, note=note,
-                                   reckoned=odometric))
+            found.append(
+                Candidate(
+                    source.name,
+                    name,
+                    TF,
+                    "pose",
+                    robot,
+                    3 if odometric else 2,
+                    child,
+                    root,
+                    note=note,
+                    reckoned=odometric,
+                )
+            )
     return found
 
 
@@ -190,4 +202,3 @@ def _add_samples(found: Found, messages: Mapping[BagTopic, list[BagMessage]], fo
         else:
             found.unused.append(f"{candidate.topic} (no sample of {candidate.child or candidate.topic} can be read)")
     found.candidates[:] = kept
-

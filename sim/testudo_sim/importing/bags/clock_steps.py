@@ -43,8 +43,10 @@ class ClockStep:
     def sentence(self) -> str:
         """Return what was done about it."""
         way = "forward" if self.by_ns > 0 else "back"
-        return (f"{self.whose} was set {way} by {abs(self.by_ns) / NANO:.3f} s at {clock_time(self.at_ns)}; what "
-                f"follows is put {'back' if self.by_ns > 0 else 'forward'} by as much")
+        return (
+            f"{self.whose} was set {way} by {abs(self.by_ns) / NANO:.3f} s at {clock_time(self.at_ns)}; what "
+            f"follows is put {'back' if self.by_ns > 0 else 'forward'} by as much"
+        )
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,9 @@ def delay_changes(log_ns: np.ndarray, stamp_ns: np.ndarray) -> list[tuple[int, i
     jump = np.diff(late)
     at = np.flatnonzero(np.abs(jump) > _LEAST_NS // 2) + 1
     at = at[(at >= _FEWEST) & (at <= len(late) - _FEWEST)]
-    sides = [late[np.clip(at[:, None] + reach, 0, len(late) - 1)]
-             for reach in (np.arange(-_WINDOW, 0), np.arange(_WINDOW))]
+    sides = [
+        late[np.clip(at[:, None] + reach, 0, len(late) - 1)] for reach in (np.arange(-_WINDOW, 0), np.arange(_WINDOW))
+    ]
     by = np.median(sides[1], axis=1) - np.median(sides[0], axis=1)
     flat = np.maximum(_FLAT * np.abs(by), _FLAT_NS)
     good = (np.abs(by) >= _LEAST_NS) & (np.abs(jump[at - 1] - by) < 2 * flat)
@@ -136,8 +139,11 @@ def recorder_steps(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types)
     order, log_ns = every[place], np.concatenate([one.log_ns for one in times])[place]
     steps = _by_stamps(times, order, log_ns)
     mended = record_times(log_ns, order, steps)
-    back = [(int(one.order[k - 1]), int(one.order[k])) for one in times
-            for k in falls(record_times(one.log_ns, one.order, steps))]
+    back = [
+        (int(one.order[k - 1]), int(one.order[k]))
+        for one in times
+        for k in falls(record_times(one.log_ns, one.order, steps))
+    ]
     for before, after in _common(back):
         inside = (order > before) & (order <= after)
         k = int(np.flatnonzero(inside)[np.diff(mended, prepend=mended[0])[inside].argmin()])
@@ -161,8 +167,9 @@ def record_times(log_ns: np.ndarray, order: np.ndarray, steps: Sequence[ClockSte
     return log_ns
 
 
-def mended(found: Mapping[BagTopic, Sequence[BagMessage]], steps: Sequence[ClockStep], name: str, lost: list[str]
-           ) -> dict[BagTopic, list[BagMessage]]:
+def mended(
+    found: Mapping[BagTopic, Sequence[BagMessage]], steps: Sequence[ClockStep], name: str, lost: list[str]
+) -> dict[BagTopic, list[BagMessage]]:
     """Return messages as if the recorder's clock had not been set; of a bag that is cut the largest part.
 
     Args:
@@ -179,9 +186,11 @@ def mended(found: Mapping[BagTopic, Sequence[BagMessage]], steps: Sequence[Clock
     best = int(parts.argmax())
     for k, step in enumerate(step for step in steps if step.cut):
         side = "before it" if k < best else "from then on"
-        text = (f"{name}: the clock of the recorder was set back by about {abs(step.by_ns) / NANO:.1f} s at "
-                f"{clock_time(step.at_ns)}, and no stamps tell by how much: cut there; {parts[k + (k >= best)]} "
-                f"messages {side} are left out")
+        text = (
+            f"{name}: the clock of the recorder was set back by about {abs(step.by_ns) / NANO:.1f} s at "
+            f"{clock_time(step.at_ns)}, and no stamps tell by how much: cut there; {parts[k + (k >= best)]} "
+            f"messages {side} are left out"
+        )
         lost += [] if text in lost else [text]
     kept: dict[BagTopic, list[BagMessage]] = {}
     for topic, messages in found.items():

@@ -55,14 +55,31 @@ class Clock:
         at_ns = np.array([round(self.at_s * NANO)])
         moved = float(other.apply(self.apply(at_ns))[0] - at_ns[0]) / NANO
         within = float(np.hypot(self.within_s, other.within_s))
-        return Clock(self.bag, other.to, moved, self.drift + other.drift, self.at_s, within,
-                     max(self.spread_s, other.spread_s), f"{self.how}, by way of {other.bag}",
-                     min(self.count, other.count))
+        return Clock(
+            self.bag,
+            other.to,
+            moved,
+            self.drift + other.drift,
+            self.at_s,
+            within,
+            max(self.spread_s, other.spread_s),
+            f"{self.how}, by way of {other.bag}",
+            min(self.count, other.count),
+        )
 
     def back(self) -> Clock:
         """Return the clock the other way round."""
-        return Clock(self.to, self.bag, -self.offset_s, -self.drift, self.at_s + self.offset_s, self.within_s,
-                     self.spread_s, self.how, self.count)
+        return Clock(
+            self.to,
+            self.bag,
+            -self.offset_s,
+            -self.drift,
+            self.at_s + self.offset_s,
+            self.within_s,
+            self.spread_s,
+            self.how,
+            self.count,
+        )
 
     def sentence(self) -> str:
         """Return the clock in words."""
@@ -113,16 +130,21 @@ def clocks_of(bags: Sequence[Marks], given: Mapping[str, float]) -> dict[str, Cl
     while grown and len(found) < len(bags):
         grown = False
         for bag in bags:
-            links = [link if other.name == first else link.then(found[other.name]) for other in bags
-                     if bag.name not in found and other.name in found and (link := between(bag, other))]
+            links = [
+                link if other.name == first else link.then(found[other.name])
+                for other in bags
+                if bag.name not in found and other.name in found and (link := between(bag, other))
+            ]
             if links:
                 found[bag.name] = min(links, key=lambda link: link.within_s)
                 grown = True
     missing = [name for name in names if name not in found]
     if missing:
-        raise BagError(f"the clock of {', '.join(missing)} cannot be laid to that of {first}: no message stands in "
-                       "both, and no robot was clearly seen moving in both; if you know it, say by how much it is to "
-                       f"be put forward: --offset {missing[0]}=SECONDS (0 for the same clock)")
+        raise BagError(
+            f"the clock of {', '.join(missing)} cannot be laid to that of {first}: no message stands in "
+            "both, and no robot was clearly seen moving in both; if you know it, say by how much it is to "
+            f"be put forward: --offset {missing[0]}=SECONDS (0 for the same clock)"
+        )
     return found
 
 
@@ -145,8 +167,13 @@ def _by_messages(bag: Marks, other: Marks) -> Clock | None:
 
 
 def _by_motion(bag: Marks, other: Marks) -> Clock | None:
-    found = [clock for robot in sorted(set(bag.motions) & set(other.motions)) for mine in bag.motions[robot]
-             for theirs in other.motions[robot] if (clock := _motion_clock(bag.name, other.name, robot, mine, theirs))]
+    found = [
+        clock
+        for robot in sorted(set(bag.motions) & set(other.motions))
+        for mine in bag.motions[robot]
+        for theirs in other.motions[robot]
+        if (clock := _motion_clock(bag.name, other.name, robot, mine, theirs))
+    ]
     return min(found, key=lambda clock: clock.within_s, default=None)
 
 
@@ -158,13 +185,15 @@ def _motion_clock(name: str, to: str, robot: str, mine: Motion, theirs: Motion) 
     steps = round(_WINDOW_S / STEP_S)
     times, lags = [], []
     for begin in range(0, mine.steps - steps // 2, steps):
-        part = Motion(mine.begin_s + begin * STEP_S,
-                      {key: values[begin : begin + steps] for key, values in mine.channels.items()})
+        part = Motion(
+            mine.begin_s + begin * STEP_S, {key: values[begin : begin + steps] for key, values in mine.channels.items()}
+        )
         at = part.begin_s + whole.lag_s - theirs.begin_s
         low = max(0, round((at - 1.0) / STEP_S))
         high = max(0, round((at + _WINDOW_S + 1.0) / STEP_S))
-        beside = Motion(theirs.begin_s + low * STEP_S,
-                        {key: values[low:high] for key, values in theirs.channels.items()})
+        beside = Motion(
+            theirs.begin_s + low * STEP_S, {key: values[low:high] for key, values in theirs.channels.items()}
+        )
         if beside.steps < steps // 2:
             continue
         match = follow(part, beside, (whole.lag_s - 1.0, whole.lag_s + 1.0))

@@ -75,8 +75,11 @@ def roles_of(kind: str) -> tuple[str, ...]:
     part = STANDARD.get(kind)
     if part is None:
         return ()
-    found = {"sensor_msgs/msg/Imu": ("imu",), "sensor_msgs/msg/JointState": ("motors",),
-             "sensor_msgs/msg/BatteryState": ("battery",)}.get(kind)
+    found = {
+        "sensor_msgs/msg/Imu": ("imu",),
+        "sensor_msgs/msg/JointState": ("motors",),
+        "sensor_msgs/msg/BatteryState": ("battery",),
+    }.get(kind)
     if found:
         return found
     if part.pose is not None and part.twist is not None:
@@ -89,8 +92,9 @@ def is_named_poses(kind: str) -> bool:
     return kind.rpartition("/")[2] == NAMED_POSES
 
 
-def read_samples(topic: BagTopic, messages: Sequence[BagMessage], entry: TopicMap, types: Types, lost: list[str]
-                 ) -> Samples:
+def read_samples(
+    topic: BagTopic, messages: Sequence[BagMessage], entry: TopicMap, types: Types, lost: list[str]
+) -> Samples:
     """Return the series of one topic.
 
     Args:
@@ -106,8 +110,10 @@ def read_samples(topic: BagTopic, messages: Sequence[BagMessage], entry: TopicMa
     store = types.store(topic)
     if not entry.fields and entry.role not in roles_of(topic.type):
         can = ", ".join(roles_of(topic.type))
-        raise BagError(f"{topic.name}: a {topic.type} cannot be the {entry.role} of {entry.robot}; "
-                       + (f"it can be: {can}" if can else "name where its channels stand with `fields`"))
+        raise BagError(
+            f"{topic.name}: a {topic.type} cannot be the {entry.role} of {entry.robot}; "
+            + (f"it can be: {can}" if can else "name where its channels stand with `fields`")
+        )
     log = np.array([message.log_ns for message in messages], np.int64)
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     frame, has_stamp, without = "", True, 0
@@ -116,8 +122,10 @@ def read_samples(topic: BagTopic, messages: Sequence[BagMessage], entry: TopicMa
             made = _values(topic.type, entry, group)
         except KeyError as error:
             if entry.fields:
-                raise BagError(f"{topic.name}: its messages have no number {error.args[0]!r}, which `fields` names; "
-                               f"there are {', '.join(list(group.layout.numbers)[:12])}") from error
+                raise BagError(
+                    f"{topic.name}: its messages have no number {error.args[0]!r}, which `fields` names; "
+                    f"there are {', '.join(list(group.layout.numbers)[:12])}"
+                ) from error
             without += len(group.index)
             continue
         if made is None:  # the name is not among those of the message
@@ -151,8 +159,9 @@ def _values(kind: str, entry: TopicMap, group: Group) -> tuple[np.ndarray, np.nd
         stamp = _stamp(group, entry.fields["stamp"]) if "stamp" in entry.fields else _header_stamp(group)
         return _of_fields(group, columns, role.channels), stamp
     if is_named_poses(kind):
-        where = next((path for path, text in group.layout.texts.items()
-                      if path.endswith(".name") and text == entry.child), None)
+        where = next(
+            (path for path, text in group.layout.texts.items() if path.endswith(".name") and text == entry.child), None
+        )
         if where is None:
             return None
         base = where.removesuffix(".name") + ".pose"
@@ -192,7 +201,8 @@ def _filled(paths: list[str | None], channels: Sequence[str]) -> list[str | None
 
 def _pose(base: str, names: tuple[str, str]) -> list[str | None]:
     return [_joined(base, f"{names[0]}.{axis}") for axis in "xyz"] + [
-        _joined(base, f"{names[1]}.{axis}") for axis in "xyzw"]
+        _joined(base, f"{names[1]}.{axis}") for axis in "xyzw"
+    ]
 
 
 def _joined(base: str, rest: str) -> str:

@@ -12,8 +12,13 @@ from rosbags.typesys.store import Typestore
 from testudo_sim.bags.contents import CDR, BagError, BagTopic
 
 _IDL_LINE = "=" * 80 + "\n"
-_STORES = {"foxy": Stores.ROS2_FOXY, "galactic": Stores.ROS2_GALACTIC, "humble": Stores.ROS2_HUMBLE,
-           "iron": Stores.ROS2_IRON, "jazzy": Stores.ROS2_JAZZY}
+_STORES = {
+    "foxy": Stores.ROS2_FOXY,
+    "galactic": Stores.ROS2_GALACTIC,
+    "humble": Stores.ROS2_HUMBLE,
+    "iron": Stores.ROS2_IRON,
+    "jazzy": Stores.ROS2_JAZZY,
+}
 
 
 class Types:
@@ -75,7 +80,8 @@ class Types:
         missing = _missing(topic.type, {**self._standard, **self._folders, **own})
         lacks = f"{topic.type} refers to {missing}, which is not known" if missing and missing != topic.type else ""
         return None, (wrong or lacks or f"type {topic.type} is not known and the bag holds no definition of it") + (
-            "; give its package with --msg-path FOLDER (of .msg files)")
+            "; give its package with --msg-path FOLDER (of .msg files)"
+        )
 
 
 def _parsed(topic: BagTopic) -> tuple[dict[str, Any], str]:

@@ -67,8 +67,9 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
         raise BagError(f"{path}: no such file or folder")
     if path.is_file():
         if not looks_like_bag(path):
-            raise BagError(f"{path}: no bag: expected a folder of rosbag2, or a file that ends in "
-                           f"{', '.join(_ENDINGS)}")
+            raise BagError(
+                f"{path}: no bag: expected a folder of rosbag2, or a file that ends in {', '.join(_ENDINGS)}"
+            )
         _check_not_empty(path, [path])
         return BagFolder(path, _stem(path), (path,), None, None, (), "")
     notes: list[str] = []
@@ -81,16 +82,25 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
         raise BagError(f"{path}: holds no file of a bag: expected one that ends in {', '.join(_ENDINGS)}")
     _check_not_empty(path, files)
     if listed and len(files) > len(listed):
-        damage.append(f"{METADATA}: does not name {', '.join(file.name for file in files[len(listed):])}; read, too")
+        damage.append(f"{METADATA}: does not name {', '.join(file.name for file in files[len(listed) :])}; read, too")
     name = path.name or path.resolve().name
-    return BagFolder(path, name, files, _number(facts, "version"), _expected(facts), _topics(facts),
-                     str(facts.get("ros_distro") or ""), tuple(notes))
+    return BagFolder(
+        path,
+        name,
+        files,
+        _number(facts, "version"),
+        _expected(facts),
+        _topics(facts),
+        str(facts.get("ros_distro") or ""),
+        tuple(notes),
+    )
 
 
 def _check_not_empty(path: Path, files: Sequence[Path]) -> None:
     if not any(file.stat().st_size for file in files):
-        raise BagError(f"{path}: 0 bytes, expected a bag: no message can be read; nothing was written, or a copy was "
-                       "cut off")
+        raise BagError(
+            f"{path}: 0 bytes, expected a bag: no message can be read; nothing was written, or a copy was cut off"
+        )
 
 
 def is_packed(file: Path) -> bool:
@@ -109,20 +119,25 @@ def _metadata(path: Path, damage: list[str], notes: list[str]) -> dict[str, Any]
     """Return the information of `metadata.yaml`; empty if it is missing or does not hold."""
     file = path / METADATA
     if not file.is_file():
-        notes.append(f"{path.name}: {METADATA} is missing: the recorder was killed, or the file was left behind; "
-                     "everything is taken from the bag itself; `testudo recover` makes it whole")
+        notes.append(
+            f"{path.name}: {METADATA} is missing: the recorder was killed, or the file was left behind; "
+            "everything is taken from the bag itself; `testudo recover` makes it whole"
+        )
         return {}
     try:
         facts = yaml.safe_load(file.read_text(encoding="utf-8"))[_KEY]
         facts = dict(facts)
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
-        damage.append(f"{path.name}: {METADATA} cannot be read ({type(error).__name__}); everything is taken from the "
-                      "bag itself")
+        damage.append(
+            f"{path.name}: {METADATA} cannot be read ({type(error).__name__}); everything is taken from the bag itself"
+        )
         return {}
     version = _number(facts, "version")
     if version is None or version > _NEWEST:
-        damage.append(f"{path.name}: {METADATA}: version: found {facts.get('version')!r}, expected 1 to {_NEWEST}; "
-                      "read as the newest known")
+        damage.append(
+            f"{path.name}: {METADATA}: version: found {facts.get('version')!r}, expected 1 to {_NEWEST}; "
+            "read as the newest known"
+        )
     return facts
 
 
@@ -149,8 +164,15 @@ def _topics(facts: dict[str, Any]) -> tuple[BagTopic, ...]:
             facts = entry["topic_metadata"]
             qos = facts.get("offered_qos_profiles") or ""
             text = qos if isinstance(qos, str) else yaml.safe_dump(qos, default_flow_style=False)
-            found.append(BagTopic(str(facts["name"]), str(facts["type"]), str(facts["serialization_format"]), qos=text,
-                                  type_hash=str(facts.get("type_description_hash") or "")))
+            found.append(
+                BagTopic(
+                    str(facts["name"]),
+                    str(facts["type"]),
+                    str(facts["serialization_format"]),
+                    qos=text,
+                    type_hash=str(facts.get("type_description_hash") or ""),
+                )
+            )
         except (KeyError, TypeError, AttributeError, yaml.YAMLError):
             continue  # the bag's own topics count, not those of a broken entry
     return tuple(found)

@@ -45,8 +45,7 @@ def grouped(found: Sequence[Found]) -> Team:
 def _by_names(found: Sequence[Found]) -> Team:
     """Return candidates by the robot that their names tell; what names no robot is the bag's own."""
     team = Team()
-    named = robots_of({one.topic: one.type for part in found for one in part.candidates
-                       if not one.child})
+    named = robots_of({one.topic: one.type for part in found for one in part.candidates if not one.child})
     for part in found:
         alone = plain_name(part.source.name) if len(found) > 1 else ""
         for candidate in part.candidates:
@@ -95,8 +94,9 @@ def _join_nameless(team: Team) -> None:
         return
     owner, reason = _owner(team, nameless)
     if owner is None:
-        team.ambiguous.append(f"{names_of(nameless)}: the names tell no robot, and {reason}; there are "
-                              f"{', '.join(team.robots)}")
+        team.ambiguous.append(
+            f"{names_of(nameless)}: the names tell no robot, and {reason}; there are {', '.join(team.robots)}"
+        )
         team.left += [f"{candidate.topic} (of no certain robot)" for candidate in nameless]
         return
     team.robots[owner] += nameless
@@ -107,8 +107,12 @@ def _join_nameless(team: Team) -> None:
 def _owner(team: Team, nameless: Sequence[Candidate]) -> tuple[str | None, str]:
     scores: dict[str, float] = {}
     for name, candidates in team.robots.items():
-        matches = [match for mine in _sure(nameless) for theirs in _sure(candidates)
-                   if mine.role != theirs.role and (match := match_of(mine, theirs))]
+        matches = [
+            match
+            for mine in _sure(nameless)
+            for theirs in _sure(candidates)
+            if mine.role != theirs.role and (match := match_of(mine, theirs))
+        ]
         scores[name] = max((match.score for match in matches), default=0.0)
     ranked = sorted(scores, key=lambda name: -scores[name])
     best = ranked[0]
@@ -124,8 +128,11 @@ def _join_commands(team: Team) -> None:
     It counts both ways, as with bodies.
     """
     told = [name for name, mine in team.robots.items() if {one.role for one in _moving(mine)} == {"command"}]
-    moved = [name for name, mine in team.robots.items() if "odometry" in (roles := {one.role for one in mine})
-             and "command" not in roles]
+    moved = [
+        name
+        for name, mine in team.robots.items()
+        if "odometry" in (roles := {one.role for one in mine}) and "command" not in roles
+    ]
     alike = {(name, other): _likeness(team.robots[name], team.robots[other]) for name in told for other in moved}
     for (name, other), score in alike.items():
         if score >= CLEAR and not _rivals(alike, name, other):
@@ -146,15 +153,21 @@ def _join_loose(team: Team, loose: Sequence[Candidate]) -> None:
         if rivals:
             others = names_of([loose[int(one)] for one, other in rivals if other == name])
             also = ", ".join(other for _, other in rivals if other != name)
-            team.ambiguous.append(f"{name}: its motion follows {loose[int(k)].topic} ({score:.2f})"
-                                  + (f", and {others} nearly as well" if others else "")
-                                  + (f", as does that of {also}" if also else "") + "; its command is not given")
+            team.ambiguous.append(
+                f"{name}: its motion follows {loose[int(k)].topic} ({score:.2f})"
+                + (f", and {others} nearly as well" if others else "")
+                + (f", as does that of {also}" if also else "")
+                + "; its command is not given"
+            )
             continue
         used.add(k)
         loose[int(k)].note = "a command by the motion alone, its name tells nothing"
         team.robots[name].append(loose[int(k)])
-    team.left += [f"{one.topic} (a velocity that no robot's motion clearly follows)" for k, one in enumerate(loose)
-                  if str(k) not in used]
+    team.left += [
+        f"{one.topic} (a velocity that no robot's motion clearly follows)"
+        for k, one in enumerate(loose)
+        if str(k) not in used
+    ]
 
 
 def _tell_halves(team: Team) -> None:
@@ -162,12 +175,16 @@ def _tell_halves(team: Team) -> None:
     told = [name for name, mine in team.robots.items() if _commands(mine) and not bodies(mine)]
     for name in told:
         if not any(text.startswith(f"{name}: ") for text in team.ambiguous):
-            team.ambiguous.append(f"{name}: has commands and nothing that shows where it was; is it one with another "
-                                  "robot, or was it not recorded?")
+            team.ambiguous.append(
+                f"{name}: has commands and nothing that shows where it was; is it one with another "
+                "robot, or was it not recorded?"
+            )
     for name, mine in team.robots.items():
         if told and any(one.role == "odometry" for one in mine) and not _commands(mine):
-            team.ambiguous.append(f"{name}: has odometry and no commands, while {', '.join(told)} has commands alone; "
-                                  "nothing tells whether they are one")
+            team.ambiguous.append(
+                f"{name}: has odometry and no commands, while {', '.join(told)} has commands alone; "
+                "nothing tells whether they are one"
+            )
 
 
 def _join_bodies(team: Team) -> None:
@@ -180,18 +197,22 @@ def _join_bodies(team: Team) -> None:
     others = [name for name in team.robots if name not in seen]
     told = [name for name in others if not any(one.role == "pose" and one.rank == 0 for one in team.robots[name])]
     alike = {(name, body): _likeness(team.robots[name], team.robots[body]) for name in others for body in seen}
-    sure = {name: body for name in told for body in seen if alike[name, body] >= CLEAR
-            and not _rivals(alike, name, body)}
+    sure = {
+        name: body for name in told for body in seen if alike[name, body] >= CLEAR and not _rivals(alike, name, body)
+    }
     for name in told:
         if name in sure:
             continue
         left = [body for body in seen if body not in sure.values() and alike[name, body] >= CLEAR]
         if left:
             best = max(left, key=lambda body: alike[name, body])
-            rivals = ", ".join(f"{one} as {other} does ({score:.2f})"
-                               for (one, other), score in _rivals(alike, name, best).items())
-            team.ambiguous.append(f"{name}: {best} moves as {name} does ({alike[name, best]:.2f}), but also {rivals}; "
-                                  "its pose is not given")
+            rivals = ", ".join(
+                f"{one} as {other} does ({score:.2f})" for (one, other), score in _rivals(alike, name, best).items()
+            )
+            team.ambiguous.append(
+                f"{name}: {best} moves as {name} does ({alike[name, best]:.2f}), but also {rivals}; "
+                "its pose is not given"
+            )
     for name, body in sure.items():
         for candidate in team.robots.pop(body):
             candidate.note = f"{body} moves as {name} does (correlation {alike[name, body]:.2f})"
@@ -205,14 +226,18 @@ def _join_bodies(team: Team) -> None:
 
 def _likeness(first: Sequence[Candidate], second: Sequence[Candidate]) -> float:
     """Return how much alike the motions of two robots or bodies are at best: a correlation."""
-    return max((match.score for one in _sure(first) for other in _sure(second) if (match := match_of(one, other))),
-               default=0.0)
+    return max(
+        (match.score for one in _sure(first) for other in _sure(second) if (match := match_of(one, other))), default=0.0
+    )
 
 
 def _rivals(alike: Mapping[tuple[str, str], float], name: str, body: str) -> dict[tuple[str, str], float]:
     """Return the pairs (body, robot) with one of these two that go together nearly as well as they do, or better."""
-    return {(other, one): score for (one, other), score in alike.items() if (one == name) != (other == body)
-            and alike[name, body] - score < _APART}
+    return {
+        (other, one): score
+        for (one, other), score in alike.items()
+        if (one == name) != (other == body) and alike[name, body] - score < _APART
+    }
 
 
 def _followed(command: Candidate, candidates: Sequence[Candidate]) -> float:
@@ -239,8 +264,9 @@ def match_of(first: Candidate, second: Candidate) -> Match | None:
     return _best(one, other, lags, (IN_BODY, ANY_FRAME) if first.role == "command" else (ANY_FRAME,))
 
 
-def _best(one: Motion, other: Motion, lags: tuple[float, float] | None, kinds: Sequence[tuple[str, ...]]
-          ) -> Match | None:
+def _best(
+    one: Motion, other: Motion, lags: tuple[float, float] | None, kinds: Sequence[tuple[str, ...]]
+) -> Match | None:
     matches = [match for names in kinds if (match := follow(one, other, lags, names))]
     return max(matches, key=lambda match: match.score, default=None)
 

@@ -35,8 +35,9 @@ class _Copy:
 
     def on_first_clock(self) -> Samples:
         """Return the samples on the clock of the first bag."""
-        return replace(self.samples, stamp_ns=self.clock.apply(self.samples.stamp_ns),
-                       log_ns=self.clock.apply(self.samples.log_ns))
+        return replace(
+            self.samples, stamp_ns=self.clock.apply(self.samples.stamp_ns), log_ns=self.clock.apply(self.samples.log_ns)
+        )
 
 
 def merged(bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[tuple[str, str], tuple[Samples, TopicMap]]:
@@ -84,8 +85,10 @@ def _stamps(copy: _Copy, owner: _Copy) -> np.ndarray:
 
 
 def _joined(first: Samples, second: Samples, rows: np.ndarray) -> Samples:
-    stamp, log, values = (np.concatenate([getattr(first, name), getattr(second, name)[rows]])
-                          for name in ("stamp_ns", "log_ns", "values"))
+    stamp, log, values = (
+        np.concatenate([getattr(first, name), getattr(second, name)[rows]]) for name in ("stamp_ns", "log_ns", "values")
+    )
     order = np.argsort(log, kind="stable")
-    return Samples(stamp[order], log[order], values[order], first.frame or second.frame,
-                   first.has_stamp and second.has_stamp)
+    return Samples(
+        stamp[order], log[order], values[order], first.frame or second.frame, first.has_stamp and second.has_stamp
+    )

@@ -70,8 +70,15 @@ def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> Motion | No
     if role == "command":
         # a command holds until the next one
         held = values[np.clip(np.searchsorted(times_s, grid, side="right") - 1, 0, None)].T
-        found = {"forward": held[0], "left": held[1], "turn": held[5], "east": held[0], "north": held[1],
-                 "up": held[2], "speed": np.hypot(held[0], held[1])}
+        found = {
+            "forward": held[0],
+            "left": held[1],
+            "turn": held[5],
+            "east": held[0],
+            "north": held[1],
+            "up": held[2],
+            "speed": np.hypot(held[0], held[1]),
+        }
     elif role == "imu":
         found = {"turn": even[5]}
     elif role in ("pose", "odometry", "setpoint"):
@@ -86,8 +93,9 @@ ANY_FRAME = ("speed", "turn", "up")
 IN_BODY, IN_WORLD = ("forward", "left", "turn"), ("east", "north", "up")
 
 
-def follow(first: Motion, second: Motion, lags_s: tuple[float, float] | None = None,
-           channels: tuple[str, ...] = ANY_FRAME) -> Match | None:
+def follow(
+    first: Motion, second: Motion, lags_s: tuple[float, float] | None = None, channels: tuple[str, ...] = ANY_FRAME
+) -> Match | None:
     """Return the lag at which ``second`` repeats ``first`` best; None if they share nothing that moves.
 
     Args:
@@ -119,8 +127,15 @@ def _from_poses(times_s: np.ndarray, values: np.ndarray, grid: np.ndarray, even:
     velocity = np.stack([np.gradient(_smooth(column), STEP_S) for column in even[:3]])
     forward = velocity[0] * np.cos(yaw) + velocity[1] * np.sin(yaw)
     left = velocity[1] * np.cos(yaw) - velocity[0] * np.sin(yaw)
-    return {"forward": forward, "left": left, "turn": np.gradient(_smooth(yaw), STEP_S), "east": velocity[0],
-            "north": velocity[1], "up": velocity[2], "speed": np.hypot(velocity[0], velocity[1])}
+    return {
+        "forward": forward,
+        "left": left,
+        "turn": np.gradient(_smooth(yaw), STEP_S),
+        "east": velocity[0],
+        "north": velocity[1],
+        "up": velocity[2],
+        "speed": np.hypot(velocity[0], velocity[1]),
+    }
 
 
 def _correlations(first: np.ndarray, second: np.ndarray, least: int) -> np.ndarray:

@@ -38,8 +38,14 @@ class Proposal:
     unused: tuple[str, ...]
 
 
-def propose_map(paths: Sequence[str | Path] | str | Path, *, tell: Tell = lambda _: None,
-                damage: list[str] | None = None, msg_path: Sequence[str | Path] = (), robot_type: str = "") -> Proposal:
+def propose_map(
+    paths: Sequence[str | Path] | str | Path,
+    *,
+    tell: Tell = lambda _: None,
+    damage: list[str] | None = None,
+    msg_path: Sequence[str | Path] = (),
+    robot_type: str = "",
+) -> Proposal:
     """Propose the section `topics` of a mapping.
 
     Args:
@@ -55,8 +61,10 @@ def propose_map(paths: Sequence[str | Path] | str | Path, *, tell: Tell = lambda
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     lost = damage if damage is not None else []
     folders = [Path(folder) for folder in msg_path]
-    found = [candidates_of(path, folders, lambda share, k=k: tell((k + share) / len(paths)), lost)
-             for k, path in enumerate(paths)]
+    found = [
+        candidates_of(path, folders, lambda share, k=k: tell((k + share) / len(paths)), lost)
+        for k, path in enumerate(paths)
+    ]
     team = grouped(found)
     for robot, candidates in team.robots.items():
         _choose(team, robot, candidates, several=len(found) > 1)
@@ -78,8 +86,10 @@ def _choose(team: Team, robot: str, candidates: Sequence[Candidate], *, several:
         firsts = [ones[0] for ones in by_topic.values()]
         if role == "command":
             firsts, doubtful = _commands(firsts, candidates)
-            team.left += [f"{one.topic} (a velocity that is measured, or of no robot, by its name and the motion)"
-                          for one in doubtful]
+            team.left += [
+                f"{one.topic} (a velocity that is measured, or of no robot, by its name and the motion)"
+                for one in doubtful
+            ]
             if not firsts:
                 continue
             chosen, why = _command(team, robot, firsts, candidates)
@@ -89,8 +99,9 @@ def _choose(team: Team, robot: str, candidates: Sequence[Candidate], *, several:
         entry = chosen.entry(robot, bag, _command_frame(chosen, candidates) if role == "command" else "")
         details = ", ".join(text for text in (chosen.note, why) if text)
         team.entries.append(entry)
-        team.why[entry] = (f"{chosen.type.rpartition('/')[2]}, {chosen.rate_hz:.1f} Hz" + (f": {details}" if details
-                                                                                          else ""))
+        team.why[entry] = f"{chosen.type.rpartition('/')[2]}, {chosen.rate_hz:.1f} Hz" + (
+            f": {details}" if details else ""
+        )
         team.left += [f"{one.topic} (another {role} of {robot})" for one in firsts if one is not chosen]
 
 
@@ -103,8 +114,9 @@ def _ranked(team: Team, robot: str, mine: Sequence[Candidate]) -> tuple[Candidat
     others = names_of(ranked[1:])
     if ranked[1].rank == best.rank:
         rivals = [one for one in ranked if one.rank == best.rank]
-        team.ambiguous.append(f"{robot}: its {best.role} could be {names_of(rivals)}; {best.topic} stands in the "
-                              "mapping")
+        team.ambiguous.append(
+            f"{robot}: its {best.role} could be {names_of(rivals)}; {best.topic} stands in the mapping"
+        )
         return best, f"AMBIGUOUS: could be {others} as well"
     return best, f"by its name or kind before {others}"
 
@@ -117,27 +129,38 @@ def _commands(mine: Sequence[Candidate], all_of_it: Sequence[Candidate]) -> tupl
     return taken, [one for one in mine if one not in taken]
 
 
-def _command(team: Team, robot: str, mine: Sequence[Candidate], all_of_it: Sequence[Candidate]
-             ) -> tuple[Candidate, str]:
+def _command(
+    team: Team, robot: str, mine: Sequence[Candidate], all_of_it: Sequence[Candidate]
+) -> tuple[Candidate, str]:
     """Return the command that the robot's motion follows."""
     motions = bodies(all_of_it)
-    matches = {one: max((match for motion in motions if (match := match_of(one, motion))),
-                        key=lambda match: match.score, default=None) for one in mine}
+    matches = {
+        one: max(
+            (match for motion in motions if (match := match_of(one, motion))),
+            key=lambda match: match.score,
+            default=None,
+        )
+        for one in mine
+    }
     # of those that go equally well with the motion the usual name comes first
     ranked = sorted(mine, key=lambda one: (-round(matches[one].score / _EQUAL) if matches[one] else 1, one.rank))
     best, match = ranked[0], matches[ranked[0]]
     if match is None:
         if len(ranked) > 1:
-            team.ambiguous.append(f"{robot}: its commands could be {names_of(ranked)}, and nothing moves by which to "
-                                  f"tell; {best.topic} stands in the mapping")
+            team.ambiguous.append(
+                f"{robot}: its commands could be {names_of(ranked)}, and nothing moves by which to "
+                f"tell; {best.topic} stands in the mapping"
+            )
         return best, "nothing moves by which to check it" if len(ranked) == 1 else "AMBIGUOUS"
     when = f"{abs(match.lag_s):.2f} s {'later' if match.lag_s >= 0 else 'before it'}"
     why = f"the motion follows it (correlation {match.score:.2f}, {when})"
     if match.score < CLEAR:
         others = [one for one in all_of_it if one.unsure and any(follows(match_of(one, motion)) for motion in motions)]
-        team.ambiguous.append(f"{robot}: its motion hardly follows {best.topic} (correlation {match.score:.2f}); is it "
-                              "another robot's, or are there commands that were not recorded?"
-                              + (f" It follows {names_of(others)}" if others else ""))
+        team.ambiguous.append(
+            f"{robot}: its motion hardly follows {best.topic} (correlation {match.score:.2f}); is it "
+            "another robot's, or are there commands that were not recorded?"
+            + (f" It follows {names_of(others)}" if others else "")
+        )
         why = f"AMBIGUOUS: the motion hardly follows it (correlation {match.score:.2f})"
     for other in ranked[1:]:
         rival = matches[other]
@@ -148,8 +171,10 @@ def _command(team: Team, robot: str, mine: Sequence[Candidate], all_of_it: Seque
             why += f"; {other.topic} holds nearly the same"
         else:
             why = f"AMBIGUOUS, {why}"
-            team.ambiguous.append(f"{robot}: its motion follows {best.topic} ({match.score:.2f}) and {other.topic} "
-                                  f"({score:.2f}) alike; {best.topic} stands in the mapping")
+            team.ambiguous.append(
+                f"{robot}: its motion follows {best.topic} ({match.score:.2f}) and {other.topic} "
+                f"({score:.2f}) alike; {best.topic} stands in the mapping"
+            )
     return best, why
 
 
@@ -162,8 +187,10 @@ def _command_frame(command: Candidate, all_of_it: Sequence[Candidate]) -> str:
     for one in bodies(all_of_it):
         motion = one.motion
         if motion is not None:
-            scores = [match.score if (match := follow(asked, motion, LAGS_S, names)) else 0.0
-                      for names in (IN_BODY[:2], IN_WORLD[:2])]
+            scores = [
+                match.score if (match := follow(asked, motion, LAGS_S, names)) else 0.0
+                for names in (IN_BODY[:2], IN_WORLD[:2])
+            ]
             body, world = max(body, scores[0]), max(world, scores[1])
     return "body" if body > world + MARGIN else "world" if world > body + MARGIN else ""
 
@@ -176,12 +203,15 @@ def _alike(first: Candidate, second: Candidate) -> bool:
 
 def _written(found: Sequence[Found], team: Team, unused: Sequence[str], robot_type: str) -> Proposal:
     names = [one.source.name for one in found]
-    head = [f"proposed by `testudo inspect` for {', '.join(names)}: look it over, then",
-            "testudo import BAG RUN --map FILE"]
+    head = [
+        f"proposed by `testudo inspect` for {', '.join(names)}: look it over, then",
+        "testudo import BAG RUN --map FILE",
+    ]
     lines = [f"# {line}\n" for line in head]
     lines += [f"# AMBIGUOUS: {text}\n" for text in team.ambiguous]
-    lines.append(topics_text(plain_name(names[0]), f"proposed for {', '.join(names)}", robot_type, team.entries,
-                             team.why))
+    lines.append(
+        topics_text(plain_name(names[0]), f"proposed for {', '.join(names)}", robot_type, team.entries, team.why)
+    )
     lines += [f"# not used: {text}\n" for text in unused]
     text = "".join(lines)
     if not any(entry.role in ("pose", "odometry") for entry in team.entries):
@@ -198,9 +228,12 @@ def settled(proposal: Proposal) -> ReadMap:
         BagError: something is, or there is nothing of use.
     """
     if proposal.mapping is None:
-        raise BagError("no topic of the bag is of a type that can be used: " + ("; ".join(proposal.unused[:8]) or "it "
-                       "holds none"))
+        raise BagError(
+            "no topic of the bag is of a type that can be used: " + ("; ".join(proposal.unused[:8]) or "it holds none")
+        )
     if proposal.ambiguous:
-        raise BagError("the mapping is ambiguous: " + "; ".join(proposal.ambiguous) + "; save the proposal that "
-                       "`testudo inspect` prints, settle it, and give it with --map")
+        raise BagError(
+            "the mapping is ambiguous: " + "; ".join(proposal.ambiguous) + "; save the proposal that "
+            "`testudo inspect` prints, settle it, and give it with --map"
+        )
     return proposal.mapping

@@ -35,8 +35,15 @@ Marked = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Hashes (K,) of messages, their times of recording [ns] and their places in the bag."""
 
 
-def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage: list[str], *,
-              msg_path: Sequence[str | Path] = (), offsets: Mapping[str, float] | None = None) -> Recording:
+def read_bags(
+    paths: Sequence[str | Path],
+    mapping: ReadMap,
+    tell: Tell,
+    damage: list[str],
+    *,
+    msg_path: Sequence[str | Path] = (),
+    offsets: Mapping[str, float] | None = None,
+) -> Recording:
     """Read one bag, or several that recorded the same run, as one recording.
 
     Its ``info`` holds ``notes`` (choices that were made) and ``clocks`` (of several bags, with their uncertainty).
@@ -60,16 +67,30 @@ def read_bags(paths: Sequence[str | Path], mapping: ReadMap, tell: Tell, damage:
     bags: list[BagSeries] = []
     hashes: list[tuple[np.ndarray, np.ndarray]] = []
     for number, source in enumerate(sources):
-        found, marks = _collect(source, _entries_for(source, entries), len(sources) > 1,
-                                lambda share, number=number: tell((number + share) / len(sources)))
+        found, marks = _collect(
+            source,
+            _entries_for(source, entries),
+            len(sources) > 1,
+            lambda share, number=number: tell((number + share) / len(sources)),
+        )
         bags.append(read_series(source, found, _entries_for(source, entries), folders))
         hashes.append((marks[0], record_times(*marks[1:], bags[-1].steps)))
     _check_found(sources, bags, entries, mapping.file, damage)
     clocks = _clocks(bags, hashes, offsets or {})
     robots, start_ns = _robots(merged(bags, clocks), mapping, entries)
-    info = _info(sources, bags, clocks) | {"clock_steps": [
-        {"bag": bag.name, "whose": step.whose, "at_s": float(clocks[bag.name].apply(step.at_ns) - start_ns) / NANO,
-         "by_s": step.by_ns / NANO, "cut": step.cut} for bag in bags for step in bag.steps]}
+    info = _info(sources, bags, clocks) | {
+        "clock_steps": [
+            {
+                "bag": bag.name,
+                "whose": step.whose,
+                "at_s": float(clocks[bag.name].apply(step.at_ns) - start_ns) / NANO,
+                "by_s": step.by_ns / NANO,
+                "cut": step.cut,
+            }
+            for bag in bags
+            for step in bag.steps
+        ]
+    }
     return Recording(robots, start_ns, None, info, not damage, tuple(damage))
 
 
@@ -78,18 +99,27 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
     for source, bag in zip(sources, bags, strict=True):
         for entry in bag.samples:
             origins.setdefault(entry.robot, {}).setdefault(entry.role, []).append(
-                {"bag": bag.name, "topic": entry.topic, "type": source.contents.topics[entry.topic].type})
+                {"bag": bag.name, "topic": entry.topic, "type": source.contents.topics[entry.topic].type}
+            )
     notes = [note for source in sources for note in source.folder.notes]
-    notes += [f"{source.name}: {CLOCK} is left aside: several bags are laid together by their times of recording"
-              for source in sources if len(sources) > 1 and source.contents.counts.get(CLOCK)]
+    notes += [
+        f"{source.name}: {CLOCK} is left aside: several bags are laid together by their times of recording"
+        for source in sources
+        if len(sources) > 1 and source.contents.counts.get(CLOCK)
+    ]
     notes += [f"{bag.name}: {note}" if len(bags) > 1 else note for bag in bags for note in bag.notes]
-    return {"notes": notes, "origins": origins, "clocks": {name: clock.to_dict() for name, clock in clocks.items()},
-            "clock_sentences": [clock.sentence() for clock in list(clocks.values())[1:]],
-            "files": [str(file) for source in sources for file in source.folder.files]}
+    return {
+        "notes": notes,
+        "origins": origins,
+        "clocks": {name: clock.to_dict() for name, clock in clocks.items()},
+        "clock_sentences": [clock.sentence() for clock in list(clocks.values())[1:]],
+        "files": [str(file) for source in sources for file in source.folder.files],
+    }
 
 
-def _collect(source: BagSource, entries: Sequence[TopicMap], several: bool, tell: Tell
-             ) -> tuple[dict[BagTopic, list[BagMessage]], Marked]:
+def _collect(
+    source: BagSource, entries: Sequence[TopicMap], several: bool, tell: Tell
+) -> tuple[dict[BagTopic, list[BagMessage]], Marked]:
     """Return the messages that are needed, and hash, record time and place of those that stand once in the bag."""
     # several bags are laid together by their own times of recording
     wanted = topics_for(entries) | (set() if several else {CLOCK})
@@ -125,19 +155,24 @@ def _check_names(sources: Sequence[BagSource], entries: Sequence[TopicMap]) -> N
             raise BagError(f"topics: {entry.topic}: bag: found {entry.bag!r}, expected one of {', '.join(names)}")
 
 
-def _check_found(sources: Sequence[BagSource], bags: Sequence[BagSeries], entries: Sequence[TopicMap], file: str,
-                 damage: list[str]) -> None:
+def _check_found(
+    sources: Sequence[BagSource], bags: Sequence[BagSeries], entries: Sequence[TopicMap], file: str, damage: list[str]
+) -> None:
     """Take topics of a mapping that no bag holds for lost; all of them are too many."""
     missing = [entry for entry in entries if not any(entry in bag.samples for bag in bags)]
     there = ", ".join(sorted({name for source in sources for name in source.contents.counts})) or "no topics"
     if len(missing) == len(entries) and not damage:
         raise BagError(f"{file}: topics: {missing[0].topic} holds no message; there are {there}")
-    damage += [f"{file}: topics: {entry.topic} holds no message, so that {entry.robot} is without {entry.role}; "
-               f"correct the name, or take the entry out; there are {there}" for entry in missing]
+    damage += [
+        f"{file}: topics: {entry.topic} holds no message, so that {entry.robot} is without {entry.role}; "
+        f"correct the name, or take the entry out; there are {there}"
+        for entry in missing
+    ]
 
 
-def _clocks(bags: Sequence[BagSeries], hashes: Sequence[tuple[np.ndarray, np.ndarray]], offsets: Mapping[str, float]
-            ) -> dict[str, Clock]:
+def _clocks(
+    bags: Sequence[BagSeries], hashes: Sequence[tuple[np.ndarray, np.ndarray]], offsets: Mapping[str, float]
+) -> dict[str, Clock]:
     marks = []
     for bag, (mark, log_ns) in zip(bags, hashes, strict=True):
         motions: dict[str, list] = {}
@@ -150,8 +185,9 @@ def _clocks(bags: Sequence[BagSeries], hashes: Sequence[tuple[np.ndarray, np.nda
     return clocks_of(marks, offsets)
 
 
-def _robots(merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping: ReadMap,
-            entries: Sequence[TopicMap]) -> tuple[dict[str, RobotRecording], int]:
+def _robots(
+    merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping: ReadMap, entries: Sequence[TopicMap]
+) -> tuple[dict[str, RobotRecording], int]:
     firsts = [int(min(samples.stamp_ns.min(), samples.log_ns.min())) for samples, _ in merged.values() if len(samples)]
     if not firsts:
         raise BagError("no sample of any robot could be read")
@@ -162,8 +198,12 @@ def _robots(merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping:
         for role in ROLES:
             if (name, role) in merged:
                 samples, entry = merged[name, role]
-                series[role] = Series((samples.stamp_ns - start_ns) / NANO, samples.values,
-                                      (samples.log_ns - start_ns) / NANO, _frame(entry, samples))
+                series[role] = Series(
+                    (samples.stamp_ns - start_ns) / NANO,
+                    samples.values,
+                    (samples.log_ns - start_ns) / NANO,
+                    _frame(entry, samples),
+                )
         kind = next((entry.robot_type for entry in entries if entry.robot == name and entry.robot_type), "")
         if series:
             robots[name] = RobotRecording(name, kind or mapping.robot_type, series)

@@ -64,8 +64,9 @@ class Recovered:
         return f"{clock_time(self.first_ns)} to {clock_time(self.last_ns)}, {length_s:.3f} s"
 
 
-def recover_bag(source: str | Path, folder: str | Path, *, msg_path: tuple[Path, ...] = (),
-                tell: Tell = lambda _: None) -> Recovered:
+def recover_bag(
+    source: str | Path, folder: str | Path, *, msg_path: tuple[Path, ...] = (), tell: Tell = lambda _: None
+) -> Recovered:
     """Rebuild a bag, or a run of ours, in a new folder; the source is only read.
 
     Args:
@@ -105,9 +106,20 @@ def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...
         kept = _files_beside(bag, made)
         ours = FLEET_FILE in kept or (INFO_FILE in kept and not _is_imported(made / INFO_FILE))
         missing = [name for name in (FLEET_FILE, INFO_FILE, POLICY_FILE) if ours and name not in kept]
-        found = Recovered(_SCHEMA, str(bag.folder.path), str(folder), contents.count, bag.folder.expected,
-                          tuple(bag.damage), (*bag.folder.notes, *writer.notes), contents.first_ns, contents.last_ns,
-                          dict(contents.counts), tuple(kept), tuple(missing))
+        found = Recovered(
+            _SCHEMA,
+            str(bag.folder.path),
+            str(folder),
+            contents.count,
+            bag.folder.expected,
+            tuple(bag.damage),
+            (*bag.folder.notes, *writer.notes),
+            contents.first_ns,
+            contents.last_ns,
+            dict(contents.counts),
+            tuple(kept),
+            tuple(missing),
+        )
         _note_in_run(made / INFO_FILE, found)
         writer.finish(made, kept)
     _write_metadata(made, contents, writer.qos)
@@ -154,15 +166,21 @@ class _BagCopy:
             self._schemas[key] = self._writer.register_schema(topic.type, kind, text.encode())
         self.qos.setdefault(topic.name, profiles := _profiles(topic.qos))
         words = yaml.safe_dump(profiles, default_flow_style=False) if profiles else ""
-        return self._writer.register_channel(topic.name, topic.encoding, self._schemas[key], {
-            "offered_qos_profiles": words, "topic_type_hash": topic.type_hash})
+        return self._writer.register_channel(
+            topic.name,
+            topic.encoding,
+            self._schemas[key],
+            {"offered_qos_profiles": words, "topic_type_hash": topic.type_hash},
+        )
 
     def _definition(self, topic: BagTopic) -> str:
         """Return the definition of a type that the bag does not bring along; empty if nobody knows it."""
         types = Types([topic], self._msg_path, self._bag.folder.distribution)
         if not types.knows(topic):
-            self.notes.append(f"{topic.name}: the definition of {topic.type} is not known; its messages are kept as "
-                              "they are, --msg-path FOLDER would add it")
+            self.notes.append(
+                f"{topic.name}: the definition of {topic.type} is not known; its messages are kept as "
+                "they are, --msg-path FOLDER would add it"
+            )
             return ""
         return types.store(topic).generate_msgdef(topic.type, ros_version=2)[0]
 
@@ -237,16 +255,24 @@ def _write_metadata(folder: Path, contents: BagContents, qos: Mapping[str, list[
         "starting_time": start,
         "message_count": contents.count,
         "topics_with_message_count": [
-            {"topic_metadata": {"name": name, "type": contents.topics[name].type,
-                                "serialization_format": contents.topics[name].encoding,
-                                "offered_qos_profiles": qos.get(name, []),
-                                "type_description_hash": contents.topics[name].type_hash},
-             "message_count": count} for name, count in contents.counts.items()],
+            {
+                "topic_metadata": {
+                    "name": name,
+                    "type": contents.topics[name].type,
+                    "serialization_format": contents.topics[name].encoding,
+                    "offered_qos_profiles": qos.get(name, []),
+                    "type_description_hash": contents.topics[name].type_hash,
+                },
+                "message_count": count,
+            }
+            for name, count in contents.counts.items()
+        ],
         "compression_format": "",
         "compression_mode": "",
         "relative_file_paths": [BAG_FILE],
-        "files": [{"path": BAG_FILE, "starting_time": dict(start), "duration": dict(length),
-                   "message_count": contents.count}],
+        "files": [
+            {"path": BAG_FILE, "starting_time": dict(start), "duration": dict(length), "message_count": contents.count}
+        ],
         "custom_data": {CLOSED_KEY: "yes", RECOVERED_KEY: "yes"},
         "ros_distro": "unknown",
     }

@@ -62,8 +62,9 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
     simulated, notes = on_simulated_time(mended(found, steps, source.name, source.damage), types)
     for topic, messages in simulated.items():
         by_name.setdefault(topic.name, (topic, []))[1].extend(messages)
-    made = BagSeries(source.name, source.folder.path, {},
-                     [step.sentence() for step in steps if not step.cut] + notes, steps)
+    made = BagSeries(
+        source.name, source.folder.path, {}, [step.sentence() for step in steps if not step.cut] + notes, steps
+    )
     links: dict[str, dict[str, Link]] = {}
     for entry in entries:
         if entry.topic not in by_name:
@@ -71,8 +72,11 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
         topic, messages = by_name[entry.topic]
         if topic.type == TF and not entry.fields:
             if entry.topic not in links:
-                used = {by_name[name][0]: by_name[name][1] for name in (entry.topic, entry.topic + _STATIC)
-                        if name in by_name}
+                used = {
+                    by_name[name][0]: by_name[name][1]
+                    for name in (entry.topic, entry.topic + _STATIC)
+                    if name in by_name
+                }
                 links[entry.topic] = read_links(used, types, source.damage)
             samples = _of_transforms(entry, links[entry.topic], source.damage)
         else:
@@ -83,8 +87,10 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
 
 def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) -> Samples:
     if not entry.child:
-        raise BagError(f"topics: {entry.topic} of {entry.robot}: child: missing; expected one of the frames "
-                       f"{', '.join(links) or '(none)'}")
+        raise BagError(
+            f"topics: {entry.topic} of {entry.robot}: child: missing; expected one of the frames "
+            f"{', '.join(links) or '(none)'}"
+        )
     try:
         return compose(links, chain(links, entry.child, entry.parent))
     except BagError:
@@ -105,8 +111,9 @@ def _settled(samples: Samples, entry: TopicMap, lost: list[str], made: BagSeries
         lost.append(f"{what}: {int((~sound).sum())} of {len(sound)} samples hold no finite numbers; left out")
     huge = sound & (np.abs(np.where(np.isfinite(samples.values), samples.values, 0.0)) > LARGEST).any(axis=1)
     if huge.any():
-        lost.append(f"{what}: {int(huge.sum())} of {len(huge)} samples hold a value that is too large to be true; left "
-                    "out")
+        lost.append(
+            f"{what}: {int(huge.sum())} of {len(huge)} samples hold a value that is too large to be true; left out"
+        )
     samples = _chosen(samples, sound & ~huge)
     if not len(samples):
         return samples
@@ -141,9 +148,11 @@ def _in_order(samples: Samples, what: str, lost: list[str]) -> Samples:
         return samples
     parts = np.searchsorted(edges, np.arange(len(samples)), side="right")
     kept = parts == np.bincount(parts).argmax()
-    lost.append(f"{what}: the stamps go back for good {'twice or more' if len(edges) > 1 else 'once'}, first at "
-                f"{clock_time(int(samples.stamp_ns[edges[0]]))}; cut there, {int((~kept).sum())} of {len(kept)} "
-                "samples are left out")
+    lost.append(
+        f"{what}: the stamps go back for good {'twice or more' if len(edges) > 1 else 'once'}, first at "
+        f"{clock_time(int(samples.stamp_ns[edges[0]]))}; cut there, {int((~kept).sum())} of {len(kept)} "
+        "samples are left out"
+    )
     return _chosen(samples, kept)
 
 
@@ -162,12 +171,16 @@ def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[s
     wander_s = float(np.quantile(late_ns, 0.9) - ahead_ns) / NANO
     if wander_s > _OTHER_CLOCK_S:
         rate = float(np.ptp(samples.stamp_ns) / max(np.ptp(samples.log_ns), 1))
-        notes.append(f"{what}: its stamps, such as {clock_time(int(samples.stamp_ns[0]))}, are of a clock that runs "
-                     f"at {rate:.4g} of that of the recorder; the times of recording are taken. If it is simulated "
-                     "time, speeds and delays are wrong by as much, unless a bag that holds /clock is read alone")
+        notes.append(
+            f"{what}: its stamps, such as {clock_time(int(samples.stamp_ns[0]))}, are of a clock that runs "
+            f"at {rate:.4g} of that of the recorder; the times of recording are taken. If it is simulated "
+            "time, speeds and delays are wrong by as much, unless a bag that holds /clock is read alone"
+        )
         return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
-    notes.append(f"{what}: its stamps are of another clock than that of the recorder; put "
-                 f"{'forward' if ahead_ns > 0 else 'back'} by {abs(ahead_ns) / NANO:.3f} s")
+    notes.append(
+        f"{what}: its stamps are of another clock than that of the recorder; put "
+        f"{'forward' if ahead_ns > 0 else 'back'} by {abs(ahead_ns) / NANO:.3f} s"
+    )
     return replace(samples, stamp_ns=samples.stamp_ns + ahead_ns, ahead_ns=int(ahead_ns))
 
 

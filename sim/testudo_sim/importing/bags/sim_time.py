@@ -15,8 +15,9 @@ _TYPE = "rosgraph_msgs/msg/Clock"
 _FEWEST = 10
 
 
-def on_simulated_time(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types
-                      ) -> tuple[dict[BagTopic, list[BagMessage]], list[str]]:
+def on_simulated_time(
+    found: Mapping[BagTopic, Sequence[BagMessage]], types: Types
+) -> tuple[dict[BagTopic, list[BagMessage]], list[str]]:
     """Return messages whose times of recording go on as simulated time did, and what was done in words.
 
     Args:
@@ -34,11 +35,21 @@ def on_simulated_time(found: Mapping[BagTopic, Sequence[BagMessage]], types: Typ
         return same, [f"{CLOCK}: simulated time goes back within the bag: it is left aside; times of recording stay"]
     known, told = (log_ns - log_ns[0]).astype(float), (sim_ns - sim_ns[0]).astype(float)
     rate = told[-1] / known[-1]
-    moved = {one: [message._replace(log_ns=int(log_ns[0]) + round(at)) for message, at in zip(
-        messages, _told(np.array([m.log_ns - log_ns[0] for m in messages], float), known, told, rate), strict=True)]
-        for one, messages in same.items()}
-    note = (f"{CLOCK}: simulated time ran at {rate:.4g} of the recorder's; all times are simulated, from the time of "
-            "day of its first message on")
+    moved = {
+        one: [
+            message._replace(log_ns=int(log_ns[0]) + round(at))
+            for message, at in zip(
+                messages,
+                _told(np.array([m.log_ns - log_ns[0] for m in messages], float), known, told, rate),
+                strict=True,
+            )
+        ]
+        for one, messages in same.items()
+    }
+    note = (
+        f"{CLOCK}: simulated time ran at {rate:.4g} of the recorder's; all times are simulated, from the time of "
+        "day of its first message on"
+    )
     return moved, [note]
 
 
@@ -48,8 +59,9 @@ def _marks(messages: Sequence[BagMessage], topic: BagTopic, types: Types) -> tup
     sim = np.zeros(len(messages), np.int64)
     read = np.zeros(len(messages), bool)
     for group in groups(types.store(topic), topic.type, [message.data for message in messages]):
-        sim[group.index] = (group.column("clock.sec").astype(np.int64) * NANO
-                            + group.column("clock.nanosec").astype(np.int64))
+        sim[group.index] = group.column("clock.sec").astype(np.int64) * NANO + group.column("clock.nanosec").astype(
+            np.int64
+        )
         read[group.index] = True
     log, sim = log[read], sim[read]
     grows = np.r_[True, log[1:] > np.maximum.accumulate(log)[:-1]] if len(log) else np.zeros(0, bool)

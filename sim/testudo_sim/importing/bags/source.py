@@ -90,8 +90,9 @@ class BagSource:
         return plain
 
 
-def survey(path: str | Path, damage: list[str], keep: Keep = lambda _: False, tell: Tell = lambda _: None
-           ) -> tuple[BagSource, dict[BagTopic, list[BagMessage]]]:
+def survey(
+    path: str | Path, damage: list[str], keep: Keep = lambda _: False, tell: Tell = lambda _: None
+) -> tuple[BagSource, dict[BagTopic, list[BagMessage]]]:
     """Read a bag to its end and return it with the messages of wanted topics, by topic.
 
     Raises:

@@ -23,9 +23,11 @@ from testudo_sim.importing.tables_shown import text_table
 from testudo_sim.progress import progress_bar
 from testudo_sim.recording.types import Recording
 
-_NO_POLICY = ("a bag holds poses and commands, not the policy: gap, identify, replay --mode open-loop and a "
-              "counterfactual of the shield alone work on the run; inferring its commands again would need the "
-              "artefact that drove the robots")
+_NO_POLICY = (
+    "a bag holds poses and commands, not the policy: gap, identify, replay --mode open-loop and a "
+    "counterfactual of the shield alone work on the run; inferring its commands again would need the "
+    "artefact that drove the robots"
+)
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,14 @@ def bags_of(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def import_bags(bags: Sequence[Path], mapping: ReadMap | None, robot_types: Mapping[str, str],
-                msg_path: Sequence[Path], offsets: Mapping[str, float], tell: Callable[[float], None]
-                ) -> tuple[Imported, list[Path], dict[str, Any]]:
+def import_bags(
+    bags: Sequence[Path],
+    mapping: ReadMap | None,
+    robot_types: Mapping[str, str],
+    msg_path: Sequence[Path],
+    offsets: Mapping[str, float],
+    tell: Callable[[float], None],
+) -> tuple[Imported, list[Path], dict[str, Any]]:
     """Return the recording of bags, their files, and further entries of the report.
 
     Args:
@@ -81,14 +88,21 @@ def import_bags(bags: Sequence[Path], mapping: ReadMap | None, robot_types: Mapp
     unknown = sorted(set(robot_types) - set(named) - {""})
     if unknown:
         raise BagError(f"--robot-type {unknown[0]}=...: no such robot; there are {', '.join(named)}")
-    robots = {name: replace(robot, robot_type=robot_types.get(name, robot_types.get("", robot.robot_type)))
-              for name, robot in recording.robots.items()}
+    robots = {
+        name: replace(robot, robot_type=robot_types.get(name, robot_types.get("", robot.robot_type)))
+        for name, robot in recording.robots.items()
+    }
     info = recording.info
     notes = (*info["notes"], *info["clock_sentences"], _NO_POLICY)
     losses = tuple(Loss(name, why or text, 1, "") for text in damage for name, _, why in [text.partition(": ")])
     recording = Recording(robots, recording.start_ns, None, {}, not damage, recording.warnings)
-    more = {"maps": [{"name": mapping.name, "file": Path(mapping.file).name, "text": mapping.raw}], "choices": {},
-            "ignored": [], "clocks": info["clocks"], "clock_steps": info["clock_steps"]}
+    more = {
+        "maps": [{"name": mapping.name, "file": Path(mapping.file).name, "text": mapping.raw}],
+        "choices": {},
+        "ignored": [],
+        "clocks": info["clocks"],
+        "clock_steps": info["clock_steps"],
+    }
     return Imported(recording, losses, notes, info["origins"]), [Path(file) for file in info["files"]], more
 
 
@@ -107,8 +121,10 @@ def proposed(paths: Sequence[Path], msg_path: Sequence[Path], *, accept: bool) -
     sys.stdout.write(proposal.text)
     if accept:
         settled(proposal)
-    raise BagError(f"{bags[0]}: a bag needs a mapping: the one above is proposed; take it with --yes, or save it, look "
-                   "it over and give it with --map FILE")
+    raise BagError(
+        f"{bags[0]}: a bag needs a mapping: the one above is proposed; take it with --yes, or save it, look "
+        "it over and give it with --map FILE"
+    )
 
 
 def parse_offsets(texts: Sequence[str]) -> dict[str, float]:
@@ -150,22 +166,51 @@ def inspect_bags(path: Path, msg_path: Sequence[Path] = ()) -> Report:
             pass
         contents = source.contents
         span_s = ((contents.last_ns or 0) - (contents.first_ns or 0)) / 1e9
-        head = {"bag": str(bag), "files": len(source.folder.files),
-                "metadata.yaml": f"version {source.folder.version}" if source.folder.version else "none that holds",
-                "start": clock_time(contents.first_ns or 0), "duration": f"{span_s:.3f} s", "messages": contents.count}
-        rows = [(topic.name, topic.type, contents.counts.get(topic.name, 0),
-                 f"{(contents.counts.get(topic.name, 0) - 1) / span_s:.1f} Hz"
-                 if contents.counts.get(topic.name, 0) > 1 and span_s > 0 else "-")
-                for topic in contents.topics.values()]
+        head = {
+            "bag": str(bag),
+            "files": len(source.folder.files),
+            "metadata.yaml": f"version {source.folder.version}" if source.folder.version else "none that holds",
+            "start": clock_time(contents.first_ns or 0),
+            "duration": f"{span_s:.3f} s",
+            "messages": contents.count,
+        }
+        rows = [
+            (
+                topic.name,
+                topic.type,
+                contents.counts.get(topic.name, 0),
+                f"{(contents.counts.get(topic.name, 0) - 1) / span_s:.1f} Hz"
+                if contents.counts.get(topic.name, 0) > 1 and span_s > 0
+                else "-",
+            )
+            for topic in contents.topics.values()
+        ]
         tables += [facts("Bag, not imported yet", head), table("Topics", ("topic", "type", "messages", "rate"), rows)]
-        values.append({**head, "start_ns": contents.first_ns, "duration_s": span_s, "notes": source.folder.notes,
-                       "topics": [{"topic": row[0], "type": row[1], "messages": row[2]} for row in rows]})
+        values.append(
+            {
+                **head,
+                "start_ns": contents.first_ns,
+                "duration_s": span_s,
+                "notes": source.folder.notes,
+                "topics": [{"topic": row[0], "type": row[1], "messages": row[2]} for row in rows],
+            }
+        )
     noticed = [note for one in values for note in one["notes"]]
     for title, texts in (("Damage", damage), ("Noticed", noticed), ("Ambiguous", proposal.ambiguous)):
         tables += text_table(title, texts)
-    return BagReport({"source": str(path), "kind": "bags, not imported yet", "bags": values, "damage": damage,
-                      "ambiguous": list(proposal.ambiguous), "reasons": proposal.reasons, "proposal": proposal.text},
-                     tuple(tables), proposal.text)
+    return BagReport(
+        {
+            "source": str(path),
+            "kind": "bags, not imported yet",
+            "bags": values,
+            "damage": damage,
+            "ambiguous": list(proposal.ambiguous),
+            "reasons": proposal.reasons,
+            "proposal": proposal.text,
+        },
+        tuple(tables),
+        proposal.text,
+    )
 
 
 def _check_types(mapping: ReadMap, given: Mapping[str, str]) -> None:
@@ -173,8 +218,10 @@ def _check_types(mapping: ReadMap, given: Mapping[str, str]) -> None:
     for index, entry in enumerate(parse_topics(mapping)):
         if entry.robot not in given and "" not in given:
             own = bool(entry.robot_type)
-            check_type(entry.robot_type or mapping.robot_type,
-                       f"{mapping.file}: {f'topics[{index}].' if own else ''}robot_type")
+            check_type(
+                entry.robot_type or mapping.robot_type,
+                f"{mapping.file}: {f'topics[{index}].' if own else ''}robot_type",
+            )
 
 
 def _proposal(bags: Sequence[Path], msg_path: Sequence[Path], damage: list[str] | None = None) -> Proposal:

@@ -32,8 +32,10 @@ class SqliteBag:
         except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             before = self._contents.count
             yield from self._salvaged(keep, taken)
-            self._damage.append(f"{self._file.name}: the database is damaged ({error}): {len(taken)} messages were "
-                                f"read, {self._contents.count - before} of them page by page")
+            self._damage.append(
+                f"{self._file.name}: the database is damaged ({error}): {len(taken)} messages were "
+                f"read, {self._contents.count - before} of them page by page"
+            )
 
     def _regular(self, keep: Keep, tell: Tell, taken: set[int]) -> Iterator[BagMessage]:
         with TemporaryDirectory(prefix="testudo_bag_") as scratch:
@@ -61,16 +63,20 @@ class SqliteBag:
                             yield BagMessage(topic, log_ns, log_ns, 0, data)
                     tell(block[-1][0] / max(last, 1))
                 if unknown:
-                    self._damage.append(f"{self._file.name}: {unknown} messages are of no known topic or of no "
-                                        "message's form; left out")
+                    self._damage.append(
+                        f"{self._file.name}: {unknown} messages are of no known topic or of no message's form; left out"
+                    )
 
     def _mode(self, file: Path) -> str:
         return "immutable=1" if file == self._file else "mode=rw"
 
     def _beside_copied(self, scratch: Path) -> Path:
         """Return the file, or a copy where a killed recorder left a log beside it that has to be applied first."""
-        beside = [name for end in _BESIDE if (name := self._file.with_name(self._file.name + end)).is_file()
-                  and name.stat().st_size]
+        beside = [
+            name
+            for end in _BESIDE
+            if (name := self._file.with_name(self._file.name + end)).is_file() and name.stat().st_size
+        ]
         if not beside:
             return self._file
         for file in (self._file, *beside):
@@ -84,16 +90,26 @@ class SqliteBag:
         columns = [row[1] for row in base.execute("PRAGMA table_info(topics)")]
         definitions: dict[str, tuple[str, str]] = {}
         if "message_definitions" in tables:
-            definitions = {kind: (text, form) for kind, form, text in base.execute(
-                "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions")}
+            definitions = {
+                kind: (text, form)
+                for kind, form, text in base.execute(
+                    "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions"
+                )
+            }
         for row in base.execute("SELECT * FROM topics ORDER BY id"):
             facts = dict(zip(columns, row, strict=True))
             self._add_topic(facts, *definitions.get(facts["type"], ("", "")))
 
     def _add_topic(self, facts: dict[str, Value], text: str, form: str) -> None:
-        topic = BagTopic(str(facts["name"]), str(facts["type"]), str(facts.get("serialization_format") or CDR), text,
-                         form, str(facts.get("offered_qos_profiles") or ""),
-                         str(facts.get("type_description_hash") or ""))
+        topic = BagTopic(
+            str(facts["name"]),
+            str(facts["type"]),
+            str(facts.get("serialization_format") or CDR),
+            text,
+            form,
+            str(facts.get("offered_qos_profiles") or ""),
+            str(facts.get("type_description_hash") or ""),
+        )
         self._topics[int(facts["id"])] = topic
         self._contents.topics.setdefault(topic.name, topic)
 

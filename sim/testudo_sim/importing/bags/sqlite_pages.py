@@ -31,8 +31,11 @@ def is_cut(file: Path) -> str:
     # the count holds only if the version that wrote it was the last one to write
     count = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
     if there % size or there < size * count:
-        return f"it has {there} bytes, which is no whole number of pages" if there % size else (
-            f"{count * size - there} bytes of it are missing")
+        return (
+            f"it has {there} bytes, which is no whole number of pages"
+            if there % size
+            else (f"{count * size - there} bytes of it are missing")
+        )
     return ""
 
 

@@ -68,22 +68,31 @@ def parse_topics(found: ReadMap) -> tuple[TopicMap, ...]:
     for index, entry in enumerate(entries):
         for other in entries[:index]:
             if (entry.robot, entry.role) == (other.robot, other.role) and (
-                    entry.bag == other.bag or not (entry.bag and other.bag)):
-                raise MapError(f"{where}[{index}]: {entry.robot} has its {entry.role} from {other.topic} already; "
-                               "expected each role of a robot once in each bag")
+                entry.bag == other.bag or not (entry.bag and other.bag)
+            ):
+                raise MapError(
+                    f"{where}[{index}]: {entry.robot} has its {entry.role} from {other.topic} already; "
+                    "expected each role of a robot once in each bag"
+                )
     return entries
 
 
-def topics_text(name: str, about: str, robot_type: str, entries: Sequence[TopicMap],
-                why: Mapping[TopicMap, str] | None = None) -> str:
+def topics_text(
+    name: str, about: str, robot_type: str, entries: Sequence[TopicMap], why: Mapping[TopicMap, str] | None = None
+) -> str:
     """Return a mapping file that holds these entries, each with a comment on it."""
     head = {"schema": "testudo/map/1", "name": name, "about": about}
-    lines = [yaml.safe_dump(head | ({"robot_type": robot_type} if robot_type else {}), sort_keys=False, width=1000),
-             "topics:\n"]
+    lines = [
+        yaml.safe_dump(head | ({"robot_type": robot_type} if robot_type else {}), sort_keys=False, width=1000),
+        "topics:\n",
+    ]
     defaults = TopicMap("", "", "")
     for entry in entries:
-        given: dict[str, Any] = {key: value for key, value in asdict(entry).items()
-                                 if key in ("topic", "robot", "role") or value != getattr(defaults, key)}
+        given: dict[str, Any] = {
+            key: value
+            for key, value in asdict(entry).items()
+            if key in ("topic", "robot", "role") or value != getattr(defaults, key)
+        }
         text = yaml.safe_dump(given, sort_keys=False, default_flow_style=True, width=1000).strip()
         reason = (why or {}).get(entry)
         lines += [f"  # {reason}\n"] if reason else []
@@ -99,8 +108,10 @@ def _check(entry: TopicMap, where: str) -> None:
     if not entry.topic:
         raise MapError(f"{where}.topic: found an empty name, expected one such as /{entry.robot}/odom")
     if entry.frame and entry.role != "command":
-        raise MapError(f"{where}.frame: found {entry.frame!r}, but only a command has one; a {entry.role} is "
-                       f"{ROLES[entry.role].sense}")
+        raise MapError(
+            f"{where}.frame: found {entry.frame!r}, but only a command has one; a {entry.role} is "
+            f"{ROLES[entry.role].sense}"
+        )
     if entry.fields:
         _check_fields(entry, where)
 
@@ -111,8 +122,10 @@ def _check_fields(entry: TopicMap, where: str) -> None:
     angles = ANGLES if set(QUATERNION) <= set(channels) else ()
     unknown = set(entry.fields) - {*channels, *angles, "stamp"}
     if unknown:
-        raise MapError(f"{where}.fields.{min(unknown)}: unknown channel; a {entry.role} has "
-                       f"{', '.join((*channels, *angles))}, and stamp")
+        raise MapError(
+            f"{where}.fields.{min(unknown)}: unknown channel; a {entry.role} has "
+            f"{', '.join((*channels, *angles))}, and stamp"
+        )
     named = [name for name in (*QUATERNION, *ANGLES) if name in entry.fields]
     if set(named) & set(QUATERNION) and set(named) & set(ANGLES):
         raise MapError(f"{where}.fields: found {', '.join(named)}, expected those of a quaternion or angles")

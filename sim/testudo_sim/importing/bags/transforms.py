@@ -44,8 +44,9 @@ def read_links(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types, los
             for path, child in texts_of(group, "child_frame_id"):
                 base = path.removesuffix("child_frame_id")
                 parent = _plain(group.layout.texts[f"{base}header.frame_id"])
-                stamp = (group.column(f"{base}header.stamp.sec").astype(np.int64) * NANO
-                         + group.column(f"{base}header.stamp.nanosec"))
+                stamp = group.column(f"{base}header.stamp.sec").astype(np.int64) * NANO + group.column(
+                    f"{base}header.stamp.nanosec"
+                )
                 values = np.stack([group.column(f"{base}transform.{part}") for part in _PARTS], axis=1).astype(float)
                 parts.setdefault((parent, _plain(child)), []).append((stamp, log[group.index], values))
         if seen < len(messages):
@@ -79,8 +80,9 @@ def chain(links: Mapping[str, Link], child: str, parent: str) -> list[str]:
         at = links[at].parent
     if not frames or (parent and at != parent):
         known = ", ".join(f"{link.parent} -> {name}" for name, link in links.items()) or "none"
-        raise BagError(f"transforms: no chain from {parent or 'any frame'} to {child or 'an unnamed frame'}; "
-                       f"there are: {known}")
+        raise BagError(
+            f"transforms: no chain from {parent or 'any frame'} to {child or 'an unnamed frame'}; there are: {known}"
+        )
     return frames
 
 
@@ -98,8 +100,11 @@ def compose(links: Mapping[str, Link], frames: Sequence[str]) -> Samples:
     pose: np.ndarray | None = None
     for name in frames:
         link = links[name]
-        values = (at_times(link, stamp) if name in moving
-                  else np.broadcast_to(link.values[-1], (len(stamp), link.values.shape[1])))
+        values = (
+            at_times(link, stamp)
+            if name in moving
+            else np.broadcast_to(link.values[-1], (len(stamp), link.values.shape[1]))
+        )
         pose = values if pose is None else composed(values, pose)
     return Samples(stamp, log, np.zeros((0, 7)) if pose is None else np.array(pose), links[frames[-1]].parent, True)
 

@@ -97,9 +97,11 @@ def nonsense(run: Path) -> Found:
 
 def full_disk(bed: Bed) -> Found | None:
     """The recorder may write no more: it says so once and ends, and control goes on as before."""
+
     def between_s(since_s: float) -> float:
         times = np.diff([at_s for at_s, _ in bed.observer.robots["r0"].sent if at_s >= since_s])
         return float(np.percentile(times, 99))
+
     begin_s = time.monotonic()
     time.sleep(_WATCH_S)
     before_s, drove = between_s(begin_s), bed.observer.drives("r0", _WATCH_S)
@@ -111,20 +113,31 @@ def full_disk(bed: Bed) -> Found | None:
     bed.wait(lambda: bed.processes.exit_status("recorder") is not None, "the recorder lives on", 10.0)
     ended_s = time.monotonic() - full_s
     time.sleep(_WATCH_S)
-    lines = [event.values["text"] for event in bed.events() if event.kind == "error_line"
-             and event.process == "recorder"]
+    lines = [
+        event.values["text"] for event in bed.events() if event.kind == "error_line" and event.process == "recorder"
+    ]
     after_s = between_s(full_s)
     goes_on = bed.observer.drives("r0", _WATCH_S)
     if not drove or (not goes_on and bed.observer.codes_since("r0", full_s) - {""} == {"stale_pose"}):
         return None  # the machine stalls as it is; if it stalls every time, the row fails
     sound = goes_on and len(lines) == 1 and after_s <= _SLOWER * before_s + _TICK_S / 2
-    return Found(sound, ended_s, f"p99 of the time between commands {1e3 * before_s:.0f} ms before, "
-                 f"{1e3 * after_s:.0f} ms after; {len(lines)} line of error")
+    return Found(
+        sound,
+        ended_s,
+        f"p99 of the time between commands {1e3 * before_s:.0f} ms before, "
+        f"{1e3 * after_s:.0f} ms after; {len(lines)} line of error",
+    )
 
 
 ROWS = (
-    Row(30, "recording truncated, chunk corrupt, no metadata", "valid part read, loss told, status 1", None, damaged,
-        bed="run"),
+    Row(
+        30,
+        "recording truncated, chunk corrupt, no metadata",
+        "valid part read, loss told, status 1",
+        None,
+        damaged,
+        bed="run",
+    ),
     Row(31, "recording of nonsense", "one clear error", None, nonsense, bed="run"),
     Row(32, "disk full while recording", "control unaffected, one error", 1.0, full_disk, bed="recorded"),
 )

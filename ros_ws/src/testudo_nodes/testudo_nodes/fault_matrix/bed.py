@@ -49,8 +49,9 @@ class StalledError(BedError):
     """The fleet does not drive before the fault: on a machine that stalls, its robots are right to brake."""
 
 
-def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking: bool = False,
-                fast: bool = False) -> Fleet:
+def write_fleet(
+    folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking: bool = False, fast: bool = False
+) -> Fleet:
     """Write robot, policy and fleet file into a folder and return the fleet.
 
     Every robot drives along x = y, which is where the policy, axis by axis, asks for top speed.
@@ -61,8 +62,14 @@ def write_fleet(folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking
     policy = folder / "policy.onnx"
     write_plain_policy(policy, spec, team_size=count)
     robots = tuple(
-        FleetRobot(f"r{k}", str(folder / "robot.toml"), (0.0, lane_m * k), 0.0 if fast else math.pi / 4,
-                   (goal_m, lane_m * k + goal_m), spec)
+        FleetRobot(
+            f"r{k}",
+            str(folder / "robot.toml"),
+            (0.0, lane_m * k),
+            0.0 if fast else math.pi / 4,
+            (goal_m, lane_m * k + goal_m),
+            spec,
+        )
         for k in range(count)
     )
     return _saved(folder, policy, robots, tracking=tracking)
@@ -91,8 +98,16 @@ def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = S
         angle = turn_rad + 2 * math.pi * k / count
         place = (radius_m * math.cos(angle), radius_m * math.sin(angle))
         height = (SWAP_HEIGHT_M,) * (spec.dimension - len(place))
-        robots.append(FleetRobot(f"r{k}", kind, (*place, *height), math.remainder(angle + math.pi, 2 * math.pi),
-                                 (-place[0], -place[1], *height), spec))
+        robots.append(
+            FleetRobot(
+                f"r{k}",
+                kind,
+                (*place, *height),
+                math.remainder(angle + math.pi, 2 * math.pi),
+                (-place[0], -place[1], *height),
+                spec,
+            )
+        )
     return _saved(folder, policy, tuple(robots))
 
 
@@ -109,19 +124,30 @@ class Bed:
     for all policies every robot hears its peers through relays, nobody's odometry is touched, and all ticks are kept.
     """
 
-    def __init__(self, folder: Path, fleet: Fleet, *, run_folder: Path | None = None,
-                 plant: Mapping[str, ParameterValue] | None = None, module: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        fleet: Fleet,
+        *,
+        run_folder: Path | None = None,
+        plant: Mapping[str, ParameterValue] | None = None,
+        module: str = "",
+    ) -> None:
         self.fleet, self.folder = fleet, folder
         self._module, self._receivers = module, fleet.names if module else ("r0",)
         self._fault_file = folder / "fault"
         self.plan = tuple(
-            self._rewired(process, plant or {})
-            for process in plan(fleet, run_folder=run_folder, duration_s=3600.0)
+            self._rewired(process, plant or {}) for process in plan(fleet, run_folder=run_folder, duration_s=3600.0)
         )
         self.processes = FleetProcesses(self.plan)
         os.environ[VARIABLE] = str(self._fault_file)  # the processes inherit it
-        self.observer = Observer(fleet, self.processes.domain_id, self.processes.environment(),
-                                 receivers=self._receivers, keep_ticks=bool(module))
+        self.observer = Observer(
+            fleet,
+            self.processes.domain_id,
+            self.processes.environment(),
+            receivers=self._receivers,
+            keep_ticks=bool(module),
+        )
 
     def __enter__(self) -> Self:
         self.processes.__enter__()
@@ -135,8 +161,9 @@ class Bed:
         """Return the plan of one process."""
         return next(process for process in self.plan if process.label == label)
 
-    def wait(self, condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S,
-             error: type[BedError] = BedError) -> Any:
+    def wait(
+        self, condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S, error: type[BedError] = BedError
+    ) -> Any:
         """Wait until ``condition()`` is true and return its value.
 
         Raises:
@@ -151,8 +178,10 @@ class Bed:
 
     def _standing(self) -> str:
         """Return the mode of each robot and the codes that it and its guard told last."""
-        return ", ".join(f"{name} {heard.mode} {heard.code or 'well'}, guard {heard.guard_code or 'well'}"
-                         for name, heard in self.observer.robots.items())
+        return ", ".join(
+            f"{name} {heard.mode} {heard.code or 'well'}, guard {heard.guard_code or 'well'}"
+            for name, heard in self.observer.robots.items()
+        )
 
     def wait_until_all_drive(self) -> None:
         """Undo what disturbed the fleet, bring up whom an operator would, and wait until all are up to speed.
@@ -165,8 +194,9 @@ class Bed:
         for name in self.fleet.names:
             self.bring_up(name)
         for name in self.fleet.names:
-            self.wait(lambda name=name: self.observer.drives(name, UP_TO_SPEED_S), f"{name} never drove",
-                      error=StalledError)
+            self.wait(
+                lambda name=name: self.observer.drives(name, UP_TO_SPEED_S), f"{name} never drove", error=StalledError
+            )
 
     def bring_up(self, name: str) -> None:
         """Arm and start a robot as an operator does, as often as it takes; one that holds comes back by itself.
@@ -183,6 +213,7 @@ class Bed:
             if self.urge(name):
                 time.sleep(0.2)
             return self.observer.robots[name].mode == "active"
+
         self.wait(driving, f"{name} could not be started", error=StalledError)
 
     def urge(self, name: str) -> bool:
@@ -248,5 +279,8 @@ class Bed:
         if not self._module:
             remaps.append("odom:=odom_relayed")
         words = [word for remap in remaps for word in ("-r", remap)]
-        return replace(process, module=self._module or "testudo_nodes.fault_matrix.faulty_policy",
-                       arguments=(*process.arguments, *words))
+        return replace(
+            process,
+            module=self._module or "testudo_nodes.fault_matrix.faulty_policy",
+            arguments=(*process.arguments, *words),
+        )

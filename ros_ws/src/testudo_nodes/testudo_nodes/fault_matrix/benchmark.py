@@ -33,10 +33,15 @@ def bench_faults(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[
             say("interrupted: what was done is shown")
     outcomes.sort(key=lambda outcome: outcome.row.number)
     numbers = {outcome.row.number for outcome in outcomes}
-    passed = {number for number in numbers
-              if all(outcome.passed for outcome in outcomes if outcome.row.number == number)}
-    values = {"rows": [_values(outcome) for outcome in outcomes], "numbers": len(numbers), "passed": len(passed),
-              "failed": sorted(numbers - passed)}
+    passed = {
+        number for number in numbers if all(outcome.passed for outcome in outcomes if outcome.row.number == number)
+    }
+    values = {
+        "rows": [_values(outcome) for outcome in outcomes],
+        "numbers": len(numbers),
+        "passed": len(passed),
+        "failed": sorted(numbers - passed),
+    }
     title = f"fault matrix: {len(passed)} of {len(numbers)} rows held"
     columns = ("row", "fault", "required", "within", "worst", "host took", "of", "verdict", "note")
     return BenchResult(title, columns, [_shown(outcome) for outcome in outcomes], values)
@@ -48,14 +53,29 @@ def _milliseconds(time_s: float | None) -> str:
 
 def _shown(outcome: Outcome) -> tuple[str, ...]:
     row = outcome.row
-    return (str(row.number), row.fault, row.required, _milliseconds(row.limit_s), _milliseconds(outcome.worst_s),
-            _milliseconds(outcome.worst_s and outcome.stolen_s), str(len(outcome.found)),
-            "held" if outcome.passed else "FAILED", outcome.note)
+    return (
+        str(row.number),
+        row.fault,
+        row.required,
+        _milliseconds(row.limit_s),
+        _milliseconds(outcome.worst_s),
+        _milliseconds(outcome.worst_s and outcome.stolen_s),
+        str(len(outcome.found)),
+        "held" if outcome.passed else "FAILED",
+        outcome.note,
+    )
 
 
 def _values(outcome: Outcome) -> dict[str, Any]:
     row = outcome.row
-    return {"row": row.number, "fault": row.fault, "required": row.required, "limit_s": row.limit_s,
-            "worst_s": outcome.worst_s, "times_s": [found.time_s for found in outcome.found],
-            "stolen_s": [found.stolen_s for found in outcome.found],
-            "passed": outcome.passed, "note": outcome.note}
+    return {
+        "row": row.number,
+        "fault": row.fault,
+        "required": row.required,
+        "limit_s": row.limit_s,
+        "worst_s": outcome.worst_s,
+        "times_s": [found.time_s for found in outcome.found],
+        "stolen_s": [found.stolen_s for found in outcome.found],
+        "passed": outcome.passed,
+        "note": outcome.note,
+    }

@@ -29,8 +29,16 @@ _EVENT_S = 0.2
 _LONGEST_MS = 10_000.0
 
 
-def bench_bursts(robot: str, team_size: int, burst_ms: float, every_s: float, repeats: int, minutes: float,
-                 modules: Mapping[str, str], say: Callable[[str], None]) -> BenchResult:
+def bench_bursts(
+    robot: str,
+    team_size: int,
+    burst_ms: float,
+    every_s: float,
+    repeats: int,
+    minutes: float,
+    modules: Mapping[str, str],
+    say: Callable[[str], None],
+) -> BenchResult:
     """Let drones on a circle swap places with and without bursts, and once without the shield.
 
     Args:
@@ -48,9 +56,11 @@ def bench_bursts(robot: str, team_size: int, burst_ms: float, every_s: float, re
     """
     _check(robot, burst_ms, every_s)
     bursts = {"burst_s": 1e-3 * burst_ms, "every_s": every_s}
-    cases = [(f"bursts of {burst_ms:g} ms", bursts, modules["shielded"], repeats),
-             ("perfect radio", {}, modules["shielded"], 1),
-             (f"bursts of {burst_ms:g} ms, no shield", bursts, modules["unshielded"], 1)]
+    cases = [
+        (f"bursts of {burst_ms:g} ms", bursts, modules["shielded"], repeats),
+        ("perfect radio", {}, modules["shielded"], 1),
+        (f"bursts of {burst_ms:g} ms, no shield", bursts, modules["unshielded"], 1),
+    ]
     runs: list[dict[str, Any]] = []
     try:
         for name, radio, module, count in cases:
@@ -65,8 +75,9 @@ def bench_bursts(robot: str, team_size: int, burst_ms: float, every_s: float, re
     return _result(runs, [name for name, *_ in cases], robot, team_size, burst_ms)
 
 
-def drive(robot: str, team_size: int, radio: Mapping[str, float], module: str, *, seed: int, limit_s: float
-          ) -> dict[str, Any]:
+def drive(
+    robot: str, team_size: int, radio: Mapping[str, float], module: str, *, seed: int, limit_s: float
+) -> dict[str, Any]:
     """Let drones swap places once, in rounds, and return what the plant saw.
 
     Args:
@@ -84,9 +95,12 @@ def drive(robot: str, team_size: int, radio: Mapping[str, float], module: str, *
     begin_s = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         fleet = write_swap(Path(folder), count=team_size, turn_rad=turn_rad, robot=robot)
-        processes = FleetProcesses(tuple(
-            _rewired(process, module, radio)
-            for process in plan(fleet, run_folder=None, seed=seed, duration_s=limit_s, lock_step=True)))
+        processes = FleetProcesses(
+            tuple(
+                _rewired(process, module, radio)
+                for process in plan(fleet, run_folder=None, seed=seed, duration_s=limit_s, lock_step=True)
+            )
+        )
         os.environ.pop("ROS_DOMAIN_ID", None)
         with processes:
             found = _listen(processes)
@@ -128,8 +142,14 @@ def _listen(processes: FleetProcesses) -> dict[str, Any]:
 
 def _finished(event: ProcessEvent, contacts: Sequence[dict[str, Any]], drivers: Mapping[str, int]) -> dict[str, Any]:
     values = event.values
-    return {"outcome": values["outcome"], "time_s": values["time_s"], "contacts": list(contacts),
-            "separation_m": values["separation_m"], "distance_m": dict(values["distance_m"]), "drivers": dict(drivers)}
+    return {
+        "outcome": values["outcome"],
+        "time_s": values["time_s"],
+        "contacts": list(contacts),
+        "separation_m": values["separation_m"],
+        "distance_m": dict(values["distance_m"]),
+        "drivers": dict(drivers),
+    }
 
 
 def _check(robot: str, burst_ms: float, every_s: float) -> None:
@@ -142,22 +162,51 @@ def _check(robot: str, burst_ms: float, every_s: float) -> None:
         raise TestudoError(f"--robot: found {robot}, expected a drone whose file has [attitude]")
 
 
-def _result(runs: Sequence[dict[str, Any]], cases: Sequence[str], robot: str, team_size: int, burst_ms: float
-            ) -> BenchResult:
+def _result(
+    runs: Sequence[dict[str, Any]], cases: Sequence[str], robot: str, team_size: int, burst_ms: float
+) -> BenchResult:
     groups = [_group(name, found) for name in cases if (found := [run for run in runs if run["case"] == name])]
     control = next((group["contacts"] for group in groups if "no shield" in group["case"]), None)
     first = groups[0]
-    title = (f"{team_size} {robot} swap places, 50 Hz, {first['case']}: {first['contacts']} contacts in "
-             f"{first['seconds']:.0f} s, {first['bursts']} bursts, {first['arrived']} of {first['runs']} runs arrived"
-             + ("; but none without the shield either, which tells nothing" if control == 0 else ""))
-    columns = ("radio", "runs", "contacts", "least distance", "arrived", "simulated", "bursts", "set-points lost",
-               "levelled or cut")
-    rows = [(group["case"], str(group["runs"]), str(group["contacts"]),
-             "-" if group["separation_m"] is None else f"{group['separation_m']:.3f} m", str(group["arrived"]),
-             f"{group['seconds']:.0f} s", str(group["bursts"]), f"{100 * group['lost']:.1f} %",
-             str(group["unled"])) for group in groups]
-    values = {"robot": robot, "team_size": team_size, "burst_ms": burst_ms, "contacts": first["contacts"],
-              "control_contacts": control, "radios": groups, "runs": list(runs)}
+    title = (
+        f"{team_size} {robot} swap places, 50 Hz, {first['case']}: {first['contacts']} contacts in "
+        f"{first['seconds']:.0f} s, {first['bursts']} bursts, {first['arrived']} of {first['runs']} runs arrived"
+        + ("; but none without the shield either, which tells nothing" if control == 0 else "")
+    )
+    columns = (
+        "radio",
+        "runs",
+        "contacts",
+        "least distance",
+        "arrived",
+        "simulated",
+        "bursts",
+        "set-points lost",
+        "levelled or cut",
+    )
+    rows = [
+        (
+            group["case"],
+            str(group["runs"]),
+            str(group["contacts"]),
+            "-" if group["separation_m"] is None else f"{group['separation_m']:.3f} m",
+            str(group["arrived"]),
+            f"{group['seconds']:.0f} s",
+            str(group["bursts"]),
+            f"{100 * group['lost']:.1f} %",
+            str(group["unled"]),
+        )
+        for group in groups
+    ]
+    values = {
+        "robot": robot,
+        "team_size": team_size,
+        "burst_ms": burst_ms,
+        "contacts": first["contacts"],
+        "control_contacts": control,
+        "radios": groups,
+        "runs": list(runs),
+    }
     return BenchResult(title, columns, rows, values)
 
 
@@ -165,8 +214,14 @@ def _group(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     radios = [run.get("radio", {}) for run in runs]
     least = [run["separation_m"] for run in runs if run["separation_m"] is not None]
     sent = sum(radio.get("sent", 0) for radio in radios)
-    return {"case": name, "runs": len(runs), "contacts": sum(len(run["contacts"]) for run in runs),
-            "separation_m": min(least, default=None), "arrived": sum(run["outcome"] == "arrived" for run in runs),
-            "seconds": sum(run["time_s"] for run in runs), "bursts": sum(radio.get("bursts", 0) for radio in radios),
-            "lost": sum(radio.get("lost", 0) for radio in radios) / max(1, sent),
-            "unled": sum(run["drivers"].get("levelled", 0) + run["drivers"].get("locked", 0) for run in runs)}
+    return {
+        "case": name,
+        "runs": len(runs),
+        "contacts": sum(len(run["contacts"]) for run in runs),
+        "separation_m": min(least, default=None),
+        "arrived": sum(run["outcome"] == "arrived" for run in runs),
+        "seconds": sum(run["time_s"] for run in runs),
+        "bursts": sum(radio.get("bursts", 0) for radio in radios),
+        "lost": sum(radio.get("lost", 0) for radio in radios) / max(1, sent),
+        "unled": sum(run["drivers"].get("levelled", 0) + run["drivers"].get("locked", 0) for run in runs),
+    }

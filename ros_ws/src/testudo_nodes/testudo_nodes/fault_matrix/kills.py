@@ -70,16 +70,26 @@ def _kill(bed: Bed, label: str, rng: random.Random) -> dict[str, Any]:
             if bed.processes.exit_status(label) is not None and label != "recorder":
                 bed.restart(label)
         if found is not None:  # else the machine stalled just then, which tells nothing
-            return {"sound": rests, "time_s": found.time_s, "stolen_s": found.stolen_s,
-                    "note": "" if rests else "it moves"}
+            return {
+                "sound": rests,
+                "time_s": found.time_s,
+                "stolen_s": found.stolen_s,
+                "note": "" if rests else "it moves",
+            }
     return {"sound": False, "time_s": None, "note": "the machine stalled at every attempt"}
 
 
 def _untouched(bed: Bed, fault_s: float) -> dict[str, Any]:
     time.sleep(_UNTOUCHED_S)
-    stopped = [name for name in bed.fleet.names
-               if any(code for at_s, _, code in bed.observer.robots[name].codes
-                      if at_s > fault_s and code not in ("", "stale_pose"))]
+    stopped = [
+        name
+        for name in bed.fleet.names
+        if any(
+            code
+            for at_s, _, code in bed.observer.robots[name].codes
+            if at_s > fault_s and code not in ("", "stale_pose")
+        )
+    ]
     return {"sound": not stopped, "time_s": None, "note": f"{', '.join(stopped)} stopped" if stopped else ""}
 
 
@@ -88,17 +98,33 @@ def _result(kills: list[dict[str, Any]], contacts: int, dead_man_s: float) -> Be
     for kind in ("policy", "guard", "recorder", "station"):
         chosen = [kill for kill in kills if kill["process"].rpartition("/")[2] == kind]
         times = [kill["time_s"] for kill in chosen if kill["time_s"] is not None]
-        worst = max((kill for kill in chosen if kill["time_s"] is not None), key=lambda kill: kill["time_s"],
-                    default=None)
+        worst = max(
+            (kill for kill in chosen if kill["time_s"] is not None), key=lambda kill: kill["time_s"], default=None
+        )
         wrong = [kill["note"] or "unsound" for kill in chosen if not kill["sound"]]
-        rows.append((kind, str(len(chosen)), f"{1e3 * worst['time_s']:.0f} ms" if worst else "-",
-                     f"{1e3 * worst['stolen_s']:.0f} ms" if worst else "-",
-                     f"≤ {1e3 * dead_man_s:.0f} ms" if kind in ("policy", "guard") else "drives on",
-                     str(sum(time_s > dead_man_s for time_s in times)), str(len(wrong)), "; ".join(wrong[:2])))
-    values = {"kills": kills, "contacts": contacts, "dead_man_s": dead_man_s,
-              "late": sum((kill["time_s"] or 0) > dead_man_s for kill in kills),
-              "unsound": sum(not kill["sound"] for kill in kills)}
+        rows.append(
+            (
+                kind,
+                str(len(chosen)),
+                f"{1e3 * worst['time_s']:.0f} ms" if worst else "-",
+                f"{1e3 * worst['stolen_s']:.0f} ms" if worst else "-",
+                f"≤ {1e3 * dead_man_s:.0f} ms" if kind in ("policy", "guard") else "drives on",
+                str(sum(time_s > dead_man_s for time_s in times)),
+                str(len(wrong)),
+                "; ".join(wrong[:2]),
+            )
+        )
+    values = {
+        "kills": kills,
+        "contacts": contacts,
+        "dead_man_s": dead_man_s,
+        "late": sum((kill["time_s"] or 0) > dead_man_s for kill in kills),
+        "unsound": sum(not kill["sound"] for kill in kills),
+    }
     return BenchResult(
         f"{len(kills)} kills: {contacts} contacts, {values['late']} brakes later than {1e3 * dead_man_s:.0f} ms, "
         f"{values['unsound']} otherwise unsound",
-        ("process", "kills", "worst", "host took", "required", "late", "unsound", "note"), rows, values)
+        ("process", "kills", "worst", "host took", "required", "late", "unsound", "note"),
+        rows,
+        values,
+    )

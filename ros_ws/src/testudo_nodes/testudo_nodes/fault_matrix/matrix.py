@@ -13,9 +13,12 @@ from testudo_nodes.fault_matrix import bags, dynamics, peers, processes, sensing
 from testudo_nodes.fault_matrix.bed import Bed, BedError, StalledError, write_fleet
 from testudo_nodes.fault_matrix.rows import Found, Row
 
-ROWS: tuple[Row, ...] = tuple(sorted(
-    (*sensing.ROWS, *peers.ROWS, *processes.ROWS, *starts.ROWS, *dynamics.ROWS, *bags.ROWS),
-    key=lambda row: row.number))
+ROWS: tuple[Row, ...] = tuple(
+    sorted(
+        (*sensing.ROWS, *peers.ROWS, *processes.ROWS, *starts.ROWS, *dynamics.ROWS, *bags.ROWS),
+        key=lambda row: row.number,
+    )
+)
 _ORDER = ("none", "driving", "tracked", "chased", "weak", "recorded", "run")
 _ONCE = ("none", "run", "weak", "chased", "recorded")
 """Beds in which a fault is done once: each repetition begins anew."""
@@ -75,8 +78,13 @@ def run_matrix(rows: Sequence[Row], repetitions: int, folder: Path, say: Callabl
         if kind in _ONCE:
             for row in chosen:
                 say(f"{row.number}: {row.fault}")
-                yield Outcome(row, tuple(_alone(row, folder / f"{kind}_{row.number}_{row.inject.__name__}_{k}")
-                                         for k in range(repetitions)))
+                yield Outcome(
+                    row,
+                    tuple(
+                        _alone(row, folder / f"{kind}_{row.number}_{row.inject.__name__}_{k}")
+                        for k in range(repetitions)
+                    ),
+                )
             continue
         with _bed(kind, folder / kind) as bed:
             for row in chosen:

@@ -88,8 +88,15 @@ def relayed_topic(sender: str, receiver: str) -> str:
 class Observer:
     """Listens in a thread of its own; mappings by robot."""
 
-    def __init__(self, fleet: Fleet, domain_id: int, environment: Mapping[str, str], *,
-                 receivers: Sequence[str] = ("r0",), keep_ticks: bool = False) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        domain_id: int,
+        environment: Mapping[str, str],
+        *,
+        receivers: Sequence[str] = ("r0",),
+        keep_ticks: bool = False,
+    ) -> None:
         """Begin to listen.
 
         Args:
@@ -115,9 +122,9 @@ class Observer:
         self.fault = self.node.create_publisher(String, "/r0/plant_fault", REQUESTED["plant_fault"])
         self._clients: dict[tuple[str, str], Any] = {}
         self._ways = {
-            (peer, name): self.node.create_publisher(
-                UInt8MultiArray, relayed_topic(peer, name), OFFERED["peer_state"])
-            for name in receivers for peer in fleet.peers(name)
+            (peer, name): self.node.create_publisher(UInt8MultiArray, relayed_topic(peer, name), OFFERED["peer_state"])
+            for name in receivers
+            for peer in fleet.peers(name)
         }
         for robot in fleet.robots:
             if keep_ticks:
@@ -199,9 +206,13 @@ class Observer:
 
         def tick(message: UInt8MultiArray) -> None:
             heard.envelopes.append(envelope_bytes(message))
+
         listeners = (
-            *_motion_listeners(robot, heard), *_mode_listeners(heard),
-            (UInt8MultiArray, "tick", tick), (UInt8MultiArray, "peer_state", peer_state))
+            *_motion_listeners(robot, heard),
+            *_mode_listeners(heard),
+            (UInt8MultiArray, "tick", tick),
+            (UInt8MultiArray, "peer_state", peer_state),
+        )
         for kind, topic, callback in listeners:
             self.node.create_subscription(kind, f"/{name}/{topic}", callback, recorded(topic))
         for what, service in _SERVICES.items():
@@ -212,7 +223,8 @@ class Observer:
     def _relay_odometry(self) -> None:
         publisher = self.node.create_publisher(Odometry, "/r0/odom_relayed", OFFERED["odom"])
         self.node.create_subscription(
-            Odometry, "/r0/odom", lambda message: _publish(publisher, self.odometry(message)), REQUESTED["odom"])
+            Odometry, "/r0/odom", lambda message: _publish(publisher, self.odometry(message)), REQUESTED["odom"]
+        )
 
     def _on_event(self, message: String) -> None:
         self.contacts += '"contact"' in message.data
@@ -247,6 +259,7 @@ def _motion_listeners(robot: FleetRobot, heard: Heard) -> list[_Listener]:
 
     def truth(message: Odometry) -> None:
         heard.truth.append((time.monotonic(), read_odometry(message, name, spec)))
+
     return [(TwistStamped, "cmd_vel", sent), (TwistStamped, "applied_cmd_vel", applied), (Odometry, "truth", truth)]
 
 
@@ -258,4 +271,5 @@ def _mode_listeners(heard: Heard) -> list[_Listener]:
 
     def guard(message: DiagnosticStatus) -> None:
         heard.guard_code = status_values(message)["code"]
+
     return [(DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard)]

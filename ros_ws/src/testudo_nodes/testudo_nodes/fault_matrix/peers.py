@@ -37,9 +37,11 @@ _BEFORE_S = 0.06
 
 def _changed(change: Callable[[PeerMessage], PeerMessage | None]) -> Callable[[Any], Any]:
     """Return a relay's change of what the peers say."""
+
     def relay(_sender: str, _receiver: str, message: UInt8MultiArray) -> UInt8MultiArray | None:
         said = change(PeerMessage.decode(envelope_bytes(message)))
         return None if said is None else envelope_message(said.encode())
+
     return relay
 
 
@@ -69,6 +71,7 @@ def _stays_in_its_lane(bed: Bed, name: str, fault_s: float) -> Found:
 
     def lately_m() -> float:
         return math.dist(bed.observer.place(name, time.monotonic() - 0.5), bed.observer.place(name))
+
     # it creeps into the end of its lane, later on a machine that stalls
     bed.wait(lambda: lately_m() < _AT_REST_M, f"{name} did not come to rest", _WATCH_S)
     place = np.array(bed.observer.place(name))
@@ -99,6 +102,7 @@ def lossy(bed: Bed) -> Found:
     def late(*said: Any) -> None:
         if rng.random() < 0.5:
             threading.Timer(rng.uniform(0, 0.3), bed.observer.deliver, said).start()
+
     bed.observer.peers = late
     time.sleep(_LOSSY_S)
     way_m = bed.observer.place("r0")[0] - begin
@@ -119,6 +123,7 @@ def replayed(bed: Bed) -> Found | None:
         for old in past[-100:-99]:
             threading.Timer(_MOMENT_S, bed.observer.deliver, (sender, receiver, old)).start()
         return message
+
     bed.observer.peers = replay
     return goes_on(bed, time.monotonic(), 2.5)
 
@@ -134,6 +139,7 @@ def squeezed(bed: Bed) -> Found | None:
         x, y = place
         side = 0.05 if said.robot == "r1" else -0.05
         return replace(said, control_point_world=(x + side, y), control_velocity_world=(0.0, 0.0))
+
     bed.observer.peers = _changed(beside)
 
     def squeezes() -> float | None:
@@ -141,21 +147,28 @@ def squeezed(bed: Bed) -> Found | None:
         points = record.neighbour_control_point_world if record.control_point_world else ()
         near = [math.dist(point, record.control_point_world) < _NEAR_M for point in points]
         return record.stamp_s if near and all(near) else None
+
     return brakes(bed, bed.wait(squeezes, "the peers are silent", 1.0))
 
 
 def liar(bed: Bed) -> Found:
     """r1 says to be 1 m from where tracking sees it: r0 trusts it no more."""
+
     def lies(said: PeerMessage) -> PeerMessage:
         if said.robot != "r1":
             return said
 
         def moved(point: tuple[float, ...]) -> tuple[float, ...]:
             return (point[0], point[1] + 1.0)
+
         return replace(
-            said, control_point_world=moved(said.control_point_world), position_world=moved(said.position_world),
+            said,
+            control_point_world=moved(said.control_point_world),
+            position_world=moved(said.position_world),
             owned_lane_world=tuple(map(moved, said.owned_lane_world)),
-            announced_lane_world=tuple(map(moved, said.announced_lane_world)))
+            announced_lane_world=tuple(map(moved, said.announced_lane_world)),
+        )
+
     bed.observer.peers = _changed(lies)
     fault_s = time.monotonic()
     heard, index = bed.observer.robots["r0"], bed.fleet.peers("r0").index("r1")
@@ -184,15 +197,19 @@ def chaser(bed: Bed) -> Found:
     finally:
         bed.observer.node.destroy_publisher(wheel)
     touched = bed.observer.contacts > contacts
-    return Found(touched and fastest < _OWN_SPEED_M_S, None,
-                 f"own speed {100 * fastest:.1f} cm/s" if touched else "they never touched")
+    return Found(
+        touched and fastest < _OWN_SPEED_M_S,
+        None,
+        f"own speed {100 * fastest:.1f} cm/s" if touched else "they never touched",
+    )
 
 
 def _speed_before(bed: Bed, contact_s: float) -> float:
     """Return how fast r0 drove [m/s] before it was touched, and perhaps pushed."""
     truth = bed.observer.robots["r0"].truth
-    before = [reading.velocity[0] for at_s, reading in truth if contact_s - 2 * _BEFORE_S <= at_s
-              <= contact_s - _BEFORE_S]
+    before = [
+        reading.velocity[0] for at_s, reading in truth if contact_s - 2 * _BEFORE_S <= at_s <= contact_s - _BEFORE_S
+    ]
     return max(map(abs, before), default=math.inf)
 
 

@@ -90,7 +90,8 @@ def policy_ended(bed: Bed) -> Found | None:
     """SIGTERM: the last word of the policy is a brake, and it ends with status 0."""
     found = brakes(bed, bed.send("r0/policy", signal.SIGTERM))
     status = bed.wait(lambda: bed.processes.exit_status("r0/policy") is not None, "it lives on", 5.0) and (
-        bed.processes.exit_status("r0/policy"))
+        bed.processes.exit_status("r0/policy")
+    )
     bed.restart("r0/policy")
     return found and replace(found, passed=status == 0, note="" if status == 0 else f"status {status}")
 
@@ -185,8 +186,13 @@ ROWS = (
     Row(19, "parameters are set while active", "refused", None, parameter_change),
     Row(20, "policy killed", "the guard brakes; back inactive, in a new life", _DEAD_MAN_S, policy_killed),
     Row(20, "policy terminated", "a brake as its last word", _DEAD_MAN_S, policy_ended),
-    Row(21, "policy stopped for 2 s, then continued", "the guard brakes; old commands dropped", _DEAD_MAN_S,
-        policy_sleeps),
+    Row(
+        21,
+        "policy stopped for 2 s, then continued",
+        "the guard brakes; old commands dropped",
+        _DEAD_MAN_S,
+        policy_sleeps,
+    ),
     Row(22, "guard killed", "the driver brakes; the policy becomes inactive", _DEAD_MAN_S, guard_killed),
     Row(23, "second publisher of commands", "the guard brakes", 0.5, second_publisher),
     Row(24, "quality of service does not match", "not armed; topic and policy named", 2.0, qos_mismatch),

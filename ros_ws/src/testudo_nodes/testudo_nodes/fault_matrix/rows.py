@@ -43,8 +43,9 @@ class Row:
     """Which bed it needs: driving, tracked, weak, or none."""
 
 
-def brakes(bed: Bed, fault_s: float, *, code: str | None = None, name: str = "r0", series: str = "sent"
-           ) -> Found | None:
+def brakes(
+    bed: Bed, fault_s: float, *, code: str | None = None, name: str = "r0", series: str = "sent"
+) -> Found | None:
     """Return how soon zero came on the robot's actuator topic after a fault, and that it came to rest.
 
     Args:

@@ -39,10 +39,12 @@ def _nan(message: Any) -> Any:
 
 def not_finite(bed: Bed) -> Found | None:
     """Own odometry is NaN; before, for half a second, so are the messages of the neighbours, which then age."""
+
     def broken(_sender: str, _receiver: str, message: Any) -> Any:
         data = bytes(message.data).replace(b'"yaw": ', b'"yaw": NaN, "was": ', 1)
         message.data = data
         return message
+
     bed.observer.peers = broken
     time.sleep(0.5)
     found = brakes(bed, _odometry(bed, _nan))
@@ -62,6 +64,7 @@ def repeating(bed: Bed) -> Found | None:
     def repeat(message: Any) -> Any:
         kept.append(message)
         return kept[0]
+
     return brakes(bed, _odometry(bed, repeat), code="stale_pose")
 
 
@@ -78,40 +81,49 @@ def out_of_order(bed: Bed) -> Found | None:
         sent = [message, *before[-1:], future]
         before.append(message)
         return sent
+
     return goes_on(bed, _odometry(bed, shuffle), 1.0)
 
 
 def jump(bed: Bed) -> Found | None:
     """Localisation jumps by 30 cm."""
+
     def moved(message: Any) -> Any:
         message.pose.pose.position.y += _JUMP_M
         return message
+
     return brakes(bed, _odometry(bed, moved), code="pose_jump")
 
 
 def flip(bed: Bed) -> Found | None:
     """Yaw turns by 180 degrees."""
+
     def turned(message: Any) -> Any:
         turn = message.pose.pose.orientation
         turn.z, turn.w = turn.w, -turn.z
         return message
+
     return brakes(bed, _odometry(bed, turned), code="pose_jump")
 
 
 def no_quaternion(bed: Bed) -> Found | None:
     """The quaternion's length is 1.5: messages are refused, and the last pose ages."""
+
     def longer(message: Any) -> Any:
         message.pose.pose.orientation.w *= 1.5
         message.pose.pose.orientation.z *= 1.5
         return message
+
     return brakes(bed, _odometry(bed, longer), code="stale_pose")
 
 
 def other_frame(bed: Bed) -> Found | None:
     """Odometry says to be in a frame that is not the fleet's: messages are refused, and the last pose ages."""
+
     def foreign(message: Any) -> Any:
         message.header.frame_id = "odom"
         return message
+
     return brakes(bed, _odometry(bed, foreign), code="stale_pose")
 
 

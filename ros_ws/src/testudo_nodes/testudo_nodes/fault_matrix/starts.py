@@ -32,8 +32,14 @@ def _refused(folder: Path, spoil: Callable[[Path], None], *expected: str) -> Fou
     words = [sys.executable, "-m", process.module, *ros_arguments(process)]
     environment = FleetProcesses([process]).environment()
     try:
-        result = subprocess.run(words, env=environment, capture_output=True, text=True,  # noqa: S603
-                                timeout=_PATIENCE_S, check=False)
+        result = subprocess.run(  # noqa: S603
+            words,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return Found(False, None, f"the node still runs after {_PATIENCE_S:g} s")
     lines = [line for line in result.stderr.strip().splitlines() if line]
@@ -55,6 +61,7 @@ def _policy(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         file = folder / "policy.onnx"
         file.write_bytes(change(file.read_bytes()))
+
     return spoil
 
 
@@ -73,6 +80,7 @@ def _pinned(folder: Path, edit: Callable[[onnx.ModelProto], None]) -> None:
 def _newer(folder: Path) -> None:
     def edit(model: onnx.ModelProto) -> None:
         model.opset_import[0].version, model.ir_version = 99, 99
+
     _pinned(folder, edit)
 
 
@@ -90,15 +98,20 @@ def _text(file: str, before: str, after: str) -> Callable[[Path], None]:
         if before not in text:
             raise AssertionError(f"{file} holds no {before!r} that could be spoiled")
         (folder / file).write_text(text.replace(before, after, 1), encoding="utf-8")
+
     return spoil
 
 
 def wrong_hash(folder: Path) -> Found:
     """A flipped byte, a truncated file, an empty one."""
-    return _all(folder, {
-        "flipped": (_policy(lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]), ("sha256",)),
-        "truncated": (_policy(lambda data: data[: len(data) // 2]), ("sha256",)),
-        "empty": (_policy(lambda _: b""), ("policy.onnx",))})
+    return _all(
+        folder,
+        {
+            "flipped": (_policy(lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]), ("sha256",)),
+            "truncated": (_policy(lambda data: data[: len(data) // 2]), ("sha256",)),
+            "empty": (_policy(lambda _: b""), ("policy.onnx",)),
+        },
+    )
 
 
 def newer_format(folder: Path) -> Found:
@@ -114,20 +127,32 @@ def other_robot(folder: Path) -> Found:
 def bad_files(folder: Path) -> Found:
     """Unknown key, wrong type, NaN, wrong unit, a limit of zero, an interval upside down."""
     accel = "acceleration = { value = 5.0"
-    return _all(folder, {
-        "unknown_key": (_text("fleet.yaml", "robots:", "speed: 3\nrobots:"), ("fleet.yaml", "speed")),
-        "wrong_type": (_text("fleet.yaml", "initial_yaw:", "initial_yaw: left #"), ("fleet.yaml", "initial_yaw")),
-        "nan": (_text("fleet.yaml", "initial_yaw:", "initial_yaw: .nan #"), ("fleet.yaml", "initial_yaw")),
-        "unit": (_text("robot.toml", 'unit = "m/s^2"', 'unit = "g"'), ("robot.toml", "acceleration", "m/s^2")),
-        "zero": (_text("robot.toml", accel, "acceleration = { value = 0.0"), ("robot.toml", "acceleration")),
-        "interval": (_text("robot.toml", "interval = [0.064, 0.096]", "interval = [0.096, 0.064]"),
-                     ("robot.toml", "velocity_lag"))})
+    return _all(
+        folder,
+        {
+            "unknown_key": (_text("fleet.yaml", "robots:", "speed: 3\nrobots:"), ("fleet.yaml", "speed")),
+            "wrong_type": (_text("fleet.yaml", "initial_yaw:", "initial_yaw: left #"), ("fleet.yaml", "initial_yaw")),
+            "nan": (_text("fleet.yaml", "initial_yaw:", "initial_yaw: .nan #"), ("fleet.yaml", "initial_yaw")),
+            "unit": (_text("robot.toml", 'unit = "m/s^2"', 'unit = "g"'), ("robot.toml", "acceleration", "m/s^2")),
+            "zero": (_text("robot.toml", accel, "acceleration = { value = 0.0"), ("robot.toml", "acceleration")),
+            "interval": (
+                _text("robot.toml", "interval = [0.064, 0.096]", "interval = [0.096, 0.064]"),
+                ("robot.toml", "velocity_lag"),
+            ),
+        },
+    )
 
 
 ROWS = (
     Row(15, "policy file of another hash, truncated, empty", "refused", None, wrong_hash, bed="none"),
     Row(16, "opset and IR newer than the runtime", "refused, both versions named", None, newer_format, bed="none"),
     Row(17, "policy of another robot", "refused, both named", None, other_robot, bed="none"),
-    Row(18, "robot or fleet file with a bad key, unit, type or number", "refused, key and reason", None, bad_files,
-        bed="none"),
+    Row(
+        18,
+        "robot or fleet file with a bad key, unit, type or number",
+        "refused, key and reason",
+        None,
+        bad_files,
+        bed="none",
+    ),
 )

@@ -18,8 +18,9 @@ from testudo_hardware.motion.model import actuator_command
 from testudo_nodes.policy_node import main
 
 
-def step(shield: Shield, sight: Sight, own: OwnSpace, nominal_world: np.ndarray, _number: Any
-         ) -> tuple[ShieldResult, OwnSpace]:
+def step(
+    shield: Shield, sight: Sight, own: OwnSpace, nominal_world: np.ndarray, _number: Any
+) -> tuple[ShieldResult, OwnSpace]:
     """Let the wish pass."""
     command = shield.model.limit_command(actuator_command(shield.model, sight.stop, nominal_world))
     return ShieldResult(command, nominal_world, np.array(0.0), np.array(int(ShieldStatus.PASSED))), own

@@ -33,10 +33,12 @@ class Yielding:
         moved = np.zeros_like(place) if self._place is None else (place - self._place) / period_s
         self._place = place
         points = np.asarray(signals["neighbour_position_world"], float).T  # where they are now: no age is left
-        table = NeighbourTable(points, np.zeros_like(points), np.zeros(points.shape[1]),
-                               np.asarray(signals["neighbour_valid"]) > 0)
-        found, self._memory = resolve(contract.shield, self._memory, place, table, np.asarray(nominal, float), moved,
-                                      period_s)
+        table = NeighbourTable(
+            points, np.zeros_like(points), np.zeros(points.shape[1]), np.asarray(signals["neighbour_valid"]) > 0
+        )
+        found, self._memory = resolve(
+            contract.shield, self._memory, place, table, np.asarray(nominal, float), moved, period_s
+        )
         return found
 
 
