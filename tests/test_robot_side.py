@@ -12,9 +12,9 @@ ABSENT = (*TRAINING_SIDE, "onnx", "jax2onnx", "scipy", "matplotlib", "rosbags", 
 DRIVE = """
 import json
 import numpy as np
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.control_loop import ControlLoop
-from testudo_deploy.messages import PeerMessage, TickRecord
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.spec import load_robot

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from testudo_deploy.artefact import Artefact
-from testudo_sim.rendering import RenderOptions, Scenery, Show, Trajectory, arena_around, render_run
-from testudo_sim.report import FleetSection
-from testudo_sim.report.run_plots import trajectory_plot
-from testudo_sim.run_reader import Run, read_run
+from testudo_analysis.rendering import RenderOptions, Scenery, Show, Trajectory, arena_around, render_run
+from testudo_analysis.report import FleetSection
+from testudo_analysis.report.run_plots import trajectory_plot
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_runs.run_reader import Run, read_run
 
 _WIDTH_PX = 720
 _FRAMES_PER_S = 15.0

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import tyro
 
-from testudo_deploy.contract_parts import COMMAND_TYPE, VELOCITY_YAW_RATE
+from testudo_deploy.contract.parts import COMMAND_TYPE, VELOCITY_YAW_RATE
 from testudo_hardware.strict import OPTIONAL
-from testudo_policies.networks import NetworkConfig
-from testudo_sim.tiers import Form, Impl, PhysicsChoice, Tier
+from testudo_policies.networks.actor_critic import NetworkConfig
+from testudo_sim.physics.tiers import Form, Impl, PhysicsChoice, Tier
 
 Commanded = Literal["velocity", "velocity_yaw_rate"]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tests.deploy.tiny_policy import draft_contract
 
-from testudo_deploy.control_loop import ControlLoop
-from testudo_deploy.messages import PeerMessage
-from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.layer1 import Arena, pair_rows, shield_layer1, wall_rows
-from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.contract.messages import PeerMessage
+from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.shield.peer_table import NeighbourTable
+from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.velocity_projection import Arena, pair_rows, shield_layer1, wall_rows
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from testudo_deploy.flight_guard import FlightGuard
-from testudo_deploy.flight_messages import FlightOrder
-from testudo_deploy.guard import Guard
-from testudo_deploy.messages import PeerMessage
-from testudo_deploy.robot import Robot
-from testudo_deploy.supervisor import GuardReport
+from testudo_deploy.contract.messages import PeerMessage
+from testudo_deploy.guard.command_guard import Guard
+from testudo_deploy.guard.flight_guard import FlightGuard
+from testudo_deploy.guard.flight_messages import FlightOrder
+from testudo_deploy.supervision.robot import Robot
+from testudo_deploy.supervision.supervisor import GuardReport
 from testudo_hardware.links.flight import FlightAct, VehicleState
 from testudo_hardware.links.profile import FlightPart, FlightWire, Text
 from testudo_hardware.spec import load_robot

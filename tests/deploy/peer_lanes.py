@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_deploy.neighbours import NeighbourTable
+from testudo_deploy.shield.peer_table import NeighbourTable
 from testudo_deploy.shield.reservations import Sight, pass_gate
-from testudo_deploy.shield.space import NOTHING_HEARD, PeerSpaces, at_rest
-from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerSpaces, at_rest
+from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
 from testudo_hardware.spec import load_robot

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from testudo_deploy.bag_writer import RecordedTopic
-from testudo_deploy.messages import PeerMessage, TickRecord
-from testudo_deploy.plan import EVENTS_TOPIC, topics
-from testudo_deploy.run_folder import RunWriter
+from testudo_deploy.contract.messages import PeerMessage, TickRecord
+from testudo_deploy.files.bag_writer import RecordedTopic
+from testudo_deploy.launch.launch_plan import EVENTS_TOPIC, topics
+from testudo_deploy.launch.run_folder import RunWriter
 from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 
 STORE = get_typestore(Stores.ROS2_KILTED)

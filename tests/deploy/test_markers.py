@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.deploy.run_messages import peer_message, tick_record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.control_loop import ControlLoop
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.markers import (
     GoalView,
     Marker,
@@ -26,10 +26,10 @@ from testudo_deploy.markers import (
 )
 from testudo_deploy.markers.robots import STATUS_COLOURS, UNKNOWN_COLOUR, label, tube_of
 from testudo_deploy.markers.shapes import capsule, hull_outline, upright_to
-from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.obstacles import Ball, Block, Capsule
-from testudo_deploy.shield.space_margins import space_parameters
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.velocity_projection import ShieldStatus
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("gritsbot_x")

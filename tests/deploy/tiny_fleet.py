@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet, save_fleet
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet, save_fleet
 from testudo_hardware.spec import load_robot
 
 

@@ -3,8 +3,8 @@
 import yaml
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.fleet import parse_fleet
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.fleet.fleet import parse_fleet
 from testudo_hardware.spec import load_robot
 
 GROUND, DRONE = "gritsbot_x", "crazyflie_2x"

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from testudo_deploy.flight import VEHICLE_SILENT_S, BatteryLimits, Flight
-from testudo_deploy.flight_guard import LATE_S, FlightGuard, GuardPhase
-from testudo_deploy.flight_messages import FlightOrder, VehicleMessage, Wanted
-from testudo_deploy.modes import Mode
+from testudo_deploy.guard.flight_guard import LATE_S, FlightGuard, GuardPhase
+from testudo_deploy.guard.flight_messages import FlightOrder, VehicleMessage, Wanted
+from testudo_deploy.supervision.flight_phases import VEHICLE_SILENT_S, BatteryLimits, Flight
+from testudo_deploy.supervision.modes import Mode
 from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
 from testudo_hardware.links.crazyflie.sample import Info, RadioSample
 from testudo_hardware.links.flight import VehicleState

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.layer1 import Arena
-from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.contacts import count_contacts, least_separation
-from testudo_sim.environment import Environment
+from testudo_sim.environment.environment import Environment
+from testudo_sim.physics.contacts import count_contacts, least_separation
+from testudo_sim.physics.scene import Scene, Watch
 from testudo_sim.scenarios import StartState
-from testudo_sim.scene import Scene, Watch
-from testudo_sim.team import Team
+from testudo_sim.team.team_tick import Team
 
 ARENA = Arena((-3.0, -2.0), (3.0, 2.0))
 LAST_TICK = 100

@@ -18,17 +18,17 @@ pytestmark = [
 from mcap.reader import make_reader  # noqa: E402
 from tests.deploy.tiny_fleet import make_tiny_fleet  # noqa: E402
 
-from testudo_deploy.artefact import Artefact  # noqa: E402
-from testudo_deploy.drive import drive  # noqa: E402
-from testudo_deploy.fleet import load_fleet, save_fleet  # noqa: E402
-from testudo_deploy.fleet_links import LinkChoice  # noqa: E402
-from testudo_deploy.flight_messages import FlightRequestMessage  # noqa: E402
-from testudo_deploy.plan import plan  # noqa: E402
-from testudo_deploy.processes import FleetProcesses  # noqa: E402
+from testudo_analysis.replay.reinference import reinfer  # noqa: E402
+from testudo_deploy.contract.policy_artefact import Artefact  # noqa: E402
+from testudo_deploy.fleet.fleet import load_fleet, save_fleet  # noqa: E402
+from testudo_deploy.fleet.robot_links import LinkChoice  # noqa: E402
+from testudo_deploy.guard.flight_messages import FlightRequestMessage  # noqa: E402
+from testudo_deploy.launch.child_processes import FleetProcesses  # noqa: E402
+from testudo_deploy.launch.fleet_run import drive  # noqa: E402
+from testudo_deploy.launch.launch_plan import plan  # noqa: E402
 from testudo_hardware.links.profile import load_link  # noqa: E402
-from testudo_nodes.conversions import raw_envelope_bytes  # noqa: E402
-from testudo_sim.replay.reinference import reinfer  # noqa: E402
-from testudo_sim.run_reader import read_run  # noqa: E402
+from testudo_nodes.common.conversions import raw_envelope_bytes  # noqa: E402
+from testudo_runs.run_reader import read_run  # noqa: E402
 
 PATIENCE_S = 300.0
 

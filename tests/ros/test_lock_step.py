@@ -11,10 +11,10 @@ from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.two_teams import tables
 
-from testudo_deploy.drive import drive
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.fleet_run import drive
+from testudo_deploy.launch.launch_plan import plan
 
 pytestmark = [
     pytest.mark.ros,

@@ -19,14 +19,14 @@ from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.ros.recorded_bag import decode_all
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.drive import DriveError, drive
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan, ros_arguments, topics
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.fleet_run import DriveError, drive
+from testudo_deploy.launch.launch_plan import plan, ros_arguments, topics
 from testudo_hardware.links.wire import read_command
-from testudo_nodes.message_definitions import message_definition, type_hash
-from testudo_sim.run_reader import read_run
+from testudo_nodes.common.message_definitions import message_definition, type_hash
+from testudo_runs.run_reader import read_run
 
 pytestmark = [
     pytest.mark.ros,

@@ -12,12 +12,12 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 
-from testudo_deploy.artefact import Artefact  # noqa: E402
-from testudo_deploy.fleet import load_fleet  # noqa: E402
-from testudo_deploy.plan import plan  # noqa: E402
-from testudo_deploy.processes import FleetProcesses  # noqa: E402
+from testudo_deploy.contract.policy_artefact import Artefact  # noqa: E402
+from testudo_deploy.fleet.fleet import load_fleet  # noqa: E402
+from testudo_deploy.launch.child_processes import FleetProcesses  # noqa: E402
+from testudo_deploy.launch.launch_plan import plan  # noqa: E402
 from testudo_hardware.spec import load_robot  # noqa: E402
-from testudo_sim.plain_policy import write_plain_policy  # noqa: E402
+from testudo_sim.policies.go_to_goal import write_plain_policy  # noqa: E402
 
 PATIENCE_S = 200.0
 

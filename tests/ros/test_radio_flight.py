@@ -10,12 +10,12 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses
-from testudo_sim.crazyflie.firmware import CraftSettings
-from testudo_sim.crazyflie.server import CraftServer
-from testudo_sim.crazyflie.supervisor import State
+from testudo_crazyflie.firmware import CraftSettings
+from testudo_crazyflie.server import CraftServer
+from testudo_crazyflie.supervisor import State
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import plan
 
 pytestmark = [
     pytest.mark.ros,

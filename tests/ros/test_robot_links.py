@@ -11,11 +11,11 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.drive import drive
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan, ros_arguments
-from testudo_deploy.processes import FleetProcesses
-from testudo_sim.run_reader import read_run
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.fleet_run import drive
+from testudo_deploy.launch.launch_plan import plan, ros_arguments
+from testudo_runs.run_reader import read_run
 
 pytestmark = [
     pytest.mark.ros,

@@ -16,12 +16,12 @@ from tests.deploy.run_messages import tick_record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.fleet import load_fleet, save_fleet
-from testudo_deploy.fleet_links import PoseSource
-from testudo_deploy.plan import PACKAGE, ProcessPlan
-from testudo_deploy.processes import FleetProcesses
-from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.fleet.fleet import load_fleet, save_fleet
+from testudo_deploy.fleet.robot_links import PoseSource
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import PACKAGE, ProcessPlan, node_module
+from testudo_deploy.station.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
 from testudo_hardware.links.wire import OdometryReading, fill_pose, fill_stamp
 
 pytestmark = [
@@ -37,7 +37,7 @@ SPEED_M_S = 0.1
 def station_process(kind, of, **parameters):
     common = {"fleet": str(of.file), "policy": str(of.policy)}
     return ProcessPlan(
-        kind, PACKAGE, f"{kind}_node", f"{PACKAGE}.{kind}_node", "", common | parameters, ("--log-level", "warn")
+        kind, PACKAGE, f"{kind}_node", node_module(kind), "", common | parameters, ("--log-level", "warn")
     )
 
 
@@ -52,7 +52,7 @@ class PlayedFleet:
         from std_msgs.msg import String, UInt8MultiArray
         from visualization_msgs.msg import MarkerArray
 
-        from testudo_nodes.qos import OFFERED
+        from testudo_nodes.common.qos import OFFERED
 
         self.fleet, self.distance_m = fleet, distance_m
         self.scores, self.goals, self.markers = [], [], []
@@ -96,7 +96,7 @@ class PlayedFleet:
     def _play(self):
         from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
-        from testudo_nodes.conversions import envelope_message, odometry_message
+        from testudo_nodes.common.conversions import envelope_message, odometry_message
 
         now_s = time.monotonic()
         way = 0.0 if self._start_s is None else min(SPEED_M_S * (now_s - self._start_s), self.distance_m)

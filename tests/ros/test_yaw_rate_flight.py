@@ -12,14 +12,14 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 
-from testudo_deploy.artefact import Artefact  # noqa: E402
-from testudo_deploy.drive import drive  # noqa: E402
-from testudo_deploy.fleet import load_fleet  # noqa: E402
+from testudo_analysis.replay import TOLERANCE, reinfer  # noqa: E402
+from testudo_deploy.contract.policy_artefact import Artefact  # noqa: E402
+from testudo_deploy.fleet.fleet import load_fleet  # noqa: E402
+from testudo_deploy.launch.fleet_run import drive  # noqa: E402
 from testudo_hardware.spec import load_robot  # noqa: E402
-from testudo_sim.plain_policy import write_plain_policy  # noqa: E402
-from testudo_sim.recording.load import recording_of_run  # noqa: E402
-from testudo_sim.replay import TOLERANCE, reinfer  # noqa: E402
-from testudo_sim.run_reader import read_run  # noqa: E402
+from testudo_runs.recording.load import recording_of_run  # noqa: E402
+from testudo_runs.run_reader import read_run  # noqa: E402
+from testudo_sim.policies.go_to_goal import write_plain_policy  # noqa: E402
 
 RATE = 0.8
 """[rad/s], near the limit: in a tenth of a second more than the errors of a pose allow for."""

@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.margins import shield_parameters
-from testudo_deploy.shield.space_margins import space_parameters
-from testudo_deploy.shield.stack import Shield
+from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.shield import Shield
+from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.deployed import Deployment, start_deployed, tick_deployed
-from testudo_sim.kinematic import KinematicPhysics
-from testudo_sim.parameters import Channels, draw_parameters
-from testudo_sim.team import Team
+from testudo_sim.physics.kinematic_tier import KinematicPhysics
+from testudo_sim.physics.world_parameters import Channels, draw_parameters
+from testudo_sim.team.deployed_team import Deployment, start_deployed, tick_deployed
+from testudo_sim.team.team_tick import Team
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """For programs that run for some hundred ticks only, most of the time is the compiler's."""

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_deploy.control_loop import ControlLoop
-from testudo_deploy.fleet import Fleet, FleetRobot
-from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot
+from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.model import effective_command
-from testudo_sim.run_reader import CommandTrack, Run, Track
+from testudo_runs.run_reader import CommandTrack, Run, Track
 
 
 @dataclass

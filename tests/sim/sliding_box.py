@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
-from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.box import Box
-from testudo_sim.contacts import count_contacts, least_separation
-from testudo_sim.environment import Environment
-from testudo_sim.kinematic import acting_command
+from testudo_plant.worlds.free_body import Box
+from testudo_sim.environment.environment import Environment
+from testudo_sim.physics.contacts import count_contacts, least_separation
+from testudo_sim.physics.kinematic_tier import acting_command
+from testudo_sim.physics.scene import BodyState, Scene, Watch
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.push_box import largest_push_n
-from testudo_sim.scene import BodyState, Scene, Watch
-from testudo_sim.team import Team
+from testudo_sim.team.team_tick import Team
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.command_types import FORMS
+from testudo_deploy.admission.safety_contracts import Obligation, obligation
 from testudo_deploy.commands.report import Report, cell, facts, table
-from testudo_deploy.contract import Contract
-from testudo_deploy.contract_rules import COMMAND, graph_outputs
-from testudo_deploy.obligations import Obligation, obligation
-from testudo_deploy.shield.space_margins import SpaceParameters, space_parameters
+from testudo_deploy.contract.command_types import FORMS
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.rules import COMMAND, graph_outputs
+from testudo_deploy.shield.tube_margins import SpaceParameters, space_parameters
 from testudo_hardware.spec import parse_robot
 
 

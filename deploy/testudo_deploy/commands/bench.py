@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from testudo_deploy.benchmarking import machine
+from testudo_deploy.bench.result import machine
 from testudo_deploy.cli import missing_requirements
 from testudo_deploy.commands.report import Report, facts, table
 from testudo_hardware.errors import TestudoError

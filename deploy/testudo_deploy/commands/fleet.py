@@ -11,13 +11,20 @@ from typing import Annotated, Literal
 
 import tyro
 
-from testudo_deploy.artefact import Artefact
+from testudo_deploy.admission.fleet_admission import check_inside
 from testudo_deploy.commands.report import Report, table, warn
-from testudo_deploy.crazyswarm import Swarm, SwarmError, SwarmFiles, SwarmRobot, read_swarm, read_swarm_files
-from testudo_deploy.files import write_whole
-from testudo_deploy.fleet import Fleet, FleetRobot, fleet_text, parse_fleet
-from testudo_deploy.fleet_check import check_inside
-from testudo_deploy.fleet_links import LinkChoice, PoseSource
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.files.atomic_files import write_whole
+from testudo_deploy.fleet.crazyswarm2_import import (
+    Swarm,
+    SwarmError,
+    SwarmFiles,
+    SwarmRobot,
+    read_swarm,
+    read_swarm_files,
+)
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, fleet_text, parse_fleet
+from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_hardware.links.profile import load_link
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_hardware.thrust_margin import thrust_warnings

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from testudo_deploy.shield.segments import dot, point_distance, segment_distance, share_along
+from testudo_deploy.shield.segment_distance import dot, point_distance, segment_distance, share_along
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.state import TINY, length

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.gate import (
+from testudo_deploy.shield.obstacles import segment_clearance
+from testudo_deploy.shield.peer_table import NeighbourTable
+from testudo_deploy.shield.reserved_space import OwnSpace, PeerSpaces, conflicts, judge
+from testudo_deploy.shield.segment_distance import point_distance, share_along, share_within, squeezed
+from testudo_deploy.shield.stop_tube_check import (
     FACTORS,
     Candidates,
     candidates,
@@ -16,11 +19,8 @@ from testudo_deploy.shield.gate import (
     within_walls,
     within_walls_or_away,
 )
-from testudo_deploy.shield.obstacles import segment_clearance
-from testudo_deploy.shield.segments import point_distance, share_along, share_within, squeezed
-from testudo_deploy.shield.space import OwnSpace, PeerSpaces, conflicts, judge
-from testudo_deploy.shield.space_margins import SpaceParameters
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.tube_margins import SpaceParameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.model import hover_drift_m_s

@@ -1,7 +1,7 @@
 """Flight beside the stream of set-points: what is asked of a vehicle that flies, and what it says of itself; pure.
 
 A link to such a vehicle is a `RobotLink` for set-points and a `FlightLink` for the rest. The guard of the robot is the
-only one that asks; the phases that lead to it are in `testudo_deploy.flight`.
+only one that asks; the phases that lead to it are in `testudo_deploy.supervision.flight_phases`.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_policies.agent import Agent
-from testudo_policies.encoding import Features, encode
-from testudo_policies.networks import NetworkConfig
-from testudo_sim.environment import Environment, WorldState
+from testudo_policies.networks.actor_critic import NetworkConfig
+from testudo_policies.networks.agent import Agent
+from testudo_policies.networks.encoding import Features, encode
+from testudo_sim.environment.environment import Environment, WorldState
 
 
 @dataclass(frozen=True)

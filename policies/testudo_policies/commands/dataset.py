@@ -15,7 +15,7 @@ from testudo_policies.commands.output import check_output, write_output
 from testudo_policies.dataset.profile import GOOD, MEDIUM, POOR
 from testudo_policies.dataset.read import find_runs, read_source, sha256_of
 from testudo_policies.dataset.write import Dataset, Source, save_arrays, save_card
-from testudo_policies.progress import counted
+from testudo_policies.learning.progress import counted
 
 _BAR = 24
 

@@ -11,15 +11,19 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from testudo_deploy.files import dated_folder
+from testudo_analysis.replay.tables import gap_tables
+from testudo_analysis.report import ReportData, verdicts, write_html, write_summary
+from testudo_analysis.report.flown import flown_run
+from testudo_analysis.report.summary import all_passed
+from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
 from testudo_policies.config import TrainConfig, suggested
-from testudo_policies.demo_report import report_data
-from testudo_policies.demo_runs import drive_again
-from testudo_policies.demo_steps import (
+from testudo_policies.demo.report import report_data
+from testudo_policies.demo.runs import drive_again
+from testudo_policies.demo.steps import (
     Demo,
     drive_step,
     evaluate_step,
@@ -28,12 +32,8 @@ from testudo_policies.demo_steps import (
     show_step,
     train_step,
 )
-from testudo_policies.sizing import sized
-from testudo_sim.devices import devices
-from testudo_sim.replay.tables import gap_tables
-from testudo_sim.report import ReportData, verdicts, write_html, write_summary
-from testudo_sim.report.flown import flown_run
-from testudo_sim.report.summary import all_passed
+from testudo_policies.learning.world_count import sized
+from testudo_sim.jax_support.devices import devices
 
 
 def demo(

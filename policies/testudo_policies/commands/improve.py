@@ -12,13 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testudo_deploy.files import dated_folder
-from testudo_deploy.run_folder import FLEET_FILE, POLICY_FILE
+from testudo_deploy.files.atomic_files import dated_folder
+from testudo_deploy.launch.run_folder import FLEET_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_policies.commands.export import export_table
 from testudo_policies.commands.output import check_output, write_output
-from testudo_policies.export import ExportReport
+from testudo_policies.exporting.export import ExportReport
+from testudo_policies.improve.components import TuningWorkshop
 from testudo_policies.improve.identification import identify_step
 from testudo_policies.improve.steps import (
     MODEL,
@@ -36,9 +37,8 @@ from testudo_policies.improve.steps import (
     workshop_step,
 )
 from testudo_policies.improve.verdict import arrivals_table, comparison_table
-from testudo_policies.improve.workshop import TuningWorkshop
-from testudo_sim.devices import devices
-from testudo_sim.run_reader import read_run
+from testudo_runs.run_reader import read_run
+from testudo_sim.jax_support.devices import devices
 
 _WORSE = 1
 

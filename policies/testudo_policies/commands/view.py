@@ -11,16 +11,16 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.run_folder import INFO_FILE
+from testudo_analysis.rendering import RenderOptions, Show, check_film, render_run
+from testudo_analysis.rendering.model import View
+from testudo_analysis.rendering.run_film import recorded_show
+from testudo_analysis.rendering.window import has_display, play
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.launch.run_folder import INFO_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.output import check_output
-from testudo_sim.film import recorded_show
-from testudo_sim.rendering import RenderOptions, Show, check_film, render_run
-from testudo_sim.rendering.model import View
-from testudo_sim.rendering.window import has_display, play
-from testudo_sim.run_reader import read_run
-from testudo_sim.tiers import PhysicsChoice
+from testudo_runs.run_reader import read_run
+from testudo_sim.physics.tiers import PhysicsChoice
 
 _CONFIG = "config.json"  # of a training run
 _SIZE_PX = (960, 672)
@@ -99,7 +99,7 @@ def view(
             render_run(show, film, RenderOptions(*_SIZE_PX, camera, rate, speed))
         console.print(Text(f"wrote {film}"))
     if html is not None:
-        from testudo_sim.rendering.page import write_page  # noqa: PLC0415 -- brax is slow to import
+        from testudo_analysis.rendering.page import write_page  # noqa: PLC0415 -- brax is slow to import
 
         console.print(Text(f"wrote {write_page(show, html)}"))
 
@@ -117,10 +117,10 @@ def _is_recorded(source: Path) -> bool:
 
 def _simulated(policy: Path, wish: _Wish, console: Console) -> Show:
     # slow to import, and a recorded run needs none of it
-    from testudo_policies.episode import play_episode  # noqa: PLC0415
-    from testudo_policies.evaluation import HELD_OUT_SEED  # noqa: PLC0415
-    from testudo_policies.subject import load_subject  # noqa: PLC0415
-    from testudo_sim.devices import devices  # noqa: PLC0415
+    from testudo_policies.evaluation.episode import play_episode  # noqa: PLC0415
+    from testudo_policies.evaluation.evaluation import HELD_OUT_SEED  # noqa: PLC0415
+    from testudo_policies.evaluation.policy_under_test import load_subject  # noqa: PLC0415
+    from testudo_sim.jax_support.devices import devices  # noqa: PLC0415
 
     console.print(devices().text)
     subject = load_subject(policy)

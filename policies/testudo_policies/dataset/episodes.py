@@ -13,21 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.command_types import check_velocities_alone
-from testudo_deploy.contract import Contract
-from testudo_deploy.control_loop import slots_first
-from testudo_deploy.messages import TickRecord
-from testudo_deploy.signals import policy_signals
+from testudo_analysis.replay.order import ticks_in_order, track_in_order
+from testudo_analysis.replay.rerun import recorded_table
+from testudo_deploy.contract.command_types import check_velocities_alone
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.contract.signals import policy_signals
+from testudo_deploy.control.control_loop import slots_first
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot
-from testudo_sim.live.poses import Pose
-from testudo_sim.live.task import SUCCESS, DecisionScore, LiveTask
-from testudo_sim.live.task_values import make_task, scoring_of
-from testudo_sim.replay.order import ticks_in_order, track_in_order
-from testudo_sim.replay.rerun import recorded_table
-from testudo_sim.run_reader import Run, Track
-from testudo_sim.scene import Scene
+from testudo_runs.run_reader import Run, Track
+from testudo_sim.online_task.poses import Pose
+from testudo_sim.online_task.task import SUCCESS, DecisionScore, LiveTask
+from testudo_sim.online_task.task_values import make_task, scoring_of
+from testudo_sim.physics.scene import Scene
 
 _SETTLED_S = 1.0
 """After the end of the tracks, no pose is waited for any more."""

@@ -7,13 +7,13 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.bag_writer import BAG_FILE
-from testudo_deploy.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.files.bag_writer import BAG_FILE
+from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_policies.dataset.episodes import episodes_of
 from testudo_policies.dataset.write import Source
-from testudo_sim.run_reader import read_run
+from testudo_runs.run_reader import read_run
 
 _NANO = 1_000_000_000
 _CHUNK = 1 << 20

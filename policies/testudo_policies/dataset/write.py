@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.contract import Contract
-from testudo_deploy.files import whole_file
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.files.atomic_files import whole_file
 from testudo_hardware.errors import TestudoError
 from testudo_policies.dataset.episodes import Episode
 from testudo_policies.dataset.profile import Profile

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.contract import Contract
+from testudo_analysis.replay.counterfactual import Ahead, Way, go_on_from
+from testudo_analysis.replay.team_story import Story, story_of_run
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.replay.counterfactual import Ahead, Way, go_on_from
-from testudo_sim.replay.story import Story, story_of_run
-from testudo_sim.run_reader import Run
+from testudo_runs.run_reader import Run
 
 _MOMENTS = 4
 _DRAWS = 16

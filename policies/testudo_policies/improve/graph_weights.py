@@ -16,10 +16,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from testudo_deploy.contract import Contract
-from testudo_deploy.contract_rules import COMMAND, HIDDEN, HIDDEN_NEXT
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT
 from testudo_hardware.errors import TestudoError
-from testudo_policies.agent import Agent, AgentParameters
+from testudo_policies.networks.agent import Agent, AgentParameters
 
 _ENCODER = ("neighbour_1", "neighbour_2", "joined")
 _MEMORY = ("ir", "hr", "iz", "hz", "in", "hn")

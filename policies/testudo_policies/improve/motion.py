@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.agent import Agent
-from testudo_policies.encoding import Features, out_of_goal_frame
-from testudo_policies.losses import Batch
+from testudo_policies.learning.losses import Batch
+from testudo_policies.networks.agent import Agent
+from testudo_policies.networks.encoding import Features, out_of_goal_frame
 
 STATE, ACTION, NEXT = "state", "action", "next"
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
-from testudo_policies.agent import AgentParameters
-from testudo_policies.build import Workshop
 from testudo_policies.dataset.episodes import Episode
-from testudo_policies.encoding import encode, out_of_goal_frame
 from testudo_policies.improve.tuning import Recorded
-from testudo_policies.losses import Batch
-from testudo_policies.rollout import critic_features, flat
-from testudo_sim.live.task_values import make_task
+from testudo_policies.learning.builder import Workshop
+from testudo_policies.learning.losses import Batch
+from testudo_policies.learning.rollout import critic_features, flat
+from testudo_policies.networks.agent import AgentParameters
+from testudo_policies.networks.encoding import encode, out_of_goal_frame
+from testudo_sim.online_task.task_values import make_task
 
 _EDGE = 0.999
 """Largest action: at 1 the normal variable before the squashing is infinite."""

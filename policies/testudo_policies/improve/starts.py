@@ -9,16 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.contract import Contract
+from testudo_analysis.replay.order import track_in_order
+from testudo_deploy.contract.contract import Contract
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_policies.dataset.episodes import best_track, team_states
-from testudo_sim.live.task_values import make_task, scoring_of
-from testudo_sim.replay.order import track_in_order
-from testudo_sim.run_reader import Run
+from testudo_runs.run_reader import Run
+from testudo_sim.online_task.task_values import make_task, scoring_of
+from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.base import Scenario, StartState
-from testudo_sim.scene import Scene
 
 _EVERY_S = 1.0
 

@@ -13,27 +13,27 @@ from typing import Any, Literal
 import jax
 from rich.console import Console
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.command_types import check_velocities_alone
-from testudo_deploy.files import write_whole
+from testudo_deploy.contract.command_types import check_velocities_alone
+from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_policies.build import Workshop, build, make_environment
 from testudo_policies.dataset.episodes import Episode, episodes_of
-from testudo_policies.evaluation import BatchPolicy, Evaluation, evaluate_policy
-from testudo_policies.export import ExportReport
-from testudo_policies.improve.beginning import Beginning, find_beginning
+from testudo_policies.evaluation.evaluation import BatchPolicy, Evaluation, evaluate_policy
+from testudo_policies.evaluation.policy_under_test import load_subject
+from testudo_policies.exporting.export import ExportReport
+from testudo_policies.exporting.packaging import package_policy
+from testudo_policies.improve.components import TuningWorkshop
 from testudo_policies.improve.counterfactual import complaints, counterfactual
+from testudo_policies.improve.initial_policy import Beginning, find_beginning
 from testudo_policies.improve.recorded import recorded_of
 from testudo_policies.improve.starts import run_starts
 from testudo_policies.improve.verdict import Comparison
-from testudo_policies.improve.workshop import TuningWorkshop
-from testudo_policies.packaging import package_policy
-from testudo_policies.progress import TrainingDisplay, counted
-from testudo_policies.subject import load_subject
-from testudo_policies.training import Progress, TrainingResult, load_parameters, train_run
-from testudo_sim.environment import Environment
-from testudo_sim.run_reader import Run
+from testudo_policies.learning.builder import Workshop, build, make_environment
+from testudo_policies.learning.progress import TrainingDisplay, counted
+from testudo_policies.learning.training import Progress, TrainingResult, load_parameters, train_run
+from testudo_runs.run_reader import Run
+from testudo_sim.environment.environment import Environment
 
 Method = Literal["finetune", "h2o"]
 ROBOT_FILE, REPORT, POLICY, TRAINING = "identified.toml", "improve.json", "policy.onnx", "training"

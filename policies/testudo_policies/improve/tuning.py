@@ -15,13 +15,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.agent import AgentParameters
-from testudo_policies.encoding import Features
 from testudo_policies.improve.discriminators import DiscriminatorConfig, Discriminators, Judges
 from testudo_policies.improve.motion import flat_motion, motions
-from testudo_policies.losses import Batch, advantages
-from testudo_policies.ppo import PPO, Metrics, TrainState
-from testudo_policies.rollout import roll_out
+from testudo_policies.learning.losses import Batch, advantages
+from testudo_policies.learning.ppo import PPO, Metrics, TrainState
+from testudo_policies.learning.rollout import roll_out
+from testudo_policies.networks.agent import AgentParameters
+from testudo_policies.networks.encoding import Features
 
 
 @jax.tree_util.register_dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from testudo_policies.evaluation import Evaluation
+from testudo_policies.evaluation.evaluation import Evaluation
 
 SLOWER = 1.1
 """A policy that needs more than so many times the old one's median time is worse."""

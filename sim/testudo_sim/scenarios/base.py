@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 import jax
 
-from testudo_deploy.contract import Signal
-from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.contract.contract import Signal
 from testudo_deploy.shield.obstacles import Obstacle
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.box import Box
-from testudo_sim.scene import BodyState, Scene
+from testudo_plant.worlds.free_body import Box
+from testudo_sim.physics.scene import BodyState, Scene
 from testudo_sim.starts import Starts
 
 

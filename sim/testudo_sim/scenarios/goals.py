@@ -10,17 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.contract import Signal
-from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.contract.contract import Signal
 from testudo_deploy.shield.obstacles import Obstacle
-from testudo_deploy.shield.space_margins import space_parameters
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.box import Box
+from testudo_plant.worlds.free_body import Box
+from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.base import StartState
-from testudo_sim.scene import Scene
 from testudo_sim.starts import Starts
 
 DECISION_S = 0.33

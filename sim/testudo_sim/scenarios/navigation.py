@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.obstacles import clearance
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.base import StartState

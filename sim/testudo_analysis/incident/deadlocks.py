@@ -1,0 +1,106 @@
+"""Robots that stand for long short of their goals, or although they are told to drive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from testudo_analysis.incident.spans import spans
+from testudo_analysis.incident.ticks import driven
+from testudo_analysis.incident.types import Bounds, Incident, Kind
+from testudo_analysis.replay.order import ticks_in_order
+from testudo_analysis.replay.team_story import RobotStory, Story
+
+_STILL_M = 0.02
+"""Who moves by less in `Bounds.still_s` stands."""
+_GRID_S = 0.1
+_ARRIVED_M = 0.1
+_RESTS = ("armed", "idle", "disarmed", "hold", "land", "emergency")
+"""Modes in which a robot is not to drive."""
+_FRESH_S = 0.5
+_TOLD_SHARE = 0.1
+"""Of the speed limit: who is told to drive at least so fast is told to drive."""
+
+
+def find_deadlocks(story: Story, bounds: Bounds) -> list[Incident]:
+    """Return deadlocks; robots that stand at the same time are one."""
+    single = [incident for robot in story.robots for incident in _of_robot(story, robot, bounds)]
+    return [_named(group) for group in _together(single)]
+
+
+def _of_robot(story: Story, robot: RobotStory, bounds: Bounds) -> list[Incident]:
+    begin_s, end_s = _watched(story, robot)
+    at_s = np.arange(begin_s, end_s, _GRID_S)
+    window = round(bounds.still_s / _GRID_S)
+    if len(at_s) <= window:
+        return []
+    place = robot.motion.at(at_s)[0]
+    views = np.lib.stride_tricks.sliding_window_view(place, window + 1, axis=0)
+    begins_still = np.flatnonzero(np.linalg.norm(np.ptp(views, axis=-1), axis=1) < _STILL_M)
+    still = np.zeros(len(at_s), bool)
+    for begin in begins_still:
+        still[begin : begin + window + 1] = True
+    holds = still & _wants_to_move(robot, at_s, place)
+    found = []
+    for begin, end in spans(holds, at_s):
+        lasted = float(at_s[end] - at_s[begin])
+        if lasted >= bounds.still_s - _GRID_S:
+            first = float(at_s[begin])
+            found.append(
+                Incident(Kind.DEADLOCK, (robot.name,), first, float(at_s[end]), first, lasted, bounds.still_s, "s", "")
+            )
+    return found
+
+
+def _watched(story: Story, robot: RobotStory) -> tuple[float, float]:
+    """Return from when to when the robot could drive: of a run of ours, from its first driven tick."""
+    begin, end = float(robot.motion.stamp_s[0]), float(robot.motion.stamp_s[-1])
+    if story.run is None or not story.run.ticks[robot.name]:
+        return begin, end
+    ticks = ticks_in_order(story.run.ticks[robot.name])
+    part = driven(ticks)
+    if part.stop == 0:
+        return begin, begin
+    first = ticks[part.start].stamp_s - story.start_s
+    stopped = [tick.stamp_s - story.start_s for tick in ticks[part.stop :] if tick.reason.split(":")[0] in _RESTS]
+    return max(begin, first), min([end, *stopped[:1]])
+
+
+def _wants_to_move(robot: RobotStory, at_s: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Return when (T,) the robot was short of its goal, or, where none is known, told to drive."""
+    if robot.goal_world is not None:
+        away = np.linalg.norm(place - np.array(robot.goal_world), axis=1)
+        return away > max(_ARRIVED_M, robot.spec.body_radius_m)
+    if robot.sent is None:
+        return np.zeros(len(at_s), bool)
+    index = np.searchsorted(robot.sent.stamp_s, at_s, side="right") - 1
+    fresh = (index >= 0) & (at_s - robot.sent.stamp_s[np.maximum(index, 0)] < _FRESH_S)
+    told = np.abs(robot.sent.command[np.maximum(index, 0), 0])
+    return fresh & (told > _TOLD_SHARE * robot.spec.speed_limit_m_s)
+
+
+def _together(single: Sequence[Incident]) -> list[list[Incident]]:
+    groups: list[list[Incident]] = []
+    for incident in sorted(single, key=lambda item: item.begin_s):
+        last = groups[-1] if groups else []
+        if last and incident.begin_s <= max(item.end_s for item in last):
+            last.append(incident)
+        else:
+            groups.append([incident])
+    return groups
+
+
+def _named(group: Sequence[Incident]) -> Incident:
+    robots = tuple(sorted({name for item in group for name in item.robots}))
+    begin, end = min(item.begin_s for item in group), max(item.end_s for item in group)
+    verb = "stand" if len(robots) > 1 else "stands"
+    return replace(
+        group[0],
+        robots=robots,
+        begin_s=begin,
+        end_s=end,
+        value=end - begin,
+        what=f"{' and '.join(robots)} {verb} for {end - begin:.1f} s without having arrived",
+    )

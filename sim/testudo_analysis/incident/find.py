@@ -1,0 +1,23 @@
+"""All incidents of a run."""
+
+from __future__ import annotations
+
+from testudo_analysis.incident.causes import explained
+from testudo_analysis.incident.deadlocks import find_deadlocks
+from testudo_analysis.incident.encounters import find_encounters
+from testudo_analysis.incident.motion import find_in_motion
+from testudo_analysis.incident.ticks import find_in_ticks
+from testudo_analysis.incident.types import Bounds, Incident
+from testudo_analysis.replay.team_story import Story
+
+
+def find_incidents(story: Story, bounds: Bounds | None = None) -> list[Incident]:
+    """Return what went wrong in a run, each with its likeliest cause, in the order of time."""
+    bounds = bounds or Bounds.of(story)
+    found = [
+        *find_encounters(story, bounds),
+        *find_in_motion(story, bounds),
+        *find_deadlocks(story, bounds),
+        *find_in_ticks(story, bounds),
+    ]
+    return explained(story, sorted(found, key=lambda incident: (incident.begin_s, incident.weight)))

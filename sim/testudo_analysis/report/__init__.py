@@ -1,0 +1,32 @@
+"""The report of a run: plots, one self-contained HTML page, and a summary in JSON."""
+
+from testudo_analysis.report.data import (
+    EvaluationRow,
+    FleetSection,
+    FlownRun,
+    ParitySection,
+    ReinferenceSection,
+    ReportData,
+    TrainingSection,
+    Verdict,
+)
+from testudo_analysis.report.fleet import FleetSummary, RobotSummary, summarise_fleet
+from testudo_analysis.report.html import write_html
+from testudo_analysis.report.summary import verdicts, write_summary
+
+__all__ = [
+    "EvaluationRow",
+    "FleetSection",
+    "FleetSummary",
+    "FlownRun",
+    "ParitySection",
+    "ReinferenceSection",
+    "ReportData",
+    "RobotSummary",
+    "TrainingSection",
+    "Verdict",
+    "summarise_fleet",
+    "verdicts",
+    "write_html",
+    "write_summary",
+]

@@ -1,0 +1,18 @@
+"""MuJoCo worlds built from robot descriptions: one model, robots of several types, an arena."""
+
+from testudo_plant.worlds.build import Form, WorldRobot, build_world_spec, physics_step_s, rhythms_s, world_sha256
+from testudo_plant.worlds.parameters import PlantParameters
+from testudo_plant.worlds.world import Contact, MujocoWorld, RobotPose
+
+__all__ = [
+    "Contact",
+    "Form",
+    "MujocoWorld",
+    "PlantParameters",
+    "RobotPose",
+    "WorldRobot",
+    "build_world_spec",
+    "physics_step_s",
+    "rhythms_s",
+    "world_sha256",
+]

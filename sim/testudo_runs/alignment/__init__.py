@@ -1,0 +1,28 @@
+"""Makes recorded series fit for use: order, gaps, angles, clocks, latency, velocity; each choice in a report."""
+
+from testudo_runs.alignment.base import AlignedRobot, RobotReport, align_robot, held, interpolated, located
+from testudo_runs.alignment.clock import ClockFit, clock_fit, on_recorder_clock
+from testudo_runs.alignment.latency import Latency, response_latency
+from testudo_runs.alignment.smoothing import Smoothed, Smoother, smooth_velocity
+from testudo_runs.alignment.tidy import TidyReport, heading, tidy, unwrapped
+
+__all__ = [
+    "AlignedRobot",
+    "ClockFit",
+    "Latency",
+    "RobotReport",
+    "Smoothed",
+    "Smoother",
+    "TidyReport",
+    "align_robot",
+    "clock_fit",
+    "heading",
+    "held",
+    "interpolated",
+    "located",
+    "on_recorder_clock",
+    "response_latency",
+    "smooth_velocity",
+    "tidy",
+    "unwrapped",
+]
