@@ -221,9 +221,9 @@ def test_only_the_tempo_of_a_node_reads_a_clock_of_its_own():
         "guard_node.py",
         "markers_node.py",
         "status_listener.py",
-        "status_verb.py",
-        "estop_verb.py",
-        "rearm_verb.py",
+        "status.py",
+        "estop.py",
+        "rearm.py",
         "driver_node.py",
     }
     reads = {file.name for file in nodes.rglob("*.py") if re.search(r"\btime\.(monotonic|time)", file.read_text())}

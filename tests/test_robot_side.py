@@ -16,7 +16,7 @@ from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 
 spec = load_robot(robot)

@@ -102,7 +102,7 @@ def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
 
 def test_bench_import_times_reading_and_writing(capsys, tmp_path, monkeypatch):
     monkeypatch.delenv("TESTUDO_REAL_DATA", raising=False)
-    monkeypatch.setattr("testudo_bench.importing._DURATION_S", 5.0)
+    monkeypatch.setattr("testudo_bench.performance.importing._DURATION_S", 5.0)
     numbers = tmp_path / "import.json"
     shown = succeed(capsys, "bench", "import", "--repeats", "1", "--team-size", "2", "--json", numbers)
     assert "times real time" in shown
@@ -112,8 +112,8 @@ def test_bench_import_times_reading_and_writing(capsys, tmp_path, monkeypatch):
 
 
 def test_bench_projection_times_solves_and_whole_shields(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("testudo_bench.projection._SIZES", ((2, 2, 10.0), (3, 2, 1.0)))
-    monkeypatch.setattr("testudo_bench.projection._TICKS", 20)
+    monkeypatch.setattr("testudo_bench.performance.projection._SIZES", ((2, 2, 10.0), (3, 2, 1.0)))
+    monkeypatch.setattr("testudo_bench.performance.projection._TICKS", 20)
     numbers = tmp_path / "projection.json"
     shown = succeed(capsys, "bench", "projection", "--repeats", "1", "--json", numbers)
     assert "quadprog" in shown

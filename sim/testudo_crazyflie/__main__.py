@@ -7,8 +7,8 @@ import contextlib
 import sys
 import time
 
-from testudo_crazyflie.firmware import CraftSettings
-from testudo_crazyflie.server import FIRST_PORT, CraftServer
+from testudo_crazyflie.simulated_crazyflie import CraftSettings
+from testudo_crazyflie.udp_server import FIRST_PORT, CraftServer
 
 
 def main() -> None:

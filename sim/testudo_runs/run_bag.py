@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from testudo_deploy.files.bag_writer import BAG_FILE, CLOSED_KEY, METADATA_FILE
-from testudo_runs.bags.contents import BagContents, Tell
+from testudo_runs.bags.bag_contents import BagContents, Tell
 from testudo_runs.bags.mcap_file import McapStream
 
 

@@ -22,7 +22,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.progress import Share, quiet
+from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.run_bag import read_messages
 
 _NANO = 1_000_000_000

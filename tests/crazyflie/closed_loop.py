@@ -3,14 +3,14 @@
 import math
 import struct
 
-from testudo_crazyflie import packets
-from testudo_crazyflie.firmware import CraftSettings, SimulatedCrazyflie
-from testudo_crazyflie.packets import Packet, decode, encode
 from testudo_crazyflie.radio_channel import DOWN, UP, Air, RadioChannel
-from testudo_hardware.links.crazyflie.orders import Act, Phase
-from testudo_hardware.links.crazyflie.pilot import Pilot
-from testudo_hardware.links.crazyflie.sample import VARIABLES, CraftClock, read_block
-from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_crazyflie.services import crtp_packets
+from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
+from testudo_crazyflie.simulated_crazyflie import CraftSettings, SimulatedCrazyflie
+from testudo_hardware.links.crazyflie.flight_sequencer import Pilot
+from testudo_hardware.links.crazyflie.telemetry import VARIABLES, CraftClock, read_block
+from testudo_hardware.links.crazyflie.vehicle_requests import Act, Phase
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 STEP_S, TICK_S = 0.02, 0.01
 TYPES = {
@@ -27,17 +27,19 @@ TYPES = {
 def order_packet(order):
     """Return an order as cflib sends it."""
     if order.act == Act.SET_POINT:
-        return Packet(packets.GENERIC, 0, struct.pack("<Bffff", 8, *order.velocity_world, math.degrees(order.yaw_rate)))
+        return Packet(
+            crtp_packets.GENERIC, 0, struct.pack("<Bffff", 8, *order.velocity_world, math.degrees(order.yaw_rate))
+        )
     if order.act in (Act.TAKE_OFF, Act.LAND):
         kind = 7 if order.act == Act.TAKE_OFF else 8
         return Packet(
-            packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", kind, 0, order.height_m, 0.0, True, order.duration_s)
+            crtp_packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", kind, 0, order.height_m, 0.0, True, order.duration_s)
         )
     if order.act == Act.NOTIFY:
-        return Packet(packets.GENERIC, 1, struct.pack("<BI", 0, 0))
+        return Packet(crtp_packets.GENERIC, 1, struct.pack("<BI", 0, 0))
     if order.act == Act.EMERGENCY:
-        return Packet(packets.SUPERVISOR, 1, b"\x03")
-    return Packet(packets.SUPERVISOR, 1, bytes([1, order.act == Act.ARM]))
+        return Packet(crtp_packets.SUPERVISOR, 1, b"\x03")
+    return Packet(crtp_packets.SUPERVISOR, 1, bytes([1, order.act == Act.ARM]))
 
 
 class Loop:
@@ -59,7 +61,7 @@ class Loop:
         contents = self.craft.logs.contents
         settings = [struct.pack("<BH", TYPES[kind][0], contents.ids[name]) for name, kind in VARIABLES]
         for data in (b"\6\1" + b"".join(settings[:9]), b"\7\1" + b"".join(settings[9:]), b"\3\1\1"):
-            (answer,) = self.craft.receive(encode(Packet(packets.LOG, 1, data)), self.now_s)
+            (answer,) = self.craft.receive(encode(Packet(crtp_packets.LOG, 1, data)), self.now_s)
             assert decode(answer).data[2] == 0, "the block of the link fits into one packet"
 
     def run(self, duration_s, until=None):
@@ -99,7 +101,7 @@ class Loop:
         for raw in self.craft.advance(self.now_s):
             self.channel.send(DOWN, raw, self.now_s)
         if round(self.now_s / TICK_S) % 10 == 0:  # cflib asks for an echo ten times a second
-            self.channel.send(UP, encode(Packet(packets.LINK, 0, struct.pack("<d", self.now_s))), self.now_s)
+            self.channel.send(UP, encode(Packet(crtp_packets.LINK, 0, struct.pack("<d", self.now_s))), self.now_s)
         if round(self.now_s / TICK_S) % 2 == 0:
             if self.command is not None:
                 self.pilot.command(self.command, self.now_s, self.yaw_rate)
@@ -118,9 +120,9 @@ class Loop:
 
     def _hear(self, packet):
         self.pilot.watch.hear(self.now_s)
-        if packet.port == packets.LINK:
+        if packet.port == crtp_packets.LINK:
             self.clock.hear_trip(self.now_s - struct.unpack("<d", packet.data)[0], self.now_s)
-        if packet.port != packets.LOG or packet.channel != 2:
+        if packet.port != crtp_packets.LOG or packet.channel != 2:
             return
         stamp = int.from_bytes(packet.data[1:4], "little")
         stamp_s = self.clock.stamp(stamp, self.now_s)

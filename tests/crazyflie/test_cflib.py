@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from testudo_hardware.links.crazyflie.client import RadioError
-from testudo_hardware.links.crazyflie.orders import Phase
-from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
-from testudo_hardware.links.flight import FlightAct
+from testudo_hardware.links.crazyflie.cflib_client import RadioError
+from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
+from testudo_hardware.links.crazyflie.vehicle_requests import Phase
+from testudo_hardware.links.flight_link import FlightAct
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot
 
@@ -16,8 +16,8 @@ cflib = pytest.importorskip("cflib", reason="the extra crazyflie is not installe
 
 
 def test_it_connects_streams_flies_and_lands():
-    from testudo_crazyflie.flown import flown
-    from testudo_crazyflie.supervisor import State
+    from testudo_crazyflie.cflib_flight import flown
+    from testudo_crazyflie.flight.firmware_supervisor import State
 
     with flown() as flight:
         flight.climb()
@@ -37,7 +37,7 @@ def test_it_connects_streams_flies_and_lands():
 
 
 def test_an_emergency_reaches_the_motors():
-    from testudo_crazyflie.rows import emergency
+    from testudo_bench.crazyflie_radio.radio_cases import emergency
 
     row = emergency(0.0)
     assert row.found.startswith("off after")
@@ -52,7 +52,7 @@ def test_nothing_that_answers_is_told_in_time():
 
 
 def test_a_controller_that_follows_no_velocities_is_refused():
-    from testudo_crazyflie.rows import wrong_controller
+    from testudo_bench.crazyflie_radio.radio_cases import wrong_controller
 
     row = wrong_controller()
     assert row.holds, row
@@ -62,7 +62,7 @@ def test_a_controller_that_follows_no_velocities_is_refused():
 WITHOUT = """
 import sys
 sys.modules["cflib"] = None
-from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
+from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
 from testudo_hardware.spec import load_robot
 try:
     CrazyflieRadio("cf1", load_robot("crazyflie_2x"), "radio://0/80/2M").open()

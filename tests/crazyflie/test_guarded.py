@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import pytest
 from tests.crazyflie.closed_loop import TICK_S, order_packet
 
-from testudo_crazyflie.firmware import CraftSettings, SimulatedCrazyflie
-from testudo_crazyflie.packets import encode
-from testudo_crazyflie.set_points import RADIO
-from testudo_crazyflie.supervisor import State
+from testudo_crazyflie.flight.firmware_supervisor import State
+from testudo_crazyflie.flight.low_level_commander import RADIO
+from testudo_crazyflie.services.crtp_packets import encode
+from testudo_crazyflie.simulated_crazyflie import CraftSettings, SimulatedCrazyflie
 from testudo_deploy.guard.flight_guard import ALONE_S, LAST_S, FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import FlightOrder, Wanted
-from testudo_hardware.links.crazyflie.orders import STANDSTILL, Act, Order
+from testudo_hardware.links.crazyflie.vehicle_requests import STANDSTILL, Act, Order
 from testudo_hardware.links.crazyswarm2_flight import read_status
-from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 ACTS = {
     FlightAct.ARM: Act.ARM,

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from tests.crazyflie.closed_loop import Loop
 
-from testudo_crazyflie import packets
-from testudo_crazyflie.packets import Packet, encode
+from testudo_crazyflie.flight.firmware_supervisor import State
 from testudo_crazyflie.radio_channel import Air
-from testudo_crazyflie.supervisor import State
-from testudo_hardware.links.crazyflie.orders import Act, Phase
+from testudo_crazyflie.services import crtp_packets
+from testudo_crazyflie.services.crtp_packets import Packet, encode
+from testudo_hardware.links.crazyflie.vehicle_requests import Act, Phase
 from testudo_hardware.spec import load_robot
 
 EAST = (0.5, 0.0, 0.0)
@@ -211,7 +211,7 @@ def test_a_drone_that_needs_arming_is_armed_flown_and_disarmed(loss):
 def test_a_second_commander_is_noticed_and_the_drone_held():
     loop = Loop().fly((0.0, 0.0, 0.0))
     assert set(loop.codes) == {""}
-    foreign = encode(Packet(packets.GENERIC, 0, struct.pack("<Bffff", 8, 0.0, 0.4, 0.0, 0.0)))
+    foreign = encode(Packet(crtp_packets.GENERIC, 0, struct.pack("<Bffff", 8, 0.0, 0.4, 0.0, 0.0)))
 
     def other():
         loop.craft.receive(foreign, loop.now_s)
@@ -259,7 +259,7 @@ def test_the_notice_before_the_landing_would_let_the_motors_stop():
     """The negative control of landing first: what set-points end with is an idle planner, which wants motors off."""
     loop = Loop().fly((0.0, 0.0, 0.0))
     loop.pilot.step = lambda _: []
-    loop.craft.receive(encode(Packet(packets.GENERIC, 1, struct.pack("<BI", 0, 0))), loop.now_s)
+    loop.craft.receive(encode(Packet(crtp_packets.GENERIC, 1, struct.pack("<BI", 0, 0))), loop.now_s)
     loop.run(0.1)
     assert not loop.craft.vehicle.motors_on
     assert loop.craft.vehicle.velocity[2] < -0.5
@@ -269,7 +269,7 @@ def test_the_set_point_that_cflib_ends_with_drops_the_drone():
     """The negative control of the quiet end of a link."""
     loop = Loop().fly((0.0, 0.0, 0.0))
     loop.pilot.step = lambda _: []
-    loop.craft.receive(encode(Packet(packets.COMMANDER, 0, struct.pack("<fffH", 0.0, 0.0, 0.0, 0))), loop.now_s)
+    loop.craft.receive(encode(Packet(crtp_packets.COMMANDER, 0, struct.pack("<fffH", 0.0, 0.0, 0.0, 0))), loop.now_s)
     loop.run(0.1)
     assert not loop.craft.vehicle.motors_on
 

@@ -3,11 +3,11 @@
 import pytest
 from tests.crazyflie.closed_loop import Loop
 
-from testudo_crazyflie import packets
+from testudo_crazyflie.flight.firmware_supervisor import State
 from testudo_crazyflie.radio_channel import Air
-from testudo_crazyflie.supervisor import State
-from testudo_hardware.links.crazyflie.orders import Act, Phase
-from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
+from testudo_crazyflie.services import crtp_packets
+from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
+from testudo_hardware.links.crazyflie.vehicle_requests import Act, Phase
 from testudo_hardware.spec import load_robot
 
 LOST = (State.FREE_FALL, State.LOCKED, State.LEVEL_OUT)
@@ -19,7 +19,7 @@ class Deaf(Loop):
     deaf = False
 
     def _hear(self, packet):
-        if self.deaf and packet.port == packets.LOG:
+        if self.deaf and packet.port == crtp_packets.LOG:
             self.pilot.watch.hear(self.now_s)
         else:
             super()._hear(packet)
@@ -121,7 +121,7 @@ def test_closing_the_link_lands_a_drone_that_is_not_heard(monkeypatch):
     loop.run(0.5)
     radio = CrazyflieRadio("cf1", load_robot("crazyflie_2x"), "udp://127.0.0.1:1")
     radio._pilot = loop.pilot
-    module = "testudo_hardware.links.crazyflie.radio.time"
+    module = "testudo_hardware.links.crazyflie.radio_link.time"
     monkeypatch.setattr(f"{module}.monotonic", lambda: loop.now_s)
     monkeypatch.setattr(f"{module}.sleep", loop.run)
     radio._land_and_wait()

@@ -13,8 +13,8 @@ from testudo_deploy.guard.flight_guard import FlightGuard
 from testudo_deploy.guard.flight_messages import FlightOrder
 from testudo_deploy.supervision.robot import Robot
 from testudo_deploy.supervision.supervisor import GuardReport
-from testudo_hardware.links.flight import FlightAct, VehicleState
-from testudo_hardware.links.profile import FlightPart, FlightWire, Text
+from testudo_hardware.links.flight_link import FlightAct, VehicleState
+from testudo_hardware.links.link_profile import FlightPart, FlightWire, Text
 from testudo_hardware.spec import load_robot
 
 SILENCE = load_robot("crazyflie_2x").silence

@@ -9,7 +9,7 @@ from testudo_deploy.shield.reservations import Sight, pass_gate
 from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerSpaces, at_rest
 from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 
 

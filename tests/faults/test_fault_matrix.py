@@ -17,9 +17,9 @@ pytestmark = [
 ]
 
 if find_spec("rclpy") is not None:
-    from testudo_bench.fault_matrix.bed import Bed, BedError, StalledError, write_fleet
-    from testudo_bench.fault_matrix.matrix import ROWS, TRIES, once, run_matrix
-    from testudo_bench.fault_matrix.rows import goes_on
+    from testudo_bench.fault_matrix.harness.fault_case import goes_on
+    from testudo_bench.fault_matrix.harness.fleet_harness import Bed, BedError, StalledError, write_fleet
+    from testudo_bench.fault_matrix.matrix_runner import ROWS, TRIES, once, run_matrix
 else:
     ROWS = ()
 

@@ -18,9 +18,9 @@ from testudo_hardware.links.crazyswarm2 import (
     read_velocity_world,
 )
 from testudo_hardware.links.crazyswarm2_flight import CALLS, read_status
-from testudo_hardware.links.flight import FlightAct, FlightRequest
-from testudo_hardware.links.poses import PoseReading
-from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
+from testudo_hardware.links.link_profile import load_link
+from testudo_hardware.links.pose_messages import PoseReading
 from testudo_hardware.links.topics import MeasurementWire
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot

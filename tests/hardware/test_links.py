@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.hardware import plain_messages as plain
 
 from testudo_hardware.frames import Placement, turned, wrapped
-from testudo_hardware.links.link import DirectLink, TopicLink
-from testudo_hardware.links.poses import PoseReading, read_transform
-from testudo_hardware.links.profile import LinkError, load_link, parse_link, with_stamped_commands
+from testudo_hardware.links.link_profile import LinkError, load_link, parse_link, with_stamped_commands
+from testudo_hardware.links.pose_messages import PoseReading, read_transform
+from testudo_hardware.links.robot_link import DirectLink, TopicLink
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import (
     CommandReading,

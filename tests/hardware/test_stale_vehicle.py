@@ -8,15 +8,15 @@ from testudo_deploy.guard.flight_guard import LATE_S, FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import FlightOrder, VehicleMessage, Wanted
 from testudo_deploy.supervision.flight_phases import VEHICLE_SILENT_S, BatteryLimits, Flight
 from testudo_deploy.supervision.modes import Mode
-from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
-from testudo_hardware.links.crazyflie.sample import Info, RadioSample
-from testudo_hardware.links.flight import VehicleState
+from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
+from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
+from testudo_hardware.links.flight_link import VehicleState
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot
 
 AT_S = 100.0
 ARMED_AND_FLYING = Info(2 + 8 + 16)
-CLOCK = "testudo_hardware.links.crazyflie.radio.time.monotonic"
+CLOCK = "testudo_hardware.links.crazyflie.radio_link.time.monotonic"
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from tests.hardware import plain_messages as plain
 from tests.hardware.test_links import crazyswarm2
 
 from testudo_hardware.frames import Placement, turned
-from testudo_hardware.links.crazyflie.orders import STANDSTILL, Act, Order
-from testudo_hardware.links.crazyflie.pilot import Pilot
+from testudo_hardware.links.crazyflie.flight_sequencer import Pilot
+from testudo_hardware.links.crazyflie.vehicle_requests import STANDSTILL, Act, Order
 from testudo_hardware.links.crazyswarm2 import LEASH_RAD, SetPointLeader
-from testudo_hardware.links.link import DirectLink
-from testudo_hardware.links.profile import CONTROL_POINT_VELOCITY, VELOCITY_YAW_RATE, LinkError, YawRate, load_link
+from testudo_hardware.links.link_profile import CONTROL_POINT_VELOCITY, VELOCITY_YAW_RATE, LinkError, YawRate, load_link
+from testudo_hardware.links.robot_link import DirectLink
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, WireError, fill_twist
 from testudo_hardware.spec import SpecError, load_robot, parse_robot
@@ -116,7 +116,7 @@ def test_a_link_in_the_same_process_refuses_it():
 )
 def test_a_profile_may_say_only_what_its_messages_mean(set_point, value, expected):
     """A `hover` never: its velocity stands in a body that turns."""
-    from testudo_hardware.links import profile as module
+    from testudo_hardware.links import link_profile as module
 
     with pytest.raises(LinkError, match=rf"yaw_rate\.value: found '{value}' for a {set_point}, expected {expected}"):
         module._check_wire(saying(set_point, value), "mine.toml: link")

@@ -5,7 +5,7 @@ from tests.policies.quick import TINY, quick_compilation
 
 from testudo_policies.exporting.packaging import package_policy
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training import load_parameters, train_run
+from testudo_policies.learning.training_run import load_parameters, train_run
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment.environment import Environment
-from testudo_sim.physics.contacts import count_contacts, least_separation
+from testudo_sim.physics.contact_counts import count_contacts, least_separation
 from testudo_sim.physics.scene import Scene, Watch
 from testudo_sim.scenarios import StartState
 from testudo_sim.team.team_tick import Team

@@ -18,15 +18,15 @@ from testudo_policies.commands import improve as improve_module
 from testudo_policies.dataset.episodes import episodes_of
 from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.improve import steps as steps_module
+from testudo_policies.improve.comparison import Comparison
 from testudo_policies.improve.discriminators import DiscriminatorConfig
-from testudo_policies.improve.graph_weights import matches, parameters_of_graph
+from testudo_policies.improve.fine_tuning import Tuner
 from testudo_policies.improve.initial_policy import CHECKPOINT, GRAPH, find_beginning
-from testudo_policies.improve.recorded import recorded_of
-from testudo_policies.improve.starts import run_starts
-from testudo_policies.improve.tuning import Tuner
-from testudo_policies.improve.verdict import Comparison
+from testudo_policies.improve.onnx_weights import matches, parameters_of_graph
+from testudo_policies.improve.recorded_transitions import recorded_of
+from testudo_policies.improve.run_starts import run_starts
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training import load_parameters
+from testudo_policies.learning.training_run import load_parameters
 
 EVALUATION = Evaluation(4, 500, 0, 40.0, 0.5, 0.96, 0.94, 0.975, 0, 0, 0.006, 0.2, 0.2, 0.1, 0.0, 0, 15.0)
 

@@ -26,8 +26,8 @@ from testudo_deploy.guard.flight_messages import FlightRequestMessage  # noqa: E
 from testudo_deploy.launch.child_processes import FleetProcesses  # noqa: E402
 from testudo_deploy.launch.fleet_run import drive  # noqa: E402
 from testudo_deploy.launch.launch_plan import plan  # noqa: E402
-from testudo_hardware.links.profile import load_link  # noqa: E402
-from testudo_nodes.common.conversions import raw_envelope_bytes  # noqa: E402
+from testudo_hardware.links.link_profile import load_link  # noqa: E402
+from testudo_nodes.common.message_conversions import raw_envelope_bytes  # noqa: E402
 from testudo_runs.run_reader import read_run  # noqa: E402
 
 PATIENCE_S = 300.0

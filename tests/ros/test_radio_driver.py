@@ -9,9 +9,9 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_crazyflie.firmware import CraftSettings
-from testudo_crazyflie.server import CraftServer
-from testudo_crazyflie.supervisor import State
+from testudo_crazyflie.flight.firmware_supervisor import State
+from testudo_crazyflie.simulated_crazyflie import CraftSettings
+from testudo_crazyflie.udp_server import CraftServer
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan, ros_arguments
@@ -30,10 +30,10 @@ from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
 from std_msgs.msg import UInt8MultiArray
 from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMessage
-from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.links.wire import CommandReading, fill_command
 from testudo_hardware.spec import load_robot
-from testudo_nodes.common.conversions import envelope_bytes, envelope_message
+from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
 from testudo_nodes.common.qos import OFFERED, REQUESTED
 
 rclpy.init()

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_crazyflie.firmware import CraftSettings
-from testudo_crazyflie.server import CraftServer
-from testudo_crazyflie.supervisor import State
+from testudo_crazyflie.flight.firmware_supervisor import State
+from testudo_crazyflie.simulated_crazyflie import CraftSettings
+from testudo_crazyflie.udp_server import CraftServer
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan

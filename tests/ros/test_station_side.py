@@ -96,7 +96,7 @@ class PlayedFleet:
     def _play(self):
         from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
-        from testudo_nodes.common.conversions import envelope_message, odometry_message
+        from testudo_nodes.common.message_conversions import envelope_message, odometry_message
 
         now_s = time.monotonic()
         way = 0.0 if self._start_s is None else min(SPEED_M_S * (now_s - self._start_s), self.distance_m)

@@ -11,7 +11,7 @@ from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_runs.run_reader import CommandTrack, Run, Track
 
 

@@ -13,7 +13,7 @@ from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_plant.worlds.free_body import Box
 from testudo_sim.environment.environment import Environment
-from testudo_sim.physics.contacts import count_contacts, least_separation
+from testudo_sim.physics.contact_counts import count_contacts, least_separation
 from testudo_sim.physics.kinematic_tier import acting_command
 from testudo_sim.physics.scene import BodyState, Scene, Watch
 from testudo_sim.scenarios import make_scenario

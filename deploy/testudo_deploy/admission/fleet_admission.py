@@ -8,7 +8,7 @@ import numpy as np
 
 from testudo_deploy.admission.safety_contract_rules import check_fleet
 from testudo_deploy.admission.safety_contracts import Obligation, fleet_obligations
-from testudo_deploy.contract.command_types import check_commands
+from testudo_deploy.contract.command_types import check_link, check_shielded
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
@@ -107,3 +107,14 @@ def _check_phases(fleet: Fleet) -> None:
             "robots on the ground: a drone that takes off or lands knows nothing of them; fly it to its "
             "start and land it by hand, or by another program, while the ground is clear"
         )
+
+
+def check_commands(fleet: Fleet, contract: Contract) -> None:
+    """Check that the link and the shield of every robot of a fleet take what its policy commands.
+
+    Raises:
+        CommandTypeError: naming the robot, the field and both values.
+    """
+    for robot in fleet.robots:
+        check_link(contract.command.type, robot.name, robot.link.profile)
+        check_shielded(contract.command.type, robot.name)

@@ -18,9 +18,9 @@ from testudo_deploy.fleet.robot_links import default_link
 from testudo_deploy.shield.projection_margins import ShieldParameters
 from testudo_deploy.shield.tube_margins import SpaceParameters, space_parameters
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.strict_json import OPTIONAL, read_as
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_hardware.strict import OPTIONAL, read_as
 
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
 DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)

@@ -25,9 +25,9 @@ from testudo_deploy.fleet.crazyswarm2_import import (
 )
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, fleet_text, parse_fleet
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
-from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.link_profile import load_link
+from testudo_hardware.motion.thrust_margin import thrust_warnings
 from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_hardware.thrust_margin import thrust_warnings
 
 HIGHEST_M = 20.0
 """Take-off heights beyond this are a slip."""

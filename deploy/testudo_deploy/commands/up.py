@@ -20,7 +20,7 @@ from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.fleet_run import DriveInterruptedError, DriveState, drive
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S
 from testudo_deploy.launch.ros_domain import ros_domain_id
-from testudo_hardware.thrust_margin import thrust_warnings
+from testudo_hardware.motion.thrust_margin import thrust_warnings
 
 _FAILED = 1
 _REFRESH_HZ = 4

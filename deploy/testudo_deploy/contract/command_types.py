@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,13 +27,9 @@ from testudo_deploy.contract.parts import (
     ContractError,
 )
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.profile import LinkProfile
+from testudo_hardware.links.link_profile import LinkProfile
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
-
-if TYPE_CHECKING:
-    from testudo_deploy.contract.contract import Contract
-    from testudo_deploy.fleet.fleet import Fleet
 
 SHIELDED = (COMMAND_TYPE, VELOCITY_YAW_RATE)
 """The types that the deployed shield checks."""
@@ -181,15 +176,15 @@ def check_link(command_type: str, robot: str, profile: LinkProfile) -> None:
         )
 
 
-def check_velocities_alone(contract: Contract, where: str) -> None:
+def check_velocities_alone(command: Command, where: str) -> None:
     """Refuse a policy that commands more than a velocity, for what has no place for it; ``where`` says what that is.
 
     Raises:
         CommandTypeError: naming the type.
     """
-    if contract.command.type != COMMAND_TYPE:
+    if command.type != COMMAND_TYPE:
         raise CommandTypeError(
-            f"{where}: found a policy of command.type {contract.command.type!r}, expected "
+            f"{where}: found a policy of command.type {command.type!r}, expected "
             f"{COMMAND_TYPE!r}, the only one that it knows"
         )
 
@@ -206,14 +201,3 @@ def check_shielded(command_type: str, robot: str) -> None:
             f"{' or '.join(SHIELDED)}: no gate bounds where other commands lead, so they fly in "
             "simulation only"
         )
-
-
-def check_commands(fleet: Fleet, contract: Contract) -> None:
-    """Check that the link and the shield of every robot of a fleet take what its policy commands.
-
-    Raises:
-        CommandTypeError: naming the robot, the field and both values.
-    """
-    for robot in fleet.robots:
-        check_link(contract.command.type, robot.name, robot.link.profile)
-        check_shielded(contract.command.type, robot.name)

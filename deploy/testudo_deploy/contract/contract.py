@@ -1,7 +1,7 @@
 """The contract inside `policy.onnx`: what goes in, what comes out, for which robot, at which times.
 
 It is one JSON value in the metadata of the file (key `testudo`), with numbers at full precision.
-`contract_rules.py` says which contracts hold.
+`rules.py` says which contracts hold, `contract_reader.py` reads one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from testudo_deploy.contract.parts import (
-    FAMILY,
     HOLD_RULE,
     METADATA_KEY,
     VERSION,
@@ -21,10 +20,8 @@ from testudo_deploy.contract.parts import (
     Signal,
     TestVector,
 )
-from testudo_deploy.contract.rules import check_contract, robot_signals
-from testudo_deploy.shield.projection_margins import SHIELD_VERSION, ShieldParameters
+from testudo_deploy.shield.projection_margins import ShieldParameters
 from testudo_deploy.shield.velocity_projection import Arena
-from testudo_hardware.strict import read_as
 
 __all__ = [
     "HOLD_RULE",
@@ -35,7 +32,6 @@ __all__ = [
     "ContractError",
     "Signal",
     "TestVector",
-    "robot_signals",
 ]
 
 
@@ -109,47 +105,3 @@ class Contract:
             return json.dumps(values, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ContractError(f"contract: cannot be written as JSON: {error}") from error
-
-    @classmethod
-    def from_json(cls, text: str, where: str = "contract") -> Contract:
-        """Read what `to_json` wrote; ``where`` names the file in errors.
-
-        Raises:
-            ContractError: not JSON, a newer version, an unknown or missing key, a wrong type, a
-                number that is not finite, or fields that contradict each other.
-        """
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ContractError(f"{where}: not JSON: {error}; export the policy again") from error
-        if not isinstance(values, dict):
-            raise ContractError(f"{where}: found {type(values).__name__}, expected an object")
-        _check_version(values, where)
-        stored_hash = values.pop("contract_hash", None)
-        contract: Contract = read_as(cls, values, where, ContractError)
-        if stored_hash != contract.contract_hash:
-            raise ContractError(
-                f"{where}.contract_hash: found {stored_hash!r}, expected "
-                f"{contract.contract_hash!r}: shield, timing or robot were edited; export again"
-            )
-        check_contract(contract, where)
-        return contract
-
-
-def _check_version(values: dict[str, Any], where: str) -> None:
-    """Refuse another version before its keys are looked at, which may differ."""
-    found = values.get("version")
-    if found != VERSION:
-        number = found.removeprefix(FAMILY) if isinstance(found, str) else ""
-        newer = number.isdecimal() and int(number) > int(VERSION.removeprefix(FAMILY))
-        raise ContractError(
-            f"{where}.version: found {found!r}, expected {VERSION!r}; "
-            + ("update this software" if newer else "export the policy again")
-        )
-    shield = values.get("shield")
-    version = shield.get("version") if isinstance(shield, dict) else None
-    if version != SHIELD_VERSION:
-        raise ContractError(
-            f"{where}.shield.version: found {version!r}, expected {SHIELD_VERSION}: the policy was "
-            "trained with another shield; export it again with this version"
-        )

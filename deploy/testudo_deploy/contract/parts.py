@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links import profile
-from testudo_hardware.strict import OPTIONAL
+from testudo_hardware.files.strict_json import OPTIONAL
+from testudo_hardware.links import link_profile
 
 FAMILY = "testudo/contract/"
 VERSION = FAMILY + "1"
 METADATA_KEY = "testudo"
 NEIGHBOURS = "neighbours"
-COMMAND_TYPE = profile.CONTROL_POINT_VELOCITY
-VELOCITY_YAW_RATE = profile.VELOCITY_YAW_RATE
+COMMAND_TYPE = link_profile.CONTROL_POINT_VELOCITY
+VELOCITY_YAW_RATE = link_profile.VELOCITY_YAW_RATE
 ATTITUDE_THRUST = "attitude_thrust"
 MOTOR_THRUSTS = "motor_thrusts"
 HOLD_RULE = "zero_order_hold_world"

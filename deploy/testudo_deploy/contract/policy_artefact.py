@@ -15,6 +15,7 @@ import numpy as np
 import onnxruntime
 
 from testudo_deploy.contract.contract import METADATA_KEY, Contract
+from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.onnx_header import ArtefactError, OnnxHeader, read_header
 from testudo_deploy.contract.onnx_policy import StepRunner, check_graph, open_session
 from testudo_deploy.contract.rules import (
@@ -78,7 +79,7 @@ class Artefact:
                 f"{path}: metadata key {METADATA_KEY!r}: missing; this ONNX file has no contract, "
                 "make one with `testudo export`"
             )
-        contract = Contract.from_json(header.metadata[METADATA_KEY], f"{path}: contract")
+        contract = read_contract(header.metadata[METADATA_KEY], f"{path}: contract")
         if robot is not None:
             check_robot(contract, robot, f"{path}: contract", task_signals)
         session = open_session(data, header, str(path))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from testudo_deploy.contract.command_types import FORMS, check_vehicle
+from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.parts import (
     COMMAND_TYPE,
     HOLD_RULE,
@@ -20,9 +21,6 @@ from testudo_deploy.shield.obstacles import check_obstacle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, parse_robot
-
-if TYPE_CHECKING:
-    from testudo_deploy.contract.contract import Contract
 
 HIDDEN, HIDDEN_NEXT, COMMAND = "hidden", "hidden_next", "command"
 TASK_SIGNALS = ("goal_world",)

@@ -32,7 +32,7 @@ from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
 _CLOCK_TOLERANCE_S = 0.002

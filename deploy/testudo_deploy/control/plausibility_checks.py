@@ -9,7 +9,7 @@ from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.tube_margins import SpaceParameters
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionState
-from testudo_hardware.motion.state import length
+from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 

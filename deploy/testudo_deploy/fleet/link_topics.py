@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from testudo_deploy.fleet.robot_links import FleetError, LinkChoice, PoseSource
-from testudo_hardware.links.profile import NAMED_POSES, LinkProfile
+from testudo_hardware.links.link_profile import NAMED_POSES, LinkProfile
 
 ROBOT_TOPICS: Mapping[str, str] = {
     "cmd_vel_policy": "geometry_msgs/msg/TwistStamped",

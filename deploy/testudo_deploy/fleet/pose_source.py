@@ -12,8 +12,8 @@ from typing import Any
 
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.link_topics import TRANSFORM_TOPIC, absolute
-from testudo_deploy.fleet.localisation import localiser
-from testudo_hardware.links.poses import read_transform
+from testudo_deploy.fleet.localiser import localiser
+from testudo_hardware.links.pose_messages import read_transform
 from testudo_hardware.links.topics import Measurement, MeasurementWire
 from testudo_hardware.links.wire import OdometryReading, other_clock_s
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from testudo_deploy.guard.flight_messages import FlightOrder, Wanted
-from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 
 ORDER_SILENT_S = 0.5
 """The supervisor orders ten times a second."""

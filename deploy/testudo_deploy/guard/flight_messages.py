@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from testudo_deploy.contract.messages import Envelope, EnvelopeError
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 
 
 class Wanted(StrEnum):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testudo_deploy.fleet.fleet import Fleet
-from testudo_deploy.launch.enclave import ENCLAVES, enclave_of
 from testudo_deploy.launch.launch_plan import WATCHERS, plan
 from testudo_deploy.launch.node_interfaces import (
     DRIVER,
@@ -19,6 +18,7 @@ from testudo_deploy.launch.node_interfaces import (
     operator_interfaces,
     process_interfaces,
 )
+from testudo_deploy.launch.sros2_enclave import ENCLAVES, enclave_of
 
 POLICY_FILE, SCRIPT_FILE, KEYSTORE = "policy.xml", "make_keystore.sh", "keystore"
 _SCHEMA = "0.2.0"

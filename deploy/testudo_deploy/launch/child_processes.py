@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import IO, Any, Self
 
 from testudo_deploy.launch.core_wakefulness import AwakeCores
-from testudo_deploy.launch.enclave import enclave_words
 from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
 from testudo_deploy.launch.ros_domain import LOOPBACK
+from testudo_deploy.launch.sros2_enclave import enclave_words
 from testudo_hardware.errors import TestudoError
 
 _DOMAINS = range(1, 102)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.contract.messages import Lane, PeerMessage, TickRecord
+from testudo_deploy.markers.marker import Colour, Marker, Shape
 from testudo_deploy.markers.shapes import area, capsule, circle, hull_outline, lifted, line
-from testudo_deploy.markers.values import Colour, Marker, Shape
 from testudo_deploy.shield.stop_tube import stop_tube
 from testudo_deploy.shield.tube_margins import SpaceParameters, space_parameters
 from testudo_hardware.frames import quaternion_xyzw_from_yaw
 from testudo_hardware.motion import MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
 STATUS_COLOURS: dict[str, tuple[float, float, float]] = {

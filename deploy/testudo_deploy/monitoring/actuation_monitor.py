@@ -43,8 +43,8 @@ import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion import MotionState
-from testudo_hardware.motion.model import hover_drift_m_s, slip_ratio
-from testudo_hardware.motion.state import TINY, length
+from testudo_hardware.motion.motion_model import hover_drift_m_s, slip_ratio
+from testudo_hardware.motion.motion_state import TINY, length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import LagResponse, MotionState
-from testudo_hardware.motion.model import hover_drift_m_s, slip_ratio
-from testudo_hardware.motion.state import TINY, sum_terms
+from testudo_hardware.motion.motion_model import hover_drift_m_s, slip_ratio
+from testudo_hardware.motion.motion_state import TINY, sum_terms
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 

@@ -14,7 +14,7 @@ from testudo_deploy.shield.peer_table import NeighbourTable, extrapolated
 from testudo_deploy.shield.projection_margins import ShieldParameters
 from testudo_deploy.shield.segment_distance import dot, squeezed
 from testudo_hardware.arrays import Array, array_namespace
-from testudo_hardware.motion.state import TINY, length
+from testudo_hardware.motion.motion_state import TINY, length
 
 BLOCKED_SHARE = 0.3
 """Below this share of the wanted speed a robot counts as blocked."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from testudo_deploy.shield.segment_distance import dot
 from testudo_hardware.arrays import Array, array_namespace, stacked
-from testudo_hardware.motion.state import sum_terms
+from testudo_hardware.motion.motion_state import sum_terms
 
 _HUGE = 1e6
 _STEEP = 1e9

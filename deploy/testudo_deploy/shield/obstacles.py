@@ -14,8 +14,8 @@ from typing import Literal
 from testudo_deploy.shield.segment_distance import dot, point_distance, segment_distance, share_along
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion.state import TINY, length
-from testudo_hardware.strict import read_as
+from testudo_hardware.files.strict_json import read_as
+from testudo_hardware.motion.motion_state import TINY, length
 
 _SURFACE_M = 1e-6
 """Nearer to a box than this, the direction to its nearest point is rounding: its nearest face counts."""

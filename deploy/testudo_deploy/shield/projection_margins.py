@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion.model import turn_loss_m_s
+from testudo_hardware.motion.motion_model import turn_loss_m_s
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec

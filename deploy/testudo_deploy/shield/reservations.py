@@ -23,8 +23,8 @@ from testudo_deploy.shield.tube_margins import SpaceParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
-from testudo_hardware.motion.model import hover_drift_m_s
-from testudo_hardware.motion.state import TINY, length
+from testudo_hardware.motion.motion_model import hover_drift_m_s
+from testudo_hardware.motion.motion_state import TINY, length
 
 _SHARES = (1.0, 0.6, 0.3, 0.12)
 """Lengths of the wanted lane that are tried."""

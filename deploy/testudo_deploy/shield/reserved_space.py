@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from testudo_deploy.shield.segment_distance import segment_distance, squeezed
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
-from testudo_hardware.motion.state import sum_terms
+from testudo_hardware.motion.motion_state import sum_terms
 
 NOTHING_HEARD = -1
 """In place of the number of a message, where there is none."""

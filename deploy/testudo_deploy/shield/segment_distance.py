@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace
-from testudo_hardware.motion.state import length, sum_terms
+from testudo_hardware.motion.motion_state import length, sum_terms
 
 _TINY = 1e-12
 

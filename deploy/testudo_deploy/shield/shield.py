@@ -13,8 +13,8 @@ from testudo_deploy.shield.tube_margins import SpaceParameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, shield_layer1
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
-from testudo_hardware.motion.model import actuator_command
-from testudo_hardware.motion.state import length, shorten
+from testudo_hardware.motion.motion_model import actuator_command
+from testudo_hardware.motion.motion_state import length, shorten
 
 _MOVING_M_S = 1e-3
 _BEYOND = 1e-3

@@ -15,8 +15,8 @@ from testudo_deploy.shield.tube_margins import SpaceParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
-from testudo_hardware.motion.model import actuator_command, effective_command
-from testudo_hardware.motion.state import length
+from testudo_hardware.motion.motion_model import actuator_command, effective_command
+from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 

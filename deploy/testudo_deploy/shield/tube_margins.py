@@ -9,7 +9,7 @@ from typing import Any
 
 from testudo_deploy.shield.projection_margins import coast_drift_m
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion.model import turn_loss_m_s
+from testudo_hardware.motion.motion_model import turn_loss_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 

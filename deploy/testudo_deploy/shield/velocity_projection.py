@@ -17,8 +17,8 @@ from testudo_deploy.shield.segment_distance import squeezed
 from testudo_deploy.shield.wall_constraints import Arena, obstacle_rows, wall_rows
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
-from testudo_hardware.motion.model import actuator_command
-from testudo_hardware.motion.state import TINY, length, shorten, sum_terms
+from testudo_hardware.motion.motion_model import actuator_command
+from testudo_hardware.motion.motion_state import TINY, length, shorten, sum_terms
 
 _TOUCHED_M_S = 1e-4
 _VIOLATION_M_S = 1e-4

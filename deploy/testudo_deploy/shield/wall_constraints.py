@@ -9,8 +9,8 @@ import numpy as np
 from testudo_deploy.shield.obstacles import Obstacle, clearance
 from testudo_deploy.shield.projection_margins import ShieldParameters
 from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.files.strict_json import OPTIONAL
 from testudo_hardware.motion import StoppingPoint
-from testudo_hardware.strict import OPTIONAL
 
 _OUTWARD = {size: np.concatenate([np.eye(size), -np.eye(size)], axis=1) for size in (2, 3)}
 """Outward normals (D, 2 D) of a box: upper walls, then lower ones."""

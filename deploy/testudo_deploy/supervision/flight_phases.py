@@ -16,7 +16,7 @@ from testudo_deploy.guard.flight_messages import Wanted
 from testudo_deploy.monitoring.climb_monitor import ClimbLimits
 from testudo_deploy.shield.flight_column import Room
 from testudo_deploy.supervision.modes import Event, Mode
-from testudo_hardware.links.flight import VehicleState
+from testudo_hardware.links.flight_link import VehicleState
 from testudo_hardware.spec import RobotSpec
 
 CLIMB_M_S, DESCENT_M_S = 0.5, 0.3

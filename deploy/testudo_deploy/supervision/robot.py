@@ -15,7 +15,7 @@ from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.tick_pacing import Pacer
 from testudo_deploy.fleet.crazyswarm2_import import check_driver
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
-from testudo_deploy.fleet.localisation import away_from_start, switched_on_at
+from testudo_deploy.fleet.localiser import away_from_start, switched_on_at
 from testudo_deploy.guard.flight_messages import FlightOrder, Wanted
 from testudo_deploy.monitoring.climb_monitor import ClimbLimits
 from testudo_deploy.monitoring.diagnostics import Level, Status, shown
@@ -23,7 +23,7 @@ from testudo_deploy.supervision.flight_phases import BatteryLimits, Flight, Flig
 from testudo_deploy.supervision.modes import RESTING, Kind
 from testudo_deploy.supervision.supervisor import Answer, Event, GuardReport, Mode, Supervisor, code_of
 from testudo_hardware.frames import Placement
-from testudo_hardware.links.flight import VehicleState
+from testudo_hardware.links.flight_link import VehicleState
 
 _LEVELS = {
     Mode.HOLDING: Level.WARN,

@@ -8,13 +8,7 @@ from typing import Any
 
 from testudo_hardware.frames import Placement
 from testudo_hardware.links import crazyswarm2
-from testudo_hardware.links.poses import (
-    PoseReading,
-    read_named_pose,
-    read_pose_stamped,
-    read_pose_with_covariance,
-)
-from testudo_hardware.links.profile import (
+from testudo_hardware.links.link_profile import (
     NAMED_POSES,
     ODOMETRY,
     POSE_STAMPED,
@@ -23,6 +17,12 @@ from testudo_hardware.links.profile import (
     VELOCITY_YAW_RATE,
     LinkError,
     LinkProfile,
+)
+from testudo_hardware.links.pose_messages import (
+    PoseReading,
+    read_named_pose,
+    read_pose_stamped,
+    read_pose_with_covariance,
 )
 from testudo_hardware.links.wire import (
     WORLD_FRAME,

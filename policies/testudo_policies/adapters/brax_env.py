@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.adapters.team_view import TeamView, typed_key
-from testudo_policies.networks.brax_parts import Env, State
+from testudo_policies.networks.brax_imports import Env, State
 from testudo_sim.environment.environment import Environment, StepResult, WorldState
 
 

@@ -18,7 +18,7 @@ from testudo_policies.adapters.team_view import Layout, TeamView
 from testudo_policies.brax.learners import FeedForwardNetwork, PPONetworks, SACNetworks, unchanged
 from testudo_policies.networks.actor_critic import NetworkConfig, TeamEncoder
 from testudo_policies.networks.agent import LEAST_SPREAD, Agent, AgentParameters, Params
-from testudo_policies.networks.encoding import Features
+from testudo_policies.networks.observation_encoding import Features
 
 _CRITICS = 2
 """Of SAC: it trusts the lower estimate (Fujimoto et al., 2018)."""

@@ -15,9 +15,9 @@ import numpy as np
 from testudo_policies.brax.networks import BraxNetworks
 from testudo_policies.learning.builder import Workshop
 from testudo_policies.learning.checkpoints import blank_state
-from testudo_policies.learning.metrics import MetricsLog
+from testudo_policies.learning.metrics_log import MetricsLog
 from testudo_policies.learning.run_files import RunFiles
-from testudo_policies.learning.training import Progress, TrainingResult
+from testudo_policies.learning.training_run import Progress, TrainingResult
 from testudo_policies.networks.agent import AgentParameters, Params
 
 _CHECKPOINT_EVERY_S = 15.0

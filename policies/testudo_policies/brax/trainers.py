@@ -20,13 +20,13 @@ from testudo_policies.brax.learners import load_sac, train_ppo, train_sac
 from testudo_policies.brax.networks import BraxNetworks
 from testudo_policies.brax.replicate import replication_for_brax
 from testudo_policies.brax.session import BraxSession
-from testudo_policies.config import TrainConfig
 from testudo_policies.distributed.sharding import Placement
 from testudo_policies.learning.builder import Workshop
 from testudo_policies.learning.checkpoints import CheckpointError
 from testudo_policies.learning.run_files import RunFiles
-from testudo_policies.learning.training import Progress, TrainingResult
+from testudo_policies.learning.training_run import Progress, TrainingResult
 from testudo_policies.learning.world_count import memory_told
+from testudo_policies.train_config import TrainConfig
 
 TRAINERS = ("testudo", "brax-ppo", "brax-sac")
 _SAC_REPORTS = 20

@@ -11,16 +11,15 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from testudo_analysis.replay.tables import gap_tables
+from testudo_analysis.replay.replay_tables import gap_tables
 from testudo_analysis.report import ReportData, verdicts, write_html, write_summary
-from testudo_analysis.report.flown import flown_run
+from testudo_analysis.report.run_table import flown_run
 from testudo_analysis.report.summary import all_passed
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
-from testudo_policies.config import TrainConfig, suggested
 from testudo_policies.demo.report import report_data
 from testudo_policies.demo.runs import drive_again
 from testudo_policies.demo.steps import (
@@ -33,6 +32,7 @@ from testudo_policies.demo.steps import (
     train_step,
 )
 from testudo_policies.learning.world_count import sized
+from testudo_policies.train_config import TrainConfig, suggested
 from testudo_sim.jax_support.devices import devices
 
 

@@ -9,12 +9,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from testudo_policies.commands.output import check_output, write_output
+from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_subject
-from testudo_policies.learning.progress import counted
+from testudo_policies.learning.progress_display import counted
 from testudo_sim.jax_support.devices import devices
-from testudo_sim.physics.tiers import PhysicsChoice
+from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import load_starts
 
 

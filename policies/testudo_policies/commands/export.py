@@ -13,14 +13,14 @@ from rich.table import Table
 
 from testudo_deploy.contract.contract import Contract
 from testudo_hardware.errors import TestudoError
-from testudo_policies.commands.output import check_output, write_output
+from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import Evaluation
-from testudo_policies.exporting.export import ExportReport
+from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.packaging import package_policy
 from testudo_policies.exporting.starting_fleet import not_in_a_fleet, write_fleet
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config
-from testudo_policies.learning.training import load_parameters
+from testudo_policies.learning.training_run import load_parameters
 from testudo_sim.jax_support.devices import devices
 
 

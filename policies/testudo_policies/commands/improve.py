@@ -17,8 +17,9 @@ from testudo_deploy.launch.run_folder import FLEET_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_policies.commands.export import export_table
-from testudo_policies.commands.output import check_output, write_output
-from testudo_policies.exporting.export import ExportReport
+from testudo_policies.commands.json_output import check_output, write_output
+from testudo_policies.exporting.onnx_export import ExportReport
+from testudo_policies.improve.comparison import arrivals_table, comparison_table
 from testudo_policies.improve.components import TuningWorkshop
 from testudo_policies.improve.identification import identify_step
 from testudo_policies.improve.steps import (
@@ -36,7 +37,6 @@ from testudo_policies.improve.steps import (
     train_step,
     workshop_step,
 )
-from testudo_policies.improve.verdict import arrivals_table, comparison_table
 from testudo_runs.run_reader import read_run
 from testudo_sim.jax_support.devices import devices
 

@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.text import Text
 
 from testudo_analysis.rendering import RenderOptions, Show, check_film, render_run
-from testudo_analysis.rendering.model import View
+from testudo_analysis.rendering.interactive_viewer import has_display, play
 from testudo_analysis.rendering.run_film import recorded_show
-from testudo_analysis.rendering.window import has_display, play
+from testudo_analysis.rendering.scene_model import View
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_deploy.launch.run_folder import INFO_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_policies.commands.output import check_output
+from testudo_policies.commands.json_output import check_output
 from testudo_runs.run_reader import read_run
-from testudo_sim.physics.tiers import PhysicsChoice
+from testudo_sim.physics_choice import PhysicsChoice
 
 _CONFIG = "config.json"  # of a training run
 _SIZE_PX = (960, 672)
@@ -99,7 +99,7 @@ def view(
             render_run(show, film, RenderOptions(*_SIZE_PX, camera, rate, speed))
         console.print(Text(f"wrote {film}"))
     if html is not None:
-        from testudo_analysis.rendering.page import write_page  # noqa: PLC0415 -- brax is slow to import
+        from testudo_analysis.rendering.html_viewer import write_page  # noqa: PLC0415 -- brax is slow to import
 
         console.print(Text(f"wrote {write_page(show, html)}"))
 
@@ -117,7 +117,7 @@ def _is_recorded(source: Path) -> bool:
 
 def _simulated(policy: Path, wish: _Wish, console: Console) -> Show:
     # slow to import, and a recorded run needs none of it
-    from testudo_policies.evaluation.episode import play_episode  # noqa: PLC0415
+    from testudo_policies.evaluation.episode_playback import play_episode  # noqa: PLC0415
     from testudo_policies.evaluation.evaluation import HELD_OUT_SEED  # noqa: PLC0415
     from testudo_policies.evaluation.policy_under_test import load_subject  # noqa: PLC0415
     from testudo_sim.jax_support.devices import devices  # noqa: PLC0415

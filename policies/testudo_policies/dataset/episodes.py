@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.replay.order import ticks_in_order, track_in_order
-from testudo_analysis.replay.rerun import recorded_table
+from testudo_analysis.replay.tick_replay import recorded_table
+from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.messages import TickRecord
@@ -24,9 +24,9 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot
 from testudo_runs.run_reader import Run, Track
-from testudo_sim.online_task.poses import Pose
-from testudo_sim.online_task.task import SUCCESS, DecisionScore, LiveTask
-from testudo_sim.online_task.task_values import make_task, scoring_of
+from testudo_sim.online_task.online_task import SUCCESS, DecisionScore, LiveTask
+from testudo_sim.online_task.pose_track import Pose
+from testudo_sim.online_task.task_state import make_task, scoring_of
 from testudo_sim.physics.scene import Scene
 
 _SETTLED_S = 1.0
@@ -110,7 +110,7 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
         TestudoError: the run has no decisions, no poses for them, its task is not in the recording, or its policy
             commands more than velocities.
     """
-    check_velocities_alone(contract, f"{run.folder}: a dataset")
+    check_velocities_alone(contract.command, f"{run.folder}: a dataset")
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)
     if scoring.scenario.boxes:

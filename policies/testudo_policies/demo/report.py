@@ -20,8 +20,8 @@ from testudo_analysis.report import (
 )
 from testudo_policies.demo.steps import Demo
 from testudo_policies.evaluation.evaluation import Evaluation
-from testudo_policies.exporting.export import ExportReport
-from testudo_policies.learning.training import TrainingResult
+from testudo_policies.exporting.onnx_export import ExportReport
+from testudo_policies.learning.training_run import TrainingResult
 from testudo_runs.run_reader import Run
 
 _PACKAGES = ("testudo", "jax", "flax", "mujoco", "onnxruntime", "numpy")

@@ -7,11 +7,11 @@ import time
 from rich.table import Table
 
 from testudo_analysis.report import FlownRun
-from testudo_analysis.report.flown import COLUMNS, flown_row, flown_run
+from testudo_analysis.report.run_table import COLUMNS, flown_row, flown_run
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.fleet_run import drive
 from testudo_policies.demo.steps import Demo
-from testudo_policies.exporting.export import ExportReport
+from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.starting_fleet import write_fleet
 from testudo_policies.learning.builder import Workshop
 from testudo_runs.run_reader import read_run

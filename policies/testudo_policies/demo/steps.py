@@ -10,20 +10,20 @@ from pathlib import Path
 import jax
 from rich.console import Console
 
-from testudo_analysis.rendering.page import write_page
+from testudo_analysis.rendering.html_viewer import write_page
 from testudo_analysis.rendering.run_film import film_run, recorded_show
 from testudo_analysis.replay import Alteration, Gap, Reinference, alterations_caught, open_loop, reinfer
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.fleet_run import DriveState, drive
-from testudo_policies.config import TrainConfig
 from testudo_policies.evaluation.evaluation import Evaluation, evaluate_policy
-from testudo_policies.exporting.export import ExportReport
+from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.packaging import package_policy
 from testudo_policies.exporting.starting_fleet import write_fleet
 from testudo_policies.learning.builder import Workshop, build, make_environment
-from testudo_policies.learning.progress import TrainingDisplay, counted
-from testudo_policies.learning.training import TrainingResult, train_run
+from testudo_policies.learning.progress_display import TrainingDisplay, counted
+from testudo_policies.learning.training_run import TrainingResult, train_run
+from testudo_policies.train_config import TrainConfig
 from testudo_runs.run_reader import Run, read_run
 
 _CLOCK = time.perf_counter

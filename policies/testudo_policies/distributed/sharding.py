@@ -6,19 +6,30 @@ XLA splits the update by itself; what is written here is only which arrays it ma
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.config import TrainConfig
-
-if TYPE_CHECKING:
-    from testudo_policies.learning.ppo import PPO, TrainState
+from testudo_policies.train_config import TrainConfig
 
 AXIS = "worlds"
+
+
+class Learner(Protocol):
+    """What is placed on the devices: the start of a learner's state, a tree of arrays."""
+
+    config: TrainConfig
+
+    def init(self, key: jax.Array) -> Any:
+        """Return the state before the first update."""
+        ...
+
+    def start(self, key: jax.Array) -> Any:
+        """Return the state before the first update, compiled for one device."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -59,25 +70,25 @@ class Placement:
         """Return the number of devices in use."""
         return self.mesh.size if self.mesh else 1
 
-    def start(self, ppo: PPO) -> TrainState:
+    def start(self, learner: Learner) -> Any:
         """Return the state before the first update, every array in its place."""
-        key = jax.random.key(ppo.config.seed)
+        key = jax.random.key(learner.config.seed)
         if self.mesh is None:
-            return ppo.start(key)
-        return jax.jit(ppo.init, out_shardings=self.places(ppo))(key)
+            return learner.start(key)
+        return jax.jit(learner.init, out_shardings=self.places(learner))(key)
 
-    def places(self, ppo: PPO) -> Any:
+    def places(self, learner: Learner) -> Any:
         """Return the sharding of every array of the state, as a tree; None for one device."""
         if self.mesh is None:
             return None
-        once, twice = (_outline(ppo, times * ppo.config.worlds) for times in (1, 2))
+        once, twice = (_outline(learner, times * learner.config.worlds) for times in (1, 2))
         return jax.tree.map(self._place, once, twice)
 
-    def put(self, ppo: PPO, state: TrainState) -> TrainState:
+    def put(self, learner: Learner, state: Any) -> Any:
         """Return a state of this machine's memory, the same in every process, with every array in its place."""
         if self.mesh is None:
             return state
-        return jax.tree.map(_put, state, self.places(ppo))
+        return jax.tree.map(_put, state, self.places(learner))
 
     def gather(self, tree: Any) -> Any:
         """Return the whole arrays in the memory of this process; all processes must take part."""
@@ -100,8 +111,8 @@ def split(tree: Any, mesh: Mesh | None, axis: int) -> Any:
     return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, place), tree)
 
 
-def _outline(ppo: PPO, worlds: int) -> TrainState:
-    larger = replace(ppo, config=replace(ppo.config, worlds=worlds))
+def _outline(learner: Learner, worlds: int) -> Any:
+    larger = replace(learner, config=replace(learner.config, worlds=worlds))
     return jax.eval_shape(larger.init, jax.random.key(0))
 
 

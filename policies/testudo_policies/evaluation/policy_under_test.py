@@ -15,9 +15,9 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_policies.learning.builder import build, make_environment
 from testudo_policies.learning.checkpoints import load_config
-from testudo_policies.learning.training import load_parameters
+from testudo_policies.learning.training_run import load_parameters
 from testudo_sim.environment.environment import Environment
-from testudo_sim.physics.tiers import PhysicsChoice
+from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import Starts
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
 

@@ -17,10 +17,10 @@ from testudo_deploy.contract.command_types import velocity_command
 from testudo_deploy.contract.contract import HOLD_RULE, VERSION, Contract, TestVector
 from testudo_deploy.contract.rules import robot_signals
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation
-from testudo_policies.exporting.export import ExportReport, export_policy
+from testudo_policies.exporting.onnx_export import ExportReport, export_policy
 from testudo_policies.learning.builder import Workshop
 from testudo_policies.networks.agent import AgentParameters
-from testudo_sim.physics.tiers import make_tier
+from testudo_sim.physics_choice import make_tier
 
 _LOOP_STEPS = 500
 _LOOP_WORLDS = 4

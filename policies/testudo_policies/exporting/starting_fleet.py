@@ -11,7 +11,7 @@ from testudo_deploy.contract.rules import TASK_SIGNALS
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, save_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, LAST_SEED, crossing_paths
-from testudo_policies.exporting.export import ExportReport
+from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.learning.builder import Workshop, make_environment
 
 _TRIES = 100

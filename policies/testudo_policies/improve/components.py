@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from testudo_policies.improve.fine_tuning import Recorded, Tuner
 from testudo_policies.improve.initial_policy import Beginning
-from testudo_policies.improve.tuning import Recorded, Tuner
 from testudo_policies.learning.builder import Workshop
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from testudo_policies.improve.motion import ACTION, NEXT, STATE, flat_motion
+from testudo_policies.improve.motion_features import ACTION, NEXT, STATE, flat_motion
 
 Motion = dict[str, jax.Array]
 

@@ -13,12 +13,12 @@ import onnx
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_hardware.errors import TestudoError
-from testudo_policies.config import TrainConfig
-from testudo_policies.improve.graph_weights import GraphError, matches, parameters_of_graph
+from testudo_policies.improve.onnx_weights import GraphError, matches, parameters_of_graph
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config
-from testudo_policies.learning.training import load_parameters
+from testudo_policies.learning.training_run import load_parameters
 from testudo_policies.networks.agent import AgentParameters
+from testudo_policies.train_config import TrainConfig
 
 CHECKPOINT, GRAPH, ANEW = "checkpoint", "graph", "anew"
 _BESIDE = ("", "training")

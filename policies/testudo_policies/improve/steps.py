@@ -21,17 +21,17 @@ from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_policies.dataset.episodes import Episode, episodes_of
 from testudo_policies.evaluation.evaluation import BatchPolicy, Evaluation, evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_subject
-from testudo_policies.exporting.export import ExportReport
+from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.packaging import package_policy
+from testudo_policies.improve.comparison import Comparison
 from testudo_policies.improve.components import TuningWorkshop
 from testudo_policies.improve.counterfactual import complaints, counterfactual
 from testudo_policies.improve.initial_policy import Beginning, find_beginning
-from testudo_policies.improve.recorded import recorded_of
-from testudo_policies.improve.starts import run_starts
-from testudo_policies.improve.verdict import Comparison
+from testudo_policies.improve.recorded_transitions import recorded_of
+from testudo_policies.improve.run_starts import run_starts
 from testudo_policies.learning.builder import Workshop, build, make_environment
-from testudo_policies.learning.progress import TrainingDisplay, counted
-from testudo_policies.learning.training import Progress, TrainingResult, load_parameters, train_run
+from testudo_policies.learning.progress_display import TrainingDisplay, counted
+from testudo_policies.learning.training_run import Progress, TrainingResult, load_parameters, train_run
 from testudo_runs.run_reader import Run
 from testudo_sim.environment.environment import Environment
 
@@ -99,7 +99,7 @@ def open_improvement(order: Order, console: Console, run: Run | None) -> Improve
         TestudoError: the folder holds something else, or the policy does not hold.
     """
     old = Artefact.load(order.policy)
-    check_velocities_alone(old.contract, f"{order.policy}: improve")
+    check_velocities_alone(old.contract.command, f"{order.policy}: improve")
     state = Improvement(order, console, old, run)
     asked = {
         "run": str(order.run_folder),

@@ -15,11 +15,11 @@ from testudo_deploy.shield.projection_margins import ShieldParameters, shield_pa
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_policies.config import Commanded, TrainConfig
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.networks.agent import Agent
+from testudo_policies.train_config import Commanded, TrainConfig
 from testudo_sim.environment.environment import Environment
-from testudo_sim.physics.tiers import PhysicsChoice, make_physics
+from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.starts import Starts, parse_starts
 from testudo_sim.team.team_tick import Team

@@ -17,10 +17,10 @@ import orbax.checkpoint as ocp
 
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.strict import read_as
-from testudo_policies.config import TrainConfig
-from testudo_policies.distributed.processes import together
+from testudo_hardware.files.strict_json import read_as
+from testudo_policies.distributed.process_group import together
 from testudo_policies.learning.ppo import PPO, TrainState
+from testudo_policies.train_config import TrainConfig
 
 _FORMAT = "testudo/training/1"
 _CONFIG = "config.json"

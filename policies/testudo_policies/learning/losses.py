@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.config import TrainConfig
 from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_policies.networks.encoding import Features
+from testudo_policies.networks.observation_encoding import Features
+from testudo_policies.train_config import TrainConfig
 
 
 @jax.tree_util.register_dataclass

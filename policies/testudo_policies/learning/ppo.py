@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from testudo_policies.config import TrainConfig
 from testudo_policies.distributed.sharding import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
 from testudo_policies.learning.rollout import RolloutState, begin, flat, roll_out
 from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_policies.networks.encoding import encode
+from testudo_policies.networks.observation_encoding import encode
+from testudo_policies.train_config import TrainConfig
 from testudo_sim.environment.environment import Environment
 
 Metrics = dict[str, jax.Array]

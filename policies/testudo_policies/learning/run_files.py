@@ -10,10 +10,10 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from testudo_policies.distributed.processes import first, together
+from testudo_policies.distributed.process_group import first, together
 from testudo_policies.distributed.sharding import Placement
 from testudo_policies.learning.checkpoints import Checkpoints, blank_state, is_key, save_config
-from testudo_policies.learning.metrics import MetricsLog
+from testudo_policies.learning.metrics_log import MetricsLog
 from testudo_policies.learning.ppo import PPO, TrainState
 from testudo_sim.jax_support.devices import devices
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import jax
 
-from testudo_policies.config import TrainConfig
-from testudo_policies.learning.metrics import MetricsLog
+from testudo_policies.learning.metrics_log import MetricsLog
+from testudo_policies.train_config import TrainConfig
 
 
 @dataclass(frozen=True)

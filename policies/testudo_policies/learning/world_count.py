@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import jax
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.config import TrainConfig
 from testudo_policies.distributed.sharding import Placement
 from testudo_policies.learning.builder import build
+from testudo_policies.train_config import TrainConfig
 from testudo_sim.jax_support.devices import Devices, devices
 
 _SAMPLE_WORLDS = 256

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from testudo_policies.networks.encoding import Features
+from testudo_policies.networks.observation_encoding import Features
 
 _FIRST_SCALE = -1.0
 """Raw scale of the first actions: noise small enough that the shield seldom hides its effect."""

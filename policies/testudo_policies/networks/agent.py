@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig
-from testudo_policies.networks.brax_parts import NormalTanhDistribution, running_statistics, specs
-from testudo_policies.networks.encoding import Features, encode, out_of_goal_frame
+from testudo_policies.networks.brax_imports import NormalTanhDistribution, running_statistics, specs
+from testudo_policies.networks.observation_encoding import Features, encode, out_of_goal_frame
 
 Params = Any
 LEAST_SPREAD = 1e-2

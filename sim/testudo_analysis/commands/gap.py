@@ -12,16 +12,16 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from testudo_analysis.gap.analyse import TypeReplay, analyse, compare
-from testudo_analysis.gap.page import PageData, write_page
-from testudo_analysis.gap.report import GapReport
-from testudo_analysis.gap.rerun_file import rerun_library, write_rerun
-from testudo_analysis.gap.restarts import courses
-from testudo_analysis.gap.sentences import findings
-from testudo_analysis.gap.tables import gap_tables
+from testudo_analysis.gap.gap_analysis import TypeReplay, analyse, compare
+from testudo_analysis.gap.gap_report import GapReport
+from testudo_analysis.gap.presentation.findings_text import findings
+from testudo_analysis.gap.presentation.gap_page import PageData, write_page
+from testudo_analysis.gap.presentation.gap_tables import gap_tables
+from testudo_analysis.gap.presentation.replayed_courses import courses
+from testudo_analysis.gap.presentation.rerun_file import rerun_library, write_rerun
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_runs.progress import Tell, part, progress_bar
+from testudo_runs.progress_bar import Tell, part, progress_bar
 from testudo_runs.recording import Recording, load_recording
 
 _PAGE, _NUMBERS = "gap.html", "gap.json"

@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from testudo_analysis.identify.result import HALF, ROBOTS
-from testudo_analysis.identify.run import identify_run
-from testudo_analysis.identify.tables import identification_tables
-from testudo_analysis.identify.toml import write_identified
+from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS
+from testudo_analysis.identify.identify_run import identify_run
+from testudo_analysis.identify.result_tables import identification_tables
+from testudo_analysis.identify.robot_file_writer import write_identified
 from testudo_deploy.commands.report import Report
 from testudo_hardware.errors import TestudoError
-from testudo_runs.progress import part, progress_bar
+from testudo_runs.progress_bar import part, progress_bar
 from testudo_runs.recording import load_recording
 
 _READ = 0.1

@@ -9,11 +9,11 @@ import tyro
 
 from testudo_deploy.commands.report import Report
 from testudo_hardware.errors import TestudoError
-from testudo_runs.importing.bags.sources import parse_offsets, proposed
-from testudo_runs.importing.map_file import load_map
+from testudo_runs.importing.bags.bag_import import parse_offsets, proposed
+from testudo_runs.importing.mapping.mapping_file import load_map
 from testudo_runs.importing.run_import import ImportResult, Request, import_run, parse_robot_types
-from testudo_runs.importing.shown_tables import head_table, series_table, text_table, trouble_tables
-from testudo_runs.progress import progress_bar
+from testudo_runs.progress_bar import progress_bar
+from testudo_runs.recording.summary_tables import head_table, series_table, text_table, trouble_tables
 
 
 def import_verb(

@@ -11,17 +11,17 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from testudo_analysis.incident.aftermath import Aftermath, go_on, worst
 from testudo_analysis.incident.find import find_incidents
-from testudo_analysis.incident.page import write_page
-from testudo_analysis.incident.scenario import merged, starts_of
-from testudo_analysis.incident.tables import incident_table
-from testudo_analysis.incident.types import Bounds, Incident, kept_apart_m
+from testudo_analysis.incident.incident import Bounds, Incident, kept_apart_m
+from testudo_analysis.incident.incident_page import write_page
+from testudo_analysis.incident.incident_replay import Aftermath, go_on, worst
+from testudo_analysis.incident.incident_tables import incident_table
+from testudo_analysis.incident.start_states import merged, starts_of
 from testudo_analysis.replay.counterfactual import ways_of
-from testudo_analysis.replay.tables import counterfactual_tables
+from testudo_analysis.replay.replay_tables import counterfactual_tables
 from testudo_analysis.replay.team_story import Story, tell
 from testudo_hardware.errors import TestudoError
-from testudo_runs.progress import progress_bar
+from testudo_runs.progress_bar import progress_bar
 from testudo_sim.starts import save_starts
 
 SCHEMA = "testudo/incidents/1"

@@ -9,9 +9,9 @@ import tyro
 
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.launch.run_folder import POLICY_FILE
-from testudo_runs.importing.bags.rebuild import Recovered, recover_bag
-from testudo_runs.importing.shown_tables import text_table
-from testudo_runs.progress import progress_bar
+from testudo_runs.importing.bags.bag_recovery import Recovered, recover_bag
+from testudo_runs.progress_bar import progress_bar
+from testudo_runs.recording.summary_tables import text_table
 
 _NO_POLICY = (
     "without policy.onnx, the artefact that drove the robots, nothing can be inferred again: put it into the folder"

@@ -13,17 +13,17 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
-from testudo_analysis.gap.open_loop import open_loop_recording
+from testudo_analysis.gap.imported_open_loop import open_loop_recording
 from testudo_analysis.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
 from testudo_analysis.replay.counterfactual import Ahead, go_on_from, ways_of
 from testudo_analysis.replay.open_loop import ALL_ROBOTS, Reference
-from testudo_analysis.replay.tables import counterfactual_tables, gap_tables, reinference_tables
+from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables, reinference_tables
 from testudo_analysis.replay.team_story import tell
 from testudo_analysis.replay.variants import what_happened
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
-from testudo_runs.progress import part, progress_bar
+from testudo_runs.progress_bar import part, progress_bar
 from testudo_runs.recording import load_recording
 from testudo_runs.run_reader import Run, is_imported, read_run
 

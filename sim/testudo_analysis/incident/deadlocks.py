@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_analysis.incident.spans import spans
-from testudo_analysis.incident.ticks import driven
-from testudo_analysis.incident.types import Bounds, Incident, Kind
-from testudo_analysis.replay.order import ticks_in_order
+from testudo_analysis.incident.incident import Bounds, Incident, Kind
+from testudo_analysis.incident.tick_incidents import driven
+from testudo_analysis.incident.time_spans import spans
 from testudo_analysis.replay.team_story import RobotStory, Story
+from testudo_analysis.replay.time_order import ticks_in_order
 
 _STILL_M = 0.02
 """Who moves by less in `Bounds.still_s` stands."""

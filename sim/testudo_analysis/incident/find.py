@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from testudo_analysis.incident.causes import explained
 from testudo_analysis.incident.deadlocks import find_deadlocks
-from testudo_analysis.incident.encounters import find_encounters
-from testudo_analysis.incident.motion import find_in_motion
-from testudo_analysis.incident.ticks import find_in_ticks
-from testudo_analysis.incident.types import Bounds, Incident
+from testudo_analysis.incident.incident import Bounds, Incident
+from testudo_analysis.incident.likely_causes import explained
+from testudo_analysis.incident.motion_incidents import find_in_motion
+from testudo_analysis.incident.near_misses import find_encounters
+from testudo_analysis.incident.tick_incidents import find_in_ticks
 from testudo_analysis.replay.team_story import Story
 
 

@@ -1,9 +1,9 @@
 """Replay of a recorded run: its commands inferred again, and its motion in the training model."""
 
-from testudo_analysis.replay.altered import ALTERABLE, Alteration, alter, alterations_caught
-from testudo_analysis.replay.checks import TOLERANCE, FieldCheck, Reinference, RobotCheck
+from testudo_analysis.replay.negative_control import ALTERABLE, Alteration, alter, alterations_caught
 from testudo_analysis.replay.open_loop import HORIZONS_S, Errors, Gap, GapRow, open_loop
 from testudo_analysis.replay.reinference import reinfer
+from testudo_analysis.replay.reinference_checks import TOLERANCE, FieldCheck, Reinference, RobotCheck
 
 __all__ = [
     "ALTERABLE",

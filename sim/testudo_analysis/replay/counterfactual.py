@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.replay.moment import Moment, goals_of, moment_at, told_from
+from testudo_analysis.replay.run_moment import Moment, goals_of, moment_at, told_from
 from testudo_analysis.replay.team_story import Story
 from testudo_analysis.replay.variants import Branches
 from testudo_deploy.contract.command_types import check_velocities_alone
-from testudo_deploy.contract.contract import robot_signals
 from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.rules import robot_signals
 from testudo_deploy.contract.signals import policy_signals
 from testudo_deploy.shield.projection_margins import ShieldParameters
 from testudo_deploy.shield.shield import Shield
@@ -29,14 +29,14 @@ from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
-from testudo_hardware.motion.model import control_velocity
+from testudo_hardware.motion.motion_model import control_velocity
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.environment.environment import to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.team.batch_policy import artefact_policy
 from testudo_sim.team.deployed_team import DeployedState, Deployment, start_deployed, tick_deployed
-from testudo_sim.team.faults import no_faults
+from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.team_tick import Team
 
 _QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -142,7 +142,7 @@ def _check_policy(story: Story, artefact: Artefact, goal: np.ndarray | None) -> 
         raise TestudoError(
             f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
         )
-    check_velocities_alone(contract, f"{artefact.path}: a counterfactual")
+    check_velocities_alone(contract.command, f"{artefact.path}: a counterfactual")
     known = {signal.name for signal in robot_signals(spec)} | {"goal_world"}
     other = sorted({signal.name for signal in contract.signals} - known)
     if other:

@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from testudo_analysis.replay.order import ticks_in_order, track_in_order
-from testudo_analysis.replay.timeline import command_timeline
-from testudo_analysis.replay.windows import Windows, pick_windows, roll_windows
+from testudo_analysis.replay.command_timeline import command_timeline
+from testudo_analysis.replay.open_loop_windows import Windows, pick_windows, roll_windows
+from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.progress import Share, quiet
+from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.run_reader import Run, Track
 
 Reference = Literal["truth", "odometry"]

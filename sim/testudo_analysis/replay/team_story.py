@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_analysis.replay.order import ticks_in_order, track_in_order
 from testudo_analysis.replay.slopes import local_slopes
+from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_deploy.launch.run_folder import FLEET_FILE
@@ -24,9 +24,9 @@ from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_runs.alignment import located
-from testudo_runs.progress import Share, quiet
+from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.recording import Recording, load_recording
-from testudo_runs.recording.types import Series
+from testudo_runs.recording.recording import Series
 from testudo_runs.run_reader import Run, Track, read_run
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.replay.moment import Moment, goals_of
+from testudo_analysis.replay.run_moment import Moment, goals_of
 from testudo_analysis.replay.team_story import Story
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.spec import RobotSpec

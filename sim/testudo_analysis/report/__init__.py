@@ -1,6 +1,8 @@
 """The report of a run: plots, one self-contained HTML page, and a summary in JSON."""
 
-from testudo_analysis.report.data import (
+from testudo_analysis.report.fleet_summary import FleetSummary, RobotSummary, summarise_fleet
+from testudo_analysis.report.html_page import write_html
+from testudo_analysis.report.report_data import (
     EvaluationRow,
     FleetSection,
     FlownRun,
@@ -10,8 +12,6 @@ from testudo_analysis.report.data import (
     TrainingSection,
     Verdict,
 )
-from testudo_analysis.report.fleet import FleetSummary, RobotSummary, summarise_fleet
-from testudo_analysis.report.html import write_html
 from testudo_analysis.report.summary import verdicts, write_summary
 
 __all__ = [

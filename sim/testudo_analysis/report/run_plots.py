@@ -9,10 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Patch, Rectangle
 
-from testudo_analysis.replay.order import ticks_in_order
-from testudo_analysis.report.data import FleetSection
-from testudo_analysis.report.fleet import control_point_distances, pair_distances, poses_of, time_span
-from testudo_analysis.report.style import (
+from testudo_analysis.replay.time_order import ticks_in_order
+from testudo_analysis.report.fleet_summary import control_point_distances, pair_distances, poses_of, time_span
+from testudo_analysis.report.plot_style import (
     BAD,
     FAINT,
     INK,
@@ -24,6 +23,7 @@ from testudo_analysis.report.style import (
     picture,
     robot_colour,
 )
+from testudo_analysis.report.report_data import FleetSection
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.shield.obstacles import clearance
 from testudo_deploy.shield.wall_constraints import Arena

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from testudo_analysis.replay.open_loop import ALL_ROBOTS
-from testudo_analysis.replay.tables import SHOWN_UNITS
-from testudo_analysis.report import plots, run_plots
-from testudo_analysis.report.data import EvaluationRow, ReportData
-from testudo_analysis.report.fleet import FleetSummary, RobotSummary, summarise_fleet
-from testudo_analysis.report.flown import COLUMNS, flown_row
-from testudo_analysis.report.markup import (
+from testudo_analysis.replay.replay_tables import SHOWN_UNITS
+from testudo_analysis.report import run_plots, training_plots
+from testudo_analysis.report.fleet_summary import FleetSummary, RobotSummary, summarise_fleet
+from testudo_analysis.report.html_markup import (
     Html,
     code,
     details,
@@ -20,6 +18,8 @@ from testudo_analysis.report.markup import (
     pill,
     table,
 )
+from testudo_analysis.report.report_data import EvaluationRow, ReportData
+from testudo_analysis.report.run_table import COLUMNS, flown_row
 from testudo_analysis.report.summary import scientific, share, verdicts
 
 
@@ -46,7 +46,7 @@ def training(data: ReportData) -> str:
         "compilation": f"{section.compile_s:.1f} s",
     }
     caption = "Thin: each update. Thick: the mean of neighbouring updates. The shield was active."
-    return facts(values) + figure(plots.training_plot(section.rows), caption)
+    return facts(values) + figure(training_plots.training_plot(section.rows), caption)
 
 
 def evaluation(data: ReportData) -> str:
@@ -219,7 +219,7 @@ def gap(data: ReportData) -> str:
     whole = table(columns, rows, numbers=(2, 3, 4, 5, 7))
     return (
         paragraph(note)
-        + figure(plots.gap_plot(found), "Error of the model over the horizon; median by robot.")
+        + figure(training_plots.gap_plot(found), "Error of the model over the horizon; median by robot.")
         + details("All robots together, by channel", short)
         + details("By robot and channel", whole)
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from testudo_analysis.replay import Gap
-from testudo_analysis.report.data import EvaluationRow, ReportData, Verdict
-from testudo_analysis.report.fleet import FleetSummary, summarise_fleet
-from testudo_analysis.report.flown import flown_verdicts
+from testudo_analysis.report.fleet_summary import FleetSummary, summarise_fleet
+from testudo_analysis.report.report_data import EvaluationRow, ReportData, Verdict
+from testudo_analysis.report.run_table import flown_verdicts
 
 SCHEMA = "testudo/summary/1"
 _SHOWN_HORIZONS_S = (0.5, 2.0)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.spec import RobotSpec
 
 POSITION_GAIN_HZ = 2.0

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from testudo_deploy.fleet.fleet import FleetRobot
-from testudo_deploy.fleet.localisation import placed
+from testudo_deploy.fleet.localiser import placed
 from testudo_deploy.fleet.pose_source import SensedTopic, sensed_topics
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import Placement
-from testudo_hardware.links.poses import PoseReading
-from testudo_hardware.links.profile import NAMED_POSES, ODOMETRY
+from testudo_hardware.links.link_profile import NAMED_POSES, ODOMETRY
+from testudo_hardware.links.pose_messages import PoseReading
 from testudo_hardware.links.topics import CommandWire, Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, other_clock_s
 

@@ -12,21 +12,21 @@ import numpy as np
 
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.flight import FlightRequest, VehicleState
+from testudo_hardware.links.flight_link import FlightRequest, VehicleState
 from testudo_hardware.links.wire import world_command
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.plant.battery import Battery
-from testudo_plant.plant.contacts import ContactEvent, ContactWatch
+from testudo_plant.plant.contact_monitor import ContactEvent, ContactWatch
 from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver
-from testudo_plant.plant.drones import DroneOptions, Drones
-from testudo_plant.plant.faults import RobotFaults
+from testudo_plant.plant.drone_driver import FlyingDriver
+from testudo_plant.plant.drone_fleet import DroneOptions, Drones
 from testudo_plant.plant.flight_firmware import Crazyflie, FlightPhase, Silence
-from testudo_plant.plant.flying_driver import FlyingDriver
-from testudo_plant.plant.odometry import Odometer, OdometryModel, OdometrySample
-from testudo_plant.plant.radio import Radio
+from testudo_plant.plant.injected_faults import RobotFaults
+from testudo_plant.plant.odometry_sensor import Odometer, OdometryModel, OdometrySample
+from testudo_plant.plant.setpoint_radio import Radio
 from testudo_plant.worlds import Contact, MujocoWorld, PlantParameters, RobotPose, WorldRobot
-from testudo_plant.worlds.flying import flies
+from testudo_plant.worlds.drone_dynamics import flies
 
 _PARAMETER_STREAM, _SENSOR_STREAM, _RADIO_STREAM = 0, 1, 2
 _GROUND = ("floor", "wall_z_low")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.motion_state import TINY, length, shorten, sum_terms
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
-from testudo_hardware.motion.state import TINY, length, shorten, sum_terms
 
 
 def discrete_gain(velocity_lag_s: Array, step_s: float) -> Array:

@@ -11,11 +11,11 @@ import numpy as np
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS
 from testudo_plant.worlds.actuator_forces import discrete_gain, point_forces, weaker_braking
-from testudo_plant.worlds.build import WorldRobot, build_world_spec, physics_step_s, rhythms_s
-from testudo_plant.worlds.flying import FlyingGroup, Orders, flies
+from testudo_plant.worlds.drone_dynamics import FlyingGroup, Orders, flies
 from testudo_plant.worlds.free_body import Box
-from testudo_plant.worlds.groups import Drive, Group, make_group
-from testudo_plant.worlds.parameters import PlantParameters
+from testudo_plant.worlds.plant_parameters import PlantParameters
+from testudo_plant.worlds.robot_groups import Drive, Group, make_group
+from testudo_plant.worlds.world_builder import WorldRobot, build_world_spec, physics_step_s, rhythms_s
 
 _HULLS = ("hull", "body")
 _SLIDE_M_S2 = 9.81

@@ -1,10 +1,10 @@
 """Makes recorded series fit for use: order, gaps, angles, clocks, latency, velocity; each choice in a report."""
 
-from testudo_runs.alignment.base import AlignedRobot, RobotReport, align_robot, held, interpolated, located
-from testudo_runs.alignment.clock import ClockFit, clock_fit, on_recorder_clock
+from testudo_runs.alignment.align import AlignedRobot, RobotReport, align_robot, held, interpolated, located
+from testudo_runs.alignment.clock_fit import ClockFit, clock_fit, on_recorder_clock
 from testudo_runs.alignment.latency import Latency, response_latency
-from testudo_runs.alignment.smoothing import Smoothed, Smoother, smooth_velocity
-from testudo_runs.alignment.tidy import TidyReport, heading, tidy, unwrapped
+from testudo_runs.alignment.sample_cleaning import TidyReport, heading, tidy, unwrapped
+from testudo_runs.alignment.velocity_smoothing import Smoothed, Smoother, smooth_velocity
 
 __all__ = [
     "AlignedRobot",

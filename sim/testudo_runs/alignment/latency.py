@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_runs.recording.types import RecordingError
+from testudo_runs.recording.recording import RecordingError
 
 _STEP_S = 0.01
 _FEWEST_SAMPLES = 50

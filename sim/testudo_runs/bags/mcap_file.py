@@ -21,7 +21,7 @@ from mcap.data_stream import ReadDataStream
 from mcap.opcode import Opcode
 from mcap.records import Attachment, Channel, Metadata, Schema, Statistics
 
-from testudo_runs.bags.contents import BagContents, BagMessage, BagTopic, Enclosure, Keep, Tell, clock_time
+from testudo_runs.bags.bag_contents import BagContents, BagMessage, BagTopic, Enclosure, Keep, Tell, clock_time
 
 MAGIC = b"\x89MCAP0\r\n"
 _HEAD = struct.Struct("<BQ")

@@ -15,15 +15,15 @@ from testudo_deploy.commands.report import Report, table
 from testudo_deploy.files.bag_writer import BAG_FILE, METADATA_FILE
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_runs.importing.bags.sources import BagReport, bags_of, inspect_bags
-from testudo_runs.importing.discover import files_of, runs_of
-from testudo_runs.importing.draft import Draft, draft_of
-from testudo_runs.importing.map_file import load_map, parse_map
+from testudo_runs.importing.bags.bag_import import BagReport, bags_of, inspect_bags
+from testudo_runs.importing.logs.draft_mapping import Draft, draft_of
+from testudo_runs.importing.logs.log_discovery import files_of, runs_of
+from testudo_runs.importing.mapping.mapping_file import load_map, parse_map
 from testudo_runs.importing.run_import import Request, read_sources
-from testudo_runs.importing.shown_tables import SeriesByRobot, head_table, series_table, text_table, trouble_tables
-from testudo_runs.importing.statistics import recording_facts
 from testudo_runs.recording.load import load_recording
-from testudo_runs.recording.types import Recording
+from testudo_runs.recording.recording import Recording
+from testudo_runs.recording.statistics import recording_facts
+from testudo_runs.recording.summary_tables import SeriesByRobot, head_table, series_table, text_table, trouble_tables
 
 _DRAFTS = 4
 """Logs of a folder that are looked at."""

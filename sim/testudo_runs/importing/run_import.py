@@ -11,14 +11,14 @@ from typing import Any
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_runs.importing.bags.sources import bags_of, import_bags
-from testudo_runs.importing.discover import discover, files_of
-from testudo_runs.importing.logs import Imported, read_logs
-from testudo_runs.importing.losses import Loss
-from testudo_runs.importing.map_file import ReadMap
-from testudo_runs.importing.statistics import SeriesFacts, recording_facts
-from testudo_runs.importing.whole_folder import whole_folder
-from testudo_runs.recording.types import Recording, RecordingError
+from testudo_runs.atomic_folder import whole_folder
+from testudo_runs.importing.bags.bag_import import bags_of, import_bags
+from testudo_runs.importing.logs.log_discovery import discover, files_of
+from testudo_runs.importing.logs.log_reader import Imported, read_logs
+from testudo_runs.importing.mapping.import_losses import Loss
+from testudo_runs.importing.mapping.mapping_file import ReadMap
+from testudo_runs.recording.recording import Recording, RecordingError
+from testudo_runs.recording.statistics import SeriesFacts, recording_facts
 from testudo_runs.recording.write import write_recording
 
 REPORT_FILE = "import.json"

@@ -1,8 +1,8 @@
 """What robots did, whoever recorded it: series of numbers by robot and role, in and out of the one run format."""
 
 from testudo_runs.recording.load import load_recording, recording_of_run
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 from testudo_runs.recording.roles import ROLES, Role
-from testudo_runs.recording.types import Recording, RobotRecording, Series
 from testudo_runs.recording.write import write_recording
 
 __all__ = [

@@ -14,10 +14,10 @@ from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.progress import Share, quiet
-from testudo_runs.recording.codec import NANO, decode
+from testudo_runs.progress_bar import Share, quiet
+from testudo_runs.recording.message_codec import NANO, decode
+from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
 from testudo_runs.recording.roles import ROLES, Role
-from testudo_runs.recording.types import Recording, RecordingError, RobotRecording, Series
 from testudo_runs.recording.write import IMPORTED
 from testudo_runs.run_bag import RawMessage, read_messages
 from testudo_runs.run_reader import CommandTrack, Run, Track, read_run, shortened

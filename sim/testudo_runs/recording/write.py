@@ -12,9 +12,9 @@ import numpy as np
 from testudo_deploy.files.bag_writer import BagWriter, Enclosed, RecordedTopic
 from testudo_deploy.launch.run_folder import INFO_FILE, RUN_SCHEMA, versions
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
-from testudo_runs.recording.codec import NANO, Layout, typestore
+from testudo_runs.recording.message_codec import NANO, Layout, typestore
+from testudo_runs.recording.recording import Recording, Series
 from testudo_runs.recording.roles import ROLES
-from testudo_runs.recording.types import Recording, Series
 
 IMPORTED = "imported"
 """The kind of a run that no fleet of ours recorded."""

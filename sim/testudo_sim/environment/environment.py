@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from testudo_deploy.contract.signals import policy_signals
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion import MotionState
-from testudo_sim.environment.scoring import Scoring
+from testudo_sim.environment.task_scoring import Scoring
 from testudo_sim.jax_support import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.physics.scene import Scene
 from testudo_sim.physics.world_parameters import draw_parameters

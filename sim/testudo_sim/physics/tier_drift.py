@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_hardware.motion import MotionModel, MotionState
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.physics.physics import Physics
+from testudo_sim.physics.physics_interface import Physics
 from testudo_sim.physics.world_parameters import Channels, WorldParameters, draw_parameters
 
 HORIZONS_S = (0.1, 0.25, 0.5, 1.0, 2.0)

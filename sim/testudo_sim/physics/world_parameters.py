@@ -13,7 +13,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
-from testudo_sim.physics.drone_draws import draw_charges, draw_drones
+from testudo_sim.physics.drone_parameters import draw_charges, draw_drones
 
 
 @dataclass(frozen=True)

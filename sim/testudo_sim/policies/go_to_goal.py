@@ -21,10 +21,9 @@ from testudo_deploy.contract.contract import (
     Contract,
     Signal,
     TestVector,
-    robot_signals,
 )
 from testudo_deploy.contract.parts import COMMAND_TYPE, VELOCITY_YAW_RATE
-from testudo_deploy.contract.rules import graph_inputs, graph_outputs
+from testudo_deploy.contract.rules import graph_inputs, graph_outputs, robot_signals
 from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.spec import RobotSpec

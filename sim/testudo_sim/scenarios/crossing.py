@@ -17,8 +17,7 @@ from testudo_deploy.shield.projection_margins import ShieldParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import (
+from testudo_sim.scenarios.goal_scenario import (
     GoalScenario,
     GoalTask,
     arena_height_m,
@@ -27,6 +26,7 @@ from testudo_sim.scenarios.goals import (
     spacing_m,
     yaws,
 )
+from testudo_sim.scenarios.scenario import StartState
 
 _WAY = 2.8
 """From the middle of a stream's start to where the streams cross, over the spacing."""

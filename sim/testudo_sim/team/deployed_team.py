@@ -22,13 +22,13 @@ from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
-from testudo_hardware.motion.model import actuator_command, effective_command
-from testudo_hardware.motion.state import length
+from testudo_hardware.motion.motion_model import actuator_command, effective_command
+from testudo_hardware.motion.motion_state import length
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Slots, WorldParameters
 from testudo_sim.team.brake_monitor import earlier_slots, watch_brakes
-from testudo_sim.team.faults import CHASER, LIAR, Faults
+from testudo_sim.team.fault_schedule import CHASER, LIAR, Faults
 from testudo_sim.team.initial_motion import held_velocity, moments_before, seen_late, still_before, stopping_lane
 from testudo_sim.team.lost_link import Vehicle, coasted, listening, receive
 from testudo_sim.team.message_radio import Radio, by_slot, exchange, message, neighbour_table, peer_spaces, tune_in

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from testudo_deploy.shield.reserved_space import OwnSpace
 from testudo_hardware.arrays import stacked
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, StoppingPoint
-from testudo_hardware.motion.model import control_velocity
+from testudo_hardware.motion.motion_model import control_velocity
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers MotionState)
 from testudo_sim.physics.world_parameters import WorldParameters
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
-from testudo_sim.team.faults import RadioLoss
+from testudo_sim.team.fault_schedule import RadioLoss
 from testudo_sim.team.team_tick import Team
 
 _ON_FLOOR_M = 1e-4

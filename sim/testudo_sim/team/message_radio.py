@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from testudo_deploy.shield.peer_table import NeighbourTable
 from testudo_deploy.shield.reserved_space import NOTHING_HEARD, OwnSpace, PeerSpaces
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
-from testudo_sim.team.faults import Faults
+from testudo_sim.team.fault_schedule import Faults
 
 
 @jax.tree_util.register_dataclass

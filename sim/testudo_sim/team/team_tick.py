@@ -17,8 +17,8 @@ from testudo_deploy.shield.peer_table import NeighbourTable, update
 from testudo_deploy.shield.projection_margins import ShieldParameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, shield_layer1
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
-from testudo_hardware.motion.model import actuator_command, effective_command
-from testudo_sim.physics.physics import Physics
+from testudo_hardware.motion.motion_model import actuator_command, effective_command
+from testudo_sim.physics.physics_interface import Physics
 from testudo_sim.physics.scene import BodyState
 from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters
 from testudo_sim.team.initial_motion import held_velocity, moments_before, seen_late, still_before

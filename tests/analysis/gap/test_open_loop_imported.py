@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from testudo_analysis.commands.replay import replay
-from testudo_analysis.gap.open_loop import open_loop_recording
-from testudo_analysis.gap.synthetic import synthetic_recording
+from testudo_analysis.gap.imported_open_loop import open_loop_recording
+from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
 from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot

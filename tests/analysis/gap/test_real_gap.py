@@ -3,7 +3,7 @@
 import pytest
 from tests.sim.real_data import utias_folder
 
-from testudo_analysis.gap.analyse import analyse
+from testudo_analysis.gap.gap_analysis import analyse
 from testudo_runs.importing.run_import import Request, import_run
 from testudo_runs.recording import Recording, RobotRecording, Series, load_recording
 

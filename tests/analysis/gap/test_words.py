@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from testudo_analysis.gap.block_bootstrap import Interval
-from testudo_analysis.gap.sentences import _stillness
+from testudo_analysis.gap.presentation.findings_text import _stillness
+from testudo_analysis.gap.statistics.block_bootstrap import Interval
 
 
 def row(robot, travel_m):

@@ -7,7 +7,7 @@ import numpy as np
 from testudo_analysis.replay.team_story import Motion, RobotStory, Sent, Story
 from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_runs.recording import Recording, RobotRecording, Series
 

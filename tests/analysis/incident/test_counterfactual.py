@@ -11,10 +11,10 @@ from tests.sim.real_data import utias_folder
 
 from testudo_analysis.commands.replay import Branch, replay
 from testudo_analysis.incident import Bounds, Kind, find_incidents
-from testudo_analysis.incident.aftermath import go_on, moment_before
-from testudo_analysis.incident.scenario import merged, starts_of
+from testudo_analysis.incident.incident_replay import go_on, moment_before
+from testudo_analysis.incident.start_states import merged, starts_of
 from testudo_analysis.replay.counterfactual import Ahead, Way, go_on_from, ways_of
-from testudo_analysis.replay.moment import told_from
+from testudo_analysis.replay.run_moment import told_from
 from testudo_analysis.replay.team_story import story_of_recording
 from testudo_analysis.replay.variants import least_distances, what_happened
 from testudo_deploy.contract.policy_artefact import Artefact

@@ -7,9 +7,9 @@ import pytest
 from tests.analysis.incident.stories import SPEC, ahead, driven, meeting, recording, story
 
 from testudo_analysis.incident import Bounds, Kind, find_incidents
-from testudo_analysis.incident.spans import spans
-from testudo_analysis.incident.types import kept_apart_m
-from testudo_analysis.replay.moment import moment_at, told_from
+from testudo_analysis.incident.incident import kept_apart_m
+from testudo_analysis.incident.time_spans import spans
+from testudo_analysis.replay.run_moment import moment_at, told_from
 from testudo_analysis.replay.slopes import local_slopes
 from testudo_analysis.replay.team_story import Motion, rising, story_of_recording
 from testudo_deploy.shield.wall_constraints import Arena

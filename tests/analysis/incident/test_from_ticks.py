@@ -7,7 +7,7 @@ import pytest
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.incident import Kind, find_incidents
-from testudo_analysis.incident.ticks import root_code
+from testudo_analysis.incident.tick_incidents import root_code
 from testudo_analysis.replay.team_story import story_of_run
 from testudo_hardware.spec import load_robot
 from testudo_runs.run_reader import PlantEvent

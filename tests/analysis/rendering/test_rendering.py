@@ -16,7 +16,7 @@ from testudo_analysis.rendering import (
     render_run,
     working_backend,
 )
-from testudo_analysis.rendering.model import place_bodies, scene_model
+from testudo_analysis.rendering.scene_model import place_bodies, scene_model
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot

@@ -26,16 +26,16 @@ from testudo_analysis.rendering import (
     Scenery,
     Show,
     Trajectory,
-    page,
+    html_viewer,
+    interactive_viewer,
     render_run,
     turned_at,
     video,
-    window,
     working_backend,
 )
-from testudo_analysis.rendering.model import body_poses, scene_model
-from testudo_analysis.rendering.page import FRAMES_PER_S, write_page
+from testudo_analysis.rendering.html_viewer import FRAMES_PER_S, write_page
 from testudo_analysis.rendering.run_film import recorded_show
+from testudo_analysis.rendering.scene_model import body_poses, scene_model
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, fill_odometry
@@ -214,8 +214,8 @@ def test_a_browser_without_network_draws_the_page(text, tmp_path):
 def test_a_page_that_cannot_be_made_says_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(TestudoError, match=r"view.html: cannot be written"):
         write_page(SHOW, tmp_path / "no" / "view.html")
-    monkeypatch.setattr(page, "_trimesh_page", lambda: "another page")
-    page._three.cache_clear()
+    monkeypatch.setattr(html_viewer, "_trimesh_page", lambda: "another page")
+    html_viewer._three.cache_clear()
     with pytest.raises(TestudoError, match="trimesh holds no three"):
         write_page(SHOW, tmp_path / "view.html")
 
@@ -254,9 +254,9 @@ def test_the_window_plays_the_run_again_and_again_until_it_is_closed(monkeypatch
         handles.append(Handle(*words))
         return handles[0]
 
-    monkeypatch.setattr(window, "_viewer", lambda: SimpleNamespace(launch_passive=launch_passive))
-    monkeypatch.setattr(window, "_PAUSE_S", 0.3)
-    window.play(SHOW, speed)
+    monkeypatch.setattr(interactive_viewer, "_viewer", lambda: SimpleNamespace(launch_passive=launch_passive))
+    monkeypatch.setattr(interactive_viewer, "_PAUSE_S", 0.3)
+    interactive_viewer.play(SHOW, speed)
     (handle,) = handles
     x = np.array([place[0, 0] for place in handle.places])
     assert np.all(np.diff(x[:-1]) >= 0)
@@ -271,19 +271,19 @@ def test_the_window_plays_the_run_again_and_again_until_it_is_closed(monkeypatch
 
 
 def test_a_window_that_cannot_open_is_told_at_once(monkeypatch):
-    monkeypatch.setattr(window, "_PROBE", "import sys; sys.exit('no screen')")
+    monkeypatch.setattr(interactive_viewer, "_PROBE", "import sys; sys.exit('no screen')")
     with pytest.raises(TestudoError, match=r"window here \(no screen\); write a film with --film"):
-        window.play(SHOW)
+        interactive_viewer.play(SHOW)
 
 
 def test_a_screen_is_x11_or_wayland(monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    assert not window.has_display()
+    assert not interactive_viewer.has_display()
     monkeypatch.setenv("DISPLAY", "")
-    assert not window.has_display()
+    assert not interactive_viewer.has_display()
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-    assert window.has_display()
+    assert interactive_viewer.has_display()
 
 
 def test_a_recorded_run_shows_the_truth_and_else_the_odometry(recorded):

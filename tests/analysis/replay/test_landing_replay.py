@@ -6,9 +6,9 @@ import pytest
 from tests.deploy.flying_pair import World, with_phases
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_analysis.replay.checks import TOLERANCE
 from testudo_analysis.replay.reinference import model_of
-from testudo_analysis.replay.rerun import Rerun
+from testudo_analysis.replay.reinference_checks import TOLERANCE
+from testudo_analysis.replay.tick_replay import Rerun
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_deploy.supervision.modes import Event, Mode
 

@@ -9,7 +9,7 @@ import pytest
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import HORIZONS_S, open_loop
-from testudo_analysis.replay.timeline import command_timeline
+from testudo_analysis.replay.command_timeline import command_timeline
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot

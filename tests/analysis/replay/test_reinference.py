@@ -16,9 +16,9 @@ from testudo_analysis.replay import (
     alterations_caught,
     reinfer,
 )
-from testudo_analysis.replay.checks import FieldErrors
-from testudo_analysis.replay.rerun import AFTER_A_LOSS
-from testudo_analysis.replay.sources import Announcements, check_goals, check_neighbours
+from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours
+from testudo_analysis.replay.reinference_checks import FieldErrors
+from testudo_analysis.replay.tick_replay import AFTER_A_LOSS
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_hardware.errors import TestudoError

@@ -21,15 +21,15 @@ from testudo_analysis.report import (
     ReinferenceSection,
     ReportData,
     TrainingSection,
-    plots,
     run_plots,
     summarise_fleet,
+    training_plots,
     verdicts,
     write_html,
     write_summary,
 )
-from testudo_analysis.report.fleet import pair_distances
-from testudo_analysis.report.html import banner, page
+from testudo_analysis.report.fleet_summary import pair_distances
+from testudo_analysis.report.html_page import banner, page
 from testudo_analysis.report.summary import all_passed, share
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
@@ -365,9 +365,9 @@ def test_training_is_read_as_far_as_it_was_written(tmp_path):
     assert section.seconds == pytest.approx(1.0)
     file.write_text("")
     assert TrainingSection.read(file).rows == ()
-    assert plots.training_plot(()) is None
-    assert plots.training_plot([{"loss": 1.0}, {"loss": 0.5}]) is None
-    assert plots.training_plot(ROWS).png.startswith(PNG)
+    assert training_plots.training_plot(()) is None
+    assert training_plots.training_plot([{"loss": 1.0}, {"loss": 0.5}]) is None
+    assert training_plots.training_plot(ROWS).png.startswith(PNG)
 
 
 def test_a_film_that_cannot_be_shown_is_refused(data, tmp_path):

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from testudo_bench.learning import benchmark
-from testudo_bench.learning.arms import ARMS, Budget, Point, Run, curve, has_flattened, open_runs, solved_at
-from testudo_bench.learning.cost import Cost, draw_crowd, joint_rows, solve_jointly
-from testudo_bench.learning.kept import Kept
-from testudo_bench.learning.plot import study_plot
-from testudo_bench.learning.table import COLUMNS, cost_rows, rows, summary
-from testudo_bench.learning.trial import Tally, Trials, point_of, study_workshop
+from testudo_bench.learning import shield_study
+from testudo_bench.learning.saved_results import Kept
+from testudo_bench.learning.study_arms import ARMS, Budget, Point, Run, curve, has_flattened, open_runs, solved_at
+from testudo_bench.learning.study_plot import study_plot
+from testudo_bench.learning.study_tables import COLUMNS, cost_rows, rows, summary
+from testudo_bench.learning.team_cost import Cost, draw_crowd, joint_rows, solve_jointly
+from testudo_bench.learning.training_trial import Tally, Trials, point_of, study_workshop
 from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
@@ -46,9 +46,9 @@ def without_work(monkeypatch):
             say(1.0)
             return made_run(shielded, seed, self._budget)
 
-    monkeypatch.setattr(benchmark, "Trials", Noted)
-    monkeypatch.setattr(benchmark, "study_contract", lambda robot: None)
-    monkeypatch.setattr(benchmark, "team_cost", lambda robot, contract, size: asked.append(size) or made_cost(size))
+    monkeypatch.setattr(shield_study, "Trials", Noted)
+    monkeypatch.setattr(shield_study, "study_contract", lambda robot: None)
+    monkeypatch.setattr(shield_study, "team_cost", lambda robot, contract, size: asked.append(size) or made_cost(size))
     return asked
 
 
@@ -131,38 +131,38 @@ def test_a_file_of_something_else_is_refused(tmp_path, content, message):
 
 
 def test_a_stopped_study_goes_on_where_it_was(tmp_path, without_work, monkeypatch):
-    file, run = tmp_path / "study.json", benchmark.Trials.run
+    file, run = tmp_path / "study.json", shield_study.Trials.run
 
     def stopped(self, seed, *, shielded, say):
         if seed == 1:
             raise KeyboardInterrupt
         return run(self, seed, shielded=shielded, say=say)
 
-    monkeypatch.setattr(benchmark.Trials, "run", stopped)
-    first = benchmark.bench_learning(quick=True, repeats=2, kept=file)
+    monkeypatch.setattr(shield_study.Trials, "run", stopped)
+    first = shield_study.bench_learning(quick=True, repeats=2, kept=file)
     assert first.values["interrupted"]
     assert without_work == [(True, 0), (False, 0)]
     assert all(row[1] for row in first.rows)
-    monkeypatch.setattr(benchmark.Trials, "run", run)
+    monkeypatch.setattr(shield_study.Trials, "run", run)
     without_work.clear()
     shown = []
-    second = benchmark.bench_learning(quick=True, repeats=2, kept=file, plot=tmp_path / "p.png", say=shown.append)
+    second = shield_study.bench_learning(quick=True, repeats=2, kept=file, plot=tmp_path / "p.png", say=shown.append)
     assert without_work == [(True, 1), (False, 1), 2, 8]
     assert "training 3 of 4, with the shield, seed 1" in shown[0]
     assert [arm["seeds"] for arm in second.values["arms"]] == [2, 2, 2, 2]
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     without_work.clear()
-    assert not benchmark.bench_learning(quick=True, repeats=2, kept=file).values["interrupted"]
+    assert not shield_study.bench_learning(quick=True, repeats=2, kept=file).values["interrupted"]
     assert without_work == []
 
 
 def test_what_cannot_be_done_is_refused_before_anything_is_trained(tmp_path, without_work):
     with pytest.raises(TestudoError, match="--repeats: found 0"):
-        benchmark.bench_learning(quick=True, repeats=0)
+        shield_study.bench_learning(quick=True, repeats=0)
     with pytest.raises(TestudoError, match=r"--plot .*: there is no folder"):
-        benchmark.bench_learning(quick=True, plot=tmp_path / "no" / "p.png")
+        shield_study.bench_learning(quick=True, plot=tmp_path / "no" / "p.png")
     with pytest.raises(TestudoError, match=r"--json .*: there is no folder"):
-        benchmark.bench_learning(quick=True, kept=tmp_path / "no" / "study.json")
+        shield_study.bench_learning(quick=True, kept=tmp_path / "no" / "study.json")
     assert without_work == []
 
 

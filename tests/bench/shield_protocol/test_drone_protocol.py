@@ -7,17 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_bench.protocol import protocol_jobs
-from testudo_bench.shield_protocol.batch import Episode, draw_batch
-from testudo_bench.shield_protocol.cells import Claim, Formation
-from testudo_bench.shield_protocol.drones import RADIO, drone_cells
-from testudo_bench.shield_protocol.runner import Job, Tables, run_jobs
-from testudo_bench.shield_protocol.settings import Setting, build_stage
-from testudo_bench.shield_protocol.table import summary, wash_m
+from testudo_bench.shield_protocol.bench_shield import protocol_jobs
+from testudo_bench.shield_protocol.cell_runner import Job, Tables, run_jobs
+from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage
+from testudo_bench.shield_protocol.drone_cells import RADIO, drone_cells
+from testudo_bench.shield_protocol.protocol_cell import Claim, Formation
+from testudo_bench.shield_protocol.protocol_table import summary, wash_m
+from testudo_bench.shield_protocol.world_batch import Episode, draw_batch
 from testudo_deploy.shield.segment_distance import squeezed
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
-from testudo_sim.physics.tiers import PhysicsChoice
+from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.team.lost_link import coasted, listening, receive
 
 CELLS = drone_cells("crazyflie_2x")

@@ -6,20 +6,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_bench import protocol
-from testudo_bench.protocol import protocol_jobs
-from testudo_bench.shield_protocol.batch import Episode, draw_batch
-from testudo_bench.shield_protocol.catalogue import DRONE, SLOW
-from testudo_bench.shield_protocol.cells import ALL_LAYERS, PROJECTION_ONLY, Cell, Claim, Conditions, Formation, Rule
-from testudo_bench.shield_protocol.runner import Job, Outcome, Tables, run_jobs
-from testudo_bench.shield_protocol.settings import Setting, build_stage, ticks
-from testudo_bench.shield_protocol.table import COLUMNS, row, summary, totals
+from testudo_bench.shield_protocol import bench_shield
+from testudo_bench.shield_protocol.bench_shield import protocol_jobs
+from testudo_bench.shield_protocol.cell_runner import Job, Outcome, Tables, run_jobs
+from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage, ticks
+from testudo_bench.shield_protocol.ground_cells import DRONE, SLOW
+from testudo_bench.shield_protocol.protocol_cell import (
+    ALL_LAYERS,
+    PROJECTION_ONLY,
+    Cell,
+    Claim,
+    Conditions,
+    Formation,
+    Rule,
+)
+from testudo_bench.shield_protocol.protocol_table import COLUMNS, row, summary, totals
+from testudo_bench.shield_protocol.world_batch import Episode, draw_batch
 from testudo_deploy.shield.obstacles import clearance
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
-from testudo_sim.team.faults import NEVER
+from testudo_sim.team.fault_schedule import NEVER
 
 JOBS = protocol_jobs(quick=False)
 
@@ -191,7 +199,7 @@ def test_an_interrupt_keeps_what_was_done(monkeypatch):
         tables.add("kinematic", cell, Outcome(*(np.zeros(2) for _ in range(9))))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(protocol, "run_jobs", interrupted)
-    result = protocol.bench_shield(quick=True)
+    monkeypatch.setattr(bench_shield, "run_jobs", interrupted)
+    result = bench_shield.bench_shield(quick=True)
     assert result.values["interrupted"]
     assert [figures["cell"] for figures in result.values["cells"]] == [cell.name]

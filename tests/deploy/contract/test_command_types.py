@@ -8,12 +8,14 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.tiny_policy import draft_contract
 from tests.hardware import plain_messages as plain
 
-from testudo_deploy.contract.command_types import FORMS, CommandTypeError, check_commands, check_vehicle
-from testudo_deploy.contract.contract import Command, Contract, ContractError, TestVector
+from testudo_deploy.admission.fleet_admission import check_commands
+from testudo_deploy.contract.command_types import FORMS, CommandTypeError, check_vehicle
+from testudo_deploy.contract.contract import Command, ContractError, TestVector
+from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.rules import check_contract, check_robot, graph_inputs, graph_outputs
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_hardware.frames import Placement
-from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot
@@ -46,7 +48,7 @@ def test_a_lower_type_has_four_numbers_and_limits_with_units(kind):
     assert graph_outputs(contract)["command"] == (4,)
     check_contract(contract, "here")
     check_robot(contract, DRONE, "here")
-    again = Contract.from_json(contract.to_json())
+    again = read_contract(contract.to_json())
     assert again.command == contract.command
 
 

@@ -6,7 +6,8 @@ import math
 import pytest
 from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vector
 
-from testudo_deploy.contract.contract import Contract, ContractError
+from testudo_deploy.contract.contract import ContractError
+from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.parts import Signal
 from testudo_deploy.contract.rules import check_robot, graph_inputs, robot_signals
 from testudo_deploy.shield.obstacles import Ball, Block, Capsule
@@ -52,16 +53,16 @@ def changed_robot(spec, key, value):
 @pytest.mark.parametrize("hidden_size", [0, 4])
 def test_json_round_trip_is_exact(name, hidden_size):
     contract = complete(name, hidden_size)
-    assert Contract.from_json(contract.to_json()) == contract
+    assert read_contract(contract.to_json()) == contract
 
 
 def test_numbers_keep_full_precision(contract):
     precise = contract.replace(evaluation={"success": 0.1 + 0.2, "tiny": 5e-324})
-    assert Contract.from_json(precise.to_json()).evaluation == precise.evaluation
+    assert read_contract(precise.to_json()).evaluation == precise.evaluation
 
 
 def test_a_contract_without_walls_is_read(contract):
-    assert Contract.from_json(contract.replace(arena=None).to_json()).arena is None
+    assert read_contract(contract.replace(arena=None).to_json()).arena is None
 
 
 OBSTACLES = (Ball((0.5, 0.1), 0.2), Capsule((0.0, 0.0), (0.3, 0.1), 0.05), Block((-0.5, 0.0), (0.2, 0.1), 0.3))
@@ -69,13 +70,13 @@ OBSTACLES = (Ball((0.5, 0.1), 0.2), Capsule((0.0, 0.0), (0.3, 0.1), 0.05), Block
 
 def test_obstacles_of_each_kind_are_read_as_they_were_written(contract):
     arena = Arena(contract.arena.low_world, contract.arena.high_world, OBSTACLES)
-    assert Contract.from_json(contract.replace(arena=arena).to_json()).arena == arena
+    assert read_contract(contract.replace(arena=arena).to_json()).arena == arena
 
 
 def test_an_arena_without_the_key_has_no_obstacles(contract):
     values = json.loads(contract.to_json())
     del values["arena"]["obstacles"]
-    assert Contract.from_json(json.dumps(values)) == contract
+    assert read_contract(json.dumps(values)) == contract
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_an_arena_without_the_key_has_no_obstacles(contract):
 def test_what_is_no_obstacle_is_refused(contract, entry, expected):
     sound = {"kind": "ball", "centre_world": [0.5, 0.1], "radius_m": 0.2}
     with pytest.raises(ContractError, match=expected):
-        Contract.from_json(edited(contract, "arena.obstacles", [sound, entry]))
+        read_contract(edited(contract, "arena.obstacles", [sound, entry]))
 
 
 def test_graph_inputs_are_the_signals_and_the_hidden_state(contract):
@@ -156,7 +157,7 @@ def test_robot_signals_have_the_dimension_of_the_robot(name):
 )
 def test_what_cannot_be_read_is_refused(contract, path, value, expected):
     with pytest.raises(ContractError, match=expected):
-        Contract.from_json(edited(contract, path, value))
+        read_contract(edited(contract, path, value))
 
 
 @pytest.mark.parametrize(
@@ -195,25 +196,25 @@ def test_what_cannot_be_read_is_refused(contract, path, value, expected):
 )
 def test_what_contradicts_itself_is_refused(contract, path, value, expected):
     with pytest.raises(ContractError, match=expected):
-        Contract.from_json(edited(contract, path, value))
+        read_contract(edited(contract, path, value))
 
 
 def test_a_separation_that_is_not_the_sum_of_its_terms_is_refused(contract):
     shield = contract.replace(shield=_changed(contract.shield, separation_m=0.2))
     with pytest.raises(ContractError, match=r"separation_m: found 0\.2, expected the sum"):
-        Contract.from_json(shield.to_json())
+        read_contract(shield.to_json())
 
 
 def test_a_hold_shorter_than_the_dead_man_time_is_refused(contract):
     shield = contract.replace(shield=_changed(contract.shield, hold_s=0.033))
     with pytest.raises(ContractError, match=r"hold_s: found 0\.033, expected at least 0\.133"):
-        Contract.from_json(shield.to_json())
+        read_contract(shield.to_json())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "[" * 100_000])
 def test_what_is_no_object_is_refused(text):
     with pytest.raises(ContractError, match=r"policy\.onnx: "):
-        Contract.from_json(text, "policy.onnx")
+        read_contract(text, "policy.onnx")
 
 
 def test_a_number_that_is_not_finite_is_not_written(contract):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.control.control_loop import estimate_state
 from testudo_hardware.motion import MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 
 ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")
 BAD = (math.nan, math.inf, -math.inf, 1e200, -1e200)

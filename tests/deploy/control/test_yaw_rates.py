@@ -10,21 +10,22 @@ from rich.console import Console
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.tiny_policy import draft_contract
 
+from testudo_deploy.admission.fleet_admission import check_commands
 from testudo_deploy.commands.artefact_report import artefact_report
 from testudo_deploy.contract.command_types import (
     CommandTypeError,
-    check_commands,
     check_velocities_alone,
     split_output,
     velocity_command,
 )
-from testudo_deploy.contract.contract import Command, Contract, ContractError
+from testudo_deploy.contract.contract import Command, ContractError
+from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_deploy.contract.rules import check_contract, check_robot, graph_outputs
 from testudo_deploy.control.pose_validator import Whereabouts
 from testudo_deploy.guard.command_guard import Guard
-from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
 from testudo_sim.policies.go_to_goal import write_plain_policy
@@ -52,7 +53,7 @@ def test_the_file_says_four_numbers_their_units_and_both_limits(turning):
     assert contract.command == Command(KIND, "m/s, m/s, m/s, rad/s", DRONE.control_point_speed_m_s, ((-LIMIT, LIMIT),))
     assert graph_outputs(contract)["command"] == (4,)
     assert contract.dimension == 3
-    assert Contract.from_json(contract.to_json()).command == contract.command
+    assert read_contract(contract.to_json()).command == contract.command
     assert contract.contract_hash == draft_contract(DRONE).replace(shield=contract.shield).contract_hash
 
 
@@ -132,8 +133,8 @@ def test_a_link_that_carries_none_is_refused_and_one_that_does_is_not(tmp_path, 
 
 def test_what_knows_velocities_only_says_so(turning):
     with pytest.raises(CommandTypeError, match=rf"a dataset: found a policy of command\.type '{KIND}'"):
-        check_velocities_alone(turning.contract, "a dataset")
-    check_velocities_alone(draft_contract(DRONE), "a dataset")
+        check_velocities_alone(turning.contract.command, "a dataset")
+    check_velocities_alone(draft_contract(DRONE).command, "a dataset")
 
 
 # ---- the control loop

@@ -9,7 +9,7 @@ from testudo_deploy.fleet.pose_source import Sensor
 from testudo_deploy.launch import launch_plan, lock_step
 from testudo_deploy.launch.node_interfaces import process_interfaces
 from testudo_deploy.station import station_topics
-from testudo_hardware.links.profile import link_files
+from testudo_hardware.links.link_profile import link_files
 
 MAP = {"source": "odom+initial", "frame": "map"}
 TF = {"source": "tf", "frame": "map"}

@@ -10,7 +10,7 @@ from tests.deploy.turtlebots import TABLES, load_turtlebots
 
 from testudo_deploy.fleet.fleet import FleetError, load_fleet, save_fleet
 from testudo_deploy.fleet.robot_links import LinkEntry, link_choice
-from testudo_hardware.links.profile import link_files
+from testudo_hardware.links.link_profile import link_files
 from testudo_hardware.spec import load_robot
 
 INITIAL = {"source": "odom+initial"}

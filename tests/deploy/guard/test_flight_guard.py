@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from testudo_deploy.guard.flight_guard import ALONE_S, HOVER_S, ORDER_SILENT_S, FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import FlightOrder, Wanted
-from testudo_hardware.links.flight import FlightAct, VehicleState
+from testudo_hardware.links.flight_link import FlightAct, VehicleState
 
 TICK_S = 0.1
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.guard.flight_messages import FlightOrder, FlightRequestMessage, VehicleMessage, Wanted
-from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import WireError
 
 NUMBERS = st.floats(-1e6, 1e6)

@@ -6,8 +6,8 @@ import pytest
 
 from testudo_deploy.supervision.flight_phases import BATTERY_LOW_S, LATENCY_S, BatteryLimits, Flight
 from testudo_deploy.supervision.modes import Mode, Reaction, watchdog_of
-from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
-from testudo_hardware.links.crazyflie.sample import Info, RadioSample
+from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
+from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
 from testudo_hardware.links.crazyswarm2_flight import read_status
 from testudo_hardware.spec import load_robot
 
@@ -26,7 +26,7 @@ def status(bits, now_s, volts=4.0, latency_ms=5):
 
 def by_radio(bits, now_s, monkeypatch):
     radio = CrazyflieRadio("cf1", load_robot("crazyflie_2x"), "udp://127.0.0.1:1")
-    monkeypatch.setattr("testudo_hardware.links.crazyflie.radio.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("testudo_hardware.links.crazyflie.radio_link.time.monotonic", lambda: now_s)
     still = (0.0, 0.0, 0.0)
     radio._take(RadioSample(now_s, now_s, FOOT, still, (0.0, 0.0, 0.0, 1.0), Info(bits), 4.0, still))
     return radio.vehicle

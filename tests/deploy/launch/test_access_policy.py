@@ -12,11 +12,11 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.cli import main
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_deploy.launch.access_policy import enclaves, environment_lines, keystore_script, policy_xml
-from testudo_deploy.launch.enclave import enclave_of, enclave_words
 from testudo_deploy.launch.launch_plan import ESTOP_TOPIC, WATCHERS, ProcessPlan, plan
 from testudo_deploy.launch.node_interfaces import process_interfaces
+from testudo_deploy.launch.sros2_enclave import enclave_of, enclave_words
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.link_profile import load_link
 
 
 @pytest.fixture(scope="module")

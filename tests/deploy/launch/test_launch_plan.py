@@ -11,7 +11,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_deploy.launch.launch_plan import ROBOT_TOPICS, ProcessPlan, plan, ros_arguments, topics
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.link_profile import load_link
 
 
 @pytest.fixture(scope="module")

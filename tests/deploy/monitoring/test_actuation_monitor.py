@@ -16,7 +16,7 @@ from testudo_deploy.control.pending_commands import PendingCommands
 from testudo_deploy.monitoring.actuation_monitor import begin_response, response_limits, watch_response
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
 

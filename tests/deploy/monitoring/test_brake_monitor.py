@@ -16,7 +16,7 @@ from testudo_deploy.monitoring.brake_monitor import begin_watch, braking_terms, 
 from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
-from testudo_hardware.motion.model import actuator_command, effective_command
+from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
 

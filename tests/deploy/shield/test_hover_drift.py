@@ -10,7 +10,7 @@ from tests.deploy.body import Body, measured
 
 from testudo_deploy.control.motion_monitor import MotionWatch
 from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_hardware.motion.model import effective_command, hover_drift_m_s
+from testudo_hardware.motion.motion_model import effective_command, hover_drift_m_s
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("crazyflie_2x")

@@ -32,7 +32,7 @@ from testudo_deploy.shield.wall_constraints import Arena, obstacle_rows
 from testudo_hardware.arrays import array_namespace
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, StoppingPoint, motion_model
-from testudo_hardware.motion.model import actuator_command, effective_command
+from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_hardware.spec import load_robot
 
 STEPS = 40

@@ -10,7 +10,7 @@ from testudo_deploy.shield.segment_distance import point_distance, segment_dista
 from testudo_deploy.shield.stop_tube import stop_tube
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 
 ROBOTS = ("gritsbot_x", "turtlebot4", "crazyflie_2x", "robomaster_s1")
 FAR = (9.0, 9.0)

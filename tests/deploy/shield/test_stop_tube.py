@@ -19,7 +19,7 @@ from testudo_deploy.shield.segment_distance import point_distance
 from testudo_deploy.shield.stop_tube import stop_tube, tube_segments
 from testudo_deploy.shield.tube_margins import space_parameters, tube_terms
 from testudo_hardware.motion import MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot, robot_files
 
 ROBOTS = sorted(robot_files())

@@ -18,7 +18,7 @@ from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 
 SPEC = braking(load_robot("crazyflie_2x"))

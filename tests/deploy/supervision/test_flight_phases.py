@@ -11,7 +11,7 @@ from testudo_deploy.fleet.robot_links import FleetError
 from testudo_deploy.guard.flight_guard import ALONE_S, GuardPhase
 from testudo_deploy.supervision.flight_phases import BATTERY_LOW_S, HOVER_S, Flight
 from testudo_deploy.supervision.modes import Event, Mode
-from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 TOP_M = 1.0
 LANE_M = 0.7

@@ -7,7 +7,7 @@ import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
-from testudo_deploy.fleet.localisation import switched_on_at
+from testudo_deploy.fleet.localiser import switched_on_at
 from testudo_deploy.monitoring.diagnostics import Level
 from testudo_deploy.supervision.robot import Robot
 from testudo_deploy.supervision.supervisor import HEALTHY_S, Event, GuardReport, Mode

@@ -20,7 +20,7 @@ from testudo_deploy.shield.stop_tube import stop_tube, tube_segments
 from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 
 GRAVITY_M_S2 = 9.81

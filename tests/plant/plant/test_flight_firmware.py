@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_plant.plant.flight_firmware import Crazyflie, FlightPhase, Silence
 
 TICK_S, LATE_S, REST_M = 0.02, 0.04, 0.07

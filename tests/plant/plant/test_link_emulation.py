@@ -9,7 +9,7 @@ from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_source import Sensor
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.links.wire import CommandReading, OdometryReading
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import StandIn

@@ -8,7 +8,7 @@ import pytest
 
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import (
     CommandVerdict,
@@ -18,7 +18,7 @@ from testudo_plant.plant import (
     PlantRobot,
     RadioModel,
     RobotFaults,
-    drones,
+    drone_fleet,
     read_faults,
     read_radio,
 )
@@ -173,7 +173,7 @@ def test_the_wake_at_100_hz_is_that_of_every_step_within_5_mm(monkeypatch, begin
 
     rare = ways()
     assert 0.8 - rare[:, 2].min() > 0.01  # it does push
-    monkeypatch.setattr(drones, "_LOOK_S", 0.0)
+    monkeypatch.setattr(drone_fleet, "_LOOK_S", 0.0)
     assert rare == pytest.approx(ways(), abs=0.005)
 
 

@@ -17,7 +17,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.adapters.brax_env import BraxEnvironment, as_it_is
 from testudo_policies.adapters.team_view import Layout, TeamView
 from testudo_policies.learning.builder import build
-from testudo_policies.networks.encoding import Features, encode
+from testudo_policies.networks.observation_encoding import Features, encode
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -22,9 +22,9 @@ from testudo_policies.evaluation.policy_under_test import load_subject
 from testudo_policies.exporting.packaging import package_policy
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import CheckpointError, load_config
-from testudo_policies.learning.training import TrainingResult, load_parameters
-from testudo_policies.networks.brax_parts import running_statistics, specs
-from testudo_policies.networks.encoding import encode
+from testudo_policies.learning.training_run import TrainingResult, load_parameters
+from testudo_policies.networks.brax_imports import running_statistics, specs
+from testudo_policies.networks.observation_encoding import encode
 
 pytestmark = pytest.mark.usefixtures("quick")
 

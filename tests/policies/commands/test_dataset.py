@@ -12,13 +12,13 @@ from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
+from testudo_policies.dataset.composition import Profile
+from testudo_policies.dataset.dataset_file import Dataset, Source, save_arrays
 from testudo_policies.dataset.episodes import episodes_of
-from testudo_policies.dataset.profile import Profile
-from testudo_policies.dataset.read import check_ours, find_runs
-from testudo_policies.dataset.write import Dataset, Source, save_arrays
+from testudo_policies.dataset.sources import check_ours, find_runs
 from testudo_policies.learning.builder import make_environment
 from testudo_runs.run_reader import Track
-from testudo_sim.online_task.task_values import scoring_of
+from testudo_sim.online_task.task_state import scoring_of
 
 DECISIONS = 12
 

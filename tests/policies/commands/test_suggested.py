@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from testudo_policies.config import SUGGESTED, TrainConfig, suggested
+from testudo_policies.train_config import SUGGESTED, TrainConfig, suggested
 
 
 def test_a_scenario_without_a_wish_keeps_the_configuration():

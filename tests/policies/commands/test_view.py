@@ -15,7 +15,7 @@ from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands import view as view_module
-from testudo_policies.evaluation.episode import play_episode
+from testudo_policies.evaluation.episode_playback import play_episode
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, evaluate_policy
 from testudo_policies.learning.builder import make_environment
 from testudo_sim.environment.environment import Environment

@@ -15,9 +15,9 @@ from tests.policies.spread_run import (
 )
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.distributed.processes import CONTINUE, SAVE, STOP, Ballot, from_first, join, together
+from testudo_policies.distributed.process_group import CONTINUE, SAVE, STOP, Ballot, from_first, join, together
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training import load_parameters, train_run
+from testudo_policies.learning.training_run import load_parameters, train_run
 
 pytestmark = pytest.mark.usefixtures("quick")
 

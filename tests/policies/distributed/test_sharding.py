@@ -12,7 +12,7 @@ from tests.policies.spread_run import assert_same_run, digest, outcome, spread, 
 
 from testudo_policies.distributed.sharding import AXIS, Placement
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training import load_parameters, train_run
+from testudo_policies.learning.training_run import load_parameters, train_run
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -20,7 +20,7 @@ from testudo_policies.exporting import packaging
 from testudo_policies.exporting.packaging import closed_loops, make_contract
 from testudo_policies.exporting.parity import call_step
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training import load_parameters
+from testudo_policies.learning.training_run import load_parameters
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from testudo_policies.improve.discriminators import DiscriminatorConfig, Discriminators
-from testudo_policies.improve.motion import ACTION, NEXT, STATE, flat_motion, motions
+from testudo_policies.improve.motion_features import ACTION, NEXT, STATE, flat_motion, motions
 from testudo_policies.learning.losses import Batch, advantages
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
-from testudo_policies.networks.encoding import Features
+from testudo_policies.networks.observation_encoding import Features
 
 pytestmark = pytest.mark.usefixtures("quick")
 QUICK = DiscriminatorConfig(width=32, steps=300, samples=256, learning_rate=3e-3)

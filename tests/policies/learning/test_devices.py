@@ -6,10 +6,10 @@ import pytest
 from tests.policies.quick import TINY
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.config import TrainConfig
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training import train_run
+from testudo_policies.learning.training_run import train_run
 from testudo_policies.learning.world_count import bytes_per_world, largest_that_fits, memory_told
+from testudo_policies.train_config import TrainConfig
 from testudo_sim.jax_support.devices import PRECISION, Devices, devices
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -84,7 +84,7 @@ def test_full_memory_is_told_in_a_sentence_that_names_the_option(tmp_path, monke
     def full(*_):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99999999 bytes.")
 
-    monkeypatch.setattr("testudo_policies.learning.training._compiled", full)
+    monkeypatch.setattr("testudo_policies.learning.training_run._compiled", full)
     with pytest.raises(TestudoError) as caught:
         train_run(build(TINY), tmp_path)
     assert str(caught.value).startswith("--worlds: the memory of cpu, ")

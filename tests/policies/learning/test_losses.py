@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_policies.config import TrainConfig
 from testudo_policies.learning.losses import advantages, ppo_loss
+from testudo_policies.train_config import TrainConfig
 
 
 def column(*values, dtype=float):

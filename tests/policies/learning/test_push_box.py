@@ -12,12 +12,12 @@ from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.export import export
-from testudo_policies.config import TrainConfig
 from testudo_policies.exporting.starting_fleet import not_in_a_fleet, write_fleet
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.ppo import PPO
-from testudo_policies.learning.training import train_run
+from testudo_policies.learning.training_run import train_run
 from testudo_policies.networks.agent import Agent
+from testudo_policies.train_config import TrainConfig
 
 SHORT = TrainConfig(
     scenario="push_box", physics="mjx", form="planar", team_size=2, memory=0, worlds=32, rollout=16, epochs=4,

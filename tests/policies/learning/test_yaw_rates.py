@@ -15,12 +15,12 @@ from testudo_hardware.spec import load_robot
 from testudo_policies.evaluation.policy_under_test import load_subject
 from testudo_policies.exporting.packaging import make_contract, package_policy
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training import load_parameters, train_run
-from testudo_policies.networks.encoding import encode
-from testudo_sim.environment.scoring import FACING, looks_away
-from testudo_sim.online_task.task_values import scoring_of
+from testudo_policies.learning.training_run import load_parameters, train_run
+from testudo_policies.networks.observation_encoding import encode
+from testudo_sim.environment.task_scoring import FACING, looks_away
+from testudo_sim.online_task.task_state import scoring_of
 from testudo_sim.physics.scene import Scene
-from testudo_sim.scenarios.goals import GoalTask
+from testudo_sim.scenarios.goal_scenario import GoalTask
 
 pytestmark = pytest.mark.usefixtures("quick")
 

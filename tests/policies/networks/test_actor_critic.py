@@ -15,12 +15,12 @@ from tests.policies.team_signals import (
 )
 
 from testudo_hardware.spec import load_robot
-from testudo_policies.networks import encoding
+from testudo_policies.networks import observation_encoding
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
 
 pytestmark = pytest.mark.usefixtures("quick")
-encode = jax.jit(encoding.encode)
+encode = jax.jit(observation_encoding.encode)
 CASES = [("gritsbot_x", 0), ("gritsbot_x", 6), ("crazyflie_2x", 6)]
 SIZE = 6
 STEPS = 5

@@ -226,7 +226,7 @@ def drive(count=400, rate=50.0, seed=0, lag_s=0.0):
 
 def mapping(text, name="map.yaml"):
     """Return a parsed mapping with these lines in its section `topics`."""
-    from testudo_runs.importing.map_file import parse_map
+    from testudo_runs.importing.mapping.mapping_file import parse_map
 
     lines = "".join(f"  - {line}\n" for line in re.split(r"\n+", text.strip()))
     return parse_map(f"schema: testudo/map/1\nname: lab\nabout: test\ntopics:\n{lines}", name)

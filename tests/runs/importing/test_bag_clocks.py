@@ -5,8 +5,8 @@ import pytest
 from tests.runs.importing.bag_maker import NANO, START_NS, drive, mapping, message, write_bag
 
 from testudo_runs.importing.bags import BagError, propose_map, read_bags, settled
-from testudo_runs.importing.bags.clocks import Marks, between
-from testudo_runs.importing.bags.motion import motion_of
+from testudo_runs.importing.synchronisation.clock_offsets import Marks, between
+from testudo_runs.importing.synchronisation.motion_matching import motion_of
 
 COUNT, RATE = 1200, 20.0
 TEXT = (

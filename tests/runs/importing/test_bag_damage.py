@@ -14,7 +14,7 @@ from tests.runs.importing.bag_maker import NANO, START_NS, STORE, TYPES, mapping
 from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.bags import propose_map, read_bags
-from testudo_runs.importing.bags.rebuild import recover_bag
+from testudo_runs.importing.bags.bag_recovery import recover_bag
 
 COUNT = 600
 TEXT = "{topic: /r0/odom, robot: r0, role: odometry}\n{topic: /r0/cmd_vel, robot: r0, role: command}"

@@ -5,7 +5,7 @@ import pytest
 from tests.runs.importing.bag_maker import NANO, START_NS, drive, message, write_bag
 
 from testudo_runs.importing.bags import BagError, propose_map, read_bags, settled
-from testudo_runs.importing.bags.naming import robot_of, robots_of
+from testudo_runs.importing.bags.topic_names import robot_of, robots_of
 
 COUNT = 700
 

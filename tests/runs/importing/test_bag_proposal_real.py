@@ -6,7 +6,7 @@ from tests.sim.real_data import utias_folder
 
 from testudo_deploy.files.bag_writer import BagWriter, RecordedTopic
 from testudo_runs.importing.bags import propose_map
-from testudo_runs.recording.codec import NANO, Layout, typestore
+from testudo_runs.recording.message_codec import NANO, Layout, typestore
 from testudo_runs.recording.roles import ROLES
 
 ROWS = 9000

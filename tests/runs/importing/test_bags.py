@@ -11,8 +11,8 @@ from tests.runs.importing.bag_maker import NANO, START_NS, drive, make_older, ma
 
 from testudo_deploy.cli import main
 from testudo_runs.importing.bags import BagError, looks_like_bag, read_bags
-from testudo_runs.importing.bags.topic_map import parse_topics
-from testudo_runs.importing.map_file import MapError, parse_map
+from testudo_runs.importing.mapping.mapping_file import MapError, parse_map
+from testudo_runs.importing.mapping.topic_mapping import parse_topics
 from testudo_runs.recording import ROLES, load_recording, write_recording
 
 LATE_NS = 3_000_000

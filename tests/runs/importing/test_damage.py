@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tests.runs.importing.made_logs import block_log, event_log, ground_text, write_team
 
 from testudo_hardware.errors import TestudoError
-from testudo_runs.importing.map_file import MapError, load_map, parse_map
+from testudo_runs.importing.mapping.mapping_file import MapError, load_map, parse_map
 from testudo_runs.importing.run_import import Request, import_run, read_sources
 from testudo_runs.recording import load_recording
-from testudo_runs.recording.types import RecordingError
+from testudo_runs.recording.recording import RecordingError
 
 LINES = 200
 _HEAD = 2

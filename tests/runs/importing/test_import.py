@@ -13,10 +13,10 @@ from testudo_deploy.cli import main
 from testudo_deploy.files.bag_writer import METADATA_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.inspection import inspect_recording
-from testudo_runs.importing.map_file import load_map, parse_map
+from testudo_runs.importing.mapping.mapping_file import load_map, parse_map
 from testudo_runs.importing.run_import import REPORT_FILE, Request, import_run, parse_robot_types
 from testudo_runs.recording import load_recording
-from testudo_runs.recording.types import RecordingError
+from testudo_runs.recording.recording import RecordingError
 
 OWN = """
 schema: testudo/map/1

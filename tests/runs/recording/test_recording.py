@@ -7,8 +7,8 @@ from rosbags.highlevel import AnyReader
 
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_runs.recording import ROLES, Recording, RobotRecording, Series, load_recording, write_recording
-from testudo_runs.recording.codec import Layout, _assign, blank, decode, typestore
-from testudo_runs.recording.types import RecordingError
+from testudo_runs.recording.message_codec import Layout, _assign, blank, decode, typestore
+from testudo_runs.recording.recording import RecordingError
 
 START_NS = 1_248_444_175_103_000_000
 

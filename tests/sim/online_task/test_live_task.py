@@ -19,9 +19,9 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment.environment import Environment
-from testudo_sim.environment.scoring import CHANGES, Scoring
+from testudo_sim.environment.task_scoring import CHANGES, Scoring
 from testudo_sim.online_task import LiveTask, Pose, PoseTrack, goals_of, make_task, scoring_of
-from testudo_sim.online_task.report import (
+from testudo_sim.online_task.task_status import (
     body_markers,
     finish_values,
     goal_views,

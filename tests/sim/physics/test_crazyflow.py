@@ -17,7 +17,7 @@ import pytest
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters
-from testudo_sim.physics.drones import crazyflow_oracle as oracle
+from testudo_sim.physics.drones import crazyflow_reference as oracle
 
 FILE = json.loads(Path(__file__).with_name("crazyflow_flights.json").read_text())
 FLIGHTS = {(flight["tier"], flight["drone"]): flight for flight in FILE["flights"]}

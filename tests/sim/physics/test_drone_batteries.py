@@ -19,8 +19,8 @@ from testudo_sim.environment.environment import Environment
 from testudo_sim.physics.drones import make_drone_tier
 from testudo_sim.physics.drones.batteries import Batteries
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
-from testudo_sim.physics.tiers import PhysicsChoice, make_physics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
+from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.team.team_tick import Team
 

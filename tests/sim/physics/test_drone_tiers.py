@@ -12,10 +12,10 @@ from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.velocity_cascade import CascadeParameters
 from testudo_hardware.spec import load_robot
 from testudo_plant.worlds.free_body import Box
-from testudo_sim.physics.drone_draws import uncertain
+from testudo_sim.physics.drone_parameters import uncertain
 from testudo_sim.physics.drones import make_drone_tier
-from testudo_sim.physics.tiers import PhysicsChoice, make_physics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
+from testudo_sim.physics_choice import PhysicsChoice, make_physics
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -13,9 +13,9 @@ from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_deploy.shield.velocity_projection import RETREAT_SHARE
 from testudo_hardware.motion import motion_model
-from testudo_hardware.motion.model import effective_command, lose_in_turns, slip_ratio, turn_loss_m_s
+from testudo_hardware.motion.motion_model import effective_command, lose_in_turns, slip_ratio, turn_loss_m_s
 from testudo_hardware.spec import load_robot, parse_robot, robot_files
-from testudo_plant.worlds.parameters import PlantParameters
+from testudo_plant.worlds.plant_parameters import PlantParameters
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.team.team_tick import Team, start, tick

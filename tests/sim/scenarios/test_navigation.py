@@ -13,7 +13,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios import make_scenario
-from testudo_sim.scenarios.goals import GoalTask
+from testudo_sim.scenarios.goal_scenario import GoalTask
 
 pytestmark = pytest.mark.usefixtures("quick")
 

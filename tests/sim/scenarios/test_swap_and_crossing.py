@@ -10,7 +10,7 @@ from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios import make_scenario
-from testudo_sim.scenarios.goals import spacing_m
+from testudo_sim.scenarios.goal_scenario import spacing_m
 
 pytestmark = pytest.mark.usefixtures("quick")
 

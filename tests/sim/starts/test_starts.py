@@ -15,8 +15,8 @@ from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.starts import Spread, Start, Starts, StartsError, StartsSource, load_starts, parse_starts, save_starts
-from testudo_sim.starts.types import STARTS_SCHEMA
-from testudo_sim.team.faults import no_faults
+from testudo_sim.starts.start_distribution import STARTS_SCHEMA
+from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.initial_motion import moments_before
 
 pytestmark = pytest.mark.usefixtures("quick")

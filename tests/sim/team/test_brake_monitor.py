@@ -9,7 +9,7 @@ import pytest
 
 from testudo_deploy.monitoring.brake_monitor import begin_watch
 from testudo_hardware.motion import motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters

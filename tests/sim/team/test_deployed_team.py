@@ -15,7 +15,7 @@ from tests.sim.deployed_team import begin, deployed, drive, places
 from testudo_deploy.shield.reservations import Sight
 from testudo_deploy.shield.segment_distance import point_distance, segment_distance
 from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_sim.team.faults import no_faults
+from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.message_radio import peer_spaces
 
 SIZE, WORLDS, TICKS = 3, 5, 150

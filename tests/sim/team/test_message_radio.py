@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from testudo_deploy.shield.reserved_space import NOTHING_HEARD, at_rest
-from testudo_sim.team.faults import no_faults
+from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.message_radio import by_slot, exchange, message, neighbour_table, peer_spaces, tune_in
 
 SIZE, PERIOD_S, SLOTS = 3, 0.05, 12

@@ -12,7 +12,7 @@ from testudo_deploy.control.pending_commands import PendingCommands
 from testudo_deploy.monitoring.actuation_monitor import begin_response, response_limits, watch_response
 from testudo_hardware.links.wire import travelling_command
 from testudo_hardware.motion import MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import Plant, PlantRobot, RobotFaults
 from testudo_sim.physics.kinematic_tier import KinematicPhysics

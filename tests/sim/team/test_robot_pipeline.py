@@ -16,7 +16,7 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.team.deployed_team import Deployment, start_deployed, tick_deployed
-from testudo_sim.team.faults import no_faults
+from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.team_tick import Team, measure
 
 pytestmark = pytest.mark.usefixtures("quick")

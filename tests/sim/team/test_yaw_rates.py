@@ -15,23 +15,23 @@ from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import TOLERANCE, reinfer
 from testudo_analysis.replay.counterfactual import _check_policy
-from testudo_crazyflie.packets import GENERIC, Packet
-from testudo_crazyflie.set_points import decode_set_point
+from testudo_crazyflie.flight.low_level_commander import decode_set_point
+from testudo_crazyflie.services.crtp_packets import GENERIC, Packet
 from testudo_deploy.contract.command_types import CommandTypeError
 from testudo_deploy.contract.policy_artefact import Artefact
 from testudo_deploy.shield.projection_margins import shield_parameters
 from testudo_deploy.shield.tube_margins import space_parameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
-from testudo_hardware.links.crazyflie.compression import compressed
+from testudo_hardware.links.crazyflie.quaternion_compression import compressed
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import CommandVerdict, DroneOptions, Plant, PlantRobot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
-from testudo_sim.physics.tiers import PhysicsChoice, make_physics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
+from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.policies.go_to_goal import write_plain_policy
 from testudo_sim.team.deployed_team import tick_deployed
-from testudo_sim.team.faults import no_faults
+from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.team_tick import Team, start, tick
 
 pytestmark = pytest.mark.usefixtures("quick")

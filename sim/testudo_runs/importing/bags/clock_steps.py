@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_runs.bags.contents import NANO, BagMessage, BagTopic, clock_time
-from testudo_runs.importing.bags.decode import TF
-from testudo_runs.importing.bags.definitions import Types
+from testudo_runs.bags.bag_contents import NANO, BagMessage, BagTopic, clock_time
+from testudo_runs.importing.bag_files.message_definitions import Types
+from testudo_runs.importing.bag_files.topic_decoding import TF
 
 _LEAST_NS = NANO // 10
 _WINDOW, _FEWEST = 25, 3

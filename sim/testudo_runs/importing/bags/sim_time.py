@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from testudo_runs.bags.contents import NANO, BagMessage, BagTopic
-from testudo_runs.importing.bags.cdr import groups
-from testudo_runs.importing.bags.definitions import Types
+from testudo_runs.bags.bag_contents import NANO, BagMessage, BagTopic
+from testudo_runs.importing.bag_files.cdr import groups
+from testudo_runs.importing.bag_files.message_definitions import Types
 
 CLOCK = "/clock"
 _TYPE = "rosgraph_msgs/msg/Clock"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_runs.bags.contents import NANO, BagError, BagMessage, BagTopic
-from testudo_runs.importing.bags.cdr import groups
+from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic
+from testudo_runs.importing.bag_files.cdr import groups
+from testudo_runs.importing.bag_files.message_definitions import Types
+from testudo_runs.importing.bag_files.topic_decoding import Samples, texts_of
 from testudo_runs.importing.bags.clock_steps import continuous
-from testudo_runs.importing.bags.decode import Samples, texts_of
-from testudo_runs.importing.bags.definitions import Types
 
 _PARTS = ("translation.x", "translation.y", "translation.z", "rotation.x", "rotation.y", "rotation.z", "rotation.w")
 

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from mujoco import rollout
 
-from testudo_sim.physics.mujoco_tiers.tier import RawState
+from testudo_sim.physics.mujoco_tiers.mujoco_tier import RawState
 from testudo_sim.physics.world_parameters import WorldParameters
 
 _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS

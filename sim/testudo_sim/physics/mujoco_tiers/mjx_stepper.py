@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import mujoco
 
 from testudo_hardware.errors import TestudoError
-from testudo_sim.physics.mujoco_tiers.tier import RawState
+from testudo_sim.physics.mujoco_tiers.mujoco_tier import RawState
 from testudo_sim.physics.world_parameters import WorldParameters
 
 with contextlib.redirect_stdout(io.StringIO()):  # it prints where warp is missing; nothing needs it

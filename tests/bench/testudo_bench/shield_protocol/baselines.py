@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_bench.shield_protocol.cells import OTHERS, Rule
+from testudo_bench.shield_protocol.protocol_cell import OTHERS, Rule
 from testudo_deploy.shield.halfspace_projection import project
 from testudo_deploy.shield.peer_table import NeighbourTable
 from testudo_deploy.shield.projection_margins import ShieldParameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, shield_layer1
 from testudo_hardware.motion import MotionModel, StoppingPoint
-from testudo_hardware.motion.model import actuator_command
-from testudo_hardware.motion.state import TINY, length, matrix_vector, shorten
+from testudo_hardware.motion.motion_model import actuator_command
+from testudo_hardware.motion.motion_state import TINY, length, matrix_vector, shorten
 
 _TOUCHED_M_S = 1e-4
 

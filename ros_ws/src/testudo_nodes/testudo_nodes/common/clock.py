@@ -21,7 +21,7 @@ from rclpy.task import Future
 from std_msgs.msg import UInt8MultiArray
 
 from testudo_deploy.launch.lock_step import DONE_TOPIC, START_S, TURN_TOPIC, Done, Mailbox, SimTimer, Turn, stage_of
-from testudo_nodes.common.conversions import envelope_bytes, envelope_message
+from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
 from testudo_nodes.common.node_runner import both_clocks, flag_parameter, guarded
 from testudo_nodes.common.qos import in_rounds
 from testudo_nodes.common.scheduling import PRIORITIES

@@ -25,7 +25,7 @@ from testudo_deploy.launch.lock_step import (
 )
 from testudo_hardware.links.wire import fill_stamp
 from testudo_nodes.common.clock import LockStep
-from testudo_nodes.common.conversions import envelope_bytes, envelope_message
+from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
 from testudo_nodes.common.node_runner import guarded
 from testudo_nodes.common.qos import OFFERED, in_rounds
 

@@ -3,7 +3,7 @@
 The plant stands in place of the drivers: it brakes a robot whose commands stop or make no sense,
 and says on `applied_cmd_vel` what it lets act. All robots rest until they are commanded, and they
 sense nothing, and so do not drive, before the recorder listens. Tests may break a robot: from the start by
-the parameter `faults`, or on its topic `plant_fault`, as `testudo_plant.plant.faults` says.
+the parameter `faults`, or on its topic `plant_fault`, as `testudo_plant.plant.injected_faults` says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import String
 
-from testudo_deploy.admission.common_arena import world_arena
+from testudo_deploy.admission.shared_arena import world_arena
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import absolute
 from testudo_deploy.launch.launch_plan import (
@@ -34,7 +34,7 @@ from testudo_deploy.launch.launch_plan import (
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
 from testudo_nodes.common.clock import RealTime, is_lock_step
-from testudo_nodes.common.conversions import command_message, event_message, odometry_message
+from testudo_nodes.common.message_conversions import command_message, event_message, odometry_message
 from testudo_nodes.common.message_definitions import message_class
 from testudo_nodes.common.node_runner import (
     WARN_EVERY_S,
@@ -49,7 +49,7 @@ from testudo_nodes.common.node_runner import (
 )
 from testudo_nodes.common.qos import OFFERED, REQUESTED, measured
 from testudo_nodes.plant.lock_step_server import Conductor
-from testudo_nodes.plant.vehicle_port import VehiclePort
+from testudo_nodes.plant.simulated_vehicle import VehiclePort
 from testudo_plant.plant import (
     DroneOptions,
     LatencyMeter,
@@ -64,7 +64,7 @@ from testudo_plant.plant import (
     read_start_faults,
 )
 from testudo_plant.run_monitor import Referee, Rules
-from testudo_plant.worlds.flying import flies
+from testudo_plant.worlds.drone_dynamics import flies
 
 _STEP_S = 0.005
 _WARM_UP_S = 10.0

@@ -22,13 +22,18 @@ from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMe
 from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status, shown
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
-from testudo_hardware.links.crazyflie.sample import RadioSample
-from testudo_hardware.links.flight import FlightAct, VehicleState
+from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
+from testudo_hardware.links.crazyflie.telemetry import RadioSample
+from testudo_hardware.links.flight_link import FlightAct, VehicleState
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import WireError
 from testudo_nodes.common.clock import tempo_of
-from testudo_nodes.common.conversions import diagnostics_message, envelope_bytes, envelope_message, status_message
+from testudo_nodes.common.message_conversions import (
+    diagnostics_message,
+    envelope_bytes,
+    envelope_message,
+    status_message,
+)
 from testudo_nodes.common.message_definitions import message_class
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, run, tell, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, measured

@@ -13,9 +13,9 @@ from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.guard.flight_guard import FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import FlightOrder, FlightRequestMessage, VehicleMessage
 from testudo_hardware.links.crazyswarm2_flight import CALLS, STATUS, read_status
-from testudo_hardware.links.flight import FlightRequest, VehicleState
+from testudo_hardware.links.flight_link import FlightRequest, VehicleState
 from testudo_nodes.common.clock import Tempo
-from testudo_nodes.common.conversions import envelope_bytes, envelope_message
+from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
 from testudo_nodes.common.message_definitions import message_class
 from testudo_nodes.common.node_runner import WARN_EVERY_S, flag_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED

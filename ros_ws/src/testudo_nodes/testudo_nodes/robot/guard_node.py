@@ -29,11 +29,11 @@ from testudo_deploy.monitoring.diagnostics import Level, Status, shown
 from testudo_deploy.station.publisher_check import foreign_publishers
 from testudo_hardware.frames import Placement
 from testudo_hardware.links.crazyswarm2 import SetPointLeader
-from testudo_hardware.links.profile import with_stamped_commands
+from testudo_hardware.links.link_profile import with_stamped_commands
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError, other_clock_s, read_command
 from testudo_nodes.common.clock import tempo_of
-from testudo_nodes.common.conversions import diagnostics_message, status_message
+from testudo_nodes.common.message_conversions import diagnostics_message, status_message
 from testudo_nodes.common.message_definitions import message_class
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED

@@ -33,7 +33,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, travelling_command
 from testudo_nodes.common.clock import tempo_of
-from testudo_nodes.common.conversions import (
+from testudo_nodes.common.message_conversions import (
     command_message,
     diagnostics_message,
     envelope_message,

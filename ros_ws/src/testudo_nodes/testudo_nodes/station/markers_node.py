@@ -22,14 +22,14 @@ from rclpy.task import Future
 from std_msgs.msg import UInt8MultiArray
 from visualization_msgs.msg import MarkerArray
 
-from testudo_deploy.admission.common_arena import world_arena
+from testudo_deploy.admission.shared_arena import world_arena
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TickRecord
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.fleet.measured_pose_topics import recorded_pose, shared_odometry
 from testudo_deploy.markers import RobotView, arena_markers, fleet_markers
 from testudo_deploy.station.station_topics import MARKERS_TOPIC
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry
-from testudo_nodes.common.conversions import envelope_bytes
+from testudo_nodes.common.message_conversions import envelope_bytes
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, guarded, run, tell, text_parameter
 from testudo_nodes.common.qos import OFFERED, SHOWN
 from testudo_nodes.station.marker_messages import marker_array

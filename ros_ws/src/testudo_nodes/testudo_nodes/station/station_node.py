@@ -1,4 +1,4 @@
-"""Brings a fleet up: arms every robot, then starts all; which and when is in `testudo_deploy.station.bring_up`.
+"""Brings a fleet up: arms every robot, then starts all; which and when is in `testudo_deploy.station.fleet_bring_up`.
 
 A robot that was active once, or that somebody stopped or let go of, is the operator's: after a stop, a fault or a
 restart, of the robot or of the station, nothing starts it by itself.
@@ -18,9 +18,9 @@ from rclpy.task import Future
 from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.station.bring_up import BringUp, Request
+from testudo_deploy.station.fleet_bring_up import BringUp, Request
 from testudo_nodes.common.clock import tempo_of
-from testudo_nodes.common.conversions import status_values
+from testudo_nodes.common.message_conversions import status_values
 from testudo_nodes.common.node_runner import CpuMeter, flag_parameter, run, tell, text_parameter
 from testudo_nodes.common.qos import REQUESTED
 

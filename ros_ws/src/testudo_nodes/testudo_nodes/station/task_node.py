@@ -29,12 +29,12 @@ from testudo_deploy.station.station_topics import GOALS_TOPIC, SCORE_TOPIC, body
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp
 from testudo_nodes.common.clock import tempo_of
-from testudo_nodes.common.conversions import envelope_bytes
+from testudo_nodes.common.message_conversions import envelope_bytes
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, optional_text, run, tell, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
 from testudo_nodes.station.marker_messages import marker_array
 from testudo_sim.online_task import LiveTask, Pose, make_task, scoring_of
-from testudo_sim.online_task.report import (
+from testudo_sim.online_task.task_status import (
     ACTIVE,
     START_ON,
     body_markers,

@@ -1,0 +1,92 @@
+"""The starts and ends of open-loop replay: from every sample to the samples that are a horizon later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_analysis.replay.batched_rollout import Starts, roll_out
+from testudo_analysis.replay.command_timeline import Timeline
+from testudo_hardware.motion import MotionModel, MotionState
+from testudo_runs.run_reader import Track
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Every start of one robot, and for each horizon the sample at which it ends."""
+
+    start: np.ndarray
+    """(S,) int, sample of the track."""
+    end: np.ndarray
+    """(H, S) int, sample of the track; any where not valid."""
+    valid: np.ndarray
+    """(H, S) bool: there is such a sample, and all commands until then are known."""
+    state: MotionState
+    """(D, S): the recorded states at the starts."""
+    start_s: np.ndarray
+    """(S,) [s]."""
+    end_s: np.ndarray
+    """(H, S) [s]."""
+    segment: np.ndarray
+    """(S,) int: command of the timeline that acts at the start."""
+    end_segment: np.ndarray
+    """(H, S) int: command that acts at the end."""
+
+
+def pick_windows(
+    timeline: Timeline, track: Track, horizons_s: Sequence[float], tolerance_s: float | np.ndarray | None = None
+) -> Windows:
+    """Return a window for each sample; ends are samples too, so that nothing is interpolated.
+
+    Args:
+        timeline: the commands of the robot.
+        track: what it did, (T,) samples.
+        horizons_s: (H,) [s].
+        tolerance_s: how far a sample may be from the horizon at most, of each (H, 1) or all; half of the usual period
+            if not given, which is right where poses come evenly.
+    """
+    stamps = track.stamp_s
+    wanted = stamps[None, :] + np.asarray(horizons_s)[:, None]
+    after = np.clip(np.searchsorted(stamps, wanted), 1, len(stamps) - 1)
+    end = np.where(wanted - stamps[after - 1] <= stamps[after] - wanted, after - 1, after)
+    if tolerance_s is None:
+        tolerance_s = 0.5 * float(np.median(np.diff(stamps)))
+    near = np.abs(stamps[end] - wanted) <= tolerance_s * (1 + 1e-6) + 1e-9
+    # the ends are samples, too: what acts at each sample is looked for once
+    acting = timeline.acting(stamps)
+    valid = near & (end > np.arange(len(stamps))) & timeline.all_known(acting, acting[end])
+    start = np.flatnonzero(valid.any(axis=0))
+    end = end[:, start]
+    return Windows(
+        start,
+        end,
+        valid[:, start],
+        MotionState(track.position_world[start].T, track.yaw[start], track.velocity[start].T),
+        stamps[start],
+        stamps[end],
+        acting[start],
+        acting[end],
+    )
+
+
+def roll_windows(
+    model: MotionModel, timelines: Sequence[Timeline], windows: Sequence[Windows], *, exact: bool = False
+) -> list[MotionState]:
+    """Return for each robot the predicted states (D, H, S) at the ends; those at the start where not valid.
+
+    Args:
+        model: of all robots.
+        timelines: of each robot.
+        windows: of each robot.
+        exact: see `roll_out`.
+    """
+    starts = []
+    for own in windows:
+        # nothing has to be rolled out for an end that is not valid
+        end_s = np.where(own.valid, own.end_s, own.start_s)
+        starts.append(
+            Starts(own.state, own.start_s, end_s, own.segment, np.where(own.valid, own.end_segment, own.segment))
+        )
+    return roll_out(model, timelines, starts, exact=exact)
