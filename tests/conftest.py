@@ -32,7 +32,7 @@ def make_artefact(tmp_path_factory):
     """Return a function that makes a tiny policy for a robot, once for each robot."""
     from tests.deploy.tiny_policy import make_tiny_policy
 
-    from testudo_deploy.contract.policy_artefact import Artefact
+    from testudo_deploy.contract.policy_artefact import PolicyArtefact
     from testudo_hardware.spec import load_robot
 
     made = {}
@@ -41,7 +41,7 @@ def make_artefact(tmp_path_factory):
         if (name, hidden_size) not in made:
             path = tmp_path_factory.mktemp("policy") / "policy.onnx"
             make_tiny_policy(path, load_robot(name), hidden_size)
-            made[name, hidden_size] = Artefact.load(path)
+            made[name, hidden_size] = PolicyArtefact.load(path)
         return made[name, hidden_size]
 
     return make

@@ -7,7 +7,7 @@ import pytest
 from tests.policies.quick import TINY, TINY_OPTIONS, quick_compilation
 
 from testudo_deploy.cli import main
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_policies.commands import train as train_module
 from testudo_policies.learning.checkpoints import load_config, save_config
@@ -73,7 +73,7 @@ def test_evaluate_takes_the_file_and_other_team_sizes(policy, capsys, tmp_path):
 
 def test_export_writes_a_proven_file_and_a_fleet_that_pins_it(policy, run):
     values = json.loads((run / "export.json").read_text())
-    artefact = Artefact.load(policy, sha256=values["sha256"])
+    artefact = PolicyArtefact.load(policy, sha256=values["sha256"])
     assert values["parity"]["max_error"] <= 1e-5
     assert artefact.contract.evaluation[str(TINY.team_size)]["episodes"] == 4
     assert load_fleet(run / "fleet.yaml").policy_sha256 == artefact.sha256
@@ -83,7 +83,7 @@ def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
     shown = succeed(capsys, "inspect", policy, "--json", tmp_path / "policy.json")
     assert "neighbour_position_world" in shown
     values = json.loads((tmp_path / "policy.json").read_text())
-    assert values["file"]["sha256"] == Artefact.load(policy).sha256
+    assert values["file"]["sha256"] == PolicyArtefact.load(policy).sha256
     assert values["contract"]["robot"] == "gritsbot_x"
 
 

@@ -7,8 +7,8 @@ import contextlib
 import sys
 import time
 
-from testudo_crazyflie.simulated_crazyflie import CraftSettings
-from testudo_crazyflie.udp_server import FIRST_PORT, CraftServer
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import FIRST_PORT, CrazyflieServer
 
 
 def main() -> None:
@@ -21,8 +21,10 @@ def main() -> None:
     words = parser.parse_args()
     with contextlib.ExitStack() as stack:
         for k in range(words.vehicles):
-            settings = CraftSettings.create(position_world=(k * words.apart, 0.0, 0.0), auto_arm=not words.arming)
-            server = stack.enter_context(CraftServer(settings, port=words.port + k, seed=k))
+            settings = SimulatedCrazyflieSettings.create(
+                position_world=(k * words.apart, 0.0, 0.0), auto_arm=not words.arming
+            )
+            server = stack.enter_context(CrazyflieServer(settings, port=words.port + k, seed=k))
             sys.stdout.write(f"{server.uri}\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):

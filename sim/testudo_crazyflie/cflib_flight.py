@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from testudo_crazyflie.radio_channel import Air
-from testudo_crazyflie.simulated_crazyflie import CraftSettings
-from testudo_crazyflie.udp_server import CraftServer
-from testudo_deploy.launch.core_wakefulness import AwakeCores
+from testudo_crazyflie.radio_channel import RadioConditions
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import CrazyflieServer
+from testudo_deploy.launch.core_wakefulness import CpuKeepAwake
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
 from testudo_hardware.links.crazyflie.telemetry import RadioSample
-from testudo_hardware.links.crazyflie.vehicle_requests import Phase
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.links.wire import CommandReading, WireError
 
@@ -25,10 +25,10 @@ _ASK_WITHIN_S, _LOOK_S = 8.0, 0.004
 
 
 @dataclass
-class Flown:
+class CflibFlight:
     """One vehicle, the link to it, and what is seen of both."""
 
-    server: CraftServer
+    server: CrazyflieServer
     radio: CrazyflieRadio
     command: tuple[float, float, float] | None = None
     """[m/s], sent fifty times a second; None: nobody commands."""
@@ -67,7 +67,7 @@ class Flown:
             return str(error)
         return ""
 
-    def climb(self) -> Flown:
+    def climb(self) -> CflibFlight:
         """Arm, take off and hold, until commands pass.
 
         Raises:
@@ -79,7 +79,7 @@ class Flown:
             self.ask(FlightAct.ARM)
             self.wait(lambda: self.radio.vehicle.armed, _ASK_WITHIN_S)
         refusal = self.ask(FlightAct.TAKE_OFF)
-        if refusal or self.wait(lambda: self.phase == Phase.HOVERING, _ASK_WITHIN_S) is None:
+        if refusal or self.wait(lambda: self.phase == LinkPhase.HOVERING, _ASK_WITHIN_S) is None:
             raise AssertionError(f"it does not fly: {refusal or self.radio.standing}")
         self.command = (0.0, 0.0, 0.0)
         self.wait(lambda: False, 1.3)
@@ -94,7 +94,7 @@ class Flown:
         return self.wait(lambda: self.height_m < 0.01 and not self.motors_on, within_s) is not None
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> LinkPhase:
         """Return where the flight stands."""
         return self.radio.standing.phase
 
@@ -146,26 +146,30 @@ class Flown:
 
 
 @contextlib.contextmanager
-def flown(
-    air: Air | None = None, *, seed: int = 0, prepare: Callable[[CraftServer], None] | None = None, **settings: object
-) -> Iterator[Flown]:
+def fly_with_cflib(
+    air: RadioConditions | None = None,
+    *,
+    seed: int = 0,
+    prepare: Callable[[CrazyflieServer], None] | None = None,
+    **settings: object,
+) -> Iterator[CflibFlight]:
     """Start a vehicle, connect to it, and tidy up at the end without waiting for a landing.
 
     Args:
         air: how good the connection is, from the first packet on.
         seed: of what is lost.
         prepare: is called with the server before the link is opened.
-        settings: of `CraftSettings`.
+        settings: of `SimulatedCrazyflieSettings`.
     """
-    craft = CraftSettings.create(**settings)
-    with AwakeCores(), CraftServer(craft, seed=seed) as server:
-        server.set_air(air or Air())
+    craft = SimulatedCrazyflieSettings.create(**settings)
+    with CpuKeepAwake(), CrazyflieServer(craft, seed=seed) as server:
+        server.set_air(air or RadioConditions())
         if prepare is not None:
             prepare(server)
-        seen: list[Flown] = []
+        seen: list[CflibFlight] = []
         radio = CrazyflieRadio("cf1", craft.spec, server.uri, on_sample=lambda sample: seen and seen[0].take(sample))
         radio.open()
-        flight = Flown(server, radio)
+        flight = CflibFlight(server, radio)
         seen.append(flight)
         thread = threading.Thread(target=flight.command_on, daemon=True)
         thread.start()

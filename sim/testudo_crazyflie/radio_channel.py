@@ -13,7 +13,7 @@ UP, DOWN = 0, 1
 
 
 @dataclass(frozen=True)
-class Air:
+class RadioConditions:
     """How good the connection is."""
 
     loss: float = 0.0
@@ -35,7 +35,7 @@ class RadioChannel:
 
     def __init__(self, seed: int = 0) -> None:
         """Begin with a perfect connection."""
-        self.air = Air()
+        self.air = RadioConditions()
         self.sent, self.lost = [0, 0], [0, 0]
         self._random = np.random.default_rng(seed)
         self._waiting: list[tuple[float, int, int, Any]] = []

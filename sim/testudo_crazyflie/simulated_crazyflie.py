@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_crazyflie.flight.firmware_supervisor import Body, State, Supervisor
+from testudo_crazyflie.flight.firmware_supervisor import FirmwareSupervisor, State, SupervisedBody
 from testudo_crazyflie.flight.flight_models import PointFlight, flight_model
 from testudo_crazyflie.flight.high_level_commander import Planner
 from testudo_crazyflie.flight.low_level_commander import (
@@ -26,7 +26,7 @@ from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet
 from testudo_crazyflie.services.log_service import TICK_S, LogService
 from testudo_crazyflie.services.parameter_service import ParameterService
-from testudo_crazyflie.services.small_services import Memory, answer_link, answer_version, console
+from testudo_crazyflie.services.small_services import MemoryService, answer_link, answer_version, console
 from testudo_crazyflie.variable_tables import MELLINGER, PARAMETERS, log_variables
 from testudo_hardware.spec import RobotSpec, load_robot
 
@@ -40,7 +40,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class CraftSettings:
+class SimulatedCrazyflieSettings:
     """What kind of vehicle it is, and where it stands."""
 
     spec: RobotSpec
@@ -58,7 +58,7 @@ class CraftSettings:
     """How long ago it was switched on."""
 
     @classmethod
-    def create(cls, robot: str = "crazyflie_2x", **changes: object) -> CraftSettings:
+    def create(cls, robot: str = "crazyflie_2x", **changes: object) -> SimulatedCrazyflieSettings:
         """Return the settings of a registered robot."""
         return cls(load_robot(robot), **changes)
 
@@ -66,7 +66,7 @@ class CraftSettings:
 class SimulatedCrazyflie:
     """One vehicle; every method takes the time [s] on one clock of the caller, which never goes back."""
 
-    def __init__(self, settings: CraftSettings, now_s: float) -> None:
+    def __init__(self, settings: SimulatedCrazyflieSettings, now_s: float) -> None:
         """Switch it on."""
         self._settings = settings
         self._heard_s = now_s
@@ -77,7 +77,7 @@ class SimulatedCrazyflie:
         self._zero_s, self._stepped_s = zero_s, now_s
         model = PointFlight(settings.spec, TICK_S) if settings.as_point else flight_model(settings.spec, TICK_S)
         self.vehicle = Vehicle(model, TICK_S, settings.position_world, settings.yaw)
-        self.supervisor = Supervisor(auto_arm=settings.auto_arm)
+        self.supervisor = FirmwareSupervisor(auto_arm=settings.auto_arm)
         self.commander, self.planner = Commander(), Planner()
         self.parameters = ParameterService(PARAMETERS)
         self.set_point: SetPoint = OFF
@@ -86,7 +86,7 @@ class SimulatedCrazyflie:
         self.external_poses = self.set_points = 0
         self.battery_state = _ON_BATTERY
         self._low_since_s: float | None = None
-        self._memory = Memory()
+        self._memory = MemoryService()
         self.logs = LogService(log_variables(self))
         self._services: dict[int, Callable[[Packet], list[Packet] | None]] = {
             crtp_packets.PARAMETERS: self.parameters.handle,
@@ -210,7 +210,7 @@ class SimulatedCrazyflie:
         supervisor.landed_s = values["supervisor.landedTimeout"] / 1000
         supervisor.emergency |= bool(values["stabilizer.stop"])
         up = self.vehicle.up if values["supervisor.tmblChckEn"] else 1.0
-        supervisor.update(Body(self.vehicle.motors_on, up), age_s, now_s)
+        supervisor.update(SupervisedBody(self.vehicle.motors_on, up), age_s, now_s)
 
     def _watch_battery(self, now_s: float) -> None:
         if self.vehicle.battery_v >= self.parameters["pm.lowVoltage"]:

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from testudo_crazyflie.radio_channel import DOWN, UP, Air, RadioChannel
+from testudo_crazyflie.radio_channel import DOWN, UP, RadioChannel, RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.log_service import TICK_S
-from testudo_crazyflie.simulated_crazyflie import CraftSettings, SimulatedCrazyflie
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 
 FIRST_PORT = 19850
 """Where `cflib` looks for vehicles when it scans."""
@@ -24,7 +24,7 @@ _NULL = crtp_packets.encode(crtp_packets.Packet(crtp_packets.LINK, crtp_packets.
 _Address = tuple[str, int]
 
 
-class CraftServer:
+class CrazyflieServer:
     """Runs one vehicle in a thread; a context manager.
 
     Answers go to whoever asked; what the vehicle says by itself goes to whoever asked for log blocks last.
@@ -32,7 +32,7 @@ class CraftServer:
 
     def __init__(
         self,
-        settings: CraftSettings,
+        settings: SimulatedCrazyflieSettings,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -78,7 +78,7 @@ class CraftServer:
         with self._lock:
             yield self._craft
 
-    def set_air(self, air: Air) -> None:
+    def set_air(self, air: RadioConditions) -> None:
         """Change how good the connection is, from now on."""
         with self._lock:
             self._channel.air = air

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from testudo_crazyflie.flight.firmware_supervisor import Supervisor
+from testudo_crazyflie.flight.firmware_supervisor import FirmwareSupervisor
 from testudo_crazyflie.flight.low_level_commander import SetPoint
 from testudo_crazyflie.flight.vehicle import Vehicle
 from testudo_crazyflie.services.log_service import Variable
@@ -55,7 +55,7 @@ class LoggedVehicle(Protocol):
     """What log variables are read from: the simulated vehicle."""
 
     vehicle: Vehicle
-    supervisor: Supervisor
+    supervisor: FirmwareSupervisor
     set_point: SetPoint
     external_position: tuple[float, float, float]
     battery_state: int

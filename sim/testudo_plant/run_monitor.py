@@ -22,7 +22,7 @@ _FAULTS = (
 
 
 @dataclass(frozen=True)
-class Rules:
+class RunLimits:
     """When a run is over; times s, lengths m."""
 
     goals_world: Mapping[str, tuple[float, ...]]
@@ -38,10 +38,10 @@ class Rules:
     """Goals of the robots that go with another one."""
 
 
-class Referee:
+class RunMonitor:
     """Turns the state of a plant into events (JSON values with ``event`` and ``stamp_s``)."""
 
-    def __init__(self, rules: Rules, now_s: float) -> None:
+    def __init__(self, rules: RunLimits, now_s: float) -> None:
         self._rules = rules
         self._made_s = now_s
         self._start_s: float | None = None

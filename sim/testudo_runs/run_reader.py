@@ -15,7 +15,7 @@ from rosbags.typesys import Stores, get_typestore
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
-from testudo_deploy.fleet.pose_source import Sensor, absolute
+from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute
 from testudo_deploy.launch.launch_plan import EVENTS_TOPIC, topics
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
 from testudo_hardware.errors import TestudoError
@@ -80,7 +80,7 @@ class PlantEvent:
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """A run folder, read. Mappings are by robot, in the order of the fleet."""
 
     folder: Path
@@ -124,7 +124,7 @@ class Run:
         return self._one_team().policy_sha256
 
     @property
-    def teams(self) -> tuple[Run, ...]:
+    def teams(self) -> tuple[RecordedRun, ...]:
         """Return a run for each policy file, with the robots that it drove; of one policy the run itself."""
         if not self.fleet.policies:
             return (self,)
@@ -149,7 +149,7 @@ class Run:
         return self.fleet
 
 
-def read_run(path: str | Path, share: Share = quiet) -> Run:
+def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
     """Read a run folder.
 
     Damage in the recording does not refuse the run: the readable part is returned, with warnings.
@@ -199,7 +199,7 @@ def read_run(path: str | Path, share: Share = quiet) -> Run:
         "announcements": by_robot(lambda name: reader.envelopes(f"/{name}/peer_state", PeerMessage)),
         "events": reader.events(),
     }
-    return Run(
+    return RecordedRun(
         folder,
         fleet,
         reader.info,
@@ -246,7 +246,7 @@ class _Reader:
     def odometry(self, name: str) -> Track:
         """Return where the robot knew itself to be, as its node made it of what its pose source told."""
         robot = self.fleet.robot(name)
-        sensor = Sensor(robot)
+        sensor = PoseSourceReader(robot)
         heard = [
             (received_s, topic, message)
             for topic in sensor.topics

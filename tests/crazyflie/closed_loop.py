@@ -3,13 +3,13 @@
 import math
 import struct
 
-from testudo_crazyflie.radio_channel import DOWN, UP, Air, RadioChannel
+from testudo_crazyflie.radio_channel import DOWN, UP, RadioChannel, RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
-from testudo_crazyflie.simulated_crazyflie import CraftSettings, SimulatedCrazyflie
-from testudo_hardware.links.crazyflie.flight_sequencer import Pilot
-from testudo_hardware.links.crazyflie.telemetry import VARIABLES, CraftClock, read_block
-from testudo_hardware.links.crazyflie.vehicle_requests import Act, Phase
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
+from testudo_hardware.links.crazyflie.flight_sequencer import FlightSequencer
+from testudo_hardware.links.crazyflie.telemetry import VARIABLES, VehicleClock, read_block
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase, VehicleAction
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 STEP_S, TICK_S = 0.02, 0.01
@@ -26,20 +26,20 @@ TYPES = {
 
 def order_packet(order):
     """Return an order as cflib sends it."""
-    if order.act == Act.SET_POINT:
+    if order.act == VehicleAction.SET_POINT:
         return Packet(
             crtp_packets.GENERIC, 0, struct.pack("<Bffff", 8, *order.velocity_world, math.degrees(order.yaw_rate))
         )
-    if order.act in (Act.TAKE_OFF, Act.LAND):
-        kind = 7 if order.act == Act.TAKE_OFF else 8
+    if order.act in (VehicleAction.TAKE_OFF, VehicleAction.LAND):
+        kind = 7 if order.act == VehicleAction.TAKE_OFF else 8
         return Packet(
             crtp_packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", kind, 0, order.height_m, 0.0, True, order.duration_s)
         )
-    if order.act == Act.NOTIFY:
+    if order.act == VehicleAction.NOTIFY:
         return Packet(crtp_packets.GENERIC, 1, struct.pack("<BI", 0, 0))
-    if order.act == Act.EMERGENCY:
+    if order.act == VehicleAction.EMERGENCY:
         return Packet(crtp_packets.SUPERVISOR, 1, b"\x03")
-    return Packet(crtp_packets.SUPERVISOR, 1, bytes([1, order.act == Act.ARM]))
+    return Packet(crtp_packets.SUPERVISOR, 1, bytes([1, order.act == VehicleAction.ARM]))
 
 
 class Loop:
@@ -47,10 +47,10 @@ class Loop:
 
     def __init__(self, air=None, seed=0, start_s=1000.0, **settings):
         self.now_s = start_s
-        self.craft = SimulatedCrazyflie(CraftSettings.create(**{"as_point": True} | settings), start_s)
-        self.pilot = Pilot(dead_man_s=0.1, speed_limit_m_s=1.0)
-        self.channel, self.clock = RadioChannel(seed), CraftClock()
-        self.channel.air = air or Air()
+        self.craft = SimulatedCrazyflie(SimulatedCrazyflieSettings.create(**{"as_point": True} | settings), start_s)
+        self.pilot = FlightSequencer(dead_man_s=0.1, speed_limit_m_s=1.0)
+        self.channel, self.clock = RadioChannel(seed), VehicleClock()
+        self.channel.air = air or RadioConditions()
         self.command = None
         """Given at each step of the pilot; None: nobody commands."""
         self.yaw_rate = 0.0
@@ -83,7 +83,7 @@ class Loop:
             assert not self.ask("arm")
             self.run(0.5)
         assert not self.ask("take_off"), self.pilot.refusal
-        assert self.run(6.0, lambda: self.pilot.phase == Phase.HOVERING), self.pilot.sentence
+        assert self.run(6.0, lambda: self.pilot.phase == LinkPhase.HOVERING), self.pilot.sentence
         self.command = command
         self.run(1.5)
         return self

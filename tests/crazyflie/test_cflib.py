@@ -7,7 +7,7 @@ import pytest
 
 from testudo_hardware.links.crazyflie.cflib_client import RadioError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.vehicle_requests import Phase
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
 from testudo_hardware.links.flight_link import FlightAct
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot
@@ -16,10 +16,10 @@ cflib = pytest.importorskip("cflib", reason="the extra crazyflie is not installe
 
 
 def test_it_connects_streams_flies_and_lands():
-    from testudo_crazyflie.cflib_flight import flown
+    from testudo_crazyflie.cflib_flight import fly_with_cflib
     from testudo_crazyflie.flight.firmware_supervisor import State
 
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb()
         before, start = flight.set_points, flight.position
         flight.command = (0.4, 0.0, 0.0)
@@ -33,7 +33,7 @@ def test_it_connects_streams_flies_and_lands():
         assert not flight.ask(FlightAct.LAND, 0.04, 1.5)
         assert flight.lands()
         assert State.LEVEL_OUT not in flight.states
-        assert flight.wait(lambda: flight.phase == Phase.GROUND, 3.0) is not None
+        assert flight.wait(lambda: flight.phase == LinkPhase.GROUND, 3.0) is not None
 
 
 def test_an_emergency_reaches_the_motors():

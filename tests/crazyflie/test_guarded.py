@@ -8,20 +8,20 @@ from tests.crazyflie.closed_loop import TICK_S, order_packet
 from testudo_crazyflie.flight.firmware_supervisor import State
 from testudo_crazyflie.flight.low_level_commander import RADIO
 from testudo_crazyflie.services.crtp_packets import encode
-from testudo_crazyflie.simulated_crazyflie import CraftSettings, SimulatedCrazyflie
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_deploy.guard.flight_guard import ALONE_S, LAST_S, FlightGuard, GuardPhase
-from testudo_deploy.guard.flight_messages import FlightOrder, Wanted
-from testudo_hardware.links.crazyflie.vehicle_requests import STANDSTILL, Act, Order
+from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
+from testudo_hardware.links.crazyflie.vehicle_requests import STANDSTILL, VehicleAction, VehicleRequest
 from testudo_hardware.links.crazyswarm2_flight import read_status
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 ACTS = {
-    FlightAct.ARM: Act.ARM,
-    FlightAct.DISARM: Act.DISARM,
-    FlightAct.TAKE_OFF: Act.TAKE_OFF,
-    FlightAct.LAND: Act.LAND,
-    FlightAct.NOTIFY_SETPOINTS_STOP: Act.NOTIFY,
-    FlightAct.EMERGENCY: Act.EMERGENCY,
+    FlightAct.ARM: VehicleAction.ARM,
+    FlightAct.DISARM: VehicleAction.DISARM,
+    FlightAct.TAKE_OFF: VehicleAction.TAKE_OFF,
+    FlightAct.LAND: VehicleAction.LAND,
+    FlightAct.NOTIFY_SETPOINTS_STOP: VehicleAction.NOTIFY,
+    FlightAct.EMERGENCY: VehicleAction.EMERGENCY,
 }
 FALLS = {State.FREE_FALL, State.LOCKED, State.LEVEL_OUT, State.CRASHED}
 STATUS_S = 0.2
@@ -33,8 +33,8 @@ class Guarded:
 
     def __init__(self, *, late_s=0.03, **settings):
         self.now_s, self.late_s = 1000.0, late_s
-        self.craft = SimulatedCrazyflie(CraftSettings.create(as_point=True, **settings), self.now_s)
-        self.guard, self.wanted, self.stopped = FlightGuard(), Wanted.GROUND, False
+        self.craft = SimulatedCrazyflie(SimulatedCrazyflieSettings.create(as_point=True, **settings), self.now_s)
+        self.guard, self.wanted, self.stopped = FlightGuard(), DesiredFlightState.GROUND, False
         self.asked, self.states, self.on_its_way, self.lost = [], set(), [], lambda act: False
         self.set_points = 0
 
@@ -51,9 +51,9 @@ class Guarded:
 
     def fly(self):
         self.run(0.5)
-        self.wanted = Wanted.TAKE_OFF
+        self.wanted = DesiredFlightState.TAKE_OFF
         assert self.run(6.0, lambda: self.height_m > 0.95), self.asked
-        self.wanted = Wanted.FLY
+        self.wanted = DesiredFlightState.FLY
         self.run(1.0)
         assert self.guard.phase is GuardPhase.FLY
         self.asked.clear()
@@ -78,7 +78,7 @@ class Guarded:
     def say(self, requests):
         for request in requests:
             self.asked.append((self.now_s, request.act))
-            self.send(Order(ACTS[request.act], height_m=request.height_m, duration_s=request.duration_s))
+            self.send(VehicleRequest(ACTS[request.act], height_m=request.height_m, duration_s=request.duration_s))
 
     def _tick(self):
         self.now_s += TICK_S
@@ -125,21 +125,24 @@ def test_arming_and_take_off_in_one_instant_leave_the_firmware_on_the_ground():
     """The negative control of waiting for the arming."""
     flight = Guarded(auto_arm=False)
     flight.run(0.5)
-    for order in (Order(Act.ARM), Order(Act.TAKE_OFF, height_m=1.0, duration_s=2.0)):
+    for order in (
+        VehicleRequest(VehicleAction.ARM),
+        VehicleRequest(VehicleAction.TAKE_OFF, height_m=1.0, duration_s=2.0),
+    ):
         flight.craft.receive(encode(order_packet(order)), flight.now_s)
     flight.run(3.0)
     assert flight.height_m < 0.01
 
 
 @pytest.mark.parametrize("auto_arm", [True, False])
-@pytest.mark.parametrize("lost", [None, Act.ARM, Act.TAKE_OFF, Act.NOTIFY])
+@pytest.mark.parametrize("lost", [None, VehicleAction.ARM, VehicleAction.TAKE_OFF, VehicleAction.NOTIFY])
 def test_it_arms_waits_takes_off_flies_and_lands(auto_arm, lost):
     flight = Guarded(auto_arm=auto_arm)
     flight.lost = loses_first(lost, 1)
     flight.fly()
-    flight.wanted = Wanted.LAND
+    flight.wanted = DesiredFlightState.LAND
     assert flight.run(6.0, lambda: flight.stands)
-    flight.wanted = Wanted.GROUND
+    flight.wanted = DesiredFlightState.GROUND
     assert flight.run(4.0, flight.phase_is(GuardPhase.GROUND))
     assert flight.acts.count(FlightAct.LAND) == 1, "while the firmware says that it flies, after its motors stopped"
     flight.run(1.0)
@@ -150,13 +153,13 @@ def test_it_arms_waits_takes_off_flies_and_lands(auto_arm, lost):
 @pytest.mark.parametrize("auto_arm", [True, False])
 def test_the_set_points_of_one_flight_do_not_keep_it_on_the_ground_in_the_next(auto_arm):
     flight = Guarded(auto_arm=auto_arm).fly()
-    flight.wanted = Wanted.LAND
+    flight.wanted = DesiredFlightState.LAND
     flight.run(4.0)
-    flight.wanted = Wanted.GROUND
+    flight.wanted = DesiredFlightState.GROUND
     assert flight.run(6.0, flight.phase_is(GuardPhase.GROUND))
     flight.asked.clear()
     flight.craft.commander.take(flight.craft.commander.set_point, RADIO, 0.0)  # as after one that came late
-    flight.wanted = Wanted.TAKE_OFF
+    flight.wanted = DesiredFlightState.TAKE_OFF
     assert flight.run(8.0, lambda: flight.height_m > 0.95)
     at = flight.acts.index(FlightAct.TAKE_OFF)
     assert flight.acts[at - 1] is FlightAct.NOTIFY_SETPOINTS_STOP
@@ -164,7 +167,7 @@ def test_the_set_points_of_one_flight_do_not_keep_it_on_the_ground_in_the_next(a
 
 def test_set_points_end_only_once_the_planner_is_seen_at_work():
     flight = Guarded().fly()
-    flight.wanted = Wanted.LAND
+    flight.wanted = DesiredFlightState.LAND
     flight.run(1.5)
     assert flight.acts == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
     (asked_s, _), (told_s, _) = flight.asked
@@ -175,8 +178,8 @@ def test_set_points_end_only_once_the_planner_is_seen_at_work():
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_landing_that_is_lost_is_asked_for_again_and_the_drone_held_meanwhile(count):
     flight = Guarded().fly()
-    flight.lost, flight.set_points = loses_first(Act.LAND, count), 0
-    flight.wanted = Wanted.LAND
+    flight.lost, flight.set_points = loses_first(VehicleAction.LAND, count), 0
+    flight.wanted = DesiredFlightState.LAND
     assert flight.run(8.0, lambda: flight.stands)
     assert flight.set_points > 0
     assert flight.acts[: count + 2] == [FlightAct.LAND] * (count + 1) + [FlightAct.NOTIFY_SETPOINTS_STOP]
@@ -188,7 +191,7 @@ def test_told_the_other_way_a_landing_that_is_lost_drops_the_drone():
     flight = Guarded().fly()
     flight.guard.step = lambda now_s, stopped: ()
     flight.on_its_way.clear()
-    flight.craft.receive(encode(order_packet(Order(Act.NOTIFY))), flight.now_s)
+    flight.craft.receive(encode(order_packet(VehicleRequest(VehicleAction.NOTIFY))), flight.now_s)
     flight.guard.phase = GuardPhase.LAND
     flight.run(0.2)
     assert not flight.craft.vehicle.motors_on
@@ -197,7 +200,7 @@ def test_told_the_other_way_a_landing_that_is_lost_drops_the_drone():
 def test_a_planner_that_is_stopped_in_the_air_is_begun_anew():
     """By a set-point that came late, or by somebody else's."""
     flight = Guarded().fly()
-    flight.wanted = Wanted.LAND
+    flight.wanted = DesiredFlightState.LAND
     assert flight.run(1.0, lambda: FlightAct.NOTIFY_SETPOINTS_STOP in flight.acts)
     flight.run(0.2)
     flight.craft.receive(encode(order_packet(STANDSTILL)), flight.now_s)
@@ -211,12 +214,12 @@ def test_a_planner_that_is_stopped_in_the_air_is_begun_anew():
 
 def test_an_emergency_stop_on_the_ground_and_one_in_the_air():
     flight = Guarded(auto_arm=False)
-    flight.lost = lambda act: act == Act.TAKE_OFF
+    flight.lost = lambda act: act == VehicleAction.TAKE_OFF
     flight.run(0.5)
-    flight.wanted = Wanted.TAKE_OFF
+    flight.wanted = DesiredFlightState.TAKE_OFF
     flight.run(0.35)
     assert FlightAct.TAKE_OFF in flight.acts
-    flight.stopped, flight.wanted = True, Wanted.FLY
+    flight.stopped, flight.wanted = True, DesiredFlightState.FLY
     flight.run(5.0)
     assert flight.set_points == 0
     assert flight.stands
@@ -237,7 +240,7 @@ def test_without_a_supervisor_it_lands_alone():
 def test_a_guard_that_ends_waits_for_the_planner_before_its_last_word(lost):
     """The process ends with a brake in the queue, which may come after its landing, or with the landing lost."""
     flight = Guarded().fly()
-    flight.lost = loses_first(Act.LAND, lost)
+    flight.lost = loses_first(VehicleAction.LAND, lost)
     flight.end()
     assert flight.run(8.0, lambda: flight.stands)
     assert not FALLS & flight.states
@@ -257,9 +260,9 @@ def test_a_guard_that_ends_during_the_climb_lands_although_its_first_landing_is_
     """The planner is at work already, on the climb: that it is seen says nothing of the landing."""
     flight = Guarded()
     flight.run(0.5)
-    flight.wanted = Wanted.TAKE_OFF
+    flight.wanted = DesiredFlightState.TAKE_OFF
     assert flight.run(6.0, lambda: flight.height_m > 0.5)
-    flight.lost = loses_first(Act.LAND, 1)
+    flight.lost = loses_first(VehicleAction.LAND, 1)
     flight.end()
     assert flight.run(8.0, lambda: flight.stands)
     assert not FALLS & flight.states
@@ -269,7 +272,7 @@ def test_a_guard_that_ends_during_the_climb_lands_although_its_first_landing_is_
 def test_a_guard_that_says_all_at_once_drops_its_drone_if_the_landing_is_lost(lost):
     """The negative control: the last words of before, without waiting."""
     flight = Guarded().fly()
-    flight.lost = loses_first(Act.LAND, lost)
+    flight.lost = loses_first(VehicleAction.LAND, lost)
     flight.wanted = None
     flight.say(flight.guard.close(flight.now_s))
     flight.say((FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP),))

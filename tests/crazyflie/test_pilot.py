@@ -8,10 +8,10 @@ import pytest
 from tests.crazyflie.closed_loop import Loop
 
 from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.radio_channel import Air
+from testudo_crazyflie.radio_channel import RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, encode
-from testudo_hardware.links.crazyflie.vehicle_requests import Act, Phase
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase, VehicleAction
 from testudo_hardware.spec import load_robot
 
 EAST = (0.5, 0.0, 0.0)
@@ -22,7 +22,7 @@ def speed(loop):
 
 
 def lands(loop, within_s):
-    return loop.run(within_s, lambda: loop.pilot.phase == Phase.GROUND and loop.height_m < 0.01)
+    return loop.run(within_s, lambda: loop.pilot.phase == LinkPhase.GROUND and loop.height_m < 0.01)
 
 
 @pytest.mark.parametrize("as_point", [True, False], ids=["point", "attitude"])
@@ -38,7 +38,7 @@ def test_it_takes_off_flies_the_command_and_lands_softly(as_point):
     assert not loop.ask("land", 0.04, 3.0)
     falls = []
     loop.run(6.0, lambda: falls.append(loop.craft.vehicle.velocity[2]))
-    assert loop.pilot.phase == Phase.GROUND
+    assert loop.pilot.phase == LinkPhase.GROUND
     assert loop.height_m < 0.01
     assert min(falls) > -1.0, "no fall from a height"
     assert set(loop.codes) == {""}
@@ -49,7 +49,7 @@ def test_set_points_go_out_at_every_step_while_it_flies():
     loop.orders.clear()
     loop.run(10.0)
     assert len(loop.orders) == 500
-    assert {order.act for _, order in loop.orders} == {Act.SET_POINT}
+    assert {order.act for _, order in loop.orders} == {VehicleAction.SET_POINT}
 
 
 def test_commands_that_end_are_followed_by_standstill_and_a_landing():
@@ -71,7 +71,7 @@ def test_a_silent_radio_levels_after_half_a_second_and_cuts_the_motors_after_two
     if up_only:  # as if the process with the radio were stopped
         loop.pilot.step = lambda _: []
     else:
-        loop.channel.air = Air(silent=True)
+        loop.channel.air = RadioConditions(silent=True)
     assert 0.49 < loop.run(1.0, lambda: loop.supervisor.state == State.LEVEL_OUT) < 0.55
     cut_s = loop.run(3.0, lambda: not loop.supervisor.motors_allowed)
     assert 1.45 < cut_s < 1.55
@@ -86,10 +86,10 @@ def test_a_silent_radio_levels_after_half_a_second_and_cuts_the_motors_after_two
 
 def test_a_radio_that_comes_back_in_time_brakes_before_it_flies_on():
     loop = Loop().fly(EAST)
-    loop.channel.air = Air(silent=True)
+    loop.channel.air = RadioConditions(silent=True)
     loop.run(0.8)
     assert loop.supervisor.state == State.LEVEL_OUT
-    loop.channel.air = Air()
+    loop.channel.air = RadioConditions()
     loop.run(0.6)
     assert loop.supervisor.state == State.FLYING
     assert speed(loop) < 0.05, "standstill first"
@@ -100,9 +100,9 @@ def test_a_radio_that_comes_back_in_time_brakes_before_it_flies_on():
 def test_bursts_of_a_tenth_of_a_second_change_nothing():
     loop = Loop().fly(EAST)
     for _ in range(10):
-        loop.channel.air = Air(silent=True)
+        loop.channel.air = RadioConditions(silent=True)
         loop.run(0.1)
-        loop.channel.air = Air()
+        loop.channel.air = RadioConditions()
         loop.run(0.4)
     assert set(loop.codes[-500:]) == {""}
     assert np.allclose(loop.craft.vehicle.velocity, EAST, atol=0.02)
@@ -122,7 +122,7 @@ def test_a_lost_log_block_is_told_apart_from_a_lost_radio_and_ends_in_a_landing(
 @pytest.mark.parametrize("loss", [0.1, 0.3, 0.5])
 @pytest.mark.parametrize("repeats", [True, False], ids=["repeated", "dropped"])
 def test_lost_packets_cost_smoothness_but_neither_flight_nor_landing(loss, repeats):
-    loop = Loop(Air(loss, 0.002, repeats=repeats), seed=3, as_point=not repeats).fly(EAST)
+    loop = Loop(RadioConditions(loss, 0.002, repeats=repeats), seed=3, as_point=not repeats).fly(EAST)
     loop.run(10.0)
     assert State.LEVEL_OUT not in loop.states
     assert loop.craft.vehicle.position[0] > 4.0
@@ -132,7 +132,7 @@ def test_lost_packets_cost_smoothness_but_neither_flight_nor_landing(loss, repea
 
 
 def test_latency_makes_measurements_old_and_never_young():
-    loop = Loop(Air(latency_s=0.04, jitter_s=0.02))
+    loop = Loop(RadioConditions(latency_s=0.04, jitter_s=0.02))
     loop.fly(EAST)
     assert min(loop.ages) >= 0.04 - 1e-3
     assert max(loop.ages) < 0.16
@@ -143,7 +143,7 @@ def test_latency_makes_measurements_old_and_never_young():
 def test_an_empty_battery_lands_and_forbids_the_next_take_off():
     loop = Loop().fly(EAST)
     loop.craft.vehicle.charge_v = 3.1  # 2.95 V under load
-    assert 2.0 <= loop.run(4.0, lambda: loop.pilot.phase == Phase.LANDING) < 2.2
+    assert 2.0 <= loop.run(4.0, lambda: loop.pilot.phase == LinkPhase.LANDING) < 2.2
     assert lands(loop, 10.0)
     loop.run(4.0)
     assert loop.ask("take_off").startswith("take-off refused: the battery is at 3.0")
@@ -152,7 +152,7 @@ def test_an_empty_battery_lands_and_forbids_the_next_take_off():
 def test_a_low_battery_is_left_to_the_supervisor_for_some_time():
     loop = Loop().fly()
     loop.craft.vehicle.charge_v = 3.23  # 3.08 V under load
-    assert 14.9 < loop.run(20.0, lambda: loop.pilot.phase == Phase.LANDING) < 15.2
+    assert 14.9 < loop.run(20.0, lambda: loop.pilot.phase == LinkPhase.LANDING) < 15.2
 
 
 def test_a_landing_before_the_take_off_moves_nothing():
@@ -162,14 +162,14 @@ def test_a_landing_before_the_take_off_moves_nothing():
     assert not loop.ask("take_off")
     assert not loop.ask("land", 0.0, 1.0)
     loop.run(2.0)
-    assert loop.pilot.phase == Phase.GROUND
+    assert loop.pilot.phase == LinkPhase.GROUND
     assert not loop.craft.vehicle.motors_on
 
 
 def test_a_tumbled_drone_stops_and_is_not_armed():
     loop = Loop().fly(EAST)
     loop.craft.vehicle.upside_down = True
-    assert loop.run(1.0, lambda: loop.pilot.phase == Phase.STOPPED) < 0.3
+    assert loop.run(1.0, lambda: loop.pilot.phase == LinkPhase.STOPPED) < 0.3
     assert not loop.supervisor.motors_allowed
     loop.run(1.0)
     assert loop.pilot.code == "tumbled"
@@ -180,7 +180,7 @@ def test_a_locked_drone_says_what_to_do():
     loop = Loop().fly(EAST)
     loop.supervisor.emergency = True
     loop.run(1.0)
-    assert (loop.pilot.phase, loop.pilot.code) == (Phase.STOPPED, "locked")
+    assert (loop.pilot.phase, loop.pilot.code) == (LinkPhase.STOPPED, "locked")
     assert loop.ask("take_off") == "take-off refused: the drone is locked: switch it off and on"
 
 
@@ -200,7 +200,7 @@ def test_arming_is_asked_for_and_its_refusal_is_told():
 
 @pytest.mark.parametrize("loss", [0.0, 0.5])
 def test_a_drone_that_needs_arming_is_armed_flown_and_disarmed(loss):
-    loop = Loop(Air(loss), seed=5, auto_arm=False).fly(EAST)
+    loop = Loop(RadioConditions(loss), seed=5, auto_arm=False).fly(EAST)
     assert loop.supervisor.armed
     loop.ask("land", 0.04, 2.0)
     assert lands(loop, 12.0)
@@ -230,7 +230,7 @@ def test_a_second_commander_is_noticed_and_the_drone_held():
 
 @pytest.mark.parametrize("loss", [0.0, 0.5])
 def test_an_emergency_turns_the_motors_off_whatever_is_lost(loss):
-    loop = Loop(Air(loss), seed=7).fly(EAST)
+    loop = Loop(RadioConditions(loss), seed=7).fly(EAST)
     loop.ask("emergency")
     assert loop.run(2.0, lambda: not loop.supervisor.motors_allowed) < (0.06 if not loss else 1.0)
     loop.run(2.0)
@@ -243,15 +243,15 @@ def test_a_drone_that_was_switched_off_and_on_is_not_flown_on():
     loop.craft.restart(loop.now_s)
     loop._start_log()
     loop.run(0.3)
-    assert (loop.pilot.phase, loop.pilot.code) == (Phase.STOPPED, "restarted")
+    assert (loop.pilot.phase, loop.pilot.code) == (LinkPhase.STOPPED, "restarted")
 
 
 def test_a_drone_in_the_air_is_caught_by_a_pilot_that_comes_late():
     loop = Loop().fly(EAST)
     before, loop.pilot = loop.pilot, type(loop.pilot)(dead_man_s=0.1, speed_limit_m_s=1.0)
-    assert before.phase == Phase.FLYING
+    assert before.phase == LinkPhase.FLYING
     loop.run(0.2)
-    assert loop.pilot.phase == Phase.FLYING
+    assert loop.pilot.phase == LinkPhase.FLYING
     assert State.LEVEL_OUT not in loop.states
 
 
@@ -286,10 +286,10 @@ def test_set_points_end_a_climb_and_those_from_before_do_not():
     loop.command = None
     assert not loop.ask("take_off")
     loop.run(1.0)
-    assert loop.pilot.phase == Phase.TAKING_OFF
+    assert loop.pilot.phase == LinkPhase.TAKING_OFF
     loop.command = (0.0, 0.0, 0.0)
     loop.run(1.5)
-    assert loop.pilot.phase == Phase.FLYING
+    assert loop.pilot.phase == LinkPhase.FLYING
     assert speed(loop) < 0.05
     assert loop.height_m < 0.9
 
@@ -306,11 +306,11 @@ def test_a_landing_asked_for_while_the_planner_climbs_or_hovers_lands(after_s):
 
 
 def test_a_take_off_asked_for_with_the_arming_waits_for_it():
-    loop = Loop(Air(0.3), seed=2, auto_arm=False)
+    loop = Loop(RadioConditions(0.3), seed=2, auto_arm=False)
     loop.run(0.5)
     assert not loop.ask("arm")
     assert not loop.ask("take_off")
-    assert loop.run(6.0, lambda: loop.pilot.phase == Phase.HOVERING)
+    assert loop.run(6.0, lambda: loop.pilot.phase == LinkPhase.HOVERING)
     assert loop.height_m > 0.9
 
 
@@ -319,13 +319,13 @@ def test_a_drone_that_has_taken_off_hovers_by_itself_until_it_is_commanded():
     loop.run(0.5)
     assert not loop.ask("take_off")
     loop.run(12.0)
-    assert (loop.pilot.phase, loop.pilot.holds(loop.now_s)) == (Phase.HOVERING, "")
+    assert (loop.pilot.phase, loop.pilot.holds(loop.now_s)) == (LinkPhase.HOVERING, "")
     assert abs(loop.height_m - 1.0) < 0.1
     assert set(loop.codes) == {""}, "silence before the first command is no fault"
-    assert Act.SET_POINT not in {order.act for _, order in loop.orders}
+    assert VehicleAction.SET_POINT not in {order.act for _, order in loop.orders}
     loop.command = EAST
     loop.run(0.3)
-    assert (loop.pilot.phase, loop.pilot.holds(loop.now_s)) == (Phase.FLYING, "")
+    assert (loop.pilot.phase, loop.pilot.holds(loop.now_s)) == (LinkPhase.FLYING, "")
     assert speed(loop) > 0.1, "the first command passes at once"
 
 
@@ -335,13 +335,15 @@ def test_a_drone_that_nobody_commands_lands_by_itself():
     assert not loop.ask("take_off")
     loop.run(14.0)
     assert loop.height_m > 0.9
-    loop.run(6.0, lambda: loop.pilot.phase == Phase.LANDING)
+    loop.run(6.0, lambda: loop.pilot.phase == LinkPhase.LANDING)
     assert loop.pilot.holds(loop.now_s) == "landing"
     assert lands(loop, 12.0)
 
 
 @pytest.mark.parametrize(
-    "air", [Air(0.5, 0.005), Air(0.3, 0.02, 0.04), Air(latency_s=0.048)], ids=["half lost", "out of order", "late"]
+    "air",
+    [RadioConditions(0.5, 0.005), RadioConditions(0.3, 0.02, 0.04), RadioConditions(latency_s=0.048)],
+    ids=["half lost", "out of order", "late"],
 )
 @pytest.mark.parametrize("seed", [0, 3, 9])
 def test_no_landing_stops_the_motors_in_the_air(air, seed):
@@ -360,7 +362,7 @@ def test_no_landing_stops_the_motors_in_the_air(air, seed):
 
 def test_a_brake_on_board_stands_still_when_the_radio_is_lost_and_flies_on_after():
     loop = Loop(onboard_brake=True).fly(EAST)
-    loop.channel.air = Air(silent=True)
+    loop.channel.air = RadioConditions(silent=True)
     begin = loop.craft.vehicle.position.copy()
     loop.run(3.0)
     assert speed(loop) < 0.01
@@ -371,8 +373,8 @@ def test_a_brake_on_board_stands_still_when_the_radio_is_lost_and_flies_on_after
 def test_a_brake_on_board_is_no_second_commander():
     loop = Loop(onboard_brake=True).fly(EAST)
     for _ in range(6):
-        loop.channel.air = Air(silent=True)
+        loop.channel.air = RadioConditions(silent=True)
         loop.run(0.16)
-        loop.channel.air = Air()
+        loop.channel.air = RadioConditions()
         loop.run(0.3)
     assert "second_commander" not in loop.codes

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testudo_crazyflie.flight.firmware_supervisor import Body, State, Supervisor
+from testudo_crazyflie.flight.firmware_supervisor import FirmwareSupervisor, State, SupervisedBody
 from testudo_crazyflie.flight.high_level_commander import Planner
 from testudo_crazyflie.flight.low_level_commander import decode_set_point
-from testudo_crazyflie.radio_channel import DOWN, UP, Air, RadioChannel
+from testudo_crazyflie.radio_channel import DOWN, UP, RadioChannel, RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
-from testudo_crazyflie.simulated_crazyflie import CraftSettings, SimulatedCrazyflie
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_hardware.links.crazyflie.quaternion_compression import compressed, decompressed
-from testudo_hardware.links.crazyflie.telemetry import CraftClock
+from testudo_hardware.links.crazyflie.telemetry import VehicleClock
 
 
 @pytest.fixture
 def craft():
-    return SimulatedCrazyflie(CraftSettings.create(), 100.0)
+    return SimulatedCrazyflie(SimulatedCrazyflieSettings.create(), 100.0)
 
 
 def ask(craft, port, channel, data, now_s=100.0):
@@ -157,7 +157,7 @@ def test_a_malformed_set_point_is_no_set_point(data):
 @settings(max_examples=40)
 @given(data=st.binary(max_size=30), port=st.integers(0, 15), channel=st.integers(0, 3))
 def test_no_packet_breaks_the_vehicle(data, port, channel):
-    craft = SimulatedCrazyflie(CraftSettings.create(), 0.0)
+    craft = SimulatedCrazyflie(SimulatedCrazyflieSettings.create(), 0.0)
     for raw in craft.receive(encode(Packet(port, channel, data)), 0.02):
         assert decode(raw) is not None
     craft.advance(0.1)
@@ -197,12 +197,12 @@ def test_a_way_begun_in_motion_keeps_its_speed_at_the_beginning():
 
 
 def test_states_of_the_supervisor_from_the_ground_into_the_air_and_back():
-    supervisor = Supervisor(auto_arm=True)
+    supervisor = FirmwareSupervisor(auto_arm=True)
     seen = []
     for tick in range(1200):
         now_s = tick * 0.01
         flies = 1.0 <= now_s < 3.0
-        supervisor.update(Body(motors_on=flies, up=1.0), 0.0, now_s)
+        supervisor.update(SupervisedBody(motors_on=flies, up=1.0), 0.0, now_s)
         seen.append(supervisor.state)
     order = [state for k, state in enumerate(seen) if k == 0 or state != seen[k - 1]]
     assert order[:5] == [State.CHECKS_NOT_PASSED, State.CHECKS_PASSED, State.ARMING, State.READY, State.FLYING]
@@ -212,11 +212,11 @@ def test_states_of_the_supervisor_from_the_ground_into_the_air_and_back():
 
 
 def test_an_armed_vehicle_that_does_not_fly_is_disarmed_after_half_a_minute():
-    supervisor = Supervisor(auto_arm=False)
+    supervisor = FirmwareSupervisor(auto_arm=False)
     for tick in range(4000):
         if tick == 10:
             assert supervisor.request_arming(True) == b"\1\1"
-        supervisor.update(Body(motors_on=False, up=1.0), 0.0, tick * 0.01)
+        supervisor.update(SupervisedBody(motors_on=False, up=1.0), 0.0, tick * 0.01)
         if supervisor.state == State.CHECKS_NOT_PASSED and tick > 100:
             break
     assert tick == pytest.approx(3013, abs=3)
@@ -242,20 +242,20 @@ def test_a_compressed_rotation_is_the_same_rotation(quaternion):
 
 def test_repetition_keeps_order_and_loses_nothing():
     channel = RadioChannel(1)
-    channel.air = Air(0.5, 0.003, jitter_s=0.01, repeats=True)
+    channel.air = RadioConditions(0.5, 0.003, jitter_s=0.01, repeats=True)
     for k in range(500):
         channel.send(UP, k, 0.001 * k)
     assert [load for _, load in channel.arrived(10.0)] == list(range(500))
-    channel.air = Air(0.3)
+    channel.air = RadioConditions(0.3)
     for k in range(2000):
         channel.send(DOWN, k, 20.0)
     assert 0.25 < channel.lost[DOWN] / 2000 < 0.35
 
 
 def test_the_clock_of_the_vehicle_wraps_round_and_a_restart_is_noticed():
-    clock = CraftClock()
+    clock = VehicleClock()
     assert clock.stamp(3, 4.9) is None, "no round trip is known"
-    clock = CraftClock()
+    clock = VehicleClock()
     clock.hear_trip(0.004, 5.0)
     start = (1 << 24) - 30
     stamps = [clock.stamp((start + 10 * k) % (1 << 24), 5.0 + 0.01 * k + 0.002) for k in range(8)]
@@ -263,7 +263,7 @@ def test_the_clock_of_the_vehicle_wraps_round_and_a_restart_is_noticed():
     assert stamps[0] == pytest.approx(4.998)
     assert clock.stamp(0, 6.0) is None, "overtaken"
     assert not clock.restarted
-    clock = CraftClock()
+    clock = VehicleClock()
     clock.hear_trip(0.004, 5.0)
     clock.stamp(600_000, 5.0)
     clock.stamp(20, 5.1)

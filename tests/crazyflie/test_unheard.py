@@ -4,10 +4,10 @@ import pytest
 from tests.crazyflie.closed_loop import Loop
 
 from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.radio_channel import Air
+from testudo_crazyflie.radio_channel import RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.vehicle_requests import Act, Phase
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase, VehicleAction
 from testudo_hardware.spec import load_robot
 
 LOST = (State.FREE_FALL, State.LOCKED, State.LEVEL_OUT)
@@ -52,14 +52,14 @@ def test_a_log_that_ends_after_the_take_off_was_asked_for_ends_in_a_landing(afte
     assert not set(LOST) & set(loop.states)
     loop.deaf = False
     loop.run(3.0)
-    assert loop.pilot.phase == Phase.GROUND
+    assert loop.pilot.phase == LinkPhase.GROUND
     assert stands(loop)
 
 
 @pytest.mark.parametrize("loss", [0.3, 0.5])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_same_over_a_radio_that_loses_packets(loss, seed):
-    loop = Deaf(Air(loss), seed=seed)
+    loop = Deaf(RadioConditions(loss), seed=seed)
     assert loop.run(2.0, lambda: not loop.ask("take_off"))
     loop.run(0.3)
     loop.deaf = True
@@ -74,10 +74,10 @@ def test_a_landing_that_is_asked_for_of_a_drone_that_is_not_heard_is_sent(after_
     loop.run(0.3)
     loop.orders.clear()
     assert not loop.ask("land", 0.0, 3.0)
-    assert loop.pilot.phase == Phase.LANDING
+    assert loop.pilot.phase == LinkPhase.LANDING
     loop.run(0.05)
     loop.run(8.0)
-    assert Act.LAND in {order.act for _, order in loop.orders}
+    assert VehicleAction.LAND in {order.act for _, order in loop.orders}
     assert stands(loop)
 
 
@@ -86,10 +86,10 @@ def test_a_landing_right_after_the_take_off_went_out_is_not_forgotten():
     loop.run(0.5)
     assert not loop.ask("take_off")
     loop.run(0.02)
-    assert Act.TAKE_OFF in {order.act for _, order in loop.orders}
+    assert VehicleAction.TAKE_OFF in {order.act for _, order in loop.orders}
     assert not loop.ask("land", 0.04, 2.0)
-    assert loop.pilot.phase == Phase.LANDING
-    assert loop.run(6.0, lambda: loop.pilot.phase == Phase.GROUND)
+    assert loop.pilot.phase == LinkPhase.LANDING
+    assert loop.run(6.0, lambda: loop.pilot.phase == LinkPhase.GROUND)
     loop.run(3.0)
     assert stands(loop)
 
@@ -97,10 +97,10 @@ def test_a_landing_right_after_the_take_off_went_out_is_not_forgotten():
 def test_a_log_that_comes_back_while_the_drone_lands_unseen_is_believed():
     loop = took_off(0.02)
     loop.run(1.3)
-    assert loop.pilot.phase == Phase.LANDING
+    assert loop.pilot.phase == LinkPhase.LANDING
     assert loop.pilot.holds(loop.now_s) == "landing"
     loop.deaf = False
-    assert loop.run(8.0, lambda: loop.pilot.phase == Phase.GROUND)
+    assert loop.run(8.0, lambda: loop.pilot.phase == LinkPhase.GROUND)
     assert stands(loop)
     assert not set(LOST) & set(loop.states)
 
@@ -112,7 +112,7 @@ def test_a_drone_that_stood_when_it_was_heard_last_is_left_alone():
     loop.run(2.0)
     assert not loop.ask("land", 0.0, 2.0)
     loop.run(3.0)
-    assert (loop.pilot.phase, loop.orders) == (Phase.GROUND, [])
+    assert (loop.pilot.phase, loop.orders) == (LinkPhase.GROUND, [])
 
 
 def test_closing_the_link_lands_a_drone_that_is_not_heard(monkeypatch):
@@ -147,8 +147,8 @@ def test_a_take_off_that_is_taken_back_turns_no_motor_on(word, auto_arm):
     assert not loop.ask(word, 0.0, 2.0)
     loop.orders.clear()
     loop.run(3.0)
-    assert loop.pilot.phase == Phase.GROUND
-    assert not {Act.TAKE_OFF, Act.SET_POINT} & {order.act for _, order in loop.orders}
+    assert loop.pilot.phase == LinkPhase.GROUND
+    assert not {VehicleAction.TAKE_OFF, VehicleAction.SET_POINT} & {order.act for _, order in loop.orders}
     assert not loop.craft.vehicle.motors_on
     assert loop.supervisor.armed == auto_arm
 
@@ -163,7 +163,7 @@ def test_a_drone_that_is_disarmed_as_it_leaves_the_ground_comes_down(after_s):
     loop.run(after_s)
     assert not loop.ask("disarm")
     loop.run(6.0)
-    assert loop.pilot.phase == Phase.GROUND
+    assert loop.pilot.phase == LinkPhase.GROUND
     assert stands(loop)
     assert not set(LOST) & set(loop.states)
 

@@ -10,9 +10,9 @@ from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import shield_parameters
-from testudo_deploy.shield.velocity_projection import Arena, pair_rows, shield_layer1, wall_rows
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.velocity_projection import Arena, pair_rows, project_velocity, wall_rows
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
@@ -37,10 +37,10 @@ class Scene:
 
         def run(state, table, nominal):
             stop = self.model.stopping_point(state)
-            return shield_layer1(self.model, self.parameters, self.arena, stop, table, nominal)
+            return project_velocity(self.model, self.parameters, self.arena, stop, table, nominal)
 
         state = MotionState(*map(asarray, vars(self.state).values()))
-        table = NeighbourTable(*(None if x is None else asarray(x) for x in vars(self.table).values()))
+        table = PeerTable(*(None if x is None else asarray(x) for x in vars(self.table).values()))
         return compiled(run)(state, table, asarray(self.nominal))
 
     def rows(self):
@@ -64,7 +64,7 @@ def make_scene():
     def make(name="gritsbot_x", peers=3, count=200, seed=0, rows=8, crowd=1.0, arena=True):
         spec = load_robot(name)
         size, rng = spec.dimension, np.random.default_rng(seed)
-        parameters = shield_parameters(spec, neighbour_rows=rows)
+        parameters = projection_parameters(spec, neighbour_rows=rows)
         half = 4 * parameters.separation_m
         position = rng.uniform(-half, half, (size, count)) * 0.9
         velocity = rng.uniform(-1, 1, (size, count))
@@ -81,7 +81,7 @@ def make_scene():
         direction /= np.linalg.norm(direction, axis=0)
         away = crowd * parameters.separation_m * rng.uniform(0.5, 4, (peers, count))
         announced = rng.uniform(-0.5, 0.5, (size, peers, count)) * spec.speed_limit_m_s
-        table = NeighbourTable(
+        table = PeerTable(
             position[:, None] + away * direction,
             announced,
             rng.uniform(0, 0.1, (peers, count)),

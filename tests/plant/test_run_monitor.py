@@ -3,7 +3,7 @@ import pytest
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import Plant, PlantRobot
-from testudo_plant.run_monitor import Referee, Rules
+from testudo_plant.run_monitor import RunLimits, RunMonitor
 
 SPEC = load_robot("gritsbot_x")
 STEP_S = 0.005
@@ -13,7 +13,7 @@ def make(*, duration_s=20.0, starts=((-0.3, 0.0), (-0.3, 0.5)), goal_x=0.0):
     robots = [PlantRobot(f"r{k}", SPEC, start, 0.0) for k, start in enumerate(starts)]
     plant = Plant(robots, Arena((-1.6, -1.0), (1.6, 1.0)), seed=0, spread=0.0)
     goals = {robot.name: (goal_x, robot.initial_position_world[1]) for robot in robots}
-    return plant, Referee(Rules(goals, duration_s, start_patience_s=3.0), 0.0)
+    return plant, RunMonitor(RunLimits(goals, duration_s, start_patience_s=3.0), 0.0)
 
 
 def play(plant, referee, until_s, command):

@@ -10,8 +10,8 @@ import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.simulated_crazyflie import CraftSettings
-from testudo_crazyflie.udp_server import CraftServer
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import CrazyflieServer
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan, ros_arguments
@@ -98,8 +98,8 @@ def driver_of(folder, uri):
 
 
 def test_a_drone_is_armed_flown_and_landed_over_topics_and_radio(tmp_path):
-    settings = CraftSettings.create(auto_arm=False)
-    with CraftServer(settings) as server, FleetProcesses([driver_of(tmp_path, server.uri)]) as processes:
+    settings = SimulatedCrazyflieSettings.create(auto_arm=False)
+    with CrazyflieServer(settings) as server, FleetProcesses([driver_of(tmp_path, server.uri)]) as processes:
         found = subprocess.run(
             [sys.executable, "-c", GUARD],
             env=processes.environment(),

@@ -16,7 +16,7 @@ from tests.deploy.run_messages import tick_record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet, save_fleet
 from testudo_deploy.fleet.robot_links import PoseSource
 from testudo_deploy.launch.child_processes import FleetProcesses
@@ -189,7 +189,7 @@ def pushed(tmp_path):
     make_tiny_policy(fleet.policy, fleet.robots[0].spec, edit=lambda values: values.update(scenario="push_box"))
     seen = PoseSource("mocap", "room", 0.0, fleet.robots[0].spec.pose_max_age_s)
     robots = tuple(replace(robot, pose=seen) for robot in fleet.robots)
-    save_fleet(replace(fleet, policy_sha256=Artefact.load(fleet.policy).sha256, robots=robots), fleet.file)
+    save_fleet(replace(fleet, policy_sha256=PolicyArtefact.load(fleet.policy).sha256, robots=robots), fleet.file)
     process = station_process("task", fleet, task='{"goal_world": [0.4, 0.0]}', start_on="poses")
     processes = FleetProcesses([process])
     robots = PlayedFleet(load_fleet(fleet.file), processes, 0.1)

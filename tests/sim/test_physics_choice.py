@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.sim.points import load_point
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
@@ -21,11 +21,11 @@ from testudo_hardware.spec import robot_files
 from testudo_plant.worlds import MujocoWorld, WorldRobot
 from testudo_sim.environment.environment import Environment
 from testudo_sim.physics.mujoco_tiers.mjx_stepper import choose_impl
-from testudo_sim.physics.tier_drift import compare, drawn_worlds, drive, profiles, sent_commands, single_start
+from testudo_sim.physics.tier_drift import compare, drawn_worlds, profiles, run_commands, sent_commands, single_start
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics, make_tier
 from testudo_sim.scenarios import make_scenario
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -47,7 +47,7 @@ def driven(choice, name, signal):
     model = motion_model(spec)
     commands = sent_commands(model, profiles(spec, 2.1)[signal])
     physics = make_physics(choice, model, None, 1)
-    return drive(physics, single_start(spec, 4), commands, drawn_worlds(spec, 4))
+    return run_commands(physics, single_start(spec, 4), commands, drawn_worlds(spec, 4))
 
 
 def bound_m(choice, name):
@@ -86,14 +86,14 @@ def test_every_tier_of_every_robot_stays_within_its_bound(name, form, tier, sign
 
 def team_motion(choice, worlds, commands, start, parameters, arena=ARENA, name="gritsbot_x"):
     physics = make_physics(choice, motion_model(load_point(name)), arena, start.yaw.shape[0])
-    return drive(physics, start, commands, parameters)
+    return run_commands(physics, start, commands, parameters)
 
 
 @functools.cache
 def random_second():
     """Return start, commands for 1 s and parameters of four robots in the Robotarium, eight worlds."""
     spec = load_point("gritsbot_x")
-    scenario = make_scenario("navigation", spec, shield_parameters(spec))
+    scenario = make_scenario("navigation", spec, projection_parameters(spec))
     keys = jax.random.split(jax.random.key(5), 8)
     begin = jax.vmap(lambda key: scenario.start(key, 4), out_axes=-1)(keys)
     start = MotionState(begin.position_world, begin.yaw, jnp.zeros_like(begin.position_world))
@@ -203,7 +203,7 @@ def test_a_heading_is_not_wrapped():
     physics = make_physics(PhysicsChoice("mujoco", "wheels"), motion_model(spec), None, 1)
     parameters = draw_parameters(jax.random.split(jax.random.key(0), 1), spec, Channels(), 0.0)
     commands = jnp.broadcast_to(jnp.asarray([0.0, 3.5])[:, None, None], (180, 2, 1, 1))
-    motion = drive(physics, single_start(spec, 1), commands, parameters)
+    motion = run_commands(physics, single_start(spec, 1), commands, parameters)
     assert float(motion.yaw[-1, 0, 0]) == pytest.approx(3.5 * (180 * 0.033 - 0.05 - 0.08), rel=0.01)
     assert np.abs(np.diff(np.asarray(motion.yaw[:, 0, 0]))).max() < 0.2
 
@@ -217,7 +217,7 @@ def test_worlds_with_little_friction_slip():
     commands = sent_commands(motion_model(spec), np.tile(np.float32([0.2, 0.0]), (15, 1)))
     for form in ("planar", "wheels"):
         physics = make_physics(PhysicsChoice("mujoco", form), motion_model(spec), None, 1)
-        way = np.asarray(drive(physics, single_start(spec, 2), commands, parameters).position_world[-1, 0, 0])
+        way = np.asarray(run_commands(physics, single_start(spec, 2), commands, parameters).position_world[-1, 0, 0])
         assert way[0] > 0.06
         assert way[1] < 0.5 * way[0]
 
@@ -237,10 +237,10 @@ def test_candidates_of_contact_grow_with_the_robots_and_not_with_their_square():
 def test_a_scenario_on_mjx_restarts_by_itself_under_jit_and_scan():
     """Two decisions of one tick; the world whose time is up starts at rest, with other friction, at another place."""
     spec = load_point("gritsbot_x")
-    shield, model = shield_parameters(spec), motion_model(spec)
+    shield, model = projection_parameters(spec), motion_model(spec)
     scenario = dataclasses.replace(make_scenario("navigation", spec, shield), decision_ticks=1, horizon_s=0.07)
     physics = make_physics(PhysicsChoice("mjx", "planar", "jax"), model, scenario.arena, 2)
-    environment = Environment(scenario, Team(model, shield, scenario.arena, physics, 2))
+    environment = Environment(scenario, SimulatedTeam(model, shield, scenario.arena, physics, 2))
     assert environment.horizon == 2
     first = environment.reset(jax.random.split(jax.random.key(0), 3))
     nominal = jnp.full((3, 2, 2), 0.1)
@@ -273,7 +273,7 @@ def test_what_cannot_be_chosen_is_refused():
     with pytest.raises(TestudoError, match="--form: found 'legs'"):
         make_physics(PhysicsChoice("mjx", "legs"), model, ARENA, 2)
     spec = load_point("gritsbot_x")
-    boxes = make_scenario("push_box", spec, shield_parameters(spec)).boxes
+    boxes = make_scenario("push_box", spec, projection_parameters(spec)).boxes
     with pytest.raises(TestudoError, match="use --physics mjx"):
         make_physics(PhysicsChoice(), model, ARENA, 2, boxes)
     assert choose_impl("auto") == "jax" or jax.default_backend() == "gpu"

@@ -10,18 +10,18 @@ from testudo_deploy.admission.safety_contract_rules import check_fleet
 from testudo_deploy.admission.safety_contracts import Obligation, fleet_obligations
 from testudo_deploy.contract.command_types import check_link, check_shielded
 from testudo_deploy.contract.contract import Contract
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
-from testudo_deploy.fleet.policy_groups import check_apart
+from testudo_deploy.fleet.policy_groups import check_groups_apart
 from testudo_deploy.fleet.robot_links import FleetError
-from testudo_deploy.shield.flight_column import Room
+from testudo_deploy.shield.flight_column import ClimbVolume
 from testudo_deploy.shield.obstacles import clearance
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.spec import RobotSpec
 
 
-def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = None) -> tuple[Obligation, ...]:
+def checked_safety_contracts(fleet: Fleet, known: Mapping[str, PolicyArtefact] | None = None) -> tuple[Obligation, ...]:
     """Load and check everything that robots of a fleet rely on, and return their obligations.
 
     Args:
@@ -31,7 +31,7 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
     Raises:
         TestudoError: a policy file is refused for a robot, what robots of a team assume of each other is not what they
             guarantee (`check_fleet`), a robot starts, goes or takes off to outside its arena, or two teams could meet
-            (`teams.check_apart`).
+            (`teams.check_groups_apart`).
     """
     _check_phases(fleet)
     found: list[Obligation] = []
@@ -39,20 +39,20 @@ def checked_obligations(fleet: Fleet, known: Mapping[str, Artefact] | None = Non
     for team in fleet.teams:
         artefact = (known or {}).get(team.policy_sha256)
         for robot in team.robots if artefact is None else ():
-            artefact = Artefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
+            artefact = PolicyArtefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
         check_commands(team, artefact.contract)
         _check_starts(team, artefact.contract)
         obligations = fleet_obligations(team, artefact.contract)
         check_fleet(obligations)
         found += obligations
         teams[team.names[0]] = (team.robots[0].spec, artefact.contract)
-    check_apart(teams)
+    check_groups_apart(teams)
     for team in fleet.teams:
-        check_inside(team, teams[team.names[0]][1].arena)
+        check_inside_arena(team, teams[team.names[0]][1].arena)
     return tuple(found)
 
 
-def check_inside(team: Fleet, arena: Arena | None) -> None:
+def check_inside_arena(team: Fleet, arena: Arena | None) -> None:
     """Refuse places of robots, or heights to which they take off, outside the arena of their policy file.
 
     Args:
@@ -81,16 +81,16 @@ def check_inside(team: Fleet, arena: Arena | None) -> None:
                     )
 
 
-def room_of(robot: FleetRobot, contract: Contract) -> Room:
+def climb_volume_of(robot: FleetRobot, contract: Contract) -> ClimbVolume:
     """Return what the climb of a drone has to stay in."""
-    return Room(contract.arena, space_parameters(robot.spec).wall_m)
+    return ClimbVolume(contract.arena, stop_tube_parameters(robot.spec).wall_m)
 
 
 def _check_starts(team: Fleet, contract: Contract) -> None:
     """Refuse a drone that would climb to where its shield would not let it fly."""
     for robot in team.robots:
         start = robot.initial_position_world
-        if robot.has_flight_phases and (fault := room_of(robot, contract).fault(start, start[2])):
+        if robot.has_flight_phases and (fault := climb_volume_of(robot, contract).fault(start, start[2])):
             raise FleetError(
                 f"{team.file}: robots.{robot.name}.initial_position: {fault}: the drone climbs there "
                 "before any shield looks at it; change the place or the height, or take a policy of a "

@@ -17,7 +17,7 @@ from testudo_deploy.admission.safety_contracts import (
     Assumption,
     Guarantees,
     Obligation,
-    ObligationError,
+    SafetyContractError,
     Value,
 )
 
@@ -67,14 +67,14 @@ def check_fleet(obligations: Sequence[Obligation]) -> None:
     """Check that what each robot assumes of the others is guaranteed, and that all of it keeps them apart.
 
     Raises:
-        ObligationError: the fleet must not start. The text tells the first violation, with robot, field and both
+        SafetyContractError: the fleet must not start. The text tells the first violation, with robot, field and both
             values, and how many there are.
     """
     violations = find_violations(obligations)
     if violations:
         rest = len(violations) - 1
         more = f" (and {rest} more violation{'s' if rest > 1 else ''})" if rest else ""
-        raise ObligationError(f"the fleet is refused: {violations[0].text}{more}")
+        raise SafetyContractError(f"the fleet is refused: {violations[0].text}{more}")
 
 
 def find_violations(obligations: Sequence[Obligation]) -> tuple[Violation, ...]:

@@ -15,8 +15,8 @@ from typing import Any
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.robot_links import default_link
-from testudo_deploy.shield.projection_margins import ShieldParameters
-from testudo_deploy.shield.tube_margins import SpaceParameters, space_parameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.tube_margins import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.files.strict_json import OPTIONAL, read_as
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -25,7 +25,7 @@ from testudo_hardware.spec import RobotSpec
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
 DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)
 """What `control_loop.py` runs."""
-OBLIGATIONS_FILE = "obligations.json"
+SAFETY_CONTRACTS_FILE = "obligations.json"
 """Of a run folder."""
 FLEET_FRAME = "world"
 """The one frame that all poses of a fleet are in."""
@@ -33,7 +33,7 @@ FLEET_FRAME = "world"
 Value = float | int | str | bool | None
 
 
-class ObligationError(TestudoError):
+class SafetyContractError(TestudoError):
     """The obligations of a fleet do not fit together, or one of them cannot be read or made."""
 
 
@@ -133,9 +133,9 @@ class Obligation:
         """Read what `to_dict` wrote.
 
         Raises:
-            ObligationError: an unknown or missing key, a wrong type, or a number that is not finite.
+            SafetyContractError: an unknown or missing key, a wrong type, or a number that is not finite.
         """
-        return read_as(cls, values, where, ObligationError)
+        return read_as(cls, values, where, SafetyContractError)
 
 
 def obligation(
@@ -143,7 +143,7 @@ def obligation(
     spec: RobotSpec,
     contract: Contract,
     *,
-    space: SpaceParameters | None = None,
+    space: StopTubeParameters | None = None,
     trusted: bool = True,
     frame: str = FLEET_FRAME,
     brake_confirmed: bool = True,
@@ -160,7 +160,7 @@ def obligation(
         brake_confirmed: whether a drone whose file says that it brakes by itself in silence is known to do so.
 
     Raises:
-        ObligationError: the shield's margins lack a term that an assumption is made of.
+        SafetyContractError: the shield's margins lack a term that an assumption is made of.
     """
     shield = contract.shield
     delay, lag = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.velocity_lag"]
@@ -205,14 +205,14 @@ def fleet_obligations(
     Args:
         fleet: the robots.
         contract: of their policy file.
-        layers: of the shield that runs; with the gate, the margins are those of `space_parameters`.
+        layers: of the shield that runs; with the gate, the margins are those of `stop_tube_parameters`.
     """
     return tuple(
         obligation(
             robot.name,
             robot.spec,
             contract,
-            space=space_of(robot.spec, layers),
+            space=stop_tube_parameters_of(robot.spec, layers),
             trusted=not robot.untrusted,
             brake_confirmed=robot.link.onboard_brake or robot.link.profile == default_link().profile,
         )
@@ -229,41 +229,43 @@ def _moves_on_s(spec: RobotSpec, brake_confirmed: bool) -> float:
     return spec.hold_s - spec.control_period_s + spec.coast_s
 
 
-def space_of(spec: RobotSpec, layers: Iterable[str] = DEPLOYED_LAYERS) -> SpaceParameters | None:
+def stop_tube_parameters_of(spec: RobotSpec, layers: Iterable[str] = DEPLOYED_LAYERS) -> StopTubeParameters | None:
     """Return the margins of layers 2 and 3 as the control loop makes them; None without the gate."""
-    return space_parameters(spec) if GATE in layers else None
+    return stop_tube_parameters(spec) if GATE in layers else None
 
 
-def save_obligations(folder: Path, obligations: Iterable[Obligation]) -> None:
-    """Write the obligations of a fleet into a run folder, as `OBLIGATIONS_FILE`.
+def save_safety_contracts(folder: Path, obligations: Iterable[Obligation]) -> None:
+    """Write the obligations of a fleet into a run folder, as `SAFETY_CONTRACTS_FILE`.
 
     Raises:
-        ObligationError: the disk refuses.
+        SafetyContractError: the disk refuses.
     """
     try:
         text = json.dumps([one.to_dict() for one in obligations], indent=2)
-        (folder / OBLIGATIONS_FILE).write_text(text + "\n", encoding="utf-8")
+        (folder / SAFETY_CONTRACTS_FILE).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise ObligationError(f"{folder / OBLIGATIONS_FILE}: cannot be written: {error.strerror or error}") from error
+        raise SafetyContractError(
+            f"{folder / SAFETY_CONTRACTS_FILE}: cannot be written: {error.strerror or error}"
+        ) from error
 
 
-def load_obligations(folder: Path) -> tuple[Obligation, ...]:
-    """Read what `save_obligations` wrote.
+def load_safety_contracts(folder: Path) -> tuple[Obligation, ...]:
+    """Read what `save_safety_contracts` wrote.
 
     Raises:
-        ObligationError: unreadable, not JSON, or not obligations.
+        SafetyContractError: unreadable, not JSON, or not obligations.
     """
-    file = folder / OBLIGATIONS_FILE
+    file = folder / SAFETY_CONTRACTS_FILE
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ObligationError(f"{file}: cannot be read: {error}") from error
+        raise SafetyContractError(f"{file}: cannot be read: {error}") from error
     if not isinstance(values, list):
-        raise ObligationError(f"{file}: found {type(values).__name__}, expected a list of obligations")
+        raise SafetyContractError(f"{file}: found {type(values).__name__}, expected a list of obligations")
     return tuple(Obligation.from_dict(entry, f"{file}: [{index}]") for index, entry in enumerate(values))
 
 
-def _assumptions(own: Guarantees, shield: ShieldParameters) -> tuple[Assumption, ...]:
+def _assumptions(own: Guarantees, shield: ProjectionParameters) -> tuple[Assumption, ...]:
     """Return what the margins were computed with; of a sum over a pair, what the own part leaves."""
     bodies, ahead, located = (_term(shield, name) for name in ("bodies", "look-ahead", "localisation"))
     return (
@@ -290,7 +292,7 @@ def _assumptions(own: Guarantees, shield: ShieldParameters) -> tuple[Assumption,
     )
 
 
-def _of_untrusted(own: Guarantees, space: SpaceParameters | None) -> tuple[Assumption, ...]:
+def _of_untrusted(own: Guarantees, space: StopTubeParameters | None) -> tuple[Assumption, ...]:
     if space is None:
         return ()
     return (
@@ -299,11 +301,11 @@ def _of_untrusted(own: Guarantees, space: SpaceParameters | None) -> tuple[Assum
     )
 
 
-def _term(shield: ShieldParameters, name: str) -> float:
+def _term(shield: ProjectionParameters, name: str) -> float:
     for term in shield.terms:
         if term.name == name:
             return term.value_m
-    raise ObligationError(
+    raise SafetyContractError(
         f"contract.shield.terms: found no term {name!r}, expected one: what is assumed of peers "
         "cannot be told without it; export the policy again"
     )

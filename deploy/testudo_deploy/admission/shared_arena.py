@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.robot_links import FleetError
 from testudo_deploy.shield.wall_constraints import Arena
@@ -14,7 +14,7 @@ def world_arena(fleet: Fleet) -> Arena | None:
     Raises:
         TestudoError: a policy file is refused, or the teams' walls stand at different places: there is one world.
     """
-    arenas = [Artefact.load(team.policy, sha256=team.policy_sha256).contract.arena for team in fleet.teams]
+    arenas = [PolicyArtefact.load(team.policy, sha256=team.policy_sha256).contract.arena for team in fleet.teams]
     if len(arenas) == 1:
         return arenas[0]
     walls = [None if arena is None else (tuple(arena.low_world[:2]), tuple(arena.high_world[:2])) for arena in arenas]

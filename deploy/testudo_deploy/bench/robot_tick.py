@@ -13,7 +13,7 @@ import numpy as np
 
 from testudo_deploy.bench.result import BenchResult
 from testudo_deploy.contract.messages import PeerMessage
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
@@ -45,7 +45,7 @@ def bench_robot(*, policy: Path, team_size: int = 9, repeats: int = 3) -> BenchR
             figure = float(np.median([np.percentile(run[key], quantile) for run in runs]))
             values[f"{key}_p{quantile}_us"] = figure
             rows.append((f"{name}, p{quantile}", f"{figure:.0f} µs", bar))
-    contract = Artefact.load(policy).contract
+    contract = PolicyArtefact.load(policy).contract
     values |= {
         "neighbours": team_size - 1,
         "memory": contract.hidden_size,
@@ -83,7 +83,7 @@ def _ring(team_size: int, radius_m: float, dimension: int) -> np.ndarray:
 
 def _run(policy: Path, team_size: int) -> dict[str, list[float]]:
     """Return the durations [µs] of policy and shield, and of whole ticks, each with a decision."""
-    artefact = Artefact.load(policy)
+    artefact = PolicyArtefact.load(policy)
     artefact = replace(artefact, contract=artefact.contract.replace(decision_ticks=1))
     spec = parse_robot(artefact.contract.robot_spec, str(policy))
     names = tuple(f"r{i}" for i in range(team_size))

@@ -20,7 +20,7 @@ from testudo_hardware.errors import TestudoError
 
 
 @dataclass(frozen=True)
-class Extent:
+class BenchmarkExtent:
     """How much is measured."""
 
     repeats: int | None = None
@@ -34,7 +34,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkConditions:
     """What becomes of the messages between robots, or to drones."""
 
     delay_ms: float | None = None
@@ -47,7 +47,7 @@ class Network:
     """Mean time between two of them [s] (lossy)."""
 
 
-_WHOLE, _AS_IT_IS = Extent(), Network()
+_WHOLE, _AS_IT_IS = BenchmarkExtent(), NetworkConditions()
 
 
 def bench(
@@ -57,8 +57,8 @@ def bench(
     robot: str | None = None,
     team_size: int | None = None,
     worlds: int | None = None,
-    extent: Annotated[Extent, tyro.conf.arg(name="")] = _WHOLE,
-    network: Annotated[Network, tyro.conf.arg(name="")] = _AS_IT_IS,
+    extent: Annotated[BenchmarkExtent, tyro.conf.arg(name="")] = _WHOLE,
+    network: Annotated[NetworkConditions, tyro.conf.arg(name="")] = _AS_IT_IS,
     plot: Path | None = None,
     json: Path | None = None,
 ) -> None:

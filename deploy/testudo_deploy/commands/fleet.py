@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from testudo_deploy.admission.fleet_admission import check_inside
+from testudo_deploy.admission.fleet_admission import check_inside_arena
 from testudo_deploy.commands.report import Report, table, warn
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_deploy.fleet.crazyswarm2_import import (
     Swarm,
@@ -70,9 +70,9 @@ def fleet(
     if not 0 < height <= HIGHEST_M:
         raise SwarmError(f"--height: found {height:g} m, expected a height above 0 and at most {HIGHEST_M:g} m")
     types, _, given = (robot or "").rpartition(":")
-    kind = given or Artefact.load(policy).contract.robot
+    kind = given or PolicyArtefact.load(policy).contract.robot
     spec = load_robot(kind)
-    artefact = Artefact.load(policy, robot=spec)
+    artefact = PolicyArtefact.load(policy, robot=spec)
     files = read_swarm_files(file, motion_capture, server)
     _check_out(out, json, [policy, *map(Path, files.names.values())])
     swarm = read_swarm(files, spec, types=tuple(types.split(",")))
@@ -86,7 +86,7 @@ def fleet(
     made = Fleet(out, artefact.path.absolute(), artefact.sha256, robots, tracking=all(r.tracked for r in swarm.robots))
     text = fleet_text(made, out)
     parse_fleet(text, out)  # what is refused there is refused now
-    check_inside(replace(made, file=file), artefact.contract.arena)
+    check_inside_arena(replace(made, file=file), artefact.contract.arena)
     _write(text, out)
     warnings = thrust_warnings([spec])
     _report(made, f"{out}: {len(robots)} drones {action}ed from {file}", warnings).show(json)

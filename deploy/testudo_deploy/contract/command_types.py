@@ -24,7 +24,7 @@ from testudo_deploy.contract.parts import (
     MOTOR_THRUSTS,
     VELOCITY_YAW_RATE,
     Command,
-    ContractError,
+    PolicyContractError,
 )
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import LinkProfile
@@ -111,7 +111,7 @@ def velocity_command(command_type: str, spec: RobotSpec) -> Command:
     """Return what the contract of a policy for this robot says of velocities, with a yaw rate or without.
 
     Raises:
-        ContractError: the robot cannot be commanded so.
+        PolicyContractError: the robot cannot be commanded so.
     """
     form = FORMS[command_type]
     limits = form.bounds(spec)
@@ -141,14 +141,14 @@ def check_vehicle(command_type: str, limits: Limits, spec: RobotSpec, where: str
     """Check that a robot can be commanded so, and that the policy keeps to what it takes.
 
     Raises:
-        ContractError: naming the field and both values.
+        PolicyContractError: naming the field and both values.
     """
     form = FORMS[command_type]
     if not form.table:
         return
     missing = [table for table in (form.table, form.beside) if table and not getattr(spec, table)]
     if spec.kind != VELOCITY_POINT or missing:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.command.type: found {command_type!r}, expected {COMMAND_TYPE!r}: {spec.name} is "
             f"a {spec.kind} without [{(missing or [form.table])[0]}] in its file"
         )
@@ -157,7 +157,7 @@ def check_vehicle(command_type: str, limits: Limits, spec: RobotSpec, where: str
         limits, form.bounds(spec), form.limited_channels, units, strict=True
     ):
         if low < least - 1e-9 or high > most + 1e-9:
-            raise ContractError(
+            raise PolicyContractError(
                 f"{where}.command.limits of {channel}: found {low:g} to {high:g} {unit}, {spec.name} "
                 f"takes {least:g} to {most:g} {unit}"
             )

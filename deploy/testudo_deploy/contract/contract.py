@@ -16,11 +16,11 @@ from testudo_deploy.contract.parts import (
     METADATA_KEY,
     VERSION,
     Command,
-    ContractError,
+    PolicyContractError,
     Signal,
     TestVector,
 )
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.velocity_projection import Arena
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "VERSION",
     "Command",
     "Contract",
-    "ContractError",
+    "PolicyContractError",
     "Signal",
     "TestVector",
 ]
@@ -62,7 +62,7 @@ class Contract:
     arena: Arena | None
     team_size: int
     """Robots in training; the file runs with any number."""
-    shield: ShieldParameters
+    shield: ProjectionParameters
     provenance: dict[str, Any] = field(repr=False)
     evaluation: dict[str, Any] = field(repr=False)
     parity: dict[str, Any] = field(repr=False)
@@ -93,7 +93,7 @@ class Contract:
         """Return the JSON text.
 
         Raises:
-            ContractError: a number is not finite, or a value is of a type that JSON has not.
+            PolicyContractError: a number is not finite, or a value is of a type that JSON has not.
         """
         values = asdict(self) | {
             "shield": self.shield.to_dict(),
@@ -104,4 +104,4 @@ class Contract:
         try:
             return json.dumps(values, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ContractError(f"contract: cannot be written as JSON: {error}") from error
+            raise PolicyContractError(f"contract: cannot be written as JSON: {error}") from error

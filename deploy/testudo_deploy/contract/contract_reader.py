@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from testudo_deploy.contract.contract import Contract
-from testudo_deploy.contract.parts import FAMILY, VERSION, ContractError
+from testudo_deploy.contract.parts import FAMILY, VERSION, PolicyContractError
 from testudo_deploy.contract.rules import check_contract
 from testudo_deploy.shield.projection_margins import SHIELD_VERSION
 from testudo_hardware.files.strict_json import read_as
@@ -22,14 +22,14 @@ def read_contract(text: str, where: str = "contract") -> Contract:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ContractError(f"{where}: not JSON: {error}; export the policy again") from error
+        raise PolicyContractError(f"{where}: not JSON: {error}; export the policy again") from error
     if not isinstance(values, dict):
-        raise ContractError(f"{where}: found {type(values).__name__}, expected an object")
+        raise PolicyContractError(f"{where}: found {type(values).__name__}, expected an object")
     _check_version(values, where)
     stored_hash = values.pop("contract_hash", None)
-    contract: Contract = read_as(Contract, values, where, ContractError)
+    contract: Contract = read_as(Contract, values, where, PolicyContractError)
     if stored_hash != contract.contract_hash:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.contract_hash: found {stored_hash!r}, expected "
             f"{contract.contract_hash!r}: shield, timing or robot were edited; export again"
         )
@@ -43,14 +43,14 @@ def _check_version(values: dict[str, Any], where: str) -> None:
     if found != VERSION:
         number = found.removeprefix(FAMILY) if isinstance(found, str) else ""
         newer = number.isdecimal() and int(number) > int(VERSION.removeprefix(FAMILY))
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.version: found {found!r}, expected {VERSION!r}; "
             + ("update this software" if newer else "export the policy again")
         )
     shield = values.get("shield")
     version = shield.get("version") if isinstance(shield, dict) else None
     if version != SHIELD_VERSION:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.shield.version: found {version!r}, expected {SHIELD_VERSION}: the policy was "
             "trained with another shield; export it again with this version"
         )

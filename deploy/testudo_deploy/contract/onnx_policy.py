@@ -101,7 +101,7 @@ def _fits(found: list[int | str | None], expected: tuple[int | str, ...], axes: 
 
 
 @dataclass(frozen=True)
-class _Lane:
+class _IoBuffers:
     """Buffers and binding for one number of neighbours."""
 
     binding: onnxruntime.IOBinding
@@ -115,7 +115,7 @@ class _Lane:
     results: np.ndarray
 
 
-class StepRunner:
+class PolicyStepRunner:
     """Runs a graph for one robot through buffers that the runtime reads and writes in place."""
 
     def __init__(
@@ -130,7 +130,7 @@ class StepRunner:
         self._outputs = outputs
         self._where = where
         self._counted = next((name for name, shape in inputs.items() if NEIGHBOURS in shape), None)
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, _IoBuffers] = {}
 
     def run(self, signals: Mapping[str, np.ndarray], hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return command (D,) and next hidden state (H,); see `Artefact.step`."""
@@ -163,11 +163,11 @@ class StepRunner:
             raise ArtefactError(f"{self._where}: the policy's output is not finite")
         return lane.command.copy(), lane.hidden_next.copy()
 
-    def _not_finite(self, lane: _Lane) -> str:
+    def _not_finite(self, lane: _IoBuffers) -> str:
         bad = [name for name, _, target in lane.inputs if not np.isfinite(target).all()]
         return f"signal {bad[0]}" if bad else HIDDEN
 
-    def _new_lane(self, count: int) -> _Lane:
+    def _new_lane(self, count: int) -> _IoBuffers:
         # the graph takes one slot or more: with no neighbour, one slot stays zero, so not valid
         slots = max(count, 1)
         memory, views = _packed(self._inputs, slots)
@@ -182,7 +182,7 @@ class StepRunner:
             if name != HIDDEN:
                 target = views[name][0, :count] if NEIGHBOURS in shape else views[name][0]
                 inputs.append((name, target.shape, target))
-        lane = _Lane(
+        lane = _IoBuffers(
             binding,
             memory,
             tuple(inputs),

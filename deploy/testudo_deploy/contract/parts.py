@@ -22,7 +22,7 @@ MOTOR_THRUSTS = "motor_thrusts"
 HOLD_RULE = "zero_order_hold_world"
 
 
-class ContractError(TestudoError):
+class PolicyContractError(TestudoError):
     """A contract cannot be read, contradicts itself, or is for something else than is here."""
 
 

@@ -1,6 +1,6 @@
 """The policy file on the robot: load it, refuse what does not match, run one decision.
 
-An `Artefact` that exists has proven itself: hash, versions, contract, robot, graph and test vector.
+An `PolicyArtefact` that exists has proven itself: hash, versions, contract, robot, graph and test vector.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import onnxruntime
 from testudo_deploy.contract.contract import METADATA_KEY, Contract
 from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.onnx_header import ArtefactError, OnnxHeader, read_header
-from testudo_deploy.contract.onnx_policy import StepRunner, check_graph, open_session
+from testudo_deploy.contract.onnx_policy import PolicyStepRunner, check_graph, open_session
 from testudo_deploy.contract.rules import (
     HIDDEN,
     TASK_SIGNALS,
@@ -32,7 +32,7 @@ _WARM_UP_STEPS = 3
 
 
 @dataclass(frozen=True)
-class Artefact:
+class PolicyArtefact:
     """A policy file that holds. `step` uses its own buffers: one thread at a time."""
 
     path: Path
@@ -42,7 +42,7 @@ class Artefact:
     contract: Contract
     replay_error: float
     """Largest deviation from the test vector, measured at load."""
-    _runner: StepRunner
+    _runner: PolicyStepRunner
 
     @classmethod
     def load(
@@ -85,7 +85,7 @@ class Artefact:
         session = open_session(data, header, str(path))
         check_graph(session, contract, str(path))
         error = _replay(session, contract, str(path))
-        runner = StepRunner(session, graph_inputs(contract), graph_outputs(contract), str(path))
+        runner = PolicyStepRunner(session, graph_inputs(contract), graph_outputs(contract), str(path))
         artefact = cls(path, found, header, contract, error, runner)
         artefact._warm_up()
         return artefact

@@ -14,7 +14,7 @@ from testudo_deploy.contract.parts import (
     HOLD_RULE,
     NEIGHBOURS,
     VELOCITY_YAW_RATE,
-    ContractError,
+    PolicyContractError,
     Signal,
 )
 from testudo_deploy.shield.obstacles import check_obstacle
@@ -63,12 +63,12 @@ def check_contract(contract: Contract, where: str) -> None:
     """Check that the fields agree with each other and with what this software can do.
 
     Raises:
-        ContractError: naming the field, what was found and what is expected.
+        PolicyContractError: naming the field, what was found and what is expected.
     """
     try:
         spec = parse_robot(contract.robot_spec, f"{where}.robot_spec")
     except TestudoError as error:
-        raise ContractError(str(error)) from error
+        raise PolicyContractError(str(error)) from error
     for name, found, expected in (
         ("robot", contract.robot, spec.name),
         ("robot_sha256", contract.robot_sha256, spec.sha256),
@@ -78,7 +78,9 @@ def check_contract(contract: Contract, where: str) -> None:
         ("hold_rule", contract.hold_rule, HOLD_RULE),
     ):
         if found != expected:
-            raise ContractError(f"{where}.{name}: found {found!r}, expected {expected!r}; export the policy again")
+            raise PolicyContractError(
+                f"{where}.{name}: found {found!r}, expected {expected!r}; export the policy again"
+            )
     _check_command(contract, spec, where)
     _check_ranges(contract, spec, where)
     _check_signals(contract, spec, where)
@@ -94,7 +96,7 @@ def check_robot(
     """Check that the policy is for this robot, and that every signal it asks for will be there.
 
     Raises:
-        ContractError: naming the field and both values; where the hash differs, the quantity.
+        PolicyContractError: naming the field and both values; where the hash differs, the quantity.
     """
     mend = "export the policy for this robot, or start it on the robot that it names"
     for name, found, here in (
@@ -103,10 +105,10 @@ def check_robot(
         ("dead_man_s", contract.dead_man_s, robot.dead_man_s),
     ):
         if found != here:
-            raise ContractError(f"{where}.{name}: found {found!r}, this robot has {here!r}; {mend}")
+            raise PolicyContractError(f"{where}.{name}: found {found!r}, this robot has {here!r}; {mend}")
     if contract.robot_sha256 != robot.sha256:
         path, found, here = _first_difference(contract.robot_spec, robot.to_dict())
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.robot_sha256: found {contract.robot_sha256[:12]}, this robot has "
             f"{robot.sha256[:12]}; {path} differs: found {found!r}, this robot has {here!r}; {mend}"
         )
@@ -114,7 +116,7 @@ def check_robot(
     known = [*(signal.name for signal in robot_signals(robot)), *task_signals]
     for index, signal in enumerate(contract.signals):
         if signal.name not in known:
-            raise ContractError(
+            raise PolicyContractError(
                 f"{where}.signals[{index}].name: found {signal.name!r}, which is not there on this "
                 f"robot; known are {', '.join(known)}; nothing measures it here, and the policy of "
                 f"{contract.scenario!r} cannot act without it: it runs in simulation only"
@@ -125,28 +127,28 @@ def _check_command(contract: Contract, spec: RobotSpec, where: str) -> None:
     command = contract.command
     form = FORMS.get(command.type)
     if form is None:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.command.type: found {command.type!r}, expected one of {', '.join(FORMS)}; update "
             "this software, or export the policy again"
         )
     if form.table and spec.kind != VELOCITY_POINT:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.command.type: found {command.type!r} for a {spec.kind}, expected {COMMAND_TYPE!r}"
         )
     if command.unit != form.unit:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.command.unit: found {command.unit!r}, expected {form.unit!r}; export the policy again"
         )
     if len(command.limits) != form.limited:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.command.limits: found {len(command.limits)} for {command.type}, expected "
             f"{form.limited}; export the policy again"
         )
     for channel, limits in zip(form.limited_channels, command.limits, strict=True):
         if len(limits) != 2 or not limits[0] < limits[1]:
-            raise ContractError(f"{where}.command.limits of {channel}: found {limits}, expected low below high")
+            raise PolicyContractError(f"{where}.command.limits of {channel}: found {limits}, expected low below high")
     if command.type == VELOCITY_YAW_RATE and command.limits[0][0] != -command.limits[0][1]:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected as "
             "much to one side as to the other"
         )
@@ -184,15 +186,15 @@ def _check_ranges(contract: Contract, spec: RobotSpec, where: str) -> None:
             found = contract
             for part in name.split("."):
                 found = getattr(found, part)
-            raise ContractError(f"{where}.{name}: found {found!r}, expected {expected}")
+            raise PolicyContractError(f"{where}.{name}: found {found!r}, expected {expected}")
     if contract.arena is not None:
         low, high = contract.arena.low_world, contract.arena.high_world
         if len(low) != spec.dimension or len(high) != spec.dimension:
-            raise ContractError(f"{where}.arena: found {low} to {high}, expected {spec.dimension} numbers each")
+            raise PolicyContractError(f"{where}.arena: found {low} to {high}, expected {spec.dimension} numbers each")
         if not all(below < above for below, above in zip(low, high, strict=True)):
-            raise ContractError(f"{where}.arena: found {low} to {high}, expected low below high")
+            raise PolicyContractError(f"{where}.arena: found {low} to {high}, expected low below high")
         for index, obstacle in enumerate(contract.arena.obstacles):
-            check_obstacle(obstacle, spec.dimension, f"{where}.arena.obstacles[{index}]", ContractError)
+            check_obstacle(obstacle, spec.dimension, f"{where}.arena.obstacles[{index}]", PolicyContractError)
 
 
 def _check_signals(contract: Contract, spec: RobotSpec, where: str) -> None:
@@ -201,22 +203,22 @@ def _check_signals(contract: Contract, spec: RobotSpec, where: str) -> None:
     for index, signal in enumerate(contract.signals):
         field = f"{where}.signals[{index}]"
         if signal.name in names[:index] or signal.name in (HIDDEN, ""):
-            raise ContractError(f"{field}.name: found {signal.name!r}, expected a name of its own")
+            raise PolicyContractError(f"{field}.name: found {signal.name!r}, expected a name of its own")
         for part in ("shape", "unit", "frame"):
             found, expected = getattr(signal, part), getattr(own.get(signal.name), part, None)
             if expected is not None and found != expected:
-                raise ContractError(
+                raise PolicyContractError(
                     f"{field}.{part} of {signal.name}: found {found!r}, expected {expected!r}; export the policy again"
                 )
         lengths = signal.shape[1:] if signal.shape[:1] == (NEIGHBOURS,) else signal.shape
         if any(isinstance(axis, str) or axis < 1 for axis in lengths):
-            raise ContractError(
+            raise PolicyContractError(
                 f"{field}.shape of {signal.name}: found {signal.shape}, expected lengths above 0, "
                 f"or {NEIGHBOURS!r} as the first"
             )
     has_slots = any(NEIGHBOURS in signal.shape for signal in contract.signals)
     if has_slots and "neighbour_valid" not in names:
-        raise ContractError(
+        raise PolicyContractError(
             f"{where}.signals: neighbour_valid is missing: without it a robot that has no "
             "neighbour cannot run the policy; export the policy again"
         )
@@ -227,7 +229,7 @@ def _check_test_vector(contract: Contract, where: str) -> None:
         values = getattr(contract.test_vector, side)
         field = f"{where}.test_vector.{side}"
         if set(values) != set(shapes):
-            raise ContractError(
+            raise PolicyContractError(
                 f"{field}: found {', '.join(sorted(values)) or 'none'}, expected "
                 f"{', '.join(sorted(shapes))}; export the policy again"
             )
@@ -239,11 +241,11 @@ def _check_test_vector(contract: Contract, where: str) -> None:
                 sizes.setdefault(axis, length) != length if isinstance(axis, str) else axis != length
                 for axis, length in zip(expected, found, strict=True)
             ):
-                raise ContractError(f"{field}.{name}: found shape {found}, expected {expected}")
+                raise PolicyContractError(f"{field}.{name}: found shape {found}, expected {expected}")
 
 
 def _array_shape(values: Any, where: str) -> tuple[int, ...]:
     try:
         return np.asarray(values, np.float32).shape
     except (TypeError, ValueError) as error:
-        raise ContractError(f"{where}: not an array of numbers: {error}") from error
+        raise PolicyContractError(f"{where}: not an array of numbers: {error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from testudo_deploy.shield.peer_table import NeighbourTable, extrapolated
+from testudo_deploy.shield.peer_table import PeerTable, extrapolated
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionState, StoppingPoint
 
@@ -12,7 +12,7 @@ NEIGHBOUR_SIGNALS = ("neighbour_position_world", "neighbour_velocity_world", "ne
 
 
 def policy_signals(
-    estimate: MotionState, stop: StoppingPoint, table: NeighbourTable, hold_s: float, task: Mapping[str, Array]
+    estimate: MotionState, stop: StoppingPoint, table: PeerTable, hold_s: float, task: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Return every signal by its name in the contract, component first: (D, ...) or (D, K, ...).
 

@@ -15,21 +15,32 @@ import numpy as np
 
 from testudo_deploy.contract.command_types import check_shielded, limited_yaw_rate, split_output, turns
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.signals import policy_signals
-from testudo_deploy.control.control_tick import PoseSample, Tick, TickRecorder, floats, lane_ends
-from testudo_deploy.control.motion_monitor import MotionWatch
-from testudo_deploy.control.peer_tracker import Roster, Sighting
+from testudo_deploy.control.control_tick import PoseSample, Tick, TickRecorder, floats, segment_ends
+from testudo_deploy.control.motion_monitor import MotionMonitor
+from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
 from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_deploy.control.pose_validator import Whereabouts
-from testudo_deploy.control.state_prediction import predict
-from testudo_deploy.shield.flight_column import asking_for_the_ground, column_below, landing_shield, strangers_near
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.reservations import Sight
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, OwnSpace, PeerSpaces, at_rest, conflicts
+from testudo_deploy.control.pose_validator import PoseValidator
+from testudo_deploy.control.state_prediction import predict_state
+from testudo_deploy.shield.flight_column import (
+    column_below,
+    landing_shield,
+    requesting_landing_column,
+    unknown_robots_near,
+)
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import (
+    NOTHING_HEARD,
+    PeerReservations,
+    ReservedSpace,
+    conflicts,
+    reserved_at_rest,
+)
 from testudo_deploy.shield.segment_distance import point_distance
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
@@ -43,7 +54,7 @@ _LARGEST = 1e12
 """SI numbers beyond this are no measurement, and their squares may not be finite."""
 
 
-class Doubt(Exception):  # noqa: N818 -- not an error: a reason to brake
+class BrakeReason(Exception):  # noqa: N818 -- not an error: a reason to brake
     """Why this tick must brake; the text is a stable code."""
 
 
@@ -52,7 +63,7 @@ class ControlLoop:
 
     def __init__(
         self,
-        artefact: Artefact,
+        artefact: PolicyArtefact,
         spec: RobotSpec,
         *,
         robot: str,
@@ -67,19 +78,19 @@ class ControlLoop:
         check_shielded(contract.command.type, robot)
         self._artefact, self._spec, self._robot, self._epoch = artefact, spec, robot, epoch
         self._model = motion_model(spec)
-        self._shield = Shield(self._model, contract.shield, space_parameters(spec), contract.arena)
+        self._shield = Shield(self._model, contract.shield, stop_tube_parameters(spec), contract.arena)
         self._landing = landing_shield(self._shield)
         self._decision_ticks, self._command = contract.decision_ticks, contract.command
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
-        self._roster = Roster(robot, epoch, peers, self._contract_hash, spec.dimension)
+        self._roster = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension)
         self._roster.untrusted.update(untrusted)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self._pose: PoseSample | None = None
-        self._whereabouts = Whereabouts(spec, self._pose_max_age_s, turns=turns(contract.command))
-        self._motion = MotionWatch(spec, self._sent)
-        self._space: OwnSpace | None = None
+        self._whereabouts = PoseValidator(spec, self._pose_max_age_s, turns=turns(contract.command))
+        self._motion = MotionMonitor(spec, self._sent)
+        self._space: ReservedSpace | None = None
         self._placed = False
         """The robot's first lane is clear of all others; only then does it own and ask for space."""
         self._told_since = NOTHING_HEARD
@@ -177,7 +188,7 @@ class ControlLoop:
         """Take a peer's announcement; returns False (and counts) if it is refused."""
         return message.robot not in self._roster.untrusted and self._roster.hear(message, received_s)
 
-    def on_sighting(self, peer: str, sighting: Sighting) -> bool:
+    def on_sighting(self, peer: str, sighting: PeerMeasurement) -> bool:
         """Take where a tracking system saw a peer; returns False (and counts) if it is refused."""
         return self._roster.see(peer, sighting)
 
@@ -212,7 +223,7 @@ class ControlLoop:
         try:
             self._locate(tick)
             if wish_world is None:
-                self._judge_motion()
+                self._check_motion()
             self._look_around(tick)
             if wish_world is None:
                 _obey(order)
@@ -220,7 +231,7 @@ class ControlLoop:
             else:
                 self._nominal, self._yaw_rate = np.array(wish_world, float), 0.0
             self._check_command(tick, self._shield if wish_world is None else self._landing)
-        except Doubt as doubt:
+        except BrakeReason as doubt:
             tick.reason = str(doubt)
         except Exception as error:  # noqa: BLE001  (nothing may keep the robot from braking)
             tick.reason = f"internal_error: {type(error).__name__}: {error}"
@@ -237,7 +248,7 @@ class ControlLoop:
         self._sent.push(now_s, effective_command(self._model, command))
         self._last_tick = tick
         if self.lands_to_m is not None and self._space is not None and self._whereabouts.anchor is not None:
-            self._space = asking_for_the_ground(
+            self._space = requesting_landing_column(
                 self._space, np.asarray(self._whereabouts.anchor.position_world, float), self.lands_to_m
             )
         self._sequence += 1
@@ -260,7 +271,7 @@ class ControlLoop:
         if tick is None or space is None:
             return None
         if tick.stop is None or tick.estimate is None or tick.pose is None:
-            return self._blind_announcement(now_s, space)
+            return self._announcement_without_pose(now_s, space)
         velocity = np.zeros(self._spec.dimension) if tick.result is None else tick.result.control_velocity_world
         self._announced = PeerMessage(
             robot=self._robot,
@@ -273,13 +284,13 @@ class ControlLoop:
             position_world=floats(tick.estimate.position_world),
             yaw=float(tick.estimate.yaw),
             contract=self._contract_hash,
-            owned_lane_world=lane_ends(space.owned_world),
-            announced_lane_world=lane_ends(space.announced_world),
+            owned_lane_world=segment_ends(space.owned_world),
+            announced_lane_world=segment_ends(space.announced_world),
             echoes=tick.echoes,
         )
         return self._announced
 
-    def _blind_announcement(self, now_s: float, space: OwnSpace) -> PeerMessage | None:
+    def _announcement_without_pose(self, now_s: float, space: ReservedSpace) -> PeerMessage | None:
         """Return the last announcement, older, with the column of a landing; it acknowledges nothing new."""
         last = self._announced
         if last is None or self.lands_to_m is None or now_s < last.stamp_s:
@@ -289,7 +300,7 @@ class ControlLoop:
             sequence=self._sequence,
             stamp_s=now_s,
             sample_age_s=last.sample_age_s + now_s - last.stamp_s,
-            announced_lane_world=lane_ends(space.announced_world),
+            announced_lane_world=segment_ends(space.announced_world),
         )
 
     def _locate(self, tick: Tick) -> None:
@@ -297,25 +308,25 @@ class ControlLoop:
         pose = self._pose
         self._check_clock(tick.now_s)
         if pose is None:
-            raise Doubt("no_pose")
+            raise BrakeReason("no_pose")
         age_s = tick.now_s - pose.stamp_s
         if age_s > self._pose_max_age_s:
-            raise Doubt("stale_pose")
+            raise BrakeReason("stale_pose")
         if age_s < -_CLOCK_TOLERANCE_S:
-            raise Doubt("clock_backwards")
+            raise BrakeReason("clock_backwards")
         if not self.located:
-            raise Doubt("pose_jump")
+            raise BrakeReason("pose_jump")
         pending, pending_s = self._sent.since(pose.stamp_s, tick.now_s)
         measured = MotionState(np.array(pose.position_world), np.array(pose.yaw), np.array(pose.velocity))
         tick.pose, tick.pending, tick.pending_s = pose, tuple(pending), pending_s
         tick.estimate = estimate_state(self._model, measured, tick.pending, pending_s)
         tick.stop = self._model.stopping_point(tick.estimate)
 
-    def _judge_motion(self) -> None:
+    def _check_motion(self) -> None:
         if self._motion.finding:
-            raise Doubt(self._motion.finding)
+            raise BrakeReason(self._motion.finding)
         if self._whereabouts.restless:
-            raise Doubt("pose_restless")
+            raise BrakeReason("pose_restless")
 
     def _check_clock(self, now_s: float) -> None:
         """Brake while the clock is behind; once it goes on there, as after a jump, nothing of before counts."""
@@ -330,55 +341,55 @@ class ControlLoop:
             self._last_now_s, self._behind_s = -math.inf, math.inf
         elif now_s < math.inf:
             self._behind_s = now_s
-        raise Doubt("clock_backwards")
+        raise BrakeReason("clock_backwards")
 
     def _look_around(self, tick: Tick) -> None:
         if not self._placed:  # at rest since the start: what it owns is where it stands
-            self._space = at_rest(np.array(tick.pose.position_world, float))
+            self._space = reserved_at_rest(np.array(tick.pose.position_world, float))
         tick.space = self._space
         for code, names in (("peer_unheard", self._roster.unheard()), ("untrusted_unseen", self._roster.unseen())):
             if names:
-                raise Doubt(f"{code}: {', '.join(names)}")
+                raise BrakeReason(f"{code}: {', '.join(names)}")
         space = self._shield.space
         self._roster.untrusted.update(self._roster.doubtful(space, tick.now_s, self._spec.control_point_speed_m_s))
         tick.table = self._roster.table(tick.now_s)
         tick.peers = self._roster.spaces(tick.now_s, space.silence_s)
         if not self._placed:
-            self._find_place(tick.peers, tick.table)
+            self._locate_self(tick.peers, tick.table)
             tick.space = self._space
         # no two robots own the same place, unless one of them was wrong about where it is
         hits, _ = conflicts(
             self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M, space.height_ratio
         )
         code = "column_entered" if self.climbs else "peer_in_space"
-        self._refuse_peers(code, hits[:, 0] & tick.peers.reserves)
+        self._reject_peers(code, hits[:, 0] & tick.peers.reserves)
         if self.climbs:
-            self._refuse_peers(code, self._strangers_near(self._space, tick.table))
+            self._reject_peers(code, self._unknown_robots_near(self._space, tick.table))
 
-    def _find_place(self, peers: PeerSpaces, table: NeighbourTable) -> None:
+    def _locate_self(self, peers: PeerReservations, table: PeerTable) -> None:
         """Begin to own space, if the place where the robot stands is clear of the others'."""
         lanes = self._space.owned_world[:, :, None]
         space = self._shield.space
         hits = np.any(conflicts(lanes, peers, space.clearance_m, space.height_ratio), axis=(0, 2))
-        self._refuse_peers("too_close", hits & peers.reserves)
+        self._reject_peers("too_close", hits & peers.reserves)
         alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)  # as in `judge`
-        self._refuse_peers("peer_unaware", ~((peers.acknowledged >= self._told_since) | alone) & peers.reserves)
+        self._reject_peers("peer_unaware", ~((peers.acknowledged >= self._told_since) | alone) & peers.reserves)
         if self.take_off_to_m is not None:
             column = column_below(self._space, self.take_off_to_m)
             lanes = column.owned_world[:, :, None]
             hits = np.any(conflicts(lanes, peers, space.clearance_m, space.height_ratio), axis=(0, 2))
-            self._refuse_peers("column_taken", hits & peers.reserves)
-            self._refuse_peers("column_taken", self._strangers_near(column, table))
+            self._reject_peers("column_taken", hits & peers.reserves)
+            self._reject_peers("column_taken", self._unknown_robots_near(column, table))
             self._space = column
         self._placed = True
 
-    def _strangers_near(self, space: OwnSpace, table: NeighbourTable) -> np.ndarray:
-        return strangers_near(self._spec, self._shield.space, space.owned_world, table)
+    def _unknown_robots_near(self, space: ReservedSpace, table: PeerTable) -> np.ndarray:
+        return unknown_robots_near(self._spec, self._shield.space, space.owned_world, table)
 
-    def _refuse_peers(self, code: str, which: np.ndarray) -> None:
+    def _reject_peers(self, code: str, which: np.ndarray) -> None:
         names = [name for name, is_meant in zip(self._roster.peers, which, strict=True) if is_meant]
         if names:
-            raise Doubt(f"{code}: {', '.join(names)}")
+            raise BrakeReason(f"{code}: {', '.join(names)}")
 
     def _decide(self, tick: Tick) -> None:
         """Run the policy at its period; in between, its last command is held."""
@@ -395,26 +406,28 @@ class ControlLoop:
         try:
             nominal, hidden = self._artefact.step(slots_first(signals), self._hidden)
         except Exception as error:
-            raise Doubt(f"policy_error: {error}") from error
+            raise BrakeReason(f"policy_error: {error}") from error
         if not (np.all(np.abs(nominal) < np.inf) and np.all(np.abs(hidden) < np.inf)):
-            raise Doubt("policy_error: the policy gave numbers that are not finite")
+            raise BrakeReason("policy_error: the policy gave numbers that are not finite")
         self._nominal, self._yaw_rate = split_output(self._command, np.asarray(nominal, float))
         self._hidden = hidden
         self._ticks_since_decision = 1
         tick.decided = True
 
     def _check_command(self, tick: Tick, shield: Shield) -> None:
-        sight = Sight(np.array(tick.pose.position_world, float), tick.estimate, tick.stop, tick.table, tick.peers)
+        sight = ShieldInputs(
+            np.array(tick.pose.position_world, float), tick.estimate, tick.stop, tick.table, tick.peers
+        )
         result, space = shield.step(sight, self._space, self._nominal, np.array(float(self._sequence + 1)))
         tick.result = result
         if int(result.status) == ShieldStatus.BRAKED:
-            raise Doubt("shield_braked")
+            raise BrakeReason("shield_braked")
         self._space = space
 
 
 def _obey(order: str) -> None:
     if order:
-        raise Doubt(order)
+        raise BrakeReason(order)
 
 
 def estimate_state(
@@ -424,7 +437,7 @@ def estimate_state(
     if not pending:
         return measured
     responses = LagResponse.create(np.array(pending_s), model.spec.velocity_lag_s)
-    return predict(model, measured, np.stack(pending), responses)
+    return predict_state(model, measured, np.stack(pending), responses)
 
 
 def slots_first(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.contract.messages import Lane, TickRecord
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, OwnSpace, PeerSpaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_hardware.motion import MotionState, StoppingPoint
 
@@ -38,9 +38,9 @@ class Tick:
     pending_s: tuple[float, ...] = ()
     estimate: MotionState | None = None
     stop: StoppingPoint | None = None
-    table: NeighbourTable | None = None
-    peers: PeerSpaces | None = None
-    space: OwnSpace | None = None
+    table: PeerTable | None = None
+    peers: PeerReservations | None = None
+    space: ReservedSpace | None = None
     """What the robot owned when the tick began."""
     decided: bool = False
     result: ShieldResult | None = None
@@ -106,7 +106,7 @@ class TickRecorder:
         )
 
 
-def _neighbours(table: NeighbourTable | None) -> dict[str, Any]:
+def _neighbours(table: PeerTable | None) -> dict[str, Any]:
     if table is None:
         return {
             "neighbour_control_point_world": (),
@@ -125,15 +125,15 @@ def _neighbours(table: NeighbourTable | None) -> dict[str, Any]:
     }
 
 
-def _spaces(peers: PeerSpaces | None, own: OwnSpace | None) -> dict[str, Any]:
+def _spaces(peers: PeerReservations | None, own: ReservedSpace | None) -> dict[str, Any]:
     count = 0 if peers is None else len(peers.acknowledged)
     return {
-        "neighbour_owned_lane_world": tuple(lane_ends(peers.owned_world[..., k]) for k in range(count)),
-        "neighbour_announced_lane_world": tuple(lane_ends(peers.announced_world[..., k]) for k in range(count)),
+        "neighbour_owned_lane_world": tuple(segment_ends(peers.owned_world[..., k]) for k in range(count)),
+        "neighbour_announced_lane_world": tuple(segment_ends(peers.announced_world[..., k]) for k in range(count)),
         "neighbour_acknowledged": () if peers is None else tuple(map(int, peers.acknowledged.tolist())),
         "neighbour_silent": () if peers is None else tuple(peers.silent.tolist()),
-        "owned_lane_world": own and lane_ends(own.owned_world),
-        "announced_lane_world": own and lane_ends(own.announced_world),
+        "owned_lane_world": own and segment_ends(own.owned_world),
+        "announced_lane_world": own and segment_ends(own.announced_world),
         "announcement_pending": own is not None and bool(own.pending),
         "announced_since": NOTHING_HEARD if own is None else int(own.since),
     }
@@ -144,7 +144,7 @@ def floats(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.asarray(values, float).tolist())
 
 
-def lane_ends(lane_world: np.ndarray) -> Lane:
+def segment_ends(lane_world: np.ndarray) -> Lane:
     """Return both ends of a lane (2, D) as plain numbers."""
     first, last = np.asarray(lane_world, float).tolist()
     return tuple(first), tuple(last)

@@ -7,8 +7,13 @@ import math
 import numpy as np
 
 from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_deploy.monitoring.actuation_monitor import begin_response, no_response, response_limits, watch_response
-from testudo_deploy.monitoring.brake_monitor import begin_watch, watch_braking, weak_brakes
+from testudo_deploy.monitoring.actuation_monitor import (
+    actuation_limits,
+    actuation_shortfall_text,
+    begin_actuation_monitor,
+    update_actuation_monitor,
+)
+from testudo_deploy.monitoring.brake_monitor import begin_brake_monitor, update_brake_monitor, weak_brakes_text
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 
@@ -18,7 +23,7 @@ _GUARD_FRESH_S = 0.15
 """While the guard, which speaks ten times a second, is silent for longer, it may be gone and the robot braked."""
 
 
-class MotionWatch:
+class MotionMonitor:
     """What one robot's poses and the commands it was sent tell about its motion; times on the steady clock [s]."""
 
     def __init__(self, spec: RobotSpec, sent: PendingCommands) -> None:
@@ -26,7 +31,7 @@ class MotionWatch:
         self._spec, self._sent = spec, sent
         delay = spec.quantities["dynamics.command_delay"]
         self._delays_s, self._zero = (delay.low, delay.high), np.zeros(spec.dimension)
-        self._limits = response_limits(spec, np.array(0.0))
+        self._limits = actuation_limits(spec, np.array(0.0))
         self._passes, self._guard_s, self._vehicle_passes = True, math.inf, True
         self.weak = self.unresponsive = ""
         """What was found, ``code: details``; it stays, so that only a new process drives again."""
@@ -46,20 +51,22 @@ class MotionWatch:
 
     def begin(self, measured: MotionState) -> None:
         """Take the first pose."""
-        self._braking = begin_watch(self._spec, measured, np.array(True))
-        self._response = begin_response(self._limits, measured, np.array(True))
+        self._braking = begin_brake_monitor(self._spec, measured, np.array(True))
+        self._response = begin_actuation_monitor(self._limits, measured, np.array(True))
 
     def follow(self, measured: MotionState, located: bool, before_s: float, stamp_s: float, received_s: float) -> None:
         """Take a pose, ``located`` if it is believed, its stamp, and that of the one before."""
         acting = self._sent.may_act(before_s, stamp_s, self._delays_s, self._zero)
         elapsed_s, believed = np.array(stamp_s - before_s), np.array(located)
-        self._braking, excess_m = watch_braking(self._spec, self._braking, measured, believed, acting, elapsed_s)
+        self._braking, excess_m = update_brake_monitor(self._spec, self._braking, measured, believed, acting, elapsed_s)
         if excess_m > 0 and not self.weak:
-            self.weak = weak_brakes(self._spec, self._braking, float(excess_m))
+            self.weak = weak_brakes_text(self._spec, self._braking, float(excess_m))
         if not (self._passes and self._vehicle_passes) or elapsed_s > _FORGET_S:
-            self._response = begin_response(self._limits, measured, believed)
+            self._response = begin_actuation_monitor(self._limits, measured, believed)
             return
         commands = list({id(command): command for _, piece in acting for command in piece}.values())
-        self._response, excess = watch_response(self._limits, self._response, measured, believed, commands, elapsed_s)
+        self._response, excess = update_actuation_monitor(
+            self._limits, self._response, measured, believed, commands, elapsed_s
+        )
         if excess.max() > 0 and not self.unresponsive and received_s - self._guard_s <= _GUARD_FRESH_S:
-            self.unresponsive = no_response(self._spec, self._response, excess)
+            self.unresponsive = actuation_shortfall_text(self._spec, self._response, excess)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.contract.messages import PeerMessage
-from testudo_deploy.control.plausibility_checks import left_its_lanes
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerSpaces
-from testudo_deploy.shield.tube_margins import SpaceParameters
+from testudo_deploy.control.plausibility_checks import left_reserved_segments
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations
+from testudo_deploy.shield.tube_margins import StopTubeParameters
 
 _STALE_ECHO_S = 5.0
 """An echo of a stamp older than this says nothing: the slot stays unheard."""
@@ -37,7 +37,7 @@ class _Newest:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class PeerMeasurement:
     """Where a tracking system saw the middle of a body."""
 
     stamp_s: float
@@ -46,7 +46,7 @@ class Sighting:
     """(D,) [m]."""
 
 
-class Roster:
+class PeerTracker:
     """The neighbour table of one robot, fed by messages."""
 
     def __init__(self, robot: str, epoch: str, peers: tuple[str, ...], contract: str, dimension: int) -> None:
@@ -58,7 +58,7 @@ class Roster:
         self._newest: dict[str, _Newest] = {}
         self._retired: dict[str, set[str]] = {}
         """Former lives of each peer, whose late messages say nothing any more."""
-        self._seen: dict[str, Sighting] = {}
+        self._seen: dict[str, PeerMeasurement] = {}
         self.untrusted: set[str] = set()
         """Peers that keep to no contract; they must be seen, and their messages count for nothing."""
         self.refused = 0
@@ -94,7 +94,7 @@ class Roster:
             self._heard[message.robot] = _Heard(message, echo[1])
         return True
 
-    def see(self, peer: str, sighting: Sighting) -> bool:
+    def see(self, peer: str, sighting: PeerMeasurement) -> bool:
         """Take where tracking saw a peer; False if it is foreign, older than the last or not finite."""
         last = self._seen.get(peer)
         sound = len(sighting.position_world) == self._dimension and all(
@@ -124,7 +124,7 @@ class Roster:
         """Return the untrusted peers that tracking has never seen."""
         return tuple(peer for peer in self.peers if peer in self.untrusted and peer not in self._seen)
 
-    def table(self, now_s: float) -> NeighbourTable:
+    def table(self, now_s: float) -> PeerTable:
         """Return the table (D, K) of all peers, in roster order; every peer must have been heard or seen."""
         points, velocities, ages, still = [], [], [], (0.0,) * self._dimension
         for peer in self.peers:
@@ -139,7 +139,7 @@ class Roster:
                 ages.append(now_s - heard.bound_s)
         shape = (len(self.peers), self._dimension)
         untrusted = np.array([peer in self.untrusted for peer in self.peers], bool) if self.untrusted else None
-        return NeighbourTable(
+        return PeerTable(
             np.array(points, float).reshape(shape).T,
             np.array(velocities, float).reshape(shape).T,
             np.array(ages, float),
@@ -147,7 +147,7 @@ class Roster:
             untrusted,
         )
 
-    def spaces(self, now_s: float, silence_s: float) -> PeerSpaces:
+    def spaces(self, now_s: float, silence_s: float) -> PeerReservations:
         """Return what the newest messages say of space (2, D, K); a peer without one has none and is silent.
 
         An untrusted peer counts for where it is seen.
@@ -157,12 +157,12 @@ class Roster:
 
         def lanes(name: str) -> np.ndarray:
             values = [
-                self._no_lane(peer) if item is None or peer in self.untrusted else getattr(item.message, name)
+                self._no_segment(peer) if item is None or peer in self.untrusted else getattr(item.message, name)
                 for peer, item in zip(self.peers, newest, strict=True)
             ]
             return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
 
-        return PeerSpaces(
+        return PeerReservations(
             lanes("owned_lane_world"),
             lanes("announced_lane_world"),
             np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
@@ -171,11 +171,11 @@ class Roster:
             np.array([peer not in self.untrusted for peer in self.peers], bool),
         )
 
-    def _no_lane(self, peer: str) -> tuple[tuple[float, ...], ...]:
+    def _no_segment(self, peer: str) -> tuple[tuple[float, ...], ...]:
         seen = self._seen.get(peer)
         return (seen.position_world if peer in self.untrusted and seen else (np.nan,) * self._dimension,) * 2
 
-    def doubtful(self, space: SpaceParameters, now_s: float, speed_m_s: float) -> tuple[str, ...]:
+    def doubtful(self, space: StopTubeParameters, now_s: float, speed_m_s: float) -> tuple[str, ...]:
         """Return the trusted peers that tracking sees where they said they would not be.
 
         Args:
@@ -193,7 +193,7 @@ class Roster:
         seen = np.array([self._seen[peer].position_world for peer in watched], float).T
         seen_age = now_s - np.array([self._seen[peer].stamp_s for peer in watched])
         age = now_s - np.array([self._heard[peer].bound_s for peer in watched])
-        part = PeerSpaces(
+        part = PeerReservations(
             spaces.owned_world[..., index],
             spaces.announced_world[..., index],
             spaces.acknowledged[index],
@@ -201,5 +201,5 @@ class Roster:
             spaces.first[index],
             spaces.reserves[index],
         )
-        left = left_its_lanes(space, part, seen, seen_age, age, speed_m_s)
+        left = left_reserved_segments(space, part, seen, seen_age, age, speed_m_s)
         return tuple(peer for peer, is_left in zip(watched, left, strict=True) if is_left)

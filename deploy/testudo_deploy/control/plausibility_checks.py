@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from testudo_deploy.shield.reserved_space import PeerSpaces, stays_in_its_lanes
+from testudo_deploy.shield.reserved_space import PeerReservations, stays_in_reserved_segments
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
-from testudo_deploy.shield.tube_margins import SpaceParameters
+from testudo_deploy.shield.tube_margins import StopTubeParameters
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.motion_state import length
@@ -31,8 +31,8 @@ def follow_pose(
     have been told to turn, of which odometry says nothing.
     """
     xp = array_namespace(measured.position_world)
-    expected = moved_on(spec, anchor, measured.velocity, elapsed_s)
-    follows = agrees(spec, expected, measured, turned_rad)
+    expected = propagated_by_odometry(spec, anchor, measured.velocity, elapsed_s)
+    follows = poses_agree(spec, expected, measured, turned_rad)
     return follows, MotionState(
         xp.where(follows, measured.position_world, expected.position_world),
         xp.where(follows, measured.yaw, expected.yaw),
@@ -40,7 +40,9 @@ def follow_pose(
     )
 
 
-def moved_on(spec: RobotSpec, anchor: MotionState, velocity: Array, elapsed_s: Array | float) -> MotionState:
+def propagated_by_odometry(
+    spec: RobotSpec, anchor: MotionState, velocity: Array, elapsed_s: Array | float
+) -> MotionState:
     """Return where odometry says that a robot has come from a place (...), now with a velocity (D, ...)."""
     xp = array_namespace(velocity)
     mean = 0.5 * (anchor.velocity + velocity)
@@ -51,7 +53,9 @@ def moved_on(spec: RobotSpec, anchor: MotionState, velocity: Array, elapsed_s: A
     return MotionState(anchor.position_world + elapsed_s * mean, anchor.yaw + turned, velocity)
 
 
-def agrees(spec: RobotSpec, expected: MotionState, measured: MotionState, turned_rad: Array | float = 0.0) -> Array:
+def poses_agree(
+    spec: RobotSpec, expected: MotionState, measured: MotionState, turned_rad: Array | float = 0.0
+) -> Array:
     """Return whether two poses (...) of one moment differ by no more than the errors of localisation, and this turn."""
     xp = array_namespace(measured.position_world)
     turn = xp.abs(measured.yaw - expected.yaw)
@@ -60,8 +64,13 @@ def agrees(spec: RobotSpec, expected: MotionState, measured: MotionState, turned
     return (away <= 2 * spec.position_error_m + _WAY_M) & (turn <= 2 * spec.yaw_error_rad + _TURN_RAD + turned_rad)
 
 
-def left_its_lanes(
-    space: SpaceParameters, peers: PeerSpaces, seen_world: Array, seen_age_s: Array, age_s: Array, speed_m_s: float
+def left_reserved_segments(
+    space: StopTubeParameters,
+    peers: PeerReservations,
+    seen_world: Array,
+    seen_age_s: Array,
+    age_s: Array,
+    speed_m_s: float,
 ) -> Array:
     """Return which peers (K, ...) were seen (D, K, ...) where they said they would not be.
 
@@ -77,5 +86,7 @@ def left_its_lanes(
     seen = squeezed(seen_world, space.height_ratio)
     lanes = (squeezed(lane, space.height_ratio, 1) for lane in (peers.owned_world, peers.announced_world))
     distance = xp.minimum(*(point_distance(seen, lane[0, ...], lane[1, ...]) for lane in lanes))
-    moving_s = xp.where(stays_in_its_lanes(peers, age_s, space.silence_s), seen_age_s, xp.maximum(seen_age_s, age_s))
+    moving_s = xp.where(
+        stays_in_reserved_segments(peers, age_s, space.silence_s), seen_age_s, xp.maximum(seen_age_s, age_s)
+    )
     return ~(distance <= space.lane_m + space.tube_error_m + space.noise_m + speed_m_s * moving_s)

@@ -12,7 +12,7 @@ from collections import deque
 
 import numpy as np
 
-from testudo_deploy.control.plausibility_checks import agrees, follow_pose, moved_on
+from testudo_deploy.control.plausibility_checks import follow_pose, poses_agree, propagated_by_odometry
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -25,7 +25,7 @@ _STANDS_M_S, _STANDS_RAD_S = 0.05, 0.2
 """A robot slower than this stands; velocities that a filter makes of poses are not quieter."""
 
 
-class Whereabouts:
+class PoseValidator:
     """The place of one robot; stamps are seconds on the steady clock and rise."""
 
     def __init__(self, spec: RobotSpec, pose_max_age_s: float, *, turns: bool = False) -> None:
@@ -92,8 +92,8 @@ class Whereabouts:
         """Return whether all poses of the last `STEADY_S` agree, while the robot stood and was seen."""
         if self._rest is not None and self._stands(measured) and elapsed_s <= self._longest_gap_s:
             start = MotionState(self._rest.position_world, self._rest.yaw, before)
-            self._rest = moved_on(self._spec, start, measured.velocity, elapsed_s)
-            if agrees(self._spec, self._rest, measured):
+            self._rest = propagated_by_odometry(self._spec, start, measured.velocity, elapsed_s)
+            if poses_agree(self._spec, self._rest, measured):
                 return stamp_s - self._rest_since_s >= STEADY_S
         self._rest, self._rest_since_s = measured, stamp_s
         return False

@@ -21,7 +21,7 @@ def pending_time_s(spec: RobotSpec, age_s: Array, slots: int) -> Array:
     return xp.stack([xp.clip(total - k * spec.control_period_s, 0.0, spec.control_period_s) for k in range(slots)])
 
 
-def predict(model: MotionModel, measured: MotionState, pending: Array, responses: LagResponse) -> MotionState:
+def predict_state(model: MotionModel, measured: MotionState, pending: Array, responses: LagResponse) -> MotionState:
     """Return the state after the pending commands.
 
     Args:

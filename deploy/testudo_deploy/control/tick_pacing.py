@@ -19,7 +19,7 @@ _FOLLOW = 0.2
 """Share of the distance to its poses by which the grid follows them from tick to tick."""
 
 
-class Pacer:
+class TickPacer:
     """Says when to tick, and counts ticks, those that are late and those left out, on the caller's clock.
 
     Its grid has the robot's period and moves slowly with the poses, whose clock may run a little faster or slower and
@@ -39,7 +39,7 @@ class Pacer:
 
     def is_due(self, now_s: float) -> bool:
         """Return whether a pose that comes now begins a tick."""
-        if self._due_s is None or self._is_behind(now_s):
+        if self._due_s is None or self._is_late(now_s):
             return True
         is_due = now_s >= self._due_s - EARLY_SHARE * self._period_s
         if not is_due:
@@ -49,13 +49,13 @@ class Pacer:
     def alone_s(self, now_s: float) -> float:
         """Return after which time without a pose the robot ticks by itself."""
         waits_s = WAIT_SHARE * self._period_s
-        if self._due_s is None or self._is_behind(now_s):
+        if self._due_s is None or self._is_late(now_s):
             return self._period_s + waits_s
         return max(self._due_s + waits_s - now_s, 0.0)
 
     def begin(self, now_s: float, *, on_pose: bool = True) -> float:
         """Note that a tick begins, on a pose or alone, and return how late it is [s]."""
-        due_s = now_s if self._due_s is None or self._is_behind(now_s) else self._due_s
+        due_s = now_s if self._due_s is None or self._is_late(now_s) else self._due_s
         off_s = now_s - due_s
         late_s = max(0.0, off_s - (0.0 if on_pose else WAIT_SHARE * self._period_s))
         missed = math.floor(late_s / self._period_s)
@@ -71,6 +71,6 @@ class Pacer:
         self.worst_late_s = max(self.worst_late_s, late_s)
         return late_s
 
-    def _is_behind(self, now_s: float) -> bool:
+    def _is_late(self, now_s: float) -> bool:
         """Return whether the clock was set back, so that the grid lies in a future that does not come."""
         return self._due_s - now_s > _BACK_PERIODS * self._period_s

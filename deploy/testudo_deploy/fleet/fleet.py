@@ -18,7 +18,7 @@ from testudo_deploy.fleet.link_topics import check_topics
 from testudo_deploy.fleet.policy_groups import (
     Follow,
     PolicyEntry,
-    PolicyFile,
+    PolicyGroup,
     check_follow,
     check_sha256,
     clear_of,
@@ -104,7 +104,7 @@ class Fleet:
     robots: tuple[FleetRobot, ...]
     tracking: bool = False
     """Each robot's odometry comes from a tracking system that the others may rely on."""
-    policies: Mapping[str, PolicyFile] = field(default_factory=dict)
+    policies: Mapping[str, PolicyGroup] = field(default_factory=dict)
     """By type of robot, where that is not `policy`."""
 
     @property
@@ -132,8 +132,8 @@ class Fleet:
         self.robot(name)
         return next(team for team in self.teams if name in team.names)
 
-    def _policy_file(self, robot: FleetRobot) -> PolicyFile:
-        return self.policies.get(robot.type, PolicyFile(self.policy, self.policy_sha256))
+    def _policy_file(self, robot: FleetRobot) -> PolicyGroup:
+        return self.policies.get(robot.type, PolicyGroup(self.policy, self.policy_sha256))
 
     @property
     def frame(self) -> str:

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Protocol
 
 from testudo_deploy.fleet.fleet import FleetRobot
-from testudo_deploy.fleet.pose_velocity import Located, VelocityFilter, filter_window_s
-from testudo_hardware.frames import Placement, turned, wrapped
+from testudo_deploy.fleet.pose_velocity import FilteredPose, VelocityFilter, filter_window_s
+from testudo_hardware.frames import PlanarTransform, turned, wrapped
 from testudo_hardware.links.pose_messages import PoseReading, TransformReading
 from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import OdometryReading
@@ -36,7 +36,7 @@ _START_M, _START_RAD = 0.1, 0.2
 class Localiser(Protocol):
     """Turns what the pose source of one robot tells into odometry in the shared frame."""
 
-    def take(self, reading: Measurement, received_s: float) -> Located | None:
+    def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
         """Take a measurement, stamped on the steady clock; None if it gives no place now.
 
         Args:
@@ -59,7 +59,7 @@ def localiser(robot: FleetRobot) -> Localiser:
     if source == "odom":
         return PlacedOdometry(robot.spec, None)
     if source == "odom+initial":
-        return PlacedOdometry(robot.spec, Placement(robot.initial_position_world, robot.initial_yaw))
+        return PlacedOdometry(robot.spec, PlanarTransform(robot.initial_position_world, robot.initial_yaw))
     if source == "mocap":
         rate_hz = profile.pose.rate.value
         window_s = filter_window_s(robot.spec, rate_hz, robot.pose.sigma_m, robot.pose.max_age_s)
@@ -67,16 +67,20 @@ def localiser(robot: FleetRobot) -> Localiser:
     return CorrectedOdometry(robot.spec)
 
 
-def switched_on_at(robot: FleetRobot) -> Placement | None:
+def switched_on_at(robot: FleetRobot) -> PlanarTransform | None:
     """Return where odometry has to say that a robot is before it first drives; None if it may say anything.
 
     Only odometry that counts from the initial pose: one that was not set to zero there is wrong from the start, and
     nothing else would show it.
     """
-    return Placement(robot.initial_position_world, robot.initial_yaw) if robot.pose.source == "odom+initial" else None
+    return (
+        PlanarTransform(robot.initial_position_world, robot.initial_yaw)
+        if robot.pose.source == "odom+initial"
+        else None
+    )
 
 
-def away_from_start(start: Placement, now: Placement) -> str:
+def offset_from_start(start: PlanarTransform, now: PlanarTransform) -> str:
     """Return by how much a robot is away from its initial pose, ``code: details``; empty if it is there."""
     away_m, turned_rad = math.dist(start.position, now.position), abs(wrapped(now.yaw - start.yaw))
     if away_m <= _START_M and turned_rad <= _START_RAD:
@@ -84,7 +88,7 @@ def away_from_start(start: Placement, now: Placement) -> str:
     return f"away_from_start: by {away_m:.2f} m and {turned_rad:.2f} rad"
 
 
-def placed(reading: OdometryReading, frame: Placement, spec: RobotSpec) -> OdometryReading:
+def placed(reading: OdometryReading, frame: PlanarTransform, spec: RobotSpec) -> OdometryReading:
     """Return odometry of one frame in the parent of that frame.
 
     Args:
@@ -92,7 +96,7 @@ def placed(reading: OdometryReading, frame: Placement, spec: RobotSpec) -> Odome
         frame: where it stands in its parent.
         spec: velocities in the body stay, those in the frame turn with it.
     """
-    there = frame.then(Placement(reading.position_world, reading.yaw))
+    there = frame.then(PlanarTransform(reading.position_world, reading.yaw))
     velocity = reading.velocity if spec.kind == DIFFERENTIAL_DRIVE else turned(reading.velocity, frame.yaw)
     return OdometryReading(reading.stamp_s, there.position, there.yaw, velocity, reading.tilt_rad)
 
@@ -101,19 +105,19 @@ class PlacedOdometry:
     """Sources `odom` and `odom+initial`: odometry whose frame never moves in the shared one.
 
     The frame of the odometry is the place where the robot was switched on, so it has to stand at its initial pose
-    then, or have its odometry set to zero there, see `away_from_start`. A node that starts again while the robot is
+    then, or have its odometry set to zero there, see `offset_from_start`. A node that starts again while the robot is
     away says rightly where it is, but a robot cannot tell that from odometry that was never set to zero.
     """
 
-    def __init__(self, spec: RobotSpec, frame: Placement | None) -> None:
+    def __init__(self, spec: RobotSpec, frame: PlanarTransform | None) -> None:
         """Place the frame of the odometry in the shared frame; None if it is the shared frame."""
         self._spec, self._frame = spec, frame
 
-    def take(self, reading: Measurement, received_s: float) -> Located | None:
+    def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
         """Return odometry in the shared frame; a pose is not looked at."""
         if not isinstance(reading, OdometryReading):
             return None
-        return Located(reading if self._frame is None else placed(reading, self._frame, self._spec), 0.0)
+        return FilteredPose(reading if self._frame is None else placed(reading, self._frame, self._spec), 0.0)
 
     def correct(self, transform: TransformReading, received_s: float) -> None:
         """Do nothing: the frame stays where it is."""
@@ -126,7 +130,7 @@ class PoseOnly:
         """Take the filter, which counts what it refuses."""
         self.filter = velocity_filter
 
-    def take(self, reading: Measurement, received_s: float) -> Located | None:
+    def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
         """Return the fit through the newest poses; odometry is not looked at."""
         located = self.filter.take(reading, received_s) if isinstance(reading, PoseReading) else None
         return located and replace(located, reading=replace(located.reading, tilt_rad=reading.tilt_rad))
@@ -154,7 +158,7 @@ class CorrectedOdometry:
         self.refused = 0
         """Corrections that were not finite, came late, are of the future, or belong to no odometry at hand."""
 
-    def take(self, reading: Measurement, received_s: float) -> Located | None:
+    def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
         """Take odometry, which is placed, or an `amcl_pose`, which corrects its frame and gives no place itself."""
         if isinstance(reading, PoseReading):
             self._take_pose(reading)
@@ -165,7 +169,7 @@ class CorrectedOdometry:
             self._correct_by(self._pending)
         if self._frame is None or not self._holds(reading.stamp_s):
             return None
-        return Located(placed(reading, self._frame.placement, self._spec), 0.0)
+        return FilteredPose(placed(reading, self._frame.placement, self._spec), 0.0)
 
     def correct(self, transform: TransformReading, received_s: float) -> None:
         """Take where the odometry's frame stands in the shared one; localisations date it ahead, by a little.
@@ -225,11 +229,11 @@ class CorrectedOdometry:
         if body is None or late:
             self.refused += 1
             return
-        there = Placement(pose.position_world, pose.yaw)
+        there = PlanarTransform(pose.position_world, pose.yaw)
         self._frame = TransformReading(pose.stamp_s, there.then(body.inverse()))
         self._by_transform, self._way_m = False, 0.0
 
-    def _odometry_at(self, stamp_s: float) -> Placement | None:
+    def _odometry_at(self, stamp_s: float) -> PlanarTransform | None:
         """Return the odometry of a moment, between the samples beside it."""
         for before, after in pairwise(self._history):
             if before.stamp_s <= stamp_s <= after.stamp_s:
@@ -238,5 +242,5 @@ class CorrectedOdometry:
                     one + share * (other - one)
                     for one, other in zip(before.position_world, after.position_world, strict=True)
                 )
-                return Placement(position, wrapped(before.yaw + share * wrapped(after.yaw - before.yaw)))
+                return PlanarTransform(position, wrapped(before.yaw + share * wrapped(after.yaw - before.yaw)))
         return None

@@ -16,7 +16,7 @@ from typing import Any
 
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.fleet.robot_links import FleetError
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.files.strict_json import OPTIONAL
 from testudo_hardware.spec import RobotSpec
 
@@ -26,7 +26,7 @@ HEADROOM_M = 0.1
 
 
 @dataclass(frozen=True)
-class PolicyFile:
+class PolicyGroup:
     """A policy file, pinned."""
 
     path: Path
@@ -72,7 +72,7 @@ def check_sha256(found: str, where: str) -> None:
         )
 
 
-def policy_files(entries: Mapping[str, PolicyEntry], types: Sequence[str], file: Path) -> dict[str, PolicyFile]:
+def policy_files(entries: Mapping[str, PolicyEntry], types: Sequence[str], file: Path) -> dict[str, PolicyGroup]:
     """Return the policy files by type of robot.
 
     Raises:
@@ -86,7 +86,7 @@ def policy_files(entries: Mapping[str, PolicyEntry], types: Sequence[str], file:
             )
         check_sha256(entry.policy_sha256, f"{file}: policies.{kind}.policy_sha256")
     return {
-        kind: PolicyFile((file.parent / entry.policy).absolute(), entry.policy_sha256)
+        kind: PolicyGroup((file.parent / entry.policy).absolute(), entry.policy_sha256)
         for kind, entry in entries.items()
     }
 
@@ -117,7 +117,7 @@ def check_follow(
         raise FleetError(f"{where}.offset: found {len(follow.offset)} coordinates, expected {dimensions[name]}")
 
 
-def check_apart(contracts: Mapping[str, tuple[RobotSpec, Contract]]) -> None:
+def check_groups_apart(contracts: Mapping[str, tuple[RobotSpec, Contract]]) -> None:
     """Check that the robots of different teams cannot meet, whatever each team does.
 
     The shield of a drone keeps its body above the lower side of its arena, with every error that its margins know; no
@@ -156,4 +156,4 @@ def _check_floor(drone: str, flown: Contract, ground: RobotSpec) -> None:
 
 def clear_of(ground: RobotSpec, drone: RobotSpec, height_m: float) -> bool:
     """Return whether a drone in the air at a height [m] is above a ground robot, with the errors of its margins."""
-    return height_m - space_parameters(drone).wall_m > ground.body_height_m
+    return height_m - stop_tube_parameters(drone).wall_m > ground.body_height_m

@@ -15,7 +15,7 @@ from testudo_deploy.fleet.link_topics import TRANSFORM_TOPIC, absolute
 from testudo_deploy.fleet.localiser import localiser
 from testudo_hardware.links.pose_messages import read_transform
 from testudo_hardware.links.topics import Measurement, MeasurementWire
-from testudo_hardware.links.wire import OdometryReading, other_clock_s
+from testudo_hardware.links.wire import OdometryReading, convert_clock_s
 
 TRANSFORM_TYPE = "tf2_msgs/msg/TFMessage"
 
@@ -41,7 +41,7 @@ class SensedTopic:
         return absolute(self.name, self.wire.robot)
 
 
-class Sensor:
+class PoseSourceReader:
     """The pose source of one robot."""
 
     def __init__(self, robot: FleetRobot) -> None:
@@ -95,7 +95,7 @@ class Sensor:
                 self._place.correct(replace(found, stamp_s=self._steady_s(found.stamp_s, ros_now_s, now_s)), now_s)
 
     def _steady_s(self, stamp_s: float, ros_now_s: float, now_s: float) -> float:
-        return other_clock_s(stamp_s, ros_now_s, now_s) if self.uses_ros_time else stamp_s
+        return convert_clock_s(stamp_s, ros_now_s, now_s) if self.uses_ros_time else stamp_s
 
 
 def sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:

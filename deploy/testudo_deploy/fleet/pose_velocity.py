@@ -36,7 +36,7 @@ _LARGEST = 1e12
 
 
 @dataclass(frozen=True)
-class Located:
+class FilteredPose:
     """Where a robot was and how fast it moved, in the fleet's shared frame."""
 
     reading: OdometryReading
@@ -100,7 +100,7 @@ class VelocityFilter:
         self.restarts = 0
         """How often the fit began anew after a gap, a jump, or a clock that was set back."""
 
-    def take(self, pose: PoseReading, received_s: float = math.inf) -> Located | None:
+    def take(self, pose: PoseReading, received_s: float = math.inf) -> FilteredPose | None:
         """Take a sample; returns None until the window is full again, and for a sample that is refused.
 
         Args:
@@ -145,7 +145,7 @@ class VelocityFilter:
             or abs(now[-1] - before[-1]) > rate * elapsed_s + 2 * spec.yaw_error_rad
         )
 
-    def _fitted(self) -> Located | None:
+    def _fitted(self) -> FilteredPose | None:
         stamps = np.array([stamp_s for stamp_s, _ in self._samples])
         values = np.array([numbers for _, numbers in self._samples])
         middle_s, half_s = 0.5 * (stamps[-1] + stamps[0]), 0.5 * (stamps[-1] - stamps[0])
@@ -160,4 +160,4 @@ class VelocityFilter:
         channels = tuple(velocity)
         if self._spec.kind == DIFFERENTIAL_DRIVE:
             channels = (turned(velocity, -yaw)[0], turn_rate)
-        return Located(OdometryReading(float(middle_s), tuple(position), wrapped(yaw), channels), float(half_s))
+        return FilteredPose(OdometryReading(float(middle_s), tuple(position), wrapped(yaw), channels), float(half_s))

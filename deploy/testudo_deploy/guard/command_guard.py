@@ -33,14 +33,14 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Rearmed:
+class RearmReply:
     """Whether the emergency stop was taken back, and what to tell the operator."""
 
     granted: bool
     sentence: str
 
 
-class Guard:
+class CommandGuard:
     """The guard of one robot; times are seconds on one clock that the caller injects."""
 
     def __init__(self, *, dimension: int, dead_man_s: float, yaw_rate_limit: float = 0.0) -> None:
@@ -96,7 +96,7 @@ class Guard:
             lands: it only brings a vehicle down, and may pass though the emergency stop is pressed.
         """
         self.commands += 1
-        sound = self._turns_soundly(yaw_rate) and self._is_sound(stamp_s, values, now_s)
+        sound = self._yaw_rate_is_valid(yaw_rate) and self._is_valid_command(stamp_s, values, now_s)
         passes = sound and not (self._foreign or self._trouble) and (lands or not self._stopped)
         self.refused += not passes
         return passes
@@ -104,7 +104,7 @@ class Guard:
     def watch(self, now_s: float) -> bool:
         """Notice silence; return whether to brake now."""
         if now_s - self._last_stamp_s >= self.silent_after_s and self._healthy_since_s is not None:
-            self._begin_again("silence")
+            self._restart("silence")
         return bool(self.code)
 
     def hear_estop(self, pressed: bool, source: str) -> None:
@@ -120,38 +120,38 @@ class Guard:
         self.stops += not self._stopped
         self._stopped = True
 
-    def rearm(self) -> Rearmed:
+    def rearm(self) -> RearmReply:
         """Take the emergency stop back, if it is released everywhere."""
         if self._pressed:
             places = ", ".join(sorted(self._pressed))
-            return Rearmed(False, f"rearm refused: the emergency stop is still pressed on {places}")
+            return RearmReply(False, f"rearm refused: the emergency stop is still pressed on {places}")
         self._stopped = False
         self.rearms += 1
-        self._begin_again("starting")
-        return Rearmed(True, "the emergency stop is taken back")
+        self._restart("starting")
+        return RearmReply(True, "the emergency stop is taken back")
 
     def see_publishers(self, foreign: Sequence[str]) -> None:
         """Take the names of all nodes that publish on the guard's topics and should not."""
         if self._foreign and not foreign:
-            self._begin_again("starting")
+            self._restart("starting")
         self._foreign = tuple(foreign)
 
-    def _turns_soundly(self, yaw_rate: float) -> bool:
+    def _yaw_rate_is_valid(self, yaw_rate: float) -> bool:
         """Return whether a yaw rate may be passed on; one that is not a number is not."""
         if abs(yaw_rate) <= self._yaw_rate_limit + _ROUNDING:
             return True
-        self._begin_again("yaw_rate" if abs(yaw_rate) < float("inf") else "not_finite")
+        self._restart("yaw_rate" if abs(yaw_rate) < float("inf") else "not_finite")
         return False
 
-    def _is_sound(self, stamp_s: float, values: Sequence[float], now_s: float) -> bool:
+    def _is_valid_command(self, stamp_s: float, values: Sequence[float], now_s: float) -> bool:
         """Return whether a command may be acted on; the stamps of those that may only grow."""
         # a comparison with NaN is false, so that nothing that is not finite gets through
         finite = len(values) == self._dimension and all(abs(value) < float("inf") for value in values)
         if not finite or not abs(stamp_s) < float("inf"):
-            self._begin_again("not_finite")
+            self._restart("not_finite")
             return False
         if stamp_s > now_s + CLOCK_TOLERANCE_S or stamp_s < self._last_stamp_s - self._dead_man_s:
-            self._begin_again("clock")
+            self._restart("clock")
             return False
         if now_s - stamp_s >= self.silent_after_s or stamp_s <= self._last_stamp_s:
             return False  # a process that slept, or commands that overtook each other
@@ -162,5 +162,5 @@ class Guard:
             self._trouble = ""
         return True
 
-    def _begin_again(self, trouble: str) -> None:
+    def _restart(self, trouble: str) -> None:
         self._trouble, self._healthy_since_s = trouble, None

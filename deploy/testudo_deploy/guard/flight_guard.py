@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from testudo_deploy.guard.flight_messages import FlightOrder, Wanted
+from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 
 ORDER_SILENT_S = 0.5
@@ -66,7 +66,7 @@ class GuardPhase(StrEnum):
 
 
 @dataclass(frozen=True)
-class MotorsOff:
+class MotorsOffReply:
     """Whether the motors are switched off, and what to tell the operator."""
 
     granted: bool
@@ -143,16 +143,16 @@ class FlightGuard:
             return self._landing(wanted, now_s)
         return self._off(now_s, stopped=stopped)
 
-    def motors_off(self, now_s: float, *, stopped: bool) -> MotorsOff:
+    def motors_off(self, now_s: float, *, stopped: bool) -> MotorsOffReply:
         """Switch the motors off, which an emergency stop has to come before."""
         if not stopped:
-            return MotorsOff(
+            return MotorsOffReply(
                 False,
                 "motors_off refused: press the emergency stop first; in the air the vehicle then hovers and lands",
             )
         self._go(GuardPhase.OFF, now_s)
         self._asked_s = now_s
-        return MotorsOff(
+        return MotorsOffReply(
             True, "the motors are switched off; in the air the vehicle falls", (FlightRequest(FlightAct.EMERGENCY),)
         )
 
@@ -182,11 +182,11 @@ class FlightGuard:
         repeats = vehicle is not None and vehicle.planner_active is not None and left_s > LIFTS_S
         return (self._landing_request(left_s),) if repeats else ()  # who lands already takes no notice of it
 
-    def _wanted(self, now_s: float) -> Wanted | None:
+    def _wanted(self, now_s: float) -> DesiredFlightState | None:
         """Return what the supervisor wants; None if it is silent."""
         if self._order is None or now_s - self._order_s > ORDER_SILENT_S:
             return None
-        return Wanted(self._order.wanted)
+        return DesiredFlightState(self._order.wanted)
 
     def _says_flying(self, now_s: float) -> bool | None:
         """Return whether the vehicle says that it flies; None if it does not say."""
@@ -201,19 +201,21 @@ class FlightGuard:
         """Return whether the vehicle says that it stands, and not from before what may have lifted it."""
         return self._says_flying(now_s) is False and self._vehicle_s > self._lifted_s + LIFTS_S
 
-    def _begin(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
+    def _begin(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
         flying = self._says_flying(now_s)
-        if flying or (flying is None and wanted in (Wanted.FLY, Wanted.LAND)):
+        if flying or (flying is None and wanted in (DesiredFlightState.FLY, DesiredFlightState.LAND)):
             self._go(GuardPhase.FLY, now_s)
-        elif wanted is not None and (flying is False or wanted is Wanted.GROUND):
+        elif wanted is not None and (flying is False or wanted is DesiredFlightState.GROUND):
             self._go(GuardPhase.GROUND, now_s)
         return ()
 
-    def _on_ground(self, wanted: Wanted | None, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+    def _on_ground(
+        self, wanted: DesiredFlightState | None, now_s: float, *, stopped: bool
+    ) -> tuple[FlightRequest, ...]:
         if self._says_flying(now_s) and now_s - self._since_s > LATE_S:  # carried, or flown by somebody else
             self._go(GuardPhase.FLY, now_s)
             return ()
-        if wanted is not Wanted.TAKE_OFF or stopped:
+        if wanted is not DesiredFlightState.TAKE_OFF or stopped:
             return ()
         self._go(GuardPhase.TAKE_OFF, now_s)
         self._armed_s = self._lifted_s = -math.inf
@@ -238,8 +240,8 @@ class FlightGuard:
         # a set-point of any time before would keep the planner from having its way
         return (_END, FlightRequest(FlightAct.TAKE_OFF, height_m=order.top_m, duration_s=order.climb_s))
 
-    def _climbing(self, wanted: Wanted | None, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
-        if wanted is Wanted.TAKE_OFF and not stopped:
+    def _climbing(self, wanted: DesiredFlightState | None, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+        if wanted is DesiredFlightState.TAKE_OFF and not stopped:
             return self._lift(now_s)
         lifted = math.isfinite(self._lifted_s)
         if wanted is None and not stopped and lifted and now_s < self._ends_s:
@@ -247,18 +249,18 @@ class FlightGuard:
         if not lifted or self._stands(now_s):  # a set-point would turn its motors up
             self._go(GuardPhase.GROUND, now_s)
             return (FlightRequest(FlightAct.DISARM),)
-        if wanted in (Wanted.LAND, Wanted.GROUND) or self._says_flying(now_s) is False:
+        if wanted in (DesiredFlightState.LAND, DesiredFlightState.GROUND) or self._says_flying(now_s) is False:
             return self._land(now_s)
         self._go(GuardPhase.FLY, now_s)
         return ()
 
-    def _flying(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
-        if self._says_flying(now_s) is False and wanted is Wanted.GROUND:
+    def _flying(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
+        if self._says_flying(now_s) is False and wanted is DesiredFlightState.GROUND:
             self._go(GuardPhase.GROUND, now_s)
             return (_END, FlightRequest(FlightAct.DISARM))
-        if wanted is Wanted.LAND:
+        if wanted is DesiredFlightState.LAND:
             return self._land(now_s)
-        if wanted is Wanted.FLY:
+        if wanted is DesiredFlightState.FLY:
             self._alone_since_s = None
         elif self._alone_since_s is None:
             self._alone_since_s = now_s
@@ -266,9 +268,9 @@ class FlightGuard:
             return self._land(now_s)
         return ()
 
-    def _landing(self, wanted: Wanted | None, now_s: float) -> tuple[FlightRequest, ...]:
+    def _landing(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
         flying, stands = self._says_flying(now_s), self._stands(now_s)
-        down = stands and wanted is Wanted.GROUND
+        down = stands and wanted is DesiredFlightState.GROUND
         if now_s < self._ends_s and not down:
             return self._hand_over(now_s)
         if stands or (flying is None and now_s >= self._ends_s + LATE_S):

@@ -11,7 +11,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 
 
-class Wanted(StrEnum):
+class DesiredFlightState(StrEnum):
     """In which state of flight the supervisor wants its vehicle; a level, sent again and again."""
 
     GROUND = "ground"
@@ -34,7 +34,7 @@ class FlightOrder(Envelope):
     stamp_s: float
     """Steady clock at sending."""
     wanted: str
-    """A `Wanted`."""
+    """A `DesiredFlightState`."""
     top_m: float
     """Height of the end of a take-off, above the origin of the world."""
     climb_s: float
@@ -56,8 +56,10 @@ class FlightOrder(Envelope):
         )
         if not (self.climb_s > 0 and self.down_s > 0):
             raise EnvelopeError(f"{self.SCHEMA}: found {self.climb_s} s up and {self.down_s} s down, expected above 0")
-        if self.wanted not in list(Wanted):
-            raise EnvelopeError(f"{self.SCHEMA}.wanted: found {self.wanted!r}, expected one of {', '.join(Wanted)}")
+        if self.wanted not in list(DesiredFlightState):
+            raise EnvelopeError(
+                f"{self.SCHEMA}.wanted: found {self.wanted!r}, expected one of {', '.join(DesiredFlightState)}"
+            )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Self
 
-from testudo_deploy.launch.core_wakefulness import AwakeCores
+from testudo_deploy.launch.core_wakefulness import CpuKeepAwake
 from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
 from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_deploy.launch.sros2_enclave import enclave_words
@@ -59,7 +59,7 @@ class FleetProcesses:
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._threads: list[threading.Thread] = []
         self._events: queue.Queue[ProcessEvent] = queue.Queue()
-        self._awake = AwakeCores()
+        self._awake = CpuKeepAwake()
 
     def __enter__(self) -> Self:
         try:

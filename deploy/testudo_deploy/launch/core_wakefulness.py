@@ -26,7 +26,7 @@ while os.getppid() == {parent}:
 """
 
 
-class AwakeCores:
+class CpuKeepAwake:
     """A process per core that spins while nobody else wants the core; a context manager that may be entered once.
 
     The processes have the scheduling class SCHED_IDLE: whoever else wants the core gets it at once. They end with

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testudo_deploy.admission.fleet_admission import checked_obligations
-from testudo_deploy.admission.safety_contracts import save_obligations
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts
+from testudo_deploy.admission.safety_contracts import save_safety_contracts
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, plan
@@ -22,20 +22,20 @@ _SILENCE_S = 45.0
 _END_EVENTS_S = 0.5
 
 
-class DriveError(TestudoError):
+class FleetRunError(TestudoError):
     """The fleet could not be started: a node refused or died, with what it said."""
 
 
-class DriveInterruptedError(KeyboardInterrupt):
+class FleetRunInterruptedError(KeyboardInterrupt):
     """Ctrl-C came while the fleet drove; everything is stopped and the run folder is closed."""
 
-    def __init__(self, state: DriveState) -> None:
+    def __init__(self, state: FleetRunState) -> None:
         super().__init__("the fleet was stopped by Ctrl-C")
         self.state = state
 
 
 @dataclass
-class DriveState:
+class FleetRunState:
     """What is known of a run while it goes on, and after it; mappings by robot."""
 
     robots: tuple[str, ...]
@@ -105,7 +105,7 @@ class DriveState:
             self.separation_m, self.closest = values["separation_m"], tuple(values["closest"])
 
 
-def drive(
+def run_fleet(
     fleet: Fleet,
     *,
     run_folder: Path | None,
@@ -114,8 +114,8 @@ def drive(
     watch: Sequence[str] = (),
     lock_step: bool = False,
     domain_id: int | None = None,
-    show: Callable[[DriveState], None] | None = None,
-) -> DriveState:
+    show: Callable[[FleetRunState], None] | None = None,
+) -> FleetRunState:
     """Start the fleet with the plant, wait until it has arrived or time is over, stop it.
 
     Args:
@@ -129,37 +129,37 @@ def drive(
         show: is called with the state some times a second.
 
     Raises:
-        TestudoError: the fleet may not start (`checked_obligations`), or a node refused to start or died
+        TestudoError: the fleet may not start (`checked_safety_contracts`), or a node refused to start or died
             before it.
-        DriveInterruptedError: Ctrl-C; holds the state at the end.
+        FleetRunInterruptedError: Ctrl-C; holds the state at the end.
     """
-    obligations = checked_obligations(fleet)  # a refusal here is clearer than one of many processes
+    obligations = checked_safety_contracts(fleet)  # a refusal here is clearer than one of many processes
     show = show or _show_nothing
     processes = FleetProcesses(
         plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step),
         domain_id=domain_id,
     )
-    state = DriveState(fleet.names, run_folder=run_folder, domain_id=processes.domain_id)
+    state = FleetRunState(fleet.names, run_folder=run_folder, domain_id=processes.domain_id)
     try:
         with processes:
             _listen(processes, state, show)
     except KeyboardInterrupt as error:
         state.outcome = "interrupted"
         _take_rest(processes, state)
-        raise DriveInterruptedError(state) from error
+        raise FleetRunInterruptedError(state) from error
     finally:
         if run_folder is not None and state.started:  # the recorder has the folder, and it held no run before
-            save_obligations(run_folder, obligations)
+            save_safety_contracts(run_folder, obligations)
     _take_rest(processes, state)
     show(state)
     return state
 
 
-def _show_nothing(_: DriveState) -> None:
+def _show_nothing(_: FleetRunState) -> None:
     pass
 
 
-def _listen(processes: FleetProcesses, state: DriveState, show: Callable[[DriveState], None]) -> None:
+def _listen(processes: FleetProcesses, state: FleetRunState, show: Callable[[FleetRunState], None]) -> None:
     heard_s = time.monotonic()
     while not state.outcome:
         event = processes.next_event(_LISTEN_S)
@@ -177,19 +177,19 @@ def _listen(processes: FleetProcesses, state: DriveState, show: Callable[[DriveS
             show(state)
 
 
-def _judge_end(processes: FleetProcesses, label: str, state: DriveState) -> None:
+def _judge_end(processes: FleetProcesses, label: str, state: FleetRunState) -> None:
     """Decide what the end of a process means: no run before the start, later only the plant's."""
     if not state.started:
         _take_rest(processes, state)
         said = [line for line in state.lines if line.startswith(f"{label}: ")]
-        raise DriveError(f"{label} ended before the start" + (f": {said[-1]}" if said else ""))
+        raise FleetRunError(f"{label} ended before the start" + (f": {said[-1]}" if said else ""))
     if label == "plant":
         state.outcome = "plant_died"
     else:
         state.lines.append(f"{label}: ended during the run (exit status {processes.exit_status(label)})")
 
 
-def _take_rest(processes: FleetProcesses, state: DriveState) -> None:
+def _take_rest(processes: FleetProcesses, state: FleetRunState) -> None:
     """Take what the processes told last; those that still run are not waited for."""
     end_s = time.monotonic() + _END_EVENTS_S
     while (event := processes.next_event(_LISTEN_S)) is not None and time.monotonic() < end_s:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, absolute
-from testudo_deploy.fleet.pose_source import TRANSFORM_TYPE, Sensor, sensed_topics
+from testudo_deploy.fleet.pose_source import TRANSFORM_TYPE, PoseSourceReader, sensed_topics
 from testudo_deploy.station.station_topics import SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
@@ -209,7 +209,7 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
         if robot.spec.attitude or "battery_state" in robot.link.topics:
             battery = absolute(robot.link.topics.get("battery_state", "battery_state"), name)
             found.append(TopicPlan(battery, "sensor_msgs/msg/BatteryState", name, "battery_state", reliable=False))
-        transforms = Sensor(robot).transform_topic
+        transforms = PoseSourceReader(robot).transform_topic
         if transforms:
             found.append(TopicPlan(absolute(transforms, name), TRANSFORM_TYPE, name, "tf", reliable=False))
     return tuple({topic.name: topic for topic in found}.values())  # motion capture and tf have one topic for all robots

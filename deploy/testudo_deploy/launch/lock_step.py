@@ -33,7 +33,7 @@ TURN_TOPIC, DONE_TOPIC, CLOCK_TOPIC = "/lock_step/turn", "/lock_step/done", "/cl
 _ROUNDING_S = 1e-9
 
 
-class Stage(StrEnum):
+class RoundStage(StrEnum):
     """A part of a round."""
 
     SENSE = "sense"
@@ -41,15 +41,15 @@ class Stage(StrEnum):
 
 
 _STAGES = {
-    "policy": Stage.SENSE,
-    "task": Stage.SENSE,
-    "recorder": Stage.SENSE,
-    "guard": Stage.ACT,
-    "station": Stage.ACT,
+    "policy": RoundStage.SENSE,
+    "task": RoundStage.SENSE,
+    "recorder": RoundStage.SENSE,
+    "guard": RoundStage.ACT,
+    "station": RoundStage.ACT,
 }
 
 
-def stage_of(label: str) -> Stage:
+def stage_of(label: str) -> RoundStage:
     """Return the stage in which a node of the plan acts, by its label: `r0/policy`, `station`.
 
     Raises:
@@ -62,7 +62,7 @@ def stage_of(label: str) -> Stage:
 
 
 @dataclass(frozen=True)
-class Turn(Envelope):
+class RoundTurn(Envelope):
     """The plant's call to everybody of one stage."""
 
     SCHEMA = "testudo/lock_step_turn/1"
@@ -80,13 +80,13 @@ class Turn(Envelope):
         Raises:
             EnvelopeError: a stage that is not known, or counts that are none.
         """
-        if self.stage not in Stage or not isinstance(self.time_s, float):
+        if self.stage not in RoundStage or not isinstance(self.time_s, float):
             raise EnvelopeError(f"{self.SCHEMA}: stage {self.stage!r} at {self.time_s!r} is none")
         _check_counts(self.SCHEMA, self.number, self.sent)
 
 
 @dataclass(frozen=True)
-class Done(Envelope):
+class RoundDone(Envelope):
     """The answer to a turn; with number -1 the news that a node is there."""
 
     SCHEMA = "testudo/lock_step_done/1"
@@ -198,7 +198,7 @@ class Rounds:
         """
         self._nodes = {node: stage_of(node) for node in nodes}
         self._waits_for = set(nodes)
-        self._number, self._stage = -1, Stage.ACT
+        self._number, self._stage = -1, RoundStage.ACT
         self.sent: dict[str, int] = {}
         """By absolute topic."""
 
@@ -208,11 +208,11 @@ class Rounds:
         return tuple(sorted(self._waits_for))
 
     @property
-    def stage(self) -> Stage:
-        """Return the present stage; before the first round `Stage.ACT`."""
+    def stage(self) -> RoundStage:
+        """Return the present stage; before the first round `RoundStage.ACT`."""
         return self._stage
 
-    def take(self, done: Done) -> None:
+    def take(self, done: RoundDone) -> None:
         """Take an answer; one to another turn, or of somebody who is not asked, counts for nothing."""
         if done.node not in self._waits_for or done.number != self._number:
             return
@@ -224,9 +224,9 @@ class Rounds:
         self._nodes.pop(node)
         self._waits_for.discard(node)
 
-    def turn(self, time_s: float) -> Turn:
+    def turn(self, time_s: float) -> RoundTurn:
         """Begin the next stage and return what to tell everybody."""
-        self._number += self._stage is Stage.ACT
-        self._stage = Stage.SENSE if self._stage is Stage.ACT else Stage.ACT
+        self._number += self._stage is RoundStage.ACT
+        self._stage = RoundStage.SENSE if self._stage is RoundStage.ACT else RoundStage.ACT
         self._waits_for = {node for node, stage in self._nodes.items() if stage is self._stage}
-        return Turn(self._number, str(self._stage), time_s, dict(self.sent))
+        return RoundTurn(self._number, str(self._stage), time_s, dict(self.sent))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.link_topics import absolute
 from testudo_deploy.fleet.measured_pose_topics import record_topic, shared_odometry
-from testudo_deploy.fleet.pose_source import Sensor, sensed_topics
+from testudo_deploy.fleet.pose_source import PoseSourceReader, sensed_topics
 from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, EVENTS_TOPIC, ProcessPlan, topics
 from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, TURN_TOPIC
 from testudo_deploy.station.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
@@ -81,7 +81,7 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
 def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
     """Return what the driver of a robot, and what locates it, need of its link; a driver's own topics are its own."""
     own = fleet.robot(robot)
-    sensor = Sensor(own)
+    sensor = PoseSourceReader(own)
     said = {topic.absolute for topic in sensor.topics}
     if sensor.transform_topic:
         said.add(absolute(sensor.transform_topic, robot))
@@ -132,7 +132,7 @@ def _rounds(process: ProcessPlan) -> Interfaces:
 
 def _policy(fleet: Fleet, robot: str) -> Interfaces:
     own = [f"/{robot}/{kind}" for kind in ("cmd_vel_policy", "peer_state", "tick", "mode")]
-    node, sensor, peers = f"/{robot}/policy", Sensor(fleet.robot(robot)), fleet.peers(robot)
+    node, sensor, peers = f"/{robot}/policy", PoseSourceReader(fleet.robot(robot)), fleet.peers(robot)
     flies = fleet.robot(robot).has_flight_phases
     heard = [topic.absolute for topic in sensor.topics]
     if sensor.transform_topic:

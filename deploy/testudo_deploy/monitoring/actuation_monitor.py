@@ -55,7 +55,7 @@ LONGEST_GAP_S = 0.2
 
 
 @dataclass(frozen=True)
-class ResponseLimits:
+class ActuationLimits:
     """What is fixed for a robot; arrays (2 D, 1...), both ways of each channel."""
 
     turns: bool
@@ -83,7 +83,7 @@ class ResponseLimits:
 
 
 @dataclass(frozen=True)
-class ResponseWatch:
+class ActuationMonitorState:
     """What is known after a pose (...)."""
 
     position_world: Array
@@ -104,7 +104,7 @@ class ResponseWatch:
     """(2 D, ...) [m], [rad]: greatest sum of those up to now, from any pose on."""
 
 
-def response_limits(spec: RobotSpec, like: Array) -> ResponseLimits:
+def actuation_limits(spec: RobotSpec, like: Array) -> ActuationLimits:
     """Return the limits of a robot as arrays of the library, type and batch axes of ``like`` (...)."""
     xp, quantities = array_namespace(like), spec.quantities
     turns, size = spec.kind == DIFFERENTIAL_DRIVE, spec.dimension
@@ -122,7 +122,7 @@ def response_limits(spec: RobotSpec, like: Array) -> ResponseLimits:
 
     lag = quantities["dynamics.velocity_lag"]
     acceleration = per_channel(spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2)
-    return ResponseLimits(
+    return ActuationLimits(
         turns,
         (lag.low, lag.high),
         both([scale.low / scale.value * low for scale, (low, _) in slipping]),
@@ -138,10 +138,10 @@ def response_limits(spec: RobotSpec, like: Array) -> ResponseLimits:
     )
 
 
-def begin_response(limits: ResponseLimits, measured: MotionState, located: Array) -> ResponseWatch:
+def begin_actuation_monitor(limits: ActuationLimits, measured: MotionState, located: Array) -> ActuationMonitorState:
     """Return the watch at a pose (...) of a robot that may move at any speed."""
     nothing = 0 * limits.fastest + 0 * measured.yaw
-    return ResponseWatch(
+    return ActuationMonitorState(
         measured.position_world,
         measured.yaw,
         located,
@@ -153,14 +153,14 @@ def begin_response(limits: ResponseLimits, measured: MotionState, located: Array
     )
 
 
-def watch_response(
-    limits: ResponseLimits,
-    watch: ResponseWatch,
+def update_actuation_monitor(
+    limits: ActuationLimits,
+    watch: ActuationMonitorState,
     measured: MotionState,
     located: Array,
     acting: Sequence[Array],
     elapsed_s: Array,
-) -> tuple[ResponseWatch, Array]:
+) -> tuple[ActuationMonitorState, Array]:
     """Return the watch after a pose, and by how much the robot falls short (2 D, ...); above zero it is broken.
 
     Args:
@@ -197,11 +197,11 @@ def watch_response(
     # who is not driven that way falls short of nothing: too long a way is for the watch over the brakes
     short = xp.maximum(watch.short + xp.where(driven > 0, mean, xp.minimum(mean, 0 * mean)), 0 * mean)
     short, late = (xp.where(kept, values, 0 * values) for values in (short, late))
-    after = ResponseWatch(measured.position_world, measured.yaw, located, direction, bend, speed, late, short)
+    after = ActuationMonitorState(measured.position_world, measured.yaw, located, direction, bend, speed, late, short)
     return after, short - limits.allowed
 
 
-def no_response(spec: RobotSpec, watch: ResponseWatch, excess: np.ndarray) -> str:
+def actuation_shortfall_text(spec: RobotSpec, watch: ActuationMonitorState, excess: np.ndarray) -> str:
     """Return the sentence about one robot that falls short by ``excess`` (2 D,)."""
     row = int(np.argmax(excess))
     channel, backwards = row % spec.dimension, row >= spec.dimension
@@ -216,7 +216,7 @@ def no_response(spec: RobotSpec, watch: ResponseWatch, excess: np.ndarray) -> st
     )
 
 
-def _least_way(limits: ResponseLimits, speed: Array, acting: Sequence[Array], elapsed_s: Array) -> tuple[Array, Array]:
+def _least_way(limits: ActuationLimits, speed: Array, acting: Sequence[Array], elapsed_s: Array) -> tuple[Array, Array]:
     """Return the least speed (2 D, ...) of each direction after a time, and the least way in it.
 
     The least of all commands is taken to act all the time: it costs little while they hardly change, and a third of
@@ -239,7 +239,7 @@ def _least_way(limits: ResponseLimits, speed: Array, acting: Sequence[Array], el
     return after, elapsed_s * xp.minimum(0.5 * (speed + after), after)
 
 
-def _asked(limits: ResponseLimits, acting: Sequence[Array]) -> tuple[Array, Array]:
+def _asked(limits: ActuationLimits, acting: Sequence[Array]) -> tuple[Array, Array]:
     """Return the least speed (2 D, ...) of each direction that one of the commands asks for, and the speed (...)."""
     xp = array_namespace(acting[0])
     low = high = acting[0]

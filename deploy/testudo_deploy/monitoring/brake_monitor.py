@@ -29,7 +29,7 @@ Piece = tuple[Array, Sequence[Array]]
 
 
 @dataclass(frozen=True)
-class BrakingWatch:
+class BrakeMonitorState:
     """A braking that is being watched; of a robot that does not brake, the last pose."""
 
     position_world: Array
@@ -51,7 +51,7 @@ class BrakingWatch:
 
 
 @dataclass(frozen=True)
-class BrakingTerm:
+class BrakeMarginTerm:
     """One part of what a robot within its intervals may be found ahead of the longest way."""
 
     name: str
@@ -59,11 +59,11 @@ class BrakingTerm:
     source: str
 
 
-def braking_terms(spec: RobotSpec) -> tuple[BrakingTerm, ...]:
+def brake_margin_terms(spec: RobotSpec) -> tuple[BrakeMarginTerm, ...]:
     """Return what is allowed beside lag, delay and scale, which are in the longest way itself."""
     return (
-        BrakingTerm("localisation", 2 * spec.position_error_m, "sensing.position_error, of two poses"),
-        BrakingTerm(
+        BrakeMarginTerm("localisation", 2 * spec.position_error_m, "sensing.position_error, of two poses"),
+        BrakeMarginTerm(
             "tick",
             spec.acceleration_limit_m_s2 * spec.control_period_s**2,
             "way of the change of speed within a tick, whose moment is not known",
@@ -71,7 +71,7 @@ def braking_terms(spec: RobotSpec) -> tuple[BrakingTerm, ...]:
     )
 
 
-def begin_watch(spec: RobotSpec, measured: MotionState, located: Array) -> BrakingWatch:
+def begin_brake_monitor(spec: RobotSpec, measured: MotionState, located: Array) -> BrakeMonitorState:
     """Return the watch of a braking that begins at a measured pose (...)."""
     xp = array_namespace(measured.position_world)
     velocity = xp.where(located, measured.velocity, 0 * measured.velocity)
@@ -86,17 +86,17 @@ def begin_watch(spec: RobotSpec, measured: MotionState, located: Array) -> Braki
     zero = 0 * speed
     # odometry may be wrong by as much as the commanded speed
     speed = speed * (1 + _half_width(spec, "dynamics.speed_scale"))
-    return BrakingWatch(measured.position_world, direction_world, direction, speed, speed, zero, zero, zero)
+    return BrakeMonitorState(measured.position_world, direction_world, direction, speed, speed, zero, zero, zero)
 
 
-def watch_braking(
+def update_brake_monitor(
     spec: RobotSpec,
-    watch: BrakingWatch,
+    watch: BrakeMonitorState,
     measured: MotionState,
     located: Array,
     acting: Sequence[Piece],
     elapsed_s: Array,
-) -> tuple[BrakingWatch, Array]:
+) -> tuple[BrakeMonitorState, Array]:
     """Return the watch after a pose, and by how much the robot is too far (...) [m]; zero and below is as it should.
 
     The bound holds for any lag, delay and scale in the robot's intervals, also if they change from tick to tick:
@@ -119,10 +119,10 @@ def watch_braking(
         (mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s))
         & located
         & ~turns_back
-        & (watch.time_s < longest_watch_s(spec))
+        & (watch.time_s < longest_brake_monitor_s(spec))
         & (elapsed_s < _LONGEST_TICKS * spec.control_period_s)
     )
-    fresh = begin_watch(spec, measured, located)
+    fresh = begin_brake_monitor(spec, measured, located)
     if known_false(goes_on):  # so it is at most ticks of a robot, and all that follows costs twice what came before
         return fresh, -math.inf + 0 * watch.speed_m_s
     across = xp.maximum(watch.across_m_s, across)
@@ -133,8 +133,8 @@ def watch_braking(
         change, way = change + step[0, ...], way + step[1, ...]
     way = watch.way_m + xp.maximum(way, 0 * way)
     covered = _dot(watch.direction_world, measured.position_world - watch.position_world)
-    allowed = way + sum(term.value_m for term in braking_terms(spec))
-    after = BrakingWatch(
+    allowed = way + sum(term.value_m for term in brake_margin_terms(spec))
+    after = BrakeMonitorState(
         watch.position_world,
         watch.direction_world,
         watch.direction,
@@ -144,22 +144,22 @@ def watch_braking(
         across,
         watch.time_s + elapsed_s,
     )
-    kept = BrakingWatch(
+    kept = BrakeMonitorState(
         *(xp.where(goes_on, old, new) for old, new in zip(vars(after).values(), vars(fresh).values(), strict=True))
     )
     return kept, xp.where(goes_on, covered - allowed, -math.inf + 0 * covered)
 
 
-def weak_brakes(spec: RobotSpec, watch: BrakingWatch, excess_m: float) -> str:
+def weak_brakes_text(spec: RobotSpec, watch: BrakeMonitorState, excess_m: float) -> str:
     """Return the sentence that says what was expected of the braking of one robot, and what was found."""
-    allowed = float(watch.way_m) + sum(term.value_m for term in braking_terms(spec))
+    allowed = float(watch.way_m) + sum(term.value_m for term in brake_margin_terms(spec))
     return (
         f"brakes_weak: {float(watch.time_s):.2f} s after it began to brake from {float(watch.began_m_s):.2f} m/s "
         f"the robot was {allowed + excess_m:.3f} m on, expected at most {allowed:.3f} m"
     )
 
 
-def longest_watch_s(spec: RobotSpec) -> float:
+def longest_brake_monitor_s(spec: RobotSpec) -> float:
     """Return how long one braking is watched: twice what a stop from top speed takes, 3 lags for its end."""
     speed = spec.control_point_speed_m_s
     return 2 * (
@@ -184,7 +184,9 @@ def _slowest_braking(
     return xp.stack([change, elapsed_s * mean])
 
 
-def _asked(spec: RobotSpec, watch: BrakingWatch, acting: Sequence[Piece]) -> tuple[list[tuple[Array, Array]], Array]:
+def _asked(
+    spec: RobotSpec, watch: BrakeMonitorState, acting: Sequence[Piece]
+) -> tuple[list[tuple[Array, Array]], Array]:
     """Return the highest speeds (...) along the direction that were asked for, with their shares, and that across."""
     xp = array_namespace(watch.speed_m_s)
     low, high = (scale * slip for scale, slip in zip(_interval(spec, "speed_scale"), slip_ratio(spec), strict=True))

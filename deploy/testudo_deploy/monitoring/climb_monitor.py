@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testudo_deploy.shield.flight_column import Room
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.flight_column import ClimbVolume
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.spec import RobotSpec
 
 _SHARE = 0.5
@@ -33,9 +33,9 @@ class ClimbLimits:
     deceleration_m_s2: float
 
     @staticmethod
-    def of(spec: RobotSpec, room: Room | None) -> ClimbLimits:
+    def of(spec: RobotSpec, room: ClimbVolume | None) -> ClimbLimits:
         """Return the limits of a robot in the room of its climb."""
-        space = space_parameters(spec)
+        space = stop_tube_parameters(spec)
         spare_m = _SHARE * space.tube_error_m
         beside_m = space.lane_m + spare_m
         arena = None if room is None else room.arena

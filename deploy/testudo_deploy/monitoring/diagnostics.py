@@ -34,7 +34,7 @@ class Status:
     """In the order to show."""
 
 
-def shown(value: float | str | bool | None) -> str:
+def diagnostic_text(value: float | str | bool | None) -> str:
     """Return a value as diagnostics show it; empty for None."""
     if value is None:
         return ""

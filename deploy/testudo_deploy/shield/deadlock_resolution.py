@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from testudo_deploy.shield.peer_table import NeighbourTable, extrapolated
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.peer_table import PeerTable, extrapolated
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.segment_distance import dot, squeezed
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.motion_state import TINY, length
@@ -32,7 +32,7 @@ _STEEP_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Patience:
+class DeadlockState:
     """What a robot remembers of being blocked; batch (...)."""
 
     progress: Array
@@ -45,25 +45,25 @@ class Patience:
     """For how long it has made no way although it wants to."""
 
 
-def patient(like: Array) -> Patience:
+def initial_deadlock_state(like: Array) -> DeadlockState:
     """Return the memory of robots that are not blocked, in the shape (...) of ``like``."""
-    return Patience(1 + 0 * like, 1 + 0 * like, 0 * like, 0 * like)
+    return DeadlockState(1 + 0 * like, 1 + 0 * like, 0 * like, 0 * like)
 
 
-def is_deadlocked(memory: Patience) -> Array:
+def is_deadlocked(memory: DeadlockState) -> Array:
     """Return which robots (...) have wanted to move and could not for `STUCK_S`."""
     return memory.stuck_s > STUCK_S
 
 
-def resolve(
-    shield: ShieldParameters,
-    memory: Patience,
+def resolve_deadlock(
+    shield: ProjectionParameters,
+    memory: DeadlockState,
     control_point_world: Array,
-    neighbours: NeighbourTable,
+    neighbours: PeerTable,
     nominal_world: Array,
     moved_world: Array,
     period_s: float,
-) -> tuple[Array, Patience]:
+) -> tuple[Array, DeadlockState]:
     """Return the wanted velocity (D, ...) [m/s], turned where the robot is blocked, and what to remember.
 
     Args:
@@ -90,10 +90,10 @@ def resolve(
     change = xp.where(progress < BLOCKED_SHARE, step, xp.where(free > FREE_SHARE, 0 * free - step, 0.0))
     turn = xp.where(wants, xp.clip(memory.turn_rad + change, 0.0, LARGEST_TURN_RAD), 0.0)
     stuck_s = xp.where(wants & (progress < BLOCKED_SHARE), memory.stuck_s + period_s, 0.0)
-    return _turned(nominal_world, turn), Patience(progress, free, turn, stuck_s)
+    return _turned(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s)
 
 
-def _free_share(shield: ShieldParameters, offset: Array, velocity: Array) -> Array:
+def _free_share(shield: ProjectionParameters, offset: Array, velocity: Array) -> Array:
     """Return which share of a velocity (D, ...) layer 1's pair rows leave, peers at ``offset`` (D, K, ...)."""
     xp = array_namespace(velocity)
     if offset.shape[1] == 0:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from testudo_deploy.shield.obstacles import segment_clearance
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.reserved_space import OwnSpace
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reserved_space import ReservedSpace
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import SpaceParameters
+from testudo_deploy.shield.tube_margins import StopTubeParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.spec import RobotSpec
@@ -21,7 +21,7 @@ _BELOW_M = 10.0
 """The floor of a landing's arena lies so far below the arena's own: the ground, and not a wall, ends the way down."""
 
 
-def column_below(space: OwnSpace, top_m: float) -> OwnSpace:
+def column_below(space: ReservedSpace, top_m: float) -> ReservedSpace:
     """Return the space of a robot at rest that also owns the way straight up to a height.
 
     Args:
@@ -35,7 +35,7 @@ def column_below(space: OwnSpace, top_m: float) -> OwnSpace:
     return replace(space, owned_world=stacked(foot, top), announced_world=stacked(foot, foot))
 
 
-def asking_for_the_ground(space: OwnSpace, place_world: Array, ground_m: float) -> OwnSpace:
+def requesting_landing_column(space: ReservedSpace, place_world: Array, ground_m: float) -> ReservedSpace:
     """Return the space of a robot whose vehicle lands by itself: it asks for the column below it, never to take it.
 
     Nobody may ask for what another one asks for, so that nobody comes into the column; what is owned stays, since a
@@ -47,7 +47,7 @@ def asking_for_the_ground(space: OwnSpace, place_world: Array, ground_m: float) 
     return replace(space, announced_world=stacked(place_world, foot), pending=0 * space.since > 0)
 
 
-def strangers_near(spec: RobotSpec, space: SpaceParameters, lane_world: Array, table: NeighbourTable) -> Array:
+def unknown_robots_near(spec: RobotSpec, space: StopTubeParameters, lane_world: Array, table: PeerTable) -> Array:
     """Return which neighbours (K,) keep to no contract and can be in the lane of a take-off, ends (2, D), by now.
 
     From where each was seen it goes at its highest speed until the vehicle would follow another command.
@@ -63,13 +63,13 @@ def strangers_near(spec: RobotSpec, space: SpaceParameters, lane_world: Array, t
 
 
 @dataclass(frozen=True)
-class Room:
+class ClimbVolume:
     """Where a column may stand: no shield looks at a climb by the vehicle's own planner."""
 
     arena: Arena | None
     """None: a world without walls and obstacles."""
     wall_m: float
-    """Kept from walls and obstacles: `SpaceParameters.wall_m`."""
+    """Kept from walls and obstacles: `StopTubeParameters.wall_m`."""
 
     def fault(self, foot_world: Sequence[float], top_m: float) -> str:
         """Return why the way straight up from a place (3,) [m] to a height [m] may not be flown; empty if it may.

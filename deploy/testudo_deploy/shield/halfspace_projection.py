@@ -31,7 +31,7 @@ _SURE = 3
 """A candidate that breaks a row by no more than so many roundings keeps it."""
 
 
-def project(target: Array, normals: Array, bounds: Array) -> tuple[Array, Array]:
+def project_onto_halfspaces(target: Array, normals: Array, bounds: Array) -> tuple[Array, Array]:
     """Return the point nearest to ``target`` with ``normals . x <= bounds``.
 
     Normals and bounds are expected at the order of one; rows are kept within 8e-6 in single and 1e-9 in double

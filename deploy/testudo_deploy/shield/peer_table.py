@@ -12,7 +12,7 @@ from testudo_hardware.arrays import Array, array_namespace
 
 
 @dataclass(frozen=True)
-class NeighbourTable:
+class PeerTable:
     """One slot for each peer; component first, then slot, then batch."""
 
     control_point_world: Array
@@ -35,11 +35,11 @@ class NeighbourTable:
     """
 
 
-def update(table: NeighbourTable, heard: NeighbourTable, period_s: float) -> NeighbourTable:
+def update_peer_table(table: PeerTable, heard: PeerTable, period_s: float) -> PeerTable:
     """Return the table one tick later: slots that were heard (``heard.valid``) are taken, others age."""
     xp = array_namespace(table.age_s)
     new = heard.valid
-    return NeighbourTable(
+    return PeerTable(
         xp.where(new[None, ...], heard.control_point_world, table.control_point_world),
         xp.where(new[None, ...], heard.control_velocity_world, table.control_velocity_world),
         xp.where(new, heard.age_s, table.age_s + period_s),
@@ -49,7 +49,7 @@ def update(table: NeighbourTable, heard: NeighbourTable, period_s: float) -> Nei
     )
 
 
-def extrapolated(table: NeighbourTable, limit_s: float) -> Array:
+def extrapolated(table: PeerTable, limit_s: float) -> Array:
     """Return where the control points are now (D, K, ...) [m] if the announced velocity was kept.
 
     A silent peer brakes when its dead-man time is over, so that the motion ends after ``limit_s``.

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion.motion_model import turn_loss_m_s
+from testudo_hardware.motion.motion_model import turn_slip_m_s
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
@@ -24,7 +24,7 @@ GAP_SHARE = 0.9
 
 
 @dataclass(frozen=True)
-class MarginTerm:
+class ProjectionTerm:
     """One part of the separation that is enforced."""
 
     name: str
@@ -33,7 +33,7 @@ class MarginTerm:
 
 
 @dataclass(frozen=True)
-class ShieldParameters:
+class ProjectionParameters:
     """What layer 1 needs beyond the motion model; lengths m, times s. Part of the contract."""
 
     version: int
@@ -57,7 +57,7 @@ class ShieldParameters:
     """Control tick of a peer: for so long it does what it announced."""
     neighbour_rows: int
     """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
-    terms: tuple[MarginTerm, ...]
+    terms: tuple[ProjectionTerm, ...]
     height_ratio: float = 1.0
     """Heights between robots count 1/this (`segments.squeezed`); all distances to peers above are such."""
     coast_s: float = 0.0
@@ -73,14 +73,14 @@ class ShieldParameters:
         return asdict(self) | {"terms": [asdict(term) for term in self.terms]}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ShieldParameters:
+    def from_dict(cls, values: Mapping[str, Any]) -> ProjectionParameters:
         """Read what `to_dict` wrote.
 
         Raises:
             TestudoError: keys are missing or unknown, or the shield version is another.
         """
         try:
-            terms = tuple(MarginTerm(**term) for term in values["terms"])
+            terms = tuple(ProjectionTerm(**term) for term in values["terms"])
             parameters = cls(**{**values, "terms": terms})
         except (KeyError, TypeError) as error:
             raise TestudoError(f"contract: shield: {error}") from error
@@ -92,9 +92,9 @@ class ShieldParameters:
         return parameters
 
 
-def shield_parameters(
+def projection_parameters(
     own: RobotSpec, peer: RobotSpec | None = None, *, gap_share: float = GAP_SHARE, neighbour_rows: int = 8
-) -> ShieldParameters:
+) -> ProjectionParameters:
     """Return the parameters of a robot among peers of one kind (its own by default)."""
     peer = peer or own
     hold = max(own.hold_s, peer.hold_s)
@@ -102,7 +102,7 @@ def shield_parameters(
     ahead = _look_ahead(own) + _look_ahead(peer)
     lag = _lag_margin(own, peer, bodies + ahead)
     arc = 2 * hold / gap_share * _held_arc(own)
-    slip = 2 * hold / gap_share * turn_loss_m_s(own)
+    slip = 2 * hold / gap_share * turn_slip_m_s(own)
     located = _localisation(own) + _localisation(peer)
     model = _model_error(own) + _model_error(peer)
     kappa = _direction_factor(
@@ -110,31 +110,31 @@ def shield_parameters(
     )
     located, model = kappa * located, kappa * model
     terms = (
-        MarginTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
-        MarginTerm("look-ahead", ahead, "control points ahead of the axles"),
-        MarginTerm("lag", lag, "the body trails its stopping point while the pair turns"),
-        MarginTerm("localisation", located, "kappa * (position error + look-ahead * yaw error), both robots"),
-        MarginTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
-        MarginTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
+        ProjectionTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
+        ProjectionTerm("look-ahead", ahead, "control points ahead of the axles"),
+        ProjectionTerm("lag", lag, "the body trails its stopping point while the pair turns"),
+        ProjectionTerm("localisation", located, "kappa * (position error + look-ahead * yaw error), both robots"),
+        ProjectionTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
+        ProjectionTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
     )
     if own.coast_s + peer.coast_s > 0:
         terms += (
-            MarginTerm(
+            ProjectionTerm(
                 "silence",
                 coast_drift_m(own) + coast_drift_m(peer),
                 "error of the level and of the speed while coasting, both robots",
             ),
         )
     if slip:
-        terms += (MarginTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
+        terms += (ProjectionTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
     wall = (
         own.body_radius_m
         + _look_ahead(own)
         + _localisation(own)
         + _model_error(own)
-        + hold / gap_share * (_held_arc(own) + turn_loss_m_s(own))
+        + hold / gap_share * (_held_arc(own) + turn_slip_m_s(own))
     )
-    return ShieldParameters(
+    return ProjectionParameters(
         SHIELD_VERSION,
         gap_share,
         hold,
@@ -211,7 +211,7 @@ def _model_error(spec: RobotSpec) -> float:
         return along
     turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
     # commands do not make up for what is lost in turns, and neither does what is announced for a tick
-    lost = turn_loss_m_s(spec) * (ahead_s + spec.control_period_s)
+    lost = turn_slip_m_s(spec) * (ahead_s + spec.control_period_s)
     return along + spec.look_ahead_m * turned + lost
 
 

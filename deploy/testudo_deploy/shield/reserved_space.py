@@ -18,7 +18,7 @@ NOTHING_HEARD = -1
 
 
 @dataclass(frozen=True)
-class OwnSpace:
+class ReservedSpace:
     """What a robot owns and asks for; batch (...)."""
 
     owned_world: Array
@@ -32,7 +32,7 @@ class OwnSpace:
 
 
 @dataclass(frozen=True)
-class PeerSpaces:
+class PeerReservations:
     """What the newest message of each peer said; slots (K, ...)."""
 
     owned_world: Array
@@ -49,15 +49,15 @@ class PeerSpaces:
     """(K, ...) bool: the peer takes part; False for an untrusted one, which the gate keeps clear of."""
 
 
-def at_rest(position_world: Array) -> OwnSpace:
+def reserved_at_rest(position_world: Array) -> ReservedSpace:
     """Return the space of robots at rest at (D, ...): a lane of no length; starts must be a clearance apart."""
     ends = stacked(position_world, position_world)
     number = 0 * position_world[0, ...]
-    return OwnSpace(ends, ends, number > 0, number)
+    return ReservedSpace(ends, ends, number > 0, number)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GrantDecision:
     """What the peers' messages say of the own announcement; batch (...)."""
 
     granted: Array
@@ -66,11 +66,11 @@ class Verdict:
     """bool: it must be dropped."""
 
 
-def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float, height_ratio: float) -> Verdict:
+def decide_grant(own: ReservedSpace, peers: PeerReservations, clearance_m: float, height_ratio: float) -> GrantDecision:
     """Return whether the announcement may be taken (rules R2 and R4) or has lost against a peer's."""
     xp = array_namespace(own.owned_world)
     if known_false(own.pending):
-        return Verdict(own.pending, own.pending)
+        return GrantDecision(own.pending, own.pending)
     hits_owned, hits_announced = (
         hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m, height_ratio)
     )
@@ -80,11 +80,11 @@ def judge(own: OwnSpace, peers: PeerSpaces, clearance_m: float, height_ratio: fl
     heard = (peers.acknowledged >= own.since[None, ...]) | alone
     granted = (heard & ~hits_owned & ~hits_announced) | ~peers.reserves
     lost = (hits_owned | (hits_announced & ~peers.first)) & peers.reserves
-    return Verdict(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
+    return GrantDecision(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
 
 
-def farthest(
-    peers: PeerSpaces, point_world: Array, age_s: Array, silence_s: float, beside_m: float, height_ratio: float
+def farthest_peer_position(
+    peers: PeerReservations, point_world: Array, age_s: Array, silence_s: float, beside_m: float, height_ratio: float
 ) -> Array:
     """Return how far a peer's control point can be from one that it announced, by what it owns (K, ...) [m].
 
@@ -101,10 +101,10 @@ def farthest(
     offset = squeezed(ends - point_world[None, None, ...], height_ratio, 2)
     square = sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])
     bound = xp.sqrt(xp.max(square, axis=(0, 1))) + beside_m
-    return xp.where(stays_in_its_lanes(peers, age_s, silence_s), bound, xp.inf)
+    return xp.where(stays_in_reserved_segments(peers, age_s, silence_s), bound, xp.inf)
 
 
-def stays_in_its_lanes(peers: PeerSpaces, age_s: Array, silence_s: float) -> Array:
+def stays_in_reserved_segments(peers: PeerReservations, age_s: Array, silence_s: float) -> Array:
     """Return whether a peer (K, ...) is still in a lane that its newest message shows, however old that is.
 
     It leaves them only for a lane that this robot has acknowledged; or without, if it goes first and has not heard
@@ -113,7 +113,9 @@ def stays_in_its_lanes(peers: PeerSpaces, age_s: Array, silence_s: float) -> Arr
     return peers.reserves & (peers.first | (age_s < silence_s))
 
 
-def conflicts(lanes_world: Array, peers: PeerSpaces, clearance_m: float, height_ratio: float) -> tuple[Array, Array]:
+def conflicts(
+    lanes_world: Array, peers: PeerReservations, clearance_m: float, height_ratio: float
+) -> tuple[Array, Array]:
     """Return whether lanes (2, D, S, ...) are too close to what each peer owns and announces, (K, S, ...) each.
 
     Heights count 1/``height_ratio``. What is not a number is a conflict.

@@ -45,13 +45,13 @@ def point_distance(point: Array, start: Array, end: Array) -> Array:
     """Return the distance (...) of points (D, ...) to the segments from ``start`` to ``end`` (D, ...) [m]."""
     along = end - start
     offset = point - start
-    share = share_along(offset, along)
+    share = fraction_along(offset, along)
     return length(offset - share * along)
 
 
-def share_along(offset: Array, along: Array) -> Array:
+def fraction_along(offset: Array, along: Array) -> Array:
     """Return where on a segment (0 its start, 1 its end) the point nearest to ``start + offset`` lies (...)."""
-    return share_within(dot(offset, along) / (dot(along, along) + _TINY))
+    return clamped_fraction(dot(offset, along) / (dot(along, along) + _TINY))
 
 
 def segment_distance(start: Array, end: Array, other_start: Array, other_end: Array) -> Array:
@@ -61,18 +61,18 @@ def segment_distance(start: Array, end: Array, other_start: Array, other_end: Ar
     a, b, c, d, e = dot(u, u), dot(u, v), dot(v, v), dot(u, w), dot(v, w)
     determinant = a * c - b * b
     skew = determinant > _TINY * (1 + a * c)
-    first = xp.where(skew, share_within((b * e - c * d) / xp.where(skew, determinant, 1.0)), 0.0)
+    first = xp.where(skew, clamped_fraction((b * e - c * d) / xp.where(skew, determinant, 1.0)), 0.0)
     zero = xp.zeros_like(first)[None, ...]
     one = zero + 1.0
     # places on the one segment, the nearest on the other to each: from inside, and from the ends. For parallel
     # segments, and rounding of a small determinant, an end of one is among the nearest points.
-    t = share_within((b * xp.concat([first[None, ...], zero, one]) + e) / (c + _TINY))
-    s = share_within((b * xp.concat([t[:1, ...], zero, one]) - d) / (a + _TINY))
+    t = clamped_fraction((b * xp.concat([first[None, ...], zero, one]) + e) / (c + _TINY))
+    s = clamped_fraction((b * xp.concat([t[:1, ...], zero, one]) - d) / (a + _TINY))
     s, t = xp.concat([s, zero, one]), xp.concat([t[:1, ...], zero, one, t[1:, ...]])
     return xp.min(length(w[:, None, ...] + s * u[:, None, ...] - t * v[:, None, ...]), axis=0)
 
 
-def share_within(value: Array) -> Array:
+def clamped_fraction(value: Array) -> Array:
     """Return the value within 0 and 1; a third of the time that `clip` takes in NumPy."""
     xp = array_namespace(value)
     return xp.minimum(xp.maximum(value, 0.0), 1.0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import ShieldParameters
-from testudo_deploy.shield.reservations import Sight, pass_gate
-from testudo_deploy.shield.reserved_space import OwnSpace, farthest
-from testudo_deploy.shield.tube_margins import SpaceParameters
-from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, shield_layer1
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.reservations import ShieldInputs, apply_stop_tube_check
+from testudo_deploy.shield.reserved_space import ReservedSpace, farthest_peer_position
+from testudo_deploy.shield.tube_margins import StopTubeParameters
+from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command
@@ -26,13 +26,15 @@ class Shield:
     """What is fixed for one robot."""
 
     model: MotionModel
-    parameters: ShieldParameters
-    space: SpaceParameters
+    parameters: ProjectionParameters
+    space: StopTubeParameters
     arena: Arena | None
     project: bool = True
     """False leaves layer 1 out: the gate alone carries the guarantee, and tests show that it does."""
 
-    def step(self, sight: Sight, own: OwnSpace, nominal_world: Array, number: Array) -> tuple[ShieldResult, OwnSpace]:
+    def step(
+        self, sight: ShieldInputs, own: ReservedSpace, nominal_world: Array, number: Array
+    ) -> tuple[ShieldResult, ReservedSpace]:
         """Return the command that may be sent, and the robot's space for the message that follows.
 
         Args:
@@ -46,7 +48,7 @@ class Shield:
         if not known_false(self.parameters.peer_speed_m_s * table.age_s > self.space.beside_m):  # else lanes say less
             table = replace(
                 table,
-                farthest_m=farthest(
+                farthest_m=farthest_peer_position(
                     sight.peers,
                     table.control_point_world,
                     table.age_s,
@@ -60,7 +62,9 @@ class Shield:
             if self.project
             else self._unchecked(sight.stop, nominal_world)
         )
-        gate = pass_gate(self.model, self.space, self.arena, sight, own, first.control_velocity_world, number)
+        gate = apply_stop_tube_check(
+            self.model, self.space, self.arena, sight, own, first.control_velocity_world, number
+        )
         first = replace(first, status=xp.where(_known(sight, nominal_world), first.status, int(ShieldStatus.BRAKED)))
         # a brake answers the velocity that was measured, whatever that is
         clipped = self.model.limit_command(gate.command)
@@ -68,16 +72,16 @@ class Shield:
         command = xp.where(beyond[None, ...], clipped, gate.command)
         return _merged(first, gate.velocity_world, command, gate.factor, gate.clear, nominal_world), gate.space
 
-    def layer1(self, stop: StoppingPoint, table: NeighbourTable, nominal_world: Array) -> ShieldResult:
-        """Return what layer 1 alone lets through; see `shield_layer1`.
+    def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: Array) -> ShieldResult:
+        """Return what layer 1 alone lets through; see `project_velocity`.
 
         The rows keep as much from walls and obstacles as the gate does, and the noise of a pose more: else a robot that
         could slide along an obstacle would be let towards it by one layer and be stopped there by the other.
         """
-        return shield_layer1(self.model, self._beside_walls, self.arena, stop, table, nominal_world)
+        return project_velocity(self.model, self._beside_walls, self.arena, stop, table, nominal_world)
 
     @cached_property
-    def _beside_walls(self) -> ShieldParameters:
+    def _beside_walls(self) -> ProjectionParameters:
         """Return the parameters with the margin that layer 1 keeps from walls."""
         kept_m = max(self.parameters.wall_m, self.space.wall_m + self.space.noise_m)
         return replace(self.parameters, wall_m=kept_m)
@@ -93,7 +97,7 @@ class Shield:
         )
 
 
-def _known(sight: Sight, nominal_world: Array) -> Array:
+def _known(sight: ShieldInputs, nominal_world: Array) -> Array:
     """Return whether the own state and the wish are finite (...), also what a motion model makes no use of."""
     xp = array_namespace(nominal_world)
     state = sight.estimate

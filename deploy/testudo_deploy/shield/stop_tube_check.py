@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.shield.obstacles import clearance, hull_clearance
-from testudo_deploy.shield.peer_table import NeighbourTable
+from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.stop_tube import stop_tube, tube_segments
-from testudo_deploy.shield.tube_margins import SpaceParameters
+from testudo_deploy.shield.tube_margins import StopTubeParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
@@ -27,7 +27,7 @@ _AWAY = 0.2
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CommandCandidates:
     """The commands that are tried; C is the number of `FACTORS`."""
 
     velocity_world: Array
@@ -38,14 +38,14 @@ class Candidates:
     """(D, P, C, ...) [m]: see `stop_tube`."""
 
 
-def candidates(
+def command_candidates(
     model: MotionModel,
-    space: SpaceParameters,
+    space: StopTubeParameters,
     measured_position_world: Array,
     estimate: MotionState,
     stop: StoppingPoint,
     velocity_world: Array,
-) -> Candidates:
+) -> CommandCandidates:
     """Return the velocity (D, ...) and its shorter versions with their commands and tubes."""
     xp = array_namespace(velocity_world)
     factors = xp.reshape(
@@ -61,7 +61,7 @@ def candidates(
         space.hold_ticks,
         space.sample_ticks,
     )
-    return Candidates(velocity, command, tube)
+    return CommandCandidates(velocity, command, tube)
 
 
 def _with_candidates(values: Any) -> Any:
@@ -75,7 +75,7 @@ _COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}
 """Component axes of a field; one if it is not here."""
 
 
-def within_lane(tube_world: Array, lane_world: Array, lane_m: float, height_ratio: float) -> Array:
+def within_segment(tube_world: Array, lane_world: Array, lane_m: float, height_ratio: float) -> Array:
     """Return whether tubes (D, P, C, ...) lie within a lane with ends (2, D, ...), half-width [m]: (C, ...)."""
     xp = array_namespace(tube_world)
     ends = squeezed(lane_world, height_ratio, 1)[:, :, None, None, ...]
@@ -131,11 +131,11 @@ def within_walls_or_away(tube_world: Array, arena: Arena | None, wall_m: float) 
 
 def clear_of_untrusted(
     model: MotionModel,
-    space: SpaceParameters,
+    space: StopTubeParameters,
     tube_world: Array,
     velocity_world: Array,
     estimate: MotionState,
-    table: NeighbourTable,
+    table: PeerTable,
 ) -> Array:
     """Return whether the robot rests before an untrusted neighbour can be on its tube (rule R5): (C, ...).
 

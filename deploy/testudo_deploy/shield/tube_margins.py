@@ -9,7 +9,7 @@ from typing import Any
 
 from testudo_deploy.shield.projection_margins import coast_drift_m
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion.motion_model import turn_loss_m_s
+from testudo_hardware.motion.motion_model import turn_slip_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
@@ -20,7 +20,7 @@ LANE_SHARE_OF_BODY = 0.25
 
 
 @dataclass(frozen=True)
-class SpaceTerm:
+class StopTubeTerm:
     """One part of the error of a tube."""
 
     name: str
@@ -29,7 +29,7 @@ class SpaceTerm:
 
 
 @dataclass(frozen=True)
-class SpaceParameters:
+class StopTubeParameters:
     """What the stop-tube gate and the reservations need beyond the motion model; lengths m, times s."""
 
     hold_ticks: int
@@ -52,7 +52,7 @@ class SpaceParameters:
     """By how much two estimates of one place can differ."""
     silence_s: float
     """After this time without a message a peer counts as silent."""
-    terms: tuple[SpaceTerm, ...]
+    terms: tuple[StopTubeTerm, ...]
     height_ratio: float = 1.0
     """Heights between robots count 1/this (`segments.squeezed`): in lanes, clearances and distances to others."""
     sample_ticks: int = 1
@@ -63,28 +63,28 @@ class SpaceParameters:
         return asdict(self) | {"terms": [asdict(term) for term in self.terms]}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> SpaceParameters:
+    def from_dict(cls, values: Mapping[str, Any]) -> StopTubeParameters:
         """Read what `to_dict` wrote.
 
         Raises:
             TestudoError: keys are missing or unknown.
         """
         try:
-            return cls(**{**values, "terms": tuple(SpaceTerm(**term) for term in values["terms"])})
+            return cls(**{**values, "terms": tuple(StopTubeTerm(**term) for term in values["terms"])})
         except (KeyError, TypeError) as error:
             raise TestudoError(f"contract: shield.space: {error}") from error
 
 
-def space_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> SpaceParameters:
+def stop_tube_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> StopTubeParameters:
     """Return the parameters of a robot among peers of one kind (its own by default)."""
     peer = peer or own
-    terms = tube_terms(own)
+    terms = stop_tube_terms(own)
     error = sum(term.value_m for term in terms)
-    peer_error = sum(term.value_m for term in tube_terms(peer))
+    peer_error = sum(term.value_m for term in stop_tube_terms(peer))
     lane, peer_lane = (spec.keep_radius_m * LANE_SHARE_OF_BODY for spec in (own, peer))
     hold_ticks = math.ceil(max(own.hold_s, peer.hold_s) / own.control_period_s - 1e-9)
     sample = sample_ticks(own)
-    return SpaceParameters(
+    return StopTubeParameters(
         hold_ticks=math.ceil(hold_ticks / sample),
         lane_m=lane,
         tube_error_m=error,
@@ -106,7 +106,7 @@ def sample_ticks(spec: RobotSpec) -> int:
     return max(1, round(spec.hold_s / spec.control_period_s / _MOST_SAMPLES)) if spec.coast_s > 0 else 1
 
 
-def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
+def stop_tube_terms(spec: RobotSpec) -> tuple[StopTubeTerm, ...]:
     """Return by how much the true path can leave the predicted one, at the ends of the robot's intervals."""
 
     def half_width(key: str) -> float:
@@ -118,16 +118,16 @@ def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
     brake_m = _stopping_way(spec, speed)
     way = speed * ahead_s + brake_m
     terms = [
-        SpaceTerm("localisation", spec.position_error_m, "sensing.position_error"),
-        SpaceTerm(
+        StopTubeTerm("localisation", spec.position_error_m, "sensing.position_error"),
+        StopTubeTerm(
             "speed scale",
             half_width("dynamics.speed_scale") * way,
             "half-width of dynamics.speed_scale over the way of pose age, delay, hold and braking",
         ),
-        SpaceTerm(
+        StopTubeTerm(
             "lag", speed * half_width("dynamics.velocity_lag"), "top speed * half-width of dynamics.velocity_lag"
         ),
-        SpaceTerm(
+        StopTubeTerm(
             "delay", speed * half_width("dynamics.command_delay"), "top speed * half-width of dynamics.command_delay"
         ),
     ]
@@ -136,17 +136,17 @@ def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
         # a robot that turns at the limit cannot drive at top speed: rim speed = v + turn rate * base / 2
         across = _turning_way(spec, ahead_s + spec.velocity_lag_s)
         terms.append(
-            SpaceTerm(
+            StopTubeTerm(
                 "heading",
                 (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
                 "yaw error and half-width of dynamics.turn_scale over the way while turning",
             )
         )
-        lost = turn_loss_m_s(spec)
+        lost = turn_slip_m_s(spec)
         if lost:
             braking_s = max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
             terms.append(
-                SpaceTerm(
+                StopTubeTerm(
                     "turn slip",
                     lost * (ahead_s + braking_s),
                     "forward speed lost in turns over pose age, delay, hold and braking",
@@ -154,7 +154,7 @@ def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
             )
     if spec.coast_s > 0:
         terms.append(
-            SpaceTerm(
+            StopTubeTerm(
                 "silence",
                 coast_drift_m(spec),
                 "half-width of dynamics.speed_scale over the way of "
@@ -163,13 +163,13 @@ def tube_terms(spec: RobotSpec) -> tuple[SpaceTerm, ...]:
         )
     if spec.kind == HOLONOMIC:
         terms.append(
-            SpaceTerm(
+            StopTubeTerm(
                 "heading",
                 spec.yaw_error_rad * way,
                 "a base drives along its own axes: yaw error over the way of pose age, delay, hold and braking",
             )
         )
-    terms.append(SpaceTerm("bends", _bends(spec), "samples of a tube are joined by straight lines"))
+    terms.append(StopTubeTerm("bends", _bends(spec), "samples of a tube are joined by straight lines"))
     return tuple(terms)
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from testudo_deploy.shield.halfspace_projection import project
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.segment_distance import squeezed
 from testudo_deploy.shield.wall_constraints import Arena, obstacle_rows, wall_rows
 from testudo_hardware.arrays import Array, array_namespace, known_false
@@ -55,12 +55,12 @@ class ShieldResult:
     """(...) int: `ShieldStatus`."""
 
 
-def shield_layer1(
+def project_velocity(
     model: MotionModel,
-    parameters: ShieldParameters,
+    parameters: ProjectionParameters,
     arena: Arena | None,
     stop: StoppingPoint,
-    neighbours: NeighbourTable,
+    neighbours: PeerTable,
     nominal_world: Array,
 ) -> ShieldResult:
     """Return the shielded command.
@@ -90,7 +90,7 @@ def shield_layer1(
     all_normals, all_bounds = xp.concat(normals, axis=1), xp.concat(bounds, axis=0)
     target = shorten(nominal_world, model.spec.control_point_speed_m_s)
     target = _slow_beside(target, bounds[0] * doubt.share, doubt)
-    velocity, _ = project(target, all_normals, all_bounds)  # zero if the retreats contradict each other
+    velocity, _ = project_onto_halfspaces(target, all_normals, all_bounds)  # zero if the retreats contradict each other
     velocity = _within_doubt(velocity, table_rows[0], doubt)
     velocity = _scaled_back(model, stop, velocity, cap)
     values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
@@ -107,7 +107,7 @@ def shield_layer1(
 
 
 @dataclass(frozen=True)
-class PeerDoubt:
+class PeerUncertainty:
     """How little is known of where each peer is, once its message is old; arrays (K, ...)."""
 
     sine: Array
@@ -120,8 +120,8 @@ class PeerDoubt:
 
 
 def pair_rows(
-    parameters: ShieldParameters, stop: StoppingPoint, neighbours: NeighbourTable
-) -> tuple[tuple[Array, Array], Array | None, PeerDoubt]:
+    parameters: ProjectionParameters, stop: StoppingPoint, neighbours: PeerTable
+) -> tuple[tuple[Array, Array], Array | None, PeerUncertainty]:
     """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
 
     With S the matrix that squeezes heights, distances are those of S times the offsets: the peer's side of the gap
@@ -134,7 +134,7 @@ def pair_rows(
     xp = array_namespace(neighbours.age_s)
     kappa = parameters.direction_factor
     half = rate = parameters.gap_share / (2 * parameters.reach_s)
-    point, reach = where_peers_can_be(parameters, neighbours)
+    point, reach = reachable_peer_positions(parameters, neighbours)
     offset = squeezed(stop.position_world[:, None, ...] - point, parameters.height_ratio)
     distance = length(offset)
     away, share = _rows_along(offset / (distance + TINY), parameters.height_ratio)
@@ -149,7 +149,7 @@ def pair_rows(
     allowed = rate * xp.where(neighbours.valid, xp.maximum(beyond - reach, 0.0), _FAR_M)
     rows = parameters.neighbour_rows
     if gap.shape[0] <= rows:
-        return (-away, bounds / share), None, PeerDoubt(sine, allowed, share, parameters.height_ratio)
+        return (-away, bounds / share), None, PeerUncertainty(sine, allowed, share, parameters.height_ratio)
     order = xp.argsort(gap, axis=0)
 
     def nearest(values: Array) -> Array:
@@ -159,7 +159,7 @@ def pair_rows(
     known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
     cap = xp.where(known, half * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
-    doubt = PeerDoubt(nearest(sine), nearest(allowed), nearest(share), parameters.height_ratio)
+    doubt = PeerUncertainty(nearest(sine), nearest(allowed), nearest(share), parameters.height_ratio)
     return (-away, nearest(bounds) / doubt.share), cap, doubt
 
 
@@ -174,7 +174,7 @@ def _rows_along(unit: Array, height_ratio: float) -> tuple[Array, Array]:
     return row / size, size
 
 
-def where_peers_can_be(parameters: ShieldParameters, neighbours: NeighbourTable) -> tuple[Array, Array]:
+def reachable_peer_positions(parameters: ProjectionParameters, neighbours: PeerTable) -> tuple[Array, Array]:
     """Return balls that hold the peers' control points: middles (D, K, ...) [m] and radii (K, ...) [m].
 
     For its control tick a peer does what it announced, but when it sent that is known by an upper bound only: it is
@@ -196,7 +196,7 @@ def where_peers_can_be(parameters: ShieldParameters, neighbours: NeighbourTable)
     return neighbours.control_point_world + half_way, reach
 
 
-def _slow_beside(target: Array, bounds: Array, doubt: PeerDoubt) -> Array:
+def _slow_beside(target: Array, bounds: Array, doubt: PeerUncertainty) -> Array:
     """Shorten the wish until a retreat that rows (K, ...) ask for, heights squeezed, is one from wherever the peer is.
 
     Without that `_within_doubt` would stop the robot in the end: two of them would stand side by side for ever.
@@ -210,7 +210,7 @@ def _slow_beside(target: Array, bounds: Array, doubt: PeerDoubt) -> Array:
     return shorten(target, xp.min(beside, axis=0))
 
 
-def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerDoubt) -> Array:
+def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerUncertainty) -> Array:
     """Shorten ``velocity`` until it is slow enough towards every place where a peer can be.
 
     With fresh messages the rows see to that; an old one says little of where its peer is, and in the end

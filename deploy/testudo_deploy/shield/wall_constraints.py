@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testudo_deploy.shield.obstacles import Obstacle, clearance
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.files.strict_json import OPTIONAL
 from testudo_hardware.motion import StoppingPoint
@@ -37,7 +37,7 @@ class Arena:
         return low, high
 
 
-def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint) -> tuple[Array, Array] | None:
+def wall_rows(parameters: ProjectionParameters, arena: Arena | None, stop: StoppingPoint) -> tuple[Array, Array] | None:
     """Return two rows for each axis of the arena; walls take the whole share, since they do not move."""
     if arena is None:
         return None
@@ -52,7 +52,9 @@ def wall_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingP
     return xp.broadcast_to(outward, (size, 2 * size, *batch)), rate * gap
 
 
-def obstacle_rows(parameters: ShieldParameters, arena: Arena | None, stop: StoppingPoint) -> tuple[Array, Array] | None:
+def obstacle_rows(
+    parameters: ProjectionParameters, arena: Arena | None, stop: StoppingPoint
+) -> tuple[Array, Array] | None:
     """Return a row for each obstacle: the control point closes in by its share of the gap in a hold at most.
 
     Let x be the obstacle's point nearest to q, n the unit vector from q to x, and d their distance. An obstacle is

@@ -10,7 +10,7 @@ _STOPPED = "estop"
 
 
 @dataclass(frozen=True)
-class StopAnswer:
+class EstopReply:
     """What is known of one robot."""
 
     robot: str
@@ -22,7 +22,7 @@ class StopAnswer:
     """Of its supervisor; empty if it was not heard."""
 
 
-class StopAnswers:
+class EstopConfirmation:
     """Collects the answers of a fleet; takes what a `StatusListener` hears."""
 
     def __init__(self, robots: Iterable[str] = ()) -> None:
@@ -48,7 +48,7 @@ class StopAnswers:
         """Nothing to do with a stop."""
 
     @property
-    def answers(self) -> tuple[StopAnswer, ...]:
+    def answers(self) -> tuple[EstopReply, ...]:
         """Return all robots by name."""
         return tuple(self._answer(name, heard) for name, heard in sorted(self._guards.items()))
 
@@ -57,13 +57,13 @@ class StopAnswers:
         """Return whether there are robots, and every one that is expected or was heard has confirmed."""
         return bool(self._guards) and all(answer.stopped for answer in self.answers)
 
-    def _answer(self, name: str, heard: list[str]) -> StopAnswer:
+    def _answer(self, name: str, heard: list[str]) -> EstopReply:
         # the first message may have been kept for late listeners since before the stop, by a guard that hangs
         stopped = len(heard) > 1 and heard[-1] == _STOPPED
-        return StopAnswer(name, stopped, heard[-1] if heard else None, self._modes.get(name, ""))
+        return EstopReply(name, stopped, heard[-1] if heard else None, self._modes.get(name, ""))
 
 
-def complaint(answers: Iterable[StopAnswer]) -> str:
+def unconfirmed_text(answers: Iterable[EstopReply]) -> str:
     """Return who did not confirm, as one sentence; empty if nobody is missing."""
     missing = [answer for answer in answers if not answer.stopped]
     if not missing:

@@ -57,10 +57,10 @@ class BringUp:
     @property
     def done(self) -> bool:
         """Return whether nothing is left to do: every robot has been active, or is ready to be started by people."""
-        return all(robot.started or (self.left_to_people and robot.mode in READY) for robot in self._robots.values())
+        return all(robot.started or (self.needs_operator and robot.mode in READY) for robot in self._robots.values())
 
     @property
-    def left_to_people(self) -> bool:
+    def needs_operator(self) -> bool:
         """Return whether people start the robots: they asked for it, or pressed an emergency stop before the start."""
         return self._halted or not self._starts
 
@@ -70,7 +70,7 @@ class BringUp:
         return {
             name: robot.sentence
             for name, robot in self._robots.items()
-            if robot.waited_for and not robot.started and not (self.left_to_people and robot.mode in READY)
+            if robot.waited_for and not robot.started and not (self.needs_operator and robot.mode in READY)
         }
 
     def hear(
@@ -127,4 +127,4 @@ class BringUp:
         if robot.mode in RESTING and not robot.flew:
             takes_off = robot.mode is Mode.DISARMED
             return None if self._halted and takes_off else Request.ACTIVATE
-        return Request.START if robot.mode in READY and all_armed and not self.left_to_people else None
+        return Request.START if robot.mode in READY and all_armed and not self.needs_operator else None

@@ -8,7 +8,7 @@ PEER_TOPIC = "peer_state"
 """On which every robot says where it is and will be."""
 
 
-def strangers(topics: Iterable[str], robots: Sequence[str]) -> list[str]:
+def unknown_robots(topics: Iterable[str], robots: Sequence[str]) -> list[str]:
     """Return the names of robots that have a topic for their peers and are not in the fleet.
 
     Args:

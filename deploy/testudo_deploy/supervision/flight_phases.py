@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testudo_deploy.guard.flight_messages import Wanted
+from testudo_deploy.guard.flight_messages import DesiredFlightState
 from testudo_deploy.monitoring.climb_monitor import ClimbLimits
-from testudo_deploy.shield.flight_column import Room
+from testudo_deploy.shield.flight_column import ClimbVolume
 from testudo_deploy.supervision.modes import Event, Mode
 from testudo_hardware.links.flight_link import VehicleState
 from testudo_hardware.spec import RobotSpec
@@ -71,10 +71,10 @@ class BatteryLimits:
 
 
 @dataclass(frozen=True)
-class FlightWish:
+class FlightIntent:
     """What the guard is told, and what the loop wants in place of the policy."""
 
-    wanted: Wanted
+    wanted: DesiredFlightState
     top_m: float
     """Height of the end of the take-off, above the origin of the world."""
     climb_s: float
@@ -86,7 +86,7 @@ class FlightWish:
     """[m/s] wanted of the shield; None: the policy decides, or the robot brakes."""
 
 
-class Flight:
+class FlightSupervisor:
     """What is known of the flight of one robot."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Flight:
         controller: str = "",
         estimator: str = "",
         latency_s: float = math.inf,
-        room: Room | None = None,
+        room: ClimbVolume | None = None,
         climb: ClimbLimits | None = None,
     ) -> None:
         """Begin on the ground.
@@ -241,27 +241,29 @@ class Flight:
             self._down_since_s = now_s
         return Event.TOUCH if now_s - self._down_since_s >= _STOOD_S else None
 
-    def wish(self, mode: Mode, since_s: float, now_s: float) -> FlightWish:
+    def wish(self, mode: Mode, since_s: float, now_s: float) -> FlightIntent:
         """Return what to tell the guard and the loop now."""
         if mode is Mode.DISARMED:
             self._final = False
-            return self._told(Wanted.GROUND)
+            return self._told(DesiredFlightState.GROUND)
         if mode is Mode.TAKE_OFF:
-            return self._told(Wanted.TAKE_OFF)
+            return self._told(DesiredFlightState.TAKE_OFF)
         if mode not in (Mode.LAND, Mode.EMERGENCY):
             self._final = False
-            return self._told(Wanted.FLY)
+            return self._told(DesiredFlightState.FLY)
         waits = mode is Mode.EMERGENCY and now_s - since_s < HOVER_S
         if not waits:
             near = self._height_m is not None and self._height_m - (self._ground_m or 0.0) <= FINAL_M
             unknown = now_s - self._pose_s > POSE_LOST_S or now_s - self._believed_s > UNBELIEVED_S
             self._final |= near or unknown
         if self._final:
-            return self._told(Wanted.LAND)
-        return self._told(Wanted.FLY, None if waits else (0.0, 0.0, -DESCENT_M_S))
+            return self._told(DesiredFlightState.LAND)
+        return self._told(DesiredFlightState.FLY, None if waits else (0.0, 0.0, -DESCENT_M_S))
 
-    def _told(self, wanted: Wanted, velocity_world: tuple[float, float, float] | None = None) -> FlightWish:
-        return FlightWish(wanted, self._start[2], self._climb_s, self._ground_m or 0.0, self._fall_s, velocity_world)
+    def _told(
+        self, wanted: DesiredFlightState, velocity_world: tuple[float, float, float] | None = None
+    ) -> FlightIntent:
+        return FlightIntent(wanted, self._start[2], self._climb_s, self._ground_m or 0.0, self._fall_s, velocity_world)
 
     @property
     def _height_m(self) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class VehicleKind(StrEnum):
     """Which column of the table a robot goes by."""
 
     GROUND = "ground"
@@ -55,7 +55,7 @@ class Event(StrEnum):
     DEACTIVATE = "deactivate"
     LAND = "land"
     """An operator's word, or a watchdog whose reaction is to land."""
-    DOUBT = "doubt"
+    BRAKE_REASON = "doubt"
     """A watchdog whose reaction is to hold."""
     HEALTHY = "healthy"
     """Nothing was wrong for `HEALTHY_S`."""
@@ -64,7 +64,7 @@ class Event(StrEnum):
     """The emergency stop was taken back by hand."""
     BREAK = "break"
     """A watchdog whose reaction is fault."""
-    LOSE_GUARD = "lose_guard"
+    GUARD_LOST = "lose_guard"
     REACH = "reach"
     """The vehicle has climbed to the start height."""
     TOUCH = "touch"
@@ -76,21 +76,21 @@ _UP = (Mode.TAKE_OFF, Mode.HOLD, Mode.ACTIVE, Mode.HOLDING)
 _GROUND: dict[tuple[Mode, Event], Mode] = {
     (Mode.IDLE, Event.ARM): Mode.ARMED,
     (Mode.ARMED, Event.START): Mode.ACTIVE,
-    (Mode.ACTIVE, Event.DOUBT): Mode.HOLDING,
+    (Mode.ACTIVE, Event.BRAKE_REASON): Mode.HOLDING,
     (Mode.HOLDING, Event.HEALTHY): Mode.ACTIVE,
     (Mode.ACTIVE, Event.STOP): Mode.ARMED,
     (Mode.HOLDING, Event.STOP): Mode.ARMED,
     (Mode.STOPPED, Event.REARM): Mode.ARMED,
     **{(mode, Event.ESTOP): Mode.STOPPED for mode in _RUNNING},
     **{(mode, Event.BREAK): Mode.FAULT for mode in (*_RUNNING, Mode.STOPPED)},
-    **{(mode, Event.LOSE_GUARD): Mode.IDLE for mode in (*_RUNNING, Mode.STOPPED)},
+    **{(mode, Event.GUARD_LOST): Mode.IDLE for mode in (*_RUNNING, Mode.STOPPED)},
     **{(mode, Event.DEACTIVATE): Mode.IDLE for mode in (*_RUNNING, Mode.IDLE, Mode.STOPPED, Mode.FAULT)},
 }
 _FLIGHT: dict[tuple[Mode, Event], Mode] = {
     (Mode.DISARMED, Event.ARM): Mode.TAKE_OFF,
     (Mode.TAKE_OFF, Event.REACH): Mode.HOLD,
     (Mode.HOLD, Event.START): Mode.ACTIVE,
-    (Mode.ACTIVE, Event.DOUBT): Mode.HOLDING,
+    (Mode.ACTIVE, Event.BRAKE_REASON): Mode.HOLDING,
     (Mode.HOLDING, Event.HEALTHY): Mode.ACTIVE,
     (Mode.ACTIVE, Event.STOP): Mode.HOLD,
     (Mode.HOLDING, Event.STOP): Mode.HOLD,
@@ -102,14 +102,17 @@ _FLIGHT: dict[tuple[Mode, Event], Mode] = {
     **{
         (mode, event): Mode.EMERGENCY
         for mode in (*_UP, Mode.LAND)
-        for event in (Event.ESTOP, Event.BREAK, Event.LOSE_GUARD)
+        for event in (Event.ESTOP, Event.BREAK, Event.GUARD_LOST)
     },
     # TOUCH in any mode: the vehicle says that it stands with its motors off, whatever it was to do
     **{(mode, Event.TOUCH): Mode.DISARMED for mode in (*_UP, Mode.LAND, Mode.EMERGENCY)},
 }
-TRANSITIONS: Mapping[Kind, Mapping[tuple[Mode, Event], Mode]] = {Kind.GROUND: _GROUND, Kind.FLIGHT: _FLIGHT}
+TRANSITIONS: Mapping[VehicleKind, Mapping[tuple[Mode, Event], Mode]] = {
+    VehicleKind.GROUND: _GROUND,
+    VehicleKind.FLIGHT: _FLIGHT,
+}
 """Every change of mode, for robots on the ground and for those that fly; what is not here does not happen."""
-BEGINNING: Mapping[Kind, Mode] = {Kind.GROUND: Mode.IDLE, Kind.FLIGHT: Mode.DISARMED}
+BEGINNING: Mapping[VehicleKind, Mode] = {VehicleKind.GROUND: Mode.IDLE, VehicleKind.FLIGHT: Mode.DISARMED}
 RESTING = (Mode.IDLE, Mode.DISARMED)
 """Modes in which nothing is sent to the actuators and people may carry the robot."""
 READY = (Mode.ARMED, Mode.HOLD)
@@ -229,11 +232,11 @@ SEVERITY = (
 )
 """From the mildest."""
 EVENTS = {
-    Reaction.HOLD: Event.DOUBT,
+    Reaction.HOLD: Event.BRAKE_REASON,
     Reaction.LAND: Event.LAND,
     Reaction.STOP: Event.ESTOP,
     Reaction.FAULT: Event.BREAK,
-    Reaction.DEACTIVATE: Event.LOSE_GUARD,
+    Reaction.DEACTIVATE: Event.GUARD_LOST,
 }
 """What changes the mode when a watchdog of that reaction speaks; the others change nothing."""
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from testudo_deploy.admission.fleet_admission import checked_obligations, room_of
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts, climb_volume_of
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.control.tick_pacing import Pacer
+from testudo_deploy.control.tick_pacing import TickPacer
 from testudo_deploy.fleet.crazyswarm2_import import check_driver
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
-from testudo_deploy.fleet.localiser import away_from_start, switched_on_at
-from testudo_deploy.guard.flight_messages import FlightOrder, Wanted
+from testudo_deploy.fleet.localiser import offset_from_start, switched_on_at
+from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_deploy.monitoring.climb_monitor import ClimbLimits
-from testudo_deploy.monitoring.diagnostics import Level, Status, shown
-from testudo_deploy.supervision.flight_phases import BatteryLimits, Flight, FlightWish
-from testudo_deploy.supervision.modes import RESTING, Kind
-from testudo_deploy.supervision.supervisor import Answer, Event, GuardReport, Mode, Supervisor, code_of
-from testudo_hardware.frames import Placement
+from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
+from testudo_deploy.supervision.flight_phases import BatteryLimits, FlightIntent, FlightSupervisor
+from testudo_deploy.supervision.modes import RESTING, VehicleKind
+from testudo_deploy.supervision.supervisor import Event, GuardReport, Mode, RequestReply, Supervisor, code_of
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.flight_link import VehicleState
 
 _LEVELS = {
@@ -40,7 +40,7 @@ _SLEPT_S = 0.1
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TickOutput:
     """What a tick leaves to be sent."""
 
     record: TickRecord
@@ -72,9 +72,9 @@ class Robot:
             TestudoError: the policy, the robot or the fleet is refused.
         """
         robot, team = fleet.robot(name), fleet.team_of(name)
-        artefact = Artefact.load(policy, robot=robot.spec, sha256=team.policy_sha256)
+        artefact = PolicyArtefact.load(policy, robot=robot.spec, sha256=team.policy_sha256)
         check_driver(robot, fleet.file.parent)
-        checked_obligations(fleet, {team.policy_sha256: artefact})
+        checked_safety_contracts(fleet, {team.policy_sha256: artefact})
         peers = team.peers(name)
         self.name, self.spec = name, robot.spec
         self.loop = ControlLoop(
@@ -88,10 +88,12 @@ class Robot:
             pose_max_age_s=robot.pose.max_age_s,
             stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
         )
-        self.supervisor = Supervisor(now_s=now_s, kind=Kind.FLIGHT if robot.has_flight_phases else Kind.GROUND)
+        self.supervisor = Supervisor(
+            now_s=now_s, kind=VehicleKind.FLIGHT if robot.has_flight_phases else VehicleKind.GROUND
+        )
         self.flight = _flight_of(robot, artefact) if robot.has_flight_phases else None
         """Of a robot with flight phases."""
-        self.pacer = Pacer(robot.spec.control_period_s)
+        self.pacer = TickPacer(robot.spec.control_period_s)
         self.refused_messages = 0
         """Messages that could not be read."""
         self.interventions = 0
@@ -102,7 +104,7 @@ class Robot:
         self._shown = ("", "")
         self._last: TickRecord | None = None
 
-    def request(self, event: Event, now_s: float) -> Answer:
+    def request(self, event: Event, now_s: float) -> RequestReply:
         """Answer an operator; see `Supervisor.request`."""
         answer = self.supervisor.request(event, now_s)
         if answer.granted and event is Event.DEACTIVATE and self.supervisor.mode in RESTING:
@@ -133,7 +135,7 @@ class Robot:
         wish = self._wish(now_s)
         return FlightOrder(self.name, now_s, str(wish.wanted), wish.top_m, wish.climb_s, wish.ground_m, wish.down_s)
 
-    def tick(self, now_s: float, *, on_pose: bool = True) -> Outcome:
+    def tick(self, now_s: float, *, on_pose: bool = True) -> TickOutput:
         """Run one control tick, on the arrival of a pose or alone."""
         late_s = self.pacer.begin(now_s, on_pose=on_pose)
         supervisor = self.supervisor
@@ -149,9 +151,9 @@ class Robot:
         self._last = record
         shown_now = (supervisor.mode, code_of(supervisor.reason))
         changed, self._shown = shown_now != self._shown, shown_now
-        return Outcome(record, self.loop.announcement(now_s), supervisor.mode not in RESTING, changed)
+        return TickOutput(record, self.loop.announcement(now_s), supervisor.mode not in RESTING, changed)
 
-    def _wish(self, now_s: float) -> FlightWish:
+    def _wish(self, now_s: float) -> FlightIntent:
         return self.flight.wish(self.supervisor.mode, self.supervisor.since_s, now_s)
 
     def _prepare(self, now_s: float) -> tuple[float, ...] | None:
@@ -159,9 +161,9 @@ class Robot:
         if self.flight is None:
             return None
         wish = self._wish(now_s)
-        self.loop.flown_by_itself = wish.wanted is not Wanted.FLY
+        self.loop.flown_by_itself = wish.wanted is not DesiredFlightState.FLY
         self.loop.take_off_to_m = wish.top_m if self.supervisor.mode is Mode.DISARMED else None
-        self.loop.lands_to_m = wish.ground_m if wish.wanted is Wanted.LAND else None
+        self.loop.lands_to_m = wish.ground_m if wish.wanted is DesiredFlightState.LAND else None
         self.loop.climbs = self.supervisor.mode is Mode.TAKE_OFF
         return wish.velocity_world
 
@@ -190,7 +192,7 @@ class Robot:
     def _away(self, record: TickRecord) -> str:
         if self._start is None or self.supervisor.mode not in RESTING or record.measured_position_world is None:
             return ""
-        return away_from_start(self._start, Placement(record.measured_position_world, record.measured_yaw))
+        return offset_from_start(self._start, PlanarTransform(record.measured_position_world, record.measured_yaw))
 
     def summary(self) -> dict[str, str | int | float]:
         """Return what the supervisor of the processes reads at the end."""
@@ -220,29 +222,29 @@ class Robot:
                 "mode": str(supervisor.mode),
                 "code": code_of(supervisor.reason),
                 "reason": supervisor.reason,
-                "since_s": shown(now_s - supervisor.since_s),
+                "since_s": diagnostic_text(now_s - supervisor.since_s),
                 "was_active": str(supervisor.was_active).lower(),
                 "flew": str(supervisor.flew).lower(),
                 "by_hand": str(supervisor.by_hand).lower(),
                 "battery": self._battery_text(),
                 "shield": "" if record is None else record.status,
-                "pose_age_s": shown(None if pose_s is None else now_s - pose_s),
-                "peer_age_s": shown(max(ages, default=None)),
-                "ticks": shown(pacer.ticks),
-                "late_ticks": shown(pacer.late_ticks + pacer.missed_ticks),
-                "worst_late_s": shown(pacer.worst_late_s),
-                "interventions": shown(self.interventions),
-                "refused_poses": shown(self.loop.refused_poses),
-                "refused_messages": shown(self.refused_messages + self.loop.refused_peer_messages),
+                "pose_age_s": diagnostic_text(None if pose_s is None else now_s - pose_s),
+                "peer_age_s": diagnostic_text(max(ages, default=None)),
+                "ticks": diagnostic_text(pacer.ticks),
+                "late_ticks": diagnostic_text(pacer.late_ticks + pacer.missed_ticks),
+                "worst_late_s": diagnostic_text(pacer.worst_late_s),
+                "interventions": diagnostic_text(self.interventions),
+                "refused_poses": diagnostic_text(self.loop.refused_poses),
+                "refused_messages": diagnostic_text(self.refused_messages + self.loop.refused_peer_messages),
             },
         )
 
 
-def _flight_of(robot: FleetRobot, artefact: Artefact) -> Flight:
+def _flight_of(robot: FleetRobot, artefact: PolicyArtefact) -> FlightSupervisor:
     part = robot.link.profile.flight
     needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
-    room = room_of(robot, artefact.contract)
-    return Flight(
+    room = climb_volume_of(robot, artefact.contract)
+    return FlightSupervisor(
         robot.initial_position_world,
         BatteryLimits.of(robot.spec),
         controller=needs[0],

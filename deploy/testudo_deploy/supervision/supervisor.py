@@ -19,9 +19,9 @@ from testudo_deploy.supervision.modes import (
     TRANSITIONS,
     WATCHDOGS,
     Event,
-    Kind,
     Mode,
     Reaction,
+    VehicleKind,
     Watchdog,
     code_of,
     severity_of,
@@ -33,13 +33,13 @@ __all__ = [
     "HEALTHY_S",
     "TRANSITIONS",
     "WATCHDOGS",
-    "Answer",
     "Event",
     "GuardReport",
-    "Kind",
     "Mode",
     "Reaction",
+    "RequestReply",
     "Supervisor",
+    "VehicleKind",
     "Watchdog",
     "code_of",
 ]
@@ -78,14 +78,14 @@ class GuardReport:
             *(int(count) if count.isdecimal() else 0 for count in counts),
         )
 
-    def takes_back(self, stop: GuardReport) -> bool:
+    def reset_by(self, stop: GuardReport) -> bool:
         """Return whether the emergency stop of an earlier report was taken back by hand.
 
         A guard that was started anew knows nothing of it: that it does not speak of a stop says nothing.
         """
         return self.code != "estop" and self.rearms > (stop.rearms if self.life == stop.life else 0)
 
-    def hides_a_stop(self, before: GuardReport) -> bool:
+    def loses_a_stop(self, before: GuardReport) -> bool:
         """Return whether an emergency stop came and went since an earlier report, as while nobody listened."""
         return self.code != "estop" and self.life == before.life and self.stops > before.stops
 
@@ -95,7 +95,7 @@ class GuardReport:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequestReply:
     """Whether a request was granted, and what to tell the operator."""
 
     granted: bool
@@ -106,7 +106,7 @@ class Answer:
 class Supervisor:
     """The mode of one robot. Its control loop asks it before each tick and tells it what it found."""
 
-    def __init__(self, *, now_s: float, kind: Kind = Kind.GROUND) -> None:
+    def __init__(self, *, now_s: float, kind: VehicleKind = VehicleKind.GROUND) -> None:
         self.mode = BEGINNING[kind]
         self.since_s = now_s
         """When the mode began."""
@@ -160,8 +160,8 @@ class Supervisor:
         self._replaced |= before is not None and report.replaces(before)
         if report.code == "estop":
             self._stop = report
-        elif (self._stop is not None and report.takes_back(self._stop)) or (
-            before is not None and report.hides_a_stop(before)
+        elif (self._stop is not None and report.reset_by(self._stop)) or (
+            before is not None and report.loses_a_stop(before)
         ):
             self._stop = None
             self._go(Event.ESTOP, "estop", report.received_s)  # if no tick came while it stood
@@ -174,7 +174,7 @@ class Supervisor:
         """
         self._mismatch = self._mismatch or f"qos_mismatch: {sentence}"
 
-    def see_strangers(self, names: Sequence[str]) -> None:
+    def see_unknown_robots(self, names: Sequence[str]) -> None:
         """Take the names of all robots that speak and are not in the fleet file; they keep from arming and starting."""
         self._strangers = f"stranger: {', '.join(names)}" if names else ""
 
@@ -200,8 +200,8 @@ class Supervisor:
         self._healthy_since_s = None
         reason = max(reasons, key=severity_of)  # the guard's where both weigh the same
         event = EVENTS.get(watchdog_of(reason).reaction)
-        if event is Event.LAND and self._kind is Kind.GROUND:  # what cannot land stands
-            event = Event.DOUBT
+        if event is Event.LAND and self._kind is VehicleKind.GROUND:  # what cannot land stands
+            event = Event.BRAKE_REASON
         if event is not None and self._go(event, reason, now_s):
             return
         if self.mode in (*_WAITING, Mode.HOLDING):
@@ -211,23 +211,23 @@ class Supervisor:
         """Take that the vehicle has reached its start height, or touched the ground; return whether that meant much."""
         return event in (Event.REACH, Event.TOUCH) and self._go(event, "", now_s)
 
-    def request(self, event: Event, now_s: float) -> Answer:
+    def request(self, event: Event, now_s: float) -> RequestReply:
         """Answer an operator who asks to arm, start, stop, land or deactivate."""
         if event not in (Event.ARM, Event.START, Event.STOP, Event.LAND, Event.DEACTIVATE):
-            return Answer(False, "no_request", f"{event}: nobody can ask for that")
+            return RequestReply(False, "no_request", f"{event}: nobody can ask for that")
         self.by_hand |= event in (Event.STOP, Event.LAND, Event.DEACTIVATE) and self.mode not in RESTING
         if (self.mode, event) not in self._table:
             modes = sorted(mode for mode, known in self._table if known is event)
             must = f"it must be {' or '.join(modes)}" if modes else "it does not fly by phases"
-            return Answer(False, "wrong_mode", f"{event}: the robot is {self.mode}; {must}")
+            return RequestReply(False, "wrong_mode", f"{event}: the robot is {self.mode}; {must}")
         if event in (Event.ARM, Event.START):
             if not self._observed or self._guard is None:
                 missing = "the guard has not been heard" if self._guard is None else "nothing has been looked at yet"
-                return Answer(False, "not_ready", f"{event}: {missing}; try again in a second")
+                return RequestReply(False, "not_ready", f"{event}: {missing}; try again in a second")
             if self.reason:
-                return Answer(False, code_of(self.reason), f"{event} refused: {self.sentence}")
+                return RequestReply(False, code_of(self.reason), f"{event} refused: {self.sentence}")
         self._go(event, "", now_s)
-        return Answer(True, "", f"{event}: the robot is {self.mode}")
+        return RequestReply(True, "", f"{event}: the robot is {self.mode}")
 
     def _be_healthy(self, now_s: float) -> None:
         if self.mode in _WAITING:

@@ -84,7 +84,7 @@ class Reliability:
 
 
 @dataclass(frozen=True)
-class SetPoint:
+class SetPointProfile:
     """Which set-point of Crazyswarm2 carries commands, and where that comes from."""
 
     value: Literal["velocity_world", "hover", "full_state"]
@@ -105,7 +105,7 @@ class YawRate:
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockSource:
     """The clock of the stamps in messages, and where that comes from."""
 
     value: Literal["steady", "ros"]
@@ -131,7 +131,7 @@ class CommandTopic:
     """Node names that may publish there, too, without being a fault."""
     enable_stamped_cmd_vel: Switch | None = field(default=None, metadata=OPTIONAL)
     """nav2's name: TwistStamped if true, Twist if false."""
-    set_point: SetPoint | None = field(default=None, metadata=OPTIONAL)
+    set_point: SetPointProfile | None = field(default=None, metadata=OPTIONAL)
     """For the wire `crazyswarm2`."""
     yaw_rate: YawRate | None = field(default=None, metadata=OPTIONAL)
     """None: nobody said what its driver makes of a yaw rate, so that it carries none."""
@@ -173,7 +173,7 @@ class BatteryTopic:
 
 
 @dataclass(frozen=True)
-class Driver:
+class DriverProfile:
     """A driver of our own that runs beside the guard, and where that comes from."""
 
     value: Literal["crazyflie_radio"]
@@ -209,7 +209,7 @@ class LinkProfile:
     name: str
     wire: Literal["twist", "crazyswarm2"]
     description: str
-    stamps: Clock
+    stamps: ClockSource
     """Clock of the stamps in its messages; watchdogs here count on the steady clock."""
     command: CommandTopic
     odometry: OdometryTopic | None = field(default=None, metadata=OPTIONAL)
@@ -217,7 +217,7 @@ class LinkProfile:
     battery: BatteryTopic | None = field(default=None, metadata=OPTIONAL)
     flight: FlightPart | None = field(default=None, metadata=OPTIONAL)
     """None: a robot that flies is in the air before anything is asked of it, and somebody else lands it."""
-    driver: Driver | None = field(default=None, metadata=OPTIONAL)
+    driver: DriverProfile | None = field(default=None, metadata=OPTIONAL)
     """None: the driver is somebody else's and runs already."""
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.wire import WireError, read_axes, read_pose, read_stamp, read_tilt, read_yaw
 
 
@@ -32,7 +32,7 @@ class TransformReading:
 
     stamp_s: float
     """Clock of the message."""
-    placement: Placement
+    placement: PlanarTransform
     """Of the child in the parent."""
 
 
@@ -96,7 +96,7 @@ def read_transform(message: Any, parent: str, child: str, dimension: int, where:
         return None
     shift = read_axes(message.transform.translation, dimension)
     yaw = read_yaw(message.transform.rotation, where)
-    return TransformReading(read_stamp(message.header.stamp), Placement(shift, yaw))
+    return TransformReading(read_stamp(message.header.stamp), PlanarTransform(shift, yaw))
 
 
 def _reading(message: Any, pose: Any, dimension: int, where: str) -> PoseReading:

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.topics import CommandWire, Measurement, MeasurementWire
-from testudo_hardware.links.wire import CommandReading, WireError, other_clock_s
+from testudo_hardware.links.wire import CommandReading, WireError, convert_clock_s
 from testudo_hardware.spec import RobotSpec
 
 
 class RobotLink(Protocol):
     """Commands to one robot and measurements from it."""
 
-    def send(self, reading: CommandReading, at: Placement | None = None) -> None:
+    def send(self, reading: CommandReading, at: PlanarTransform | None = None) -> None:
         """Send a command; ``at`` is the set-point so far, for wires whose command is a place.
 
         Raises:
@@ -47,10 +47,10 @@ class TopicLink:
     clocks: Callable[[], tuple[float, float]]
     """Returns, read at one moment, the clock of the stamps in messages and the steady clock [s]."""
 
-    def send(self, reading: CommandReading, at: Placement | None = None) -> None:
+    def send(self, reading: CommandReading, at: PlanarTransform | None = None) -> None:
         """Publish a command; see `RobotLink.send`."""
         theirs_s, steady_s = self.clocks()
-        stamped = replace(reading, stamp_s=other_clock_s(reading.stamp_s, steady_s, theirs_s))
+        stamped = replace(reading, stamp_s=convert_clock_s(reading.stamp_s, steady_s, theirs_s))
         self.publish(self.commands.encode(self.new_command(), stamped, at))
 
     def take(self, sample: Any) -> Measurement | None:
@@ -59,7 +59,7 @@ class TopicLink:
         if reading is None:
             return None
         theirs_s, steady_s = self.clocks()
-        return replace(reading, stamp_s=other_clock_s(reading.stamp_s, theirs_s, steady_s))
+        return replace(reading, stamp_s=convert_clock_s(reading.stamp_s, theirs_s, steady_s))
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class DirectLink:
     convert: Callable[[Any], Measurement | None]
     """Makes a reading, stamped on the steady clock, of whatever the driver gives."""
 
-    def send(self, reading: CommandReading, at: Placement | None = None) -> None:
+    def send(self, reading: CommandReading, at: PlanarTransform | None = None) -> None:
         """Hand a command over; one that is not finite, of another length, or with a yaw rate is a WireError."""
         if len(reading.command) != self.spec.dimension or not all(map(math.isfinite, reading.command)):
             raise WireError(

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links import crazyswarm2
 from testudo_hardware.links.link_profile import (
     NAMED_POSES,
@@ -89,7 +89,7 @@ class CommandWire:
         """Return whether a drone can be told to turn."""
         return VELOCITY_YAW_RATE in self.profile.takes and self.spec.kind == VELOCITY_POINT
 
-    def encode(self, message: Any, reading: CommandReading, at: Placement | None = None) -> Any:
+    def encode(self, message: Any, reading: CommandReading, at: PlanarTransform | None = None) -> Any:
         """Write a command, stamped on the clock of the link, into an empty message and return it.
 
         Raises:

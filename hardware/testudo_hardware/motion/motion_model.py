@@ -66,12 +66,12 @@ def effective_command(model: MotionModel, command: Array) -> Array:
     """Return what the velocity tends to under an actuator command (D, ...).
 
     `actuator_command` and `control_velocity` do not make up for what is lost in turns, so that no command grows by a
-    loss that may be less than described: the shield's margins cover it whole (`turn_loss_m_s`).
+    loss that may be less than described: the shield's margins cover it whole (`turn_slip_m_s`).
     """
-    return scale_channels(lose_in_turns(model.limit_command(command), model.spec), model.scale)
+    return scale_channels(apply_turn_slip(model.limit_command(command), model.spec), model.scale)
 
 
-def lose_in_turns(command: Array, spec: RobotSpec) -> Array:
+def apply_turn_slip(command: Array, spec: RobotSpec) -> Array:
     """Return a command (2, ...) of a differential drive with its forward speed as slipping wheels leave it.
 
     v / (1 + (k omega)²), with k = `dynamics.turn_slip`: nothing is lost straight on, half at omega = 1/k, and no turn
@@ -83,7 +83,7 @@ def lose_in_turns(command: Array, spec: RobotSpec) -> Array:
     return stacked(command[0, ...] / (1 + (slip * command[1, ...]) ** 2), command[1, ...])
 
 
-def turn_loss_m_s(spec: RobotSpec) -> float:
+def turn_slip_m_s(spec: RobotSpec) -> float:
     """Return the most forward speed that turns can cost a robot at any slip up to the highest of its interval."""
     slip = spec.quantities.get("dynamics.turn_slip")
     if slip is None or slip.high == 0:

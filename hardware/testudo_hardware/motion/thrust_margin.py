@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from testudo_hardware.motion.battery import thrust_most_at
+from testudo_hardware.motion.battery import maximum_thrust_at
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.spec import RobotSpec
 
 
 @dataclass(frozen=True)
-class LeastLift:
+class MinimumThrust:
     """What all rotors lift at least when told to do their most, and what makes that so little."""
 
     lift_n: float
@@ -19,7 +19,7 @@ class LeastLift:
     """Quantities of the file that it comes from."""
 
 
-def least_lift(spec: RobotSpec) -> LeastLift | None:
+def minimum_thrust(spec: RobotSpec) -> MinimumThrust | None:
     """Return the least lift, with every quantity at its worse end; None for a file without `[rotors]`.
 
     That is at the voltage at which the drone is told to land; where the file has `[attitude]`, its controller asks for
@@ -29,15 +29,15 @@ def least_lift(spec: RobotSpec) -> LeastLift | None:
         return None
     below_v = spec.power["power.land"].low - spec.rotors["rotors.battery"].high if spec.power else 0.0
     slope = spec.rotors["rotors.thrust_most_per_volt"]
-    most = thrust_most_at(spec.rotors["rotors.thrust_most"].low, slope.high if below_v < 0 else slope.low, below_v)
-    by_rotors = LeastLift(
+    most = maximum_thrust_at(spec.rotors["rotors.thrust_most"].low, slope.high if below_v < 0 else slope.low, below_v)
+    by_rotors = MinimumThrust(
         4 * max(most, 0.0) * spec.rotors["rotors.thrust_scale"].low,
         ("rotors.thrust_most", "rotors.thrust_scale", "rotors.thrust_most_per_volt"),
     )
     if not spec.attitude:
         return by_rotors
     asked_n, scale = spec.attitude["attitude.thrust_most"].low, spec.attitude["attitude.thrust_scale"].low
-    by_controller = LeastLift(asked_n * scale, ("attitude.thrust_most", "attitude.thrust_scale"))
+    by_controller = MinimumThrust(asked_n * scale, ("attitude.thrust_most", "attitude.thrust_scale"))
     return min(by_rotors, by_controller, key=lambda one: one.lift_n)
 
 
@@ -52,7 +52,7 @@ def thrust_warning(spec: RobotSpec) -> str | None:
     None if it does, or if the file says nothing about the rotors. It is no refusal: intervals that hold what several
     sources say are wider than one vehicle, and only measured values tell.
     """
-    least, mass = least_lift(spec), spec.quantities["geometry.mass"]
+    least, mass = minimum_thrust(spec), spec.quantities["geometry.mass"]
     if least is None:
         return None
     weight_n = mass.high * GRAVITY_M_S2

@@ -21,7 +21,7 @@ from testudo_sim.environment.environment import Environment, StepResult, WorldSt
 
 
 @dataclass(frozen=True)
-class PlainBox:
+class BoxSpace:
     """A bounded space of arrays, where JaxMARL's own is not there."""
 
     low: float
@@ -43,7 +43,7 @@ try:
         from jaxmarl.environments.multi_agent_env import MultiAgentEnv
         from jaxmarl.environments.spaces import Box
 except ImportError:
-    MultiAgentEnv, Box = object, PlainBox
+    MultiAgentEnv, Box = object, BoxSpace
 
 HAS_JAXMARL = MultiAgentEnv is not object
 

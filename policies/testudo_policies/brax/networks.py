@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from testudo_policies.adapters.team_view import Layout, TeamView
+from testudo_policies.adapters.team_view import ObservationLayout, TeamView
 from testudo_policies.brax.learners import FeedForwardNetwork, PPONetworks, SACNetworks, unchanged
 from testudo_policies.networks.actor_critic import NetworkConfig, TeamEncoder
 from testudo_policies.networks.agent import LEAST_SPREAD, Agent, AgentParameters, Params
@@ -46,7 +46,7 @@ class BraxNetworks:
     """The networks of a feed-forward agent for observations of a `TeamView`."""
 
     agent: Agent
-    layouts: tuple[Layout, ...]
+    layouts: tuple[ObservationLayout, ...]
     """Of the view: the actor's part, and the critic's if it is a central one."""
     action_size: int
 
@@ -118,7 +118,7 @@ class BraxNetworks:
         return self._parts(jnp.zeros((1, sum(layout.size for layout in self.layouts))))
 
 
-def pooled(statistics: Any, layout: Layout) -> tuple[Any, Any]:
+def pooled(statistics: Any, layout: ObservationLayout) -> tuple[Any, Any]:
     """Return the statistics of own features (F,) and of a neighbour's (G,) from those of flat observations.
 
     A slot counts as much as another, so mean and variance over all slots follow from those of each.

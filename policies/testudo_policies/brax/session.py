@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_policies.brax.networks import BraxNetworks
-from testudo_policies.learning.builder import Workshop
+from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import blank_state
 from testudo_policies.learning.metrics_log import MetricsLog
 from testudo_policies.learning.run_files import RunFiles
@@ -36,7 +36,7 @@ class BraxSession:
 
     def __init__(
         self,
-        workshop: Workshop,
+        workshop: TrainingComponents,
         networks: BraxNetworks,
         files: RunFiles,
         log: MetricsLog,

@@ -20,8 +20,8 @@ from testudo_policies.brax.learners import load_sac, train_ppo, train_sac
 from testudo_policies.brax.networks import BraxNetworks
 from testudo_policies.brax.replicate import replication_for_brax
 from testudo_policies.brax.session import BraxSession
-from testudo_policies.distributed.sharding import Placement
-from testudo_policies.learning.builder import Workshop
+from testudo_policies.distributed.sharding import DevicePlacement
+from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import CheckpointError
 from testudo_policies.learning.run_files import RunFiles
 from testudo_policies.learning.training_run import Progress, TrainingResult
@@ -53,7 +53,7 @@ def prepared(config: TrainConfig) -> tuple[TrainConfig, str]:
 
 
 def train_run_with_brax(
-    workshop: Workshop, folder: Path, on_progress: Callable[[Progress], None] | None = None
+    workshop: TrainingComponents, folder: Path, on_progress: Callable[[Progress], None] | None = None
 ) -> TrainingResult:
     """Train in a run folder with the trainer that the configuration names; see `train_run`.
 
@@ -65,7 +65,7 @@ def train_run_with_brax(
     """
     config = workshop.config
     _check(config)
-    placement = Placement.create(config)
+    placement = DevicePlacement.create(config)
     with (
         RunFiles(folder, workshop.ppo, placement) as files,
         memory_told(config),
@@ -137,7 +137,7 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
         num_evals=config.updates + 1,
         run_evals=False,
         num_eval_envs=config.team_size,
-        max_devices_per_host=Placement.create(config).count,
+        max_devices_per_host=DevicePlacement.create(config).count,
         log_training_metrics=True,
         progress_fn=report,
         policy_params_fn=lambda _, __, learned: session.learned(*learned),
@@ -172,7 +172,7 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
             wrap_env_fn=as_it_is,
             num_envs=robots,
             num_eval_envs=_SAC_WORLDS * config.team_size,
-            max_devices_per_host=Placement.create(config).count,
+            max_devices_per_host=DevicePlacement.create(config).count,
             learning_rate=config.learning_rate,
             discounting=config.discount,
             seed=config.seed,

@@ -21,12 +21,12 @@ from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
 from testudo_policies.demo.report import report_data
-from testudo_policies.demo.runs import drive_again
+from testudo_policies.demo.runs import run_again
 from testudo_policies.demo.steps import (
     Demo,
-    drive_step,
     evaluate_step,
     export_step,
+    fleet_run_step,
     replay_step,
     show_step,
     train_step,
@@ -86,7 +86,7 @@ def demo(
     export, fleet = export_step(state, workshop, trained, evaluation, fleet_seed)
     console.print(export_table(export))
     state.headline(4, "drive the fleet over ROS 2, and record it")
-    drive, recording = drive_step(state, fleet, fleet_seed)
+    drive, recording = fleet_run_step(state, fleet, fleet_seed)
     console.print(
         f"{drive.outcome} after {drive.time_s:.1f} s, {drive.contacts} contacts, "
         f"least separation {drive.separation_m:.3f} m"
@@ -97,7 +97,7 @@ def demo(
         console.print(table)
     driven = [
         flown_run(fleet_seed, drive, recording, export.contract.shield),
-        *drive_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs)),
+        *run_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs)),
     ]
     state.headline(6, "report")
     film, view = show_step(state, workshop, recording)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
-from testudo_policies.evaluation.policy_under_test import load_subject
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.learning.progress_display import counted
 from testudo_sim.jax_support.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice
@@ -53,7 +53,7 @@ def evaluate(
     console = Console()
     check_output(json)
     console.print(devices().text)
-    subject = load_subject(policy)
+    subject = load_policy_under_test(policy)
     begin = None if starts is None else load_starts(starts)
     sizes = team_size or (subject.team_size if begin is None else begin.size,)
     # all of them before the first runs: a size that does not fit is told at once

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_policies.dataset.episodes import Episode
+from testudo_policies.dataset.episodes import DatasetEpisode
 
 GOOD, MEDIUM, POOR, REPLAY = "Good", "Medium", "Poor", "Replay"
 GOOD_FROM, MEDIUM_FROM = 0.75, 0.4
@@ -24,7 +24,7 @@ _BINS = 10
 
 
 @dataclass(frozen=True)
-class Profile:
+class CompositionProfile:
     """What a dataset is made of."""
 
     name: str
@@ -39,7 +39,7 @@ class Profile:
     """Of every episode."""
 
     @classmethod
-    def of(cls, episodes: Sequence[Episode], good_return: float | None = None) -> Profile:
+    def of(cls, episodes: Sequence[DatasetEpisode], good_return: float | None = None) -> CompositionProfile:
         """Return the profile of some episodes; ``good_return`` is the return that counts as 1."""
         returns = np.array([episode.team_return for episode in episodes])
         rest = np.array([episode.rest_return for episode in episodes])

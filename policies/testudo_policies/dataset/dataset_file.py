@@ -19,15 +19,15 @@ import numpy as np
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.files.atomic_files import whole_file
 from testudo_hardware.errors import TestudoError
-from testudo_policies.dataset.composition import Profile
-from testudo_policies.dataset.episodes import Episode
+from testudo_policies.dataset.composition import CompositionProfile
+from testudo_policies.dataset.episodes import DatasetEpisode
 
 CARD_SCHEMA = "testudo/dataset/1"
 _PACKAGES = ("testudo", "jax", "numpy")
 
 
 @dataclass(frozen=True)
-class Source:
+class DatasetSource:
     """A run folder that went into a dataset."""
 
     folder: Path
@@ -37,18 +37,18 @@ class Source:
     started: str
     """Of the recording, ISO 8601, UTC."""
     complete: bool
-    episodes: tuple[Episode, ...] = field(repr=False)
+    episodes: tuple[DatasetEpisode, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Dataset:
     """Episodes of one task and one kind of team."""
 
-    sources: tuple[Source, ...]
-    profile: Profile
+    sources: tuple[DatasetSource, ...]
+    profile: CompositionProfile
 
     @classmethod
-    def of(cls, sources: Sequence[Source], good_return: float | None = None) -> Dataset:
+    def of(cls, sources: Sequence[DatasetSource], good_return: float | None = None) -> Dataset:
         """Return the dataset of some runs.
 
         Raises:
@@ -69,10 +69,10 @@ class Dataset:
                         f"{first.folder}; write one dataset for each"
                     )
         episodes = [episode for source in sources for episode in source.episodes]
-        return cls(tuple(sources), Profile.of(episodes, good_return))
+        return cls(tuple(sources), CompositionProfile.of(episodes, good_return))
 
     @property
-    def episodes(self) -> tuple[Episode, ...]:
+    def episodes(self) -> tuple[DatasetEpisode, ...]:
         """Return the episodes of all runs, in their order."""
         return tuple(episode for source in self.sources for episode in source.episodes)
 
@@ -180,7 +180,7 @@ def save_card(path: Path, card: Mapping[str, Any]) -> None:
         raise TestudoError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _source(source: Source) -> dict[str, Any]:
+def _source(source: DatasetSource) -> dict[str, Any]:
     provenance = source.contract.provenance
     return {
         "folder": source.folder.name,

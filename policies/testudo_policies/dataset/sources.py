@@ -7,11 +7,11 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_policies.dataset.dataset_file import Source
+from testudo_policies.dataset.dataset_file import DatasetSource
 from testudo_policies.dataset.episodes import episodes_of
 from testudo_runs.run_reader import read_run
 
@@ -55,7 +55,7 @@ def check_ours(folder: Path) -> None:
         )
 
 
-def read_source(folder: Path) -> Source:
+def read_source(folder: Path) -> DatasetSource:
     """Read a run folder as a source of transitions.
 
     Raises:
@@ -63,9 +63,9 @@ def read_source(folder: Path) -> Source:
     """
     check_ours(folder)
     run = read_run(folder)
-    artefact = Artefact.load(run.policy_path, sha256=run.policy_sha256)
+    artefact = PolicyArtefact.load(run.policy_path, sha256=run.policy_sha256)
     started = datetime.fromtimestamp(run.info["start_wall_ns"] / _NANO, UTC).isoformat(timespec="seconds")
-    return Source(
+    return DatasetSource(
         folder,
         artefact.contract,
         artefact.sha256,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-from testudo_analysis.replay import Alteration, Gap, Reinference
+from testudo_analysis.replay import InputMutation, OpenLoopGap, Reinference
 from testudo_analysis.report import (
     EvaluationRow,
     FleetSection,
@@ -22,7 +22,7 @@ from testudo_policies.demo.steps import Demo
 from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.learning.training_run import TrainingResult
-from testudo_runs.run_reader import Run
+from testudo_runs.run_reader import RecordedRun
 
 _PACKAGES = ("testudo", "jax", "flax", "mujoco", "onnxruntime", "numpy")
 _SUCCESS_BAR = 0.98
@@ -36,10 +36,10 @@ def report_data(
     trained: TrainingResult,
     evaluation: Evaluation,
     export: ExportReport,
-    run: Run,
+    run: RecordedRun,
     again: Reinference,
-    caught: tuple[Alteration, ...],
-    gap: Gap,
+    caught: tuple[InputMutation, ...],
+    gap: OpenLoopGap,
     looks: tuple[Path | None, Path],
     wall_s: float,
 ) -> ReportData:

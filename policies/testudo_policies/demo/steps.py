@@ -12,19 +12,19 @@ from rich.console import Console
 
 from testudo_analysis.rendering.html_viewer import write_page
 from testudo_analysis.rendering.run_film import film_run, recorded_show
-from testudo_analysis.replay import Alteration, Gap, Reinference, alterations_caught, open_loop, reinfer
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_analysis.replay import InputMutation, OpenLoopGap, Reinference, mutations_detected, open_loop, reinfer
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.fleet_run import DriveState, drive
+from testudo_deploy.launch.fleet_run import FleetRunState, run_fleet
 from testudo_policies.evaluation.evaluation import Evaluation, evaluate_policy
 from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.packaging import package_policy
 from testudo_policies.exporting.starting_fleet import write_fleet
-from testudo_policies.learning.builder import Workshop, build, make_environment
+from testudo_policies.learning.builder import TrainingComponents, build, make_environment
 from testudo_policies.learning.progress_display import TrainingDisplay, counted
 from testudo_policies.learning.training_run import TrainingResult, train_run
 from testudo_policies.train_config import TrainConfig
-from testudo_runs.run_reader import Run, read_run
+from testudo_runs.run_reader import RecordedRun, read_run
 
 _CLOCK = time.perf_counter
 
@@ -53,7 +53,7 @@ class Demo:
         self.seconds[name] = _CLOCK() - since
 
 
-def train_step(demo: Demo) -> tuple[Workshop, TrainingResult]:
+def train_step(demo: Demo) -> tuple[TrainingComponents, TrainingResult]:
     """Train, with checkpoints in ``training/``."""
     begin = _CLOCK()
     workshop = build(demo.config)
@@ -65,7 +65,7 @@ def train_step(demo: Demo) -> tuple[Workshop, TrainingResult]:
     return workshop, result
 
 
-def evaluate_step(demo: Demo, workshop: Workshop, trained: TrainingResult, episodes: int) -> Evaluation:
+def evaluate_step(demo: Demo, workshop: TrainingComponents, trained: TrainingResult, episodes: int) -> Evaluation:
     """Evaluate on held-out episodes."""
     begin = _CLOCK()
     config = demo.config
@@ -86,7 +86,7 @@ def evaluate_step(demo: Demo, workshop: Workshop, trained: TrainingResult, episo
 
 
 def export_step(
-    demo: Demo, workshop: Workshop, trained: TrainingResult, evaluation: Evaluation, seed: int
+    demo: Demo, workshop: TrainingComponents, trained: TrainingResult, evaluation: Evaluation, seed: int
 ) -> tuple[ExportReport, Path]:
     """Export and prove the artefact; returns it and the fleet file."""
     begin = _CLOCK()
@@ -97,38 +97,40 @@ def export_step(
     return report, fleet
 
 
-def drive_step(demo: Demo, fleet: Path, seed: int) -> tuple[DriveState, Run]:
+def fleet_run_step(demo: Demo, fleet: Path, seed: int) -> tuple[FleetRunState, RecordedRun]:
     """Drive the fleet over ROS 2 in real time, and read the recording."""
     begin = _CLOCK()
     with demo.console.status("starting the nodes") as status:
 
-        def show(state: DriveState) -> None:
+        def show(state: FleetRunState) -> None:
             farthest = max(state.distance_m.values(), default=float("nan"))
             status.update(
                 f"driving: {state.time_s:.0f} s, farthest robot {farthest:.2f} m from its goal, "
                 f"{state.contacts} contacts"
             )
 
-        state = drive(load_fleet(fleet), run_folder=demo.folder / "run", seed=seed, lock_step=demo.lock_step, show=show)
+        state = run_fleet(
+            load_fleet(fleet), run_folder=demo.folder / "run", seed=seed, lock_step=demo.lock_step, show=show
+        )
     demo.timed("fleet", begin)
     return state, read_run(demo.folder / "run")
 
 
 def replay_step(
-    demo: Demo, workshop: Workshop, report: ExportReport, run: Run
-) -> tuple[Reinference, tuple[Alteration, ...], Gap]:
+    demo: Demo, workshop: TrainingComponents, report: ExportReport, run: RecordedRun
+) -> tuple[Reinference, tuple[InputMutation, ...], OpenLoopGap]:
     """Infer the run again, check that altered inputs are noticed, and measure the gap."""
     begin = _CLOCK()
     with demo.console.status("replaying"):
-        artefact = Artefact.load(report.path, sha256=report.sha256)
+        artefact = PolicyArtefact.load(report.path, sha256=report.sha256)
         again = reinfer(run, artefact)
-        caught = alterations_caught(run, artefact)
+        caught = mutations_detected(run, artefact)
         gap = open_loop(run, workshop.spec)
     demo.timed("replay", begin)
     return again, tuple(caught), gap
 
 
-def show_step(demo: Demo, workshop: Workshop, run: Run) -> tuple[Path | None, Path]:
+def show_step(demo: Demo, workshop: TrainingComponents, run: RecordedRun) -> tuple[Path | None, Path]:
     """Render a film of the run and write a page to look around in it.
 
     Without OpenGL there is no film, and the report does without; the page is drawn by the browser.

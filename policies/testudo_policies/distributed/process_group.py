@@ -58,7 +58,7 @@ def from_first(data: bytes) -> bytes:
     return np.asarray(multihost_utils.broadcast_one_to_all(sent)).astype(np.uint8).tobytes()
 
 
-def together(work: Callable[[], bytes]) -> bytes:
+def gather_agreement(work: Callable[[], bytes]) -> bytes:
     """Let process 0 work and give its result to all; what it refuses, all refuse.
 
     Raises:
@@ -76,7 +76,7 @@ def together(work: Callable[[], bytes]) -> bytes:
     return outcome[1:]
 
 
-class Ballot:
+class ProcessVote:
     """What all processes do next; each learns it without waiting for the others' next step.
 
     A wish travels like an update's metrics: it is sent with one update and read after the next, by all

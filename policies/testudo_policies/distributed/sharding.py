@@ -33,14 +33,14 @@ class Learner(Protocol):
 
 
 @dataclass(frozen=True)
-class Placement:
+class DevicePlacement:
     """The devices of a run."""
 
     mesh: Mesh | None = None
     """One axis, `worlds`; None where one device does all, and nothing needs to be said."""
 
     @classmethod
-    def create(cls, config: TrainConfig, devices: list[jax.Device] | None = None) -> Placement:
+    def create(cls, config: TrainConfig, devices: list[jax.Device] | None = None) -> DevicePlacement:
         """Return the placement on the given devices, by default on all, also those of other processes.
 
         In one process, devices that would not get an equal share are left out.

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.rendering import Scenery, Show, Trajectory, arena_around
+from testudo_analysis.rendering import Animation, AnimationScene, Trajectory, arena_around
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import LAST_SEED
 from testudo_sim.environment.environment import Environment, WorldState
@@ -18,16 +18,16 @@ from testudo_sim.team.team_tick import TeamState, tick
 
 
 @dataclass(frozen=True)
-class Episode:
+class RecordedEpisode:
     """An episode to look at."""
 
-    show: Show
+    show: Animation
     success: bool
     time_s: float
     """Until success or the time limit."""
 
 
-def play_episode(environment: Environment, policy: BatchPolicy, memory: int, seed: int) -> Episode:
+def play_episode(environment: Environment, policy: BatchPolicy, memory: int, seed: int) -> RecordedEpisode:
     """Run the episode of this seed to success or to the time limit.
 
     Args:
@@ -61,14 +61,14 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
         if success:
             break
     trajectory = _trajectory(scenes, environment.team.model.spec.control_period_s)
-    scenery = Scenery(
+    scenery = AnimationScene(
         (environment.team.model.spec,) * size,
         scenario.arena or arena_around(trajectory, goals),
         goals,
         tuple(scenario.boxes),
     )
     title = f"{scenario.name}, {size} {environment.team.model.spec.name}, seed {seed}, {environment.team.physics.name}"
-    return Episode(Show(scenery, trajectory, title), success, trajectory.duration_s)
+    return RecordedEpisode(Animation(scenery, trajectory, title), success, trajectory.duration_s)
 
 
 def _run(environment: Environment, state: TeamState, nominal: jax.Array, key: jax.Array) -> tuple[TeamState, Scene]:

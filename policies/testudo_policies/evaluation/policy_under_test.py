@@ -8,9 +8,9 @@ from pathlib import Path
 import jax
 
 from testudo_deploy.contract.command_types import turns
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.obstacles import Obstacle
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_policies.learning.builder import build, make_environment
@@ -18,19 +18,19 @@ from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
 from testudo_sim.environment.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice
-from testudo_sim.starts import Starts
+from testudo_sim.starts import StartDistribution
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
 
 
 @dataclass(frozen=True)
-class Subject:
+class PolicyUnderTest:
     """A policy with the team and scenario that it is for."""
 
     policy: BatchPolicy
     memory: int
     scenario: str
     spec: RobotSpec
-    shield: ShieldParameters
+    shield: ProjectionParameters
     team_size: int
     obstacles: tuple[Obstacle, ...] = ()
     yaw_rate_limit: float = 0.0
@@ -42,7 +42,7 @@ class Subject:
         *,
         shielded: bool = True,
         physics: PhysicsChoice | None = None,
-        starts: Starts | None = None,
+        starts: StartDistribution | None = None,
     ) -> Environment:
         """Return its scenario with a team of another size, on other physics, or begun from the starts of a file."""
         if team_size < 2:
@@ -60,7 +60,7 @@ class Subject:
         )
 
 
-def load_subject(path: Path) -> Subject:
+def load_policy_under_test(path: Path) -> PolicyUnderTest:
     """Read a policy file or a training run.
 
     Raises:
@@ -69,10 +69,10 @@ def load_subject(path: Path) -> Subject:
     return _from_run(path) if path.is_dir() else _from_artefact(path)
 
 
-def _from_run(folder: Path) -> Subject:
+def _from_run(folder: Path) -> PolicyUnderTest:
     workshop = build(load_config(folder))
     policy = jax.jit(workshop.agent.policy(load_parameters(workshop, folder)))
-    return Subject(
+    return PolicyUnderTest(
         policy,
         workshop.config.memory,
         workshop.config.scenario,
@@ -84,10 +84,10 @@ def _from_run(folder: Path) -> Subject:
     )
 
 
-def _from_artefact(path: Path) -> Subject:
-    artefact = Artefact.load(path)  # refuses a file that does not hold
+def _from_artefact(path: Path) -> PolicyUnderTest:
+    artefact = PolicyArtefact.load(path)  # refuses a file that does not hold
     contract = artefact.contract
-    return Subject(
+    return PolicyUnderTest(
         artefact_policy(artefact),
         contract.hidden_size,
         contract.scenario,

@@ -25,7 +25,7 @@ from testudo_deploy.contract.contract import METADATA_KEY, Contract, TestVector
 from testudo_deploy.contract.onnx_header import read_header
 from testudo_deploy.contract.onnx_policy import open_session
 from testudo_deploy.contract.parts import NEIGHBOURS
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 from testudo_deploy.files.atomic_files import whole_file
 from testudo_hardware.errors import TestudoError
@@ -155,12 +155,12 @@ def _test_vector(step: Step, contract: Contract, example_signals: Mapping[str, n
     return TestVector.from_arrays(inputs, call_step(jax.jit(step), inputs))
 
 
-def _write_proven(model: onnx.ModelProto, path: Path) -> Artefact:
+def _write_proven(model: onnx.ModelProto, path: Path) -> PolicyArtefact:
     """Write, load as the robot does, and only then give the file its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as partial:
         partial.write_bytes(model.SerializeToString(deterministic=True))
-        return Artefact.load(partial)
+        return PolicyArtefact.load(partial)
 
 
 @contextmanager

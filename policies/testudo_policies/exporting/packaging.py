@@ -18,7 +18,7 @@ from testudo_deploy.contract.contract import HOLD_RULE, VERSION, Contract, TestV
 from testudo_deploy.contract.rules import robot_signals
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation
 from testudo_policies.exporting.onnx_export import ExportReport, export_policy
-from testudo_policies.learning.builder import Workshop
+from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.networks.agent import AgentParameters
 from testudo_sim.physics_choice import make_tier
 
@@ -28,7 +28,7 @@ _PACKAGES = ("testudo", "jax", "flax", "onnx", "jax2onnx")
 
 
 def package_policy(
-    workshop: Workshop, parameters: AgentParameters, path: Path, evaluations: list[Evaluation]
+    workshop: TrainingComponents, parameters: AgentParameters, path: Path, evaluations: list[Evaluation]
 ) -> ExportReport:
     """Write ``path`` with contract, evaluation, parity and test vector.
 
@@ -41,7 +41,7 @@ def package_policy(
     return export_policy(step, make_contract(workshop, evaluations), examples, path, loops=loops)
 
 
-def make_contract(workshop: Workshop, evaluations: list[Evaluation]) -> Contract:
+def make_contract(workshop: TrainingComponents, evaluations: list[Evaluation]) -> Contract:
     """Return the contract of a run, without parity and test vector."""
     config, spec, scenario = workshop.config, workshop.spec, workshop.environment.scenario
     return Contract(
@@ -68,7 +68,7 @@ def make_contract(workshop: Workshop, evaluations: list[Evaluation]) -> Contract
     )
 
 
-def closed_loops(workshop: Workshop, step: Any, steps: int, worlds: int) -> Mapping[str, np.ndarray]:
+def closed_loops(workshop: TrainingComponents, step: Any, steps: int, worlds: int) -> Mapping[str, np.ndarray]:
     """Return the signals (T, B, ...) that robots see when the policy drives them for ``steps`` decisions."""
     environment = workshop.environment
     size = environment.team.size
@@ -89,7 +89,7 @@ def closed_loops(workshop: Workshop, step: Any, steps: int, worlds: int) -> Mapp
     return {name: np.asarray(value) for name, value in signals.items()}
 
 
-def _provenance(workshop: Workshop) -> dict[str, Any]:
+def _provenance(workshop: TrainingComponents) -> dict[str, Any]:
     return {
         "config": asdict(workshop.config),
         "updates": workshop.config.updates,
@@ -100,7 +100,7 @@ def _provenance(workshop: Workshop) -> dict[str, Any]:
     }
 
 
-def world_sha256(workshop: Workshop) -> str:
+def world_sha256(workshop: TrainingComponents) -> str:
     """Return the hash of the MuJoCo world of the run's team, with all masses, frictions and contact bits."""
     scenario = workshop.environment.scenario
     team = workshop.environment.team

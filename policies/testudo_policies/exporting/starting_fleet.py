@@ -12,19 +12,19 @@ from testudo_deploy.fleet.fleet import Fleet, FleetRobot, save_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, LAST_SEED, crossing_paths
 from testudo_policies.exporting.onnx_export import ExportReport
-from testudo_policies.learning.builder import Workshop, make_environment
+from testudo_policies.learning.builder import TrainingComponents, make_environment
 
 _TRIES = 100
 
 
-def not_in_a_fleet(workshop: Workshop) -> tuple[str, ...]:
+def not_in_a_fleet(workshop: TrainingComponents) -> tuple[str, ...]:
     """Return the task signals that no fleet file can give; with any, the policy runs in simulation only."""
     return tuple(
         signal.name for signal in workshop.environment.scenario.task_signals if signal.name not in TASK_SIGNALS
     )
 
 
-def write_fleet(workshop: Workshop, report: ExportReport, path: Path, seed: int) -> Path:
+def write_fleet(workshop: TrainingComponents, report: ExportReport, path: Path, seed: int) -> Path:
     """Write the fleet file and return its path.
 
     The start is the first held-out episode from ``seed`` on in which straight paths cross.

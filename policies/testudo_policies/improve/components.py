@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from testudo_policies.improve.fine_tuning import Recorded, Tuner
-from testudo_policies.improve.initial_policy import Beginning
-from testudo_policies.learning.builder import Workshop
+from testudo_policies.improve.fine_tuning import FineTuner, RecordedTransitions
+from testudo_policies.improve.initial_policy import InitialPolicy
+from testudo_policies.learning.builder import TrainingComponents
 
 
 @dataclass(frozen=True)
-class TuningWorkshop(Workshop):
-    """See `Workshop`."""
+class FineTuningComponents(TrainingComponents):
+    """See `TrainingComponents`."""
 
-    beginning: Beginning | None = None
-    recorded: Recorded | None = field(default=None, repr=False)
+    beginning: InitialPolicy | None = None
+    recorded: RecordedTransitions | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, workshop: Workshop, beginning: Beginning, recorded: Recorded | None = None) -> TuningWorkshop:
+    def of(
+        cls, workshop: TrainingComponents, beginning: InitialPolicy, recorded: RecordedTransitions | None = None
+    ) -> FineTuningComponents:
         """Return a workshop that goes on from ``beginning``, with recorded transitions if there are any."""
         return cls(
             workshop.config, workshop.spec, workshop.shield, workshop.environment, workshop.agent, beginning, recorded
         )
 
     @property
-    def ppo(self) -> Tuner:
+    def ppo(self) -> FineTuner:
         """Return the learner."""
-        return Tuner(
+        return FineTuner(
             self.config,
             self.agent,
             self.environment,

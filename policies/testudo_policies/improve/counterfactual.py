@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from testudo_analysis.replay.counterfactual import Ahead, Way, go_on_from
-from testudo_analysis.replay.team_story import Story, story_of_run
+from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
+from testudo_analysis.replay.team_story import TeamStory, story_of_run
 from testudo_deploy.contract.contract import Contract
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.run_reader import Run
+from testudo_runs.run_reader import RecordedRun
 
 _MOMENTS = 4
 _DRAWS = 16
@@ -42,7 +42,7 @@ class Arrivals:
 
 
 def counterfactual(
-    run: Run, contract: Contract, spec: RobotSpec, policy: Path, horizon_s: float, tell: Callable[[float], None]
+    run: RecordedRun, contract: Contract, spec: RobotSpec, policy: Path, horizon_s: float, tell: Callable[[float], None]
 ) -> Arrivals:
     """Return what becomes of the team with a policy from moments of the run on, on the identified robot.
 
@@ -59,8 +59,8 @@ def counterfactual(
     """
     story = story_of_run(run, contract)
     story = replace(story, robots=tuple(replace(robot, spec=spec) for robot in story.robots))
-    way = Way("improved", Artefact.load(policy), shielded=True)
-    found = go_on_from(story, _moments(story), way, Ahead(horizon_s, _DRAWS), tell).outcomes
+    way = CounterfactualVariant("improved", PolicyArtefact.load(policy), shielded=True)
+    found = simulate_from(story, _moments(story), way, HorizonSettings(horizon_s, _DRAWS), tell).outcomes
     worlds, arrived, touched = (
         sum(values) for values in zip(*((one.worlds, one.arrived or 0, one.touched) for one in found), strict=True)
     )
@@ -94,7 +94,7 @@ def complaints(old: Arrivals, new: Arrivals) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _moments(story: Story) -> list[float]:
+def _moments(story: TeamStory) -> list[float]:
     """Return moments in the first three quarters of the time in which all robots were seen."""
     low, high = story.span_s
     return [float(time_s) for time_s in low + (high - low) * np.arange(_MOMENTS) / _MOMENTS]

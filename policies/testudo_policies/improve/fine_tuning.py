@@ -15,18 +15,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.improve.discriminators import DiscriminatorConfig, Discriminators, Judges
+from testudo_policies.improve.discriminators import DiscriminatorConfig, DiscriminatorParameters, Discriminators
 from testudo_policies.improve.motion_features import flat_motion, motions
 from testudo_policies.learning.losses import Batch, advantages
 from testudo_policies.learning.ppo import PPO, Metrics, TrainState
-from testudo_policies.learning.rollout import roll_out
+from testudo_policies.learning.rollout import collect_rollout
 from testudo_policies.networks.agent import AgentParameters
 from testudo_policies.networks.observation_encoding import Features
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Recorded:
+class RecordedTransitions:
     """Transitions of a real run in the form of a rollout."""
 
     batch: Batch
@@ -39,7 +39,7 @@ class Recorded:
     """(T, B): 1, or 0 for steps that say nothing: filled up, or without a decision of the policy."""
 
     @classmethod
-    def of_rollout(cls, batch: Batch, hidden: jax.Array) -> Recorded:
+    def of_rollout(cls, batch: Batch, hidden: jax.Array) -> RecordedTransitions:
         """Return all steps of a rollout but the last, whose outcome is not in it."""
         done = (batch.terminated | batch.truncated)[:-1]
 
@@ -52,14 +52,14 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Tuner(PPO):
+class FineTuner(PPO):
     """PPO from given parameters on; the optimiser's state is (PPO's, discriminators')."""
 
     begin: AgentParameters | None = None
     """Where learning begins; None is anew."""
     warm_up: int = 0
     """First updates, in which the critic alone learns: it may know nothing yet."""
-    recorded: Recorded | None = None
+    recorded: RecordedTransitions | None = None
     """Real transitions; None is simulation alone."""
     simulate: bool = True
     """False learns from the real transitions alone."""
@@ -103,7 +103,9 @@ class Tuner(PPO):
             after, parameters=replace(after.parameters, actor=held), optimiser=(after.optimiser, judges)
         ), metrics
 
-    def _mixed(self, state: TrainState, judges: Judges | tuple[()]) -> tuple[TrainState, Judges | tuple[()], Metrics]:
+    def _mixed(
+        self, state: TrainState, judges: DiscriminatorParameters | tuple[()]
+    ) -> tuple[TrainState, DiscriminatorParameters | tuple[()], Metrics]:
         """Learn from recorded transitions, and with ``simulate`` from a rollout as well."""
         rollout_key, learn_key, judge_key, key = jax.random.split(state.key, 4)
         config, parameters, rollout = self.config, state.parameters, state.rollout
@@ -112,7 +114,7 @@ class Tuner(PPO):
         summary: Metrics = {"h2o/trust": jnp.ones(()), "h2o/loss": jnp.zeros(())}
         if self.simulate:
             hidden = jnp.concatenate([rollout.hidden, hidden])
-            rollout, simulated, _ = roll_out(
+            rollout, simulated, _ = collect_rollout(
                 self.agent, self.environment, parameters, rollout, rollout_key, config.rollout
             )
             weight = jnp.ones_like(simulated.reward)

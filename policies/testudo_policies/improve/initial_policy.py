@@ -11,7 +11,7 @@ import jax
 import onnx
 
 from testudo_deploy.contract.contract import Contract
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_policies.improve.onnx_weights import GraphError, matches, parameters_of_graph
 from testudo_policies.learning.builder import build
@@ -28,7 +28,7 @@ _CRITIC_UPDATES = 12
 
 
 @dataclass(frozen=True)
-class Beginning:
+class InitialPolicy:
     """A policy to go on from."""
 
     config: TrainConfig
@@ -45,7 +45,7 @@ class Beginning:
         return _CRITIC_UPDATES if self.source == GRAPH else 0
 
 
-def find_beginning(artefact: Artefact, spec_file: Path) -> Beginning:
+def find_initial_policy(artefact: PolicyArtefact, spec_file: Path) -> InitialPolicy:
     """Return where to go on from; the configuration's robot becomes ``spec_file``.
 
     A checkpoint or graph counts only if it answers the artefact's test vector as the artefact does.
@@ -57,19 +57,19 @@ def find_beginning(artefact: Artefact, spec_file: Path) -> Beginning:
         if (folder / "config.json").is_file():
             found = _from_checkpoint(folder, artefact.contract)
             if found is not None:
-                return Beginning(
+                return InitialPolicy(
                     replace(load_config(folder), robot=str(spec_file), trainer="testudo"),
                     CHECKPOINT,
                     f"the checkpoint in {folder}, critic included",
                     found,
                 )
     if not known:
-        return Beginning(config, ANEW, "trained anew: the artefact does not say how its network was trained")
+        return InitialPolicy(config, ANEW, "trained anew: the artefact does not say how its network was trained")
     try:
         parameters = _from_graph(artefact, config)
     except TestudoError as error:
-        return Beginning(config, ANEW, f"trained anew: no checkpoint beside the artefact, and {error}")
-    return Beginning(
+        return InitialPolicy(config, ANEW, f"trained anew: no checkpoint beside the artefact, and {error}")
+    return InitialPolicy(
         config,
         GRAPH,
         "the weights in the artefact's graph; the critic is not in it, and learns alone in the first updates",
@@ -98,7 +98,7 @@ def _from_checkpoint(folder: Path, contract: Contract) -> AgentParameters | None
         return None
 
 
-def _from_graph(artefact: Artefact, config: TrainConfig) -> AgentParameters:
+def _from_graph(artefact: PolicyArtefact, config: TrainConfig) -> AgentParameters:
     workshop = build(config)
     blank = workshop.ppo.start(jax.random.key(config.seed)).parameters
     seen = min(config.decisions * config.team_size, 2**31)

@@ -12,9 +12,9 @@ import numpy as np
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
-from testudo_policies.dataset.episodes import Episode
-from testudo_policies.improve.fine_tuning import Recorded
-from testudo_policies.learning.builder import Workshop
+from testudo_policies.dataset.episodes import DatasetEpisode
+from testudo_policies.improve.fine_tuning import RecordedTransitions
+from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.rollout import critic_features, flat
 from testudo_policies.networks.agent import AgentParameters
@@ -25,7 +25,9 @@ _EDGE = 0.999
 """Largest action: at 1 the normal variable before the squashing is infinite."""
 
 
-def recorded_of(episodes: Sequence[Episode], workshop: Workshop, behaviour: AgentParameters) -> Recorded:
+def recorded_of(
+    episodes: Sequence[DatasetEpisode], workshop: TrainingComponents, behaviour: AgentParameters
+) -> RecordedTransitions:
     """Return the transitions of some episodes as sequences as long as a rollout.
 
     The actions count as drawn from the policy that drove the robots; a deployed policy sends its most probable action,
@@ -54,10 +56,12 @@ def recorded_of(episodes: Sequence[Episode], workshop: Workshop, behaviour: Agen
     wanted = -(-robots // parts) * parts
     rows = jnp.arange(wanted) % robots
     batch, last, weight = jax.tree.map(lambda x: x[:, rows], joined)
-    return Recorded(batch, hidden[rows], last, weight)
+    return RecordedTransitions(batch, hidden[rows], last, weight)
 
 
-def _sequence(episode: Episode, workshop: Workshop, behaviour: AgentParameters, begin: int, length: int) -> Recorded:
+def _sequence(
+    episode: DatasetEpisode, workshop: TrainingComponents, behaviour: AgentParameters, begin: int, length: int
+) -> RecordedTransitions:
     """Return the decisions of an episode from one on, filled up with the last one."""
     agent, count = workshop.agent, len(episode.robots)
     rows = np.minimum(np.arange(begin, begin + length), len(episode) - 1)
@@ -93,7 +97,7 @@ def _sequence(episode: Episode, workshop: Workshop, behaviour: AgentParameters, 
         jnp.asarray(episode.terminals[rows][:, None] & ends),
         jnp.asarray((episode.truncations[rows] | ~whole)[:, None] | ~ends),
     )
-    return Recorded(batch, hidden, last, jnp.asarray(episode.valid[rows] & ends, jnp.float32))
+    return RecordedTransitions(batch, hidden, last, jnp.asarray(episode.valid[rows] & ends, jnp.float32))
 
 
 def _action(agent: Any, features: Any, velocity_world: jax.Array) -> jax.Array:
@@ -103,7 +107,9 @@ def _action(agent: Any, features: Any, velocity_world: jax.Array) -> jax.Array:
     return jnp.arctanh(jnp.clip(action, -_EDGE, _EDGE))
 
 
-def _central(workshop: Workshop, behaviour: AgentParameters, state: np.ndarray, told: np.ndarray, own: Any) -> Any:
+def _central(
+    workshop: TrainingComponents, behaviour: AgentParameters, state: np.ndarray, told: np.ndarray, own: Any
+) -> Any:
     """Return what the critic reads (T, N, ...) of recorded states (T, S)."""
     environment, agent = workshop.environment, workshop.agent
     if not agent.config.central_critic:

@@ -15,7 +15,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_policies.dataset.episodes import best_track, team_states
-from testudo_runs.run_reader import Run
+from testudo_runs.run_reader import RecordedRun
 from testudo_sim.online_task.task_state import make_task, scoring_of
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import Scenario, StartState
@@ -48,7 +48,7 @@ class RunStarts:
         return StartState(self.position_world[..., chosen], self.yaw[..., chosen], self.task)
 
 
-def run_starts(run: Run, contract: Contract, spec: RobotSpec) -> RunStarts:
+def run_starts(run: RecordedRun, contract: Contract, spec: RobotSpec) -> RunStarts:
     """Return the scenario of a run's policy with starts from the run: one each second, until the task was done.
 
     Raises:

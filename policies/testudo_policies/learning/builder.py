@@ -11,7 +11,7 @@ import jax
 
 from testudo_deploy.contract.parts import VELOCITY_YAW_RATE
 from testudo_deploy.shield.obstacles import Obstacle, read_obstacles
-from testudo_deploy.shield.projection_margins import ShieldParameters, shield_parameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
@@ -21,8 +21,8 @@ from testudo_policies.train_config import Commanded, TrainConfig
 from testudo_sim.environment.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios import make_scenario
-from testudo_sim.starts import Starts, parse_starts
-from testudo_sim.team.team_tick import Team
+from testudo_sim.starts import StartDistribution, parse_starts
+from testudo_sim.team.team_tick import SimulatedTeam
 
 _ALGORITHMS = ("mappo", "ippo")
 _PRECISIONS = ("highest", "high", "default")
@@ -38,12 +38,12 @@ _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
 
 
 @dataclass(frozen=True)
-class Workshop:
+class TrainingComponents:
     """A run's parts, built once."""
 
     config: TrainConfig
     spec: RobotSpec
-    shield: ShieldParameters
+    shield: ProjectionParameters
     environment: Environment
     agent: Agent
 
@@ -58,7 +58,7 @@ class Workshop:
         return PPO(self.config, self.agent, self.environment)
 
 
-def build(config: TrainConfig) -> Workshop:
+def build(config: TrainConfig) -> TrainingComponents:
     """Build a run's parts.
 
     Raises:
@@ -67,7 +67,7 @@ def build(config: TrainConfig) -> Workshop:
     _check(config)
     spec = load_robot(config.robot)
     turn_rad_s = _yaw_rate_limit(config, spec)
-    shield = shield_parameters(spec)
+    shield = projection_parameters(spec)
     environment = make_environment(
         config.scenario,
         spec,
@@ -91,19 +91,19 @@ def build(config: TrainConfig) -> Workshop:
         facing_price=config.facing_price if turn_rad_s else 0.0,
     )
     agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s, turn_rad_s)
-    return Workshop(config, spec, shield, environment, agent)
+    return TrainingComponents(config, spec, shield, environment, agent)
 
 
 def make_environment(
     scenario: str,
     spec: RobotSpec,
-    shield: ShieldParameters,
+    shield: ProjectionParameters,
     team_size: int,
     *,
     shielded: bool = True,
     physics: PhysicsChoice = PhysicsChoice(),  # noqa: B008 -- frozen
     obstacles: tuple[Obstacle, ...] = (),
-    starts: Starts | None = None,
+    starts: StartDistribution | None = None,
     yaw_rate_limit: float = 0.0,
 ) -> Environment:
     """Return a scenario for a team of one kind of robot, begun from ``starts`` where these are given.
@@ -119,7 +119,7 @@ def make_environment(
     # without running it: says now, and not when all is compiled, that the team does not fit
     jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
     below = make_physics(physics, model, task.arena, team_size, task.boxes)
-    team = Team(model, shield, task.arena, below, team_size, shielded=shielded, yaw_rate_limit=yaw_rate_limit)
+    team = SimulatedTeam(model, shield, task.arena, below, team_size, shielded=shielded, yaw_rate_limit=yaw_rate_limit)
     return Environment(task, team, spread=1.0 if starts is None else starts.spread.parameters)
 
 

@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.files.strict_json import read_as
-from testudo_policies.distributed.process_group import together
+from testudo_policies.distributed.process_group import gather_agreement
 from testudo_policies.learning.ppo import PPO, TrainState
 from testudo_policies.train_config import TrainConfig
 
@@ -165,7 +165,7 @@ def shared_config(choose: Callable[[], TrainConfig]) -> TrainConfig:
     """
     if jax.process_count() == 1:
         return choose()
-    return _read(json.loads(together(lambda: _text(choose()).encode())), "process 0")
+    return _read(json.loads(gather_agreement(lambda: _text(choose()).encode())), "process 0")
 
 
 def _text(config: TrainConfig) -> str:

@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 
 from testudo_policies.distributed.sharding import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
-from testudo_policies.learning.rollout import RolloutState, begin, flat, roll_out
+from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout, flat
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.networks.observation_encoding import encode
 from testudo_policies.train_config import TrainConfig
@@ -72,7 +72,7 @@ class PPO:
         """Run one rollout and learn from it."""
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         hidden = state.rollout.hidden
-        rollout, batch, metrics = roll_out(
+        rollout, batch, metrics = collect_rollout(
             self.agent, self.environment, state.parameters, state.rollout, rollout_key, self.config.rollout
         )
         parameters = self.agent.observe(state.parameters, batch.features)

@@ -32,7 +32,7 @@ def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -
     return RolloutState(state, agent.blank_memory(worlds * environment.team.size), jnp.ones(worlds, bool))
 
 
-def roll_out(
+def collect_rollout(
     agent: Agent,
     environment: Environment,
     parameters: AgentParameters,

@@ -10,8 +10,8 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from testudo_policies.distributed.process_group import first, together
-from testudo_policies.distributed.sharding import Placement
+from testudo_policies.distributed.process_group import first, gather_agreement
+from testudo_policies.distributed.sharding import DevicePlacement
 from testudo_policies.learning.checkpoints import Checkpoints, blank_state, is_key, save_config
 from testudo_policies.learning.metrics_log import MetricsLog
 from testudo_policies.learning.ppo import PPO, TrainState
@@ -23,7 +23,7 @@ _DEVICES = "devices.json"
 class RunFiles:
     """The files of one run; every process calls the same methods in the same order."""
 
-    def __init__(self, folder: Path, ppo: PPO, placement: Placement) -> None:
+    def __init__(self, folder: Path, ppo: PPO, placement: DevicePlacement) -> None:
         """Write the configuration, and what the run computes on.
 
         Raises:
@@ -31,7 +31,7 @@ class RunFiles:
         """
         self._folder, self._ppo, self._placement = folder, ppo, placement
         self._checkpoints: Checkpoints | None = None
-        together(self._open)
+        gather_agreement(self._open)
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +49,7 @@ class RunFiles:
         blank = blank_state(self._ppo)
         if self._placement.mesh is None:
             return self._checkpoints.restore(blank)
-        data = together(lambda: _pack(self._checkpoints.restore(blank)))
+        data = gather_agreement(lambda: _pack(self._checkpoints.restore(blank)))
         return self._placement.put(self._ppo, _unpack(blank, data)) if data else None
 
     def save(self, update: int, state: TrainState) -> None:

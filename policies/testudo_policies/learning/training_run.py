@@ -16,9 +16,9 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from testudo_policies.distributed.process_group import CONTINUE, SAVE, STOP, Ballot, first
-from testudo_policies.distributed.sharding import Placement
-from testudo_policies.learning.builder import Workshop
+from testudo_policies.distributed.process_group import CONTINUE, SAVE, STOP, ProcessVote, first
+from testudo_policies.distributed.sharding import DevicePlacement
+from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import CheckpointError, Checkpoints, blank_state, ctrl_c_waits
 from testudo_policies.learning.ppo import TrainState
 from testudo_policies.learning.run_files import RunFiles
@@ -44,7 +44,7 @@ class TrainingResult:
 
 
 def train_run(
-    workshop: Workshop,
+    workshop: TrainingComponents,
     folder: Path,
     on_progress: Callable[[Progress], None] | None = None,
     devices: list[jax.Device] | None = None,
@@ -62,7 +62,7 @@ def train_run(
         TestudoError: the worlds do not fit into memory, or cannot be shared out to the processes.
     """
     config = workshop.config
-    placement = Placement.create(config, devices)
+    placement = DevicePlacement.create(config, devices)
     ppo = replace(workshop.ppo, mesh=placement.mesh) if placement.mesh else workshop.ppo
     begin = time.perf_counter()
     with RunFiles(folder, ppo, placement) as files, memory_told(config), jax.default_matmul_precision(config.precision):
@@ -75,7 +75,7 @@ def train_run(
         begin = time.perf_counter()
         with files.log(begun) as log:
             reports = Reports(config, begun, log, on_progress)
-            state, interrupted = _advance(update, state, config.updates, reports, files, Ballot(placement.mesh))
+            state, interrupted = _advance(update, state, config.updates, reports, files, ProcessVote(placement.mesh))
             reports.tell(show=False)
         done = int(state.updates)
         seconds = time.perf_counter() - begin
@@ -84,7 +84,7 @@ def train_run(
 
 
 def _advance(
-    update: Callable[..., Any], state: TrainState, updates: int, reports: Reports, files: RunFiles, ballot: Ballot
+    update: Callable[..., Any], state: TrainState, updates: int, reports: Reports, files: RunFiles, ballot: ProcessVote
 ) -> tuple[TrainState, bool]:
     """Run the updates that are left; returns the newest state, and whether Ctrl-C came before all was told."""
     done, saved = int(state.updates), time.perf_counter()
@@ -133,7 +133,7 @@ def _stop_flag() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _compiled(update: Callable[..., Any], state: TrainState, placement: Placement) -> Callable[..., Any]:
+def _compiled(update: Callable[..., Any], state: TrainState, placement: DevicePlacement) -> Callable[..., Any]:
     if placement.mesh is None:
         return jax.jit(update).lower(state).compile()
     places = jax.tree.map(lambda leaf: leaf.sharding, state)
@@ -141,7 +141,7 @@ def _compiled(update: Callable[..., Any], state: TrainState, placement: Placemen
     return jax.jit(update, out_shardings=(places, everywhere)).lower(state).compile()
 
 
-def load_parameters(workshop: Workshop, folder: Path) -> AgentParameters:
+def load_parameters(workshop: TrainingComponents, folder: Path) -> AgentParameters:
     """Return the newest parameters of a run folder.
 
     Raises:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import jax
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.distributed.sharding import Placement
+from testudo_policies.distributed.sharding import DevicePlacement
 from testudo_policies.learning.builder import build
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.jax_support.devices import Devices, devices
@@ -122,4 +122,4 @@ def memory_told(config: TrainConfig) -> Iterator[None]:
 def _divides(config: TrainConfig, each: int, count: int) -> bool:
     whole = replace(config, worlds=each * count)
     robots = whole.worlds * config.team_size
-    return robots % config.minibatches == 0 and Placement.shares(whole, count) == count
+    return robots % config.minibatches == 0 and DevicePlacement.shares(whole, count) == count

@@ -11,7 +11,7 @@ from testudo_deploy.commands.report import Report
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.bags.bag_import import parse_offsets, proposed
 from testudo_runs.importing.mapping.mapping_file import load_map
-from testudo_runs.importing.run_import import ImportResult, Request, import_run, parse_robot_types
+from testudo_runs.importing.run_import import ImportRequest, ImportResult, import_run, parse_robot_types
 from testudo_runs.progress_bar import progress_bar
 from testudo_runs.recording.summary_tables import head_table, series_table, text_table, trouble_tables
 
@@ -58,7 +58,9 @@ def import_verb(
             "import: found one path, expected SOURCE... RUN: what to read, and last the run folder to make"
         )
     given = load_map(map) if map else proposed(paths[:-1], msg_path, accept=yes)
-    request = Request(tuple(paths[:-1]), given, parse_robot_types(robot_type), pick, msg_path, parse_offsets(offset))
+    request = ImportRequest(
+        tuple(paths[:-1]), given, parse_robot_types(robot_type), pick, msg_path, parse_offsets(offset)
+    )
     with progress_bar("reading") as tell:
         result = import_run(request, paths[-1], tell)
     _report(result).show(json)

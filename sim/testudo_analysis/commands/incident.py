@@ -12,14 +12,14 @@ import tyro
 from rich.console import Console
 
 from testudo_analysis.incident.find import find_incidents
-from testudo_analysis.incident.incident import Bounds, Incident, kept_apart_m
+from testudo_analysis.incident.incident import Incident, IncidentThresholds, kept_apart_m
 from testudo_analysis.incident.incident_page import write_page
-from testudo_analysis.incident.incident_replay import Aftermath, go_on, worst
+from testudo_analysis.incident.incident_replay import IncidentReplay, replay_incidents, worst
 from testudo_analysis.incident.incident_tables import incident_table
 from testudo_analysis.incident.start_states import merged, starts_of
-from testudo_analysis.replay.counterfactual import ways_of
+from testudo_analysis.replay.counterfactual import counterfactual_variants
 from testudo_analysis.replay.replay_tables import counterfactual_tables
-from testudo_analysis.replay.team_story import Story, tell
+from testudo_analysis.replay.team_story import TeamStory, read_team_story
 from testudo_hardware.errors import TestudoError
 from testudo_runs.progress_bar import progress_bar
 from testudo_sim.starts import save_starts
@@ -30,7 +30,7 @@ _READ = 0.7
 
 
 @dataclass(frozen=True)
-class Choice:
+class IncidentSelection:
     """Which incidents, and how they are gone on from."""
 
     worst: int = 3
@@ -56,7 +56,7 @@ def incident(
     json: Path | None = None,
     out: Path | None = None,
     save_scenario: Path | None = None,
-    choice: Annotated[Choice, tyro.conf.arg(name="")] = Choice(),
+    choice: Annotated[IncidentSelection, tyro.conf.arg(name="")] = IncidentSelection(),
 ) -> int:
     """Tell what went wrong in a run, its likely cause, and what would have happened with and without the shield.
 
@@ -79,9 +79,9 @@ def incident(
     """
     console = Console()
     with progress_bar(f"reading {run}") as show:
-        story = tell(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
+        story = read_team_story(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
         show("looking for incidents", _READ)
-        bounds = Bounds.of(story, choice.near)
+        bounds = IncidentThresholds.of(story, choice.near)
         incidents = find_incidents(story, bounds)
     for warning in story.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
@@ -101,7 +101,7 @@ def incident(
     return 0
 
 
-def _picked(incidents: list[Incident], choice: Choice, run: Path) -> list[Incident]:
+def _picked(incidents: list[Incident], choice: IncidentSelection, run: Path) -> list[Incident]:
     unknown = [number for number in choice.incident if not 0 <= number < len(incidents)]
     if unknown:
         raise TestudoError(
@@ -111,21 +111,26 @@ def _picked(incidents: list[Incident], choice: Choice, run: Path) -> list[Incide
 
 
 def _gone_on(
-    story: Story, picked: list[Incident], policy: Path | None, choice: Choice, bounds: Bounds, console: Console
-) -> list[Aftermath]:
-    ways = ways_of(story, policy, commands=choice.commands)
+    story: TeamStory,
+    picked: list[Incident],
+    policy: Path | None,
+    choice: IncidentSelection,
+    bounds: IncidentThresholds,
+    console: Console,
+) -> list[IncidentReplay]:
+    ways = counterfactual_variants(story, policy, commands=choice.commands)
     if any(way.artefact is None for way in ways) and any(robot.sent is None for robot in story.robots):
         console.print("[yellow]note:[/] no commands are recorded: the robots are told to move as they then moved")
     what = "going on from before the worst"
     with progress_bar(what) as show:
-        return go_on(story, picked, ways, bounds, choice.draws, partial(show, what))
+        return replay_incidents(story, picked, ways, bounds, choice.draws, partial(show, what))
 
 
 def _write(
-    story: Story,
+    story: TeamStory,
     incidents: list[Incident],
-    aftermaths: list[Aftermath],
-    bounds: Bounds,
+    aftermaths: list[IncidentReplay],
+    bounds: IncidentThresholds,
     json: Path | None,
     out: Path | None,
     console: Console,
@@ -153,7 +158,14 @@ def _write(
         console.print(f"written: {file}", highlight=False)
 
 
-def _save(story: Story, picked: list[Incident], choice: Choice, bounds: Bounds, file: Path, console: Console) -> None:
+def _save(
+    story: TeamStory,
+    picked: list[Incident],
+    choice: IncidentSelection,
+    bounds: IncidentThresholds,
+    file: Path,
+    console: Console,
+) -> None:
     if not picked:
         raise TestudoError(
             f"{story.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "

@@ -15,21 +15,21 @@ from rich.console import Console
 
 from testudo_analysis.gap.imported_open_loop import open_loop_recording
 from testudo_analysis.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
-from testudo_analysis.replay.counterfactual import Ahead, go_on_from, ways_of
+from testudo_analysis.replay.counterfactual import HorizonSettings, counterfactual_variants, simulate_from
 from testudo_analysis.replay.open_loop import ALL_ROBOTS, Reference
 from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables, reinference_tables
-from testudo_analysis.replay.team_story import tell
-from testudo_analysis.replay.variants import what_happened
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_analysis.replay.team_story import read_team_story
+from testudo_analysis.replay.variants import recorded_outcome
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_runs.progress_bar import part, progress_bar
 from testudo_runs.recording import load_recording
-from testudo_runs.run_reader import Run, is_imported, read_run
+from testudo_runs.run_reader import RecordedRun, is_imported, read_run
 
 
 @dataclass(frozen=True)
-class Branch:
+class CounterfactualOptions:
     """Counterfactual replay: where it begins, and how the team goes on."""
 
     start: Annotated[tuple[float, ...], tyro.conf.arg(name="from")] = ()
@@ -56,7 +56,7 @@ def replay(
     alter: bool = False,
     allow_damage: bool = False,
     json: Path | None = None,
-    branch: Annotated[Branch, tyro.conf.arg(name="")] = Branch(),
+    branch: Annotated[CounterfactualOptions, tyro.conf.arg(name="")] = CounterfactualOptions(),
 ) -> int:
     """Infer a run's commands again, measure the sim-to-real gap, or go on otherwise from a moment.
 
@@ -109,7 +109,7 @@ def replay(
 
 
 def _replay_team(
-    recording: Run, artefact: Artefact, mode: str, reference: Reference, alters: bool, console: Console
+    recording: RecordedRun, artefact: PolicyArtefact, mode: str, reference: Reference, alters: bool, console: Console
 ) -> tuple[dict[str, Any], bool]:
     """Replay the robots that one policy file drove; return what was found, and whether re-inference passed."""
     results: dict[str, Any] = {
@@ -183,11 +183,13 @@ def _write(file: Path | None, results: dict[str, Any], console: Console) -> None
         console.print(f"written: {file}", highlight=False)
 
 
-def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Path | None, console: Console) -> int:
+def _counterfactual(
+    folder: Path, policy: Path | None, branch: CounterfactualOptions, json: Path | None, console: Console
+) -> int:
     if not branch.start:
         raise TestudoError("--from: found nothing, expected the moment [s] from which the team goes on")
     with progress_bar(f"reading {folder}") as show:
-        story = tell(folder, branch.robot or None, partial(show, f"reading {folder}"))
+        story = read_team_story(folder, branch.robot or None, partial(show, f"reading {folder}"))
     _warn(story.warnings, console)
     whole, story = story, story.seen_at(branch.start)
     if len(story.robots) < 2:
@@ -201,14 +203,14 @@ def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Pat
     if len(story.robots) < len(whole.robots):
         absent = ", ".join(sorted(set(whole.names) - set(story.names)))
         console.print(f"[yellow]note:[/] {absent}: not recorded at these times; the others go on without")
-    ahead = Ahead(branch.horizon, branch.draws, branch.seed)
-    ways = ways_of(story, policy, commands=branch.commands, shield=branch.shield)
-    outcomes = [what_happened(story, time_s, branch.horizon)[0] for time_s in branch.start]
+    ahead = HorizonSettings(branch.horizon, branch.draws, branch.seed)
+    ways = counterfactual_variants(story, policy, commands=branch.commands, shield=branch.shield)
+    outcomes = [recorded_outcome(story, time_s, branch.horizon)[0] for time_s in branch.start]
     with progress_bar("going on") as show:
         for k, way in enumerate(ways):
             own = part(show, k / len(ways), (k + 1) / len(ways))
             own(way.name, 0.0)
-            outcomes += go_on_from(story, branch.start, way, ahead, partial(own, way.name)).outcomes
+            outcomes += simulate_from(story, branch.start, way, ahead, partial(own, way.name)).outcomes
     for table in counterfactual_tables(outcomes):
         console.print(table)
     if any(robot.sent is None for robot in story.robots) and any(way.artefact is None for way in ways):
@@ -226,13 +228,13 @@ def _counterfactual(folder: Path, policy: Path | None, branch: Branch, json: Pat
     return 0
 
 
-def _load(recording: Run, policy: Path | None) -> Artefact:
+def _load(recording: RecordedRun, policy: Path | None) -> PolicyArtefact:
     if policy is None:
-        return Artefact.load(recording.policy_path, sha256=recording.policy_sha256)
-    return Artefact.load(policy)
+        return PolicyArtefact.load(recording.policy_path, sha256=recording.policy_sha256)
+    return PolicyArtefact.load(policy)
 
 
-def _reinfer(recording: Run, artefact: Artefact, altered: bool, console: Console) -> Reinference:
+def _reinfer(recording: RecordedRun, artefact: PolicyArtefact, altered: bool, console: Console) -> Reinference:
     if artefact.sha256 != recording.policy_sha256:
         console.print("[yellow]note:[/] this is not the policy that was recorded")
     recorded, here = recording.info.get("versions", {}).get("testudo"), version("testudo")

@@ -20,7 +20,7 @@ from testudo_analysis.gap.gap_report import (
     TypeGap,
 )
 from testudo_analysis.gap.prediction.batch_rollout import RollOut, dead_reckoning, roll_out_all
-from testudo_analysis.gap.prediction.drone_predictions import Flight, flight_of, fly_all
+from testudo_analysis.gap.prediction.drone_predictions import FlightRecord, flight_of, predict_flights
 from testudo_analysis.gap.prediction.prediction_errors import (
     UNITS,
     StartFeatures,
@@ -29,11 +29,11 @@ from testudo_analysis.gap.prediction.prediction_errors import (
     start_features,
     travelled,
 )
-from testudo_analysis.gap.prediction.prepared_motion import Motion, motion_of
-from testudo_analysis.gap.statistics.block_bootstrap import Blocks, Interval, quantiles
-from testudo_analysis.gap.statistics.command_latency import Latency, latencies
+from testudo_analysis.gap.prediction.prepared_motion import PreparedMotion, motion_of
+from testudo_analysis.gap.statistics.block_bootstrap import Interval, TimeBlocks, quantiles
+from testudo_analysis.gap.statistics.command_latency import CommandLatency, latencies
 from testudo_analysis.gap.statistics.drone_error_causes import flight_causes, horizon_of
-from testudo_analysis.gap.statistics.error_causes import Cause, Predicted, causes
+from testudo_analysis.gap.statistics.error_causes import ErrorCause, Predicted, causes
 from testudo_analysis.gap.statistics.error_map import axes_of, state_errors
 from testudo_analysis.gap.statistics.margin_checks import MarginCheck, flight_checks, margin_checks
 from testudo_analysis.gap.statistics.predicted_score import score
@@ -71,14 +71,14 @@ class TypeReplay:
     outs: tuple[RollOut, ...]
     errors: Mapping[str, tuple[Mapping[str, np.ndarray], ...]] = field(repr=False)
     """By parameter set and robot: (H, S) by channel."""
-    blocks: Blocks = field(repr=False)
+    blocks: TimeBlocks = field(repr=False)
     found: dict[tuple[str, str, str, float], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
     """By parameter set, robot, channel and horizon: quantiles (Q,) and bootstrap samples (Q, R), filled on the way."""
 
     @property
     def flown(self) -> bool:
         """Return whether motor signals were replayed, rather than velocity commands."""
-        return isinstance(self.outs[0].motion, Flight)
+        return isinstance(self.outs[0].motion, FlightRecord)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -141,18 +141,22 @@ def analyse(
 
 
 def replay_type(
-    spec: RobotSpec, motions: Sequence[Motion], identified: RobotSpec | None, horizons_s: Sequence[float], seed: int = 0
+    spec: RobotSpec,
+    motions: Sequence[PreparedMotion],
+    identified: RobotSpec | None,
+    horizons_s: Sequence[float],
+    seed: int = 0,
 ) -> TypeReplay:
     """Return what dead reckoning, the robot file and the identified one predict of robots of one type.
 
     Raises:
         TestudoError: no window is as long as the shortest horizon.
     """
-    flown = isinstance(motions[0], Flight)
+    flown = isinstance(motions[0], FlightRecord)
     models = {DEAD_RECKONING: spec if flown else dead_reckoning(spec), NOMINAL: spec}
     if identified is not None and identified.kind == spec.kind:
         models[IDENTIFIED] = identified
-    made = (fly_all if flown else roll_out_all)(motions, list(models.values()), horizons_s)
+    made = (predict_flights if flown else roll_out_all)(motions, list(models.values()), horizons_s)
     outs = [out for out in made if out.windows.valid.any()]
     if not outs:
         names = ", ".join(motion.robot for motion in motions)
@@ -160,7 +164,7 @@ def replay_type(
             f"{names}: no stretch of poses with known commands is as long as the shortest horizon, {min(horizons_s)} s"
         )
     errors = {name: tuple(error_channels(spec, out, k) for out in outs) for k, name in enumerate(models)}
-    return TypeReplay(spec, models, tuple(outs), errors, Blocks.create([out.windows.start_s for out in outs], seed))
+    return TypeReplay(spec, models, tuple(outs), errors, TimeBlocks.create([out.windows.start_s for out in outs], seed))
 
 
 def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
@@ -237,7 +241,7 @@ def compare(
 
 def recorded_motions(
     recording: Recording, robot_type: str | None
-) -> tuple[list[tuple[RobotSpec, list[Motion]]], dict[str, str]]:
+) -> tuple[list[tuple[RobotSpec, list[PreparedMotion]]], dict[str, str]]:
     """Return the robots of each type, ready for replay, and why others are not.
 
     Args:
@@ -248,7 +252,7 @@ def recorded_motions(
         TestudoError: no such robot type.
     """
     imported = recording.info.get("kind") == IMPORTED or recording.folder is None
-    groups: dict[tuple[str, bool], tuple[RobotSpec, list[Motion]]] = {}
+    groups: dict[tuple[str, bool], tuple[RobotSpec, list[PreparedMotion]]] = {}
     specs: dict[str, RobotSpec] = {}
     left_out: dict[str, str] = defaultdict(str)
     for name, robot in recording.robots.items():
@@ -271,7 +275,7 @@ def recorded_motions(
     return list(groups.values()), dict(left_out)
 
 
-def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[Latency]) -> list[MarginCheck]:
+def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[CommandLatency]) -> list[MarginCheck]:
     """Return the checks of the nominal file, and of the identified one those that depend on what was identified."""
     motions = [out.motion for out in replay.outs]
 
@@ -377,7 +381,7 @@ def _cause_horizon(replay: TypeReplay, model: str, at: int) -> int | None:
     return horizon_of([own["attitude"] for own in replay.errors[model]]) if replay.flown else at
 
 
-def _causes(replay: TypeReplay, model: str, at: int, horizon_s: float) -> tuple[Cause, ...]:
+def _causes(replay: TypeReplay, model: str, at: int, horizon_s: float) -> tuple[ErrorCause, ...]:
     if replay.flown:
         return flight_causes(replay.blocks, replay.models[model], replay.outs, at)
     index = list(replay.models).index(model)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from testudo_analysis.gap.statistics.block_bootstrap import Interval
-from testudo_analysis.gap.statistics.command_latency import Latency
-from testudo_analysis.gap.statistics.error_causes import Cause
+from testudo_analysis.gap.statistics.command_latency import CommandLatency
+from testudo_analysis.gap.statistics.error_causes import ErrorCause
 from testudo_analysis.gap.statistics.error_map import StateErrors
 from testudo_analysis.gap.statistics.margin_checks import MarginCheck
-from testudo_analysis.gap.statistics.predicted_score import Score
+from testudo_analysis.gap.statistics.predicted_score import ScoreComparison
 
 SCHEMA = "testudo/gap/1"
 ALL = "all"
@@ -76,10 +76,10 @@ class TypeGap:
     state: Mapping[str, StateErrors]
     """By parameter set: where the model is wrong, in the position after `state_horizon_s`."""
     state_horizon_s: float
-    causes: Mapping[str, tuple[Cause, ...]]
+    causes: Mapping[str, tuple[ErrorCause, ...]]
     """By parameter set: what kind of error it is, after `cause_horizon_s`."""
     cause_horizon_s: Mapping[str, float]
-    latencies: tuple[Latency, ...]
+    latencies: tuple[CommandLatency, ...]
     margins: tuple[MarginCheck, ...]
 
     def find(self, model: str, channel: str, horizon_s: float, robot: str = ALL) -> ErrorRow | None:
@@ -116,7 +116,7 @@ class GapReport:
     starts: int
     horizons_s: tuple[float, ...]
     types: tuple[TypeGap, ...]
-    score: Score
+    score: ScoreComparison
     against: tuple[Difference, ...] = ()
     against_name: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)

@@ -9,9 +9,9 @@ import numpy as np
 
 from testudo_analysis.gap.gap_analysis import recorded_motions
 from testudo_analysis.gap.prediction.batch_rollout import roll_out_all
-from testudo_analysis.gap.prediction.drone_predictions import Flight
-from testudo_analysis.gap.prediction.prepared_motion import Motion
-from testudo_analysis.replay.open_loop import ALL_ROBOTS, HORIZONS_S, Gap, Reference, errors_of, rows_of
+from testudo_analysis.gap.prediction.drone_predictions import FlightRecord
+from testudo_analysis.gap.prediction.prepared_motion import PreparedMotion
+from testudo_analysis.replay.open_loop import ALL_ROBOTS, HORIZONS_S, OpenLoopGap, Reference, errors_of, rows_of
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.recording import Recording
@@ -25,7 +25,7 @@ def open_loop_recording(
     robot_type: str | None = None,
     reference: Reference = "truth",
     horizons_s: Sequence[float] = HORIZONS_S,
-) -> tuple[list[Gap], dict[str, str]]:
+) -> tuple[list[OpenLoopGap], dict[str, str]]:
     """Replay the recorded commands of an imported run from every pose.
 
     Args:
@@ -51,11 +51,11 @@ def open_loop_recording(
     groups, left_out = recorded_motions(recording, robot_type)
     found = []
     for spec, motions in groups:
-        if isinstance(motions[0], Flight):
+        if isinstance(motions[0], FlightRecord):
             left_out |= {motion.robot: _FLOWN for motion in motions}
         elif rows := _rows(spec, motions, horizons_s):
             found.append(
-                Gap(
+                OpenLoopGap(
                     _reference(recording, motions),
                     spec.name,
                     spec.velocity_lag_s,
@@ -76,7 +76,7 @@ def open_loop_recording(
     return found, left_out
 
 
-def _rows(spec: RobotSpec, motions: Sequence[Motion], horizons_s: Sequence[float]) -> list:
+def _rows(spec: RobotSpec, motions: Sequence[PreparedMotion], horizons_s: Sequence[float]) -> list:
     outs = [out for out in roll_out_all(motions, [spec], horizons_s) if out.windows.valid.any()]
     errors = [errors_of(spec, out.motion.track, out.windows, out.predicted[0]) for out in outs]
     if not errors:
@@ -88,7 +88,7 @@ def _rows(spec: RobotSpec, motions: Sequence[Motion], horizons_s: Sequence[float
     return [row for name, each in zip(names, [*errors, pooled], strict=True) for row in rows_of(name, each, horizons_s)]
 
 
-def _reference(recording: Recording, motions: Sequence[Motion]) -> str:
+def _reference(recording: Recording, motions: Sequence[PreparedMotion]) -> str:
     """Return what the poses are, in a word or two."""
     roles = dict.fromkeys(
         "pose" if len(recording.robots[motion.robot].series.get("pose", ())) else "odometry" for motion in motions

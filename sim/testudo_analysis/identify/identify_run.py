@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from testudo_analysis.identify.drone.identify_drone import DroneSettings, can_identify, identify_drone
-from testudo_analysis.identify.estimation.bootstrap_uncertainty import MANOEUVRES, Spread, prior
+from testudo_analysis.identify.estimation.bootstrap_uncertainty import MANOEUVRES, BootstrapSpread, prior
 from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, SLIP, to_file
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Estimate, Identification
 from testudo_analysis.identify.ground.ground_fit import GroundFit, HoldOut, fit_ground
@@ -292,7 +292,7 @@ def _wheels(found: GroundFit, spec: RobotSpec) -> list[Estimate]:
         return np.stack([spec.wheel_radius_m * speed, spec.wheel_base_m * speed / turn], axis=-1)
 
     value = both(found.values)
-    spread = Spread(both(found.spread.samples), found.spread.blocks, found.spread.fitted)
+    spread = BootstrapSpread(both(found.spread.samples), found.spread.blocks, found.spread.fitted)
     low, high = spread.interval(value)
     return [
         Estimate(name, float(value[k]), float(low[k]), float(high[k]), "m")

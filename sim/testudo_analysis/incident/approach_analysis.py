@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from testudo_analysis.incident.incident import Incident
-from testudo_analysis.replay.team_story import RobotStory, Story
+from testudo_analysis.replay.team_story import RobotStory, TeamStory
 
 _PASSED_SHARE = 0.8
 _TOLD_M_S = 0.005
 _LOOKED_BACK_S = 4.0
 
 
-def blind_approach(story: Story, incident: Incident) -> str:
+def blind_approach(story: TeamStory, incident: Incident) -> str:
     """Return which robot was not where it believed to be when it was worst; empty if both were."""
     for robot in _robots(story, incident):
         if robot.believed is robot.motion:
@@ -26,7 +26,7 @@ def blind_approach(story: Story, incident: Incident) -> str:
     return ""
 
 
-def unchecked(story: Story, incident: Incident) -> str:
+def unchecked(story: TeamStory, incident: Incident) -> str:
     """Return whether commands passed unchanged although the robots were too close already; empty if not."""
     if story.run is None:
         return ""
@@ -46,7 +46,7 @@ def unchecked(story: Story, incident: Incident) -> str:
     return ""
 
 
-def told_approach(story: Story, incident: Incident) -> str:
+def commanded_approach(story: TeamStory, incident: Incident) -> str:
     """Return who was told to drive towards whom, the fallback where nothing unusual is recorded."""
     robots = _robots(story, incident)
     if len(robots) < 2:
@@ -75,5 +75,5 @@ def _closing(robot: RobotStory, other: RobotStory, incident: Incident) -> float:
     return float((place[-1] - place[0]) @ towards / (np.linalg.norm(towards) + 1e-9) / lasted)
 
 
-def _robots(story: Story, incident: Incident) -> list[RobotStory]:
+def _robots(story: TeamStory, incident: Incident) -> list[RobotStory]:
     return [robot for robot in story.robots if robot.name in incident.robots]

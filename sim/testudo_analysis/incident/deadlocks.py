@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_analysis.incident.incident import Bounds, Incident, Kind
+from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.tick_incidents import driven
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.team_story import RobotStory, Story
+from testudo_analysis.replay.team_story import RobotStory, TeamStory
 from testudo_analysis.replay.time_order import ticks_in_order
 
 _STILL_M = 0.02
-"""Who moves by less in `Bounds.still_s` stands."""
+"""Who moves by less in `IncidentThresholds.still_s` stands."""
 _GRID_S = 0.1
 _ARRIVED_M = 0.1
 _RESTS = ("armed", "idle", "disarmed", "hold", "land", "emergency")
@@ -24,13 +24,13 @@ _TOLD_SHARE = 0.1
 """Of the speed limit: who is told to drive at least so fast is told to drive."""
 
 
-def find_deadlocks(story: Story, bounds: Bounds) -> list[Incident]:
+def find_deadlocks(story: TeamStory, bounds: IncidentThresholds) -> list[Incident]:
     """Return deadlocks; robots that stand at the same time are one."""
     single = [incident for robot in story.robots for incident in _of_robot(story, robot, bounds)]
     return [_named(group) for group in _together(single)]
 
 
-def _of_robot(story: Story, robot: RobotStory, bounds: Bounds) -> list[Incident]:
+def _of_robot(story: TeamStory, robot: RobotStory, bounds: IncidentThresholds) -> list[Incident]:
     begin_s, end_s = _watched(story, robot)
     at_s = np.arange(begin_s, end_s, _GRID_S)
     window = round(bounds.still_s / _GRID_S)
@@ -49,12 +49,22 @@ def _of_robot(story: Story, robot: RobotStory, bounds: Bounds) -> list[Incident]
         if lasted >= bounds.still_s - _GRID_S:
             first = float(at_s[begin])
             found.append(
-                Incident(Kind.DEADLOCK, (robot.name,), first, float(at_s[end]), first, lasted, bounds.still_s, "s", "")
+                Incident(
+                    IncidentKind.DEADLOCK,
+                    (robot.name,),
+                    first,
+                    float(at_s[end]),
+                    first,
+                    lasted,
+                    bounds.still_s,
+                    "s",
+                    "",
+                )
             )
     return found
 
 
-def _watched(story: Story, robot: RobotStory) -> tuple[float, float]:
+def _watched(story: TeamStory, robot: RobotStory) -> tuple[float, float]:
     """Return from when to when the robot could drive: of a run of ours, from its first driven tick."""
     begin, end = float(robot.motion.stamp_s[0]), float(robot.motion.stamp_s[-1])
     if story.run is None or not story.run.ticks[robot.name]:

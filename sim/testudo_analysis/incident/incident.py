@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from testudo_analysis.replay.team_story import Story
-from testudo_analysis.replay.variants import Outcome
+from testudo_analysis.replay.team_story import TeamStory
+from testudo_analysis.replay.variants import VariantOutcome
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 
 
-class Kind(StrEnum):
+class IncidentKind(StrEnum):
     """The kinds of incidents, the worst first."""
 
     CONTACT = "contact"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 class Incident:
     """Something that went wrong; times are seconds since the start of the run."""
 
-    kind: Kind
+    kind: IncidentKind
     robots: tuple[str, ...]
     begin_s: float
     end_s: float
@@ -59,14 +59,14 @@ class Incident:
     """Diagnostic code, where the run has one."""
     from_s: float | None = None
     """From where the counterfactual went on."""
-    aftermath: tuple[Outcome, ...] = ()
+    aftermath: tuple[VariantOutcome, ...] = ()
     """What happened from there, and what would have, with and without the shield."""
 
     @property
     def weight(self) -> tuple[int, float]:
         """Return what incidents are sorted by: the kind, then by how far the bound was passed; the worst first."""
         excess = abs(self.value - self.bound) / max(abs(self.bound), 1e-9)
-        return list(Kind).index(self.kind), -excess
+        return list(IncidentKind).index(self.kind), -excess
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -78,7 +78,7 @@ class Incident:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class IncidentThresholds:
     """From where on something is an incident."""
 
     near_m: float
@@ -95,7 +95,7 @@ class Bounds:
     """A robot does not follow when its speed is off by this share of the limit, for half a second."""
 
     @classmethod
-    def of(cls, story: Story, near_m: float | None = None) -> Bounds:
+    def of(cls, story: TeamStory, near_m: float | None = None) -> IncidentThresholds:
         """Return the bounds for a run; two centres are near when layer 1 of the shield would not let them be so.
 
         Raises:
@@ -106,7 +106,7 @@ class Bounds:
         return cls(kept_apart_m(story) if near_m is None else near_m)
 
 
-def kept_apart_m(story: Story) -> float:
+def kept_apart_m(story: TeamStory) -> float:
     """Return how far layer 1 keeps two centres apart [m]: the control points' distance less both look-aheads."""
     ahead = story.spec.look_ahead_m if story.spec.kind == DIFFERENTIAL_DRIVE else 0.0
     return story.shield.separation_m - 2 * ahead

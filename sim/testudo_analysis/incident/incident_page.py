@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from testudo_analysis.incident.incident import Bounds, Incident, Kind
+from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.incident_plots import incident_plot, timeline_plot
-from testudo_analysis.incident.incident_replay import Aftermath
+from testudo_analysis.incident.incident_replay import IncidentReplay
 from testudo_analysis.incident.incident_tables import chosen
-from testudo_analysis.replay.team_story import Story
-from testudo_analysis.replay.variants import Outcome
+from testudo_analysis.replay.team_story import TeamStory
+from testudo_analysis.replay.variants import VariantOutcome
 from testudo_analysis.report.html_markup import Html, details, facts, figure, paragraph, pill, table, text
 from testudo_hardware.errors import TestudoError
 from testudo_runs.progress_bar import Share, quiet
@@ -23,10 +23,10 @@ _SHOWN = 12
 
 
 def write_page(
-    story: Story,
+    story: TeamStory,
     incidents: Sequence[Incident],
-    aftermaths: Sequence[Aftermath],
-    bounds: Bounds,
+    aftermaths: Sequence[IncidentReplay],
+    bounds: IncidentThresholds,
     folder: Path,
     share: Share = quiet,
 ) -> Path:
@@ -45,7 +45,11 @@ def write_page(
 
 
 def page(
-    story: Story, incidents: Sequence[Incident], aftermaths: Sequence[Aftermath], bounds: Bounds, share: Share = quiet
+    story: TeamStory,
+    incidents: Sequence[Incident],
+    aftermaths: Sequence[IncidentReplay],
+    bounds: IncidentThresholds,
+    share: Share = quiet,
 ) -> str:
     """Return the page; ``share`` is told the share that is done."""
     style = (resources.files("testudo_analysis.report") / "page.css").read_text(encoding="utf-8")
@@ -72,7 +76,7 @@ def _section(anchor: str, title: str, content: str) -> str:
 
 
 def _banner(incidents: Sequence[Incident]) -> str:
-    touched = sum(item.kind is Kind.CONTACT for item in incidents)
+    touched = sum(item.kind is IncidentKind.CONTACT for item in incidents)
     word = f"{touched} contact{'' if touched == 1 else 's'}"
     return (
         f'<div class="banner {"bad" if touched else "good"}"><strong>{word}</strong>'
@@ -80,9 +84,9 @@ def _banner(incidents: Sequence[Incident]) -> str:
     )
 
 
-def _timeline(story: Story, incidents: Sequence[Incident], bounds: Bounds) -> str:
+def _timeline(story: TeamStory, incidents: Sequence[Incident], bounds: IncidentThresholds) -> str:
     counts = Counter(item.kind for item in incidents)
-    values = {str(kind): counts[kind] for kind in Kind if counts[kind]}
+    values = {str(kind): counts[kind] for kind in IncidentKind if counts[kind]}
     content = facts(values) if values else paragraph("Nothing went wrong in this run, as far as it was recorded.")
     content += figure(timeline_plot(story, incidents), "When what happened.")
     content += paragraph(
@@ -91,7 +95,7 @@ def _timeline(story: Story, incidents: Sequence[Incident], bounds: Bounds) -> st
     return content + "".join(paragraph(f"Warning: {line}") for line in story.warnings)
 
 
-def _aftermath(item: Aftermath, bounds: Bounds) -> str:
+def _aftermath(item: IncidentReplay, bounds: IncidentThresholds) -> str:
     incident = item.incident
     rows = [_row(outcome) for outcome in incident.aftermath]
     columns = (
@@ -116,7 +120,7 @@ def _aftermath(item: Aftermath, bounds: Bounds) -> str:
     )
 
 
-def _row(outcome: Outcome) -> tuple[object, ...]:
+def _row(outcome: VariantOutcome) -> tuple[object, ...]:
     touched = f"{outcome.touched} of {outcome.worlds}"
     least = None if outcome.least_separation_m is None else f"{1e3 * outcome.least_separation_m:.0f} mm"
     arrived = None if outcome.arrived is None else f"{outcome.arrived} of {outcome.worlds}"
@@ -152,6 +156,8 @@ def _all(incidents: Sequence[Incident]) -> str:
 
 
 def _line(number: int, item: Incident) -> tuple[object, ...]:
-    mark = {Kind.CONTACT: "bad", Kind.NEAR_CONTACT: "warn", Kind.DEADLOCK: "warn"}.get(item.kind, "none")
+    mark = {IncidentKind.CONTACT: "bad", IncidentKind.NEAR_CONTACT: "warn", IncidentKind.DEADLOCK: "warn"}.get(
+        item.kind, "none"
+    )
     kind = Html(f'<span class="pill {mark}">{text(item.kind)}</span>')
     return (number, f"{item.at_s:.2f} s", kind, item.what, item.cause)

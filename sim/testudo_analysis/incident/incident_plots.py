@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 
-from testudo_analysis.incident.incident import Bounds, Incident, Kind
-from testudo_analysis.incident.incident_replay import Aftermath
-from testudo_analysis.replay.team_story import RobotStory, Story
+from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
+from testudo_analysis.incident.incident_replay import IncidentReplay
+from testudo_analysis.replay.team_story import RobotStory, TeamStory
 from testudo_analysis.replay.variants import least_distances
 from testudo_analysis.report.plot_style import (
     BAD,
@@ -19,14 +19,14 @@ from testudo_analysis.report.plot_style import (
     GOOD,
     INK,
     WARN,
-    Picture,
+    PlotImage,
     drawing,
     legend_above,
     picture,
     robot_colour,
 )
 
-_COLOURS = {Kind.CONTACT: BAD, Kind.NEAR_CONTACT: WARN, Kind.DEADLOCK: "#7a4fa3"}
+_COLOURS = {IncidentKind.CONTACT: BAD, IncidentKind.NEAR_CONTACT: WARN, IncidentKind.DEADLOCK: "#7a4fa3"}
 _LINES = ("-", (0, (5, 2)), (0, (1, 1.6)))
 """What happened, with the shield, without."""
 _TONES = (INK, GOOD, BAD)
@@ -34,9 +34,9 @@ _LEAST_BAR = 0.004
 """Share of the time axis that a bar takes at least."""
 
 
-def timeline_plot(story: Story, incidents: Sequence[Incident]) -> Picture | None:
+def timeline_plot(story: TeamStory, incidents: Sequence[Incident]) -> PlotImage | None:
     """Return when what happened, a line for each kind; None without incidents."""
-    kinds = [kind for kind in Kind if any(item.kind is kind for item in incidents)]
+    kinds = [kind for kind in IncidentKind if any(item.kind is kind for item in incidents)]
     if not kinds:
         return None
     begin = min(float(robot.motion.stamp_s[0]) for robot in story.robots)
@@ -53,7 +53,7 @@ def timeline_plot(story: Story, incidents: Sequence[Incident]) -> Picture | None
         return picture(figure, f"Timeline of {len(incidents)} incidents by kind.")
 
 
-def incident_plot(aftermath: Aftermath, bounds: Bounds) -> Picture:
+def incident_plot(aftermath: IncidentReplay, bounds: IncidentThresholds) -> PlotImage:
     """Return the incident from above and the least distance over time, in each way of going on; in space heights."""
     item, story = aftermath.incident, aftermath.story
     flies = story.spec.dimension == 3
@@ -74,7 +74,7 @@ def incident_plot(aftermath: Aftermath, bounds: Bounds) -> Picture:
         )
 
 
-def _draw_above(axes: Axes, aftermath: Aftermath) -> None:
+def _draw_above(axes: Axes, aftermath: IncidentReplay) -> None:
     item, story = aftermath.incident, aftermath.story
     involved = [k for k, robot in enumerate(story.robots) if robot.name in item.robots]
     points = []
@@ -100,7 +100,7 @@ def _draw_above(axes: Axes, aftermath: Aftermath) -> None:
     axes.legend(handles, [outcome.way for outcome, _ in aftermath.ways], loc="best", fontsize=7)
 
 
-def _draw_heights(axes: Axes, aftermath: Aftermath) -> None:
+def _draw_heights(axes: Axes, aftermath: IncidentReplay) -> None:
     item, story = aftermath.incident, aftermath.story
     for line, (_, ways) in zip(_LINES, aftermath.ways, strict=False):
         heights = ways.position_world[:, 2, :, 0]
@@ -142,7 +142,7 @@ def _draw_body(axes: Axes, robot: RobotStory, at_s: float, colour: str, *, stron
     )
 
 
-def _draw_distances(axes: Axes, aftermath: Aftermath, bounds: Bounds) -> None:
+def _draw_distances(axes: Axes, aftermath: IncidentReplay, bounds: IncidentThresholds) -> None:
     item, story = aftermath.incident, aftermath.story
     period = story.spec.control_period_s
     for tone, line, (outcome, ways) in zip(_TONES, _LINES, aftermath.ways, strict=False):

@@ -8,10 +8,10 @@ from itertools import combinations
 
 import numpy as np
 
-from testudo_analysis.incident.incident import Bounds, Incident, Kind
-from testudo_analysis.replay.counterfactual import Ahead, Way, go_on_from
-from testudo_analysis.replay.team_story import Story
-from testudo_analysis.replay.variants import Outcome, Ways, what_happened
+from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
+from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
+from testudo_analysis.replay.team_story import TeamStory
+from testudo_analysis.replay.variants import CounterfactualVariants, VariantOutcome, recorded_outcome
 
 _LEAD_S = 3.0
 """The team goes on from so long before it was worst, or earlier, where the robots were still apart."""
@@ -20,18 +20,18 @@ _AFTER_S = 3.0
 """It is followed for so long beyond."""
 _LONGEST_S = 25.0
 _STEP_S = 0.25
-_ENCOUNTERS = (Kind.CONTACT, Kind.NEAR_CONTACT)
+_ENCOUNTERS = (IncidentKind.CONTACT, IncidentKind.NEAR_CONTACT)
 
 
 @dataclass(frozen=True)
-class Aftermath:
+class IncidentReplay:
     """One incident gone on from a moment before."""
 
     incident: Incident
     """With what came of it."""
-    story: Story = field(repr=False)
+    story: TeamStory = field(repr=False)
     """With the robots alone that took part: those seen all the while."""
-    ways: tuple[tuple[Outcome, Ways], ...] = field(repr=False)
+    ways: tuple[tuple[VariantOutcome, CounterfactualVariants], ...] = field(repr=False)
     """What happened, and what would have; as in `incident.aftermath`, with the paths."""
 
 
@@ -40,7 +40,7 @@ def worst(incidents: Sequence[Incident], count: int) -> list[Incident]:
     return sorted(incidents, key=lambda incident: incident.weight)[:count]
 
 
-def moment_before(story: Story, incident: Incident, bounds: Bounds) -> float | None:
+def moment_before(story: TeamStory, incident: Incident, bounds: IncidentThresholds) -> float | None:
     """Return from when the team is to go on; None if the robots were not seen together before it.
 
     For an encounter that is the latest time at least some seconds before it was worst at which all robots were far
@@ -59,14 +59,14 @@ def moment_before(story: Story, incident: Incident, bounds: Bounds) -> float | N
     return float(times[far[0] if len(far) else int(np.argmax(apart))])
 
 
-def go_on(
-    story: Story,
+def replay_incidents(
+    story: TeamStory,
     incidents: Sequence[Incident],
-    ways: Sequence[Way],
-    bounds: Bounds,
+    ways: Sequence[CounterfactualVariant],
+    bounds: IncidentThresholds,
     draws: int = 8,
     tell: Callable[[float], None] = lambda _: None,
-) -> list[Aftermath]:
+) -> list[IncidentReplay]:
     """Return what would have become of incidents; those with the same robots are one batch."""
     starts = [(incident, moment_before(story, incident, bounds)) for incident in incidents]
     groups: dict[tuple[str, ...], list[tuple[Incident, float]]] = {}
@@ -85,28 +85,31 @@ def go_on(
 
 
 def _of_group(
-    story: Story,
+    story: TeamStory,
     members: Sequence[tuple[Incident, float]],
-    ways: Sequence[Way],
+    ways: Sequence[CounterfactualVariant],
     draws: int,
     tell: Callable[[float], None],
-) -> list[Aftermath]:
+) -> list[IncidentReplay]:
     reach = max(incident.at_s - from_s for incident, from_s in members) + _AFTER_S
-    ahead = Ahead(min(reach, _LONGEST_S), draws)
+    ahead = HorizonSettings(min(reach, _LONGEST_S), draws)
     times = [from_s for _, from_s in members]
     made = [
-        go_on_from(story, times, way, ahead, lambda share, w=index: tell((w + share) / len(ways)))
+        simulate_from(story, times, way, ahead, lambda share, w=index: tell((w + share) / len(ways)))
         for index, way in enumerate(ways)
     ]
     found = []
     for k, (incident, from_s) in enumerate(members):
-        branches = (what_happened(story, from_s, ahead.horizon_s), *((item.outcomes[k], item.ways[k]) for item in made))
+        branches = (
+            recorded_outcome(story, from_s, ahead.horizon_s),
+            *((item.outcomes[k], item.ways[k]) for item in made),
+        )
         outcomes = tuple(outcome for outcome, _ in branches)
-        found.append(Aftermath(replace(incident, from_s=from_s, aftermath=outcomes), story, branches))
+        found.append(IncidentReplay(replace(incident, from_s=from_s, aftermath=outcomes), story, branches))
     return found
 
 
-def _least_distance(story: Story, time_s: float) -> float:
+def _least_distance(story: TeamStory, time_s: float) -> float:
     """Return the least distance of two centres [m] at a time, of the robots that were recorded then."""
     seen = story.seen_at((time_s,)).robots
     places = [robot.motion.at(np.array([time_s]))[0][0] for robot in seen]

@@ -8,9 +8,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from testudo_analysis.incident.incident import Incident, Kind
+from testudo_analysis.incident.incident import Incident, IncidentKind
 
-COLOURS = {Kind.CONTACT: "red", Kind.NEAR_CONTACT: "yellow", Kind.DEADLOCK: "yellow"}
+COLOURS = {IncidentKind.CONTACT: "red", IncidentKind.NEAR_CONTACT: "yellow", IncidentKind.DEADLOCK: "yellow"}
 
 
 def incident_table(incidents: Sequence[Incident], shown: int) -> Table:
@@ -20,7 +20,7 @@ def incident_table(incidents: Sequence[Incident], shown: int) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("what", overflow="fold", ratio=1)
     table.add_column("likely cause", overflow="fold", ratio=1)
-    left_out: dict[Kind, int] = {}
+    left_out: dict[IncidentKind, int] = {}
     for number in chosen(incidents, shown, left_out):
         item = incidents[number]
         colour = COLOURS.get(item.kind, "cyan")
@@ -34,10 +34,10 @@ def incident_table(incidents: Sequence[Incident], shown: int) -> Table:
     return table
 
 
-def chosen(incidents: Sequence[Incident], shown: int, left_out: dict[Kind, int]) -> list[int]:
+def chosen(incidents: Sequence[Incident], shown: int, left_out: dict[IncidentKind, int]) -> list[int]:
     """Return the numbers of the worst incidents of each kind, in the order of time; ``left_out`` counts the others."""
     picked: list[int] = []
-    for kind in Kind:
+    for kind in IncidentKind:
         numbers = sorted(
             (k for k, item in enumerate(incidents) if item.kind is kind), key=lambda k: incidents[k].weight
         )

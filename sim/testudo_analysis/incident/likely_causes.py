@@ -7,28 +7,37 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_analysis.incident.approach_analysis import blind_approach, told_approach, unchecked
-from testudo_analysis.incident.incident import Incident, Kind
-from testudo_analysis.replay.team_story import RobotStory, Story
+from testudo_analysis.incident.approach_analysis import blind_approach, commanded_approach, unchecked
+from testudo_analysis.incident.incident import Incident, IncidentKind
+from testudo_analysis.replay.team_story import RobotStory, TeamStory
 from testudo_deploy.supervision.supervisor import WATCHDOGS
 
 _BEFORE_S = 3.0
 """What happened so long before an encounter may have led to it."""
 _SAME_S = 0.3
-_TRACED = (Kind.POSE_JUMP, Kind.NOT_FOLLOWING, Kind.STALE_PEER, Kind.POSE_GAP, Kind.LATE_TICK, Kind.SATURATION)
+_TRACED = (
+    IncidentKind.POSE_JUMP,
+    IncidentKind.NOT_FOLLOWING,
+    IncidentKind.STALE_PEER,
+    IncidentKind.POSE_GAP,
+    IncidentKind.LATE_TICK,
+    IncidentKind.SATURATION,
+)
 """What explains an encounter, the likelier cause first."""
 
 
-def explained(story: Story, incidents: Sequence[Incident]) -> list[Incident]:
+def with_likely_cause(story: TeamStory, incidents: Sequence[Incident]) -> list[Incident]:
     """Return the incidents with their likeliest causes."""
     return [replace(incident, cause=_CAUSES[incident.kind](story, incident, incidents)) for incident in incidents]
 
 
-def _robot(story: Story, name: str) -> RobotStory:
+def _robot(story: TeamStory, name: str) -> RobotStory:
     return next(robot for robot in story.robots if robot.name == name)
 
 
-def _around(incident: Incident, others: Sequence[Incident], kinds: Sequence[Kind], before_s: float) -> list[Incident]:
+def _around(
+    incident: Incident, others: Sequence[Incident], kinds: Sequence[IncidentKind], before_s: float
+) -> list[Incident]:
     """Return what else happened to the same robots until the incident was worst, in the order of ``kinds``."""
     found = [
         other
@@ -42,32 +51,32 @@ def _around(incident: Incident, others: Sequence[Incident], kinds: Sequence[Kind
     return sorted(found, key=lambda other: kinds.index(other.kind))
 
 
-def _encounter(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
+def _encounter(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
     traced = _around(replace(incident, begin_s=incident.at_s), others, _TRACED, _BEFORE_S)
     wrong = blind_approach(story, incident)
-    if wrong and not (traced and traced[0].kind is Kind.POSE_JUMP):
+    if wrong and not (traced and traced[0].kind is IncidentKind.POSE_JUMP):
         return wrong
     if traced:
         first = traced[0]
         when = max(0.0, incident.at_s - first.begin_s)
         means = {
-            Kind.POSE_JUMP: "it was not where it believed to be",
-            Kind.NOT_FOLLOWING: "it did not do what the shield had reckoned with",
-            Kind.STALE_PEER: "it did not know where the other was by then",
-            Kind.POSE_GAP: "nobody knew where it was",
-            Kind.LATE_TICK: "its command acted for longer than it should",
-            Kind.SATURATION: "it could not do what it was told",
+            IncidentKind.POSE_JUMP: "it was not where it believed to be",
+            IncidentKind.NOT_FOLLOWING: "it did not do what the shield had reckoned with",
+            IncidentKind.STALE_PEER: "it did not know where the other was by then",
+            IncidentKind.POSE_GAP: "nobody knew where it was",
+            IncidentKind.LATE_TICK: "its command acted for longer than it should",
+            IncidentKind.SATURATION: "it could not do what it was told",
         }[first.kind]
         return f"{first.what}, {when:.1f} s before it was worst: {means}"
-    return unchecked(story, incident) or told_approach(story, incident)
+    return unchecked(story, incident) or commanded_approach(story, incident)
 
 
-def _deadlock(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
-    stops = _around(replace(incident, at_s=incident.end_s), others, (Kind.STOP, Kind.GUARD_BRAKE), 0.0)
+def _deadlock(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
+    stops = _around(replace(incident, at_s=incident.end_s), others, (IncidentKind.STOP, IncidentKind.GUARD_BRAKE), 0.0)
     if stops and stops[0].end_s - stops[0].begin_s > 0.5 * (incident.end_s - incident.begin_s):
         return f"it was braked all the while: {stops[0].what}"
     if story.run is None:
-        blocked = _around(replace(incident, at_s=incident.end_s), others, (Kind.NOT_FOLLOWING,), 0.0)
+        blocked = _around(replace(incident, at_s=incident.end_s), others, (IncidentKind.NOT_FOLLOWING,), 0.0)
         return blocked[0].what if blocked else "it was told to drive and did not: blocked, or no command got through"
     ticks = [
         tick
@@ -97,7 +106,7 @@ def _deadlock(story: Story, incident: Incident, others: Sequence[Incident]) -> s
     return f"the shield: {means[worst]} ({100 * shares[worst]:.0f} % of the ticks {worst})"
 
 
-def _stop(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
+def _stop(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
     robot = _robot(story, incident.robots[0])
     if story.run is None:
         told = 0.0
@@ -112,18 +121,20 @@ def _stop(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
     if incident.code in ("stale_pose", "no_pose"):
         return _pose_cause(story, robot, incident, others)
     if incident.code == "shield_braked":
-        near = _around(incident, others, (Kind.CONTACT, Kind.NEAR_CONTACT, Kind.STALE_PEER), 1.0)
+        near = _around(
+            incident, others, (IncidentKind.CONTACT, IncidentKind.NEAR_CONTACT, IncidentKind.STALE_PEER), 1.0
+        )
         return near[0].what if near else "a neighbour, a wall or an obstacle was closer than the margins allow"
     if incident.code in ("pose_jump", "pose_restless"):
-        jumps = _around(incident, others, (Kind.POSE_JUMP,), 1.0)
+        jumps = _around(incident, others, (IncidentKind.POSE_JUMP,), 1.0)
         return jumps[0].what if jumps else WATCHDOGS[incident.code].sentence
-    late = _around(incident, others, (Kind.LATE_TICK,), 0.5)
+    late = _around(incident, others, (IncidentKind.LATE_TICK,), 0.5)
     if incident.code == "guard_brakes" and late:
         return f"its policy was late: {late[0].what}"
     return WATCHDOGS[incident.code].sentence if incident.code in WATCHDOGS else incident.what
 
 
-def _pose_cause(story: Story, robot: RobotStory, incident: Incident, others: Sequence[Incident]) -> str:
+def _pose_cause(story: TeamStory, robot: RobotStory, incident: Incident, others: Sequence[Incident]) -> str:
     track = story.run.odometry[robot.name]
     stamps, received = track.stamp_s - story.start_s, track.received_s - story.start_s
     last = np.searchsorted(received, incident.begin_s, side="right") - 1
@@ -137,7 +148,7 @@ def _pose_cause(story: Story, robot: RobotStory, incident: Incident, others: Seq
         return f"poses came {delay:.2f} s after they were measured: a slow link or a clock that is off"
     accepts = f"it accepts poses up to {robot.spec.pose_max_age_s:.2f} s old"
     if silent < robot.spec.pose_max_age_s:
-        late = _around(incident, others, (Kind.LATE_TICK,), 0.5)
+        late = _around(incident, others, (IncidentKind.LATE_TICK,), 0.5)
         return (
             "the recorder heard poses all the while, the robot did not: its process or link was behind"
             f"{', ' + late[0].what if late else ''}; {accepts}"
@@ -145,7 +156,7 @@ def _pose_cause(story: Story, robot: RobotStory, incident: Incident, others: Seq
     return f"its pose source was silent for {silent:.2f} s; {accepts}"
 
 
-def _stale_peer(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
+def _stale_peer(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
     name, peer = incident.robots
 
     def inside(stamps: np.ndarray) -> int:
@@ -156,10 +167,10 @@ def _stale_peer(story: Story, incident: Incident, others: Sequence[Incident]) ->
     if not ticks:
         return f"{peer}'s process was gone: it has no ticks in that time"
     if not said:
-        stops = _around(replace(incident, robots=(peer,), at_s=incident.end_s), others, (Kind.STOP,), 0.5)
+        stops = _around(replace(incident, robots=(peer,), at_s=incident.end_s), others, (IncidentKind.STOP,), 0.5)
         return f"{peer} told nobody where it was" + (f": {stops[0].what}" if stops else "")
     both = any(
-        other.kind is Kind.STALE_PEER
+        other.kind is IncidentKind.STALE_PEER
         and other.robots == (peer, name)
         and other.begin_s <= incident.end_s
         and other.end_s >= incident.begin_s
@@ -171,12 +182,14 @@ def _stale_peer(story: Story, incident: Incident, others: Sequence[Incident]) ->
     )
 
 
-def _late_tick(story: Story, incident: Incident, others: Sequence[Incident]) -> str:
+def _late_tick(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
     same = sorted(
         {
             other.robots[0]
             for other in others
-            if other.kind is Kind.LATE_TICK and other is not incident and abs(other.at_s - incident.at_s) < _SAME_S
+            if other.kind is IncidentKind.LATE_TICK
+            and other is not incident
+            and abs(other.at_s - incident.at_s) < _SAME_S
         }
     )
     if same:
@@ -193,7 +206,7 @@ def _late_tick(story: Story, incident: Incident, others: Sequence[Incident]) -> 
     return "its process was not run in time: others on its computer came first, or it slept"
 
 
-def _pose_jump(story: Story, incident: Incident, _: Sequence[Incident]) -> str:
+def _pose_jump(story: TeamStory, incident: Incident, _: Sequence[Incident]) -> str:
     motion = _robot(story, incident.robots[0]).believed
     index = int(np.searchsorted(motion.stamp_s, incident.begin_s))
     after = int(np.searchsorted(motion.stamp_s, incident.end_s + 1e-9, side="right"))
@@ -207,12 +220,12 @@ def _pose_jump(story: Story, incident: Incident, _: Sequence[Incident]) -> str:
     return "it was located anew and stayed there: a re-localisation, or somebody carried it"
 
 
-def _pose_gap(_: Story, incident: Incident, others: Sequence[Incident]) -> str:
+def _pose_gap(_: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
     same = sorted(
         {
             other.robots[0]
             for other in others
-            if other.kind is Kind.POSE_GAP
+            if other.kind is IncidentKind.POSE_GAP
             and other is not incident
             and other.begin_s <= incident.end_s
             and other.end_s >= incident.begin_s
@@ -225,30 +238,30 @@ def _pose_gap(_: Story, incident: Incident, others: Sequence[Incident]) -> str:
     )
 
 
-def _saturation(story: Story, _: Incident, __: Sequence[Incident]) -> str:
+def _saturation(story: TeamStory, _: Incident, __: Sequence[Incident]) -> str:
     return (
         f"it was asked for more than {story.spec.name}'s file allows: commands are too fast, or the limits in the "
         "file too low"
     )
 
 
-def _not_following(_: Story, incident: Incident, __: Sequence[Incident]) -> str:
+def _not_following(_: TeamStory, incident: Incident, __: Sequence[Incident]) -> str:
     if incident.value > 0:
         return "it did not slow down as told: brakes weaker than described, a slope, or it was pushed"
     return "it did not drive as told: a blocked wheel, slip, a low battery, or its guard or driver held it"
 
 
-_CAUSES: dict[Kind, Callable[[Story, Incident, Sequence[Incident]], str]] = {
-    Kind.CONTACT: _encounter,
-    Kind.NEAR_CONTACT: _encounter,
-    Kind.DEADLOCK: _deadlock,
-    Kind.STOP: _stop,
-    Kind.GUARD_BRAKE: _stop,
-    Kind.STALE_PEER: _stale_peer,
-    Kind.LATE_TICK: _late_tick,
-    Kind.POSE_JUMP: _pose_jump,
-    Kind.POSE_GAP: _pose_gap,
-    Kind.SATURATION: _saturation,
-    Kind.NOT_FOLLOWING: _not_following,
+_CAUSES: dict[IncidentKind, Callable[[TeamStory, Incident, Sequence[Incident]], str]] = {
+    IncidentKind.CONTACT: _encounter,
+    IncidentKind.NEAR_CONTACT: _encounter,
+    IncidentKind.DEADLOCK: _deadlock,
+    IncidentKind.STOP: _stop,
+    IncidentKind.GUARD_BRAKE: _stop,
+    IncidentKind.STALE_PEER: _stale_peer,
+    IncidentKind.LATE_TICK: _late_tick,
+    IncidentKind.POSE_JUMP: _pose_jump,
+    IncidentKind.POSE_GAP: _pose_gap,
+    IncidentKind.SATURATION: _saturation,
+    IncidentKind.NOT_FOLLOWING: _not_following,
 }
 """By kind."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from testudo_analysis.incident.incident import Bounds, Incident, Kind
+from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.team_story import Motion, RobotStory, Story
+from testudo_analysis.replay.team_story import RobotMotion, RobotStory, TeamStory
 from testudo_hardware.motion import LagResponse, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -45,7 +45,7 @@ def find_jumps(robot: RobotStory) -> list[Incident]:
         )
         found.append(
             Incident(
-                Kind.POSE_JUMP,
+                IncidentKind.POSE_JUMP,
                 (robot.name,),
                 float(motion.stamp_s[begin]),
                 float(motion.stamp_s[end + 1]),
@@ -69,7 +69,7 @@ def find_gaps(robot: RobotStory) -> list[Incident]:
         worst = begin + int(np.argmax(apart[begin : end + 1]))
         found.append(
             Incident(
-                Kind.POSE_GAP,
+                IncidentKind.POSE_GAP,
                 (robot.name,),
                 float(stamps[begin]),
                 float(stamps[end + 1]),
@@ -98,7 +98,7 @@ def find_saturation(robot: RobotStory) -> list[Incident]:
         worst = begin + int(np.argmax(share[begin : end + 1]))
         found.append(
             Incident(
-                Kind.SATURATION,
+                IncidentKind.SATURATION,
                 (robot.name,),
                 float(stamp_s[begin]),
                 float(stamp_s[end]),
@@ -113,7 +113,7 @@ def find_saturation(robot: RobotStory) -> list[Incident]:
     return found
 
 
-def find_not_following(robot: RobotStory, bounds: Bounds) -> list[Incident]:
+def find_not_following(robot: RobotStory, bounds: IncidentThresholds) -> list[Incident]:
     """Return times in which the robot's speed was not what its commands cause."""
     if robot.sent is None or len(robot.sent.stamp_s) < 2:
         return []
@@ -129,7 +129,7 @@ def find_not_following(robot: RobotStory, bounds: Bounds) -> list[Incident]:
         worst = begin + int(np.argmax(np.abs(off[begin : end + 1])))
         found.append(
             Incident(
-                Kind.NOT_FOLLOWING,
+                IncidentKind.NOT_FOLLOWING,
                 (robot.name,),
                 float(at_s[begin]),
                 float(at_s[end]),
@@ -163,7 +163,7 @@ def expected_speed(robot: RobotStory) -> tuple[np.ndarray, np.ndarray]:
     return at_s, _speed(robot, velocity.T)
 
 
-def find_standing(robot: RobotStory, bounds: Bounds) -> list[Incident]:
+def find_standing(robot: RobotStory, bounds: IncidentThresholds) -> list[Incident]:
     """Return times between two drives in which the robot stood: all that poses tell of a stop."""
     motion = robot.motion
     still = still_samples(motion)
@@ -174,7 +174,7 @@ def find_standing(robot: RobotStory, bounds: Bounds) -> list[Incident]:
             continue
         found.append(
             Incident(
-                Kind.STOP,
+                IncidentKind.STOP,
                 (robot.name,),
                 float(motion.stamp_s[begin]),
                 float(motion.stamp_s[end]),
@@ -188,13 +188,13 @@ def find_standing(robot: RobotStory, bounds: Bounds) -> list[Incident]:
     return found
 
 
-def still_samples(motion: Motion) -> np.ndarray:
+def still_samples(motion: RobotMotion) -> np.ndarray:
     """Return (T,) bool: slower than a centimetre a second, and hardly turning where it could."""
     speed = np.linalg.norm(motion.velocity, axis=1)
     return speed < _STILL_M_S
 
 
-def find_in_motion(story: Story, bounds: Bounds) -> list[Incident]:
+def find_in_motion(story: TeamStory, bounds: IncidentThresholds) -> list[Incident]:
     """Return everything that poses and commands of the robots tell."""
     found = []
     for robot in story.robots:

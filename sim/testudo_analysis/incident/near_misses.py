@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-from testudo_analysis.incident.incident import Bounds, Incident, Kind
+from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.team_story import RobotStory, Story
+from testudo_analysis.replay.team_story import RobotStory, TeamStory
 from testudo_deploy.shield.obstacles import clearance
 
 _JOIN_S = 1.0
@@ -16,7 +16,7 @@ _UNSEEN_S = 1.0
 """Between two poses so far apart nobody knows how near a robot was."""
 
 
-def find_encounters(story: Story, bounds: Bounds) -> list[Incident]:
+def find_encounters(story: TeamStory, bounds: IncidentThresholds) -> list[Incident]:
     """Return contacts and near contacts: of each two robots, with walls and obstacles, and those the plant counted."""
     found = [
         incident for first, second in combinations(story.robots, 2) for incident in _of_pair(first, second, bounds)
@@ -36,7 +36,7 @@ def distances(first: RobotStory, second: RobotStory) -> tuple[np.ndarray, np.nda
     return at_s, np.linalg.norm(first.motion.at(at_s)[0] - second.motion.at(at_s)[0], axis=1)
 
 
-def _of_pair(first: RobotStory, second: RobotStory, bounds: Bounds) -> list[Incident]:
+def _of_pair(first: RobotStory, second: RobotStory, bounds: IncidentThresholds) -> list[Incident]:
     at_s, distance = distances(first, second)
     touching = first.spec.body_radius_m + second.spec.body_radius_m
     found = []
@@ -52,7 +52,7 @@ def _of_pair(first: RobotStory, second: RobotStory, bounds: Bounds) -> list[Inci
         )
         found.append(
             Incident(
-                Kind.CONTACT if touched else Kind.NEAR_CONTACT,
+                IncidentKind.CONTACT if touched else IncidentKind.NEAR_CONTACT,
                 (first.name, second.name),
                 float(at_s[begin]),
                 float(at_s[end]),
@@ -66,7 +66,7 @@ def _of_pair(first: RobotStory, second: RobotStory, bounds: Bounds) -> list[Inci
     return found
 
 
-def _with_walls(story: Story, robot: RobotStory) -> list[Incident]:
+def _with_walls(story: TeamStory, robot: RobotStory) -> list[Incident]:
     if story.arena is None:
         return []
     place, radius = robot.motion.position_world.T, robot.spec.body_radius_m
@@ -80,7 +80,7 @@ def _with_walls(story: Story, robot: RobotStory) -> list[Incident]:
         stamp_s = robot.motion.stamp_s
         found.append(
             Incident(
-                Kind.CONTACT,
+                IncidentKind.CONTACT,
                 (robot.name,),
                 float(stamp_s[begin]),
                 float(stamp_s[end]),
@@ -94,7 +94,7 @@ def _with_walls(story: Story, robot: RobotStory) -> list[Incident]:
     return found
 
 
-def _counted(story: Story, known: list[Incident]) -> list[Incident]:
+def _counted(story: TeamStory, known: list[Incident]) -> list[Incident]:
     """Return contacts that the plant counted, at every step of its physics, and that the recorded poses missed."""
     if story.run is None:
         return []
@@ -104,7 +104,7 @@ def _counted(story: Story, known: list[Incident]) -> list[Incident]:
         if count is None:
             continue
         seen = any(
-            item.kind is Kind.CONTACT and item.begin_s - _JOIN_S <= at_s and before_s <= item.end_s + _JOIN_S
+            item.kind is IncidentKind.CONTACT and item.begin_s - _JOIN_S <= at_s and before_s <= item.end_s + _JOIN_S
             for item in (*known, *found)
         )
         if count > before and not seen:
@@ -112,7 +112,7 @@ def _counted(story: Story, known: list[Incident]) -> list[Incident]:
             distance = event.values.get("separation_m")
             found.append(
                 Incident(
-                    Kind.CONTACT,
+                    IncidentKind.CONTACT,
                     pair or story.names,
                     before_s,
                     at_s,

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_analysis.incident.incident import Bounds, Incident
+from testudo_analysis.incident.incident import Incident, IncidentThresholds
 from testudo_analysis.incident.incident_replay import moment_before
 from testudo_analysis.replay.run_moment import goals_of, moment_at
-from testudo_analysis.replay.team_story import Story
+from testudo_analysis.replay.team_story import TeamStory
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_sim.starts import STARTS_SCHEMA, Spread, Start, Starts, StartsSource
+from testudo_sim.starts import STARTS_SCHEMA, StartDistribution, StartPerturbation, StartSample, StartsSource
 
 _LATER_S = 10.0
 """Where nobody recorded a goal, it is where the robot was so long later."""
@@ -26,7 +26,7 @@ _SLOWEST_SHARE = 0.4
 _WAIT_S = 5.0
 
 
-def starts_of(story: Story, incident: Incident, bounds: Bounds) -> Starts:
+def starts_of(story: TeamStory, incident: Incident, bounds: IncidentThresholds) -> StartDistribution:
     """Return the start-state distribution of the moment before an incident.
 
     Raises:
@@ -47,25 +47,27 @@ def starts_of(story: Story, incident: Incident, bounds: Bounds) -> Starts:
     way = float(np.linalg.norm(goal - moment.position_world, axis=0).max())
     horizon = way / (_SLOWEST_SHARE * spec.control_point_speed_m_s) + _WAIT_S
     yaw = tuple(wrap_angle(moment.yaw).tolist())
-    start = Start(_rows(moment.position_world), yaw, _rows(moment.velocity), _rows(goal))
-    return Starts(
+    start = StartSample(_rows(moment.position_world), yaw, _rows(moment.velocity), _rows(goal))
+    return StartDistribution(
         STARTS_SCHEMA,
         spec.name,
         seen.names,
         StartsSource(str(story.folder), from_s, str(incident.kind), incident.what, source),
         round(horizon, 1),
-        Spread(spec.position_error_m, spec.yaw_error_rad if spec.kind == DIFFERENTIAL_DRIVE else 0.0, _VELOCITY_SHARE),
+        StartPerturbation(
+            spec.position_error_m, spec.yaw_error_rad if spec.kind == DIFFERENTIAL_DRIVE else 0.0, _VELOCITY_SHARE
+        ),
         (start,),
         story.arena or _walls_around(seen, goal),
     )
 
 
-def _places_later(story: Story, incident: Incident) -> np.ndarray:
+def _places_later(story: TeamStory, incident: Incident) -> np.ndarray:
     at_s = np.array([min(incident.at_s + _LATER_S, story.span_s[1])])
     return np.stack([robot.motion.at(at_s)[0][0] for robot in story.robots], axis=1)
 
 
-def _walls_around(story: Story, goal_world: np.ndarray) -> Arena:
+def _walls_around(story: TeamStory, goal_world: np.ndarray) -> Arena:
     """Return walls so far out that no robot meets them where it drove."""
     places = np.concatenate([goal_world.T, *(robot.motion.position_world for robot in story.robots)])
     room = story.shield.wall_m + _ROOM_M
@@ -77,7 +79,7 @@ def _rows(values: np.ndarray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, values.T.tolist()))
 
 
-def merged(starts: list[Starts]) -> Starts:
+def merged(starts: list[StartDistribution]) -> StartDistribution:
     """Return one distribution of several with the same robots; arena, spread and horizon of the widest.
 
     Raises:

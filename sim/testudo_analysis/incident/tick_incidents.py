@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testudo_analysis.incident.incident import Bounds, Incident, Kind
+from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.team_story import Story
+from testudo_analysis.replay.team_story import TeamStory
 from testudo_analysis.replay.time_order import ticks_in_order
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.guard.command_guard import SENTENCES
@@ -21,7 +21,7 @@ _ORDERED = {"", "idle", "armed", "disarmed", "take_off", "hold", "land"}
 """Roots of a stop that an operator asked for."""
 
 
-def find_in_ticks(story: Story, bounds: Bounds) -> list[Incident]:
+def find_in_ticks(story: TeamStory, bounds: IncidentThresholds) -> list[Incident]:
     """Return what the ticks of a run of ours tell; nothing of another run."""
     if story.run is None:
         return []
@@ -63,7 +63,7 @@ def find_stops(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray) -> l
         lasted = float(stamp_s[-1] - stamp_s[0])
         return [
             Incident(
-                Kind.STOP,
+                IncidentKind.STOP,
                 (name,),
                 float(stamp_s[0]),
                 float(stamp_s[-1]),
@@ -93,7 +93,7 @@ def find_stops(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray) -> l
         until = "to the end of the run" if end == len(ticks) - 1 else f"for {lasted:.2f} s"
         found.append(
             Incident(
-                Kind.GUARD_BRAKE if guard else Kind.STOP,
+                IncidentKind.GUARD_BRAKE if guard else IncidentKind.STOP,
                 (name,),
                 float(stamp_s[begin]),
                 float(stamp_s[end]),
@@ -118,7 +118,9 @@ def _said(ticks: Sequence[TickRecord], code: str) -> str:
     return f"{known} ({code}{': ' + details if details else ''})"
 
 
-def find_stale_peers(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, bounds: Bounds) -> list[Incident]:
+def find_stale_peers(
+    name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, bounds: IncidentThresholds
+) -> list[Incident]:
     """Return times in which the robot's knowledge of a peer was old, while it drove."""
     part, found = driven(ticks), []
     peers = {peer for tick in ticks for peer in tick.neighbour_names}
@@ -130,7 +132,7 @@ def find_stale_peers(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray
             worst = begin + int(np.nanargmax(np.where(np.isfinite(age[begin : end + 1]), age[begin : end + 1], -1)))
             found.append(
                 Incident(
-                    Kind.STALE_PEER,
+                    IncidentKind.STALE_PEER,
                     (name, peer),
                     float(stamp_s[begin]),
                     float(stamp_s[end]),
@@ -153,7 +155,7 @@ def _age(tick: TickRecord, peer: str) -> float:
 
 
 def find_late(
-    name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, period_s: float, bounds: Bounds
+    name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, period_s: float, bounds: IncidentThresholds
 ) -> list[Incident]:
     """Return ticks that began late, and times in which ticks are missing, while the robot drove."""
     part = driven(ticks)
@@ -168,7 +170,7 @@ def find_late(
         count = int(holds[begin : end + 1].sum())
         found.append(
             Incident(
-                Kind.LATE_TICK,
+                IncidentKind.LATE_TICK,
                 (name,),
                 float(stamp_s[max(begin - 1, 0)]),
                 float(stamp_s[end]),

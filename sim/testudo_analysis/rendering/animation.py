@@ -15,7 +15,7 @@ _MARGIN_M = 0.3
 
 
 @dataclass(frozen=True)
-class Moment:
+class AnimationMoment:
     """Where everything is at one time; N robots, B boxes, D axes."""
 
     position_world: np.ndarray
@@ -52,11 +52,13 @@ class Trajectory:
         """Return the time from the first to the last moment."""
         return float(self.time_s[-1] - self.time_s[0])
 
-    def moment(self, k: int) -> Moment:
+    def moment(self, k: int) -> AnimationMoment:
         """Return the moment of this index."""
         boxes = None if self.boxes_world is None else self.boxes_world[k]
         turns = None if self.quaternion_xyzw is None else self.quaternion_xyzw[k]
-        return Moment(self.position_world[k], self.yaw[k], boxes, None if boxes is None else self.boxes_yaw[k], turns)
+        return AnimationMoment(
+            self.position_world[k], self.yaw[k], boxes, None if boxes is None else self.boxes_yaw[k], turns
+        )
 
     def resampled(self, period_s: float) -> Trajectory:
         """Return the trajectory at a fixed period, its last moment included."""
@@ -84,7 +86,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class Scenery:
+class AnimationScene:
     """What takes part, and what stands still."""
 
     specs: tuple[RobotSpec, ...]
@@ -97,10 +99,10 @@ class Scenery:
 
 
 @dataclass(frozen=True)
-class Show:
+class Animation:
     """A run that can be looked at: as a picture, a film, in a window, on a page."""
 
-    scenery: Scenery
+    scenery: AnimationScene
     trajectory: Trajectory
     title: str = "run"
 
@@ -116,7 +118,7 @@ class Show:
         check_moment(trajectory.moment(0), scenery)
 
 
-def check_moment(moment: Moment, scenery: Scenery) -> None:
+def check_moment(moment: AnimationMoment, scenery: AnimationScene) -> None:
     """Refuse a moment of another team.
 
     Raises:

@@ -24,7 +24,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from testudo_analysis.rendering.animation import Show
+from testudo_analysis.rendering.animation import Animation
 from testudo_analysis.rendering.scene_model import FLOOR_NAME, FLOOR_RGB, arena_camera, body_poses, scene_spec
 from testudo_hardware.errors import TestudoError
 
@@ -43,7 +43,7 @@ _THREE = re.compile(r'/\*\*\s*\*\s*@license.*?defineProperty\(\w+,"__esModule",\
 _ASPECT = 1.6
 
 
-def write_page(show: Show, out_path: Path) -> Path:
+def write_page(show: Animation, out_path: Path) -> Path:
     """Write the page and return its path.
 
     Raises:
@@ -67,7 +67,7 @@ def write_page(show: Show, out_path: Path) -> Path:
     return out_path
 
 
-def system_json(show: Show) -> str:
+def system_json(show: Animation) -> str:
     """Return scene and motion as brax's viewer reads them."""
     moments = show.trajectory.resampled(1 / FRAMES_PER_S)
     model = _page_model(show)
@@ -81,7 +81,7 @@ def system_json(show: Show) -> str:
     return brax_json.dumps(system, states)
 
 
-def _page_model(show: Show) -> mujoco.MjModel:
+def _page_model(show: Animation) -> mujoco.MjModel:
     """Return the scene as brax's viewer shows it right."""
     scene = scene_spec(show.scenery, free=True)
     scene.option.timestep = 1 / FRAMES_PER_S  # the viewer's time from state to state

@@ -13,7 +13,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from testudo_analysis.rendering.animation import Show
+from testudo_analysis.rendering.animation import Animation
 from testudo_analysis.rendering.scene_model import View, arena_camera, place_bodies, scene_model
 from testudo_analysis.rendering.scene_renderer import add_trails
 from testudo_hardware.errors import TestudoError
@@ -42,7 +42,7 @@ def has_display() -> bool:
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def play(show: Show, speed: float = 1.0, view: View = "oblique") -> None:
+def play(show: Animation, speed: float = 1.0, view: View = "oblique") -> None:
     """Play a run in a window until the user closes it.
 
     Args:
@@ -62,7 +62,7 @@ def play(show: Show, speed: float = 1.0, view: View = "oblique") -> None:
         _run(handle, model, data, show, speed)
 
 
-def _run(handle: Any, model: mujoco.MjModel, data: mujoco.MjData, show: Show, speed: float) -> None:
+def _run(handle: Any, model: mujoco.MjModel, data: mujoco.MjData, show: Animation, speed: float) -> None:
     moments = show.trajectory.resampled(speed / FRAMES_PER_S)
     last = len(moments.time_s) - 1
     trail = moments.position_world

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from testudo_analysis.rendering.animation import Show
+from testudo_analysis.rendering.animation import Animation
 from testudo_analysis.rendering.scene_model import View
 from testudo_analysis.rendering.scene_renderer import SceneRenderer
 from testudo_analysis.rendering.video import write_video
@@ -48,7 +48,7 @@ def check_film(path: Path, option: str = "rendering:") -> None:
         raise TestudoError(f"{option} {path}: found the ending {kind!r}, expected one of {', '.join(known)}")
 
 
-def render_run(show: Show, out_path: Path, options: RenderOptions | None = None) -> Path:
+def render_run(show: Animation, out_path: Path, options: RenderOptions | None = None) -> Path:
     """Draw a run into ``out_path``: .mp4, .gif or .webp for a film, .png for its last moment.
 
     Args:
@@ -78,13 +78,13 @@ def render_run(show: Show, out_path: Path, options: RenderOptions | None = None)
     return out_path
 
 
-def _picture(show: Show, options: RenderOptions) -> np.ndarray:
+def _picture(show: Animation, options: RenderOptions) -> np.ndarray:
     with SceneRenderer(show.scenery, (options.width, options.height), options.view) as renderer:
         moments = show.trajectory.resampled(options.speed / options.frames_per_s)
         return renderer.render(moments.moment(-1), moments.position_world)
 
 
-def _frames(show: Show, options: RenderOptions) -> Iterator[np.ndarray]:
+def _frames(show: Animation, options: RenderOptions) -> Iterator[np.ndarray]:
     """Yield the pictures (height, width, 3) uint8 of a film."""
     frame_s = options.speed / options.frames_per_s
     moments = show.trajectory.resampled(frame_s)

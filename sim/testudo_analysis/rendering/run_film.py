@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_analysis.rendering import Scenery, Show, Trajectory, arena_around, render_run, turned_at
+from testudo_analysis.rendering import Animation, AnimationScene, Trajectory, arena_around, render_run, turned_at
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_runs.run_reader import Run, RunError
+from testudo_runs.run_reader import RecordedRun, RunError
 
 _SAMPLES_PER_S = 30.0
 
 
-def recorded_show(run: Run, arena: Arena | None, title: str | None = None) -> Show:
+def recorded_show(run: RecordedRun, arena: Arena | None, title: str | None = None) -> Animation:
     """Return the true motion of a run; where only odometry was recorded, as on real robots, that.
 
     Args:
@@ -41,11 +41,11 @@ def recorded_show(run: Run, arena: Arena | None, title: str | None = None) -> Sh
         turns = np.stack([turned_at(times, track.stamp_s, track.quaternion_xyzw) for track in tracks], axis=1)
     trajectory = Trajectory(times - begin, position, yaw, quaternion_xyzw=turns)
     specs = tuple(robot.spec for robot in robots)
-    scenery = Scenery(specs, arena or arena_around(trajectory, goals), goals)
-    return Show(scenery, trajectory, title or run.folder.resolve().name)
+    scenery = AnimationScene(specs, arena or arena_around(trajectory, goals), goals)
+    return Animation(scenery, trajectory, title or run.folder.resolve().name)
 
 
-def film_run(show: Show, out_path: Path, tell: Callable[[str], None]) -> Path | None:
+def film_run(show: Animation, out_path: Path, tell: Callable[[str], None]) -> Path | None:
     """Render a film; where OpenGL is missing, say so and return None."""
     try:
         return render_run(show, out_path)

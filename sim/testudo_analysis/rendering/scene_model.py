@@ -9,7 +9,7 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from testudo_analysis.rendering.animation import Moment, Scenery
+from testudo_analysis.rendering.animation import AnimationMoment, AnimationScene
 from testudo_analysis.rendering.drone_shape import add_drone
 from testudo_deploy.shield.obstacles import Ball, Block, Obstacle
 from testudo_deploy.shield.wall_constraints import Arena
@@ -49,7 +49,7 @@ _LIFT_M = 0.002  # discs lie above the floor and do not flicker
 _SPACE = 3
 
 
-def scene_spec(scenery: Scenery, size: tuple[int, int] = (640, 448), *, free: bool = False) -> mujoco.MjSpec:
+def scene_spec(scenery: AnimationScene, size: tuple[int, int] = (640, 448), *, free: bool = False) -> mujoco.MjSpec:
     """Return what is drawn: a body for each robot, then for each box, in order, and what stands still.
 
     Args:
@@ -83,12 +83,12 @@ def scene_spec(scenery: Scenery, size: tuple[int, int] = (640, 448), *, free: bo
     return scene
 
 
-def scene_model(scenery: Scenery, size: tuple[int, int] = (640, 448)) -> mujoco.MjModel:
+def scene_model(scenery: AnimationScene, size: tuple[int, int] = (640, 448)) -> mujoco.MjModel:
     """Return the compiled `scene_spec` with a mocap body for each robot and box."""
     return scene_spec(scenery, size).compile()
 
 
-def body_poses(scenery: Scenery, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+def body_poses(scenery: AnimationScene, moment: AnimationMoment) -> tuple[np.ndarray, np.ndarray]:
     """Return the centres (N + B, 3) [m] and quaternions (N + B, 4), w first, of the bodies."""
     heights = [spec.body_height_m / 2 for spec in scenery.specs] + [box.size_m[2] / 2 for box in scenery.boxes]
     places, yaws = list(moment.position_world), list(moment.yaw)
@@ -103,7 +103,7 @@ def body_poses(scenery: Scenery, moment: Moment) -> tuple[np.ndarray, np.ndarray
     return np.array(centres), turns
 
 
-def place_bodies(data: mujoco.MjData, scenery: Scenery, moment: Moment) -> None:
+def place_bodies(data: mujoco.MjData, scenery: AnimationScene, moment: AnimationMoment) -> None:
     """Move the mocap bodies of a `scene_model`."""
     data.mocap_pos[:], data.mocap_quat[:] = body_poses(scenery, moment)
 
@@ -173,7 +173,7 @@ def _add_obstacle(scene: mujoco.MjSpec, obstacle: Obstacle) -> None:
         geom.fromto = [*[*obstacle.start_world, 0.0][:3], *[*obstacle.end_world, 0.0][:3]]
 
 
-def _add_goals(scene: mujoco.MjSpec, scenery: Scenery, goals: np.ndarray) -> None:
+def _add_goals(scene: mujoco.MjSpec, scenery: AnimationScene, goals: np.ndarray) -> None:
     """Mark the goal of each robot, or the one that all have for the first box."""
     if scenery.boxes and np.all(goals == goals[0]):
         length, width, _ = scenery.boxes[0].size_m

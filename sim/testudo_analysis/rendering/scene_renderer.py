@@ -8,7 +8,7 @@ from typing import Self
 import mujoco
 import numpy as np
 
-from testudo_analysis.rendering.animation import Moment, Scenery, check_moment
+from testudo_analysis.rendering.animation import AnimationMoment, AnimationScene, check_moment
 from testudo_analysis.rendering.offscreen import open_context
 from testudo_analysis.rendering.scene_model import PALETTE, View, arena_camera, in_space, place_bodies, scene_model
 
@@ -23,7 +23,7 @@ class SceneRenderer:
         TestudoError: no off-screen OpenGL works here.
     """
 
-    def __init__(self, scenery: Scenery, size: tuple[int, int] = (960, 640), view: View = "oblique") -> None:
+    def __init__(self, scenery: AnimationScene, size: tuple[int, int] = (960, 640), view: View = "oblique") -> None:
         """Build the scene; ``size`` is (width, height) in pixels."""
         self._scenery = scenery
         self._width, self._height = size
@@ -52,7 +52,7 @@ class SceneRenderer:
         self._drawing.free()
         self._context.free()
 
-    def render(self, moment: Moment, trail_world: np.ndarray | None = None) -> np.ndarray:
+    def render(self, moment: AnimationMoment, trail_world: np.ndarray | None = None) -> np.ndarray:
         """Return the picture (height, width, 3) uint8.
 
         Args:

@@ -1,7 +1,7 @@
 """Replay of a recorded run: its commands inferred again, and its motion in the training model."""
 
-from testudo_analysis.replay.negative_control import ALTERABLE, Alteration, alter, alterations_caught
-from testudo_analysis.replay.open_loop import HORIZONS_S, Errors, Gap, GapRow, open_loop
+from testudo_analysis.replay.negative_control import ALTERABLE, InputMutation, alter, mutations_detected
+from testudo_analysis.replay.open_loop import HORIZONS_S, GapRow, OpenLoopErrors, OpenLoopGap, open_loop
 from testudo_analysis.replay.reinference import reinfer
 from testudo_analysis.replay.reinference_checks import TOLERANCE, FieldCheck, Reinference, RobotCheck
 
@@ -9,15 +9,15 @@ __all__ = [
     "ALTERABLE",
     "HORIZONS_S",
     "TOLERANCE",
-    "Alteration",
-    "Errors",
     "FieldCheck",
-    "Gap",
     "GapRow",
+    "InputMutation",
+    "OpenLoopErrors",
+    "OpenLoopGap",
     "Reinference",
     "RobotCheck",
     "alter",
-    "alterations_caught",
+    "mutations_detected",
     "open_loop",
     "reinfer",
 ]

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.replay.command_timeline import Timeline
+from testudo_analysis.replay.command_timeline import CommandTimeline
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
@@ -41,7 +41,7 @@ _PROGRAMS: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
-class Starts:
+class RolloutStarts:
     """From where one robot is predicted, and until when."""
 
     state: MotionState
@@ -57,7 +57,7 @@ class Starts:
 
 
 def roll_out(
-    model: MotionModel, timelines: Sequence[Timeline], starts: Sequence[Starts], *, exact: bool = False
+    model: MotionModel, timelines: Sequence[CommandTimeline], starts: Sequence[RolloutStarts], *, exact: bool = False
 ) -> list[MotionState]:
     """Return for each robot the predicted states (D, H, S) at the ends.
 
@@ -104,7 +104,9 @@ class _Pieces:
     """(D + 3, P): effective command, duration [s], gain and mean share of the response."""
 
     @classmethod
-    def create(cls, timeline: Timeline, starts: Starts, lag_s: float, precision: type[np.floating]) -> _Pieces:
+    def create(
+        cls, timeline: CommandTimeline, starts: RolloutStarts, lag_s: float, precision: type[np.floating]
+    ) -> _Pieces:
         low = np.maximum(timeline.begin_s, starts.start_s.min(initial=np.inf))
         high = np.minimum(np.append(timeline.begin_s[1:], np.inf), starts.end_s.max(initial=-np.inf))
         # a command that does not act in this time has one piece of no length
@@ -144,7 +146,7 @@ class _Block:
     """(H, B) [s]: time from the last of these, or from the start, to the end."""
 
     @classmethod
-    def create(cls, pieces: _Pieces, starts: Starts, part: slice, precision: type[np.floating]) -> _Block:
+    def create(cls, pieces: _Pieces, starts: RolloutStarts, part: slice, precision: type[np.floating]) -> _Block:
         segment, end_s = starts.segment[part], starts.end_s[:, part]
         piece, since = pieces.at(segment, starts.start_s[part])
         end, end_since = pieces.at(starts.end_segment[:, part], end_s)
@@ -266,7 +268,7 @@ def _filled(values: np.ndarray, size: int) -> np.ndarray:
     return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])])
 
 
-def _empty(starts: Starts) -> MotionState:
+def _empty(starts: RolloutStarts) -> MotionState:
     shape = starts.end_s.shape
     size = len(starts.state.velocity)
     return MotionState(np.empty((size, *shape)), np.empty(shape), np.empty((size, *shape)))

@@ -13,7 +13,7 @@ from testudo_hardware.motion.motion_model import effective_command
 
 
 @dataclass(frozen=True)
-class Timeline:
+class CommandTimeline:
     """Constant effective commands, one after the other; the last one has no end."""
 
     begin_s: np.ndarray
@@ -33,7 +33,7 @@ class Timeline:
         return unknown[last + 1] == unknown[first]
 
 
-def command_timeline(model: MotionModel, records: Sequence[TickRecord]) -> Timeline:
+def command_timeline(model: MotionModel, records: Sequence[TickRecord]) -> CommandTimeline:
     """Return the timeline of a robot's sent commands.
 
     A command acts from its stamp plus the nominal delay until the next one does, or until the
@@ -55,4 +55,4 @@ def command_timeline(model: MotionModel, records: Sequence[TickRecord]) -> Timel
         elif follows and records[k + 1].stamp_s - record.stamp_s > spec.dead_man_s:
             parts.append((begin + spec.dead_man_s, zero, True))
     begins, commands, known = zip(*parts, strict=True)
-    return Timeline(np.array(begins), np.stack(commands, axis=1), np.array(known))
+    return CommandTimeline(np.array(begins), np.stack(commands, axis=1), np.array(known))

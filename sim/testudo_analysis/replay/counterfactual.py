@@ -16,16 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.replay.run_moment import Moment, goals_of, moment_at, told_from
-from testudo_analysis.replay.team_story import Story
-from testudo_analysis.replay.variants import Branches
+from testudo_analysis.replay.run_moment import RunMoment, commands_from, goals_of, moment_at
+from testudo_analysis.replay.team_story import TeamStory
+from testudo_analysis.replay.variants import CounterfactualOutcomes
 from testudo_deploy.contract.command_types import check_velocities_alone
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import robot_signals
 from testudo_deploy.contract.signals import policy_signals
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
@@ -35,9 +35,9 @@ from testudo_sim.environment.environment import to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.team.batch_policy import artefact_policy
-from testudo_sim.team.deployed_team import DeployedState, Deployment, start_deployed, tick_deployed
+from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 _QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """A program that runs for some hundred ticks is compiled for longer than it runs."""
@@ -46,17 +46,17 @@ _CHUNK = 10
 
 
 @dataclass(frozen=True)
-class Way:
+class CounterfactualVariant:
     """One way to go on."""
 
     name: str
-    artefact: Artefact | None
+    artefact: PolicyArtefact | None
     """None: as the robots were told in the run."""
     shielded: bool
 
 
 @dataclass(frozen=True)
-class Ahead:
+class HorizonSettings:
     """How far, and how often."""
 
     horizon_s: float = 10.0
@@ -76,7 +76,9 @@ class Ahead:
             raise TestudoError(f"--draws: found {self.draws}, expected at least 1")
 
 
-def ways_of(story: Story, policy: Path | None, *, commands: bool = False, shield: bool = True) -> list[Way]:
+def counterfactual_variants(
+    story: TeamStory, policy: Path | None, *, commands: bool = False, shield: bool = True
+) -> list[CounterfactualVariant]:
     """Return how to go on: with the policy of the run or another, or else with the recorded commands.
 
     Args:
@@ -90,16 +92,20 @@ def ways_of(story: Story, policy: Path | None, *, commands: bool = False, shield
     """
     artefact, name = None, "commands"
     if not commands and policy is not None:
-        artefact, name = Artefact.load(policy), policy.name
+        artefact, name = PolicyArtefact.load(policy), policy.name
     elif not commands and story.run is not None and story.contract is not None:
-        artefact, name = Artefact.load(story.run.policy_path), "policy"
-    made = [Way(f"{name}, shield", artefact, shielded=True)] if shield else []
-    return [*made, Way(f"{name}, no shield", artefact, shielded=False)]
+        artefact, name = PolicyArtefact.load(story.run.policy_path), "policy"
+    made = [CounterfactualVariant(f"{name}, shield", artefact, shielded=True)] if shield else []
+    return [*made, CounterfactualVariant(f"{name}, no shield", artefact, shielded=False)]
 
 
-def go_on_from(
-    story: Story, times_s: Sequence[float], way: Way, ahead: Ahead, tell: Callable[[float], None] = lambda _: None
-) -> Branches:
+def simulate_from(
+    story: TeamStory,
+    times_s: Sequence[float],
+    way: CounterfactualVariant,
+    ahead: HorizonSettings,
+    tell: Callable[[float], None] = lambda _: None,
+) -> CounterfactualOutcomes:
     """Return what becomes of the team from moments on; worlds of one moment are side by side.
 
     Args:
@@ -121,7 +127,7 @@ def go_on_from(
     ticks = max(1, round(ahead.horizon_s / stage.team.model.spec.control_period_s))
     told = None
     if way.artefact is None:
-        parts = [told_from(story, time_s, ticks) for time_s in times_s]
+        parts = [commands_from(story, time_s, ticks) for time_s in times_s]
         told = np.repeat(np.stack(parts, axis=-1), ahead.draws, axis=-1)
     driver = _Driver(stage, way, told, goal)
     state = stage.begin(moments, ahead)
@@ -133,10 +139,10 @@ def go_on_from(
         seen.append(jax.tree.map(np.asarray, what))
         tell(min(1.0, (begin + stage.chunk) / ticks))
     logs = jax.tree.map(lambda *parts: np.concatenate(parts)[:ticks], *seen)
-    return Branches.create(story, way.name, moments, ahead.draws, logs, goal)
+    return CounterfactualOutcomes.create(story, way.name, moments, ahead.draws, logs, goal)
 
 
-def _check_policy(story: Story, artefact: Artefact, goal: np.ndarray | None) -> None:
+def _check_policy(story: TeamStory, artefact: PolicyArtefact, goal: np.ndarray | None) -> None:
     contract, spec = artefact.contract, story.spec
     if contract.robot != spec.name or contract.dimension != spec.dimension:
         raise TestudoError(
@@ -178,14 +184,14 @@ jax.tree_util.register_dataclass(Logged)
 class _Stage:
     """The team of a way, and its compiled programs."""
 
-    team: Team
-    deployment: Deployment
+    team: SimulatedTeam
+    deployment: DeployedTeam
     chunk: int
-    run: Callable[..., tuple[DeployedState, Logged]]
+    run: Callable[..., tuple[DeployedTeamState, Logged]]
     signals: Callable[..., dict[str, jax.Array]]
 
     @classmethod
-    def create(cls, story: Story, way: Way) -> _Stage:
+    def create(cls, story: TeamStory, way: CounterfactualVariant) -> _Stage:
         contract = way.artefact.contract if way.artefact else None
         spec = story.spec
         shield, arena = (contract.shield, contract.arena or story.arena) if contract else (story.shield, story.arena)
@@ -195,7 +201,7 @@ class _Stage:
         signals = jax.jit(partial(_signals, team), compiler_options=_QUICK)
         return cls(team, deployment, chunk, run, signals)
 
-    def begin(self, moments: Sequence[Moment], ahead: Ahead) -> DeployedState:
+    def begin(self, moments: Sequence[RunMoment], ahead: HorizonSettings) -> DeployedTeamState:
         """Return the worlds at their start."""
         count = len(moments) * ahead.draws
         keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(ahead.seed)))(
@@ -214,31 +220,36 @@ class _Stage:
 
     def _begin(
         self, faults: Any, keys: jax.Array, spread: jax.Array, place: jax.Array, yaw: jax.Array, velocity: jax.Array
-    ) -> DeployedState:
+    ) -> DeployedTeamState:
         parameters = draw_parameters(keys, self.team.model.spec, self.team.channels, spread)
         return start_deployed(self.team, self.deployment, place, yaw, parameters, faults, velocity)
 
 
 def deployed_team(
-    spec: RobotSpec, shield: ShieldParameters, arena: Arena | None, size: int, *, shielded: bool
-) -> tuple[Team, Deployment]:
+    spec: RobotSpec, shield: ProjectionParameters, arena: Arena | None, size: int, *, shielded: bool
+) -> tuple[SimulatedTeam, DeployedTeam]:
     """Return a team and its deployment: all layers of the shield, or none."""
     model = motion_model(spec)
     channels = replace(Channels(), pose_age_s=(min(0.02, spec.pose_max_age_s), min(0.06, spec.pose_max_age_s)))
-    team = Team(model, shield, arena, KinematicPhysics(model, arena), size, channels, shielded=shielded)
-    return team, Deployment(
-        Shield(model, shield, space_parameters(spec), arena),
+    team = SimulatedTeam(model, shield, arena, KinematicPhysics(model, arena), size, channels, shielded=shielded)
+    return team, DeployedTeam(
+        Shield(model, shield, stop_tube_parameters(spec), arena),
         gate=shielded,
         longest_message_ticks=channels.message_ticks[1],
     )
 
 
 def _run(
-    team: Team, deployment: Deployment, decides: bool, state: DeployedState, wanted: jax.Array, key: jax.Array
-) -> tuple[DeployedState, Logged]:
+    team: SimulatedTeam,
+    deployment: DeployedTeam,
+    decides: bool,
+    state: DeployedTeamState,
+    wanted: jax.Array,
+    key: jax.Array,
+) -> tuple[DeployedTeamState, Logged]:
     """Run ticks under what is wanted (T, D, N, E): control-point velocities, or actuator commands as recorded."""
 
-    def step(current: DeployedState, given: tuple[jax.Array, jax.Array]) -> tuple[DeployedState, Logged]:
+    def step(current: DeployedTeamState, given: tuple[jax.Array, jax.Array]) -> tuple[DeployedTeamState, Logged]:
         values, tick_key = given
         stop = team.model.stopping_point(current.estimate)
         nominal = values if decides else control_velocity(team.model, stop, values)
@@ -249,7 +260,7 @@ def _run(
     return jax.lax.scan(step, state, (wanted, jax.random.split(key, wanted.shape[0])))
 
 
-def _signals(team: Team, state: DeployedState, goal_world: jax.Array) -> dict[str, jax.Array]:
+def _signals(team: SimulatedTeam, state: DeployedTeamState, goal_world: jax.Array) -> dict[str, jax.Array]:
     """Return what each robot's policy reads, robots of all worlds in one batch axis."""
     stop = team.model.stopping_point(state.estimate)
     goal = jnp.broadcast_to(goal_world[..., None], stop.position_world.shape)
@@ -261,13 +272,15 @@ def _signals(team: Team, state: DeployedState, goal_world: jax.Array) -> dict[st
 class _Driver:
     """What the robots want: their policies' decisions, or what they were told."""
 
-    def __init__(self, stage: _Stage, way: Way, told: np.ndarray | None, goal: np.ndarray | None) -> None:
+    def __init__(
+        self, stage: _Stage, way: CounterfactualVariant, told: np.ndarray | None, goal: np.ndarray | None
+    ) -> None:
         self._stage, self._told, self._goal = stage, told, goal
         self._policy = None if way.artefact is None else artefact_policy(way.artefact)
         self._hidden: Any = None
         self._memory = way.artefact.contract.hidden_size if way.artefact else 0
 
-    def wanted(self, state: DeployedState, begin: int) -> np.ndarray:
+    def wanted(self, state: DeployedTeamState, begin: int) -> np.ndarray:
         """Return what is wanted (T, D, N, E) in the ticks of the chunk that begins."""
         chunk = self._stage.chunk
         if self._policy is None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from testudo_analysis.replay.reinference import announcements_of, model_of, reinfer_robot
 from testudo_analysis.replay.reinference_checks import TOLERANCE
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
-from testudo_runs.run_reader import Run
+from testudo_runs.run_reader import RecordedRun
 
 ALTERABLE = (
     "measured_position_world",
@@ -23,11 +23,11 @@ ALTERABLE = (
 """Inputs that `alter` can change."""
 
 _WINDOW_TICKS = 40
-"""Ticks on each side of the changed one that `alterations_caught` runs again."""
+"""Ticks on each side of the changed one that `mutations_detected` runs again."""
 
 
 @dataclass(frozen=True)
-class Alteration:
+class InputMutation:
     """One changed input, and what re-inference made of it."""
 
     field: str
@@ -44,7 +44,9 @@ class Alteration:
         return asdict(self) | {"error": self.error if self.error < float("inf") else None}
 
 
-def alter(run: Run, field: str = "estimate_position_world", amount: float = 0.01) -> tuple[Run, str, int]:
+def alter(
+    run: RecordedRun, field: str = "estimate_position_world", amount: float = 0.01
+) -> tuple[RecordedRun, str, int]:
     """Return the recording with one number changed, and the robot and sequence of that tick.
 
     The tick is the decision in the middle of the first robot that has one.
@@ -74,9 +76,9 @@ def alter(run: Run, field: str = "estimate_position_world", amount: float = 0.01
     raise TestudoError(f"alter: no decision in this run has {field}; alter another field")
 
 
-def alterations_caught(
-    run: Run, artefact: Artefact, amount: float = 0.01, tolerance: float = TOLERANCE
-) -> tuple[Alteration, ...]:
+def mutations_detected(
+    run: RecordedRun, artefact: PolicyArtefact, amount: float = 0.01, tolerance: float = TOLERANCE
+) -> tuple[InputMutation, ...]:
     """Change each input that the run has, one at a time, and say whether re-inference fails.
 
     Only the ticks around the change are run again.
@@ -92,7 +94,7 @@ def alterations_caught(
         window = replace(altered, ticks={name: tuple(near)})
         check = reinfer_robot(window, name, artefact, model, announced)
         caught = check.error > tolerance
-        found.append(Alteration(field, name, sequence, amount, check.error, caught))
+        found.append(InputMutation(field, name, sequence, amount, check.error, caught))
     return tuple(found)
 
 

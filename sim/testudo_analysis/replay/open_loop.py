@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from testudo_analysis.replay.command_timeline import command_timeline
-from testudo_analysis.replay.open_loop_windows import Windows, pick_windows, roll_windows
+from testudo_analysis.replay.open_loop_windows import OpenLoopWindows, pick_windows, roll_windows
 from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
@@ -21,7 +21,7 @@ from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Share, quiet
-from testudo_runs.run_reader import Run, Track
+from testudo_runs.run_reader import RecordedRun, Track
 
 Reference = Literal["truth", "odometry"]
 HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -30,7 +30,7 @@ ALL_ROBOTS = "all"
 
 
 @dataclass(frozen=True)
-class Errors:
+class OpenLoopErrors:
     """Quantiles of the absolute error, in the unit of its channel."""
 
     median: float
@@ -48,13 +48,13 @@ class GapRow:
     """x, y (and z), position, yaw or speed."""
     unit: str
     horizon_s: float
-    errors: Errors
+    errors: OpenLoopErrors
     travel_m: float
     """How far the robot really went within the horizon (median), to compare with."""
 
 
 @dataclass(frozen=True)
-class Gap:
+class OpenLoopGap:
     """How far the training model is from the world of a run."""
 
     reference: str
@@ -86,13 +86,13 @@ class Gap:
 
 
 def open_loop(
-    run: Run,
+    run: RecordedRun,
     spec: RobotSpec,
     *,
     reference: Reference = "truth",
     horizons_s: Sequence[float] = HORIZONS_S,
     share: Share = quiet,
-) -> Gap:
+) -> OpenLoopGap:
     """Replay the sent commands from every recorded pose.
 
     Args:
@@ -125,7 +125,7 @@ def open_loop(
     ]
     if not rows:
         raise TestudoError(f"{run.folder}: shorter than the shortest horizon, {min(horizons_s)} s, or full of gaps")
-    return Gap(
+    return OpenLoopGap(
         reference,
         spec.name,
         spec.velocity_lag_s,
@@ -135,7 +135,7 @@ def open_loop(
     )
 
 
-def errors_of(spec: RobotSpec, track: Track, windows: Windows, predicted: MotionState) -> dict[str, np.ndarray]:
+def errors_of(spec: RobotSpec, track: Track, windows: OpenLoopWindows, predicted: MotionState) -> dict[str, np.ndarray]:
     """Return absolute errors (H, S) by channel, NaN where a window has no such horizon; the way travelled, too."""
     end = windows.end
     offset = predicted.position_world - track.position_world[end].transpose(2, 0, 1)
@@ -168,7 +168,7 @@ def rows_of(robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[f
                     channel,
                     units.get(channel, "m"),
                     horizon,
-                    Errors(median, p90, p99, len(usable)),
+                    OpenLoopErrors(median, p90, p99, len(usable)),
                     float(np.nanmedian(errors["travel"][h])),
                 )
             )

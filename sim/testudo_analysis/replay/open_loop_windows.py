@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.replay.batched_rollout import Starts, roll_out
-from testudo_analysis.replay.command_timeline import Timeline
+from testudo_analysis.replay.batched_rollout import RolloutStarts, roll_out
+from testudo_analysis.replay.command_timeline import CommandTimeline
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_runs.run_reader import Track
 
 
 @dataclass(frozen=True)
-class Windows:
+class OpenLoopWindows:
     """Every start of one robot, and for each horizon the sample at which it ends."""
 
     start: np.ndarray
@@ -36,8 +36,8 @@ class Windows:
 
 
 def pick_windows(
-    timeline: Timeline, track: Track, horizons_s: Sequence[float], tolerance_s: float | np.ndarray | None = None
-) -> Windows:
+    timeline: CommandTimeline, track: Track, horizons_s: Sequence[float], tolerance_s: float | np.ndarray | None = None
+) -> OpenLoopWindows:
     """Return a window for each sample; ends are samples too, so that nothing is interpolated.
 
     Args:
@@ -59,7 +59,7 @@ def pick_windows(
     valid = near & (end > np.arange(len(stamps))) & timeline.all_known(acting, acting[end])
     start = np.flatnonzero(valid.any(axis=0))
     end = end[:, start]
-    return Windows(
+    return OpenLoopWindows(
         start,
         end,
         valid[:, start],
@@ -72,7 +72,7 @@ def pick_windows(
 
 
 def roll_windows(
-    model: MotionModel, timelines: Sequence[Timeline], windows: Sequence[Windows], *, exact: bool = False
+    model: MotionModel, timelines: Sequence[CommandTimeline], windows: Sequence[OpenLoopWindows], *, exact: bool = False
 ) -> list[MotionState]:
     """Return for each robot the predicted states (D, H, S) at the ends; those at the start where not valid.
 
@@ -87,6 +87,6 @@ def roll_windows(
         # nothing has to be rolled out for an end that is not valid
         end_s = np.where(own.valid, own.end_s, own.start_s)
         starts.append(
-            Starts(own.state, own.start_s, end_s, own.segment, np.where(own.valid, own.end_segment, own.segment))
+            RolloutStarts(own.state, own.start_s, end_s, own.segment, np.where(own.valid, own.end_segment, own.segment))
         )
     return roll_out(model, timelines, starts, exact=exact)

@@ -10,17 +10,19 @@ from collections.abc import Mapping
 
 from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours, check_poses
 from testudo_analysis.replay.reinference_checks import TOLERANCE, Reinference, RobotCheck
-from testudo_analysis.replay.tick_replay import Rerun
+from testudo_analysis.replay.tick_replay import TickReplay
 from testudo_analysis.replay.time_order import ticks_in_order
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, motion_model
 from testudo_hardware.spec import parse_robot
 from testudo_runs.progress_bar import Share, quiet
-from testudo_runs.run_reader import Run
+from testudo_runs.run_reader import RecordedRun
 
 
-def reinfer(run: Run, artefact: Artefact, *, tolerance: float = TOLERANCE, share: Share = quiet) -> Reinference:
+def reinfer(
+    run: RecordedRun, artefact: PolicyArtefact, *, tolerance: float = TOLERANCE, share: Share = quiet
+) -> Reinference:
     """Compute every recorded command again and compare.
 
     Args:
@@ -43,14 +45,14 @@ def reinfer(run: Run, artefact: Artefact, *, tolerance: float = TOLERANCE, share
 
 
 def reinfer_robot(
-    run: Run,
+    run: RecordedRun,
     name: str,
-    artefact: Artefact,
+    artefact: PolicyArtefact,
     model: MotionModel,
     announced: Mapping[str, Announcements],
 ) -> RobotCheck:
     """Compare the commands of one robot; see `reinfer`."""
-    rerun, ticks = Rerun(artefact, model), ticks_in_order(run.ticks[name])
+    rerun, ticks = TickReplay(artefact, model), ticks_in_order(run.ticks[name])
     for record in ticks:
         rerun.take(record)
     robot = run.fleet.robot(name)
@@ -70,11 +72,11 @@ def reinfer_robot(
     )
 
 
-def model_of(artefact: Artefact) -> MotionModel:
+def model_of(artefact: PolicyArtefact) -> MotionModel:
     """Return the motion model of the robot that the policy is for."""
     return motion_model(parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract"))
 
 
-def announcements_of(run: Run) -> dict[str, Announcements]:
+def announcements_of(run: RecordedRun) -> dict[str, Announcements]:
     """Return what each robot told its peers."""
     return {name: Announcements.of(messages) for name, messages in run.announcements.items()}

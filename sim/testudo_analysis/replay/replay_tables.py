@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from testudo_analysis.replay.negative_control import Alteration
-from testudo_analysis.replay.open_loop import ALL_ROBOTS, Gap
+from testudo_analysis.replay.negative_control import InputMutation
+from testudo_analysis.replay.open_loop import ALL_ROBOTS, OpenLoopGap
 from testudo_analysis.replay.reinference_checks import Reinference
-from testudo_analysis.replay.variants import Outcome
+from testudo_analysis.replay.variants import VariantOutcome
 
 SHOWN_UNITS = {"m": ("mm", 1e3), "rad": ("deg", 180 / math.pi), "m/s": ("mm/s", 1e3)}
 """By SI unit: the unit that is shown, and its factor."""
@@ -39,7 +39,7 @@ def reinference_tables(result: Reinference) -> list[Table]:
     return [robots, fields]
 
 
-def gap_tables(gap: Gap) -> list[Table]:
+def gap_tables(gap: OpenLoopGap) -> list[Table]:
     """Return one table by channel, robots pooled, and one of the position by robot."""
     channels = _table(f"Open-loop error against {gap.reference}, all robots: median / p90")
     channels.add_column("channel")
@@ -59,7 +59,7 @@ def gap_tables(gap: Gap) -> list[Table]:
     return [channels, robots]
 
 
-def counterfactual_tables(outcomes: Sequence[Outcome]) -> list[Table]:
+def counterfactual_tables(outcomes: Sequence[VariantOutcome]) -> list[Table]:
     """Return one table for each moment: what became of the team in each way of going on."""
     return [
         _counterfactual_table(time_s, [item for item in outcomes if item.from_s == time_s])
@@ -67,7 +67,7 @@ def counterfactual_tables(outcomes: Sequence[Outcome]) -> list[Table]:
     ]
 
 
-def _counterfactual_table(time_s: float, outcomes: Sequence[Outcome]) -> Table:
+def _counterfactual_table(time_s: float, outcomes: Sequence[VariantOutcome]) -> Table:
     horizon_s = max(item.horizon_s for item in outcomes)
     table = _table(f"From {time_s:.2f} s on, {horizon_s:.1f} s ahead (mm, s)")
     table.add_column("how it goes on", no_wrap=True)
@@ -93,7 +93,7 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
 
 
-def alteration_table(alterations: Sequence[Alteration]) -> Table:
+def alteration_table(alterations: Sequence[InputMutation]) -> Table:
     """Return which changed inputs were caught."""
     table = _table("Negative control: one recorded input changed")
     for name in ("input", "robot", "tick", "changed by", "largest error", "caught"):
@@ -115,7 +115,7 @@ def _table(title: str) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
 
 
-def _quantiles(gap: Gap, channel: str, horizon_s: float, robot: str) -> str:
+def _quantiles(gap: OpenLoopGap, channel: str, horizon_s: float, robot: str) -> str:
     row = gap.find(channel, horizon_s, robot)
     if row is None:
         return "-"
@@ -123,7 +123,7 @@ def _quantiles(gap: Gap, channel: str, horizon_s: float, robot: str) -> str:
     return f"{_short(row.errors.median * factor)} / {_short(row.errors.p90 * factor)}"
 
 
-def _travel(gap: Gap, horizon_s: float) -> str:
+def _travel(gap: OpenLoopGap, horizon_s: float) -> str:
     row = gap.find("position", horizon_s)
     return _short(row.travel_m * 1e3) if row else "-"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from testudo_analysis.replay.team_story import RobotStory, Story
+from testudo_analysis.replay.team_story import RobotStory, TeamStory
 from testudo_hardware.errors import TestudoError
 
 _GAP_S = 1.0
@@ -16,7 +16,7 @@ _FRESH_S = 0.5
 
 
 @dataclass(frozen=True)
-class Moment:
+class RunMoment:
     """Where every robot was."""
 
     time_s: float
@@ -29,7 +29,7 @@ class Moment:
     """(D, N): see `MotionState.velocity`."""
 
 
-def moment_at(story: Story, time_s: float) -> Moment:
+def moment_at(story: TeamStory, time_s: float) -> RunMoment:
     """Return the state of the team at a moment, interpolated between the poses around it.
 
     Raises:
@@ -52,7 +52,7 @@ def moment_at(story: Story, time_s: float) -> Moment:
                 f"{stamps[after]:.2f} s; take another moment than {time_s:g} s"
             )
     found = [robot.motion.at(np.array([time_s])) for robot in story.robots]
-    return Moment(
+    return RunMoment(
         time_s,
         np.stack([position[0] for position, _, _ in found], axis=1),
         np.array([yaw[0] for _, yaw, _ in found]),
@@ -60,7 +60,7 @@ def moment_at(story: Story, time_s: float) -> Moment:
     )
 
 
-def told_from(story: Story, time_s: float, ticks: int) -> np.ndarray:
+def commands_from(story: TeamStory, time_s: float, ticks: int) -> np.ndarray:
     """Return what the robots were told at each tick from a moment on (T, D, N), as actuator commands.
 
     A robot whose commands were not recorded counts as told to move as it then moved.
@@ -80,7 +80,7 @@ def _commands(robot: RobotStory, at_s: np.ndarray) -> np.ndarray:
     return np.where(acts[:, None], robot.sent.command[np.maximum(index, 0)], 0.0)
 
 
-def goals_of(story: Story) -> np.ndarray | None:
+def goals_of(story: TeamStory) -> np.ndarray | None:
     """Return where the robots wanted to go (D, N) [m]; None if nobody recorded it."""
     goals = [robot.goal_world for robot in story.robots]
     return None if any(goal is None for goal in goals) else np.array(goals, float).T

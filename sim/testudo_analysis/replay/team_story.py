@@ -15,9 +15,9 @@ import numpy as np
 from testudo_analysis.replay.slopes import local_slopes
 from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_deploy.contract.contract import Contract
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.launch.run_folder import FLEET_FILE
-from testudo_deploy.shield.projection_margins import ShieldParameters, shield_parameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import WORLD_FRAME
@@ -27,11 +27,11 @@ from testudo_runs.alignment import located
 from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.recording import Recording, load_recording
 from testudo_runs.recording.recording import Series
-from testudo_runs.run_reader import Run, Track, read_run
+from testudo_runs.run_reader import RecordedRun, Track, read_run
 
 
 @dataclass(frozen=True)
-class Motion:
+class RobotMotion:
     """How one robot moved; stamps rise."""
 
     stamp_s: np.ndarray
@@ -53,7 +53,7 @@ class Motion:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentCommands:
     """What one robot was told."""
 
     stamp_s: np.ndarray
@@ -68,25 +68,25 @@ class RobotStory:
 
     name: str
     spec: RobotSpec
-    motion: Motion = field(repr=False)
+    motion: RobotMotion = field(repr=False)
     """As it was seen from outside; what it believed where nobody saw it."""
-    believed: Motion = field(repr=False)
+    believed: RobotMotion = field(repr=False)
     """As its own pose source told."""
-    sent: Sent | None = field(repr=False)
+    sent: SentCommands | None = field(repr=False)
     """None where no commands are recorded."""
     goal_world: tuple[float, ...] | None
     """(D,) [m]."""
 
 
 @dataclass(frozen=True)
-class Story:
+class TeamStory:
     """A team."""
 
     folder: Path
     robots: tuple[RobotStory, ...]
-    shield: ShieldParameters
+    shield: ProjectionParameters
     arena: Arena | None
-    run: Run | None = field(default=None, repr=False)
+    run: RecordedRun | None = field(default=None, repr=False)
     """For a run of ours: its ticks, announcements and events."""
     contract: Contract | None = field(default=None, repr=False)
     start_s: float = 0.0
@@ -103,7 +103,7 @@ class Story:
         """Return the names of the robots."""
         return tuple(robot.name for robot in self.robots)
 
-    def seen_at(self, times_s: Sequence[float]) -> Story:
+    def seen_at(self, times_s: Sequence[float]) -> TeamStory:
         """Return the same story with the robots alone that were being recorded at all these times."""
         low, high = min(times_s), max(times_s)
         seen = [robot for robot in self.robots if robot.motion.stamp_s[0] <= low and high <= robot.motion.stamp_s[-1]]
@@ -118,7 +118,7 @@ class Story:
         )
 
 
-def tell(folder: Path, robot: str | None = None, share: Share = quiet) -> Story:
+def read_team_story(folder: Path, robot: str | None = None, share: Share = quiet) -> TeamStory:
     """Read a run folder as a story.
 
     Args:
@@ -133,13 +133,15 @@ def tell(folder: Path, robot: str | None = None, share: Share = quiet) -> Story:
         return story_of_recording(load_recording(folder, share=share), robot)
     run = read_run(folder, share)
     try:
-        contract = Artefact.load(run.policy_path, sha256=run.policy_sha256).contract
+        contract = PolicyArtefact.load(run.policy_path, sha256=run.policy_sha256).contract
     except TestudoError as error:
         return story_of_run(run, None, (*run.warnings, f"no policy: {error}"))
     return story_of_run(run, contract)
 
 
-def story_of_run(run: Run, contract: Contract | None = None, warnings: tuple[str, ...] | None = None) -> Story:
+def story_of_run(
+    run: RecordedRun, contract: Contract | None = None, warnings: tuple[str, ...] | None = None
+) -> TeamStory:
     """Return the story of a run of ours; with its contract, walls and margins are those of the policy.
 
     Raises:
@@ -158,8 +160,8 @@ def story_of_run(run: Run, contract: Contract | None = None, warnings: tuple[str
         sent = _sent(run, robot.name, robot.spec, start_s)
         robots.append(RobotStory(robot.name, robot.spec, motion, believed, sent, robot.goal_world))
     _check(run.folder, robots, [robot.name for robot in run.fleet.robots])
-    shield = contract.shield if contract else shield_parameters(robots[0].spec)
-    return Story(
+    shield = contract.shield if contract else projection_parameters(robots[0].spec)
+    return TeamStory(
         run.folder,
         tuple(robots),
         shield,
@@ -171,7 +173,7 @@ def story_of_run(run: Run, contract: Contract | None = None, warnings: tuple[str
     )
 
 
-def story_of_recording(recording: Recording, robot: str | None = None) -> Story:
+def story_of_recording(recording: Recording, robot: str | None = None) -> TeamStory:
     """Return the story of poses and commands alone.
 
     Raises:
@@ -198,21 +200,21 @@ def story_of_recording(recording: Recording, robot: str | None = None) -> Story:
     warnings = tuple(
         f"{name}: neither pose nor odometry is recorded: left out, what it did to others is not seen" for name in unseen
     )
-    return Story(
-        folder, tuple(robots), shield_parameters(robots[0].spec), None, warnings=(*recording.warnings, *warnings)
+    return TeamStory(
+        folder, tuple(robots), projection_parameters(robots[0].spec), None, warnings=(*recording.warnings, *warnings)
     )
 
 
-def _sent(run: Run, name: str, spec: RobotSpec, start_s: float) -> Sent | None:
+def _sent(run: RecordedRun, name: str, spec: RobotSpec, start_s: float) -> SentCommands | None:
     """Return what the driver was told: what the guard let through, or what the loop sent where that is not known."""
     driver, ticks = run.sent[name], run.ticks[name]
     if len(driver.stamp_s) > 1 and spec.kind != HOLONOMIC:  # a base's commands travel in its body
         chosen = rising(driver.stamp_s)
-        return Sent(driver.stamp_s[chosen] - start_s, driver.command[chosen])
+        return SentCommands(driver.stamp_s[chosen] - start_s, driver.command[chosen])
     if not ticks:
         return None
     ticks = ticks_in_order(ticks)
-    return Sent(
+    return SentCommands(
         np.array([tick.stamp_s for tick in ticks]) - start_s, np.array([tick.sent_command for tick in ticks], float)
     )
 
@@ -226,13 +228,13 @@ def _check(folder: Path, robots: list[RobotStory], names: list[str]) -> None:
         raise TestudoError(f"{folder}: found robots of several kinds ({', '.join(kinds)}), expected one kind")
 
 
-def _motion(track: Track, start_s: float) -> Motion:
+def _motion(track: Track, start_s: float) -> RobotMotion:
     if len(track.stamp_s) > 1:
         track = track_in_order(track)
-    return Motion(track.stamp_s - start_s, track.position_world, np.unwrap(track.yaw), track.velocity)
+    return RobotMotion(track.stamp_s - start_s, track.position_world, np.unwrap(track.yaw), track.velocity)
 
 
-def _seen(series: Series, spec: RobotSpec) -> Motion:
+def _seen(series: Series, spec: RobotSpec) -> RobotMotion:
     """Return poses without stamps that repeat or go back, and velocities from slopes over neighbouring samples."""
     chosen = rising(series.stamp_s)
     stamp_s, values = series.stamp_s[chosen], series.values[chosen]
@@ -240,20 +242,20 @@ def _seen(series: Series, spec: RobotSpec) -> Motion:
     x, y, z, w = values[:, 3:7].T
     yaw = np.unwrap(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)))
     if len(stamp_s) < 2:
-        return Motion(stamp_s, position, yaw, np.zeros_like(position))
+        return RobotMotion(stamp_s, position, yaw, np.zeros_like(position))
     slopes = local_slopes(stamp_s, np.concatenate([position, yaw[:, None]], axis=1))
     if spec.kind == DIFFERENTIAL_DRIVE:
         forward = slopes[:, 0] * np.cos(yaw) + slopes[:, 1] * np.sin(yaw)
-        return Motion(stamp_s, position, yaw, np.stack([forward, slopes[:, -1]], axis=1))
-    return Motion(stamp_s, position, yaw, slopes[:, : spec.dimension])
+        return RobotMotion(stamp_s, position, yaw, np.stack([forward, slopes[:, -1]], axis=1))
+    return RobotMotion(stamp_s, position, yaw, slopes[:, : spec.dimension])
 
 
-def _told(series: Series, spec: RobotSpec, motion: Motion) -> Sent:
+def _told(series: Series, spec: RobotSpec, motion: RobotMotion) -> SentCommands:
     """Return commands in the channels of the robot's model."""
     chosen = rising(series.stamp_s)
     stamp_s, values = series.stamp_s[chosen], series.values[chosen]
     if spec.kind == DIFFERENTIAL_DRIVE:
-        return Sent(stamp_s, values[:, [0, 5]])
+        return SentCommands(stamp_s, values[:, [0, 5]])
     linear = values[:, : spec.dimension].copy()
     if spec.kind == HOLONOMIC and series.frame != WORLD_FRAME:
         yaw = np.interp(stamp_s, motion.stamp_s, motion.yaw)
@@ -261,7 +263,7 @@ def _told(series: Series, spec: RobotSpec, motion: Motion) -> Sent:
             np.cos(yaw) * values[:, 0] - np.sin(yaw) * values[:, 1],
             np.sin(yaw) * values[:, 0] + np.cos(yaw) * values[:, 1],
         )
-    return Sent(stamp_s, linear)
+    return SentCommands(stamp_s, linear)
 
 
 def rising(stamp_s: np.ndarray) -> np.ndarray:

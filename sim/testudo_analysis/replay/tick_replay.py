@@ -17,16 +17,16 @@ from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, turns
 from testudo_deploy.contract.messages import Lane, TickRecord
 from testudo_deploy.contract.onnx_header import ArtefactError
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.signals import policy_signals
 from testudo_deploy.control.control_loop import estimate_state, slots_first
 from testudo_deploy.control.pending_commands import PendingCommands
 from testudo_deploy.shield.flight_column import landing_shield
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.reservations import Sight
-from testudo_deploy.shield.reserved_space import OwnSpace, PeerSpaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_deploy.supervision.modes import Mode
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
@@ -55,10 +55,10 @@ _DOWN = (str(Mode.LAND), str(Mode.EMERGENCY))
 
 
 @dataclass
-class Rerun:
+class TickReplay:
     """Takes the ticks of one robot in order and compares what they should have computed."""
 
-    artefact: Artefact
+    artefact: PolicyArtefact
     model: MotionModel
     errors: FieldErrors = field(default_factory=lambda: FieldErrors(FIELDS))
     skipped: Counter[str] = field(default_factory=Counter)
@@ -241,7 +241,7 @@ class Rerun:
         if not np.isfinite(self._nominal).all():
             return None
         own, peers = _spaces(record)
-        sight = Sight(
+        sight = ShieldInputs(
             np.array(record.measured_position_world), self._estimate, self._stop, recorded_table(record), peers
         )
         return (shield or self._whole_shield).step(sight, own, self._nominal, np.array(float(record.sequence + 1)))[0]
@@ -249,17 +249,17 @@ class Rerun:
     @cached_property
     def _whole_shield(self) -> Shield:
         contract = self.artefact.contract
-        return Shield(self.model, contract.shield, space_parameters(self.model.spec), contract.arena)
+        return Shield(self.model, contract.shield, stop_tube_parameters(self.model.spec), contract.arena)
 
     @cached_property
     def _landing_shield(self) -> Shield:
         return landing_shield(self._whole_shield)
 
 
-def recorded_table(record: TickRecord) -> NeighbourTable:
+def recorded_table(record: TickRecord) -> PeerTable:
     """Return the recorded neighbour table (D, K)."""
     shape = (len(record.neighbour_names), len(record.goal_world))
-    return NeighbourTable(
+    return PeerTable(
         np.array(record.neighbour_control_point_world, float).reshape(shape).T,
         np.array(record.neighbour_control_velocity_world, float).reshape(shape).T,
         np.array(record.neighbour_age_s, float).reshape(shape[:1]),
@@ -268,20 +268,20 @@ def recorded_table(record: TickRecord) -> NeighbourTable:
     )
 
 
-def _spaces(record: TickRecord) -> tuple[OwnSpace, PeerSpaces]:
+def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
     """Return the recorded space of the robot (2, D) and of its peers (2, D, K)."""
     count, dimension = len(record.neighbour_names), len(record.goal_world)
 
     def lanes(values: tuple[Lane, ...]) -> np.ndarray:
         return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
 
-    own = OwnSpace(
+    own = ReservedSpace(
         np.array(record.owned_lane_world, float),
         np.array(record.announced_lane_world, float),
         np.array(record.announcement_pending),
         np.array(float(record.announced_since)),
     )
-    peers = PeerSpaces(
+    peers = PeerReservations(
         lanes(record.neighbour_owned_lane_world),
         lanes(record.neighbour_announced_lane_world),
         np.array(record.neighbour_acknowledged, float),

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.replay.run_moment import Moment, goals_of
-from testudo_analysis.replay.team_story import Story
+from testudo_analysis.replay.run_moment import RunMoment, goals_of
+from testudo_analysis.replay.team_story import TeamStory
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.spec import RobotSpec
 
@@ -20,7 +20,7 @@ _ROUNDED_S = 0.1
 
 
 @dataclass(frozen=True)
-class Ways:
+class CounterfactualVariants:
     """Where the worlds of one moment went."""
 
     position_world: np.ndarray
@@ -30,7 +30,7 @@ class Ways:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VariantOutcome:
     """What one way of going on came to from one moment; of the real run there is one world."""
 
     way: str
@@ -63,19 +63,19 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Branches:
+class CounterfactualOutcomes:
     """All worlds of one way."""
 
     way: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[VariantOutcome, ...]
     """One for each moment."""
-    ways: tuple[Ways, ...] = field(repr=False)
+    ways: tuple[CounterfactualVariants, ...] = field(repr=False)
     """One for each moment."""
 
     @classmethod
     def create(
-        cls, story: Story, way: str, moments: Sequence[Moment], draws: int, logs: Any, goal: np.ndarray | None
-    ) -> Branches:
+        cls, story: TeamStory, way: str, moments: Sequence[RunMoment], draws: int, logs: Any, goal: np.ndarray | None
+    ) -> CounterfactualOutcomes:
         """Return the outcomes of worlds (..., E) whose ticks were logged; those of one moment are side by side."""
         outcomes, ways = [], []
         for k, moment in enumerate(moments):
@@ -86,7 +86,7 @@ class Branches:
             there = _real_places(story, moment.time_s + len(position) * story.spec.control_period_s)
             off = np.linalg.norm(position[-1] - there[..., None], axis=0).mean(axis=0)
             outcomes.append(
-                Outcome(
+                VariantOutcome(
                     way,
                     moment.time_s,
                     len(position) * story.spec.control_period_s,
@@ -101,7 +101,7 @@ class Branches:
                     _finite(np.median(off)),
                 )
             )
-            ways.append(Ways(position, logs.yaw[..., part]))
+            ways.append(CounterfactualVariants(position, logs.yaw[..., part]))
         return cls(way, tuple(outcomes), tuple(ways))
 
 
@@ -122,7 +122,9 @@ def least_distances(position_world: np.ndarray) -> np.ndarray:
     return pair_distances(position_world).min(axis=0, initial=np.inf)
 
 
-def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcome, Ways]:
+def recorded_outcome(
+    story: TeamStory, time_s: float, horizon_s: float
+) -> tuple[VariantOutcome, CounterfactualVariants]:
     """Return what the real run came to from a moment on, looked at as often as a simulated one."""
     spec = story.spec
     end_s = min(time_s + horizon_s, story.span_s[1])
@@ -135,7 +137,7 @@ def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcom
     contacts = int((distance < 2 * spec.body_radius_m).sum())
     arrival = _arrivals(spec, position[..., None], goals_of(story))
     least = _finite(distance.min(initial=np.inf))
-    outcome = Outcome(
+    outcome = VariantOutcome(
         REAL,
         time_s,
         end_s - time_s,
@@ -147,17 +149,17 @@ def what_happened(story: Story, time_s: float, horizon_s: float) -> tuple[Outcom
         *_arrival(arrival, spec),
         *_statuses(story, time_s, end_s),
     )
-    return outcome, Ways(position[..., None], yaw[..., None])
+    return outcome, CounterfactualVariants(position[..., None], yaw[..., None])
 
 
-def _real_places(story: Story, time_s: float) -> np.ndarray:
+def _real_places(story: TeamStory, time_s: float) -> np.ndarray:
     """Return where the robots really were (D, N) [m]; not a number where nobody knows."""
     known = time_s <= story.span_s[1] + _ROUNDED_S
     places = [robot.motion.at(np.array([time_s]))[0][0] for robot in story.robots]
     return np.stack(places, axis=1) if known else np.full((story.spec.dimension, len(places)), np.nan)
 
 
-def _statuses(story: Story, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
+def _statuses(story: TeamStory, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
     """Return the shares of ticks in which the shield acted and in which the robot braked."""
     if story.run is None:
         return None, None

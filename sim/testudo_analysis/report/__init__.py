@@ -9,8 +9,8 @@ from testudo_analysis.report.report_data import (
     ParitySection,
     ReinferenceSection,
     ReportData,
+    ReportVerdict,
     TrainingSection,
-    Verdict,
 )
 from testudo_analysis.report.summary import verdicts, write_summary
 
@@ -22,9 +22,9 @@ __all__ = [
     "ParitySection",
     "ReinferenceSection",
     "ReportData",
+    "ReportVerdict",
     "RobotSummary",
     "TrainingSection",
-    "Verdict",
     "summarise_fleet",
     "verdicts",
     "write_html",

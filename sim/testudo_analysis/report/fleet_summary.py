@@ -14,7 +14,7 @@ import numpy as np
 from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_analysis.report.report_data import FleetSection
 from testudo_deploy.shield.segment_distance import squeezed
-from testudo_runs.run_reader import Run, Track
+from testudo_runs.run_reader import RecordedRun, Track
 
 
 @dataclass(frozen=True)
@@ -88,19 +88,19 @@ def summarise_fleet(section: FleetSection) -> FleetSummary:
     return FleetSummary(robots, end_s - begin_s, contacts, distance, closest)
 
 
-def time_span(run: Run) -> tuple[float, float]:
+def time_span(run: RecordedRun) -> tuple[float, float]:
     """Return the first and the last tick of all robots [s]; zeros without any."""
     stamps = [tick.stamp_s for ticks in run.ticks.values() for tick in ticks]
     return min(stamps, default=0.0), max(stamps, default=0.0)
 
 
-def poses_of(run: Run, robot: str) -> Track:
+def poses_of(run: RecordedRun, robot: str) -> Track:
     """Return the true poses of a robot, or what it measured where there is no truth."""
     true = run.truth[robot]
     return track_in_order(true if len(true.stamp_s) else run.odometry[robot])
 
 
-def joint_poses(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def joint_poses(run: RecordedRun) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return times (T,) [s], positions (T, N, D) [m] and yaws (T, N) [rad] of all robots.
 
     Times are those of the first robot while all were observed; the others are interpolated.
@@ -121,7 +121,7 @@ def joint_poses(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return times, np.stack(positions, axis=1), np.stack(yaws, axis=1)
 
 
-def pair_distances(run: Run) -> tuple[np.ndarray, dict[tuple[str, str], np.ndarray]]:
+def pair_distances(run: RecordedRun) -> tuple[np.ndarray, dict[tuple[str, str], np.ndarray]]:
     """Return times (T,) [s] and for each pair the distance of the centres (T,) [m]."""
     times, positions, _ = joint_poses(run)
     if not len(times):
@@ -132,7 +132,7 @@ def pair_distances(run: Run) -> tuple[np.ndarray, dict[tuple[str, str], np.ndarr
     }
 
 
-def control_point_distances(run: Run, height_ratio: float = 1.0) -> list[tuple[np.ndarray, np.ndarray]]:
+def control_point_distances(run: RecordedRun, height_ratio: float = 1.0) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return times (T,) [s] and distances (T,) [m] of the recorded control points, pair by pair.
 
     Heights count 1/``height_ratio``, as for the shield of drones.
@@ -153,7 +153,7 @@ def control_point_distances(run: Run, height_ratio: float = 1.0) -> list[tuple[n
     return found
 
 
-def _separation(run: Run) -> tuple[float | None, tuple[str, ...]]:
+def _separation(run: RecordedRun) -> tuple[float | None, tuple[str, ...]]:
     _, distances = pair_distances(run)
     if not distances:
         return None, ()

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from testudo_analysis.report.plot_style import Picture
+from testudo_analysis.report.plot_style import PlotImage
 from testudo_hardware.errors import TestudoError
 
 _FILM_TYPES = {".gif": "image/gif", ".webp": "image/webp", ".png": "image/png"}
@@ -61,7 +61,7 @@ def facts(values: Mapping[str, object]) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
-def figure(picture: Picture | None, caption: str) -> str:
+def figure(picture: PlotImage | None, caption: str) -> str:
     """Return a plot with its caption; nothing for no plot."""
     if picture is None:
         return ""

@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Picture:
+class PlotImage:
     """A plot, ready for a page."""
 
     png: bytes
@@ -78,11 +78,11 @@ def drawing(width: float, height: float) -> Iterator[Figure]:
         yield figure
 
 
-def picture(figure: Figure, description: str) -> Picture:
+def picture(figure: Figure, description: str) -> PlotImage:
     """Return the finished figure."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
-    return Picture(buffer.getvalue(), description)
+    return PlotImage(buffer.getvalue(), description)
 
 
 def legend_above(axes: Axes, columns: int | None = None) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from testudo_analysis.replay import Alteration, Gap, Reinference
+from testudo_analysis.replay import InputMutation, OpenLoopGap, Reinference
 from testudo_deploy.contract.contract import Contract
-from testudo_runs.run_reader import Run
+from testudo_runs.run_reader import RecordedRun
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReportVerdict:
     """One line of the headline table."""
 
     name: str
@@ -103,7 +103,7 @@ class ParitySection:
 class FleetSection:
     """A recorded run of a fleet."""
 
-    run: Run
+    run: RecordedRun
     contract: Contract
     film: Path | None = None
     """A .gif, .webp or .png of it."""
@@ -118,7 +118,7 @@ class ReinferenceSection:
     """Re-inference of the run, and its negative control."""
 
     result: Reinference
-    altered: tuple[Alteration, ...] = ()
+    altered: tuple[InputMutation, ...] = ()
     """`alterations_caught`: each must be caught."""
 
 
@@ -167,7 +167,7 @@ class ReportData:
     runs: tuple[FlownRun, ...] = ()
     """Several runs over ROS 2, of which `fleet` is the first."""
     reinference: ReinferenceSection | None = None
-    gap: Gap | None = None
+    gap: OpenLoopGap | None = None
     contract: Contract | None = None
     """Of the policy: margins, timing, hashes."""
     versions: Mapping[str, str] = field(default_factory=dict)

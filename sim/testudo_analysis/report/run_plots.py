@@ -17,7 +17,7 @@ from testudo_analysis.report.plot_style import (
     INK,
     LIGHT,
     WARN,
-    Picture,
+    PlotImage,
     drawing,
     legend_above,
     picture,
@@ -36,7 +36,7 @@ _LABEL_SHARE = 0.13
 _STATUS_COLOURS = {"passed": "#dbe7ef", "projected": WARN, "braked": BAD}
 
 
-def trajectory_plot(section: FleetSection) -> Picture:
+def trajectory_plot(section: FleetSection) -> PlotImage:
     """Return the paths seen from above, with starts, goals and where the robots ended; in space also their heights."""
     robots = len(section.run.robots)
     if section.contract.dimension == 3:
@@ -51,7 +51,7 @@ def trajectory_plot(section: FleetSection) -> Picture:
         )
 
 
-def _paths_in_space(section: FleetSection) -> Picture:
+def _paths_in_space(section: FleetSection) -> PlotImage:
     run = section.run
     begin, end = time_span(run)
     with drawing(9.2, 4.9) as figure:
@@ -76,7 +76,7 @@ def _paths_in_space(section: FleetSection) -> Picture:
         )
 
 
-def separation_plot(section: FleetSection) -> Picture | None:
+def separation_plot(section: FleetSection) -> PlotImage | None:
     """Return distances over time with the lines that matter; None for a single robot."""
     run, contract = section.run, section.contract
     times, distances = pair_distances(run)
@@ -106,7 +106,7 @@ def separation_plot(section: FleetSection) -> Picture | None:
         )
 
 
-def shield_plot(section: FleetSection) -> Picture:
+def shield_plot(section: FleetSection) -> PlotImage:
     """Return what the shield did, robot by robot over time."""
     run = section.run
     names = [name for name in run.robots if run.ticks[name]]

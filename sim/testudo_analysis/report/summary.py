@@ -9,23 +9,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from testudo_analysis.replay import Gap
+from testudo_analysis.replay import OpenLoopGap
 from testudo_analysis.report.fleet_summary import FleetSummary, summarise_fleet
-from testudo_analysis.report.report_data import EvaluationRow, ReportData, Verdict
+from testudo_analysis.report.report_data import EvaluationRow, ReportData, ReportVerdict
 from testudo_analysis.report.run_table import flown_verdicts
 
 SCHEMA = "testudo/summary/1"
 _SHOWN_HORIZONS_S = (0.5, 2.0)
 
 
-def verdicts(data: ReportData) -> tuple[Verdict, ...]:
+def verdicts(data: ReportData) -> tuple[ReportVerdict, ...]:
     """Return the lines of the headline table, for the sections that are there."""
     found = [*_training(data)]
     for row in data.evaluation:
         found += _evaluation(row)
     if data.parity:
         error, tolerance = data.parity.max_error, data.parity.tolerance
-        found.append(Verdict("ONNX against JAX, largest difference", scientific(error),
+        found.append(ReportVerdict("ONNX against JAX, largest difference", scientific(error),
                              f"≤ {tolerance:g}", error <= tolerance))  # fmt: skip
     if data.fleet:
         found += _fleet(summarise_fleet(data.fleet))
@@ -38,7 +38,7 @@ def verdicts(data: ReportData) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
-def all_passed(lines: tuple[Verdict, ...]) -> bool:
+def all_passed(lines: tuple[ReportVerdict, ...]) -> bool:
     """Return whether nothing failed; timings depend on the machine and do not count."""
     return all(line.passed is not False or line.is_timing for line in lines)
 
@@ -97,22 +97,22 @@ def share(value: float, digits: int = 2) -> str:
     return (shown.rstrip("0").rstrip(".") if "." in shown else shown) + " %"
 
 
-def _training(data: ReportData) -> Iterator[Verdict]:
+def _training(data: ReportData) -> Iterator[ReportVerdict]:
     if data.training:
         total = data.training.seconds + data.training.compile_s
         yield _timing("training with compilation", total, data.training_bar_s)
 
 
-def _evaluation(row: EvaluationRow) -> Iterator[Verdict]:
+def _evaluation(row: EvaluationRow) -> Iterator[ReportVerdict]:
     robots = f"{row.team_size} robots"
     bar = row.success_bar
-    yield Verdict(
+    yield ReportVerdict(
         f"success, {robots}",
         f"{share(row.success)} ({share(row.success_low)} to {share(row.success_high)})",
         f"≥ {share(bar)}" if bar is not None else "",
         row.success >= bar if bar is not None else None,
     )
-    yield Verdict(
+    yield ReportVerdict(
         f"contacts, {robots}",
         f"{row.contacts} in {row.episodes:,} episodes",
         "0",
@@ -120,23 +120,23 @@ def _evaluation(row: EvaluationRow) -> Iterator[Verdict]:
     )
 
 
-def _fleet(summary: FleetSummary) -> Iterator[Verdict]:
+def _fleet(summary: FleetSummary) -> Iterator[ReportVerdict]:
     total = len(summary.robots)
     when = "" if summary.arrival_s is None else f" after {summary.arrival_s:.1f} s"
-    yield Verdict("robots that arrived, ROS 2 fleet", f"{summary.arrived} of {total}{when}", "all",
+    yield ReportVerdict("robots that arrived, ROS 2 fleet", f"{summary.arrived} of {total}{when}", "all",
                   summary.arrived == total)  # fmt: skip
     if summary.contacts is not None:
-        yield Verdict("contacts, ROS 2 fleet", str(summary.contacts), "0", summary.contacts == 0)
+        yield ReportVerdict("contacts, ROS 2 fleet", str(summary.contacts), "0", summary.contacts == 0)
     if summary.minimum_separation_m is not None:
         distance = f"{summary.minimum_separation_m:.3f} m"
-        yield Verdict("least distance of two robots", distance, "", None)
+        yield ReportVerdict("least distance of two robots", distance, "", None)
 
 
-def _reinference(data: ReportData) -> Iterator[Verdict]:
+def _reinference(data: ReportData) -> Iterator[ReportVerdict]:
     if data.reinference is None:
         return
     result, altered = data.reinference.result, data.reinference.altered
-    yield Verdict(
+    yield ReportVerdict(
         "re-inference, largest deviation",
         f"{scientific(result.error)} over {result.reinferred:,} commands",
         f"≤ {result.tolerance:g}",
@@ -144,22 +144,22 @@ def _reinference(data: ReportData) -> Iterator[Verdict]:
     )
     if altered:
         caught = sum(item.caught for item in altered)
-        yield Verdict("changed inputs that re-inference catches", f"{caught} of {len(altered)}",
+        yield ReportVerdict("changed inputs that re-inference catches", f"{caught} of {len(altered)}",
                       "all", caught == len(altered))  # fmt: skip
 
 
-def _gap(gap: Gap) -> Iterator[Verdict]:
+def _gap(gap: OpenLoopGap) -> Iterator[ReportVerdict]:
     for horizon in _SHOWN_HORIZONS_S:
         row = gap.find("position", horizon)
         if row:
             errors = row.errors
             value = f"{errors.median * 1e3:.1f} mm median, {errors.p90 * 1e3:.1f} mm p90"
-            yield Verdict(f"gap of the training model after {horizon:g} s", value, "", None)
+            yield ReportVerdict(f"gap of the training model after {horizon:g} s", value, "", None)
 
 
-def _timing(name: str, seconds: float, bar_s: float | None) -> Verdict:
+def _timing(name: str, seconds: float, bar_s: float | None) -> ReportVerdict:
     bar = f"≤ {bar_s:g} s" if bar_s is not None else ""
-    return Verdict(
+    return ReportVerdict(
         name,
         f"{seconds:.1f} s",
         bar,

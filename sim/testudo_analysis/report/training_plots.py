@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from testudo_analysis.replay import Gap
+from testudo_analysis.replay import OpenLoopGap
 from testudo_analysis.replay.open_loop import ALL_ROBOTS
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
-from testudo_analysis.report.plot_style import BAD, FAINT, GOOD, INK, Picture, drawing, picture, robot_colour
+from testudo_analysis.report.plot_style import BAD, FAINT, GOOD, INK, PlotImage, drawing, picture, robot_colour
 
 _CURVES = (
     ("train/success", "Episodes that end in success", "share", GOOD),
@@ -24,7 +24,7 @@ _SMOOTH_SHARE = 0.04
 _GAP_PANELS = (("position", "Position"), ("yaw", "Yaw"), ("speed", "Speed"))
 
 
-def training_plot(rows: Sequence[Mapping[str, float]]) -> Picture | None:
+def training_plot(rows: Sequence[Mapping[str, float]]) -> PlotImage | None:
     """Return the learning curves of `metrics.jsonl`; None if it holds none of them."""
     curves = [curve for curve in _CURVES if any(curve[0] in row for row in rows)]
     if not curves or len(rows) < 2:
@@ -55,7 +55,7 @@ def training_plot(rows: Sequence[Mapping[str, float]]) -> Picture | None:
         return picture(figure, f"Learning curves over the decisions taken; at the end {text}.")
 
 
-def gap_plot(gap: Gap) -> Picture:
+def gap_plot(gap: OpenLoopGap) -> PlotImage:
     """Return the open-loop errors over the horizon, by robot."""
     panels = [(c, title) for c, title in _GAP_PANELS if c in gap.channels]
     robots = [robot for robot in gap.robots if robot != ALL_ROBOTS]
@@ -71,7 +71,7 @@ def gap_plot(gap: Gap) -> Picture:
         return picture(figure, f"Open-loop error by horizon; median position error {text}.")
 
 
-def _gap_panel(axes: Axes, gap: Gap, channel: str, robots: Sequence[str]) -> None:
+def _gap_panel(axes: Axes, gap: OpenLoopGap, channel: str, robots: Sequence[str]) -> None:
     unit, factor = SHOWN_UNITS[next(row.unit for row in gap.rows if row.channel == channel)]
 
     def curve(robot: str, quantile: str) -> tuple[list[float], list[float]]:

@@ -45,7 +45,7 @@ _CAN_FLY = (State.READY, State.FLYING, State.LEVEL_OUT, State.LANDED)
 
 
 @dataclass(frozen=True)
-class Body:
+class SupervisedBody:
     """What the supervisor senses of the vehicle."""
 
     motors_on: bool
@@ -120,7 +120,7 @@ _TABLE: dict[State, tuple[tuple[Callable[[_Seen], bool], State], ...]] = {
 """From each state where to, by what is seen; the first that holds counts."""
 
 
-class Supervisor:
+class FirmwareSupervisor:
     """State machine of one vehicle; times are seconds since it was switched on."""
 
     def __init__(self, *, auto_arm: bool) -> None:
@@ -168,7 +168,7 @@ class Supervisor:
         )
         return sum(1 << k for k, flag in enumerate(flags) if flag)
 
-    def update(self, body: Body, set_point_age_s: float, now_s: float) -> None:
+    def update(self, body: SupervisedBody, set_point_age_s: float, now_s: float) -> None:
         """Go on to the state that follows from what is the case."""
         self.tumbled = self._is_tumbled(body, now_s)
         seen = _Seen(
@@ -224,12 +224,12 @@ class Supervisor:
             self.crashed = False
         return bytes([granted, not self.crashed])
 
-    def _flies(self, body: Body, now_s: float) -> bool:
+    def _flies(self, body: SupervisedBody, now_s: float) -> bool:
         if body.motors_on:
             self._thrust_s = now_s
         return self._thrust_s is not None and now_s - self._thrust_s < _FLIES_ON_S
 
-    def _is_tumbled(self, body: Body, now_s: float) -> bool:
+    def _is_tumbled(self, body: SupervisedBody, now_s: float) -> bool:
         if body.up >= _TILTED or abs(body.up) < 0.1:  # upright, or falling freely
             self._tilted_since_s = None
             return False

@@ -20,7 +20,7 @@ from testudo_hardware.spec import RobotSpec
 
 
 @dataclass(frozen=True)
-class Body:
+class FlightBody:
     """Where a vehicle is and how it moves."""
 
     position: Array
@@ -42,7 +42,7 @@ class FlightModel(Protocol):
     def begin(self) -> None:
         """Forget everything: the motors begin to turn."""
 
-    def move(self, body: Body, wanted: Array, yaw: float, *, level: bool) -> Body:
+    def move(self, body: FlightBody, wanted: Array, yaw: float, *, level: bool) -> FlightBody:
         """Return the body after one step.
 
         Args:
@@ -69,7 +69,7 @@ class PointFlight:
         """See `FlightModel.begin`."""
         self._delayed = deque([np.zeros(3)] * self._ticks)
 
-    def move(self, body: Body, wanted: Array, yaw: float, *, level: bool) -> Body:
+    def move(self, body: FlightBody, wanted: Array, yaw: float, *, level: bool) -> FlightBody:
         """See `FlightModel.move`."""
         self._delayed.append(wanted)
         effective = effective_command(self._model, self._delayed.popleft())
@@ -77,9 +77,9 @@ class PointFlight:
         after = self._model.step(state, effective, self._response)
         angles = np.array([0.0, 0.0, yaw])
         if not level:
-            return Body(after.position_world, after.velocity, angles)
+            return FlightBody(after.position_world, after.velocity, angles)
         along = self._coasts * body.velocity[:2]
-        return Body(
+        return FlightBody(
             np.append(body.position[:2] + self._step_s * along, after.position_world[2]),
             np.append(along, after.velocity[2]),
             angles,
@@ -101,7 +101,7 @@ class AttitudeFlight:
         self._integral = settled(self._cascade, self._body.hover_thrust_n, np.asarray(0.0)).integral
         self._rates, self._thrust = np.zeros(3), np.asarray(0.0)
 
-    def move(self, body: Body, wanted: Array, yaw: float, *, level: bool) -> Body:
+    def move(self, body: FlightBody, wanted: Array, yaw: float, *, level: bool) -> FlightBody:
         """See `FlightModel.move`."""
         (roll, pitch, thrust), integral = velocity_control(
             self._cascade, body.velocity, body.angles[2], self._integral, wanted, self._step_s
@@ -113,7 +113,7 @@ class AttitudeFlight:
         state = AnglesState(body.position, body.angles, body.velocity, self._rates, self._thrust)
         after = advance(self._body, self._response, state, np.array([roll, pitch, turn, thrust], float))
         self._rates, self._thrust = after.rates, after.thrust
-        return Body(after.position_world, after.velocity_world, after.angles)
+        return FlightBody(after.position_world, after.velocity_world, after.angles)
 
 
 def flight_model(spec: RobotSpec, step_s: float) -> FlightModel:
@@ -121,7 +121,7 @@ def flight_model(spec: RobotSpec, step_s: float) -> FlightModel:
     return AttitudeFlight(spec, step_s) if spec.attitude else PointFlight(spec, step_s)
 
 
-def grounded(body: Body) -> Body:
+def grounded(body: FlightBody) -> FlightBody:
     """Return a body that the ground holds."""
     if body.position[2] > 0.0:
         return body

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_crazyflie.flight.flight_models import Body, FlightModel, grounded
+from testudo_crazyflie.flight.flight_models import FlightBody, FlightModel, grounded
 from testudo_crazyflie.flight.low_level_commander import SetPoint
 from testudo_hardware.arrays import Array
 
@@ -34,7 +34,7 @@ class Vehicle:
         yaw: float = 0.0,
     ) -> None:
         """Stand at a place (3,) [m]; ``step_s`` is the length of each step."""
-        self.body = Body(np.array(position_world, float), np.zeros(3), np.array([0.0, 0.0, yaw]))
+        self.body = FlightBody(np.array(position_world, float), np.zeros(3), np.array([0.0, 0.0, yaw]))
         self.motors_on = False
         self.upside_down = False
         """Set by hand, as by a hit."""
@@ -120,11 +120,11 @@ class Vehicle:
             ]
         )
 
-    def _fallen(self) -> Body:
+    def _fallen(self) -> FlightBody:
         body = self.body
         if body.position[2] > 0.0:
             velocity = body.velocity - np.array([0.0, 0.0, GRAVITY_M_S2 * self._step_s])
-            body = grounded(Body(body.position + self._step_s * velocity, velocity, body.angles))
+            body = grounded(FlightBody(body.position + self._step_s * velocity, velocity, body.angles))
         if body.position[2] > 0.0:
             return body
-        return Body(body.position, np.zeros(3), np.array([0.0, 0.0, self.yaw]))
+        return FlightBody(body.position, np.zeros(3), np.array([0.0, 0.0, self.yaw]))

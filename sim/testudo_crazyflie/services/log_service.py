@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from testudo_crazyflie.services.crtp_packets import LOG, Packet
-from testudo_crazyflie.services.table_of_contents import Contents, Entry
+from testudo_crazyflie.services.table_of_contents import Entry, TableOfContents
 
 TICK_S = 0.01
 """Periods are whole multiples of it."""
@@ -54,7 +54,9 @@ class LogService:
         """Take the variables by `group.name`."""
         self._variables = tuple(variables.values())
         tail = bytes([_MOST_BLOCKS, _MOST_VARIABLES])
-        self.contents = Contents(LOG, [Entry(name, *_TYPES[item.type]) for name, item in variables.items()], tail)
+        self.contents = TableOfContents(
+            LOG, [Entry(name, *_TYPES[item.type]) for name, item in variables.items()], tail
+        )
         self._blocks: dict[int, _Block] = {}
 
     def handle(self, packet: Packet) -> list[Packet]:

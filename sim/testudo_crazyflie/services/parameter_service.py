@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testudo_crazyflie.services.crtp_packets import PARAMETERS, Packet
-from testudo_crazyflie.services.table_of_contents import Contents, Entry
+from testudo_crazyflie.services.table_of_contents import Entry, TableOfContents
 
 _TYPES = {
     "uint8": (0x08, "<B"),
@@ -43,7 +43,7 @@ class ParameterService:
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Begin with the defaults."""
         self._parameters = tuple(parameters)
-        self.contents = Contents(
+        self.contents = TableOfContents(
             PARAMETERS, [Entry(item.name, _type_byte(item), _TYPES[item.type][1]) for item in self._parameters]
         )
         self._values = [item.default for item in self._parameters]

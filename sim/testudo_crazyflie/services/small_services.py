@@ -37,7 +37,7 @@ def answer_version(data: bytes) -> list[Packet]:
     return []
 
 
-class Memory:
+class MemoryService:
     """The one memory of the vehicle: where trajectories are put."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ class Entry:
     """Of one value, for `struct`."""
 
 
-class Contents:
+class TableOfContents:
     """The entries in their order; the number of an entry is its id."""
 
     def __init__(self, port: int, entries: Sequence[Entry], tail: bytes = b"") -> None:

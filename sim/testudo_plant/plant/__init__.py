@@ -4,7 +4,7 @@ from testudo_plant.plant.contact_monitor import ContactEvent, ContactWatch, Sepa
 from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver, DriverReason
 from testudo_plant.plant.drone_fleet import DroneOptions
 from testudo_plant.plant.injected_faults import RobotFaults, read_faults, read_start_faults
-from testudo_plant.plant.link_emulation import StandIn
+from testudo_plant.plant.link_emulation import LinkEmulation
 from testudo_plant.plant.odometry_latency import LatencyMeter
 from testudo_plant.plant.odometry_sensor import OdometryModel, OdometrySample
 from testudo_plant.plant.plant import Plant, PlantRobot
@@ -19,6 +19,7 @@ __all__ = [
     "DriverReason",
     "DroneOptions",
     "LatencyMeter",
+    "LinkEmulation",
     "OdometryModel",
     "OdometrySample",
     "Plant",
@@ -26,7 +27,6 @@ __all__ = [
     "RadioModel",
     "RobotFaults",
     "Separation",
-    "StandIn",
     "read_faults",
     "read_radio",
     "read_start_faults",

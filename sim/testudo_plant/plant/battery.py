@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from testudo_hardware.motion.battery import BatteryParameters, load_of, spent, thrust_most, voltage
+from testudo_hardware.motion.battery import BatteryParameters, discharged, load_of, maximum_thrust, voltage
 from testudo_hardware.spec import RobotSpec
 
 
@@ -24,9 +24,9 @@ class Battery:
     @property
     def thrust_most_n(self) -> float:
         """Return what all rotors can do at this voltage [N]; infinite if the robot file says nothing of it."""
-        return float(thrust_most(self._law, np.float64(self.voltage_v)))
+        return float(maximum_thrust(self._law, np.float64(self.voltage_v)))
 
     def use(self, thrust_n: float, duration_s: float) -> None:
         """Let the rotors produce a thrust [N] for a time [s]."""
         self._load = float(load_of(self._law, np.float64(thrust_n)))
-        self.charge = max(0.0, self.charge - spent(self._load, duration_s))
+        self.charge = max(0.0, self.charge - discharged(self._load, duration_s))

@@ -12,7 +12,7 @@ from testudo_hardware.links.flight_link import FlightRequest
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, DriverReason, is_clipped
-from testudo_plant.plant.flight_firmware import Crazyflie, FlightCommand, FlightPhase
+from testudo_plant.plant.flight_firmware import CrazyflieFirmware, FlightCommand, FlightPhase
 
 _REASONS = {
     FlightPhase.OFF: (DriverReason.MOTORS_OFF, "its motors stand still"),
@@ -35,7 +35,7 @@ class FlyingDriver:
         spec: RobotSpec,
         command_delay_s: float,
         start_s: float,
-        vehicle: Crazyflie,
+        vehicle: CrazyflieFirmware,
         carry: Callable[[float], float | None],
     ) -> None:
         """Begin; ``carry`` says how much longer [s] than the delay a set-point sent now takes, None if it is lost."""

@@ -14,7 +14,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_plant.plant.battery import Battery
 from testudo_plant.plant.driver import AppliedCommand
 from testudo_plant.plant.drone_driver import FlyingDriver
-from testudo_plant.plant.setpoint_radio import Radio, RadioModel
+from testudo_plant.plant.setpoint_radio import RadioModel, SetPointRadio
 from testudo_plant.worlds import MujocoWorld
 
 _CRAZYFLIE_N = 0.0338 * 9.81
@@ -37,7 +37,7 @@ class Drones:
     """Drones with an attitude, by their index in the world."""
 
     def __init__(
-        self, world: MujocoWorld, drivers: Mapping[int, FlyingDriver], options: DroneOptions, radio: Radio
+        self, world: MujocoWorld, drivers: Mapping[int, FlyingDriver], options: DroneOptions, radio: SetPointRadio
     ) -> None:
         self._world, self._drivers, self._options, self._radio = world, dict(drivers), options, radio
         self._specs: dict[int, RobotSpec] = {i: world.robots[i].spec for i in self._drivers}

@@ -48,7 +48,7 @@ class FlightPhase(StrEnum):
 
 
 @dataclass(frozen=True)
-class Silence:
+class CommandSilence:
     """What a drone does when set-points stop: the table `[silence]` of its file."""
 
     level_after_s: float = 0.5
@@ -59,7 +59,7 @@ class Silence:
     """Since the last set-point; an app on board brakes, and does so until one comes."""
 
     @classmethod
-    def of(cls, spec: RobotSpec) -> Silence:
+    def of(cls, spec: RobotSpec) -> CommandSilence:
         """Return that of a robot; one whose file does not say has a driver that brakes."""
         if spec.brakes_in_silence:
             return cls(brake_after_s=spec.dead_man_s)
@@ -99,11 +99,11 @@ class _Way:
         return (*self.start_world[:2], self.start_world[2] + rise * done), rise * rate
 
 
-class Crazyflie:
+class CrazyflieFirmware:
     """The part of one drone between the radio and its velocity controller; every time [s] is passed in."""
 
     def __init__(
-        self, silence: Silence, start_world: Sequence[float], *, rest_m: float, hovers: bool, start_s: float
+        self, silence: CommandSilence, start_world: Sequence[float], *, rest_m: float, hovers: bool, start_s: float
     ) -> None:
         """Begin at a place (3,) [m], in the air held there by its planner, or on the floor with its motors off.
 

@@ -13,17 +13,17 @@ from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.localiser import placed
 from testudo_deploy.fleet.pose_source import SensedTopic, sensed_topics
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.link_profile import NAMED_POSES, ODOMETRY
 from testudo_hardware.links.pose_messages import PoseReading
 from testudo_hardware.links.topics import CommandWire, Measurement
-from testudo_hardware.links.wire import CommandReading, OdometryReading, other_clock_s
+from testudo_hardware.links.wire import CommandReading, OdometryReading, convert_clock_s
 
 _AMCL_EVERY = 10
 """Odometry samples for each `amcl_pose`; nav2 sends one for every 0.25 m."""
 
 
-class StandIn:
+class LinkEmulation:
     """The driver's side of one robot's link."""
 
     def __init__(self, robot: FleetRobot) -> None:
@@ -32,7 +32,7 @@ class StandIn:
         Raises:
             TestudoError: a pose source that the plant cannot play.
         """
-        self._robot, self._start = robot, Placement(robot.initial_position_world, robot.initial_yaw)
+        self._robot, self._start = robot, PlanarTransform(robot.initial_position_world, robot.initial_yaw)
         self.commands = CommandWire(robot.name, robot.spec, robot.link.profile)
         self.topics = sensed_topics(robot)
         self.uses_ros_time = robot.link.profile.stamps.value == "ros"
@@ -60,7 +60,7 @@ class StandIn:
         """
         robot, first = self._robot, self.topics[0]
         if self.uses_ros_time:
-            sample = replace(sample, stamp_s=other_clock_s(sample.stamp_s, now_s, ros_now_s))
+            sample = replace(sample, stamp_s=convert_clock_s(sample.stamp_s, now_s, ros_now_s))
         pose = PoseReading(sample.stamp_s, sample.position_world, sample.yaw)
         if first.type != ODOMETRY:
             yield first, pose
@@ -80,4 +80,4 @@ class StandIn:
         if not self.uses_ros_time:
             return self.commands.decode(message, now_s)
         reading = self.commands.decode(message, ros_now_s)
-        return replace(reading, stamp_s=other_clock_s(reading.stamp_s, ros_now_s, now_s))
+        return replace(reading, stamp_s=convert_clock_s(reading.stamp_s, ros_now_s, now_s))

@@ -55,7 +55,7 @@ class OdometrySample:
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or a velocity [m/s] in the world."""
 
 
-class Odometer:
+class OdometrySensor:
     """The samples of one robot.
 
     The latency is uniform over its interval at every sample and moves from sample to sample by a

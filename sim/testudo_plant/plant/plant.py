@@ -21,10 +21,10 @@ from testudo_plant.plant.contact_monitor import ContactEvent, ContactWatch
 from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver
 from testudo_plant.plant.drone_driver import FlyingDriver
 from testudo_plant.plant.drone_fleet import DroneOptions, Drones
-from testudo_plant.plant.flight_firmware import Crazyflie, FlightPhase, Silence
+from testudo_plant.plant.flight_firmware import CommandSilence, CrazyflieFirmware, FlightPhase
 from testudo_plant.plant.injected_faults import RobotFaults
-from testudo_plant.plant.odometry_sensor import Odometer, OdometryModel, OdometrySample
-from testudo_plant.plant.setpoint_radio import Radio
+from testudo_plant.plant.odometry_sensor import OdometryModel, OdometrySample, OdometrySensor
+from testudo_plant.plant.setpoint_radio import SetPointRadio
 from testudo_plant.worlds import Contact, MujocoWorld, PlantParameters, RobotPose, WorldRobot
 from testudo_plant.worlds.drone_dynamics import flies
 
@@ -87,14 +87,14 @@ class Plant:
             self._world.place(i, starts[i], robot.initial_yaw)
         self._index = {robot.name: i for i, robot in enumerate(self.robots)}
         options, rng = drones or DroneOptions(), _stream(seed, len(self.robots), _RADIO_STREAM)
-        self.radio = Radio(options.radio, len(self.robots), rng, start_s)
+        self.radio = SetPointRadio(options.radio, len(self.robots), rng, start_s)
         self._drivers = [self._driver(i, start, floor_m, start_s) for i, start in enumerate(starts)]
         flying = {i: driver for i, driver in enumerate(self._drivers) if isinstance(driver, FlyingDriver)}
         self._drones = Drones(self._world, flying, options, self.radio)
         self._check_room()
         model = odometry or OdometryModel()
         self._odometers = [
-            Odometer(
+            OdometrySensor(
                 robot.spec,
                 replace(model, rate_hz=robot.odometry_rate_hz or model.rate_hz),
                 _stream(seed, i, _SENSOR_STREAM),
@@ -241,8 +241,8 @@ class Plant:
         delay_s = drawn.attitude.get("attitude.link_delay", drawn.command_delay_s)
         if not flies(robot.spec):
             return Driver(robot.spec, delay_s, start_s, _LOOK_STEPS * self.step_s)
-        vehicle = Crazyflie(
-            Silence.of(robot.spec),
+        vehicle = CrazyflieFirmware(
+            CommandSilence.of(robot.spec),
             start_world,
             rest_m=floor_m + robot.spec.body_radius_m,
             hovers=not robot.grounded,

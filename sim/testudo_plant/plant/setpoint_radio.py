@@ -42,7 +42,7 @@ class RadioModel:
             )
 
 
-class Radio:
+class SetPointRadio:
     """The radio of a team, on the plant's clock; what it does is drawn from its own random numbers."""
 
     def __init__(self, model: RadioModel, count: int, rng: np.random.Generator, start_s: float) -> None:

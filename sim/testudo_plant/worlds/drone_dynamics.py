@@ -39,7 +39,7 @@ _GRIP = 0.5
 
 
 @dataclass(frozen=True)
-class Orders:
+class FlightCommands:
     """What drones are told beside a velocity; arrays (n, ...)."""
 
     level: Array
@@ -53,7 +53,7 @@ class Orders:
 
 
 @dataclass(frozen=True)
-class FlightMemory:
+class FlightControllerState:
     """What a drone remembers from step to step; arrays (n, ...)."""
 
     thrust: Array
@@ -113,11 +113,11 @@ class FlyingGroup:
             [*(position_world[axis, ...] for axis in range(3)), xp.cos(yaw / 2), nothing, nothing, xp.sin(yaw / 2)]
         )
 
-    def begin(self, yaw: Array) -> FlightMemory:
+    def begin(self, yaw: Array) -> FlightControllerState:
         """See `Group.begin`: it hovers."""
         zero = 0 * yaw
         settled = CascadeState(stacked(zero, zero, zero), yaw)
-        return FlightMemory(zero + 1, settled, stacked(zero, zero, yaw, zero), zero, stacked(*[zero] * 6))
+        return FlightControllerState(zero + 1, settled, stacked(zero, zero, yaw, zero), zero, stacked(*[zero] * 6))
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """See `Group.motion`."""
@@ -128,7 +128,7 @@ class FlyingGroup:
         w, x, y, z = (qpos[row] for row in self.start_ids[3:])
         return stacked(x, y, z, w)
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Any) -> tuple[Array, FlightMemory]:
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Any) -> tuple[Array, FlightControllerState]:
         """See `Group.forces`."""
         drone, rules = self._parameters(drive, qvel[self._twist[0]])
         twist = qvel[self._twist]
@@ -136,7 +136,7 @@ class FlyingGroup:
         state = AttitudeDroneState(
             qpos[self.start_ids[:3]], self.attitude(qpos), now[:3], now[3:], drive.memory.thrust * drone.hover_thrust_n
         )
-        orders: Orders | None = drive.orders
+        orders: FlightCommands | None = drive.orders
         command, cascade, waits = self._asked(state, target, rules, drive)
         push = None if drive.push_world is None else Disturbance(drive.push_world, None)
         if orders is not None:
@@ -162,7 +162,7 @@ class FlyingGroup:
             controls, thrust, ahead = (xp.where(orders.off, 0.0, one) for one in (controls, thrust, ahead))
             if not known_false(orders.stands):
                 controls = xp.where(orders.stands, self._held(twist, drone.mass_kg), controls)
-        return controls, FlightMemory(thrust, cascade, command, waits, ahead)
+        return controls, FlightControllerState(thrust, cascade, command, waits, ahead)
 
     def broken(self, forces: Array, velocity: Array, share: Array, stuck: Array) -> Array:
         """Return the forces (6, n) of drones of which some brake only with this share, or are held by somebody."""
@@ -172,7 +172,7 @@ class FlyingGroup:
         held = point_forces(0 * velocity, velocity, 1 / self._step_s, mass, limit)
         return np.concatenate([np.where(stuck, held + weight, weak), np.where(stuck, 0.0, forces[3:])])
 
-    def renewed(self, memory: FlightMemory, fresh: FlightMemory, place: int) -> FlightMemory:
+    def renewed(self, memory: FlightControllerState, fresh: FlightControllerState, place: int) -> FlightControllerState:
         """Return a memory (NumPy, (..., n)) in which robot ``place`` of the group begins anew."""
 
         def mix(old: Any, new: Any) -> Any:

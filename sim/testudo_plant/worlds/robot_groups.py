@@ -17,12 +17,12 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.actuator_forces import PlanarBody, planar_forces, point_forces, wheel_forces
-from testudo_plant.worlds.drone_dynamics import FlyingGroup, Orders, flies
+from testudo_plant.worlds.drone_dynamics import FlightCommands, FlyingGroup, flies
 from testudo_plant.worlds.robot_bodies import disc_inertia, wheel_inertia
 
 
 @dataclass(frozen=True)
-class Drive:
+class GroupForces:
     """What forces depend on beside the state."""
 
     gain: Array
@@ -30,8 +30,8 @@ class Drive:
     grip: Array | float = 1.0
     """Friction of the wheels on the floor (...), used where no wheel touches it."""
     memory: Any = None
-    """What the last step left, see `Group.begin`."""
-    orders: Orders | None = None
+    """What the last step left, see `RobotGroup.begin`."""
+    orders: FlightCommands | None = None
     """For what flies; None if all follow the velocities."""
     push_world: Array | None = None
     """(3, n, ...) acceleration [m/s²] of what flies by what is not in its law, as the downwash of others."""
@@ -41,7 +41,7 @@ class Drive:
     """(n, ...) [rad/s] of what flies with an attitude; None if all hold their heading."""
 
 
-class Group(Protocol):
+class RobotGroup(Protocol):
     """Robots of one kind in a model; arrays have the component first, then the robots n of the group."""
 
     controls: np.ndarray
@@ -58,7 +58,7 @@ class Group(Protocol):
     def begin(self, yaw: Array) -> Any:
         """Return what is remembered from step to step of robots at rest with yaw (n, ...); None for nothing."""
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Drive) -> tuple[Array, Any]:
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, Any]:
         """Return the controls (F, n, ...) that follow the velocities ``target`` (D, n, ...), and what to remember."""
 
 
@@ -66,12 +66,12 @@ class _Forgetful:
     """What needs nothing but the state."""
 
     def begin(self, yaw: Array) -> None:
-        """See `Group.begin`."""
+        """See `RobotGroup.begin`."""
         return
 
 
 class WheelGroup(_Forgetful):
-    """Free bodies on wheels; implements `Group`."""
+    """Free bodies on wheels; implements `RobotGroup`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
         first = np.array([model.jnt_qposadr[model.joint(f"{name}/free").id] for name in names])
@@ -89,7 +89,7 @@ class WheelGroup(_Forgetful):
         self._limit = np.array([(s.acceleration_limit_m_s2, s.turn_acceleration_limit_rad_s2) for s in specs]).T
 
     def start(self, position_world: Array, yaw: Array) -> Array:
-        """See `Group.start`."""
+        """See `RobotGroup.start`."""
         xp = array_namespace(yaw)
         nothing, height = 0 * yaw, 0 * yaw + _like(self._height, yaw, xp)
         half = yaw / 2
@@ -98,15 +98,15 @@ class WheelGroup(_Forgetful):
         )
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
-        """See `Group.motion`."""
+        """See `RobotGroup.motion`."""
         xp = array_namespace(qpos)
         x, y, _, w, i, j, k = (qpos[row] for row in self.start_ids)
         vx, vy, _, _, _, turn = (qvel[row] for row in self._twist)
         yaw = xp.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
         return MotionState(xp.stack([x, y]), yaw, xp.stack([xp.cos(yaw) * vx + xp.sin(yaw) * vy, turn]))
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Drive) -> tuple[Array, None]:
-        """See `Group.forces`."""
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
+        """See `RobotGroup.forces`."""
         xp = array_namespace(qvel)
         left, right = (qvel[row] for row in self._wheels)
         radius, base = _like(self._radius, left, xp), _like(self._base, left, xp)
@@ -116,7 +116,7 @@ class WheelGroup(_Forgetful):
 
 
 class PlanarGroup(_Forgetful):
-    """Discs that move like wheeled robots; implements `Group`."""
+    """Discs that move like wheeled robots; implements `RobotGroup`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
         joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in ("x", "y", "yaw")]
@@ -129,18 +129,18 @@ class PlanarGroup(_Forgetful):
         self._turn_limit = np.array([spec.turn_acceleration_limit_rad_s2 for spec in specs])
 
     def start(self, position_world: Array, yaw: Array) -> Array:
-        """See `Group.start`."""
+        """See `RobotGroup.start`."""
         return array_namespace(yaw).stack([position_world[0, ...], position_world[1, ...], yaw])
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
-        """See `Group.motion`."""
+        """See `RobotGroup.motion`."""
         xp = array_namespace(qpos)
         x, y, yaw = (qpos[row] for row in self.start_ids)
         vx, vy, turn = (qvel[row] for row in self._twist)
         return MotionState(xp.stack([x, y]), yaw, xp.stack([xp.cos(yaw) * vx + xp.sin(yaw) * vy, turn]))
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Drive) -> tuple[Array, None]:
-        """See `Group.forces`."""
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
+        """See `RobotGroup.forces`."""
         xp = array_namespace(qvel)
         yaw = qpos[self.start_ids[2]]
         body = PlanarBody(
@@ -150,7 +150,7 @@ class PlanarGroup(_Forgetful):
 
 
 class PointGroup(_Forgetful):
-    """Robots of one dimension that follow velocity commands in the world; implements `Group`."""
+    """Robots of one dimension that follow velocity commands in the world; implements `RobotGroup`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
         axes = ("x", "y", "z")[: specs[0].dimension]
@@ -161,15 +161,15 @@ class PointGroup(_Forgetful):
         self._limit = np.array([spec.acceleration_limit_m_s2 for spec in specs])
 
     def start(self, position_world: Array, yaw: Array) -> Array:
-        """See `Group.start`."""
+        """See `RobotGroup.start`."""
         return array_namespace(yaw).stack([*(position_world[axis, ...] for axis in range(len(self.controls))), yaw])
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
-        """See `Group.motion`."""
+        """See `RobotGroup.motion`."""
         return MotionState(qpos[self.start_ids[:-1]], qpos[self.start_ids[-1]], qvel[self._twist[:-1]])
 
-    def forces(self, target: Array, qpos: Array, qvel: Array, drive: Drive) -> tuple[Array, None]:
-        """See `Group.forces`."""
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
+        """See `RobotGroup.forces`."""
         xp, velocity = array_namespace(qvel), qvel[self._twist[:-1]]
         like = velocity[0, ...]
         mass, limit = _like(self._mass, like, xp), _like(self._limit, like, xp)
@@ -182,7 +182,7 @@ def make_group(
     specs: Sequence[RobotSpec],
     form: str,
     drawn: Sequence[Mapping[str, float]] | None = None,
-) -> Group:
+) -> RobotGroup:
     """Return the group of robots of one kind, of which all or none have an attitude.
 
     ``drawn`` holds by robot what differs from the file of a drone, see `PlantParameters.attitude`.

@@ -11,10 +11,10 @@ import numpy as np
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS
 from testudo_plant.worlds.actuator_forces import discrete_gain, point_forces, weaker_braking
-from testudo_plant.worlds.drone_dynamics import FlyingGroup, Orders, flies
+from testudo_plant.worlds.drone_dynamics import FlightCommands, FlyingGroup, flies
 from testudo_plant.worlds.free_body import Box
 from testudo_plant.worlds.plant_parameters import PlantParameters
-from testudo_plant.worlds.robot_groups import Drive, Group, make_group
+from testudo_plant.worlds.robot_groups import GroupForces, RobotGroup, make_group
 from testudo_plant.worlds.world_builder import WorldRobot, build_world_spec, physics_step_s, rhythms_s
 
 _HULLS = ("hull", "body")
@@ -221,11 +221,11 @@ class MujocoWorld:
                 poses |= {int(i): replace(poses[int(i)], quaternion_xyzw=tuple(turn)) for i, turn in turns}
         return tuple(poses[i] for i in range(len(self.robots)))
 
-    def _drive(self, place: int, group: Group, part: np.ndarray) -> Drive:
+    def _drive(self, place: int, group: RobotGroup, part: np.ndarray) -> GroupForces:
         if not isinstance(group, FlyingGroup):
-            return Drive(self._gain[part])
-        orders = Orders(self._level[part], self._off[part], self._stands[part], self._thrust_most[part])
-        return Drive(
+            return GroupForces(self._gain[part])
+        orders = FlightCommands(self._level[part], self._off[part], self._stands[part], self._thrust_most[part])
+        return GroupForces(
             self._gain[part],
             memory=self._memory[place],
             orders=orders,
@@ -233,7 +233,7 @@ class MujocoWorld:
             yaw_rate=self._yaw_rate[part],
         )
 
-    def _broken(self, group: Group, part: np.ndarray, forces: np.ndarray) -> np.ndarray:
+    def _broken(self, group: RobotGroup, part: np.ndarray, forces: np.ndarray) -> np.ndarray:
         """Return the forces (F, n) of robots of which some have weak brakes or are blocked."""
         velocity = group.motion(self.data.qpos, self.data.qvel).velocity
         if isinstance(group, FlyingGroup):
@@ -246,7 +246,7 @@ class MujocoWorld:
         held = point_forces(0 * velocity, velocity, 1 / self.step_s, mass, _SLIDE_M_S2 + 0 * mass)
         return np.where(self._stuck[part], held, forces)
 
-    def _find(self, index: int) -> tuple[Group, int]:
+    def _find(self, index: int) -> tuple[RobotGroup, int]:
         """Return the group of a robot and its place in it."""
         return self._where[index]
 

@@ -2,18 +2,18 @@
 
 from testudo_runs.alignment.align import AlignedRobot, RobotReport, align_robot, held, interpolated, located
 from testudo_runs.alignment.clock_fit import ClockFit, clock_fit, on_recorder_clock
-from testudo_runs.alignment.latency import Latency, response_latency
-from testudo_runs.alignment.sample_cleaning import TidyReport, heading, tidy, unwrapped
+from testudo_runs.alignment.latency import LatencyEstimate, response_latency
+from testudo_runs.alignment.sample_cleaning import CleaningReport, heading, tidy, unwrapped
 from testudo_runs.alignment.velocity_smoothing import Smoothed, Smoother, smooth_velocity
 
 __all__ = [
     "AlignedRobot",
+    "CleaningReport",
     "ClockFit",
-    "Latency",
+    "LatencyEstimate",
     "RobotReport",
     "Smoothed",
     "Smoother",
-    "TidyReport",
     "align_robot",
     "clock_fit",
     "heading",

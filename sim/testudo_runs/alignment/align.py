@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from testudo_runs.alignment.clock_fit import ClockFit, on_recorder_clock
-from testudo_runs.alignment.latency import Latency, response_latency
-from testudo_runs.alignment.sample_cleaning import TidyReport, heading, tidy
+from testudo_runs.alignment.latency import LatencyEstimate, response_latency
+from testudo_runs.alignment.sample_cleaning import CleaningReport, heading, tidy
 from testudo_runs.alignment.velocity_smoothing import Smoothed, Smoother, smooth_velocity
 from testudo_runs.recording.recording import RecordingError, RobotRecording, Series
 
@@ -20,11 +20,11 @@ class RobotReport:
     """What was done to the series of one robot."""
 
     robot: str
-    tidy: dict[str, TidyReport]
+    tidy: dict[str, CleaningReport]
     """By role."""
     clocks: dict[str, ClockFit]
     """By role, of those that know when they were received."""
-    latency: Latency | None
+    latency: LatencyEstimate | None
     """From command to motion."""
     smoothing: dict[str, Any]
     reference: str = "pose"
@@ -102,7 +102,7 @@ def align_robot(
     Raises:
         RecordingError: it has no pose or no command.
     """
-    tidied: dict[str, TidyReport] = {}
+    tidied: dict[str, CleaningReport] = {}
     clocks: dict[str, ClockFit] = {}
     series: list[Series] = []
     seen = len(robot.series.get("pose", ())) > 0
@@ -152,7 +152,7 @@ def interpolated(stamp_s: np.ndarray, values: np.ndarray, times_s: np.ndarray, *
     return found
 
 
-def _latency(robot: AlignedRobot, world: bool) -> Latency | None:
+def _latency(robot: AlignedRobot, world: bool) -> LatencyEstimate | None:
     """Return the latency from commands to the motion that the poses show."""
     if len(robot.command_s) < 2 or len(robot.stamp_s) < 2:
         return None

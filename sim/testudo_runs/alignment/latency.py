@@ -15,7 +15,7 @@ _LEAST_CORRELATION = 0.3
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyEstimate:
     """By how much one signal follows another."""
 
     delay_s: float
@@ -45,7 +45,7 @@ def response_latency(
     longest_s: float = 1.0,
     earliest_s: float = 0.0,
     step_s: float = _STEP_S,
-) -> Latency:
+) -> LatencyEstimate:
     """Return the shift at which the response resembles the command most.
 
     Channels are each freed of their mean and divided by their deviation, so that the sum of their correlations counts.
@@ -71,7 +71,7 @@ def response_latency(
     begin, end = max(command_s[0], response_s[0] - longest_s), min(command_s[-1], response_s[-1] - longest_s)
     times = np.arange(begin + max(0.0, -earliest_s), end, step_s)
     if len(times) < _FEWEST_SAMPLES:
-        return Latency(float("nan"), 0.0, step_s, searched, False)
+        return LatencyEstimate(float("nan"), 0.0, step_s, searched, False)
     asked = _sampled(times, command_s, first)
     shifts = np.arange(np.floor(earliest_s / step_s) - 1, np.ceil(longest_s / step_s) + 2) * step_s
     score = np.array([_correlation(asked, _sampled(times + shift, response_s, second)) for shift in shifts])
@@ -79,7 +79,7 @@ def response_latency(
     inside = 0 < best < len(shifts) - 1
     peak = _vertex(score[best - 1 : best + 2]) if inside else 0.0
     determined = bool(inside and score[best] >= _LEAST_CORRELATION)
-    return Latency(
+    return LatencyEstimate(
         float(shifts[best] + peak * step_s) if determined else float("nan"),
         float(score[best]),
         step_s,

@@ -15,7 +15,7 @@ _SHOWN_GAPS = 1000
 
 
 @dataclass(frozen=True)
-class TidyReport:
+class CleaningReport:
     """What was found in a series and what was done about it."""
 
     samples: int
@@ -46,7 +46,7 @@ class TidyReport:
         return values | {"period_s": None if np.isnan(self.period_s) else self.period_s}
 
 
-def tidy(series: Series, *, gap_s: float | None = None) -> tuple[Series, TidyReport]:
+def tidy(series: Series, *, gap_s: float | None = None) -> tuple[Series, CleaningReport]:
     """Return a series with rising stamps and finite values, and a report.
 
     Args:
@@ -78,7 +78,7 @@ def tidy(series: Series, *, gap_s: float | None = None) -> tuple[Series, TidyRep
     limit = gap_s if gap_s is not None else max(_GAP_PERIODS * period, _SHORTEST_GAP_S) if len(steps) else np.inf
     wide = np.flatnonzero(steps > limit)
     gaps = tuple((float(clean.stamp_s[k]), float(clean.stamp_s[k + 1])) for k in wide[:_SHOWN_GAPS])
-    return clean, TidyReport(
+    return clean, CleaningReport(
         len(stamp), len(kept), int(np.sum(~finite)), backward, duplicate, period, float(limit), gaps, len(wide)
     )
 

@@ -19,7 +19,7 @@ from testudo_runs.importing.bags.bag_import import BagReport, bags_of, inspect_b
 from testudo_runs.importing.logs.draft_mapping import Draft, draft_of
 from testudo_runs.importing.logs.log_discovery import files_of, runs_of
 from testudo_runs.importing.mapping.mapping_file import load_map, parse_map
-from testudo_runs.importing.run_import import Request, read_sources
+from testudo_runs.importing.run_import import ImportRequest, read_sources
 from testudo_runs.recording.load import load_recording
 from testudo_runs.recording.recording import Recording
 from testudo_runs.recording.statistics import recording_facts
@@ -64,7 +64,7 @@ def inspect_recording(
     )
     if drafts:
         return _drafted(path, drafts)
-    imported, _, more = read_sources(Request((path,), given, None, pick, tuple(msg_path)))
+    imported, _, more = read_sources(ImportRequest((path,), given, None, pick, tuple(msg_path)))
     kind = "not imported yet; " + ", ".join(f"mapping {one['name']}" for one in more["maps"])
     return _report(
         imported.recording,
@@ -83,7 +83,7 @@ def _with_series(path: Path, report: Report, msg_path: Sequence[Path]) -> Report
         return report
     try:
         mapping = parse_map(report.values["proposal"], "the proposed mapping")
-        imported, _, more = read_sources(Request((path,), mapping, msg_path=tuple(msg_path)))
+        imported, _, more = read_sources(ImportRequest((path,), mapping, msg_path=tuple(msg_path)))
     except TestudoError:  # no topic that means anything: the report says which there are
         return report
     recording, steps = imported.recording, more["clock_steps"]

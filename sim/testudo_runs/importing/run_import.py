@@ -27,7 +27,7 @@ _HASH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Request:
+class ImportRequest:
     """What to import."""
 
     sources: tuple[Path, ...]
@@ -75,7 +75,9 @@ def parse_robot_types(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def import_run(request: Request, folder: Path, tell: Callable[[str, float], None] = lambda *_: None) -> ImportResult:
+def import_run(
+    request: ImportRequest, folder: Path, tell: Callable[[str, float], None] = lambda *_: None
+) -> ImportResult:
     """Read sources and write a run folder.
 
     Args:
@@ -117,7 +119,7 @@ def import_run(request: Request, folder: Path, tell: Callable[[str, float], None
 
 
 def read_sources(
-    request: Request, tell: Callable[[float], None] = lambda _: None
+    request: ImportRequest, tell: Callable[[float], None] = lambda _: None
 ) -> tuple[Imported, list[Path], dict[str, Any]]:
     """Return the recording of sources, the files that it was read from, and which mappings were used.
 

@@ -20,7 +20,7 @@ from testudo_runs.recording.recording import Recording, RecordingError, RobotRec
 from testudo_runs.recording.roles import ROLES, Role
 from testudo_runs.recording.write import IMPORTED
 from testudo_runs.run_bag import RawMessage, read_messages
-from testudo_runs.run_reader import CommandTrack, Run, Track, read_run, shortened
+from testudo_runs.run_reader import CommandTrack, RecordedRun, Track, read_run, shortened
 
 _STREAMED = 0.5
 """About the share of the time that reading takes before anything is decoded."""
@@ -68,7 +68,7 @@ def load_recording(
     return Recording(robots, info["start_wall_ns"], folder, info, not damage, tuple(shortened(damage)))
 
 
-def recording_of_run(run: Run, *, seen: Literal["truth", "odometry"] = "truth") -> Recording:
+def recording_of_run(run: RecordedRun, *, seen: Literal["truth", "odometry"] = "truth") -> Recording:
     """Return what a fleet of ours recorded as series by role; times are on the run's steady clock, from its start."""
     start_s = float(run.info["start_steady_s"])
     robots = {}

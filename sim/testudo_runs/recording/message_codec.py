@@ -30,7 +30,7 @@ def typestore() -> Typestore:
     return get_typestore(Stores.ROS2_KILTED)
 
 
-class Layout:
+class MessageLayout:
     """Where the numbers of one role stand in a message with given frames."""
 
     def __init__(self, role: Role, frame: str, child: str = "") -> None:
@@ -101,7 +101,7 @@ def decode(role: Role, messages: Sequence[bytes], damage: list[str]) -> tuple[np
     """
     first = next((found for data in messages if (found := _parsed(role, data)) is not None), None)
     if first is not None:
-        layout = Layout(role, first.header.frame_id, getattr(first, "child_frame_id", ""))
+        layout = MessageLayout(role, first.header.frame_id, getattr(first, "child_frame_id", ""))
         found = layout.decode(messages)
         if found is not None:
             return *found, np.arange(len(messages)), first.header.frame_id

@@ -17,7 +17,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Gap:
+class SampleGap:
     """A time without samples."""
 
     at_s: float
@@ -50,7 +50,7 @@ class SeriesFacts:
     gaps: int
     longest_gap_s: float
     gap_time_s: float
-    worst_gaps: tuple[Gap, ...]
+    worst_gaps: tuple[SampleGap, ...]
     duplicates: int
     """Stamps that equal the one before."""
     backward: int
@@ -92,7 +92,7 @@ def series_facts(series: Series) -> SeriesFacts:
         gaps=len(at),
         longest_gap_s=float(steps[at].max(initial=0.0)),
         gap_time_s=float(steps[at].sum()),
-        worst_gaps=tuple(Gap(float(stamps[k]), float(steps[k])) for k in worst),
+        worst_gaps=tuple(SampleGap(float(stamps[k]), float(steps[k])) for k in worst),
         duplicates=int((steps == 0).sum()),
         backward=int((steps < 0).sum()),
         furthest_back_s=float(-steps.min(initial=0.0)) + 0.0,

@@ -12,7 +12,7 @@ import numpy as np
 from testudo_deploy.files.bag_writer import BagWriter, Enclosed, RecordedTopic
 from testudo_deploy.launch.run_folder import INFO_FILE, RUN_SCHEMA, versions
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
-from testudo_runs.recording.message_codec import NANO, Layout, typestore
+from testudo_runs.recording.message_codec import NANO, MessageLayout, typestore
 from testudo_runs.recording.recording import Recording, Series
 from testudo_runs.recording.roles import ROLES
 
@@ -90,7 +90,7 @@ def _write_all(
     at_ns = np.concatenate(times) if parts else np.zeros(0, np.int64)
     order = np.argsort(at_ns, kind="stable")
     layouts = [
-        Layout(ROLES[role], series.frame or WORLD_FRAME, body_frame(topic.split("/")[1]))
+        MessageLayout(ROLES[role], series.frame or WORLD_FRAME, body_frame(topic.split("/")[1]))
         for topic, role, series in parts
     ]
     for begin in range(0, len(order), _BLOCK):

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from testudo_deploy.contract.signals import policy_signals
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion import MotionState
-from testudo_sim.environment.task_scoring import Scoring
+from testudo_sim.environment.task_scoring import TaskScoring
 from testudo_sim.jax_support import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.physics.scene import Scene
 from testudo_sim.physics.world_parameters import draw_parameters
 from testudo_sim.scenarios import Scenario
 from testudo_sim.team.message_radio import by_slot
-from testudo_sim.team.team_tick import Team, TeamState, start, tick, true_table
+from testudo_sim.team.team_tick import SimulatedTeam, TeamState, start, tick, true_table
 
 
 @jax.tree_util.register_dataclass
@@ -75,7 +75,7 @@ class Environment:
     """A team in a scenario, for many worlds at once."""
 
     scenario: Scenario
-    team: Team
+    team: SimulatedTeam
     spread: float = 1.0
     """Share of the robot's intervals that worlds are drawn from."""
     change_price: float = 0.0
@@ -91,9 +91,9 @@ class Environment:
         return self.scoring.horizon
 
     @property
-    def scoring(self) -> Scoring:
+    def scoring(self) -> TaskScoring:
         """What decisions are worth."""
-        return Scoring(self.scenario, self.team.model.spec, self.change_price, self.facing_price)
+        return TaskScoring(self.scenario, self.team.model.spec, self.change_price, self.facing_price)
 
     def reset(self, keys: jax.Array) -> WorldState:
         """Return the start of one world for each key (E,)."""

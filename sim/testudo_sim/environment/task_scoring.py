@@ -28,7 +28,7 @@ FACING_FROM_M = 0.3
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Score:
+class TaskScore:
     """The outcome of one decision."""
 
     terms: Mapping[str, jax.Array]
@@ -42,7 +42,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Scoring:
+class TaskScoring:
     """How decisions of a scenario are scored for one kind of robot."""
 
     scenario: Scenario
@@ -62,7 +62,7 @@ class Scoring:
         """Decisions in an episode."""
         return int(self.scenario.horizon_s / self.decision_s)
 
-    def decision(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> Score:
+    def decision(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> TaskScore:
         """Return what a decision is worth.
 
         Args:
@@ -78,7 +78,7 @@ class Scoring:
             terms[FACING] = -self.facing_price * self.decision_s * looks_away(after.robots, goal)
         broken = not_finite(after)
         reward = jnp.where(broken, 0.0, sum(terms.values()))
-        return Score(terms, reward, self.scenario.success(task, after), broken)
+        return TaskScore(terms, reward, self.scenario.success(task, after), broken)
 
 
 def looks_away(motion: MotionState, goal_world: jax.Array) -> jax.Array:

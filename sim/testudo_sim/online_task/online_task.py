@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from testudo_hardware.motion import MotionState
-from testudo_sim.environment.task_scoring import Scoring
+from testudo_sim.environment.task_scoring import TaskScoring
 from testudo_sim.jax_support import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.online_task.pose_track import Pose, PoseTrack
 from testudo_sim.physics.contact_counts import least_separation
@@ -62,10 +62,10 @@ class _Sight:
     """Who was not measured; then there is no scene."""
 
 
-class LiveTask:
+class OnlineTask:
     """The task of one running fleet, for one episode at a time."""
 
-    def __init__(self, scoring: Scoring, robots: Sequence[str], task: Any) -> None:
+    def __init__(self, scoring: TaskScoring, robots: Sequence[str], task: Any) -> None:
         """Prepare, and compile what scores.
 
         Args:

@@ -15,14 +15,14 @@ from testudo_deploy.contract.command_types import turns
 from testudo_deploy.contract.contract import Contract
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.environment.task_scoring import Scoring
+from testudo_sim.environment.task_scoring import TaskScoring
 from testudo_sim.scenarios.scenario import Scenario, make_scenario
 
 GOAL = "goal_world"
 """The value of a task that says where robots, or a body, shall go."""
 
 
-def scoring_of(contract: Contract, spec: RobotSpec) -> Scoring:
+def scoring_of(contract: Contract, spec: RobotSpec) -> TaskScoring:
     """Return how decisions are scored of the scenario that a policy was trained in, as in its training.
 
     Raises:
@@ -32,7 +32,7 @@ def scoring_of(contract: Contract, spec: RobotSpec) -> Scoring:
     scenario = make_scenario(contract.scenario, spec, contract.shield, obstacles)
     config = contract.provenance.get("config", {})
     facing = config.get("facing_price", 0.0) if turns(contract.command) else 0.0
-    return Scoring(scenario, spec, float(config.get("change_price", 0.0)), float(facing))
+    return TaskScoring(scenario, spec, float(config.get("change_price", 0.0)), float(facing))
 
 
 def make_task(

@@ -9,7 +9,7 @@ from typing import Any
 
 from testudo_deploy.markers import GoalView, Marker, body_marker
 from testudo_deploy.station.station_topics import SCORE_SCHEMA
-from testudo_sim.online_task.online_task import DecisionScore, LiveTask
+from testudo_sim.online_task.online_task import DecisionScore, OnlineTask
 from testudo_sim.online_task.task_state import goals_of
 
 ACTIVE = "active"
@@ -19,7 +19,7 @@ START_ON = (ACTIVE, "poses")
 
 
 def waits_for(
-    live: LiveTask, topics: Mapping[str, str], modes: Mapping[str, str], start_on: str, now_s: float
+    live: OnlineTask, topics: Mapping[str, str], modes: Mapping[str, str], start_on: str, now_s: float
 ) -> tuple[str, ...]:
     """Return what keeps an episode from beginning, one sentence for each; none if it may begin.
 
@@ -40,19 +40,19 @@ def waits_for(
     return tuple(found)
 
 
-def waiting_values(live: LiveTask, reasons: Sequence[str]) -> dict[str, Any]:
+def waiting_values(live: OnlineTask, reasons: Sequence[str]) -> dict[str, Any]:
     """Return what to say before an episode begins."""
     return _head(live) | {"state": "waiting", "waits_for": list(reasons)}
 
 
-def score_values(live: LiveTask, score: DecisionScore) -> dict[str, Any]:
+def score_values(live: OnlineTask, score: DecisionScore) -> dict[str, Any]:
     """Return the outcome of a decision as JSON values; ``state`` is running, success or timeout."""
     values = asdict(score)
     outcome = values.pop("outcome")
     return _head(live) | {"state": outcome or "running", "time_s": score.decision * live.scoring.decision_s} | values
 
 
-def finish_values(live: LiveTask, score: DecisionScore) -> dict[str, Any]:
+def finish_values(live: OnlineTask, score: DecisionScore) -> dict[str, Any]:
     """Return the result of an episode, for the supervisor of the fleet."""
     return {
         "scenario": live.scoring.scenario.name,
@@ -64,7 +64,7 @@ def finish_values(live: LiveTask, score: DecisionScore) -> dict[str, Any]:
     }
 
 
-def goal_views(live: LiveTask) -> tuple[GoalView, ...]:
+def goal_views(live: OnlineTask) -> tuple[GoalView, ...]:
     """Return the goals of the task: one for each robot, or of its first body."""
     places = goals_of(live.task)
     names = live.robots if places.shape[1] == len(live.robots) else live.bodies[:1] or ("goal",)
@@ -77,7 +77,7 @@ def goal_views(live: LiveTask) -> tuple[GoalView, ...]:
     return tuple(made)
 
 
-def body_markers(live: LiveTask) -> tuple[Marker, ...]:
+def body_markers(live: OnlineTask) -> tuple[Marker, ...]:
     """Return the bodies that were measured."""
     poses = [(box, live.newest(box.name)) for box in live.scoring.scenario.boxes]
     return tuple(
@@ -85,7 +85,7 @@ def body_markers(live: LiveTask) -> tuple[Marker, ...]:
     )
 
 
-def _head(live: LiveTask) -> dict[str, Any]:
+def _head(live: OnlineTask) -> dict[str, Any]:
     return {
         "schema": SCORE_SCHEMA,
         "scenario": live.scoring.scenario.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from testudo_hardware.motion.battery import least_charge
+from testudo_hardware.motion.battery import minimum_charge
 from testudo_hardware.spec import Quantity, RobotSpec
 
 _FOLD, _CHARGE_FOLD = 3, 4
@@ -50,4 +50,4 @@ def draw_charges(keys: jax.Array, spec: RobotSpec, size: int, spread: float) -> 
         TestudoError: the robot file has no `[power]`, or one of another kind of battery.
     """
     units = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, _CHARGE_FOLD), (size,)))(keys).T
-    return 1 - spread * (1 - least_charge(spec)) * units
+    return 1 - spread * (1 - minimum_charge(spec)) * units

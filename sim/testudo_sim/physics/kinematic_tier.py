@@ -16,7 +16,7 @@ from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.motion_state import TINY, length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim.physics.contact_counts import count_contacts, least_separation
-from testudo_sim.physics.scene import BodyState, Scene, Watch
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene
 from testudo_sim.physics.world_parameters import WorldParameters, interpolation
 
 
@@ -53,11 +53,13 @@ class KinematicPhysics:
         """See `Physics.scene`."""
         return Scene(state)
 
-    def watch(self, state: MotionState) -> Watch:
+    def watch(self, state: MotionState) -> ContactCounts:
         """See `Physics.watch`."""
         place = state.position_world
         spec = self.model.spec
-        return Watch(count_contacts(place, spec.body_radius_m, self.arena), least_separation(place, spec.height_ratio))
+        return ContactCounts(
+            count_contacts(place, spec.body_radius_m, self.arena), least_separation(place, spec.height_ratio)
+        )
 
 
 def _weaker_braking(model: MotionModel, velocity: jax.Array, change: jax.Array, share: jax.Array) -> jax.Array:

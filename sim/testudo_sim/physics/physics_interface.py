@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import jax
 
-from testudo_sim.physics.scene import BodyState, Scene, Watch
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene
 from testudo_sim.physics.world_parameters import WorldParameters
 
 
@@ -39,5 +39,5 @@ class Physics(Protocol):
     def scene(self, state: Any) -> Scene:
         """Return the truth."""
 
-    def watch(self, state: Any) -> Watch:
+    def watch(self, state: Any) -> ContactCounts:
         """Return contacts and least separation in the tick that led to this state."""

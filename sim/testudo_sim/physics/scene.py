@@ -34,7 +34,7 @@ class Scene:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Watch:
+class ContactCounts:
     """What the physics saw in the last control tick, at every one of its steps."""
 
     contacts: jax.Array

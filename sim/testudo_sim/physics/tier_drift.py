@@ -23,7 +23,7 @@ _HEIGHT_M = 5.0
 
 
 @dataclass(frozen=True)
-class Drift:
+class TierDrift:
     """Distances between two tiers after one horizon, over all robots and worlds."""
 
     horizon_s: float
@@ -80,7 +80,7 @@ def drawn_worlds(spec: RobotSpec, worlds: int, seed: int = 0) -> WorldParameters
     return draw_parameters(jax.random.split(jax.random.key(seed), worlds), spec, Channels(), 1.0)
 
 
-def drive(physics: Physics, start: MotionState, sent: jax.Array, parameters: WorldParameters) -> MotionState:
+def run_commands(physics: Physics, start: MotionState, sent: jax.Array, parameters: WorldParameters) -> MotionState:
     """Return the motion (T, ...) of robots from ``start`` under effective commands ``sent`` (T, D, N, E)."""
     worlds = start.yaw.shape[-1]
     history = jnp.zeros((parameters.delay_weights.shape[0], *start.position_world.shape))
@@ -96,7 +96,7 @@ def drive(physics: Physics, start: MotionState, sent: jax.Array, parameters: Wor
     return jax.jit(lambda first, commands: jax.lax.scan(tick, first, commands)[1])(begin, sent)
 
 
-def compare(reference: MotionState, other: MotionState, period_s: float) -> list[Drift]:
+def compare(reference: MotionState, other: MotionState, period_s: float) -> list[TierDrift]:
     """Return the drift of motions (T, ...) at each horizon that they reach."""
     found = []
     for horizon in HORIZONS_S:
@@ -107,5 +107,5 @@ def compare(reference: MotionState, other: MotionState, period_s: float) -> list
         distance = np.sqrt((offset**2).sum(axis=0))
         turned = np.asarray(other.yaw[index] - reference.yaw[index])
         turned = np.abs(np.arctan2(np.sin(turned), np.cos(turned)))
-        found.append(Drift(horizon, float(np.median(distance)), float(distance.max()), float(turned.max())))
+        found.append(TierDrift(horizon, float(np.median(distance)), float(distance.max()), float(turned.max())))
     return found

@@ -24,7 +24,7 @@ from testudo_deploy.contract.contract import (
 )
 from testudo_deploy.contract.parts import COMMAND_TYPE, VELOCITY_YAW_RATE
 from testudo_deploy.contract.rules import graph_inputs, graph_outputs, robot_signals
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.spec import RobotSpec
 
@@ -32,7 +32,7 @@ OPSET, IR_VERSION = 21, 10
 _DECISION_TICKS = 10
 
 
-def write_plain_policy(
+def write_go_to_goal_policy(
     path: Path, spec: RobotSpec, *, arena: Arena | None = None, team_size: int = 4, yaw_rate: float | None = None
 ) -> Contract:
     """Write the policy of a robot and return its contract; with ``yaw_rate`` [rad/s] a drone turns all the time.
@@ -41,15 +41,15 @@ def write_plain_policy(
         ContractError: a yaw rate for a robot that takes none.
     """
     kind = COMMAND_TYPE if yaw_rate is None else VELOCITY_YAW_RATE
-    contract = plain_contract(spec, arena=arena, team_size=team_size, command_type=kind)
-    model = plain_model(contract, yaw_rate=yaw_rate or 0.0)
+    contract = go_to_goal_contract(spec, arena=arena, team_size=team_size, command_type=kind)
+    model = go_to_goal_model(contract, yaw_rate=yaw_rate or 0.0)
     contract = with_test_vector(contract, model)
     helper.set_model_props(model, {METADATA_KEY: contract.to_json()})
     onnx.save(model, path)
     return contract
 
 
-def plain_contract(
+def go_to_goal_contract(
     spec: RobotSpec, *, arena: Arena | None, team_size: int = 4, hidden_size: int = 0, command_type: str = COMMAND_TYPE
 ) -> Contract:
     """Return the contract, which lacks only its test vector."""
@@ -70,7 +70,7 @@ def plain_contract(
         dead_man_s=spec.dead_man_s,
         arena=arena,
         team_size=team_size,
-        shield=shield_parameters(spec),
+        shield=projection_parameters(spec),
         provenance={"policy": "straight to the goal, not trained"},
         evaluation={},
         parity={},
@@ -78,7 +78,7 @@ def plain_contract(
     )
 
 
-def plain_model(
+def go_to_goal_model(
     contract: Contract, *, opset: int = OPSET, ir_version: int = IR_VERSION, yaw_rate: float = 0.0
 ) -> onnx.ModelProto:
     """Return the graph: command = clip(goal - control point); a memory, if there is one, follows neighbour ages.

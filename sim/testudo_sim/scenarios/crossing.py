@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
@@ -47,7 +47,7 @@ class Crossing(GoalScenario):
     name: str = "crossing"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Crossing:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Crossing:
         """Return the scenario for a kind of robot; the arena holds the streams and room beside them."""
         spacing, room, up = spacing_m(shield), room_m(spec, shield), shield.height_ratio
         side = (_WAY + _SIDE) * spacing + max(room, spacing / 2)

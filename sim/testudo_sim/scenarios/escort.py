@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import Signal
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
@@ -65,7 +65,7 @@ class Escort:
     boxes: tuple[Box, ...] = ()
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Escort:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Escort:
         """Return the scenario for a kind of drone.
 
         Raises:

@@ -12,8 +12,8 @@ import numpy as np
 
 from testudo_deploy.contract.contract import Signal
 from testudo_deploy.shield.obstacles import Obstacle
-from testudo_deploy.shield.projection_margins import ShieldParameters
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -21,7 +21,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.free_body import Box
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import StartState
-from testudo_sim.starts import Starts
+from testudo_sim.starts import StartDistribution
 
 DECISION_S = 0.33
 """A policy decides about as often; a robot's control tick divides it."""
@@ -54,7 +54,7 @@ class GoalScenario:
     horizon_s: float = 40.0
     tolerance_m: float = 0.1
     boxes: tuple[Box, ...] = ()
-    starts: Starts | None = None
+    starts: StartDistribution | None = None
     """What worlds begin from; None are starts of its own."""
     starts_share: float = 1.0
     """Share of the worlds that begin from them; the others have starts of its own."""
@@ -115,7 +115,7 @@ class GoalScenario:
         """Return the same scenario with obstacles in its arena."""
         return replace(self, arena=replace(self.arena, obstacles=obstacles))
 
-    def with_starts(self, starts: Starts, share: float = 1.0) -> Self:
+    def with_starts(self, starts: StartDistribution, share: float = 1.0) -> Self:
         """Return the same scenario begun from moments of a run, in the arena of that run if it is known."""
         return replace(
             self,
@@ -130,7 +130,7 @@ class GoalScenario:
         return replace(self, horizon_s=horizon_s)
 
 
-def spacing_m(shield: ShieldParameters) -> float:
+def spacing_m(shield: ProjectionParameters) -> float:
     """Return the least distance of starts, and of goals, at one height [m]."""
     return max(shield.separation_m + _FIRST_GAP_M, _GRID_M)
 
@@ -140,10 +140,10 @@ def decision_ticks(spec: RobotSpec, decision_s: float = DECISION_S) -> int:
     return max(1, round(decision_s / spec.control_period_s))
 
 
-def room_m(spec: RobotSpec, shield: ShieldParameters) -> float:
+def room_m(spec: RobotSpec, shield: ProjectionParameters) -> float:
     """Return how far from a wall or obstacle a robot can be at rest, whatever its heading [m]."""
     ahead = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
-    return max(shield.wall_m + ahead, space_parameters(spec).wall_m) + 0.01
+    return max(shield.wall_m + ahead, stop_tube_parameters(spec).wall_m) + 0.01
 
 
 def yaws(key: jax.Array, spec: RobotSpec, team_size: int) -> jax.Array:

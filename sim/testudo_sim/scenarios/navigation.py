@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_deploy.shield.obstacles import clearance
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
@@ -46,7 +46,7 @@ class Navigation(GoalScenario):
     name: str = "navigation"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Navigation:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Navigation:
         """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots."""
         spacing = spacing_m(shield)
         arena, edge = _arena(spec, spacing, room_m(spec, shield), shield.height_ratio)

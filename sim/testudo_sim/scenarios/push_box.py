@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import Signal
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -75,7 +75,7 @@ class PushBox:
     name: str = "push_box"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> PushBox:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> PushBox:
         """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots.
 
         Raises:

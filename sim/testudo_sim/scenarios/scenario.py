@@ -11,13 +11,13 @@ import jax
 
 from testudo_deploy.contract.contract import Signal
 from testudo_deploy.shield.obstacles import Obstacle
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.free_body import Box
 from testudo_sim.physics.scene import BodyState, Scene
-from testudo_sim.starts import Starts
+from testudo_sim.starts import StartDistribution
 
 
 @jax.tree_util.register_dataclass
@@ -64,9 +64,9 @@ class Scenario(Protocol):
 def make_scenario(
     name: str,
     spec: RobotSpec,
-    shield: ShieldParameters,
+    shield: ProjectionParameters,
     obstacles: tuple[Obstacle, ...] = (),
-    starts: Starts | None = None,
+    starts: StartDistribution | None = None,
 ) -> Scenario:
     """Build a registered scenario (entry points `testudo.scenarios`) for a kind of robot.
 

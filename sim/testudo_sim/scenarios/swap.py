@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.projection_margins import ShieldParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
@@ -53,7 +53,7 @@ class Swap(GoalScenario):
     name: str = "swap"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Swap:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Swap:
         """Return the scenario for a kind of robot; the arena lets robots pass outside of the largest ring."""
         spacing, room, up = spacing_m(shield), room_m(spec, shield), shield.height_ratio
         side = _RADII[1] * spacing + max(room, spacing)

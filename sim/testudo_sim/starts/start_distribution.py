@@ -24,7 +24,7 @@ class StartsError(TestudoError):
 
 
 @dataclass(frozen=True)
-class Start:
+class StartSample:
     """One moment of the team; rows by robot."""
 
     position_world: Rows
@@ -40,7 +40,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Spread:
+class StartPerturbation:
     """How far a world may begin beside a moment; all uniform."""
 
     position_m: float
@@ -68,7 +68,7 @@ class StartsSource:
 
 
 @dataclass(frozen=True)
-class Starts:
+class StartDistribution:
     """What worlds begin from. Hashable, so that a scenario that holds it stays a constant of compiled programs."""
 
     schema: str
@@ -79,8 +79,8 @@ class Starts:
     source: StartsSource
     horizon_s: float
     """For so long a world goes on."""
-    spread: Spread
-    starts: tuple[Start, ...]
+    spread: StartPerturbation
+    starts: tuple[StartSample, ...]
     arena: Arena | None = field(default=None, metadata=OPTIONAL)
     """Walls and obstacles of the run; None leaves the scenario's own."""
 
@@ -129,7 +129,7 @@ class Starts:
         if self.arena is not None and len(self.arena.low_world) != dimension:
             raise StartsError(f"{where}: arena: found {len(self.arena.low_world)} axes, expected {dimension}")
 
-    def _check_start(self, start: Start, dimension: int, where: str) -> None:
+    def _check_start(self, start: StartSample, dimension: int, where: str) -> None:
         if start.weight <= 0:
             raise StartsError(f"{where}.weight: found {start.weight}, expected a number above zero")
         if len(start.yaw) != self.size:

@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 from testudo_hardware.files.strict_json import read_as
-from testudo_sim.starts.start_distribution import STARTS_SCHEMA, Starts, StartsError
+from testudo_sim.starts.start_distribution import STARTS_SCHEMA, StartDistribution, StartsError
 
 __all__ = ["STARTS_SCHEMA", "load_starts", "parse_starts", "save_starts", "starts_text"]
 
 
-def load_starts(path: str | Path) -> Starts:
+def load_starts(path: str | Path) -> StartDistribution:
     """Read and check a start file.
 
     Raises:
@@ -32,7 +32,7 @@ def load_starts(path: str | Path) -> Starts:
     return parse_starts(text, str(file))
 
 
-def parse_starts(text: str, where: str) -> Starts:
+def parse_starts(text: str, where: str) -> StartDistribution:
     """Read the text of a start file; ``where`` names it in errors.
 
     Raises:
@@ -43,12 +43,12 @@ def parse_starts(text: str, where: str) -> Starts:
     except (yaml.YAMLError, RecursionError) as error:
         first = str(error).splitlines()[0]
         raise StartsError(f"{where}: no YAML: {first}") from error
-    starts: Starts = read_as(Starts, values, where, StartsError)
+    starts: StartDistribution = read_as(StartDistribution, values, where, StartsError)
     starts.check(where)
     return starts
 
 
-def save_starts(starts: Starts, path: str | Path) -> Path:
+def save_starts(starts: StartDistribution, path: str | Path) -> Path:
     """Write a start file and return its path.
 
     Raises:
@@ -67,7 +67,7 @@ def save_starts(starts: Starts, path: str | Path) -> Path:
     return file
 
 
-def starts_text(starts: Starts) -> str:
+def starts_text(starts: StartDistribution) -> str:
     """Return the text of a start file."""
     values = _plain(asdict(starts))
     if starts.arena is None:

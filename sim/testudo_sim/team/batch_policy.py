@@ -8,14 +8,14 @@ import jax
 import numpy as np
 
 from testudo_deploy.contract.onnx_policy import open_session
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 
 BatchPolicy = Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]
 """(signals (B, ...), hidden (B, M)) -> (velocity (B, D), hidden (B, M)); B robots of all worlds."""
 
 
-def artefact_policy(artefact: Artefact) -> BatchPolicy:
+def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
     """Return what a policy file does with many robots at once.
 
     Raises:

@@ -7,7 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.monitoring.brake_monitor import BrakingWatch, watch_braking
+from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, update_brake_monitor
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.world_parameters import Slots, WorldParameters
@@ -18,14 +18,14 @@ def earlier_slots(spec: RobotSpec, slots: Slots) -> int:
     return max(slots.states - 1 + math.ceil(_delays(spec)[-1]) + 1 - slots.commands, 1)
 
 
-def watch_brakes(
+def update_brake_monitors(
     spec: RobotSpec,
-    watch: BrakingWatch,
+    watch: BrakeMonitorState,
     measured: MotionState,
     located: jax.Array,
     sent: jax.Array,
     parameters: WorldParameters,
-) -> tuple[BrakingWatch, jax.Array]:
+) -> tuple[BrakeMonitorState, jax.Array]:
     """Return the watch after a tick, and which robots (N, E) got further than their brakes should let them.
 
     Args:
@@ -40,7 +40,7 @@ def watch_brakes(
         (share, [_sent_ago(sent, m + delay) for delay in _delays(spec)])
         for m, share in enumerate(parameters.age_weights)
     ]
-    after, excess = watch_braking(spec, watch, measured, located, acting, jnp.float32(spec.control_period_s))
+    after, excess = update_brake_monitor(spec, watch, measured, located, acting, jnp.float32(spec.control_period_s))
     return after, excess > 0
 
 

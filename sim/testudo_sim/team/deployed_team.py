@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.control.plausibility_checks import follow_pose, left_its_lanes
-from testudo_deploy.control.state_prediction import predict
-from testudo_deploy.monitoring.brake_monitor import BrakingWatch, begin_watch
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.reservations import Sight
-from testudo_deploy.shield.reserved_space import OwnSpace, at_rest
+from testudo_deploy.control.plausibility_checks import follow_pose, left_reserved_segments
+from testudo_deploy.control.state_prediction import predict_state
+from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import ReservedSpace, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_hardware.errors import TestudoError
@@ -27,19 +27,33 @@ from testudo_hardware.motion.motion_state import length
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Slots, WorldParameters
-from testudo_sim.team.brake_monitor import earlier_slots, watch_brakes
+from testudo_sim.team.brake_monitor import earlier_slots, update_brake_monitors
 from testudo_sim.team.fault_schedule import CHASER, LIAR, Faults
-from testudo_sim.team.initial_motion import held_velocity, moments_before, seen_late, still_before, stopping_lane
-from testudo_sim.team.lost_link import Vehicle, coasted, listening, receive
-from testudo_sim.team.message_radio import Radio, by_slot, exchange, message, neighbour_table, peer_spaces, tune_in
-from testudo_sim.team.team_tick import Team, advanced, measure, no_turns, per_robot, split_command, turned_on
+from testudo_sim.team.initial_motion import (
+    delayed_measurements,
+    held_velocity,
+    motion_history,
+    stationary_history,
+    stopping_segment,
+)
+from testudo_sim.team.lost_link import LostLinkVehicle, coasted, listening, receive
+from testudo_sim.team.message_radio import (
+    MessageRadio,
+    by_slot,
+    exchange,
+    message,
+    neighbour_table,
+    peer_spaces,
+    receive_messages,
+)
+from testudo_sim.team.team_tick import SimulatedTeam, advanced, measure, no_turns, per_robot, split_command, turned_on
 
 _RADIO_STREAM = 7
 """Randomness of the radio to the vehicles: its own, so that what else a key draws stays."""
 
 
 @dataclass(frozen=True)
-class Deployment:
+class DeployedTeam:
     """What is fixed beside the team: layers, and how far back the radio reaches."""
 
     shield: Shield
@@ -54,7 +68,7 @@ class Deployment:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class DeployedState:
+class DeployedTeamState:
     """Everything that changes from tick to tick."""
 
     physics: Any
@@ -62,7 +76,7 @@ class DeployedState:
     """(H, D, N, E): effective commands that reached the drivers, newest first."""
     past: MotionState
     """(M, D, N, E)."""
-    table: NeighbourTable
+    table: PeerTable
     estimate: MotionState
     measured: MotionState
     """(D, N, E): as the sensors delivered it last."""
@@ -72,11 +86,11 @@ class DeployedState:
     """(N, E) bool: the pose is believed."""
     earlier: jax.Array
     """(H', D, N, E): commands before `sent`, which may have acted on the latest pose."""
-    watch: BrakingWatch
+    watch: BrakeMonitorState
     weak: jax.Array
     """(N, E) bool: its brakes were found to be weaker than described; it stays braked."""
-    space: OwnSpace
-    radio: Radio
+    space: ReservedSpace
+    radio: MessageRadio
     flagged: jax.Array
     """(K, N, E) bool: neighbours that this robot does not trust."""
     pause: jax.Array
@@ -87,36 +101,36 @@ class DeployedState:
     """() int: tick."""
     parameters: WorldParameters
     faults: Faults
-    vehicle: Vehicle | None = None
+    vehicle: LostLinkVehicle | None = None
     """What reaches the drones, where a radio may lose it."""
     turns: jax.Array | None = None
     """(H, N, E) [rad/s]: see `TeamState.turns`."""
 
 
 def start_deployed(
-    team: Team,
-    deployment: Deployment,
+    team: SimulatedTeam,
+    deployment: DeployedTeam,
     position_world: jax.Array,
     yaw: jax.Array,
     parameters: WorldParameters,
     faults: Faults,
     velocity: jax.Array | None = None,
-) -> DeployedState:
+) -> DeployedTeamState:
     """Return a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
     slots = Slots.create(team.model.spec, team.channels)
     physics = team.physics.reset(position_world, yaw, None, velocity)
     motion = team.physics.scene(physics).robots
     held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
     sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
-    past, seen, estimate = still_before(motion, slots.states), motion, motion
+    past, seen, estimate = stationary_history(motion, slots.states), motion, motion
     if velocity is not None:
-        past = moments_before(team.model, motion, slots.states)
-        seen = seen_late(past, parameters)
-        estimate = predict(team.model, seen, sent, per_robot(parameters.pending))
+        past = motion_history(team.model, motion, slots.states)
+        seen = delayed_measurements(past, parameters)
+        estimate = predict_state(team.model, seen, sent, per_robot(parameters.pending))
     stop = team.model.stopping_point(estimate)
-    space = at_rest(position_world) if velocity is None else stopping_lane(team.model, seen, estimate)
+    space = reserved_at_rest(position_world) if velocity is None else stopping_segment(team.model, seen, estimate)
     control = jnp.zeros_like(position_world) if velocity is None else held_velocity(team.model, stop, estimate)
-    radio = tune_in(message(stop.position_world, control, space), deployment.longest_message_ticks + 1)
+    radio = receive_messages(message(stop.position_world, control, space), deployment.longest_message_ticks + 1)
     size = yaw.shape[0]
     last = (jnp.arange(size) + 1 + jnp.arange(size - 1)[:, None]) % size == size - 1
     flagged = last[..., None] & (faults.stranger == CHASER)
@@ -124,7 +138,7 @@ def start_deployed(
     number = jnp.zeros((), jnp.int32)
     table = neighbour_table(radio, number, team.model.spec.control_period_s, faults)
     table = replace(table, untrusted=flagged) if deployment.strangers else table
-    return DeployedState(
+    return DeployedTeamState(
         physics,
         sent,
         past,
@@ -134,7 +148,7 @@ def start_deployed(
         seen,
         zero == 0,
         jnp.broadcast_to(held, (earlier_slots(team.model.spec, slots), *held.shape)),
-        begin_watch(team.model.spec, seen, zero == 0),
+        begin_brake_monitor(team.model.spec, seen, zero == 0),
         zero > 0,
         space,
         radio,
@@ -150,8 +164,8 @@ def start_deployed(
 
 
 def tick_deployed(
-    team: Team, deployment: Deployment, state: DeployedState, nominal_world: jax.Array, key: jax.Array
-) -> tuple[DeployedState, ShieldResult]:
+    team: SimulatedTeam, deployment: DeployedTeam, state: DeployedTeamState, nominal_world: jax.Array, key: jax.Array
+) -> tuple[DeployedTeamState, ShieldResult]:
     """Return the state one tick later and what the shield did; arguments as for `team.tick`."""
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
@@ -184,17 +198,17 @@ def tick_deployed(
     turned_rad = team.yaw_rate_limit * team.model.spec.control_period_s
     located, anchor = follow_pose(team.model.spec, state.anchor, measured, team.model.spec.control_period_s, turned_rad)
     earlier = jnp.concatenate([state.sent[-1:], state.earlier[:-1]])
-    watch, weak = watch_brakes(
+    watch, weak = update_brake_monitors(
         team.model.spec, state.watch, anchor, located, jnp.concatenate([sent, earlier]), state.parameters
     )
-    estimate = predict(team.model, measured, sent, per_robot(state.parameters.pending))
+    estimate = predict_state(team.model, measured, sent, per_robot(state.parameters.pending))
     number = state.number + 1
     table = neighbour_table(radio, number, team.model.spec.control_period_s, state.faults)
     flagged = state.flagged
     if deployment.strangers:
         table, flagged = _watch(team, deployment, state, radio, table, measured)
     braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
-    after = DeployedState(
+    after = DeployedTeamState(
         physics,
         sent,
         past,
@@ -221,8 +235,8 @@ def tick_deployed(
 
 
 def _moved(
-    team: Team, state: DeployedState, sent: jax.Array, turns: jax.Array | None, key: jax.Array
-) -> tuple[Any, Vehicle | None]:
+    team: SimulatedTeam, state: DeployedTeamState, sent: jax.Array, turns: jax.Array | None, key: jax.Array
+) -> tuple[Any, LostLinkVehicle | None]:
     """Return the physics one tick later under what was sent (H, D, N, E), and what of it reached the vehicles.
 
     Raises:
@@ -241,8 +255,8 @@ def _moved(
 
 
 def _shielded(
-    team: Team, deployment: Deployment, state: DeployedState, stop: Any, nominal_world: jax.Array
-) -> tuple[ShieldResult, OwnSpace]:
+    team: SimulatedTeam, deployment: DeployedTeam, state: DeployedTeamState, stop: Any, nominal_world: jax.Array
+) -> tuple[ShieldResult, ReservedSpace]:
     """Return what the layers that are on make of the nominal velocity."""
     zero = jnp.zeros(nominal_world.shape[1:])
     bare = ShieldResult(actuator_command(team.model, stop, nominal_world), nominal_world, zero, zero.astype(jnp.int32))
@@ -250,7 +264,7 @@ def _shielded(
         silent_ticks = deployment.shield.space.silence_s / team.model.spec.control_period_s
         peers = peer_spaces(state.radio, silent_ticks, ~state.flagged)
         peers = replace(peers, acknowledged=jnp.where(state.faults.blind_take, 1e6, peers.acknowledged))
-        sight = Sight(state.measured.position_world, state.estimate, stop, state.table, peers)
+        sight = ShieldInputs(state.measured.position_world, state.estimate, stop, state.table, peers)
         number = jnp.broadcast_to(state.number.astype(jnp.float32), zero.shape)
         result, space = deployment.shield.step(sight, state.space, nominal_world, number)
     elif team.shielded:
@@ -270,7 +284,7 @@ def _is(faults: Faults, kind: int, like: jax.Array) -> jax.Array:
     return last[:, None] & (faults.stranger == kind)
 
 
-def _running(deployment: Deployment, state: DeployedState, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return which processes run at this tick (N, E), and for how long each will sleep."""
     faults = state.faults
     due = (state.number + faults.phase) % deployment.stride == 0
@@ -283,7 +297,7 @@ def _running(deployment: Deployment, state: DeployedState, key: jax.Array) -> tu
     return runs, jnp.where(late, pause, jnp.maximum(state.pause - 1, 0))
 
 
-def _chased(state: DeployedState, team: Team, nominal_world: jax.Array) -> jax.Array:
+def _chased(state: DeployedTeamState, team: SimulatedTeam, nominal_world: jax.Array) -> jax.Array:
     """Return the nominal velocities with those of chasers turned to their nearest neighbour."""
     place = team.physics.scene(state.physics).robots.position_world
     offset = place[:, :-1] - place[:, -1:]
@@ -303,7 +317,7 @@ def _lied(faults: Faults, said: jax.Array) -> jax.Array:
     return said + jnp.where(liar, moved[: 6 * dimension, None], 0.0)
 
 
-def _displaced(state: DeployedState, measured: MotionState) -> MotionState:
+def _displaced(state: DeployedTeamState, measured: MotionState) -> MotionState:
     """Return the measurement with the jump of robot 0's localisation."""
     faults = state.faults
     wrong = (state.number >= faults.jump[0]) & (state.number < faults.jump[1])
@@ -316,14 +330,19 @@ def _displaced(state: DeployedState, measured: MotionState) -> MotionState:
 
 
 def _watch(
-    team: Team, deployment: Deployment, state: DeployedState, radio: Radio, table: NeighbourTable, measured: MotionState
-) -> tuple[NeighbourTable, jax.Array]:
+    team: SimulatedTeam,
+    deployment: DeployedTeam,
+    state: DeployedTeamState,
+    radio: MessageRadio,
+    table: PeerTable,
+    measured: MotionState,
+) -> tuple[PeerTable, jax.Array]:
     """Return the table with untrusted neighbours where tracking sees them, and who is not trusted from now on."""
     spec = team.model.spec
     seen = by_slot(measured.position_world)
     age = jnp.full_like(table.age_s, spec.pose_max_age_s)
     peers = peer_spaces(radio, jnp.inf, ~state.flagged)
-    left = left_its_lanes(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
+    left = left_reserved_segments(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
     flagged = state.flagged | (left & (state.faults.stranger > 0))
     return replace(
         table,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.reserved_space import OwnSpace
+from testudo_deploy.shield.reserved_space import ReservedSpace
 from testudo_hardware.arrays import stacked
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import control_velocity
@@ -21,7 +21,7 @@ from testudo_sim.physics.world_parameters import WorldParameters
 _ASKING_TICKS = 3
 
 
-def moments_before(model: MotionModel, motion: MotionState, count: int) -> MotionState:
+def motion_history(model: MotionModel, motion: MotionState, count: int) -> MotionState:
     """Return the states (M, D, N, E) now and at the ticks before, newest first, at constant velocity."""
     spec = model.spec
     tick = LagResponse.create(jnp.full(motion.yaw.shape, spec.control_period_s), jnp.float32(spec.velocity_lag_s))
@@ -32,13 +32,13 @@ def moments_before(model: MotionModel, motion: MotionState, count: int) -> Motio
     return jax.tree.map(lambda *parts: jnp.stack(parts), *states)
 
 
-def seen_late(past: MotionState, parameters: WorldParameters) -> MotionState:
+def delayed_measurements(past: MotionState, parameters: WorldParameters) -> MotionState:
     """Return the pose (D, N, E) as old as the sensors of each world deliver it, without noise; past (M, D, N, E)."""
     weights = parameters.age_weights
     return jax.tree.map(lambda x: sum(weights[m] * x[m] for m in range(x.shape[0])), past)
 
 
-def still_before(motion: MotionState, count: int) -> MotionState:
+def stationary_history(motion: MotionState, count: int) -> MotionState:
     """Return the states (M, D, N, E) of robots that have stood where they are."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), motion)
 
@@ -49,7 +49,7 @@ def held_velocity(model: MotionModel, stop: StoppingPoint, motion: MotionState) 
     return control_velocity(model, stop, motion.velocity / scale)
 
 
-def stopping_lane(model: MotionModel, seen: MotionState, motion: MotionState) -> OwnSpace:
+def stopping_segment(model: MotionModel, seen: MotionState, motion: MotionState) -> ReservedSpace:
     """Return the space that robots on the move own: from where they were seen to where they rest if they brake soon.
 
     That is after the time for which a command can act and the ticks that asking for more space takes: a shorter
@@ -64,4 +64,4 @@ def stopping_lane(model: MotionModel, seen: MotionState, motion: MotionState) ->
         LagResponse.create(jnp.full(motion.yaw.shape, soon_s), jnp.float32(spec.velocity_lag_s)),
     )
     lane = stacked(here, model.rest_position(ahead))
-    return OwnSpace(lane, lane, number > 0, number)
+    return ReservedSpace(lane, lane, number > 0, number)

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_sim.team.fault_schedule import RadioLoss
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 _ON_FLOOR_M = 1e-4
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Vehicle:
+class LostLinkVehicle:
     """What a drone knows of set-points."""
 
     reached: jax.Array
@@ -32,13 +32,15 @@ class Vehicle:
     """(N, E) int: ticks since one came in."""
 
 
-def listening(sent: jax.Array) -> Vehicle:
+def listening(sent: jax.Array) -> LostLinkVehicle:
     """Return vehicles that all commands (H, D, N, E) have reached."""
     none = jnp.zeros(sent.shape[2:], jnp.int32)
-    return Vehicle(sent, none, none)
+    return LostLinkVehicle(sent, none, none)
 
 
-def receive(vehicle: Vehicle, loss: RadioLoss, sent: jax.Array, number: jax.Array, key: jax.Array) -> Vehicle:
+def receive(
+    vehicle: LostLinkVehicle, loss: RadioLoss, sent: jax.Array, number: jax.Array, key: jax.Array
+) -> LostLinkVehicle:
     """Return what acts after a tick with number () in which commands (D, N, E) were sent."""
     begins = jax.random.uniform(key, vehicle.burst.shape) < loss.burst_chance
     burst = jnp.where(begins & (vehicle.burst == 0), loss.burst_ticks, jnp.maximum(vehicle.burst - 1, 0))
@@ -49,10 +51,12 @@ def receive(vehicle: Vehicle, loss: RadioLoss, sent: jax.Array, number: jax.Arra
     alone = jnp.where(loss.brakes, 0.0, last)
     kept = jnp.where(silent < loss.hold_ticks, last, alone)
     now = jnp.where(lost, kept, sent)
-    return Vehicle(jnp.concatenate([now[None], vehicle.reached[:-1]]), burst, silent)
+    return LostLinkVehicle(jnp.concatenate([now[None], vehicle.reached[:-1]]), burst, silent)
 
 
-def coasted(team: Team, before: MotionState, after: MotionState, vehicle: Vehicle, loss: RadioLoss) -> MotionState:
+def coasted(
+    team: SimulatedTeam, before: MotionState, after: MotionState, vehicle: LostLinkVehicle, loss: RadioLoss
+) -> MotionState:
     """Return the motion after a tick, with that of levelled and of falling drones in place of that under commands.
 
     Args:

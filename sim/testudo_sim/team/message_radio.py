@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, OwnSpace, PeerSpaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.team.fault_schedule import Faults
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Radio:
+class MessageRadio:
     """What is under way, and what each robot has heard."""
 
     sent: jax.Array
@@ -39,11 +39,11 @@ class Radio:
     """(K, N, E): ticks since one arrived."""
 
 
-def tune_in(announcement: jax.Array, slots: int) -> Radio:
+def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:
     """Return the radio of robots that have all heard the announcement (C, N, E) just now."""
     size, worlds = announcement.shape[1:]
     links = (size - 1, size, worlds)
-    return Radio(
+    return MessageRadio(
         jnp.broadcast_to(announcement, (slots, *announcement.shape)),
         jnp.full((slots, *links), float(NOTHING_HEARD)),
         jnp.ones((slots, size, worlds), bool),
@@ -55,14 +55,14 @@ def tune_in(announcement: jax.Array, slots: int) -> Radio:
 
 
 def exchange(
-    radio: Radio,
+    radio: MessageRadio,
     announcement: jax.Array,
     sends: jax.Array,
     tick: jax.Array,
     loss: jax.Array,
     faults: Faults,
     key: jax.Array,
-) -> Radio:
+) -> MessageRadio:
     """Return the radio after the messages of this tick were sent and those that are due have arrived.
 
     Args:
@@ -93,7 +93,7 @@ def exchange(
     lost = (chance < loss) | (chance < faults.link_loss) | dark
     arrived = by_slot(due(on_air)[None])[0] & ~lost & (number > radio.heard)
     echoed = _of_receiver(due(sent_heard))
-    return Radio(
+    return MessageRadio(
         sent,
         sent_heard,
         on_air,
@@ -104,27 +104,27 @@ def exchange(
     )
 
 
-def neighbour_table(radio: Radio, tick: jax.Array, period_s: float, faults: Faults) -> NeighbourTable:
+def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, faults: Faults) -> PeerTable:
     """Return what each robot knows of its peers when tick number ``tick`` begins (D, K, N, E)."""
     dimension = radio.content.shape[0] // 6
     age = (tick - radio.acknowledged) * period_s
     age = jnp.where(faults.blind_age, radio.silence * period_s, age)
-    return NeighbourTable(
+    return PeerTable(
         radio.content[:dimension], radio.content[dimension : 2 * dimension], age, jnp.ones(age.shape, bool)
     )
 
 
-def peer_spaces(radio: Radio, silent_ticks: float, reserves: jax.Array) -> PeerSpaces:
+def peer_spaces(radio: MessageRadio, silent_ticks: float, reserves: jax.Array) -> PeerReservations:
     """Return what each robot knows of its peers' lanes (2, D, K, N, E)."""
     dimension = radio.content.shape[0] // 6
     lanes = radio.content[2 * dimension :].reshape(2, 2, dimension, *radio.content.shape[1:])
     slots, size = radio.heard.shape[:2]
     peer = (jnp.arange(size) + 1 + jnp.arange(slots)[:, None]) % size
     first = jnp.broadcast_to((jnp.arange(size) < peer)[..., None], radio.heard.shape)
-    return PeerSpaces(lanes[0], lanes[1], radio.acknowledged, radio.silence > silent_ticks, first, reserves)
+    return PeerReservations(lanes[0], lanes[1], radio.acknowledged, radio.silence > silent_ticks, first, reserves)
 
 
-def message(control_point_world: jax.Array, velocity_world: jax.Array, space: OwnSpace) -> jax.Array:
+def message(control_point_world: jax.Array, velocity_world: jax.Array, space: ReservedSpace) -> jax.Array:
     """Return what a robot says (6 D, N, E)."""
     lanes = jnp.stack([space.owned_world, space.announced_world])
     return jnp.concatenate([control_point_world, velocity_world, lanes.reshape(-1, *lanes.shape[3:])])

@@ -12,25 +12,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.control.state_prediction import predict
-from testudo_deploy.shield.peer_table import NeighbourTable, update
-from testudo_deploy.shield.projection_margins import ShieldParameters
-from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, shield_layer1
+from testudo_deploy.control.state_prediction import predict_state
+from testudo_deploy.shield.peer_table import PeerTable, update_peer_table
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_sim.physics.physics_interface import Physics
 from testudo_sim.physics.scene import BodyState
 from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters
-from testudo_sim.team.initial_motion import held_velocity, moments_before, seen_late, still_before
+from testudo_sim.team.initial_motion import delayed_measurements, held_velocity, motion_history, stationary_history
 from testudo_sim.team.message_radio import by_slot
 
 
 @dataclass(frozen=True)
-class Team:
+class SimulatedTeam:
     """What is fixed for a team of one kind of robot."""
 
     model: MotionModel
-    shield: ShieldParameters
+    shield: ProjectionParameters
     arena: Arena | None
     physics: Physics
     size: int
@@ -58,7 +58,7 @@ class TeamState:
     """(M, D, N, E): true states, newest first; what the sensors will deliver late."""
     announced: jax.Array
     """(L, 2D, N, E): control points and velocities sent to the peers, newest first."""
-    table: NeighbourTable
+    table: PeerTable
     """(D, N-1, N, E)."""
     estimate: MotionState
     """(D, N, E): what each robot believes, delay compensated; but for the heading, which is as old as the pose."""
@@ -68,7 +68,7 @@ class TeamState:
 
 
 def start(
-    team: Team,
+    team: SimulatedTeam,
     position_world: jax.Array,
     yaw: jax.Array,
     parameters: WorldParameters,
@@ -81,10 +81,12 @@ def start(
     motion = team.physics.scene(physics).robots
     held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
     sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
-    past, estimate = still_before(motion, slots.states), motion
+    past, estimate = stationary_history(motion, slots.states), motion
     if velocity is not None:
-        past = moments_before(team.model, motion, slots.states)
-        estimate = predict(team.model, seen_late(past, parameters), sent, per_robot(parameters.pending))
+        past = motion_history(team.model, motion, slots.states)
+        estimate = predict_state(
+            team.model, delayed_measurements(past, parameters), sent, per_robot(parameters.pending)
+        )
     stop = team.model.stopping_point(estimate)
     control = jnp.zeros_like(stop.position_world) if velocity is None else held_velocity(team.model, stop, estimate)
     announcement = jnp.concatenate([stop.position_world, control])
@@ -92,16 +94,16 @@ def start(
     heard = by_slot(announcement)
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
     dimension = position_world.shape[0]
-    table = NeighbourTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
+    table = PeerTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
     return TeamState(physics, sent, past, announced, table, estimate, parameters, no_turns(team, sent))
 
 
-def no_turns(team: Team, sent: jax.Array) -> jax.Array | None:
+def no_turns(team: SimulatedTeam, sent: jax.Array) -> jax.Array | None:
     """Return the yaw rates (H, N, E) [rad/s] of a team that does not turn yet, beside commands (H, D, N, E)."""
     return jnp.zeros_like(sent[:, 0]) if team.yaw_rate_limit else None
 
 
-def split_command(team: Team, command: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+def split_command(team: SimulatedTeam, command: jax.Array) -> tuple[jax.Array, jax.Array | None]:
     """Return the velocity (D, N, E) and the yaw rate (N, E), within its limit, of what policies command; or None."""
     if not team.yaw_rate_limit:
         return command, None
@@ -115,7 +117,9 @@ def turned_on(turns: jax.Array | None, yaw_rate: jax.Array | None, braked: jax.A
     return jnp.concatenate([jnp.where(braked, 0.0, yaw_rate)[None], turns[:-1]])
 
 
-def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array) -> tuple[TeamState, ShieldResult]:
+def tick(
+    team: SimulatedTeam, state: TeamState, nominal_world: jax.Array, key: jax.Array
+) -> tuple[TeamState, ShieldResult]:
     """Return the state one control period later and what the shield did.
 
     Args:
@@ -138,21 +142,25 @@ def tick(team: Team, state: TeamState, nominal_world: jax.Array, key: jax.Array)
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     noise_key, loss_key = jax.random.split(key)
     measured = measure(team, past, state.parameters, noise_key)
-    estimate = predict(team.model, measured, sent, per_robot(state.parameters.pending))
-    table = update(state.table, _hear(team, announced, state.parameters, loss_key), team.model.spec.control_period_s)
+    estimate = predict_state(team.model, measured, sent, per_robot(state.parameters.pending))
+    table = update_peer_table(
+        state.table, _hear(team, announced, state.parameters, loss_key), team.model.spec.control_period_s
+    )
     return TeamState(physics, sent, past, announced, table, estimate, state.parameters, turns), result
 
 
-def advanced(team: Team, physics: Any, sent: jax.Array, turns: jax.Array | None, parameters: WorldParameters) -> Any:
+def advanced(
+    team: SimulatedTeam, physics: Any, sent: jax.Array, turns: jax.Array | None, parameters: WorldParameters
+) -> Any:
     """Return the physics one tick later under what was sent: commands (H, D, N, E) and yaw rates (H, N, E) or None."""
     if turns is None:
         return team.physics.advance(physics, sent, parameters)
     return team.physics.advance(physics, sent, parameters, turns)
 
 
-def _shield(team: Team, stop: Any, state: TeamState, nominal_world: jax.Array) -> ShieldResult:
+def _shield(team: SimulatedTeam, stop: Any, state: TeamState, nominal_world: jax.Array) -> ShieldResult:
     if team.shielded:
-        return shield_layer1(team.model, team.shield, team.arena, stop, state.table, nominal_world)
+        return project_velocity(team.model, team.shield, team.arena, stop, state.table, nominal_world)
     zero = jnp.zeros(nominal_world.shape[1:])
     command = actuator_command(team.model, stop, nominal_world)
     return ShieldResult(command, nominal_world, zero, zero.astype(jnp.int32))
@@ -163,9 +171,9 @@ def per_robot(response: Any) -> Any:
     return jax.tree.map(lambda x: x[:, None, :], response)
 
 
-def measure(team: Team, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
+def measure(team: SimulatedTeam, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
     """Return the pose as the sensors deliver it: late, and with noise bounded by three sigma."""
-    state = seen_late(past, parameters)
+    state = delayed_measurements(past, parameters)
     spec, share = team.model.spec, team.channels.noise_share
     size = state.position_world.shape[0]
     noise = _bounded_noise(key, size + 1, state.yaw.shape) * share
@@ -183,20 +191,20 @@ def _bounded_noise(key: jax.Array, count: int, shape: tuple[int, ...]) -> jax.Ar
     return (total.astype(jnp.float32) - 382.5) / 128.0
 
 
-def true_table(stop: StoppingPoint, announced: jax.Array) -> NeighbourTable:
+def true_table(stop: StoppingPoint, announced: jax.Array) -> PeerTable:
     """Return the table (D, N-1, N, E) that perfect communication would give: age zero, all valid."""
     points = by_slot(stop.position_world)
     velocities = by_slot(announced[stop.position_world.shape[0] :])
     age = jnp.zeros(points.shape[1:])
-    return NeighbourTable(points, velocities, age, jnp.ones(age.shape, bool))
+    return PeerTable(points, velocities, age, jnp.ones(age.shape, bool))
 
 
-def _message_age(team: Team, parameters: WorldParameters) -> jax.Array:
+def _message_age(team: SimulatedTeam, parameters: WorldParameters) -> jax.Array:
     """Return the age bound (E,) [s] by echo: both ways of the message (shield.md, "Age")."""
     return 2 * parameters.message_ticks.astype(jnp.float32) * team.model.spec.control_period_s
 
 
-def _hear(team: Team, announced: jax.Array, parameters: WorldParameters, key: jax.Array) -> NeighbourTable:
+def _hear(team: SimulatedTeam, announced: jax.Array, parameters: WorldParameters, key: jax.Array) -> PeerTable:
     """Return what arrives in this tick; ``valid`` marks the slots whose message was not lost."""
     ticks = parameters.message_ticks
     values = sum(jnp.where(ticks == k + 1, 1.0, 0.0) * announced[k] for k in range(announced.shape[0]))
@@ -206,4 +214,4 @@ def _hear(team: Team, announced: jax.Array, parameters: WorldParameters, key: ja
     # not as bytes, in which a loss of 1 would read as 255: one message in 256 would arrive
     arrived = chance.astype(jnp.int32) >= (parameters.message_loss * 256).astype(jnp.int32)
     age = jnp.broadcast_to(_message_age(team, parameters), arrived.shape)
-    return NeighbourTable(heard[:dimension], heard[dimension:], age, arrived)
+    return PeerTable(heard[:dimension], heard[dimension:], age, arrived)

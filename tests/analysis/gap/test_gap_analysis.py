@@ -9,7 +9,7 @@ from tests.analysis.gap.runs import ROBOT, report_of
 
 from testudo_analysis.gap.gap_analysis import analyse, compare
 from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
-from testudo_analysis.gap.statistics.block_bootstrap import Blocks, quantiles
+from testudo_analysis.gap.statistics.block_bootstrap import TimeBlocks, quantiles
 from testudo_analysis.gap.statistics.margin_checks import _check
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
@@ -197,7 +197,7 @@ def test_intervals_grow_with_what_is_common_to_a_block():
     times = np.arange(0.0, 300.0, 0.1)
     lone = rng.standard_normal(len(times))
     shared = np.repeat(rng.standard_normal(30), 100)
-    blocks = Blocks.create([times])
+    blocks = TimeBlocks.create([times])
     widths = []
     for values in (lone, shared):
         (median,), (samples,) = quantiles(blocks, values, (0.5,))

@@ -4,7 +4,7 @@ import pytest
 from tests.sim.real_data import utias_folder
 
 from testudo_analysis.gap.gap_analysis import analyse
-from testudo_runs.importing.run_import import Request, import_run
+from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, RobotRecording, Series, load_recording
 
 FROM_S, TO_S = 100.0, 400.0
@@ -20,7 +20,7 @@ def report(tmp_path_factory):
     folder = utias_folder()
     files = [folder / f"Robot{k}_{kind}.dat" for k in (1, 2) for kind in ("Odometry", "Groundtruth")]
     run = tmp_path_factory.mktemp("real") / "run"
-    import_run(Request(tuple(files)), run)
+    import_run(ImportRequest(tuple(files)), run)
     found = load_recording(run)
     robots = {
         name: RobotRecording(name, robot.robot_type, {role: part(s) for role, s in robot.series.items()})

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_analysis.replay.team_story import Motion, RobotStory, Sent, Story
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_analysis.replay.team_story import RobotMotion, RobotStory, SentCommands, TeamStory
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
@@ -26,8 +26,8 @@ def driven(name, start, yaw, told, seconds=8.0, *, does=None, goal=None, spec=SP
         acting = (does or told)(t - spec.command_delay_s) if t >= spec.command_delay_s else np.zeros(spec.dimension)
         state = model.step(state, effective_command(model, np.array(acting, float)), response)
     table, size = np.array(rows), spec.dimension
-    motion = Motion(stamps, table[:, :size], table[:, size], table[:, size + 1 :])
-    return RobotStory(name, spec, motion, motion, Sent(stamps, np.array(commands, float)), goal)
+    motion = RobotMotion(stamps, table[:, :size], table[:, size], table[:, size + 1 :])
+    return RobotStory(name, spec, motion, motion, SentCommands(stamps, np.array(commands, float)), goal)
 
 
 def ahead(speed):
@@ -35,7 +35,7 @@ def ahead(speed):
 
 
 def story(*robots, arena=None):
-    return Story(Path("run"), robots, shield_parameters(robots[0].spec), arena)
+    return TeamStory(Path("run"), robots, projection_parameters(robots[0].spec), arena)
 
 
 def meeting(beside, speed=0.15, seconds=8.0):

@@ -9,25 +9,30 @@ import pytest
 from tests.analysis.incident.stories import SPEC, ahead, driven, meeting, recording, story
 from tests.sim.real_data import utias_folder
 
-from testudo_analysis.commands.replay import Branch, replay
-from testudo_analysis.incident import Bounds, Kind, find_incidents
-from testudo_analysis.incident.incident_replay import go_on, moment_before
+from testudo_analysis.commands.replay import CounterfactualOptions, replay
+from testudo_analysis.incident import IncidentKind, IncidentThresholds, find_incidents
+from testudo_analysis.incident.incident_replay import moment_before, replay_incidents
 from testudo_analysis.incident.start_states import merged, starts_of
-from testudo_analysis.replay.counterfactual import Ahead, Way, go_on_from, ways_of
-from testudo_analysis.replay.run_moment import told_from
+from testudo_analysis.replay.counterfactual import (
+    CounterfactualVariant,
+    HorizonSettings,
+    counterfactual_variants,
+    simulate_from,
+)
+from testudo_analysis.replay.run_moment import commands_from
 from testudo_analysis.replay.team_story import story_of_recording
-from testudo_analysis.replay.variants import least_distances, what_happened
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_analysis.replay.variants import least_distances, recorded_outcome
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.recording import Recording, RobotRecording, Series, write_recording
-from testudo_sim.policies.go_to_goal import write_plain_policy
+from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
 
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
     path = tmp_path_factory.mktemp("policy") / "policy.onnx"
-    write_plain_policy(path, SPEC)
+    write_go_to_goal_policy(path, SPEC)
     return path
 
 
@@ -41,8 +46,13 @@ def lanes():
 
 def test_a_policy_takes_the_robots_to_their_goals_from_every_moment_in_every_world(policy):
     told = lanes()
-    made = go_on_from(told, (1.0, 2.0), Way("policy", Artefact.load(policy), shielded=False), Ahead(16.0, 5))
-    real = what_happened(told, 1.0, 6.0)[0]
+    made = simulate_from(
+        told,
+        (1.0, 2.0),
+        CounterfactualVariant("policy", PolicyArtefact.load(policy), shielded=False),
+        HorizonSettings(16.0, 5),
+    )
+    real = recorded_outcome(told, 1.0, 6.0)[0]
     assert (real.arrived, real.touched, real.interventions) == (0, 0, None)
     assert [outcome.from_s for outcome in made.outcomes] == [1.0, 2.0]
     for outcome, ways in zip(made.outcomes, made.ways, strict=True):
@@ -56,10 +66,13 @@ def test_a_policy_takes_the_robots_to_their_goals_from_every_moment_in_every_wor
 def test_the_first_world_has_the_dynamics_as_described_and_the_others_drawn_ones():
     told = meeting(0.6, seconds=6.0)
     (outcome,), (ways,) = (
-        getattr(go_on_from(told, (1.0,), Way("told", None, shielded=False), Ahead(4.0, 6)), name)
+        getattr(
+            simulate_from(told, (1.0,), CounterfactualVariant("told", None, shielded=False), HorizonSettings(4.0, 6)),
+            name,
+        )
         for name in ("outcomes", "ways")
     )
-    real = what_happened(told, 1.0, 4.0)[1].position_world[-1, :, :, 0]
+    real = recorded_outcome(told, 1.0, 4.0)[1].position_world[-1, :, :, 0]
     off = np.linalg.norm(ways.position_world[-1] - real[..., None], axis=0).mean(axis=0)
     assert off[0] < 0.01
     assert np.all(off[1:] > 2 * off[0])
@@ -69,7 +82,7 @@ def test_the_first_world_has_the_dynamics_as_described_and_the_others_drawn_ones
 def test_robots_without_recorded_commands_go_on_as_they_then_moved():
     told = meeting(0.6, seconds=6.0)
     silent = replace(told, robots=tuple(replace(robot, sent=None) for robot in told.robots))
-    assert np.allclose(told_from(silent, 1.0, 30), told_from(told, 1.0, 30), atol=1e-3)
+    assert np.allclose(commands_from(silent, 1.0, 30), commands_from(told, 1.0, 30), atol=1e-3)
 
 
 def test_the_least_distance_counts_heights_in_full_as_contacts_do():
@@ -80,31 +93,35 @@ def test_the_least_distance_counts_heights_in_full_as_contacts_do():
     assert np.isinf(least_distances(places[:, :, :1])).all()
 
 
-@pytest.mark.parametrize(("ahead_", "named"), [(Ahead(0.0), "--horizon"), (Ahead(1.0, 0), "--draws")])
+@pytest.mark.parametrize(
+    ("ahead_", "named"), [(HorizonSettings(0.0), "--horizon"), (HorizonSettings(1.0, 0), "--draws")]
+)
 def test_no_time_and_no_worlds_are_refused(ahead_, named):
     with pytest.raises(TestudoError, match=named):
-        go_on_from(meeting(0.6), (1.0,), Way("told", None, shielded=False), ahead_)
+        simulate_from(meeting(0.6), (1.0,), CounterfactualVariant("told", None, shielded=False), ahead_)
 
 
 def test_a_policy_for_other_robots_or_without_goals_is_refused(policy, tmp_path):
-    write_plain_policy(tmp_path / "other.onnx", load_robot("turtlebot4"))
+    write_go_to_goal_policy(tmp_path / "other.onnx", load_robot("turtlebot4"))
     with pytest.raises(TestudoError, match="found a policy for turtlebot4, expected one for gritsbot_x"):
-        go_on_from(lanes(), (1.0,), ways_of(lanes(), tmp_path / "other.onnx")[0], Ahead(1.0, 1))
+        simulate_from(
+            lanes(), (1.0,), counterfactual_variants(lanes(), tmp_path / "other.onnx")[0], HorizonSettings(1.0, 1)
+        )
     with pytest.raises(TestudoError, match="no goals are recorded"):
-        go_on_from(meeting(0.6), (1.0,), ways_of(meeting(0.6), policy)[0], Ahead(1.0, 1))
+        simulate_from(meeting(0.6), (1.0,), counterfactual_variants(meeting(0.6), policy)[0], HorizonSettings(1.0, 1))
 
 
 def test_the_ways_of_a_run_without_a_policy_are_its_commands():
-    assert [(way.name, way.shielded) for way in ways_of(meeting(0.6), None)] == [
+    assert [(way.name, way.shielded) for way in counterfactual_variants(meeting(0.6), None)] == [
         ("commands, shield", True),
         ("commands, no shield", False),
     ]
-    assert [way.shielded for way in ways_of(meeting(0.6), None, shield=False)] == [False]
+    assert [way.shielded for way in counterfactual_variants(meeting(0.6), None, shield=False)] == [False]
 
 
 def test_the_verb_goes_on_from_moments_of_an_imported_run(tmp_path, capsys):
     write_recording(recording(meeting(0.1, seconds=6.0)), tmp_path / "run")
-    branch = Branch(start=(1.0, 1.5), shield=False, horizon=4.0, draws=2)
+    branch = CounterfactualOptions(start=(1.0, 1.5), shield=False, horizon=4.0, draws=2)
     status = replay(tmp_path / "run", mode="counterfactual", branch=branch, json=tmp_path / "replay.json")
     assert status == 0
     rows = json.loads((tmp_path / "replay.json").read_text())["counterfactual"]
@@ -119,17 +136,17 @@ def test_the_verb_goes_on_from_moments_of_an_imported_run(tmp_path, capsys):
     with pytest.raises(TestudoError, match="--from: found nothing"):
         replay(tmp_path / "run", mode="counterfactual")
     with pytest.raises(TestudoError, match=r"--from: found 60 s, expected times .* r0 0\.0 to 6\.0 s"):
-        replay(tmp_path / "run", mode="counterfactual", branch=Branch(start=(60.0,)))
+        replay(tmp_path / "run", mode="counterfactual", branch=CounterfactualOptions(start=(60.0,)))
 
 
 def test_the_team_goes_on_from_when_all_were_still_apart():
     told = meeting(0.05)
-    bounds = Bounds.of(told)
-    contact = next(item for item in find_incidents(told, bounds) if item.kind is Kind.CONTACT)
+    bounds = IncidentThresholds.of(told)
+    contact = next(item for item in find_incidents(told, bounds) if item.kind is IncidentKind.CONTACT)
     from_s = moment_before(told, contact, bounds)
     assert from_s == pytest.approx(contact.at_s - 3.0, abs=0.26)
     slow = meeting(0.05, speed=0.05, seconds=16.0)  # three seconds before, these are near already
-    contact = next(item for item in find_incidents(slow, bounds) if item.kind is Kind.CONTACT)
+    contact = next(item for item in find_incidents(slow, bounds) if item.kind is IncidentKind.CONTACT)
     from_s = moment_before(slow, contact, bounds)
     places = [robot.motion.at(np.array([from_s]))[0][0] for robot in slow.robots]
     assert math.dist(*places) >= bounds.near_m
@@ -138,7 +155,7 @@ def test_the_team_goes_on_from_when_all_were_still_apart():
 
 def test_start_files_of_several_incidents_are_one_and_of_other_robots_are_none():
     told = meeting(0.05)
-    bounds = Bounds.of(told)
+    bounds = IncidentThresholds.of(told)
     (contact,) = find_incidents(told, bounds)
     starts = starts_of(told, contact, bounds)
     both = merged([starts, replace(starts, horizon_s=99.0)])
@@ -167,10 +184,10 @@ def test_two_real_robots_that_touched_do_so_again_without_the_shield_and_not_wit
             },
         )
     real = story_of_recording(Recording(robots, 0))
-    bounds = Bounds.of(real)
-    contact = next(item for item in find_incidents(real, bounds) if item.kind is Kind.CONTACT)
+    bounds = IncidentThresholds.of(real)
+    contact = next(item for item in find_incidents(real, bounds) if item.kind is IncidentKind.CONTACT)
     assert contact.value == pytest.approx(0.330, abs=0.001)
-    (aftermath,) = go_on(real, [contact], ways_of(real, None), bounds, draws=4)
+    (aftermath,) = replay_incidents(real, [contact], counterfactual_variants(real, None), bounds, draws=4)
     happened, shielded, bare = aftermath.incident.aftermath
     assert (happened.touched, shielded.touched) == (1, 0)
     assert bare.touched >= 3

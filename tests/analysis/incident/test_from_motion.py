@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from tests.analysis.incident.stories import SPEC, ahead, driven, meeting, recording, story
 
-from testudo_analysis.incident import Bounds, Kind, find_incidents
+from testudo_analysis.incident import IncidentKind, IncidentThresholds, find_incidents
 from testudo_analysis.incident.incident import kept_apart_m
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.run_moment import moment_at, told_from
+from testudo_analysis.replay.run_moment import commands_from, moment_at
 from testudo_analysis.replay.slopes import local_slopes
-from testudo_analysis.replay.team_story import Motion, rising, story_of_recording
+from testudo_analysis.replay.team_story import RobotMotion, rising, story_of_recording
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 
 
 def kinds(told, **changes):
-    bounds = replace(Bounds.of(told), **changes)
+    bounds = replace(IncidentThresholds.of(told), **changes)
     return [incident.kind for incident in find_incidents(told, bounds)]
 
 
@@ -32,7 +32,7 @@ def test_robots_that_pass_at_a_distance_leave_nothing_to_tell():
 
 def test_a_contact_is_found_with_its_depth_and_who_drove():
     incident = only(meeting(0.1))
-    assert incident.kind is Kind.CONTACT
+    assert incident.kind is IncidentKind.CONTACT
     assert incident.robots == ("r0", "r1")
     assert incident.value == pytest.approx(0.1, abs=0.005)
     assert incident.begin_s < incident.at_s < incident.end_s
@@ -42,7 +42,7 @@ def test_a_contact_is_found_with_its_depth_and_who_drove():
 
 def test_a_near_contact_is_one_below_what_the_shield_keeps_apart():
     incident = only(meeting(0.19))
-    assert incident.kind is Kind.NEAR_CONTACT
+    assert incident.kind is IncidentKind.NEAR_CONTACT
     assert incident.bound == pytest.approx(0.287 - 0.07, abs=1e-3) == kept_apart_m(meeting(0.19))
     assert kinds(meeting(0.19), near_m=0.18) == []
 
@@ -51,16 +51,16 @@ def test_nothing_is_said_of_the_distance_while_a_robot_is_not_seen():
     whole = meeting(0.1)
     first = whole.robots[0]
     unseen = (first.motion.stamp_s > 2.5) & (first.motion.stamp_s < 5.8)
-    cut = Motion(*(values[~unseen] for values in vars(first.motion).values()))
+    cut = RobotMotion(*(values[~unseen] for values in vars(first.motion).values()))
     told = story(replace(first, motion=cut, believed=cut), whole.robots[1])
-    assert Kind.CONTACT not in kinds(told)
-    assert Kind.POSE_GAP in kinds(told)
+    assert IncidentKind.CONTACT not in kinds(told)
+    assert IncidentKind.POSE_GAP in kinds(told)
 
 
 def test_a_robot_that_touches_a_wall_is_found():
     alone = driven("r0", (0.0, 0.0), 0.0, ahead(0.15)), driven("r1", (0.0, 0.8), 0.0, ahead(0.0))
     incident = next(item for item in find_incidents(story(*alone, arena=Arena((-1.0, -1.0), (1.1, 1.0)))))
-    assert incident.kind is Kind.CONTACT
+    assert incident.kind is IncidentKind.CONTACT
     assert incident.robots == ("r0",)
     assert kinds(story(*alone, arena=Arena((-1.0, -1.0), (1.5, 1.0)))) == []
 
@@ -76,7 +76,7 @@ def moved(robot, begin, end, by):
 def test_a_jump_of_the_pose_is_found_and_told_from_a_re_localisation(until, cause):
     whole = meeting(0.6)
     incident = only(replace(whole, robots=(moved(whole.robots[0], 3.0, until, (0.0, 0.3)), whole.robots[1])))
-    assert incident.kind is Kind.POSE_JUMP
+    assert incident.kind is IncidentKind.POSE_JUMP
     assert incident.value == pytest.approx(0.3, abs=0.01)
     assert cause in incident.cause
 
@@ -84,20 +84,20 @@ def test_a_jump_of_the_pose_is_found_and_told_from_a_re_localisation(until, caus
 def test_a_contact_of_a_robot_that_is_not_where_it_believes_to_be_says_so():
     whole = meeting(0.1)
     told = replace(whole, robots=(moved(whole.robots[0], 1.0, 99.0, (0.0, 0.4)), whole.robots[1]))
-    contact = next(item for item in find_incidents(told) if item.kind is Kind.CONTACT)
+    contact = next(item for item in find_incidents(told) if item.kind is IncidentKind.CONTACT)
     assert "r0 was 400 mm from where it believed to be" in contact.cause
 
 
 def test_a_gap_in_the_poses_is_found_and_whether_all_robots_have_it():
     def with_gap(robot):
         kept = (robot.motion.stamp_s < 2.0) | (robot.motion.stamp_s > 2.6)
-        cut = Motion(*(values[kept] for values in vars(robot.motion).values()))
+        cut = RobotMotion(*(values[kept] for values in vars(robot.motion).values()))
         return replace(robot, motion=cut, believed=cut)
 
     first, second = meeting(0.6).robots
     assert "this robot alone" in only(story(with_gap(first), second)).cause
     both = find_incidents(story(with_gap(first), with_gap(second)))
-    assert [item.kind for item in both] == [Kind.POSE_GAP] * 2
+    assert [item.kind for item in both] == [IncidentKind.POSE_GAP] * 2
     assert "also r1" in both[0].cause
 
 
@@ -105,7 +105,7 @@ def test_commands_beyond_the_actuators_are_found():
     fast = driven("r0", (-0.6, 0.0), 0.0, lambda t: (0.5 if 2 < t < 4 else 0.1, 0.0))
     still = driven("r1", (0.0, 1.0), 0.0, ahead(0.0))
     incident = only(story(fast, still))
-    assert incident.kind is Kind.SATURATION
+    assert incident.kind is IncidentKind.SATURATION
     assert "told (0.50, 0.00), of which its actuators can do (0.20, 0.00)" in incident.what
 
 
@@ -123,11 +123,11 @@ def test_a_robot_that_does_not_do_as_told_is_found(does, cause):
     others = driven("r1", (0.0, 1.0), 0.0, ahead(0.0))
     assert kinds(story(driven("r0", (-0.6, 0.0), 0.0, told), others)) == []
     incident = only(story(driven("r0", (-0.6, 0.0), 0.0, told, does=does), others))
-    assert incident.kind is Kind.NOT_FOLLOWING
+    assert incident.kind is IncidentKind.NOT_FOLLOWING
     assert cause in incident.cause
 
 
-@pytest.mark.parametrize(("stands", "found"), [(4.0, [Kind.STOP]), (2.0, [])])
+@pytest.mark.parametrize(("stands", "found"), [(4.0, [IncidentKind.STOP]), (2.0, [])])
 def test_a_stop_between_two_drives_is_found_and_whether_it_was_told(stands, found):
     def told(t):
         return (0.0, 0.0) if 2 < t < 2 + stands else (0.15, 0.0)
@@ -138,7 +138,7 @@ def test_a_stop_between_two_drives_is_found_and_whether_it_was_told(stands, foun
     assert all(item.cause == "it was told to stand" for item in incidents)
 
 
-@pytest.mark.parametrize(("goal", "found"), [((0.6, 0.0), [Kind.DEADLOCK]), ((0.0, 0.05), [])])
+@pytest.mark.parametrize(("goal", "found"), [((0.6, 0.0), [IncidentKind.DEADLOCK]), ((0.0, 0.05), [])])
 def test_robots_that_stand_short_of_their_goals_are_a_deadlock(goal, found):
     def told(t):
         return (0.2, 0.0) if t < 3.0 else (0.0, 0.0)
@@ -153,7 +153,7 @@ def test_robots_that_stand_short_of_their_goals_are_a_deadlock(goal, found):
 def test_without_goals_who_is_told_to_drive_and_stands_is_a_deadlock():
     blocked = driven("r0", (-0.6, 0.0), 0.0, ahead(0.15), 9.0, does=lambda t: (0.0, 0.0))
     still = driven("r1", (0.0, 1.0), 0.0, ahead(0.0), 9.0)
-    assert Kind.DEADLOCK in kinds(story(blocked, still))
+    assert IncidentKind.DEADLOCK in kinds(story(blocked, still))
     assert kinds(story(driven("r0", (-0.6, 0.0), 0.0, ahead(0.0), 9.0), still)) == []
 
 
@@ -188,7 +188,7 @@ def test_a_moment_lies_between_the_poses_and_outside_the_run_there_is_none():
     moment = moment_at(told, 3.0)
     assert moment.position_world[:, 0] == pytest.approx([-0.6 + 0.15 * (3.0 - 0.13), 0.0], abs=0.005)
     assert moment.velocity[0] == pytest.approx([0.15, 0.15], abs=1e-3)
-    assert np.all(told_from(told, 3.0, 5) == np.array([0.15, 0.0])[None, :, None])
+    assert np.all(commands_from(told, 3.0, 5) == np.array([0.15, 0.0])[None, :, None])
     with pytest.raises(TestudoError, match=r"expected 0\.0 to 8\.0 s"):
         moment_at(told, 9.0)
 
@@ -216,8 +216,8 @@ def test_stretches_close_to_each_other_are_one():
 
 def test_a_near_distance_that_is_none_is_refused():
     with pytest.raises(TestudoError, match="--near"):
-        Bounds.of(meeting(0.4), -1.0)
+        IncidentThresholds.of(meeting(0.4), -1.0)
 
 
 def test_robots_are_near_by_the_kind_of_robot():
-    assert Bounds.of(meeting(0.4)).near_m > 2 * SPEC.body_radius_m
+    assert IncidentThresholds.of(meeting(0.4)).near_m > 2 * SPEC.body_radius_m

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.sim.recorded_run import record_run
 
-from testudo_analysis.incident import Kind, find_incidents
+from testudo_analysis.incident import IncidentKind, find_incidents
 from testudo_analysis.incident.tick_incidents import root_code
 from testudo_analysis.replay.team_story import story_of_run
 from testudo_hardware.spec import load_robot
@@ -49,7 +49,7 @@ def test_a_run_in_which_nothing_went_wrong_has_no_incidents(clean, artefact):
 
 def test_lost_odometry_is_a_stop_by_its_code_and_the_silence_is_named(artefact):
     run = record_run(artefact, load_robot("gritsbot_x"), seconds=5.0, silent=((0, 60, 80),))
-    incident = next(item for item in found(run, artefact) if item.kind is Kind.STOP)
+    incident = next(item for item in found(run, artefact) if item.kind is IncidentKind.STOP)
     assert (incident.robots, incident.code) == (("r0",), "stale_pose")
     assert incident.begin_s == pytest.approx(62 * 0.033, abs=0.1)
     assert "its pose source was silent for 0.7" in incident.cause
@@ -60,7 +60,7 @@ def test_a_stop_that_is_held_goes_back_to_its_first_code(clean, artefact):
         return braked("policy_error: boom" if tick.sequence == FROM else "holding: policy_error: boom")(tick)
 
     (incident,) = found(spoilt(clean, "r1", change), artefact)
-    assert (incident.kind, incident.code) == (Kind.STOP, "policy_error")
+    assert (incident.kind, incident.code) == (IncidentKind.STOP, "policy_error")
     assert incident.value == pytest.approx((TO - FROM - 1) * 0.033, abs=1e-6)
     assert "no finite command" in incident.cause
 
@@ -82,13 +82,13 @@ def test_an_operators_stop_is_no_incident(clean, artefact, reason):
 
 def test_a_brake_of_the_guard_is_told_with_the_guards_own_reason(clean, artefact):
     (incident,) = found(spoilt(clean, "r1", braked("holding: guard_brakes: second_publisher")), artefact)
-    assert incident.kind is Kind.GUARD_BRAKE
+    assert incident.kind is IncidentKind.GUARD_BRAKE
     assert "somebody else publishes commands" in incident.what
 
 
 def test_a_robot_that_never_drove_says_why(clean, artefact):
     whole = spoilt(clean, "r2", braked("too_close: r1"), 0, 10_000)
-    incident = next(item for item in found(whole, artefact) if item.kind is Kind.STOP)
+    incident = next(item for item in found(whole, artefact) if item.kind is IncidentKind.STOP)
     assert incident.what == "r2 never drove: too_close"
     assert "move one of them" in incident.cause
 
@@ -122,7 +122,7 @@ def deaf(peer, age_s):
 
 def test_old_knowledge_of_a_peer_is_found_and_lost_messages_are_named(clean, artefact):
     (incident,) = found(spoilt(clean, "r0", deaf("r1", 0.9)), artefact)
-    assert (incident.kind, incident.robots, incident.value) == (Kind.STALE_PEER, ("r0", "r1"), 0.9)
+    assert (incident.kind, incident.robots, incident.value) == (IncidentKind.STALE_PEER, ("r0", "r1"), 0.9)
     assert "messages were lost on the way: r1 sent" in incident.cause
     assert found(spoilt(clean, "r0", deaf("r1", 0.3)), artefact) == []
 
@@ -139,7 +139,7 @@ def test_a_peer_whose_process_was_gone_is_told_from_lost_messages(clean, artefac
     run = spoilt(spoilt(clean, "r0", deaf("r1", 0.9)), "r1", lambda tick: None, FROM - 2, TO + 2)
     said = tuple(message for message in clean.announcements["r1"] if not begin <= message.stamp_s <= end)
     run = replace(run, announcements={**run.announcements, "r1": said})
-    stale = next(item for item in found(run, artefact) if item.kind is Kind.STALE_PEER)
+    stale = next(item for item in found(run, artefact) if item.kind is IncidentKind.STALE_PEER)
     assert "r1's process was gone" in stale.cause
 
 
@@ -148,7 +148,7 @@ def test_a_peer_that_did_not_know_where_it_was_told_nothing(clean, artefact):
     said = tuple(message for message in clean.announcements["r1"] if not begin <= message.stamp_s <= end)
     run = spoilt(spoilt(clean, "r0", deaf("r1", 0.9)), "r1", braked("no_pose"))
     run = replace(run, announcements={**run.announcements, "r1": said})
-    stale = next(item for item in found(run, artefact) if item.kind is Kind.STALE_PEER)
+    stale = next(item for item in found(run, artefact) if item.kind is IncidentKind.STALE_PEER)
     assert "r1 told nobody where it was: r1 braked" in stale.cause
 
 
@@ -157,19 +157,19 @@ def test_late_ticks_are_found_and_a_busy_computer_told_from_one_slow_process(cle
         return replace(tick, late_s=0.03)
 
     (alone,) = found(spoilt(clean, "r0", late, 70, 73), artefact)
-    assert alone.kind is Kind.LATE_TICK
+    assert alone.kind is IncidentKind.LATE_TICK
     assert alone.what.startswith("3 ticks of r0 began up to 30 ms late")
     assert "its process was not run in time" in alone.cause
     slow, *_ = found(spoilt(clean, "r0", lambda tick: replace(tick, late_s=0.03, duration_s=0.05), 70, 73), artefact)
     assert "its own computing took up to 50 ms" in slow.cause
     both = found(spoilt(spoilt(clean, "r0", late, 70, 73), "r1", late, 70, 73), artefact)
-    assert [item.kind for item in both] == [Kind.LATE_TICK] * 2
+    assert [item.kind for item in both] == [IncidentKind.LATE_TICK] * 2
     assert "the computer was busy: r1 was late" in both[0].cause
 
 
 def test_ticks_that_are_missing_count_as_late(clean, artefact):
     incidents = found(spoilt(clean, "r0", lambda tick: None, 70, 74), artefact)
-    assert [item.kind for item in incidents] == [Kind.LATE_TICK]
+    assert [item.kind for item in incidents] == [IncidentKind.LATE_TICK]
     assert incidents[0].value == pytest.approx(4 * 0.033, abs=1e-6)
 
 
@@ -181,7 +181,7 @@ def test_contacts_that_the_plant_alone_has_seen_are_incidents(clean, artefact):
         PlantEvent(stamp + 0.5, "state", {"contacts": 4, "separation_m": 0.13, "closest": ["r0", "r1"]}),
     )
     (incident,) = found(replace(clean, events=events), artefact)
-    assert (incident.kind, incident.robots) == (Kind.CONTACT, ("r0", "r1"))
+    assert (incident.kind, incident.robots) == (IncidentKind.CONTACT, ("r0", "r1"))
     assert found(replace(clean, events=events[:1]), artefact) == []
 
 
@@ -197,5 +197,5 @@ def test_a_contact_after_commands_that_passed_unchecked_says_that_the_shield_did
     beside = 0.12 + 0.01 * np.abs(np.linspace(-1, 1, len(truth["r0"].stamp_s)))
     truth["r1"] = replace(truth["r1"], position_world=truth["r0"].position_world + beside[:, None] * [0.0, 1.0])
     run = replace(run, truth=truth, odometry=truth)
-    contact = next(item for item in found(run, artefact) if item.kind is Kind.CONTACT)
+    contact = next(item for item in found(run, artefact) if item.kind is IncidentKind.CONTACT)
     assert "the shield changed nothing" in contact.cause

@@ -5,11 +5,11 @@ from PIL import Image
 
 from testudo_analysis.rendering import (
     PALETTE,
-    Moment,
+    Animation,
+    AnimationMoment,
+    AnimationScene,
     RenderOptions,
     SceneRenderer,
-    Scenery,
-    Show,
     Trajectory,
     arena_around,
     offscreen,
@@ -41,8 +41,8 @@ def _gl():
 
 
 def test_a_robot_is_drawn_in_its_colour_where_it_is():
-    with SceneRenderer(Scenery((SPEC, SPEC), ARENA), size=(320, 200), view="top") as renderer:
-        picture = renderer.render(Moment(np.array([[-0.8, 0.0], [0.8, 0.5]]), np.zeros(2)))
+    with SceneRenderer(AnimationScene((SPEC, SPEC), ARENA), size=(320, 200), view="top") as renderer:
+        picture = renderer.render(AnimationMoment(np.array([[-0.8, 0.0], [0.8, 0.5]]), np.zeros(2)))
     assert picture.shape == (200, 320, 3)
     assert picture.dtype == np.uint8
     for colour, left, above in ((PALETTE[0], True, None), (PALETTE[1], False, True)):
@@ -57,9 +57,9 @@ def test_a_robot_is_drawn_in_its_colour_where_it_is():
 def test_a_base_is_a_box_on_wheels_within_its_circle():
     """Nothing of it is drawn beyond the radius that the shield keeps free, and it fills most of that."""
     base = load_robot("robomaster_s1")
-    model = scene_model(Scenery((base,), ARENA))
+    model = scene_model(AnimationScene((base,), ARENA))
     data = mujoco.MjData(model)
-    place_bodies(data, Scenery((base,), ARENA), Moment(np.zeros((1, 2)), np.zeros(1)))
+    place_bodies(data, AnimationScene((base,), ARENA), AnimationMoment(np.zeros((1, 2)), np.zeros(1)))
     mujoco.mj_forward(model, data)
     geoms = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] == model.body("r0").id]
     wheels = [geom for geom in geoms if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CYLINDER]
@@ -76,8 +76,8 @@ def test_a_base_is_a_box_on_wheels_within_its_circle():
 
 
 def test_the_heading_is_seen():
-    with SceneRenderer(Scenery((SPEC,), ARENA), size=(320, 200), view="top") as renderer:
-        east, north = (renderer.render(Moment(np.zeros((1, 2)), np.array([yaw]))) for yaw in (0.0, 1.6))
+    with SceneRenderer(AnimationScene((SPEC,), ARENA), size=(320, 200), view="top") as renderer:
+        east, north = (renderer.render(AnimationMoment(np.zeros((1, 2)), np.array([yaw]))) for yaw in (0.0, 1.6))
     assert np.abs(east.astype(int) - north.astype(int)).max() > 100
 
 
@@ -85,17 +85,17 @@ def test_the_heading_is_seen():
 def test_a_run_becomes_a_file(tmp_path, ending):
     out = tmp_path / "new" / f"run{ending}"
     goals = np.array([[1.0, 0.5], [-1.0, -0.5]])
-    assert render_run(Show(Scenery((SPEC, SPEC), ARENA, goals), RUN), out, SMALL) == out
+    assert render_run(Animation(AnimationScene((SPEC, SPEC), ARENA, goals), RUN), out, SMALL) == out
     with Image.open(out) as image:
         assert image.size == (160, 112)
         assert getattr(image, "n_frames", 1) == (1 if ending == ".png" else 6)
 
 
 def test_a_box_is_drawn_where_it_is_pushed():
-    scenery = Scenery((SPEC,), ARENA, boxes=(Box("box", (0.4, 0.4, 0.2), 2.0),))
+    scenery = AnimationScene((SPEC,), ARENA, boxes=(Box("box", (0.4, 0.4, 0.2), 2.0),))
     with SceneRenderer(scenery, size=(320, 200), view="top") as renderer:
         left, right = (
-            renderer.render(Moment(np.zeros((1, 2)), np.zeros(1), np.array([[x, 0.0]]), np.array([0.3])))
+            renderer.render(AnimationMoment(np.zeros((1, 2)), np.zeros(1), np.array([[x, 0.0]]), np.array([0.3])))
             for x in (-1.0, 1.0)
         )
     changed = np.nonzero(np.abs(left.astype(int) - right).max(axis=2).max(axis=0) > 60)[0]
@@ -123,14 +123,14 @@ def test_walls_are_drawn_around_a_run_that_has_none():
 
 def test_a_wrong_ending_and_a_show_that_does_not_fit_are_refused(tmp_path):
     with pytest.raises(TestudoError, match=r"found the ending '.avi', expected one of .mp4, .gif"):
-        render_run(Show(Scenery((SPEC, SPEC), ARENA), RUN), tmp_path / "run.avi")
+        render_run(Animation(AnimationScene((SPEC, SPEC), ARENA), RUN), tmp_path / "run.avi")
     empty = Trajectory(np.zeros(0), np.zeros((0, 2, 2)), np.zeros((0, 2)))
     with pytest.raises(TestudoError, match="no moment"):
-        Show(Scenery((SPEC, SPEC), ARENA), empty)
+        Animation(AnimationScene((SPEC, SPEC), ARENA), empty)
     with pytest.raises(TestudoError, match="expected one for each of 3 robots"):
-        Show(Scenery((SPEC,) * 3, ARENA), RUN)
+        Animation(AnimationScene((SPEC,) * 3, ARENA), RUN)
     with pytest.raises(TestudoError, match="poses of 0 boxes, expected one for each of 1 boxes"):
-        Show(Scenery((SPEC, SPEC), ARENA, boxes=(Box("box", (1, 1, 1), 1.0),)), RUN)
+        Animation(AnimationScene((SPEC, SPEC), ARENA, boxes=(Box("box", (1, 1, 1), 1.0),)), RUN)
 
 
 def test_without_opengl_the_error_says_what_to_install(monkeypatch):
@@ -148,10 +148,10 @@ def test_without_opengl_the_error_says_what_to_install(monkeypatch):
 def test_a_drone_has_four_rotors_that_fill_the_circle_of_its_ball():
     """Nothing of it is drawn beyond the radius that the shield keeps free; the two front rotors are white."""
     drone = load_robot("crazyflie_2x")
-    scenery = Scenery((drone,), Arena((-1.0, -1.0, 0.0), (1.0, 1.0, 2.0)))
+    scenery = AnimationScene((drone,), Arena((-1.0, -1.0, 0.0), (1.0, 1.0, 2.0)))
     model = scene_model(scenery)
     data = mujoco.MjData(model)
-    place_bodies(data, scenery, Moment(np.array([[0.0, 0.0, 1.0]]), np.zeros(1)))
+    place_bodies(data, scenery, AnimationMoment(np.array([[0.0, 0.0, 1.0]]), np.zeros(1)))
     mujoco.mj_forward(model, data)
     discs = [
         geom

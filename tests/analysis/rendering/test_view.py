@@ -21,10 +21,10 @@ from PIL import Image
 
 from testudo_analysis.rendering import (
     PALETTE,
+    Animation,
+    AnimationScene,
     RenderOptions,
     SceneRenderer,
-    Scenery,
-    Show,
     Trajectory,
     html_viewer,
     interactive_viewer,
@@ -53,7 +53,7 @@ MOTION = Trajectory(
     np.array([[[-1.0, 0.0], [1.0, 0.0]], [[1.0, 0.5], [-1.0, -0.5]]]),
     np.array([[0.0, 3.0], [0.5, -3.0]]),
 )
-SHOW = Show(Scenery((SPEC, SPEC), ARENA, GOALS), MOTION, "two <robots>")
+SHOW = Animation(AnimationScene((SPEC, SPEC), ARENA, GOALS), MOTION, "two <robots>")
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_the_page_holds_the_robots_where_they_were(text):
 def test_the_page_shows_floor_walls_goals_and_boxes(tmp_path):
     boxes = Trajectory(MOTION.time_s, MOTION.position_world, MOTION.yaw, np.zeros((2, 1, 2)), np.zeros((2, 1)))
     scenery = replace(SHOW.scenery, boxes=(Box("box", (0.4, 0.4, 0.2), 2.0),))
-    written = write_page(Show(scenery, boxes), tmp_path / "view.html").read_text("utf-8")
+    written = write_page(Animation(scenery, boxes), tmp_path / "view.html").read_text("utf-8")
     _, system = page_parts(written)
     world = system["geoms"]["world"]
     assert [geom["name"] for geom in world].count("Box") == 4
@@ -163,7 +163,7 @@ def test_the_page_shows_floor_walls_goals_and_boxes(tmp_path):
 
 def test_one_goal_for_all_is_that_of_the_box():
     boxes = (Box("box", (0.4, 0.3, 0.2), 2.0),)
-    scene = scene_model(Scenery((SPEC, SPEC), ARENA, np.array([[0.5, 0.1]] * 2), boxes))
+    scene = scene_model(AnimationScene((SPEC, SPEC), ARENA, np.array([[0.5, 0.1]] * 2), boxes))
     flat = [k for k in range(scene.ngeom) if scene.geom_size[k] == pytest.approx([0.2, 0.15, 0.001])]
     (mark,) = flat
     assert scene.geom_bodyid[mark] == 0

@@ -8,8 +8,8 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_analysis.replay.reinference import model_of
 from testudo_analysis.replay.reinference_checks import TOLERANCE
-from testudo_analysis.replay.tick_replay import Rerun
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_analysis.replay.tick_replay import TickReplay
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.supervision.modes import Event, Mode
 
 
@@ -26,11 +26,11 @@ def flight(tmp_path_factory):
     world.seconds(1.0)
     world.ask(Event.LAND)
     world.until(Mode.DISARMED, 15.0)
-    return Artefact.load(fleet.policy), world.drones[0].records
+    return PolicyArtefact.load(fleet.policy), world.drones[0].records
 
 
 def rerun(artefact, records):
-    made = Rerun(artefact, model_of(artefact))
+    made = TickReplay(artefact, model_of(artefact))
     for record in records:
         made.take(record)
     return made

@@ -13,7 +13,7 @@ from testudo_analysis.replay import (
     ALTERABLE,
     TOLERANCE,
     alter,
-    alterations_caught,
+    mutations_detected,
     reinfer,
 )
 from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours
@@ -204,7 +204,7 @@ def test_a_run_without_a_command_proves_nothing(recorded, make_artefact):
 
 
 def test_the_negative_control_runs_over_all_inputs(recorded, make_artefact):
-    found = alterations_caught(recorded, make_artefact("gritsbot_x"), amount=1e-3)
+    found = mutations_detected(recorded, make_artefact("gritsbot_x"), amount=1e-3)
     assert [item.field for item in found] == list(ALTERABLE)
     assert all(item.caught and item.error > TOLERANCE for item in found)
 

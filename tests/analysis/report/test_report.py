@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from tests.sim.recorded_run import record_run
 
-from testudo_analysis.replay import alterations_caught, open_loop, reinfer
+from testudo_analysis.replay import mutations_detected, open_loop, reinfer
 from testudo_analysis.report import (
     EvaluationRow,
     FleetSection,
@@ -103,7 +103,7 @@ def data(recorded, make_artefact):
         evaluation=(evaluation(), evaluation(size=8)),
         parity=parity(),
         fleet=FleetSection(run, artefact.contract, tolerance_m=1.1),
-        reinference=ReinferenceSection(reinfer(run, artefact), alterations_caught(run, artefact)),
+        reinference=ReinferenceSection(reinfer(run, artefact), mutations_detected(run, artefact)),
         gap=open_loop(run, load_robot("gritsbot_x")),
         contract=artefact.contract,
         versions={"testudo": "0.1.0"},

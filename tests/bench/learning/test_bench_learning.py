@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from testudo_bench.learning import shield_study
-from testudo_bench.learning.saved_results import Kept
+from testudo_bench.learning.saved_results import SavedResults
 from testudo_bench.learning.study_arms import ARMS, Budget, Point, Run, curve, has_flattened, open_runs, solved_at
 from testudo_bench.learning.study_plot import study_plot
 from testudo_bench.learning.study_tables import COLUMNS, cost_rows, rows, summary
 from testudo_bench.learning.team_cost import Cost, draw_crowd, joint_rows, solve_jointly
-from testudo_bench.learning.training_trial import Tally, Trials, point_of, study_workshop
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_bench.learning.training_trial import Trials, TrialTally, point_of, study_workshop
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
@@ -88,7 +88,7 @@ def test_a_curve_that_still_rises_has_not_flattened():
 
 
 def test_success_with_a_contact_is_no_success():
-    tally = Tally(
+    tally = TrialTally(
         np.array([True, True, False]),
         np.array([0, 2, 0]),
         np.zeros(3, bool),
@@ -106,12 +106,12 @@ def test_success_with_a_contact_is_no_success():
 
 def test_a_study_comes_back_as_it_was_kept(tmp_path):
     file = tmp_path / "study.json"
-    kept = Kept.open(SMALL, file)
+    kept = SavedResults.open(SMALL, file)
     kept.add_run(made_run(True, 0))
     kept.add_cost(made_cost(4))
-    again = Kept.open(SMALL, file)
+    again = SavedResults.open(SMALL, file)
     assert (again.runs, again.costs) == (kept.runs, kept.costs)
-    assert Kept.open(replace(SMALL, seeds=9), file).runs == kept.runs
+    assert SavedResults.open(replace(SMALL, seeds=9), file).runs == kept.runs
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_file_of_something_else_is_refused(tmp_path, content, message):
     file = tmp_path / "study.json"
     file.write_text(content)
     with pytest.raises(TestudoError, match=message):
-        Kept.open(SMALL, file)
+        SavedResults.open(SMALL, file)
 
 
 def test_a_stopped_study_goes_on_where_it_was(tmp_path, without_work, monkeypatch):
@@ -186,12 +186,12 @@ def test_costs_without_a_solver_leave_its_columns_empty():
 @pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
 @pytest.mark.parametrize("size", [2, 12])
 def test_what_robots_do_alone_is_feasible_for_the_joint_problem_which_changes_less(name, size):
-    from testudo_deploy.shield.velocity_projection import shield_layer1
+    from testudo_deploy.shield.velocity_projection import project_velocity
 
     spec = load_robot(name)
-    model, shield = motion_model(spec), shield_parameters(spec)
+    model, shield = motion_model(spec), projection_parameters(spec)
     crowd = draw_crowd(model, shield, size, seed=1)
-    result = shield_layer1(model, shield, None, crowd.stop, crowd.table, crowd.nominal_world)
+    result = project_velocity(model, shield, None, crowd.stop, crowd.table, crowd.nominal_world)
     own = result.control_velocity_world
     normals, bounds = joint_rows(model, shield, crowd)
     assert np.all(normals @ own.T.reshape(-1) <= bounds + 1e-4)

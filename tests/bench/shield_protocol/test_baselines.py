@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_bench.shield_protocol.baselines import Scene, barrier_certificate, buffered_voronoi, orca
+from testudo_bench.shield_protocol.baselines import BaselineScene, barrier_certificate, buffered_voronoi, orca
 
 
 def scene(peer, peer_velocity=(0.0, 0.0), velocity=(0.0, 0.0), goal=(2.0, 0.1)):
     """Return a robot in the origin that keeps 0.5 m from one peer."""
     column = [jnp.array(values)[:, None] for values in (velocity, goal)]
-    return Scene(
+    return BaselineScene(
         position_world=jnp.zeros((2, 1)),
         velocity_world=column[0],
         peer_position_world=jnp.array(peer)[:, None, None],

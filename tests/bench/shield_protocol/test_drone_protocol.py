@@ -13,7 +13,7 @@ from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage
 from testudo_bench.shield_protocol.drone_cells import RADIO, drone_cells
 from testudo_bench.shield_protocol.protocol_cell import Claim, Formation
 from testudo_bench.shield_protocol.protocol_table import summary, wash_m
-from testudo_bench.shield_protocol.world_batch import Episode, draw_batch
+from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
 from testudo_deploy.shield.segment_distance import squeezed
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
@@ -55,7 +55,7 @@ def test_drones_start_apart_in_the_metric_of_their_shield_and_inside():
         for cell in CELLS:
             if Setting.of(cell, PLAIN) != setting or setting.level:
                 continue
-            batch = draw_batch(stage, [Episode(cell, number) for number in range(2)])
+            batch = draw_batch(stage, [CellEpisode(cell, number) for number in range(2)])
             place = np.asarray(batch.position_world)
             offset = squeezed(place[:, :, None] - place[:, None, :], stage.team.shield.height_ratio)
             distance = np.linalg.norm(offset, axis=0) + 99 * np.eye(cell.size)[..., None]
@@ -69,7 +69,7 @@ def flown(brakes, seconds, velocity):
     cell = replace(BY_NAME["drone, swap of 2, radio of one lost, layers 1+2+3"])
     cell = replace(cell, conditions=replace(cell.conditions, onboard_brake=brakes))
     stage = build_stage(Setting.of(cell, PLAIN))
-    loss = draw_batch(stage, [Episode(cell, 0)]).faults.radio
+    loss = draw_batch(stage, [CellEpisode(cell, 0)]).faults.radio
     loss = replace(
         loss, lost_from=jnp.zeros((2, 1), jnp.int32), drag_per_s=jnp.full(1, 0.5), drift_m_s2=jnp.zeros((2, 2, 1))
     )

@@ -8,20 +8,20 @@ import pytest
 
 from testudo_bench.shield_protocol import bench_shield
 from testudo_bench.shield_protocol.bench_shield import protocol_jobs
-from testudo_bench.shield_protocol.cell_runner import Job, Outcome, Tables, run_jobs
+from testudo_bench.shield_protocol.cell_runner import CellOutcome, Job, Tables, run_jobs
 from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage, ticks
 from testudo_bench.shield_protocol.ground_cells import DRONE, SLOW
 from testudo_bench.shield_protocol.protocol_cell import (
     ALL_LAYERS,
     PROJECTION_ONLY,
-    Cell,
     Claim,
     Conditions,
     Formation,
+    ProtocolCell,
     Rule,
 )
 from testudo_bench.shield_protocol.protocol_table import COLUMNS, row, summary, totals
-from testudo_bench.shield_protocol.world_batch import Episode, draw_batch
+from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
 from testudo_deploy.shield.obstacles import clearance
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
@@ -33,7 +33,7 @@ JOBS = protocol_jobs(quick=False)
 
 
 def head_on(**changes):
-    cell = Cell("slow, head-on of 2", "", SLOW, 2, Formation.HEAD_ON, ALL_LAYERS, Claim.COVERED, 20.0, 4)
+    cell = ProtocolCell("slow, head-on of 2", "", SLOW, 2, Formation.HEAD_ON, ALL_LAYERS, Claim.COVERED, 20.0, 4)
     return replace(cell, **changes)
 
 
@@ -86,7 +86,7 @@ def test_every_cell_starts_apart_and_inside_its_walls():
         for job in JOBS:
             if Setting.of(job.cell, job.choice) != setting:
                 continue
-            batch = draw_batch(stage, [Episode(job.cell, number) for number in range(4)])
+            batch = draw_batch(stage, [CellEpisode(job.cell, number) for number in range(4)])
             place = np.asarray(batch.position_world)
             offset = place[:, :, None] - place[:, None, :]
             distance = np.linalg.norm(offset, axis=0) + 10 * np.eye(job.cell.size)[..., None]
@@ -109,7 +109,9 @@ def test_robots_swap_among_obstacles_of_each_kind():
 def test_a_control_meets_the_worlds_of_its_twin():
     twin = head_on()
     control = replace(NO_SHIELD, twin=twin.name)
-    worlds = [draw_batch(build_stage(Setting.of(cell, JOBS[0].choice)), [Episode(cell, 3)]) for cell in (twin, control)]
+    worlds = [
+        draw_batch(build_stage(Setting.of(cell, JOBS[0].choice)), [CellEpisode(cell, 3)]) for cell in (twin, control)
+    ]
     assert (worlds[0].position_world == worlds[1].position_world).all()
     assert (worlds[0].seed == worlds[1].seed).all()
 
@@ -118,7 +120,7 @@ def test_faults_are_those_of_the_cell():
     conditions = Conditions(message_s=0.3, loss=0.5, late_chance=0.1, dead_s=2.0, jump_m=0.2, one_way_loss=0.9)
     cell = head_on(conditions=conditions)
     stage = build_stage(Setting.of(cell, JOBS[0].choice))
-    batch = draw_batch(stage, [Episode(cell, 0)])
+    batch = draw_batch(stage, [CellEpisode(cell, 0)])
     faults = batch.faults
     assert faults.message_ticks[:, 0].tolist() == [8, 10]  # 0.3 s are 9.1 ticks
     assert faults.late_ticks[:, 0].tolist() == [2, 6]
@@ -181,8 +183,8 @@ def test_the_table_tells_what_was_measured(measured):
 
 
 def test_a_contact_or_a_control_without_one_is_told():
-    touched = Outcome(*(np.array([1.0]) for _ in range(9)))
-    clean = Outcome(*(np.array([0.0]) for _ in range(9)))
+    touched = CellOutcome(*(np.array([1.0]) for _ in range(9)))
+    clean = CellOutcome(*(np.array([0.0]) for _ in range(9)))
     assert summary("kinematic", head_on(), touched)["holds"] is False
     assert summary("kinematic", NO_SHIELD, clean)["holds"] is False
     assert summary("kinematic", head_on(claim=Claim.REPORTED), touched)["holds"] is None
@@ -196,7 +198,7 @@ def test_an_interrupt_keeps_what_was_done(monkeypatch):
     cell = JOBS[0].cell
 
     def interrupted(jobs, say, tables):
-        tables.add("kinematic", cell, Outcome(*(np.zeros(2) for _ in range(9))))
+        tables.add("kinematic", cell, CellOutcome(*(np.zeros(2) for _ in range(9))))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bench_shield, "run_jobs", interrupted)

@@ -1,7 +1,7 @@
 """A fleet starts only if what each robot assumes of its peers is what they guarantee.
 
 Every field that differs is refused with robot, field and both values; without the rule that is meant to see it, the
-same fleet would pass; what `drive` starts is checked before any process.
+same fleet would pass; what `run_fleet` starts is checked before any process.
 """
 
 import json
@@ -21,22 +21,22 @@ from testudo_deploy.admission.safety_contracts import (
     RESERVATIONS,
     Guarantees,
     Obligation,
-    ObligationError,
+    SafetyContractError,
     fleet_obligations,
-    load_obligations,
+    load_safety_contracts,
     obligation,
-    save_obligations,
+    save_safety_contracts,
 )
 from testudo_deploy.commands.inspect import inspect
 from testudo_deploy.launch import fleet_run as drive_module
-from testudo_deploy.launch.fleet_run import drive
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.launch.fleet_run import run_fleet
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.spec import load_robot, robot_files
 
 
 def make_fleet(name="gritsbot_x", count=2, *, gated=False):
     spec = load_robot(name)
-    space = space_parameters(spec) if gated else None
+    space = stop_tube_parameters(spec) if gated else None
     return tuple(obligation(f"r{k}", spec, draft_contract(spec), space=space) for k in range(count))
 
 
@@ -99,14 +99,14 @@ def test_a_robot_that_differs_is_refused_with_names_and_both_values(field):
     shown = f"{assumed:.6g}" if isinstance(assumed, float) else str(assumed)[-30:]
     assert "r0 assumes" in violation.text
     assert shown in violation.text or field == "contract_hash"
-    with pytest.raises(ObligationError, match="the fleet is refused: robots"):
+    with pytest.raises(SafetyContractError, match="the fleet is refused: robots"):
         check_fleet(fleet)
 
 
 def test_the_sentence_is_plain_and_counts_the_rest():
     r0, r1 = make_fleet(gated=True)
     late = changed(r1, dead_man_s=0.5)
-    with pytest.raises(ObligationError) as refused:
+    with pytest.raises(SafetyContractError) as refused:
         check_fleet((r0, late))
     assert str(refused.value) == (
         "the fleet is refused: robots.r1.dead_man_s: found 0.5 s, expected at most 0.1 s: hold_s 0.133 s less "
@@ -171,7 +171,7 @@ def test_a_larger_share_is_made_up_for_by_the_peer_or_not():
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
 def test_what_is_no_number_is_refused(field, value):
     r0, r1 = make_fleet(gated=True)
-    with pytest.raises(ObligationError, match=rf"robots\.r1\.{field}: found {value:g}"):
+    with pytest.raises(SafetyContractError, match=rf"robots\.r1\.{field}: found {value:g}"):
         check_fleet((r0, changed(r1, **{field: value})))
 
 
@@ -180,13 +180,13 @@ def test_an_untrusted_robot_needs_the_gate_and_a_known_size_and_speed():
     chair = replace(changed(r2, shield_version=0, frame="", contract_hash=""), trusted=False)
     check_fleet((r0, r1, chair))
     for field, value in (("speed_m_s", 2.0), ("body_radius_m", 0.4)):
-        with pytest.raises(ObligationError, match=rf"robots\.r2\.{field}: found .*, r0 assumes at most"):
+        with pytest.raises(SafetyContractError, match=rf"robots\.r2\.{field}: found .*, r0 assumes at most"):
             check_fleet((r0, r1, changed(chair, **{field: value})))
     plain = make_fleet(count=2)
-    with pytest.raises(ObligationError, match=r"robots\.r0\.layers: found 'projection', .*r2 is not trusted"):
+    with pytest.raises(SafetyContractError, match=r"robots\.r0\.layers: found 'projection', .*r2 is not trusted"):
         check_fleet((*plain, chair))
     blind = tuple(replace(member, assumes_untrusted=()) for member in (r0, r1))
-    with pytest.raises(ObligationError, match=r"robots\.r0\.assumes_untrusted\.body_radius_m: missing"):
+    with pytest.raises(SafetyContractError, match=r"robots\.r0\.assumes_untrusted\.body_radius_m: missing"):
         check_fleet((*blind, chair))
 
 
@@ -200,7 +200,7 @@ def test_equal_robots_pass_and_their_data_survives_json(name, gated):
 
 
 def test_different_robots_are_refused():
-    with pytest.raises(ObligationError, match=r"robots\.\w+\.\w+: found .* more violations"):
+    with pytest.raises(SafetyContractError, match=r"robots\.\w+\.\w+: found .* more violations"):
         check_fleet((make_fleet("gritsbot_x")[0], make_fleet("turtlebot4")[1]))
 
 
@@ -219,36 +219,36 @@ def test_equal_obligations_pass_at_any_size_and_one_that_is_worse_never_does(nam
         last = fleet[-1]
         value = getattr(last.guarantees, field)
         worse = changed(last, **{field: value + 1 if isinstance(value, int) else value * factor})
-        with pytest.raises(ObligationError, match=rf"robots\.{last.robot}\."):
+        with pytest.raises(SafetyContractError, match=rf"robots\.{last.robot}\."):
             check_fleet((*fleet[:-1], worse))
 
 
 def test_an_obligation_that_was_edited_is_refused():
     values = make_fleet()[0].to_dict()
-    with pytest.raises(ObligationError, match=r"obligation\.trusted: found 1, expected true or false"):
+    with pytest.raises(SafetyContractError, match=r"obligation\.trusted: found 1, expected true or false"):
         Obligation.from_dict(values | {"trusted": 1})
-    with pytest.raises(ObligationError, match=r"obligation\.wings: unknown key"):
+    with pytest.raises(SafetyContractError, match=r"obligation\.wings: unknown key"):
         Obligation.from_dict(values | {"wings": 2})
 
 
 def test_a_run_folder_keeps_them(tmp_path):
     fleet = make_fleet(gated=True)
-    save_obligations(tmp_path, fleet)
-    assert load_obligations(tmp_path) == fleet
+    save_safety_contracts(tmp_path, fleet)
+    assert load_safety_contracts(tmp_path) == fleet
     (tmp_path / "obligations.json").write_text("{}")
-    with pytest.raises(ObligationError, match="expected a list of obligations"):
-        load_obligations(tmp_path)
-    with pytest.raises(ObligationError, match="cannot be read"):
-        load_obligations(tmp_path / "none")
-    with pytest.raises(ObligationError, match="cannot be written"):
-        save_obligations(tmp_path / "none", fleet)
+    with pytest.raises(SafetyContractError, match="expected a list of obligations"):
+        load_safety_contracts(tmp_path)
+    with pytest.raises(SafetyContractError, match="cannot be read"):
+        load_safety_contracts(tmp_path / "none")
+    with pytest.raises(SafetyContractError, match="cannot be written"):
+        save_safety_contracts(tmp_path / "none", fleet)
 
 
 def test_a_shield_without_the_terms_is_refused():
     spec = load_robot("gritsbot_x")
     contract = draft_contract(spec)
     bare = contract.replace(shield=replace(contract.shield, terms=()))
-    with pytest.raises(ObligationError, match="no term 'bodies'"):
+    with pytest.raises(SafetyContractError, match="no term 'bodies'"):
         obligation("r0", spec, bare)
 
 
@@ -261,8 +261,8 @@ def test_drive_refuses_before_any_process_starts(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fleet_admission, "fleet_obligations", spoiled)
     monkeypatch.setattr(drive_module, "FleetProcesses", None)
-    with pytest.raises(ObligationError, match=r"robots\.r1\.dead_man_s: found 0.5 s"):
-        drive(fleet, run_folder=tmp_path / "run")
+    with pytest.raises(SafetyContractError, match=r"robots\.r1\.dead_man_s: found 0.5 s"):
+        run_fleet(fleet, run_folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -10,11 +10,11 @@ from tests.hardware import plain_messages as plain
 
 from testudo_deploy.admission.fleet_admission import check_commands
 from testudo_deploy.contract.command_types import FORMS, CommandTypeError, check_vehicle
-from testudo_deploy.contract.contract import Command, ContractError, TestVector
+from testudo_deploy.contract.contract import Command, PolicyContractError, TestVector
 from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.rules import check_contract, check_robot, graph_inputs, graph_outputs
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, WireError
@@ -62,7 +62,7 @@ def test_files_of_velocities_are_as_they_were():
 def test_a_type_that_nobody_knows_is_refused_by_name():
     contract = contract_of("motor_thrusts")
     contract = contract.replace(command=Command("wing_beats", "Hz", 1.0))
-    with pytest.raises(ContractError, match=r"command\.type: found 'wing_beats', expected one of control_point"):
+    with pytest.raises(PolicyContractError, match=r"command\.type: found 'wing_beats', expected one of control_point"):
         check_contract(contract, "here")
 
 
@@ -78,7 +78,7 @@ def test_a_type_that_nobody_knows_is_refused_by_name():
 def test_units_and_limits_have_to_fit_the_type(change, text):
     contract = contract_of("attitude_thrust")
     command = Command(**{**vars(contract.command), **change})
-    with pytest.raises(ContractError, match=text):
+    with pytest.raises(PolicyContractError, match=text):
         check_contract(contract.replace(command=command), "here")
 
 
@@ -86,14 +86,18 @@ def test_units_and_limits_have_to_fit_the_type(change, text):
 def test_a_vehicle_refuses_more_than_it_takes_with_both_values(kind):
     contract = contract_of(kind, share=1.5)
     most = contract.command.limits[0][1]
-    with pytest.raises(ContractError, match=rf"found .* to {most:g} \w+, crazyflie_2x takes .* to {most / 1.5:g}"):
+    with pytest.raises(
+        PolicyContractError, match=rf"found .* to {most:g} \w+, crazyflie_2x takes .* to {most / 1.5:g}"
+    ):
         check_robot(contract, DRONE, "here")
 
 
 @pytest.mark.parametrize("kind", LOWER)
 def test_a_robot_on_the_ground_takes_velocities_only(kind):
     command = command_of(kind)
-    with pytest.raises(ContractError, match=rf"found '{kind}', expected 'control_point_velocity_world': gritsbot_x"):
+    with pytest.raises(
+        PolicyContractError, match=rf"found '{kind}', expected 'control_point_velocity_world': gritsbot_x"
+    ):
         check_vehicle(kind, command.limits, GROUND, "here")
 
 
@@ -124,4 +128,4 @@ def test_a_wire_refuses_a_command_of_another_type(link):
     wire = CommandWire("r0", DRONE, load_link(link))
     message = plain.velocity_world() if link == "crazyswarm2" else plain.twist_stamped()
     with pytest.raises(WireError, match="found a command of 4 numbers, expected 3: the wire carries control_point"):
-        wire.encode(message, CommandReading(0.0, (0.0, 0.0, 0.0, 0.3)), Placement((0.0, 0.0, 1.0), 0.0))
+        wire.encode(message, CommandReading(0.0, (0.0, 0.0, 0.0, 0.3)), PlanarTransform((0.0, 0.0, 1.0), 0.0))

@@ -6,7 +6,7 @@ import math
 import pytest
 from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vector
 
-from testudo_deploy.contract.contract import ContractError
+from testudo_deploy.contract.contract import PolicyContractError
 from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.parts import Signal
 from testudo_deploy.contract.rules import check_robot, graph_inputs, robot_signals
@@ -107,7 +107,7 @@ def test_an_arena_without_the_key_has_no_obstacles(contract):
 )
 def test_what_is_no_obstacle_is_refused(contract, entry, expected):
     sound = {"kind": "ball", "centre_world": [0.5, 0.1], "radius_m": 0.2}
-    with pytest.raises(ContractError, match=expected):
+    with pytest.raises(PolicyContractError, match=expected):
         read_contract(edited(contract, "arena.obstacles", [sound, entry]))
 
 
@@ -156,7 +156,7 @@ def test_robot_signals_have_the_dimension_of_the_robot(name):
     ],
 )
 def test_what_cannot_be_read_is_refused(contract, path, value, expected):
-    with pytest.raises(ContractError, match=expected):
+    with pytest.raises(PolicyContractError, match=expected):
         read_contract(edited(contract, path, value))
 
 
@@ -195,30 +195,30 @@ def test_what_cannot_be_read_is_refused(contract, path, value, expected):
     ],
 )
 def test_what_contradicts_itself_is_refused(contract, path, value, expected):
-    with pytest.raises(ContractError, match=expected):
+    with pytest.raises(PolicyContractError, match=expected):
         read_contract(edited(contract, path, value))
 
 
 def test_a_separation_that_is_not_the_sum_of_its_terms_is_refused(contract):
     shield = contract.replace(shield=_changed(contract.shield, separation_m=0.2))
-    with pytest.raises(ContractError, match=r"separation_m: found 0\.2, expected the sum"):
+    with pytest.raises(PolicyContractError, match=r"separation_m: found 0\.2, expected the sum"):
         read_contract(shield.to_json())
 
 
 def test_a_hold_shorter_than_the_dead_man_time_is_refused(contract):
     shield = contract.replace(shield=_changed(contract.shield, hold_s=0.033))
-    with pytest.raises(ContractError, match=r"hold_s: found 0\.033, expected at least 0\.133"):
+    with pytest.raises(PolicyContractError, match=r"hold_s: found 0\.033, expected at least 0\.133"):
         read_contract(shield.to_json())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "[" * 100_000])
 def test_what_is_no_object_is_refused(text):
-    with pytest.raises(ContractError, match=r"policy\.onnx: "):
+    with pytest.raises(PolicyContractError, match=r"policy\.onnx: "):
         read_contract(text, "policy.onnx")
 
 
 def test_a_number_that_is_not_finite_is_not_written(contract):
-    with pytest.raises(ContractError, match="cannot be written"):
+    with pytest.raises(PolicyContractError, match="cannot be written"):
         contract.replace(evaluation={"success": math.nan}).to_json()
 
 
@@ -249,24 +249,26 @@ def test_its_own_robot_is_accepted(contract):
 )
 def test_another_robot_is_refused_with_both_values(contract, key, value, expected):
     robot = changed_robot(load_robot("gritsbot_x"), key, value)
-    with pytest.raises(ContractError, match=expected):
+    with pytest.raises(PolicyContractError, match=expected):
         check_robot(contract, robot, "contract")
 
 
 def test_another_kind_of_robot_is_refused_by_name(contract):
-    with pytest.raises(ContractError, match="found 'gritsbot_x', this robot has 'turtlebot4'"):
+    with pytest.raises(PolicyContractError, match="found 'gritsbot_x', this robot has 'turtlebot4'"):
         check_robot(contract, load_robot("turtlebot4"), "contract")
 
 
 def test_a_signal_that_nobody_gives_is_refused(contract):
-    with pytest.raises(ContractError, match=r"signals\[8\].name: found 'goal_world', which is not"):
+    with pytest.raises(PolicyContractError, match=r"signals\[8\].name: found 'goal_world', which is not"):
         check_robot(contract, load_robot("gritsbot_x"), "contract", task_signals=())
 
 
 def test_a_policy_that_must_see_a_box_is_refused_on_a_robot_that_sees_none(contract):
     box = Signal("box_position_world", (2,), "m", "world", None)
     pushing = contract.replace(scenario="push_box", signals=(*contract.signals, box))
-    with pytest.raises(ContractError, match=r"found 'box_position_world', .* policy of 'push_box' cannot act without"):
+    with pytest.raises(
+        PolicyContractError, match=r"found 'box_position_world', .* policy of 'push_box' cannot act without"
+    ):
         check_robot(pushing, load_robot("gritsbot_x"), "contract")
 
 

@@ -14,9 +14,9 @@ from tests.deploy.tiny_policy import (
     with_test_vector,
 )
 
-from testudo_deploy.contract.contract import METADATA_KEY, ContractError
+from testudo_deploy.contract.contract import METADATA_KEY, PolicyContractError
 from testudo_deploy.contract.onnx_header import ArtefactError
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.projection_margins import SHIELD_VERSION
 from testudo_hardware.spec import load_robot
 
@@ -36,7 +36,7 @@ def path(tmp_path):
 @pytest.fixture
 def artefact(path, spec):
     make_tiny_policy(path, spec)
-    return Artefact.load(path, robot=spec)
+    return PolicyArtefact.load(path, robot=spec)
 
 
 def one_robot(contract, slots, seed=0):
@@ -52,7 +52,7 @@ def one_robot(contract, slots, seed=0):
 def test_a_step_computes_the_graph_for_any_number_of_neighbours(path, name, hidden_size, slots):
     spec = load_robot(name)
     contract = make_tiny_policy(path, spec, hidden_size)
-    artefact = Artefact.load(path, robot=spec)
+    artefact = PolicyArtefact.load(path, robot=spec)
     signals, hidden = one_robot(contract, slots)
     command, hidden_next = artefact.step(signals, hidden)
     limit = contract.command.limit / np.sqrt(spec.dimension)
@@ -97,9 +97,9 @@ def test_facts_of_the_file_are_kept(artefact, path):
 def test_the_pinned_hash_is_accepted_and_another_refused(path, spec):
     make_tiny_policy(path, spec)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
-    Artefact.load(path, sha256=found.upper())
+    PolicyArtefact.load(path, sha256=found.upper())
     with pytest.raises(ArtefactError, match=f"sha256: found {found}, expected {'0' * 64}"):
-        Artefact.load(path, sha256="0" * 64)
+        PolicyArtefact.load(path, sha256="0" * 64)
 
 
 def test_one_flipped_bit_changes_the_hash(path, spec):
@@ -109,17 +109,17 @@ def test_one_flipped_bit_changes_the_hash(path, spec):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(ArtefactError, match="sha256"):
-        Artefact.load(path, sha256=pinned)
+        PolicyArtefact.load(path, sha256=pinned)
 
 
 def test_missing_file_folder_and_empty_file_are_refused(path, tmp_path):
     with pytest.raises(ArtefactError, match="no such file"):
-        Artefact.load(path)
+        PolicyArtefact.load(path)
     with pytest.raises(ArtefactError, match="is a folder"):
-        Artefact.load(tmp_path)
+        PolicyArtefact.load(tmp_path)
     path.write_bytes(b"")
     with pytest.raises(ArtefactError, match="is empty"):
-        Artefact.load(path)
+        PolicyArtefact.load(path)
 
 
 def test_a_truncated_file_is_refused(path, spec):
@@ -128,13 +128,13 @@ def test_a_truncated_file_is_refused(path, spec):
     for length in (1, 50, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:length])
         with pytest.raises(ArtefactError, match="truncated or not an ONNX file"):
-            Artefact.load(path)
+            PolicyArtefact.load(path)
 
 
 def refused(path, spec, error, expected, **changes):
     make_tiny_policy(path, spec, **changes)
     with pytest.raises(error, match=expected):
-        Artefact.load(path, robot=spec)
+        PolicyArtefact.load(path, robot=spec)
 
 
 def test_an_onnx_file_without_a_contract_is_refused(path, spec):
@@ -144,18 +144,18 @@ def test_an_onnx_file_without_a_contract_is_refused(path, spec):
 
 def test_another_robot_is_refused(path):
     make_tiny_policy(path, load_robot("gritsbot_x"))
-    with pytest.raises(ContractError, match="robot: found 'gritsbot_x', this robot has 'crazy"):
-        Artefact.load(path, robot=load_robot("crazyflie_2x"))
+    with pytest.raises(PolicyContractError, match="robot: found 'gritsbot_x', this robot has 'crazy"):
+        PolicyArtefact.load(path, robot=load_robot("crazyflie_2x"))
 
 
 def test_a_newer_contract_is_refused(path, spec):
-    refused(path, spec, ContractError, "found 'testudo/contract/2'.*update this software",
+    refused(path, spec, PolicyContractError, "found 'testudo/contract/2'.*update this software",
             edit=lambda values: values.update(version="testudo/contract/2"))  # fmt: skip
 
 
 @pytest.mark.parametrize("version", [SHIELD_VERSION - 1, SHIELD_VERSION + 1])
 def test_an_older_or_a_newer_shield_is_refused(path, spec, version):
-    refused(path, spec, ContractError, rf"shield\.version: found {version}, expected {SHIELD_VERSION}",
+    refused(path, spec, PolicyContractError, rf"shield\.version: found {version}, expected {SHIELD_VERSION}",
             edit=lambda values: values["shield"].update(version=version))  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def test_a_signal_that_this_robot_lacks_is_refused(path, spec):
         inputs = values["test_vector"]["inputs"]
         inputs["wind"] = inputs.pop("yaw")
 
-    refused(path, spec, ContractError, "found 'wind', which is not there on this robot",
+    refused(path, spec, PolicyContractError, "found 'wind', which is not there on this robot",
             edit=rename)  # fmt: skip
 
 
@@ -265,7 +265,7 @@ def test_output_that_is_not_finite_is_refused_in_a_step(path, spec):
     contract = with_test_vector(contract, model)
     helper.set_model_props(model, {METADATA_KEY: contract.to_json()})
     onnx.save(model, path)
-    artefact = Artefact.load(path, robot=spec)
+    artefact = PolicyArtefact.load(path, robot=spec)
     signals, hidden = one_robot(artefact.contract, 2)
     signals["neighbour_age"][:] = 0
     signals["neighbour_valid"][:] = 0

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from testudo_deploy.control.peer_tracker import Sighting
+from testudo_deploy.control.peer_tracker import PeerMeasurement
 
 ROBOTS = ("gritsbot_x", "crazyflie_2x")
 
@@ -127,7 +127,7 @@ def test_an_untrusted_peer_must_be_seen(make_loop):
     rig.loop._roster.untrusted.add("r1")
     rig.see()
     assert rig.loop.tick(rig.now_s + 0.001).reason == "untrusted_unseen: r1"
-    assert rig.loop.on_sighting("r1", Sighting(rig.now_s, (2.0, 2.0)))
+    assert rig.loop.on_sighting("r1", PeerMeasurement(rig.now_s, (2.0, 2.0)))
     rig.now_s += 0.033
     rig.see()
     record = rig.loop.tick(rig.now_s)
@@ -146,13 +146,13 @@ def test_a_peer_that_is_seen_where_it_said_it_is_not_is_not_trusted_any_more(mak
     """Also if it later tells the truth."""
     rig = make_loop()
     assert rig.tick().neighbour_untrusted == (False,)
-    assert rig.loop.on_sighting("r1", Sighting(rig.now_s, (2.0, 2.05)))
+    assert rig.loop.on_sighting("r1", PeerMeasurement(rig.now_s, (2.0, 2.05)))
     assert rig.tick().neighbour_untrusted == (False,)
-    assert rig.loop.on_sighting("r1", Sighting(rig.now_s, (2.0, 0.9)))
+    assert rig.loop.on_sighting("r1", PeerMeasurement(rig.now_s, (2.0, 0.9)))
     record = rig.tick()
     assert record.neighbour_untrusted == (True,)
     assert record.neighbour_control_point_world == ((2.0, 0.9),)
-    assert rig.loop.on_sighting("r1", Sighting(rig.now_s, (2.0, 2.0)))
+    assert rig.loop.on_sighting("r1", PeerMeasurement(rig.now_s, (2.0, 2.0)))
     assert not rig.hear()
     assert rig.tick(hears=False).neighbour_untrusted == (True,)
 
@@ -162,7 +162,7 @@ def test_a_sighting_that_grows_old_stops_the_robot(make_loop):
     rig = make_loop()
     rig.loop._roster.untrusted.add("r1")
     rig.policy.answer = lambda signals, hidden: (np.array([0.1, 0.0]), hidden)
-    assert rig.loop.on_sighting("r1", Sighting(rig.now_s, (2.0, 2.0)))
+    assert rig.loop.on_sighting("r1", PeerMeasurement(rig.now_s, (2.0, 2.0)))
     moved = [rig.tick(hears=False) for _ in range(400)]
     assert any(moved[5].sent_command)
     assert moved[-1].reason == ""

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import shield_parameters
-from testudo_deploy.shield.reservations import Sight
-from testudo_deploy.shield.reserved_space import PeerSpaces, at_rest
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
@@ -33,9 +33,9 @@ def scene(name):
     """Return a shield and the arrays that a tick gives it, by name."""
     spec = load_robot(name)
     size = spec.dimension
-    parameters = shield_parameters(spec)
+    parameters = projection_parameters(spec)
     half = 8 * parameters.separation_m
-    shield = Shield(motion_model(spec), parameters, space_parameters(spec), Arena((-half,) * size, (half,) * size))
+    shield = Shield(motion_model(spec), parameters, stop_tube_parameters(spec), Arena((-half,) * size, (half,) * size))
     places = 3 * parameters.separation_m * np.eye(size, PEERS) + 2 * parameters.separation_m * (np.arange(PEERS) == 2)
     lanes = np.stack([places, places])
     return shield, {
@@ -51,16 +51,16 @@ def scene(name):
         "peer_owned": lanes,
         "peer_announced": lanes.copy(),
         "acknowledged": np.full(PEERS, 3.0),
-        "own_lane": at_rest(np.zeros(size)).owned_world,
+        "own_lane": reserved_at_rest(np.zeros(size)).owned_world,
     }
 
 
 def step(shield, values):
     state = MotionState(values["position"], values["yaw"], values["velocity"])
-    table = NeighbourTable(
+    table = PeerTable(
         values["point"], values["announced_velocity"], values["age"], values["valid"], np.zeros(PEERS, bool)
     )
-    peers = PeerSpaces(
+    peers = PeerReservations(
         values["peer_owned"],
         values["peer_announced"],
         values["acknowledged"],
@@ -68,9 +68,9 @@ def step(shield, values):
         np.arange(PEERS) > 0,
         np.ones(PEERS, bool),
     )
-    own = dataclasses.replace(at_rest(np.zeros(len(values["nominal"]))), owned_world=values["own_lane"])
+    own = dataclasses.replace(reserved_at_rest(np.zeros(len(values["nominal"]))), owned_world=values["own_lane"])
     with np.errstate(all="ignore"):
-        sight = Sight(values["measured"], state, shield.model.stopping_point(state), table, peers)
+        sight = ShieldInputs(values["measured"], state, shield.model.stopping_point(state), table, peers)
         return shield.step(sight, own, values["nominal"], np.array(5.0))[0]
 
 

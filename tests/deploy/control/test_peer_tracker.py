@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testudo_deploy.contract.messages import PeerMessage
-from testudo_deploy.control.peer_tracker import Roster, Sighting
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.spec import load_robot
 
 
 @pytest.fixture
 def roster():
-    return Roster("r0", "a", ("r1", "r2"), "h", 2)
+    return PeerTracker("r0", "a", ("r1", "r2"), "h", 2)
 
 
 def test_a_sound_message_is_heard_with_its_age(roster, message):
@@ -32,7 +32,7 @@ def test_a_sound_message_is_heard_with_its_age(roster, message):
 
 def test_the_age_is_no_time_since_arrival(roster, message):
     """Negative control: the message lay in a queue for 3 s; since its arrival no time has passed."""
-    roster = Roster("r0", "a", ("r1",), "h", 2)
+    roster = PeerTracker("r0", "a", ("r1",), "h", 2)
     assert roster.hear(message, 103.0)
     assert roster.table(103.0).age_s == pytest.approx([3.0])
 
@@ -87,7 +87,7 @@ def test_without_a_valid_echo_a_peer_stays_unheard_but_is_echoed(roster, message
 
 def test_an_invalid_echo_later_keeps_the_older_bound(roster, message):
     """The age then grows; it is not taken back to zero."""
-    roster = Roster("r0", "a", ("r1",), "h", 2)
+    roster = PeerTracker("r0", "a", ("r1",), "h", 2)
     assert roster.hear(message, 100.1)
     assert roster.hear(dataclasses.replace(message, sequence=2, echoes={}), 100.2)
     assert roster.table(101.0).age_s == pytest.approx([1.0])
@@ -95,7 +95,7 @@ def test_an_invalid_echo_later_keeps_the_older_bound(roster, message):
 
 def test_two_robots_hear_each_other_from_nothing(message):
     """A says nothing of B, B echoes A, A then echoes B: after three messages both have a bound."""
-    a, b = Roster("a", "ea", ("b",), "h", 2), Roster("b", "eb", ("a",), "h", 2)
+    a, b = PeerTracker("a", "ea", ("b",), "h", 2), PeerTracker("b", "eb", ("a",), "h", 2)
     from_a = dataclasses.replace(message, robot="a", epoch="ea", stamp_s=50.0, echoes=a.echoes())
     assert b.hear(from_a, 7.01)
     assert b.unheard() == ("a",)
@@ -114,7 +114,7 @@ def exchange(rng, offsets, loss, latency_s, ticks=80, period_s=0.033):
     which they were made, hidden in the x of the control point.
     """
     names = tuple(f"r{i}" for i in range(len(offsets)))
-    rosters = [Roster(name, "e" + name, tuple(n for n in names if n != name), "h", 2) for name in names]
+    rosters = [PeerTracker(name, "e" + name, tuple(n for n in names if n != name), "h", 2) for name in names]
     phase = rng.uniform(0, period_s, len(names))
     arrivals = [{} for _ in names]
     queue = []
@@ -227,7 +227,7 @@ def test_of_each_pair_exactly_one_goes_first():
         name: dict(
             zip(
                 peers := tuple(n for n in names if n != name),
-                Roster(name, "a", peers, "h", 2).spaces(0.0, 1.0).first.tolist(),
+                PeerTracker(name, "a", peers, "h", 2).spaces(0.0, 1.0).first.tolist(),
                 strict=True,
             )
         )
@@ -244,7 +244,7 @@ def test_an_untrusted_peer_is_where_it_was_seen(roster, message):
     assert roster.hear(message, 100.1)
     assert roster.unheard() == ()
     assert roster.unseen() == ("r2",)
-    assert roster.see("r2", Sighting(100.0, (4.0, 5.0)))
+    assert roster.see("r2", PeerMeasurement(100.0, (4.0, 5.0)))
     assert roster.unseen() == ()
     table = roster.table(100.25)
     assert table.control_point_world[:, 1].tolist() == [4.0, 5.0]
@@ -257,35 +257,35 @@ def test_an_untrusted_peer_is_where_it_was_seen(roster, message):
 @pytest.mark.parametrize(
     ("peer", "sighting"),
     [
-        ("r9", Sighting(100.1, (0.0, 0.0))),
-        ("r1", Sighting(100.1, (0.0, 0.0, 0.0))),
-        ("r1", Sighting(100.1, (0.0, float("nan")))),
-        ("r1", Sighting(float("inf"), (0.0, 0.0))),
-        ("r1", Sighting(100.0, (0.0, 0.0))),
-        ("r1", Sighting(99.0, (0.0, 0.0))),
+        ("r9", PeerMeasurement(100.1, (0.0, 0.0))),
+        ("r1", PeerMeasurement(100.1, (0.0, 0.0, 0.0))),
+        ("r1", PeerMeasurement(100.1, (0.0, float("nan")))),
+        ("r1", PeerMeasurement(float("inf"), (0.0, 0.0))),
+        ("r1", PeerMeasurement(100.0, (0.0, 0.0))),
+        ("r1", PeerMeasurement(99.0, (0.0, 0.0))),
     ],
 )
 def test_a_sighting_that_cannot_be_or_is_old_is_refused(roster, peer, sighting):
-    assert roster.see("r1", Sighting(100.0, (1.0, 1.0)))
+    assert roster.see("r1", PeerMeasurement(100.0, (1.0, 1.0)))
     assert not roster.see(peer, sighting)
     assert roster.refused == 1
 
 
 def test_a_peer_seen_off_its_lanes_is_doubtful_and_one_on_them_is_not(roster, message):
     """Only the way since it was seen counts: an old message lets no peer leave its lanes without this robot's word."""
-    space = space_parameters(load_robot("gritsbot_x"))
+    space = stop_tube_parameters(load_robot("gritsbot_x"))
     assert roster.hear(message, 100.1)
     allowed = space.lane_m + space.tube_error_m + space.noise_m + 0.01 * 0.2  # 0.01 s at 0.2 m/s
-    assert roster.see("r1", Sighting(100.19, (0.95, allowed - 1e-4)))
+    assert roster.see("r1", PeerMeasurement(100.19, (0.95, allowed - 1e-4)))
     assert roster.doubtful(space, 100.2, 0.2) == ()
-    assert roster.see("r1", Sighting(100.2, (0.95, allowed + 1e-4)))
+    assert roster.see("r1", PeerMeasurement(100.2, (0.95, allowed + 1e-4)))
     assert roster.doubtful(space, 100.21, 0.2) == ("r1",)
     assert roster.doubtful(space, 100.22, 0.2) == ()  # since it was seen it may have come there
-    assert roster.see("r1", Sighting(105.0, (0.95, allowed + 1e-3)))
+    assert roster.see("r1", PeerMeasurement(105.0, (0.95, allowed + 1e-3)))
     assert roster.doubtful(space, 105.0, 0.2) == ("r1",)  # the message is 5 s old
-    last = Roster("r2", "a", ("r1",), "h", 2)
+    last = PeerTracker("r2", "a", ("r1",), "h", 2)
     assert last.hear(dataclasses.replace(message, echoes={"r2": ("a", 100.0, 0)}), 100.1)
-    assert last.see("r1", Sighting(105.0, (0.95, allowed + 1e-3)))
+    assert last.see("r1", PeerMeasurement(105.0, (0.95, allowed + 1e-3)))
     assert last.doubtful(space, 105.0, 0.2) == ()  # goes first, and may not have heard this robot: rule R4
     assert last.doubtful(space, 105.0, 0.0) == ("r1",)
     roster.untrusted.add("r1")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testudo_deploy.control.control_loop import estimate_state
 from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_deploy.control.state_prediction import pending_time_s, predict
+from testudo_deploy.control.state_prediction import pending_time_s, predict_state
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.spec import load_robot
 
@@ -98,7 +98,7 @@ def test_at_regular_ticks_simulation_and_robot_predict_the_same(name, age_s):
     state = MotionState(rng.uniform(-1, 1, spec.dimension), np.array(0.4), rng.uniform(-0.1, 0.1, spec.dimension))
     robot = estimate_state(model, state, *pending.since(1.0 - age_s, 1.0))
     times = pending_time_s(spec, np.array(age_s), count)
-    simulated = predict(model, state, commands, LagResponse.create(times, np.array(spec.velocity_lag_s)))
+    simulated = predict_state(model, state, commands, LagResponse.create(times, np.array(spec.velocity_lag_s)))
     for one, two in zip(vars(robot).values(), vars(simulated).values(), strict=True):
         assert one == pytest.approx(two, abs=1e-12)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.deploy.fine_motion import STEP_S, drawn, random_command, roll
 from tests.deploy.peer_lanes import peer, spaces
 
-from testudo_deploy.control.plausibility_checks import follow_pose, left_its_lanes
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.control.plausibility_checks import follow_pose, left_reserved_segments
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
@@ -120,7 +120,7 @@ def test_a_full_turn_is_no_jump():
 def test_a_small_jump_is_caught_or_within_what_lanes_leave_between_bodies(name):
     """5 cm is caught for certain by the Crazyflie only; what any robot may miss is `CERTAIN`."""
     spec = load_robot(name)
-    space = space_parameters(spec)
+    space = stop_tube_parameters(spec)
     certain = 4 * spec.position_error_m + 0.01
     assert certain == pytest.approx(CERTAIN[name])
     between = space.clearance_m - 2 * spec.body_radius_m
@@ -172,7 +172,7 @@ def test_a_peer_on_a_lane_is_trusted_and_one_beside_it_is_not(name, seed):
     A peer that may have left its lanes alone (rule R4) also gets the way since its message.
     """
     spec, rng = load_robot(name), np.random.default_rng(seed)
-    space, size, top = space_parameters(spec), spec.dimension, spec.control_point_speed_m_s
+    space, size, top = stop_tube_parameters(spec), spec.dimension, spec.control_point_speed_m_s
     ends = rng.uniform(-1, 1, (4, size))
     first, age_s, seen_age_s = rng.random() < 0.5, rng.uniform(0, 3), rng.uniform(0, 0.5)
     peers = spaces(peer(ends[:2], ends[2:], first=first), size=size)
@@ -184,7 +184,7 @@ def test_a_peer_on_a_lane_is_trusted_and_one_beside_it_is_not(name, seed):
 
     def left(away):
         seen = (middle + away * aside)[:, None]
-        return bool(left_its_lanes(space, peers, seen, np.array([seen_age_s]), np.array([age_s]), top)[0])
+        return bool(left_reserved_segments(space, peers, seen, np.array([seen_age_s]), np.array([age_s]), top)[0])
 
     assert not left(rng.uniform(0, 1) * allowed)
     far = 4 + allowed  # beyond all lanes of this size, in any direction

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.control.pose_validator import JUMPS, JUMPS_S, STEADY_S, Whereabouts
+from testudo_deploy.control.pose_validator import JUMPS, JUMPS_S, STEADY_S, PoseValidator
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
 
@@ -27,7 +27,7 @@ class Walk:
     """Poses every 50 ms into one robot's whereabouts."""
 
     def __init__(self):
-        self.place, self.now_s, self.new = Whereabouts(SPEC, 0.15), 10.0, []
+        self.place, self.now_s, self.new = PoseValidator(SPEC, 0.15), 10.0, []
 
     def take(self, *poses, after_s=TICK_S):
         for measured in poses:

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from testudo_deploy.control.pose_validator import Whereabouts
+from testudo_deploy.control.pose_validator import PoseValidator
 
 JUMP = (0.5, 0.0)
 STEADY_TICKS = 31
@@ -117,5 +117,5 @@ def test_nothing_moves_between_a_jump_and_its_acceptance(make_loop, x, y, ticks)
 def test_a_robot_that_believes_at_once_would_move(make_loop, monkeypatch):
     """The negative control: without the second of standing the robot drives on from wherever it is said to be."""
     monkeypatch.setattr("testudo_deploy.control.pose_validator.STEADY_S", -1.0)
-    monkeypatch.setattr(Whereabouts, "_is_steady", lambda *_: True)
+    monkeypatch.setattr(PoseValidator, "_is_steady", lambda *_: True)
     assert moved_while_in_doubt(make_loop, JUMP, 40)

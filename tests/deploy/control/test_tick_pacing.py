@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from testudo_deploy.control.tick_pacing import EARLY_SHARE, WAIT_SHARE, Pacer
+from testudo_deploy.control.tick_pacing import EARLY_SHARE, WAIT_SHARE, TickPacer
 
 PERIOD_S = 0.02
 
 
 def ticks(poses_s, until_s):
     """Return when a robot ticks that gets poses at these times, and its pacer."""
-    pacer, times, poses, alone_s = Pacer(PERIOD_S), [], sorted(poses_s), PERIOD_S
+    pacer, times, poses, alone_s = TickPacer(PERIOD_S), [], sorted(poses_s), PERIOD_S
     while True:
         on_pose = bool(poses) and poses[0] < alone_s
         now_s = poses.pop(0) if on_pose else alone_s
@@ -57,7 +57,7 @@ def test_with_slower_poses_it_keeps_its_rate(period_s):
 
 
 def test_a_stall_counts_as_late_and_its_ticks_as_missed():
-    pacer = Pacer(PERIOD_S)
+    pacer = TickPacer(PERIOD_S)
     pacer.begin(0.0)
     assert pacer.begin(0.125) == pytest.approx(0.105)
     assert (pacer.late_ticks, pacer.missed_ticks) == (1, 5)
@@ -66,7 +66,7 @@ def test_a_stall_counts_as_late_and_its_ticks_as_missed():
 
 
 def test_a_clock_that_is_set_back_begins_a_new_grid():
-    pacer = Pacer(PERIOD_S)
+    pacer = TickPacer(PERIOD_S)
     pacer.begin(3600.0)
     assert pacer.is_due(1.0)
     assert pacer.alone_s(1.0) <= 2 * PERIOD_S
@@ -78,7 +78,7 @@ def test_a_clock_that_is_set_back_begins_a_new_grid():
 @pytest.mark.parametrize("early_s", [0.001, 0.006, 0.010, 0.014, 0.019])
 def test_poses_at_any_phase_begin_its_ticks_soon(early_s):
     """Poses that come too early for a tick and too late for the one before must not miss all ticks for ever."""
-    pacer = Pacer(PERIOD_S)
+    pacer = TickPacer(PERIOD_S)
     pacer.begin(0.0)
     poses = np.arange(1, 500) * PERIOD_S - early_s
     found, alone_s = [], PERIOD_S

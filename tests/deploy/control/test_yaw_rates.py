@@ -18,17 +18,17 @@ from testudo_deploy.contract.command_types import (
     split_output,
     velocity_command,
 )
-from testudo_deploy.contract.contract import Command, ContractError
+from testudo_deploy.contract.contract import Command, PolicyContractError
 from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import check_contract, check_robot, graph_outputs
-from testudo_deploy.control.pose_validator import Whereabouts
-from testudo_deploy.guard.command_guard import Guard
+from testudo_deploy.control.pose_validator import PoseValidator
+from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
-from testudo_sim.policies.go_to_goal import write_plain_policy
+from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
 
 DRONE, GROUND = load_robot("crazyflie_2x"), load_robot("gritsbot_x")
 KIND = "velocity_yaw_rate_world"
@@ -41,8 +41,8 @@ NO_TABLE = dataclasses.replace(DRONE, heading={})
 def turning(tmp_path_factory):
     """The file of a policy that turns at half a radian per second."""
     path = tmp_path_factory.mktemp("turning") / "policy.onnx"
-    write_plain_policy(path, DRONE, yaw_rate=0.5)
-    return Artefact.load(path, robot=DRONE)
+    write_go_to_goal_policy(path, DRONE, yaw_rate=0.5)
+    return PolicyArtefact.load(path, robot=DRONE)
 
 
 # ---- the contract
@@ -84,10 +84,10 @@ def test_inspect_shows_the_channels_and_the_limits(turning):
     ],
 )
 def test_a_robot_without_the_table_refuses_it(turning, spec, text):
-    with pytest.raises(ContractError, match=text):
+    with pytest.raises(PolicyContractError, match=text):
         velocity_command(KIND, spec)
     if spec is not GROUND:
-        with pytest.raises(ContractError, match=text):
+        with pytest.raises(PolicyContractError, match=text):
             check_robot(turning.contract, spec, "here")
 
 
@@ -101,20 +101,22 @@ def test_a_robot_without_the_table_refuses_it(turning, spec, text):
 )
 def test_a_contract_that_contradicts_itself_is_refused(turning, change, text):
     contract = turning.contract.replace(command=dataclasses.replace(turning.contract.command, **change))
-    with pytest.raises(ContractError, match=text):
+    with pytest.raises(PolicyContractError, match=text):
         check_contract(contract, "here")
 
 
 def test_more_than_the_robot_takes_is_refused_with_both_values(turning):
     command = dataclasses.replace(turning.contract.command, limits=((-2.0, 2.0),))
-    with pytest.raises(ContractError, match=r"limits of yaw_rate: found -2 to 2 rad/s, crazyflie_2x takes -1 to 1 rad"):
+    with pytest.raises(
+        PolicyContractError, match=r"limits of yaw_rate: found -2 to 2 rad/s, crazyflie_2x takes -1 to 1 rad"
+    ):
         check_robot(turning.contract.replace(command=command), DRONE, "here")
 
 
 def test_a_contract_of_a_ground_robot_cannot_say_it():
     contract = draft_contract(GROUND)
     command = Command(KIND, "m/s, m/s, m/s, rad/s", 1.0, ((-1.0, 1.0),))
-    with pytest.raises(ContractError, match="for a differential_drive, expected 'control_point_velocity_world'"):
+    with pytest.raises(PolicyContractError, match="for a differential_drive, expected 'control_point_velocity_world'"):
         check_contract(contract.replace(command=command), "here")
 
 
@@ -227,7 +229,7 @@ def test_outputs_without_a_rate_stay_as_they_are():
 
 def passing_guard(limit):
     """Return a guard that passes commands on, and the time."""
-    guard = Guard(dimension=3, dead_man_s=0.1, yaw_rate_limit=limit)
+    guard = CommandGuard(dimension=3, dead_man_s=0.1, yaw_rate_limit=limit)
     for k in range(60):
         guard.command(10.0 + 0.02 * k, (0.0, 0.0, 0.0), 10.0 + 0.02 * k)
     assert not guard.code
@@ -260,7 +262,7 @@ def test_the_guard_passes_a_rate_that_vehicle_and_link_take_and_nothing_else(lim
 
 def taken(spec, yaws, *, turns, period_s=0.02, gap_s=0.0):
     """Return whether each heading, one period after the other, is believed."""
-    place, found = Whereabouts(spec, 0.1, turns=turns), []
+    place, found = PoseValidator(spec, 0.1, turns=turns), []
     for k, yaw in enumerate(yaws):
         place.take(MotionState(np.zeros(3), np.array(yaw), np.zeros(3)), 10.0 + k * period_s + (gap_s if k else 0.0))
         found.append(place.located)

@@ -7,7 +7,7 @@ import yaml
 from tests.deploy.swarm_files import write_swarm
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.admission.safety_contracts import ObligationError
+from testudo_deploy.admission.safety_contracts import SafetyContractError
 from testudo_deploy.commands.fleet import fleet as fleet_verb
 from testudo_deploy.fleet.crazyswarm2_import import SwarmError, check_driver, read_swarm, read_swarm_files
 from testudo_deploy.fleet.fleet import load_fleet, save_fleet
@@ -353,7 +353,7 @@ def test_at_configure_the_files_are_looked_at_again(tmp_path, policy):
     file, _ = write_swarm(tmp_path)
     out = tmp_path / "fleet.yaml"
     fleet_verb("import", file, policy, out)
-    with pytest.raises(ObligationError, match="`onboard_brake: true` below link of cf231"):
+    with pytest.raises(SafetyContractError, match="`onboard_brake: true` below link of cf231"):
         Robot(load_fleet(out), "cf5", str(policy), epoch="a", now_s=0.0)
     confirm_brakes(out)
     fleet = load_fleet(out)

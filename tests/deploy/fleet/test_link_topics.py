@@ -5,7 +5,7 @@ from tests.deploy.turtlebots import load_turtlebots
 
 from testudo_deploy.fleet.fleet import FleetError
 from testudo_deploy.fleet.link_topics import absolute
-from testudo_deploy.fleet.pose_source import Sensor
+from testudo_deploy.fleet.pose_source import PoseSourceReader
 from testudo_deploy.launch import launch_plan, lock_step
 from testudo_deploy.launch.node_interfaces import process_interfaces
 from testudo_deploy.station import station_topics
@@ -38,7 +38,10 @@ def test_two_robots_never_take_each_others_transform(tmp_path):
 
 def test_a_topic_or_a_frame_of_its_own_tells_transforms_apart(tmp_path):
     mended = load(tmp_path, {"/tf": "tf"}, {"/tf": "tf"}, pose=TF)
-    assert [absolute(Sensor(robot).transform_topic, robot.name) for robot in mended.robots] == ["/tb1/tf", "/tb2/tf"]
+    assert [absolute(PoseSourceReader(robot).transform_topic, robot.name) for robot in mended.robots] == [
+        "/tb1/tf",
+        "/tb2/tf",
+    ]
     load(tmp_path, {"/tf": "tf"}, pose=TF)
     text = link_files()["turtlebot4"].read_text()
     own = text.replace('frame = { value = "odom"', 'frame = { value = "{robot}/odom"')

@@ -20,7 +20,7 @@ from testudo_deploy.fleet.localiser import (
     placed,
 )
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
-from testudo_hardware.frames import Placement, turned, wrapped
+from testudo_hardware.frames import PlanarTransform, turned, wrapped
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.links.pose_messages import PoseReading, TransformReading
 from testudo_hardware.links.wire import OdometryReading
@@ -59,7 +59,7 @@ def test_a_robot_that_starts_facing_y_and_drives_forward_drives_along_y():
 
 @pytest.mark.parametrize(("spec", "up"), [(BASE, ()), (DRONE, (0.3,))])
 def test_velocities_in_the_frame_of_the_odometry_turn_with_it(spec, up):
-    frame = Placement((2.0, 1.0, 0.5)[: spec.dimension], QUARTER)
+    frame = PlanarTransform((2.0, 1.0, 0.5)[: spec.dimension], QUARTER)
     reading = placed(OdometryReading(5.0, (0.5, 0.0, 1.0)[: spec.dimension], 0.0, (0.4, 0.0, *up)), frame, spec)
     close(reading, (2.0, 1.5, 1.5)[: spec.dimension], QUARTER, (0.0, 0.4, *up))
 
@@ -71,7 +71,7 @@ def test_odometry_in_the_shared_frame_is_left_as_it_is():
 
 @given(NUMBERS, NUMBERS, YAWS, NUMBERS, NUMBERS, YAWS)
 def test_placing_undoes_what_the_start_did(x, y, yaw, there_x, there_y, there_yaw):
-    start, there = Placement((x, y), yaw), Placement((there_x, there_y), there_yaw)
+    start, there = PlanarTransform((x, y), yaw), PlanarTransform((there_x, there_y), there_yaw)
     own = start.inverse().then(there)
     velocity = turned((0.3, 0.2), -yaw)
     got = placed(OdometryReading(1.0, own.position, own.yaw, velocity), start, BASE)
@@ -88,7 +88,7 @@ def test_numbers_that_are_not_finite_pass_for_the_control_loop_to_refuse():
 
 
 def transform(stamp_s, x, y, yaw):
-    return TransformReading(stamp_s, Placement((x, y), yaw))
+    return TransformReading(stamp_s, PlanarTransform((x, y), yaw))
 
 
 def odometry(stamp_s, x, y=0.0, yaw=0.0):

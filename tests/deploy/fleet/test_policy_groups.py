@@ -4,9 +4,9 @@ import pytest
 from tests.deploy.tiny_policy import make_tiny_policy
 from tests.deploy.two_teams import DRONE, fleet_of, tables
 
-from testudo_deploy.admission.fleet_admission import checked_obligations
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.admission.shared_arena import world_arena
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet, save_fleet
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_deploy.fleet.robot_links import FleetError
@@ -20,7 +20,7 @@ def test_robots_of_one_policy_file_are_a_team_and_peers(tmp_path):
     assert fleet.peers("g0") == ("g1",)
     assert fleet.peers("d1") == ("d0",)
     assert fleet.team_of("d0").policy == tmp_path / "air.onnx"
-    assert len({one.robot for one in checked_obligations(fleet)}) == 4
+    assert len({one.robot for one in checked_safety_contracts(fleet)}) == 4
 
 
 def test_a_follower_has_its_goal_beside_its_leader_and_the_file_is_written_as_it_was_read(tmp_path):
@@ -46,7 +46,7 @@ def test_every_robot_is_started_with_its_own_policy_file(tmp_path):
 def test_a_floor_that_ground_robots_reach_is_refused(tmp_path):
     fleet = fleet_of(tmp_path, tables(tmp_path, floor_m=0.1))
     with pytest.raises(FleetError, match=r"d0: its policy file has a floor at 0\.1 m, expected a floor at 0\.15 m"):
-        checked_obligations(fleet)
+        checked_safety_contracts(fleet)
 
 
 def test_drones_that_land_among_ground_robots_are_refused(tmp_path):
@@ -55,21 +55,21 @@ def test_drones_that_land_among_ground_robots_are_refused(tmp_path):
         place = [-0.5, *values["robots"][name]["initial_position"][1:]]  # not above a robot on the ground
         values["robots"][name] |= {"link": "crazyswarm2_logged", "pose": {"source": "mocap"}, "initial_position": place}
     with pytest.raises(FleetError, match=r"robots\.d0\.link: found flight phases, expected none in a fleet"):
-        checked_obligations(fleet_of(tmp_path, values))
+        checked_safety_contracts(fleet_of(tmp_path, values))
 
 
 def test_two_teams_on_the_ground_are_refused(tmp_path):
     values = tables(tmp_path)
     make_tiny_policy(tmp_path / "other.onnx", load_robot("turtlebot4"))
     values["policies"] = {
-        "turtlebot4": {"policy": "other.onnx", "policy_sha256": Artefact.load(tmp_path / "other.onnx").sha256}
+        "turtlebot4": {"policy": "other.onnx", "policy_sha256": PolicyArtefact.load(tmp_path / "other.onnx").sha256}
     }
     values["robots"] = {
         "g0": values["robots"]["g0"],
         "t0": {"type": "turtlebot4", "initial_position": [0.0, 1.5], "initial_yaw": 0.0, "goal": [0.5, 1.5]},
     }
     with pytest.raises(FleetError, match="g0 and t0: both are on the ground and run different policy files"):
-        checked_obligations(fleet_of(tmp_path, values))
+        checked_safety_contracts(fleet_of(tmp_path, values))
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_the_world_of_both_kinds_has_the_walls_of_both(tmp_path):
     """And other walls are refused: the plant is one world."""
     values = tables(tmp_path)
     fleet = fleet_of(tmp_path, values)
-    walls = Artefact.load(tmp_path / "ground.onnx").contract.arena
-    air = Artefact.load(tmp_path / "air.onnx").contract.arena
+    walls = PolicyArtefact.load(tmp_path / "ground.onnx").contract.arena
+    air = PolicyArtefact.load(tmp_path / "air.onnx").contract.arena
     if (walls.low_world, walls.high_world) == (air.low_world[:2], air.high_world[:2]):
         assert world_arena(fleet) == air
     else:

@@ -7,7 +7,7 @@ import pytest
 from tests.hardware import plain_messages as plain
 
 from testudo_deploy.fleet.fleet import FleetRobot
-from testudo_deploy.fleet.pose_source import Sensor
+from testudo_deploy.fleet.pose_source import PoseSourceReader
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_hardware.links.link_profile import NAMED_POSES, ODOMETRY, POSE_STAMPED, POSE_WITH_COVARIANCE, load_link
 from testudo_hardware.links.pose_messages import PoseReading
@@ -66,20 +66,20 @@ def posed(message, where, position, yaw, *, frame="map", stamp_s=ROS_S - 0.02):
 )
 def test_the_source_decides_what_is_heard(source, link, kind, expected):
     frame = "world" if source == "odom" else "map"
-    sensor = Sensor(robot(source, link, kind, frame))
+    sensor = PoseSourceReader(robot(source, link, kind, frame))
     assert [(topic.kind, topic.name, topic.type) for topic in sensor.topics] == expected
     assert sensor.transform_topic == ("/tf" if source == "tf" else "")
 
 
 def test_topics_are_called_as_the_robot_calls_them():
     renamed = {"odom": "/base/odometry", "amcl_pose": "slam/pose", "/tf": "tf"}
-    sensor = Sensor(robot("amcl_pose", remappings=renamed))
+    sensor = PoseSourceReader(robot("amcl_pose", remappings=renamed))
     assert [topic.name for topic in sensor.topics] == ["/base/odometry", "slam/pose"]
-    assert Sensor(robot("tf", remappings=renamed)).transform_topic == "tf"
+    assert PoseSourceReader(robot("tf", remappings=renamed)).transform_topic == "tf"
 
 
 def test_odometry_is_placed_and_its_stamp_brought_to_the_steady_clock():
-    sensor = Sensor(robot("odom+initial"))
+    sensor = PoseSourceReader(robot("odom+initial"))
     assert sensor.uses_ros_time
     reading = sensor.place(sensor.topics[0], odometry(sensor, age_s=0.02), ROS_S, STEADY_S)
     assert reading.position_world == pytest.approx((2.0, 1.5))
@@ -88,14 +88,14 @@ def test_odometry_is_placed_and_its_stamp_brought_to_the_steady_clock():
 
 
 def test_stamps_of_our_own_driver_are_taken_as_they_are():
-    sensor = Sensor(robot("odom", "testudo", frame="world"))
+    sensor = PoseSourceReader(robot("odom", "testudo", frame="world"))
     assert not sensor.uses_ros_time
     message = odometry(sensor, stamp_s=499.9)
     assert sensor.place(sensor.topics[0], message, ROS_S, STEADY_S).stamp_s == pytest.approx(499.9, abs=1e-9)
 
 
 def test_odometry_of_another_frame_is_refused():
-    sensor = Sensor(robot("odom+initial"))
+    sensor = PoseSourceReader(robot("odom+initial"))
     message = odometry(sensor)
     message.header.frame_id = "map"
     with pytest.raises(WireError, match="found frames"):
@@ -103,7 +103,7 @@ def test_odometry_of_another_frame_is_refused():
 
 
 def test_without_its_transform_a_robot_is_nowhere_and_with_it_in_the_map():
-    sensor = Sensor(robot("tf"))
+    sensor = PoseSourceReader(robot("tf"))
     topic = sensor.topics[0]
     assert sensor.place(topic, odometry(sensor), ROS_S, STEADY_S) is None
     other, own = plain.transform_stamped(), plain.transform_stamped()
@@ -121,7 +121,7 @@ def test_without_its_transform_a_robot_is_nowhere_and_with_it_in_the_map():
 
 
 def test_amcl_places_the_odometry_of_its_moment():
-    sensor = Sensor(robot("amcl_pose"))
+    sensor = PoseSourceReader(robot("amcl_pose"))
     odom, amcl = sensor.topics
     for age_s in (0.1, 0.05):
         assert sensor.place(odom, odometry(sensor, age_s=age_s), ROS_S, STEADY_S) is None
@@ -133,7 +133,7 @@ def test_amcl_places_the_odometry_of_its_moment():
 
 
 def test_poses_alone_get_a_velocity_once_there_are_enough_of_them():
-    sensor = Sensor(robot("mocap"))
+    sensor = PoseSourceReader(robot("mocap"))
     places = []
     for k in range(30):
         message = plain.pose_stamped()
@@ -145,13 +145,13 @@ def test_poses_alone_get_a_velocity_once_there_are_enough_of_them():
 
 
 def test_a_peer_is_seen_from_the_first_pose_on():
-    sensor = Sensor(robot("mocap"))
+    sensor = PoseSourceReader(robot("mocap"))
     message = plain.pose_stamped()
     posed(message, message.pose, (1.0, 2.0), 0.0)
     reading = sensor.read(sensor.topics[0], message, ROS_S, STEADY_S)
     assert isinstance(reading, PoseReading)
     assert reading.position_world == (1.0, 2.0)
     assert reading.stamp_s == pytest.approx(STEADY_S - 0.02, abs=1e-6)
-    named = Sensor(robot("mocap", "crazyswarm2", "crazyflie_2x"))
+    named = PoseSourceReader(robot("mocap", "crazyswarm2", "crazyflie_2x"))
     message = posed(plain.named_poses("tb2"), plain.pose(), (1.0, 2.0), 0.0)
     assert named.read(named.topics[0], message, ROS_S, STEADY_S) is None

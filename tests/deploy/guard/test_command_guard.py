@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.guard.command_guard import EARLY_S, HEALTHY_S, SENTENCES, Guard
+from testudo_deploy.guard.command_guard import EARLY_S, HEALTHY_S, SENTENCES, CommandGuard
 
 PERIOD_S, DEAD_MAN_S = 0.02, 0.1
 
 
 def guard():
-    return Guard(dimension=2, dead_man_s=DEAD_MAN_S)
+    return CommandGuard(dimension=2, dead_man_s=DEAD_MAN_S)
 
 
 def drive(guard, begin_s, duration_s, values=(0.1, 0.0)):
@@ -245,7 +245,7 @@ def test_the_guard_needs_no_runtime_of_policies():
 
 
 def test_in_an_emergency_stop_only_what_lands_passes_and_only_if_nothing_else_is_wrong():
-    made, now_s = Guard(dimension=3, dead_man_s=0.1), 10.0
+    made, now_s = CommandGuard(dimension=3, dead_man_s=0.1), 10.0
 
     def command(values=(0.0, 0.0, -0.2), *, lands=True):
         nonlocal now_s

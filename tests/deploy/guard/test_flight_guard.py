@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testudo_deploy.guard.flight_guard import ALONE_S, HOVER_S, ORDER_SILENT_S, FlightGuard, GuardPhase
-from testudo_deploy.guard.flight_messages import FlightOrder, Wanted
+from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_hardware.links.flight_link import FlightAct, VehicleState
 
 TICK_S = 0.1
@@ -18,7 +18,7 @@ class Flight:
 
     def __init__(self, *, tells=True):
         self.guard, self.now_s = FlightGuard(), 50.0
-        self.wanted, self.stopped, self.tells = Wanted.GROUND, False, tells
+        self.wanted, self.stopped, self.tells = DesiredFlightState.GROUND, False, tells
         self.armed = self.flying = self.locked = False
         self.asked = []
 
@@ -56,9 +56,9 @@ class Flight:
 def flying(**options):
     flight = Flight(**options)
     flight.tick()
-    flight.wanted = Wanted.TAKE_OFF
+    flight.wanted = DesiredFlightState.TAKE_OFF
     flight.tick(3)  # armed, seen armed, seen flying
-    flight.wanted = Wanted.FLY
+    flight.wanted = DesiredFlightState.FLY
     assert flight.tick() is GuardPhase.FLY
     flight.asked.clear()
     return flight
@@ -82,12 +82,12 @@ def test_on_the_ground_no_set_point_leaves_and_nothing_is_asked():
 def test_a_take_off_arms_and_climbs_and_set_points_begin_when_they_are_wanted():
     flight = Flight()
     flight.tick()
-    flight.wanted = Wanted.TAKE_OFF
+    flight.wanted = DesiredFlightState.TAKE_OFF
     assert flight.seconds(1.0) is GuardPhase.TAKE_OFF
     assert flight.acts == [FlightAct.ARM, FlightAct.NOTIFY_SETPOINTS_STOP, FlightAct.TAKE_OFF]
     assert (flight.asked[-1].height_m, flight.asked[-1].duration_s) == (1.0, 2.0)
     assert not flight.guard.streams  # a set-point would end the climb
-    flight.wanted = Wanted.FLY
+    flight.wanted = DesiredFlightState.FLY
     flight.tick()
     assert flight.guard.streams
 
@@ -95,7 +95,7 @@ def test_a_take_off_arms_and_climbs_and_set_points_begin_when_they_are_wanted():
 def test_a_landing_is_asked_for_before_set_points_end_and_motors_last():
     """A planner that is idle when set-points end cuts the motors."""
     flight = flying()
-    flight.wanted = Wanted.LAND
+    flight.wanted = DesiredFlightState.LAND
     assert flight.tick() is GuardPhase.LAND
     assert flight.acts == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
     assert (flight.asked[0].height_m, flight.asked[0].duration_s) == (0.02, 4.0)
@@ -106,15 +106,15 @@ def test_a_landing_is_asked_for_before_set_points_end_and_motors_last():
 
 def test_a_landing_is_not_taken_back():
     flight = flying()
-    flight.wanted = Wanted.LAND
+    flight.wanted = DesiredFlightState.LAND
     flight.tick()
-    flight.flying, flight.wanted = True, Wanted.FLY
+    flight.flying, flight.wanted = True, DesiredFlightState.FLY
     assert flight.seconds(6.0) is GuardPhase.LAND
 
 
 def test_a_landing_that_shows_no_effect_is_asked_for_again():
     flight = flying()
-    flight.wanted = Wanted.LAND
+    flight.wanted = DesiredFlightState.LAND
     flight.tick()
     for _ in range(80):
         flight.flying = True
@@ -122,7 +122,7 @@ def test_a_landing_that_shows_no_effect_is_asked_for_again():
     assert flight.acts.count(FlightAct.LAND) == 2
 
 
-@pytest.mark.parametrize("wanted", [None, Wanted.GROUND, Wanted.TAKE_OFF])
+@pytest.mark.parametrize("wanted", [None, DesiredFlightState.GROUND, DesiredFlightState.TAKE_OFF])
 def test_without_a_supervisor_that_flies_it_hovers_and_then_lands(wanted):
     """Silence, and a policy that began anew and believes that it stands on the ground."""
     flight = flying()
@@ -144,7 +144,7 @@ def test_an_order_that_is_old_or_of_the_future_does_not_count():
 
 
 def test_a_guard_that_starts_anew_in_the_air_begins_to_brake():
-    for tells, wanted in ((True, None), (False, Wanted.FLY)):
+    for tells, wanted in ((True, None), (False, DesiredFlightState.FLY)):
         flight = Flight(tells=tells)
         flight.flying, flight.wanted = True, wanted
         flight.tick()
@@ -154,7 +154,7 @@ def test_a_guard_that_starts_anew_in_the_air_begins_to_brake():
 def test_a_climb_without_a_supervisor_ends_in_a_hover():
     flight = Flight()
     flight.tick()
-    flight.wanted = Wanted.TAKE_OFF
+    flight.wanted = DesiredFlightState.TAKE_OFF
     flight.tick(2)
     flight.wanted = None
     assert flight.seconds(1.5) is GuardPhase.TAKE_OFF
@@ -164,13 +164,13 @@ def test_a_climb_without_a_supervisor_ends_in_a_hover():
 def test_an_emergency_stop_in_a_climb_brakes_at_once_and_forbids_one_on_the_ground():
     flight = Flight()
     flight.tick()
-    flight.wanted = Wanted.TAKE_OFF
+    flight.wanted = DesiredFlightState.TAKE_OFF
     flight.tick(3)
     flight.stopped = True
     assert flight.tick() is GuardPhase.FLY
     assert flight.guard.streams
     flight = Flight()
-    flight.stopped, flight.wanted = True, Wanted.TAKE_OFF
+    flight.stopped, flight.wanted = True, DesiredFlightState.TAKE_OFF
     assert flight.seconds(3.0) is GuardPhase.GROUND
     assert flight.asked == []
 
@@ -203,7 +203,7 @@ def test_motors_off_is_a_second_word_and_repeated_until_it_is_obeyed():
     assert not flight.guard.streams
     assert flight.seconds(5.0) is GuardPhase.OFF
     assert flight.acts == [FlightAct.EMERGENCY]  # obeyed
-    flight.stopped, flight.wanted = False, Wanted.GROUND
+    flight.stopped, flight.wanted = False, DesiredFlightState.GROUND
     assert flight.tick() is GuardPhase.GROUND
 
 
@@ -216,7 +216,17 @@ def test_a_guard_that_ends_lands_what_flies(phase):
     assert acts == (landing if phase in (GuardPhase.FLY, GuardPhase.TAKE_OFF) else [])
 
 
-WORDS = ["go", "silent", *Wanted, "stop", "release", "motors off", "vehicle silent", "vehicle tells", "falls"]
+WORDS = [
+    "go",
+    "silent",
+    *DesiredFlightState,
+    "stop",
+    "release",
+    "motors off",
+    "vehicle silent",
+    "vehicle tells",
+    "falls",
+]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=40))
@@ -224,8 +234,8 @@ def test_whatever_happens_motors_turn_only_after_a_wanted_take_off_and_hovering_
     flight = Flight()
     for word in story:
         before, was_stopped, took_off = flight.guard.phase, flight.stopped, FlightAct.TAKE_OFF in flight.acts
-        if word in list(Wanted):
-            flight.wanted = Wanted(word)
+        if word in list(DesiredFlightState):
+            flight.wanted = DesiredFlightState(word)
         elif word == "silent":
             flight.wanted = None
         elif word in ("stop", "release"):
@@ -241,7 +251,7 @@ def test_whatever_happens_motors_turn_only_after_a_wanted_take_off_and_hovering_
         flight.tick(3)
         after = flight.guard.phase
         if FlightAct.TAKE_OFF in flight.acts and not took_off:
-            assert flight.wanted is Wanted.TAKE_OFF
+            assert flight.wanted is DesiredFlightState.TAKE_OFF
             assert not flight.stopped
         if before is GuardPhase.FLY and after in (GuardPhase.GROUND, GuardPhase.OFF):
             assert word == "motors off" or FlightAct.DISARM in flight.acts
@@ -262,17 +272,20 @@ def begun(kind, after_s):
     """Return a flight that has been taking off for some time."""
     flight = kind()
     flight.tick()
-    flight.wanted = Wanted.TAKE_OFF
+    flight.wanted = DesiredFlightState.TAKE_OFF
     flight.seconds(after_s)
     return flight
 
 
-@pytest.mark.parametrize("wanted", [None, Wanted.FLY, Wanted.TAKE_OFF, Wanted.GROUND, Wanted.LAND])
+@pytest.mark.parametrize(
+    "wanted",
+    [None, DesiredFlightState.FLY, DesiredFlightState.TAKE_OFF, DesiredFlightState.GROUND, DesiredFlightState.LAND],
+)
 @pytest.mark.parametrize("after_s", [0.1, 0.2, 0.4, 1.0, 1.8])
 @pytest.mark.parametrize("stopped", [True, False])
 def test_a_vehicle_that_stands_hears_no_set_point_whatever_ends_its_take_off(wanted, after_s, stopped):
     """An emergency stop, a supervisor that is gone or believes that it flies: a set-point would turn its motors up."""
-    if wanted is Wanted.TAKE_OFF and not stopped:
+    if wanted is DesiredFlightState.TAKE_OFF and not stopped:
         return
     flight = begun(Standing, after_s)
     flight.stopped, flight.wanted = stopped, wanted
@@ -288,7 +301,7 @@ def test_a_vehicle_that_leaves_the_ground_late_lands():
     """The stop came after the take-off had been asked for, before the vehicle showed that it flies."""
     flight = begun(Standing, 0.2)
     assert flight.acts[-1] is FlightAct.TAKE_OFF
-    flight.stopped, flight.wanted = True, Wanted.FLY
+    flight.stopped, flight.wanted = True, DesiredFlightState.FLY
     flight.tick()
     assert flight.acts[-2:] == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
     assert not flight.guard.streams
@@ -304,7 +317,7 @@ def test_a_guard_that_ends_while_its_landing_has_not_begun_says_both():
     flight = flying()
     state = VehicleState(flight.now_s, armed=True, flying=True, planner_active=False)
     flight.guard.hear_vehicle(state, flight.now_s)
-    flight.tells, flight.wanted = False, Wanted.LAND
+    flight.tells, flight.wanted = False, DesiredFlightState.LAND
     flight.tick()
     assert flight.acts == [FlightAct.LAND]
     assert flight.guard.close(flight.now_s) == ()  # it has been asked

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testudo_deploy.contract.messages import EnvelopeError
-from testudo_deploy.guard.flight_messages import FlightOrder, FlightRequestMessage, VehicleMessage, Wanted
+from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder, FlightRequestMessage, VehicleMessage
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import WireError
 
@@ -22,7 +22,7 @@ FLAGS = st.none() | st.booleans()
         FlightOrder,
         robot=st.text(),
         stamp_s=NUMBERS,
-        wanted=st.sampled_from([str(w) for w in Wanted]),
+        wanted=st.sampled_from([str(w) for w in DesiredFlightState]),
         top_m=NUMBERS,
         climb_s=TIMES,
         ground_m=NUMBERS,

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from testudo_deploy.supervision.flight_phases import BATTERY_LOW_S, LATENCY_S, BatteryLimits, Flight
+from testudo_deploy.supervision.flight_phases import BATTERY_LOW_S, LATENCY_S, BatteryLimits, FlightSupervisor
 from testudo_deploy.supervision.modes import Mode, Reaction, watchdog_of
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
 from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
@@ -16,7 +16,7 @@ CAN_BE_ARMED, ARMED, CAN_FLY, FLYING, TUMBLED, LOCKED, CRASHED = 1, 2, 8, 16, 32
 
 
 def flight():
-    return Flight(TOP, BatteryLimits(3.4, 3.2), controller="pid", estimator="kalman", latency_s=0.03)
+    return FlightSupervisor(TOP, BatteryLimits(3.4, 3.2), controller="pid", estimator="kalman", latency_s=0.03)
 
 
 def status(bits, now_s, volts=4.0, latency_ms=5):

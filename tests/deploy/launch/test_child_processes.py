@@ -7,7 +7,7 @@ import time
 import pytest
 
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent, free_domain_id
-from testudo_deploy.launch.fleet_run import DriveState
+from testudo_deploy.launch.fleet_run import FleetRunState
 from testudo_deploy.launch.launch_plan import ProcessPlan
 
 CHATTY = """
@@ -118,7 +118,7 @@ def summary(**changes):
 
 
 def test_the_state_of_a_run_follows_what_the_processes_tell():
-    state = DriveState(("r0", "r1"))
+    state = FleetRunState(("r0", "r1"))
     told(state, "r0/policy", "brake", robot="r0", reason="no_pose")
     assert state.braked == {"r0": "no_pose"}
     told(state, "r0/policy", "brake", robot="r0", reason="")
@@ -140,7 +140,7 @@ def test_the_state_of_a_run_follows_what_the_processes_tell():
 
 
 def test_a_contact_is_no_success():
-    state = DriveState(("r0",))
+    state = FleetRunState(("r0",))
     told(state, "plant", "finished", outcome="arrived", **summary(contacts=1))
     assert not state.success
 
@@ -148,7 +148,7 @@ def test_a_contact_is_no_success():
 def test_the_result_is_json():
     from testudo_deploy.commands.up import result_values
 
-    state = DriveState(("r0",))
+    state = FleetRunState(("r0",))
     told(state, "plant", "finished", outcome="timeout", **summary(separation_m=None, closest=[]))
     values = json.loads(json.dumps(result_values(state), allow_nan=False))
     assert values["success"] is False

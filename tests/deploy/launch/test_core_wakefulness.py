@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testudo_deploy.launch import core_wakefulness
-from testudo_deploy.launch.core_wakefulness import AwakeCores, cores_wake_late
+from testudo_deploy.launch.core_wakefulness import CpuKeepAwake, cores_wake_late
 
 VIRTUAL, METAL = "flags\t: fpu hypervisor sse\n", "flags\t: fpu sse\n"
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no SCHED_IDLE")
@@ -40,7 +40,7 @@ def test_another_system_is_left_alone(tmp_path):
 @linux
 def test_the_spinners_yield_and_end(monkeypatch):
     monkeypatch.setattr(core_wakefulness, "cores_wake_late", lambda: True)
-    with AwakeCores() as awake:
+    with CpuKeepAwake() as awake:
         spinners = list(awake._spinners)
         assert len(spinners) == len(os.sched_getaffinity(0))
         wait(lambda: all(os.sched_getscheduler(spinner.pid) == os.SCHED_IDLE for spinner in spinners))
@@ -58,7 +58,7 @@ def test_the_spinners_end_when_their_parent_is_killed():
                 "import time\n"
                 "from testudo_deploy import awake_cores\n"
                 "awake_cores.cores_wake_late = lambda: True\n"
-                "with awake_cores.AwakeCores() as awake:\n"
+                "with awake_cores.CpuKeepAwake() as awake:\n"
                 "    print(*(s.pid for s in awake._spinners), flush=True)\n"
                 "    time.sleep(60)\n"
             ),

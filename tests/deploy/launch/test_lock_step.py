@@ -8,12 +8,12 @@ import pytest
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.launch.lock_step import (
     START_S,
-    Done,
     Mailbox,
+    RoundDone,
     Rounds,
+    RoundStage,
+    RoundTurn,
     SimTimer,
-    Stage,
-    Turn,
     round_times_s,
     stage_of,
 )
@@ -78,7 +78,7 @@ def test_a_timer_goes_by_simulated_time_and_begins_anew_when_reset():
 
 
 def answer(rounds, node, number, **sent):
-    rounds.take(Done(node, number, {f"/{topic}": count for topic, count in sent.items()}))
+    rounds.take(RoundDone(node, number, {f"/{topic}": count for topic, count in sent.items()}))
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_node_that_is_dropped_is_not_waited_for_again():
 
 
 def test_only_nodes_with_a_part_in_rounds_take_part():
-    assert stage_of("r0/policy") is Stage.SENSE
-    assert stage_of("r0/guard") is Stage.ACT
+    assert stage_of("r0/policy") is RoundStage.SENSE
+    assert stage_of("r0/guard") is RoundStage.ACT
     with pytest.raises(TestudoError, match="'markers' has no part"):
         Rounds(["markers"])
 
@@ -148,12 +148,12 @@ def test_only_nodes_with_a_part_in_rounds_take_part():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Turn(0, "later", 1.0, {}),
-        lambda: Turn(0, "sense", None, {}),
-        lambda: Turn(0, "sense", 1.0, {"/a": 1.5}),
-        lambda: Turn(True, "sense", 1.0, {}),
-        lambda: Done("r0/policy", 0, None),
-        lambda: Done("r0/policy", "0", {}),
+        lambda: RoundTurn(0, "later", 1.0, {}),
+        lambda: RoundTurn(0, "sense", None, {}),
+        lambda: RoundTurn(0, "sense", 1.0, {"/a": 1.5}),
+        lambda: RoundTurn(True, "sense", 1.0, {}),
+        lambda: RoundDone("r0/policy", 0, None),
+        lambda: RoundDone("r0/policy", "0", {}),
     ],
 )
 def test_turns_and_answers_of_a_wrong_type_are_refused(make):
@@ -162,5 +162,5 @@ def test_turns_and_answers_of_a_wrong_type_are_refused(make):
 
 
 def test_turns_travel_without_loss():
-    turn = Turn(4, "act", 1.0 / 3.0, {"/a": 2})
-    assert Turn.decode(turn.encode()) == turn
+    turn = RoundTurn(4, "act", 1.0 / 3.0, {"/a": 2})
+    assert RoundTurn.decode(turn.encode()) == turn

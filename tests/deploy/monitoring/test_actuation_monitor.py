@@ -11,9 +11,13 @@ from tests.deploy.body import STEP_S, Body, measured
 from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.control.motion_monitor import MotionWatch
+from testudo_deploy.control.motion_monitor import MotionMonitor
 from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_deploy.monitoring.actuation_monitor import begin_response, response_limits, watch_response
+from testudo_deploy.monitoring.actuation_monitor import (
+    actuation_limits,
+    begin_actuation_monitor,
+    update_actuation_monitor,
+)
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.motion_model import effective_command
@@ -43,7 +47,7 @@ def test_a_robot_within_its_intervals_raises_no_alarm(name, shares, wishes, flip
     body, random = Body(name, *shares), np.random.default_rng(seed)
     spec, size = body.spec, body.spec.dimension
     sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
-    watch = MotionWatch(spec, sent)
+    watch = MotionMonitor(spec, sent)
     watch.begin(measured(body, np.zeros(size)))
     stamp_s, sign, side = 0.0, 1.0, random.normal(size=size)
     for along, across, count in wishes:
@@ -183,7 +187,7 @@ def test_while_the_guard_is_silent_nothing_is_said(dies):
 def test_a_robot_that_stands_may_be_carried():
     """Whoever is told to stand falls short of nothing, wherever he is put and however he is turned."""
     spec = load_robot("gritsbot_x")
-    watch = MotionWatch(spec, PendingCommands(spec.command_delay_s, spec.dead_man_s))
+    watch = MotionMonitor(spec, PendingCommands(spec.command_delay_s, spec.dead_man_s))
     watch.begin(MotionState(np.zeros(2), np.array(0.0), np.zeros(2)))
     for number in range(1, 400):
         place = np.array([0.01 * number, 0.0])
@@ -193,7 +197,7 @@ def test_a_robot_that_stands_may_be_carried():
 
 
 def test_the_limits_are_those_of_the_file():
-    limits = response_limits(load_robot("gritsbot_x"), np.array(0.0))
+    limits = actuation_limits(load_robot("gritsbot_x"), np.array(0.0))
     assert limits.allowed.tolist() == pytest.approx([0.03, 0.0524] * 2)
     assert limits.low.tolist() == pytest.approx([0.8] * 4)
     assert limits.crosstalk.tolist() == pytest.approx([0.0, 0.4 / 0.105] * 2)
@@ -208,12 +212,12 @@ def test_the_body_keeps_to_the_array_standard(name):
     def run(asarray):
         place, later, first, second = (asarray(values) for values in drawn)
         yes, angle = asarray(np.ones(50, bool)), asarray(drawn[0][0])
-        limits = response_limits(spec, angle)
-        watch = begin_response(limits, MotionState(place, angle, first), yes)
+        limits = actuation_limits(spec, angle)
+        watch = begin_actuation_monitor(limits, MotionState(place, angle, first), yes)
         time_s = asarray(np.full(50, spec.control_period_s))
         for part in (0.2, 0.4):
             pose = MotionState(place + part * later, angle + part * later[0, ...], first)
-            watch, excess = watch_response(limits, watch, pose, yes, [first, second], time_s)
+            watch, excess = update_actuation_monitor(limits, watch, pose, yes, [first, second], time_s)
         return [*vars(watch).values(), excess]
 
     for strict, plain in zip(run(array_api_strict.asarray), run(np.asarray), strict=True):

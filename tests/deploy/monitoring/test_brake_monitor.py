@@ -12,8 +12,8 @@ from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_deploy.monitoring.brake_monitor import begin_watch, braking_terms, watch_braking
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.monitoring.brake_monitor import begin_brake_monitor, brake_margin_terms, update_brake_monitor
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
@@ -40,7 +40,7 @@ def test_a_robot_within_its_intervals_raises_no_alarm(name, shares, wishes, seed
     delay = spec.quantities["dynamics.command_delay"]
     sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
     pose, stamp_s = measured(body, np.zeros(size)), 0.0
-    watch = begin_watch(spec, pose, np.array(True))
+    watch = begin_brake_monitor(spec, pose, np.array(True))
     for along, across, count in wishes:
         wish = np.zeros(size)
         wish[:2] = along * spec.control_point_speed_m_s, across * (3.0 if spec.kind == DIFFERENTIAL_DRIVE else 1.0)
@@ -52,7 +52,9 @@ def test_a_robot_within_its_intervals_raises_no_alarm(name, shares, wishes, seed
             before_s, stamp_s = stamp_s, body.now_s
             pieces = sent.may_act(before_s, stamp_s, (delay.low, delay.high), np.zeros(size))
             pose = measured(body, random.normal(size=size))
-            watch, excess = watch_braking(spec, watch, pose, np.array(True), pieces, np.array(stamp_s - before_s))
+            watch, excess = update_brake_monitor(
+                spec, watch, pose, np.array(True), pieces, np.array(stamp_s - before_s)
+            )
             assert excess <= 0
 
 
@@ -103,7 +105,7 @@ def test_a_robot_that_seemed_to_roll_back_before_it_started_is_watched_when_it_b
     noise, wish = np.zeros(size), np.zeros(size)
     noise[0] = -0.013
     pose = measured(body, np.zeros(size))
-    watch = begin_watch(spec, MotionState(pose.position_world, pose.yaw, noise), np.array(True))
+    watch = begin_brake_monitor(spec, MotionState(pose.position_world, pose.yaw, noise), np.array(True))
     excess_m = []
     for tick in range(round(1.9 / spec.control_period_s)):
         wish[0] = spec.speed_limit_m_s if tick * spec.control_period_s < 0.9 else 0.0
@@ -113,7 +115,7 @@ def test_a_robot_that_seemed_to_roll_back_before_it_started_is_watched_when_it_b
         before_s = body.now_s
         body.move(spec.control_period_s)
         pieces = sent.may_act(before_s, body.now_s, (delay.low, delay.high), np.zeros(size))
-        watch, excess = watch_braking(
+        watch, excess = update_brake_monitor(
             spec, watch, measured(body, np.zeros(size)), np.array(True), pieces, np.array(body.now_s - before_s)
         )
         excess_m.append(float(excess))
@@ -146,13 +148,13 @@ def overshoot_m(name, brakes, lag=0.5):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_an_alarm_is_owed_only_where_weak_brakes_leave_the_tube(name):
     """A slow robot with such brakes stays within the error that its tube is inflated by: nothing to tell."""
-    error_m = space_parameters(load_robot(name)).tube_error_m
+    error_m = stop_tube_parameters(load_robot(name)).tube_error_m
     assert overshoot_m(name, 1.0) < error_m
     assert (overshoot_m(name, WEAK[name]) > error_m) == (name in FAST)
 
 
 def test_the_terms_are_those_of_the_file():
-    terms = {term.name: term.value_m for term in braking_terms(load_robot("crazyflie_2x"))}
+    terms = {term.name: term.value_m for term in brake_margin_terms(load_robot("crazyflie_2x"))}
     assert terms == pytest.approx({"localisation": 0.012, "tick": 3.5 * 0.02**2})
 
 
@@ -177,10 +179,10 @@ def test_the_body_keeps_to_the_array_standard(name):
     def run(asarray):
         place, speed, later, first, second = (asarray(values) for values in drawn)
         yes, angle = asarray(np.ones(50, bool)), asarray(drawn[0][0])
-        watch = begin_watch(spec, MotionState(place, angle, speed), yes)
+        watch = begin_brake_monitor(spec, MotionState(place, angle, speed), yes)
         pieces = [(asarray(np.full(50, 0.4)), [0.3 * first, 0.1 * second]), (asarray(np.full(50, 0.6)), [0.1 * second])]
         time_s = asarray(np.full(50, spec.control_period_s))
-        watch, excess = watch_braking(spec, watch, MotionState(later, angle, 0.9 * speed), yes, pieces, time_s)
+        watch, excess = update_brake_monitor(spec, watch, MotionState(later, angle, 0.9 * speed), yes, pieces, time_s)
         return [*vars(watch).values(), excess]
 
     for strict, plain in zip(run(array_api_strict.asarray), run(np.asarray), strict=True):

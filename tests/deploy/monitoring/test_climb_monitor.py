@@ -8,9 +8,9 @@ from tests.deploy.flying_pair import GROUND_M, World, with_phases
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.monitoring.climb_monitor import ClimbLimits
-from testudo_deploy.shield.flight_column import Room, strangers_near
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.flight_column import ClimbVolume, unknown_robots_near
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_deploy.supervision.flight_phases import CLIMB_M_S, SETTLE_S
 from testudo_deploy.supervision.modes import Event, Mode, Reaction, watchdog_of
@@ -22,7 +22,9 @@ TOP_M = 1.0
 
 
 def limits(ceiling_m=3.0):
-    return ClimbLimits.of(SPEC, Room(Arena((-2.0, -2.0, 0.0), (2.0, 2.0, ceiling_m)), space_parameters(SPEC).wall_m))
+    return ClimbLimits.of(
+        SPEC, ClimbVolume(Arena((-2.0, -2.0, 0.0), (2.0, 2.0, ceiling_m)), stop_tube_parameters(SPEC).wall_m)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,7 @@ def planned(top_m, count=400):
 
 @pytest.mark.parametrize("top_m", [0.3, 0.6, 1.0, 2.0, 2.7])
 def test_the_planners_own_way_up_is_no_reason_even_right_below_the_ceiling(top_m):
-    low = limits(top_m + space_parameters(SPEC).wall_m)
+    low = limits(top_m + stop_tube_parameters(SPEC).wall_m)
     for height_m, climb_m_s in zip(*planned(top_m), strict=True):
         assert low.fault(FOOT, top_m, (0.05, 0.0, height_m), climb_m_s) == ""
 
@@ -76,11 +78,11 @@ def test_what_leaves_the_column_is_told(place, climb_m_s, said):
 
 
 def test_the_ceiling_counts_before_the_column_of_others():
-    near = limits(TOP_M + space_parameters(SPEC).wall_m)
+    near = limits(TOP_M + stop_tube_parameters(SPEC).wall_m)
     assert near.fault(FOOT, TOP_M, (0.0, 0.0, 1.1), 0.0)
     assert limits().fault(FOOT, TOP_M, (0.0, 0.0, 1.1), 0.0) == ""
     highest_m = near.highest_m + SPEC.body_radius_m
-    assert highest_m < TOP_M + space_parameters(SPEC).wall_m  # the body is told of before it is at the ceiling
+    assert highest_m < TOP_M + stop_tube_parameters(SPEC).wall_m  # the body is told of before it is at the ceiling
 
 
 def drift(vehicle):
@@ -112,7 +114,7 @@ def test_a_climb_that_leaves_its_column_lands_within_it(climbing, spoil):
         highest_m = max(highest_m, drone.vehicle.place[2])
         aside_m = max(aside_m, math.dist(foot[:2], drone.vehicle.place[:2]))
     assert highest_m < 2.0 - SPEC.body_radius_m  # the ceiling of the arena
-    assert aside_m < space_parameters(SPEC).lane_m + space_parameters(SPEC).tube_error_m
+    assert aside_m < stop_tube_parameters(SPEC).lane_m + stop_tube_parameters(SPEC).tube_error_m
     climbing.until(Mode.DISARMED, 10.0)
     assert drone.vehicle.place[2] == GROUND_M
     assert not drone.vehicle.lifted_by_set_point
@@ -180,11 +182,9 @@ def test_a_peer_that_comes_into_the_column_ends_the_climb(climbing):
 )
 def test_who_keeps_to_no_contract_is_told_of_near_the_column_only(place, near):
     lane = np.array([FOOT, (0.0, 0.0, TOP_M)])
-    table = NeighbourTable(
-        np.array(place)[:, None], np.zeros((3, 1)), np.array([0.05]), np.array([True]), np.array([True])
-    )
-    assert strangers_near(SPEC, space_parameters(SPEC), lane, table).tolist() == [near]
-    trusted = NeighbourTable(
+    table = PeerTable(np.array(place)[:, None], np.zeros((3, 1)), np.array([0.05]), np.array([True]), np.array([True]))
+    assert unknown_robots_near(SPEC, stop_tube_parameters(SPEC), lane, table).tolist() == [near]
+    trusted = PeerTable(
         np.array(place)[:, None], np.zeros((3, 1)), np.array([0.05]), np.array([True]), np.array([False])
     )
-    assert strangers_near(SPEC, space_parameters(SPEC), lane, trusted).tolist() == [False]
+    assert unknown_robots_near(SPEC, stop_tube_parameters(SPEC), lane, trusted).tolist() == [False]

@@ -11,24 +11,24 @@ from testudo_deploy.shield.deadlock_resolution import (
     LARGEST_TURN_RAD,
     STUCK_S,
     TURN_RATE_RAD_S,
-    Patience,
+    DeadlockState,
+    initial_deadlock_state,
     is_deadlocked,
-    patient,
-    resolve,
+    resolve_deadlock,
 )
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.spec import load_robot
 
 PERIOD_S = 0.05
-SHIELD = shield_parameters(load_robot("turtlebot4"))
+SHIELD = projection_parameters(load_robot("turtlebot4"))
 WISH = np.array([0.2, 0.0])
-NOBODY = NeighbourTable(np.zeros((2, 0)), np.zeros((2, 0)), np.zeros(0), np.zeros(0, bool))
+NOBODY = PeerTable(np.zeros((2, 0)), np.zeros((2, 0)), np.zeros(0), np.zeros(0, bool))
 
 
 def near(distance):
     """Return a neighbour that stands ahead."""
-    return NeighbourTable(np.array([[distance], [0.0]]), np.zeros((2, 1)), np.array([0.05]), np.array([True]))
+    return PeerTable(np.array([[distance], [0.0]]), np.zeros((2, 1)), np.array([0.05]), np.array([True]))
 
 
 def turned(vector):
@@ -40,12 +40,12 @@ def live(seconds, memory, made, neighbours=NOBODY, wish=WISH):
     """Return the wish and the memory after some time in which the robot made a share of its wish."""
     found = wish
     for _ in range(round(seconds / PERIOD_S)):
-        found, memory = resolve(SHIELD, memory, np.zeros(2), neighbours, wish, made * found, PERIOD_S)
+        found, memory = resolve_deadlock(SHIELD, memory, np.zeros(2), neighbours, wish, made * found, PERIOD_S)
     return found, memory
 
 
 def test_who_gets_on_is_left_alone():
-    found, memory = live(10, patient(np.array(0.0)), 1.0, near(0.5))
+    found, memory = live(10, initial_deadlock_state(np.array(0.0)), 1.0, near(0.5))
     assert found == pytest.approx(WISH)
     assert memory.turn_rad == 0
     assert not is_deadlocked(memory)
@@ -53,7 +53,7 @@ def test_who_gets_on_is_left_alone():
 
 def test_who_is_held_back_turns_to_the_right_up_to_a_limit():
     blocked = near(SHIELD.separation_m)
-    found, memory = live(0.3, patient(np.array(0.0)), 0.0, blocked)
+    found, memory = live(0.3, initial_deadlock_state(np.array(0.0)), 0.0, blocked)
     assert found == pytest.approx(WISH)  # patience: single ticks are noise
     found, memory = live(1.5, memory, 0.0, blocked)
     assert 0.1 < turned(found) <= TURN_RATE_RAD_S * 1.5 + 1e-9
@@ -63,7 +63,7 @@ def test_who_is_held_back_turns_to_the_right_up_to_a_limit():
 
 
 def test_it_turns_back_when_its_way_is_free():
-    blocked = live(4, patient(np.array(0.0)), 0.0, near(SHIELD.separation_m))[1]
+    blocked = live(4, initial_deadlock_state(np.array(0.0)), 0.0, near(SHIELD.separation_m))[1]
     assert blocked.turn_rad > 0.5
     found, memory = live(6, blocked, 1.0)
     assert found == pytest.approx(WISH)
@@ -73,7 +73,7 @@ def test_it_turns_back_when_its_way_is_free():
 
 def test_it_keeps_its_turn_while_the_way_is_not_free():
     """It gets on, beside the one in its way: to turn back would end before it again."""
-    memory = Patience(np.array(1.0), np.array(0.5), np.array(0.6), np.array(0.0))
+    memory = DeadlockState(np.array(1.0), np.array(0.5), np.array(0.6), np.array(0.0))
     # so far away that the rows leave 0.45 of the wish, turned back a little
     towards = np.linalg.norm(WISH) * np.cos(0.6 - np.radians(20))
     gap = 0.45 * towards * 2 * SHIELD.hold_s / SHIELD.gap_share
@@ -82,7 +82,7 @@ def test_it_keeps_its_turn_while_the_way_is_not_free():
 
 
 def test_a_deadlock_is_told_after_a_while_and_is_over_with_progress():
-    memory = patient(np.array(0.0))
+    memory = initial_deadlock_state(np.array(0.0))
     _, memory = live(STUCK_S, memory, 0.0)
     assert not is_deadlocked(memory)
     _, memory = live(1.5, memory, 0.0)
@@ -92,7 +92,7 @@ def test_a_deadlock_is_told_after_a_while_and_is_over_with_progress():
 
 
 def test_who_wants_nothing_is_not_blocked():
-    memory = live(20, patient(np.array(0.0)), 0.0)[1]
+    memory = live(20, initial_deadlock_state(np.array(0.0)), 0.0)[1]
     assert is_deadlocked(memory)
     found, memory = live(PERIOD_S, memory, 0.0, wish=0.01 * WISH)
     assert found == pytest.approx(0.01 * WISH)
@@ -106,20 +106,20 @@ def test_the_wish_keeps_its_length_and_height(seed, size):
     """Whatever was remembered: the shield gets a turned wish, never a longer one."""
     rng = np.random.default_rng(seed)
     count, slots = 20, 3
-    memory = Patience(
+    memory = DeadlockState(
         rng.uniform(0, 1, count),
         rng.uniform(0, 1, count),
         rng.uniform(0, LARGEST_TURN_RAD, count),
         rng.uniform(0, 9, count),
     )
     wish, moved = rng.uniform(-0.3, 0.3, (2, size, count))
-    table = NeighbourTable(
+    table = PeerTable(
         rng.uniform(-1, 1, (size, slots, count)),
         rng.uniform(-0.2, 0.2, (size, slots, count)),
         rng.uniform(0, 0.3, (slots, count)),
         np.ones((slots, count), bool),
     )
-    found, after = resolve(SHIELD, memory, np.zeros((size, count)), table, wish, moved, PERIOD_S)
+    found, after = resolve_deadlock(SHIELD, memory, np.zeros((size, count)), table, wish, moved, PERIOD_S)
     assert np.linalg.norm(found, axis=0) == pytest.approx(np.linalg.norm(wish, axis=0))
     flat = np.linalg.norm(wish[:2], axis=0) >= 0.5 * np.linalg.norm(wish[2:], axis=0)
     assert found[2:, flat] == pytest.approx(wish[2:, flat])
@@ -140,12 +140,12 @@ def test_all_libraries_agree(asarray):
         rng.uniform(0, 0.3, (slots, count)),
         np.ones((slots, count), bool),
     ]
-    expected, after = resolve(SHIELD, Patience(*memory), place, NeighbourTable(*table), wish, moved, PERIOD_S)
-    found, again = resolve(
+    expected, after = resolve_deadlock(SHIELD, DeadlockState(*memory), place, PeerTable(*table), wish, moved, PERIOD_S)
+    found, again = resolve_deadlock(
         SHIELD,
-        Patience(*map(asarray, memory)),
+        DeadlockState(*map(asarray, memory)),
         asarray(place),
-        NeighbourTable(*map(asarray, table)),
+        PeerTable(*map(asarray, table)),
         asarray(wish),
         asarray(moved),
         PERIOD_S,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
-from testudo_deploy.shield.halfspace_projection import project
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
 
 CASES = [(2, 1), (2, 4), (2, 9), (2, 16), (3, 1), (3, 5), (3, 14)]
 COUNT = 600
@@ -71,7 +71,7 @@ def problem(request):
 
 
 def test_double_precision_agrees_with_quadprog(problem):
-    point, found = project(*problem)
+    point, found = project_onto_halfspaces(*problem)
     assert found.all()
     assert np.abs(point - references(problem)).max() <= 1e-6
     assert excess(problem, point).max() <= 1e-9
@@ -79,7 +79,7 @@ def test_double_precision_agrees_with_quadprog(problem):
 
 def test_single_precision_under_jax_agrees_with_quadprog(problem):
     """Also everywhere as near to the target, within 5e-5; a corner of almost parallel rows may shift along them."""
-    point, found = jax.jit(project)(*(jnp.asarray(values, jnp.float32) for values in problem))
+    point, found = jax.jit(project_onto_halfspaces)(*(jnp.asarray(values, jnp.float32) for values in problem))
     assert np.asarray(found).all()
     point, expected = np.asarray(point, float), references(problem)
     assert np.mean(np.abs(point - expected).max(axis=0) <= 1e-4) >= 0.99
@@ -95,8 +95,8 @@ def test_repeated_rows_do_not_move_the_point_in_single_precision():
     normals, bounds = normals[:, [0, 1, 2, 0, 1]], bounds[[0, 1, 2, 0, 1]]
     factor = np.array([1, 1, 1, 0.7, 1.3])[:, None]
     problem = target, factor * normals, factor * bounds
-    once, _ = project(target, normals[:, :3], bounds[:3])
-    point, found = jax.jit(project)(*(jnp.asarray(values, jnp.float32) for values in problem))
+    once, _ = project_onto_halfspaces(target, normals[:, :3], bounds[:3])
+    point, found = jax.jit(project_onto_halfspaces)(*(jnp.asarray(values, jnp.float32) for values in problem))
     assert np.asarray(found).all()
     assert np.mean(np.abs(np.asarray(point) - once).max(axis=0) <= 1e-4) >= 0.99
     far, least = (np.linalg.norm(np.asarray(x) - target, axis=0) for x in (point, once))
@@ -104,11 +104,11 @@ def test_repeated_rows_do_not_move_the_point_in_single_precision():
 
 
 def test_every_array_library_gives_the_same(problem):
-    expected, _ = project(*problem)
+    expected, _ = project_onto_halfspaces(*problem)
     strict = tuple(array_api_strict.asarray(values) for values in problem)
     with jax.enable_x64(True):
         double = tuple(jnp.asarray(values) for values in problem)
-        for point, found in (project(*strict), jax.jit(project)(*double)):
+        for point, found in (project_onto_halfspaces(*strict), jax.jit(project_onto_halfspaces)(*double)):
             assert np.asarray(found).all()
             assert np.asarray(point) == pytest.approx(expected, abs=1e-9)
 
@@ -117,9 +117,9 @@ def test_every_array_library_gives_the_same(problem):
 def test_a_batch_gives_what_its_problems_give(dimension):
     rng = np.random.default_rng(7)
     target, normals, bounds = random_rows(rng, dimension, 6, 30)
-    whole, _ = project(target, normals, bounds)
+    whole, _ = project_onto_halfspaces(target, normals, bounds)
     for n in range(30):
-        alone, found = project(target[:, n], normals[:, :, n], bounds[:, n])
+        alone, found = project_onto_halfspaces(target[:, n], normals[:, :, n], bounds[:, n])
         assert found
         assert alone == pytest.approx(whole[:, n], abs=1e-12)
 
@@ -129,7 +129,7 @@ def test_a_target_inside_is_returned_bit_for_bit(dimension):
     rng = np.random.default_rng(8)
     target, normals, bounds = random_rows(rng, dimension, 5, 300)
     bounds = (normals * target[:, None]).sum(axis=0) + rng.uniform(0, 1, bounds.shape)
-    point, found = project(target, normals, bounds)
+    point, found = project_onto_halfspaces(target, normals, bounds)
     assert found.all()
     assert (point == target).all()
 
@@ -140,7 +140,9 @@ def test_a_corner_at_zero_is_found(dimension):
     normals = np.concatenate([np.eye(dimension), -np.eye(dimension), np.ones((dimension, 2))], axis=1)
     target = np.full(dimension, 0.7)
     for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-6)):
-        point, found = project(*(x.astype(dtype) for x in (target, normals, np.zeros(2 * dimension + 2))))
+        point, found = project_onto_halfspaces(
+            *(x.astype(dtype) for x in (target, normals, np.zeros(2 * dimension + 2)))
+        )
         assert found
         assert point == pytest.approx(np.zeros(dimension), abs=tolerance)
 
@@ -148,7 +150,7 @@ def test_a_corner_at_zero_is_found(dimension):
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_zero_rows_are_void(dimension):
     target = np.arange(1.0, dimension + 1)
-    point, found = project(target, np.zeros((dimension, 4)), np.zeros(4))
+    point, found = project_onto_halfspaces(target, np.zeros((dimension, 4)), np.zeros(4))
     assert found
     assert (point == target).all()
 
@@ -160,7 +162,7 @@ def test_contradicting_rows_are_not_found_and_give_zero(dimension):
     others = np.random.default_rng(9).standard_normal((dimension, 5))
     normals = np.concatenate([first, others, -first], axis=1)
     bounds = np.array([-0.1, 3, 3, 3, 3, 3, -0.1])
-    point, found = project(np.full(dimension, 0.3), normals, bounds)
+    point, found = project_onto_halfspaces(np.full(dimension, 0.3), normals, bounds)
     assert not found
     assert (point == 0).all()
 
@@ -172,7 +174,7 @@ def test_found_says_whether_there_is_a_solution(dimension, rows):
     count = 150
     target, normals, bounds = random_rows(rng, dimension, rows, count)
     bounds -= rng.uniform(0, 1, bounds.shape)
-    point, found = project(target, normals, bounds)
+    point, found = project_onto_halfspaces(target, normals, bounds)
     depth = np.array(
         [
             linprog(
@@ -202,7 +204,7 @@ def test_the_point_keeps_every_row_and_none_is_nearer(dimension, data):
     target = data.draw(arrays(float, dimension, elements=NUMBERS))
     normals = data.draw(arrays(float, (dimension, rows), elements=NUMBERS))
     bounds = data.draw(arrays(float, rows, elements=st.sampled_from([0.0, 0.0, 0.1, 0.5, 1.0])))
-    point, found = project(target, normals, bounds)
+    point, found = project_onto_halfspaces(target, normals, bounds)
     assert found
     assert (normals.T @ point - bounds).max() <= 1e-5
     # variational inequality: no feasible point lies nearer; zero and shrunk points are feasible
@@ -224,5 +226,5 @@ def test_what_is_not_finite_never_passes_for_inside(dimension, where, bad):
     if where == "bounds" and bad == np.inf:
         return  # a row without a bound
     with np.errstate(all="ignore"):
-        point, found = project(**values)
+        point, found = project_onto_halfspaces(**values)
     assert not found or not np.array_equal(point, target)

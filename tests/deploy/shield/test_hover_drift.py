@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.body import Body, measured
 
-from testudo_deploy.control.motion_monitor import MotionWatch
+from testudo_deploy.control.motion_monitor import MotionMonitor
 from testudo_deploy.control.pending_commands import PendingCommands
 from testudo_hardware.motion.motion_model import effective_command, hover_drift_m_s
 from testudo_hardware.spec import load_robot
@@ -24,7 +24,7 @@ class Watched:
     def __init__(self, shares=(0.5, 0.5, 0.5)):
         self.body = Body("crazyflie_2x", *shares)
         self.sent = PendingCommands(SPEC.command_delay_s, SPEC.dead_man_s)
-        self.watch = MotionWatch(SPEC, self.sent)
+        self.watch = MotionMonitor(SPEC, self.sent)
         self.watch.begin(measured(self.body, np.zeros(3)))
 
     def fly(self, wish, seconds, errors=None):

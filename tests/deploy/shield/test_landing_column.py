@@ -7,8 +7,8 @@ import pytest
 from tests.deploy.flying_pair import GROUND_M, World, with_phases
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.shield.flight_column import asking_for_the_ground
-from testudo_deploy.shield.reserved_space import OwnSpace, at_rest, conflicts
+from testudo_deploy.shield.flight_column import requesting_landing_column
+from testudo_deploy.shield.reserved_space import ReservedSpace, conflicts, reserved_at_rest
 from testudo_deploy.supervision.modes import Event, Mode
 
 
@@ -39,13 +39,13 @@ def heard_of(world, speaker, hearer):
 
 
 def test_it_asks_for_the_column_and_keeps_what_it_owns():
-    space = at_rest(np.array([1.0, 2.0, 0.9]))
-    asked = asking_for_the_ground(space, np.array([1.1, 2.0, 0.8]), 0.02)
+    space = reserved_at_rest(np.array([1.0, 2.0, 0.9]))
+    asked = requesting_landing_column(space, np.array([1.1, 2.0, 0.8]), 0.02)
     np.testing.assert_array_equal(asked.announced_world, [[1.1, 2.0, 0.8], [1.1, 2.0, 0.02]])
     np.testing.assert_array_equal(asked.owned_world, space.owned_world)
-    assert isinstance(asked, OwnSpace)
+    assert isinstance(asked, ReservedSpace)
     assert not asked.pending
-    below = asking_for_the_ground(space, np.array([1.1, 2.0, -0.1]), 0.02)
+    below = requesting_landing_column(space, np.array([1.1, 2.0, -0.1]), 0.02)
     np.testing.assert_array_equal(below.announced_world, [[1.1, 2.0, -0.1]] * 2)
 
 

@@ -13,7 +13,7 @@ from tests.deploy.fine_motion import STEP_S
 from tests.deploy.fine_motion import drawn as drawn_motion
 from tests.deploy.lone_drive import Drive
 
-from testudo_deploy.shield.halfspace_projection import project
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
 from testudo_deploy.shield.obstacles import (
     Ball,
     Block,
@@ -24,10 +24,10 @@ from testudo_deploy.shield.obstacles import (
     read_obstacles,
     segment_clearance,
 )
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.stop_tube import stop_tube
 from testudo_deploy.shield.stop_tube_check import within_walls
-from testudo_deploy.shield.velocity_projection import shield_layer1
+from testudo_deploy.shield.velocity_projection import project_velocity
 from testudo_deploy.shield.wall_constraints import Arena, obstacle_rows
 from testudo_hardware.arrays import array_namespace
 from testudo_hardware.errors import TestudoError
@@ -194,11 +194,11 @@ def resting(q):
 def test_a_row_holds_all_through_the_hold(pair, moment):
     """Any velocity that the row allows keeps the margin, and the share of the gap, at every moment of the hold."""
     obstacle, (q, wish) = pair
-    parameters = shield_parameters(load_robot("gritsbot_x" if len(q) == 2 else "crazyflie_2x"))
+    parameters = projection_parameters(load_robot("gritsbot_x" if len(q) == 2 else "crazyflie_2x"))
     gap = clearance(obstacle, q)[0] - parameters.wall_m
     assume(gap > 0)
     arena = Arena((-9.0,) * len(q), (9.0,) * len(q), (obstacle,))
-    velocity, _ = project(3 * wish, *obstacle_rows(parameters, arena, resting(q)))
+    velocity, _ = project_onto_halfspaces(3 * wish, *obstacle_rows(parameters, arena, resting(q)))
     later = clearance(obstacle, q + moment * parameters.hold_s * velocity)[0] - parameters.wall_m
     assert later >= (1 - parameters.gap_share * moment) * gap - 1e-5
 
@@ -211,7 +211,7 @@ def test_a_robot_that_is_too_near_retreats(make_scene):
     ball = Ball((0.2 + spec.look_ahead_m + parameters.wall_m - 0.02, 0.0), 0.2)
     table = scene.but(table=scene.table).table
     table.control_point_world[:] = 9.0
-    result = shield_layer1(model, parameters, Arena((-9.0,) * 2, (9.0,) * 2, (ball,)), stop, table, np.zeros((2, 1)))
+    result = project_velocity(model, parameters, Arena((-9.0,) * 2, (9.0,) * 2, (ball,)), stop, table, np.zeros((2, 1)))
     assert result.control_velocity_world[0, 0] < -0.01
 
 

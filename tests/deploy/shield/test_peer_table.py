@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.peer_table import NeighbourTable, extrapolated, update
+from testudo_deploy.shield.peer_table import PeerTable, extrapolated, update_peer_table
 
 
 def table_of(point, velocity, age, valid):
-    return NeighbourTable(*(np.array(x) for x in (point, velocity, age, valid)))
+    return PeerTable(*(np.array(x) for x in (point, velocity, age, valid)))
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def heard():
 
 
 def test_a_heard_slot_is_taken_and_the_others_age(known, heard):
-    after = update(known, heard, 0.033)
+    after = update_peer_table(known, heard, 0.033)
     assert after.control_point_world.tolist() == [[1.0, 8.0], [3.0, 6.0]]
     assert after.control_velocity_world.tolist() == [[0.1, 0.4], [0.0, 0.6]]
     assert after.age_s == pytest.approx([0.083, 0.03])
@@ -31,10 +31,10 @@ def test_a_heard_slot_is_taken_and_the_others_age(known, heard):
 
 
 def test_a_peer_that_falls_silent_is_never_dropped(known, heard):
-    silent = NeighbourTable(heard.control_point_world, heard.control_velocity_world, heard.age_s, np.zeros(2, bool))
+    silent = PeerTable(heard.control_point_world, heard.control_velocity_world, heard.age_s, np.zeros(2, bool))
     table = known
     for _ in range(1000):
-        table = update(table, silent, 0.01)
+        table = update_peer_table(table, silent, 0.01)
     assert table.valid.tolist() == [True, False]
     assert table.control_point_world.tolist() == known.control_point_world.tolist()
     assert table.age_s == pytest.approx([10.05, 10.5])
@@ -48,8 +48,10 @@ def test_the_point_is_extrapolated_for_the_hold_and_then_rests(known):
 
 @pytest.mark.parametrize("asarray", [jnp.asarray, array_api_strict.asarray])
 def test_every_array_library_gives_the_same(known, heard, asarray):
-    expected = update(known, heard, 0.033)
-    got = update(*(NeighbourTable(*map(asarray, list(vars(table).values())[:4])) for table in (known, heard)), 0.033)
+    expected = update_peer_table(known, heard, 0.033)
+    got = update_peer_table(
+        *(PeerTable(*map(asarray, list(vars(table).values())[:4])) for table in (known, heard)), 0.033
+    )
     for ours, theirs in zip(list(vars(expected).values())[:4], list(vars(got).values())[:4], strict=True):
         assert np.asarray(theirs) == pytest.approx(ours, rel=1e-6)
     assert np.asarray(extrapolated(got, 0.1)) == pytest.approx(extrapolated(expected, 0.1), rel=1e-6)
@@ -57,9 +59,9 @@ def test_every_array_library_gives_the_same(known, heard, asarray):
 
 def test_a_batch_of_worlds_is_kept_like_each_of_them(known, heard):
     def many(table):
-        return NeighbourTable(*(np.stack([x, x], axis=-1) for x in list(vars(table).values())[:4]))
+        return PeerTable(*(np.stack([x, x], axis=-1) for x in list(vars(table).values())[:4]))
 
-    alone, together = update(known, heard, 0.1), update(many(known), many(heard), 0.1)
+    alone, together = update_peer_table(known, heard, 0.1), update_peer_table(many(known), many(heard), 0.1)
     for one, both in zip(list(vars(alone).values())[:4], list(vars(together).values())[:4], strict=True):
         assert (both[..., 0] == one).all()
         assert (both[..., 1] == one).all()

@@ -18,7 +18,7 @@ import pytest
 import quadprog
 from scipy.optimize import linprog
 
-from testudo_deploy.shield.halfspace_projection import project
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
 
 ROWS = {2: (2, 4, 8, 16), 3: (3, 8, 14)}
 
@@ -165,14 +165,16 @@ def check(name, dimension, rows, count):
     rng = np.random.default_rng([dimension, rows, list(CLASSES).index(name)])
     problem = CLASSES[name](rng, dimension, rows, count)
     expected = reference(*problem)
-    double = compare(problem, *project(*problem), expected, 1e-6, 2e-9, 1e-3)
-    alone = [project(problem[0][:, n], problem[1][:, :, n], problem[2][:, n]) for n in range(min(count, 100))]
+    double = compare(problem, *project_onto_halfspaces(*problem), expected, 1e-6, 2e-9, 1e-3)
+    alone = [
+        project_onto_halfspaces(problem[0][:, n], problem[1][:, :, n], problem[2][:, n]) for n in range(min(count, 100))
+    ]
     for n, (point, found) in enumerate(alone):
         part = [x[..., n : n + 1] for x in problem]
         one = Reference(expected.point[:, n : n + 1], expected.conditioning[n : n + 1])
         compare(part, point[:, None], np.array([found]), one, 1e-6, 2e-9, 1e-3)
     rounded = [np.asarray(x, np.float32) for x in problem]
-    single = jax.jit(project)(*map(jnp.asarray, rounded))
+    single = jax.jit(project_onto_halfspaces)(*map(jnp.asarray, rounded))
     wide = [np.asarray(x, float) for x in rounded]
     single = compare(wide, np.asarray(single[0], float), np.asarray(single[1]), reference(*wide), 1e-4, 2e-5, 0.1)
     return double, single

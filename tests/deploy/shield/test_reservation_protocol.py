@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, OwnSpace, PeerSpaces, judge
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace, decide_grant
 
 RULES = frozenset({"acknowledged", "content", "this announcement", "in order", "one goes first", "not after a restart"})
 
@@ -229,12 +229,14 @@ def test_each_robot_can_come_to_own_the_place(robot):
 def test_the_model_judges_as_the_shield_does(first):
     """All combinations of what a message can say, with lanes that are near or far."""
     near, far, clearance = (0.0, 0.0), (9.0, 9.0), 1.0
-    own = OwnSpace(np.zeros((2, 2)) + 5.0, np.zeros((2, 2)), np.array(True), np.array(7.0))
+    own = ReservedSpace(np.zeros((2, 2)) + 5.0, np.zeros((2, 2)), np.array(True), np.array(7.0))
     for hits_owned, hits_announced, silent in product([False, True], repeat=3):
         # the newest own message that the peer has heard: of a former life, an earlier one, the announcement
         for number in (float(NOTHING_HEARD), 6.0, 7.0):
             lanes = [np.array([[near if hit else far] * 2]).reshape(2, 2, 1) for hit in (hits_owned, hits_announced)]
-            peers = PeerSpaces(*lanes, np.array([number]), np.array([silent]), np.array([first]), np.array([True]))
-            found = judge(own, peers, clearance, 1.0)
+            peers = PeerReservations(
+                *lanes, np.array([number]), np.array([silent]), np.array([first]), np.array([True])
+            )
+            found = decide_grant(own, peers, clearance, 1.0)
             expected = verdict(hits_owned, hits_announced, number >= 7, silent and number != NOTHING_HEARD, first)
             assert (bool(found.granted), bool(found.lost)) == expected

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.deploy.peer_lanes import peer, spaces, unheard
 
-from testudo_deploy.shield.reserved_space import OwnSpace, PeerSpaces, at_rest, conflicts, farthest, judge
+from testudo_deploy.shield.reserved_space import (
+    PeerReservations,
+    ReservedSpace,
+    conflicts,
+    decide_grant,
+    farthest_peer_position,
+    reserved_at_rest,
+)
 from testudo_deploy.shield.segment_distance import segment_distance
 
 CLEARANCE = 1.0
@@ -19,8 +26,8 @@ SINCE = 7
 def ask(*peers, pending=True):
     """Return whether a lane along x that was announced with message 7 is granted, and whether it is lost."""
     announced = np.array([[0.0, 0.0], [1.0, 0.0]])
-    verdict = judge(
-        OwnSpace(announced[:1].repeat(2, axis=0), announced, np.array(pending), np.array(float(SINCE))),
+    verdict = decide_grant(
+        ReservedSpace(announced[:1].repeat(2, axis=0), announced, np.array(pending), np.array(float(SINCE))),
         spaces(*peers),
         CLEARANCE,
         1.0,
@@ -96,7 +103,7 @@ def test_a_peer_within_its_lanes_is_no_farther_than_the_bound(numbers, share, an
     """Any control point at most ``beside_m`` from the middle of a lane."""
     points, beside = np.array(numbers).reshape(6, 2), 0.2
     peers = spaces(peer(points[:2], points[2:4]))
-    bound = farthest(peers, points[4][:, None], np.array([0.1]), 1.0, beside, 1.0)
+    bound = farthest_peer_position(peers, points[4][:, None], np.array([0.1]), 1.0, beside, 1.0)
     first, last = points[:2] if on_owned else points[2:4]
     place = first + share * (last - first) + beside * np.array([np.cos(angle), np.sin(angle)])
     assert np.linalg.norm(place - points[4]) <= bound[0] + 1e-9
@@ -108,14 +115,14 @@ def test_a_peer_that_may_have_gone_on_alone_can_be_anywhere():
         *[peer(FAR, first=first, reserves=reserves) for first, reserves in ((True, True), (False, True), (True, False))]
     )
     points = np.zeros((2, 3))
-    soon, late = (farthest(peers, points, np.full(3, age_s), 1.0, 0.1, 1.0) for age_s in (0.9, 1.0))
+    soon, late = (farthest_peer_position(peers, points, np.full(3, age_s), 1.0, 0.1, 1.0) for age_s in (0.9, 1.0))
     assert np.isfinite(soon).tolist() == [True, True, False]
     assert np.isfinite(late).tolist() == [True, False, False]
 
 
 def test_robots_at_rest_own_their_place_and_ask_for_nothing():
     places = np.arange(6.0).reshape(2, 3)
-    space = at_rest(places)
+    space = reserved_at_rest(places)
     assert (space.owned_world == places).all()
     assert (space.announced_world == places).all()
     assert not space.pending.any()
@@ -128,21 +135,26 @@ def test_all_libraries_agree(asarray):
     rng = np.random.default_rng(0)
     count, slots = 50, 3
     lanes = rng.uniform(-2, 2, (4, 2, 2, slots, count))
-    own = OwnSpace(lanes[0][:, :, 0], lanes[1][:, :, 0], rng.random(count) < 0.8, rng.integers(0, 9, count) * 1.0)
-    peers = PeerSpaces(
+    own = ReservedSpace(lanes[0][:, :, 0], lanes[1][:, :, 0], rng.random(count) < 0.8, rng.integers(0, 9, count) * 1.0)
+    peers = PeerReservations(
         lanes[2],
         lanes[3],
         rng.integers(-1, 9, (slots, count)) * 1.0,
         *(rng.random((slots, count)) < 0.5 for _ in range(3)),
     )
-    expected = judge(own, peers, 0.3, 1.0)
-    found = judge(
-        OwnSpace(*map(asarray, vars(own).values())), PeerSpaces(*map(asarray, vars(peers).values())), 0.3, 1.0
+    expected = decide_grant(own, peers, 0.3, 1.0)
+    found = decide_grant(
+        ReservedSpace(*map(asarray, vars(own).values())),
+        PeerReservations(*map(asarray, vars(peers).values())),
+        0.3,
+        1.0,
     )
     assert (np.asarray(found.granted) == expected.granted).all()
     assert (np.asarray(found.lost) == expected.lost).all()
     assert 0 < expected.granted.sum() < count
     points, age_s = rng.uniform(-1, 1, (2, slots, count)), rng.uniform(0, 2, (slots, count))
-    far = farthest(peers, points, age_s, 1.0, 0.1, 1.0)
-    again = farthest(PeerSpaces(*map(asarray, vars(peers).values())), asarray(points), asarray(age_s), 1.0, 0.1, 1.0)
+    far = farthest_peer_position(peers, points, age_s, 1.0, 0.1, 1.0)
+    again = farthest_peer_position(
+        PeerReservations(*map(asarray, vars(peers).values())), asarray(points), asarray(age_s), 1.0, 0.1, 1.0
+    )
     assert np.asarray(again) == pytest.approx(far, rel=1e-5)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.shield.segment_distance import point_distance, segment_distance, share_along
+from testudo_deploy.shield.segment_distance import fraction_along, point_distance, segment_distance
 
 STEPS = 60
 SHARES = np.linspace(0, 1, STEPS + 1)
@@ -56,9 +56,9 @@ def test_known_distances():
     assert segment_distance(o, x, 2 * x, 2 * x) == pytest.approx(1.0)  # one is a point
     assert segment_distance(o, o, x + y, x + y) == pytest.approx(np.sqrt(2))  # both are
     assert point_distance(y, o, o) == pytest.approx(1.0)
-    assert share_along(2 * x, x) == pytest.approx(1.0)
-    assert share_along(-x, x) == 0.0
-    assert share_along(x, o) == 0.0  # no direction: the start
+    assert fraction_along(2 * x, x) == pytest.approx(1.0)
+    assert fraction_along(-x, x) == 0.0
+    assert fraction_along(x, o) == 0.0  # no direction: the start
 
 
 def test_nearly_parallel_segments_in_single_precision():

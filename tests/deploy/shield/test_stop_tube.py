@@ -17,7 +17,7 @@ from tests.deploy.fine_motion import STEP_S, drawn, nominal, on_its_way, path_to
 
 from testudo_deploy.shield.segment_distance import point_distance
 from testudo_deploy.shield.stop_tube import stop_tube, tube_segments
-from testudo_deploy.shield.tube_margins import space_parameters, tube_terms
+from testudo_deploy.shield.tube_margins import stop_tube_parameters, stop_tube_terms
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot, robot_files
@@ -68,7 +68,7 @@ def some_time(spec, rng):
 def test_the_body_stays_in_the_tube_within_its_error(name, seed, ends):
     """Whatever lag, delay and scale are within their intervals, pose late and noisy, brake at any moment."""
     spec, rng = load_robot(name), np.random.default_rng(seed)
-    model, space = motion_model(spec), space_parameters(spec)
+    model, space = motion_model(spec), stop_tube_parameters(spec)
     truth = drawn(spec, rng, ends=ends)
     run, command = on_its_way(model, truth, rng), random_command(spec, rng)
     path = path_to_rest(spec, truth, run, command, some_time(spec, rng))
@@ -80,10 +80,10 @@ def test_the_body_stays_in_the_tube_within_its_error(name, seed, ends):
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_robot_as_described_leaves_the_tube_by_its_bends_only(name, seed):
     spec, rng = load_robot(name), np.random.default_rng(seed)
-    model, space, truth = motion_model(spec), space_parameters(spec), nominal(spec)
+    model, space, truth = motion_model(spec), stop_tube_parameters(spec), nominal(spec)
     run, command = on_its_way(model, truth, rng, noise=0), random_command(spec, rng)
     path = path_to_rest(spec, truth, run, command, some_time(spec, rng))
-    bends = next(term.value_m for term in tube_terms(spec) if term.name == "bends")
+    bends = next(term.value_m for term in stop_tube_terms(spec) if term.name == "bends")
     distance = hull_distance(tube_of(model, run, command, space.hold_ticks), path)
     begin = round((run.age_s + truth.delay_s) / STEP_S)
     assert line_distance(tube_of(model, run, command, space.hold_ticks), path)[begin:].max() <= bends + SATURATION_M
@@ -96,7 +96,7 @@ def test_a_robot_as_described_leaves_the_tube_by_its_bends_only(name, seed):
 def worst(name, shorten_tube, seeds=25):
     """Return the farthest that a robot as described leaves a changed tube while or after its command acts [m]."""
     spec, found = load_robot(name), 0.0
-    model, space, truth = motion_model(spec), space_parameters(spec), nominal(spec)
+    model, space, truth = motion_model(spec), stop_tube_parameters(spec), nominal(spec)
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         run, command = on_its_way(model, truth, rng, noise=0), random_command(spec, rng)

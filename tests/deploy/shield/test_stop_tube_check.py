@@ -9,20 +9,20 @@ import pytest
 from tests.deploy.fine_motion import STEP_S, drawn
 from tests.deploy.lone_drive import Drive
 
-from testudo_deploy.control.peer_tracker import Sighting
+from testudo_deploy.control.peer_tracker import PeerMeasurement
 from testudo_deploy.shield import reservations
 from testudo_deploy.shield.obstacles import Ball, Block
-from testudo_deploy.shield.peer_table import NeighbourTable
+from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.stop_tube import stop_tube
 from testudo_deploy.shield.stop_tube_check import (
     FACTORS,
-    candidates,
     clear_of_untrusted,
-    within_lane,
+    command_candidates,
+    within_segment,
     within_walls,
     within_walls_or_away,
 )
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
@@ -39,7 +39,7 @@ def moving(name, share=0.5, batch=()):
     velocity = np.zeros((size, *batch))
     velocity[0] = share * spec.speed_limit_m_s
     state = MotionState(np.zeros((size, *batch)), np.zeros(batch), velocity)
-    return model, space_parameters(spec), state, model.stopping_point(state)
+    return model, stop_tube_parameters(spec), state, model.stopping_point(state)
 
 
 def speed_of(spec, velocity):
@@ -54,7 +54,7 @@ def test_candidates_are_shorter_versions_down_to_the_brake(name, batch):
     assert (FACTORS[0], FACTORS[-1]) == (1.0, 0.0)
     model, space, state, stop = moving(name, batch=batch)
     wanted = np.random.default_rng(0).uniform(-0.2, 0.2, state.velocity.shape)
-    found = candidates(model, space, state.position_world, state, stop, wanted)
+    found = command_candidates(model, space, state.position_world, state, stop, wanted)
     for k, factor in enumerate(FACTORS):
         assert found.velocity_world[:, k] == pytest.approx(factor * wanted)
         command = actuator_command(model, stop, factor * wanted)
@@ -68,7 +68,7 @@ def test_a_tube_is_in_a_lane_if_all_its_points_are():
     inside = np.array([[0.0, 0.5, 1.05], [0.0, 0.09, -0.05]])
     for point, is_in in (((0.5, 0.0), True), ((0.5, 0.101), False), ((1.11, 0.0), False), ((np.nan, 0.0), False)):
         tube = np.concatenate([inside, np.array([point]).T], axis=1)[:, :, None]
-        assert within_lane(tube, lane, 0.1, 1.0).tolist() == [is_in]
+        assert within_segment(tube, lane, 0.1, 1.0).tolist() == [is_in]
 
 
 def test_a_tube_keeps_the_margin_of_walls_at_all_its_points():
@@ -133,7 +133,7 @@ def test_away_from_one_wall_is_not_into_another_nor_by_a_way_that_comes_nearer()
 def test_a_drone_that_sank_below_its_margin_climbs_again(gate_only):
     """Regression: every tube began too near to the floor, so that the drone braked there for good, and sank on."""
     spec = load_robot("crazyflie_2x")
-    floor = -(space_parameters(spec).wall_m - 0.03)
+    floor = -(stop_tube_parameters(spec).wall_m - 0.03)
     arena = Arena((-2.0, -2.0, floor), (2.0, 2.0, 3.0))
     for wish, least, most in ((0.5, 0.1, 1.0), (-0.5, -0.005, 0.005 if gate_only else 0.06)):
         drive = Drive(
@@ -161,7 +161,7 @@ def test_with_room_it_is_the_margin_of_walls():
 def stranger(place, age_s, *, untrusted=True):
     """Return the table (D, 1) of one neighbour that was seen at a place."""
     place = np.array(place, float)[:, None]
-    return NeighbourTable(place, 0 * place, np.array([age_s]), np.array([True]), np.array([untrusted]))
+    return PeerTable(place, 0 * place, np.array([age_s]), np.array([True]), np.array([untrusted]))
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -171,7 +171,7 @@ def test_the_distance_kept_from_a_stranger_grows_with_speed_and_age(name):
     spec, size = model.spec, model.spec.dimension
     wanted = np.zeros(size)
     wanted[0] = spec.speed_limit_m_s
-    found = candidates(model, space, state.position_world, state, stop, wanted)
+    found = command_candidates(model, space, state.position_world, state, stop, wanted)
 
     def nearest(age_s):
         """The least distances ahead of the farthest point of each tube at which the candidates pass."""
@@ -200,7 +200,7 @@ def test_the_distance_kept_from_a_stranger_grows_with_speed_and_age(name):
 def test_a_stranger_beside_the_way_to_rest_counts_although_no_point_of_the_tube_is_near(name):
     """Regression: fast robots come to rest far behind the last point of their command; only points were compared."""
     model, space, state, stop = moving(name, share=1.0)
-    found = candidates(model, space, state.position_world, state, stop, state.velocity)
+    found = command_candidates(model, space, state.position_world, state, stop, state.velocity)
     along = np.sort(found.tube_world[0, :, 0])
     gap = np.argmax(np.diff(along))
     place = np.zeros(model.spec.dimension)
@@ -224,7 +224,7 @@ def test_a_fast_robot_does_not_rest_sooner_for_a_slow_command(name):
     def reach(share, factor):
         model, space, state, stop = moving(name, share=share)
         wanted = factor * np.eye(model.spec.dimension)[0] * model.spec.control_point_speed_m_s
-        found = candidates(model, space, state.position_world, state, stop, wanted)
+        found = command_candidates(model, space, state.position_world, state, stop, wanted)
         tip = found.tube_world[0, :, -1].max()
         for distance in np.arange(0.0, 8.0, 0.005):
             table = stranger((tip + distance, *[0.0] * (model.spec.dimension - 1)), 0.0)
@@ -245,7 +245,7 @@ class Chaser:
 
     def __init__(self, drive, rng):
         size = drive.spec.dimension
-        self.speed = space_parameters(drive.spec).untrusted_speed_m_s
+        self.speed = stop_tube_parameters(drive.spec).untrusted_speed_m_s
         self.contact = 2 * drive.spec.body_radius_m
         direction = rng.standard_normal(size)
         far = self.contact + 0.3 + rng.uniform(1.0, 2.0) * self.speed
@@ -269,7 +269,7 @@ def chase(name, seed, aim, seconds):
     own = rng.standard_normal(size)
     for _ in range(int(seconds / spec.control_period_s)):
         drive.see(STEP_S * rng.integers(0, int(spec.pose_max_age_s / STEP_S) - 1))
-        drive.loop.on_sighting("r1", Sighting(drive.now_s - 1e-6, tuple(chaser.place.tolist())))
+        drive.loop.on_sighting("r1", PeerMeasurement(drive.now_s - 1e-6, tuple(chaser.place.tolist())))
         towards = chaser.place - drive.place
         side = np.array([-towards[1], towards[0], *[0.0] * (size - 2)])
         wanted = {"towards": towards, "beside": side, "anywhere": own}[aim]

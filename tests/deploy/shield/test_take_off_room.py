@@ -7,20 +7,20 @@ import pytest
 from tests.deploy.flying_pair import World, with_phases
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.admission.fleet_admission import checked_obligations
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.robot_links import FleetError
-from testudo_deploy.shield.flight_column import Room
+from testudo_deploy.shield.flight_column import ClimbVolume
 from testudo_deploy.shield.obstacles import Ball, Block, Capsule
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.wall_constraints import Arena
-from testudo_deploy.supervision.flight_phases import Flight
+from testudo_deploy.supervision.flight_phases import FlightSupervisor
 from testudo_deploy.supervision.modes import Event, Mode
 from testudo_hardware.spec import load_robot
 
-WALL_M = space_parameters(load_robot("crazyflie_2x")).wall_m
+WALL_M = stop_tube_parameters(load_robot("crazyflie_2x")).wall_m
 LOW, HIGH = (-1.6, -1.0, 0.0), (1.6, 1.0, 2.0)
-ROOM = Room(Arena(LOW, HIGH), 0.2)
+ROOM = ClimbVolume(Arena(LOW, HIGH), 0.2)
 
 
 def starts(fleet, place):
@@ -32,7 +32,7 @@ def starts(fleet, place):
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
     made = with_phases(make_tiny_fleet(tmp_path_factory.mktemp("drones"), 2, "crazyflie_2x", lane_m=0.7))
-    arena = Artefact.load(made.policy).contract.arena
+    arena = PolicyArtefact.load(made.policy).contract.arena
     assert (tuple(arena.low_world), tuple(arena.high_world)) == (LOW, HIGH)
     return made
 
@@ -64,7 +64,7 @@ def test_a_climb_ends_between_walls_floor_and_ceiling(foot, top_m, said):
     ids=lambda one: one.kind,
 )
 def test_a_climb_passes_no_obstacle(obstacle):
-    room = Room(Arena(LOW, HIGH, (obstacle,)), 0.2)
+    room = ClimbVolume(Arena(LOW, HIGH, (obstacle,)), 0.2)
     said = f"found 0.15 m from obstacle 0 ({obstacle.kind}) on the way up to 1.50 m, allowed 0.20 m or more"
     assert room.fault((0.0, 0.0, 0.02), 1.5) == said
     assert room.fault((-0.1, 0.0, 0.02), 1.5) == ""
@@ -72,7 +72,7 @@ def test_a_climb_passes_no_obstacle(obstacle):
 
 
 def test_without_an_arena_nothing_is_in_the_way():
-    assert Room(None, 0.2).fault((50.0, 0.0, 0.02), 90.0) == ""
+    assert ClimbVolume(None, 0.2).fault((50.0, 0.0, 0.02), 90.0) == ""
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_without_an_arena_nothing_is_in_the_way():
 )
 def test_a_start_that_the_arena_cannot_hold_is_refused_as_the_robot_is_configured(fleet, place, said):
     spoilt = starts(fleet, place)
-    for begin in (checked_obligations, World):
+    for begin in (checked_safety_contracts, World):
         with pytest.raises(FleetError, match=r"robots\.r0\.initial_position: ") as refused:
             begin(spoilt)
         assert said in str(refused.value)
@@ -96,7 +96,7 @@ def test_a_drone_that_is_in_the_air_anyway_begins_where_it_is(fleet):
         replace(robot, link=replace(robot.link, profile=replace(robot.link.profile, flight=None)))
         for robot in fleet.robots
     )
-    assert checked_obligations(starts(replace(fleet, robots=aloft), (-0.6, 0.0, 1.9)))
+    assert checked_safety_contracts(starts(replace(fleet, robots=aloft), (-0.6, 0.0, 1.9)))
 
 
 def test_the_check_list_looks_at_the_column_above_where_the_drone_stands(fleet):
@@ -118,6 +118,6 @@ def test_the_check_list_looks_at_the_column_above_where_the_drone_stands(fleet):
 
 def test_an_obstacle_above_a_drone_keeps_it_down():
     lamp = Ball((0.0, 0.0, 0.7), 0.1)
-    flight = Flight((0.0, 0.0, 1.0), None, room=Room(Arena(LOW, HIGH, (lamp,)), 0.2))
+    flight = FlightSupervisor((0.0, 0.0, 1.0), None, room=ClimbVolume(Arena(LOW, HIGH, (lamp,)), 0.2))
     found = flight.reasons(Mode.DISARMED, 0.0, 1.0, (0.02, 0.0, 0.02), "ground")
     assert any(reason.startswith("outside_arena: found 0.00 m from obstacle 0 (ball)") for reason in found)

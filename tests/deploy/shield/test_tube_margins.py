@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from testudo_deploy.shield.tube_margins import SpaceParameters, space_parameters, tube_terms
+from testudo_deploy.shield.tube_margins import StopTubeParameters, stop_tube_parameters, stop_tube_terms
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot, robot_files
 
@@ -21,8 +21,8 @@ def but(spec, key, *, wider):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_terms_add_up_and_each_has_a_source(name):
     spec = load_robot(name)
-    space = space_parameters(spec)
-    assert space.terms == tube_terms(spec)
+    space = stop_tube_parameters(spec)
+    assert space.terms == stop_tube_terms(spec)
     assert space.tube_error_m == pytest.approx(sum(term.value_m for term in space.terms))
     for term in space.terms:
         assert term.value_m > 0
@@ -38,7 +38,7 @@ def test_terms_add_up_and_each_has_a_source(name):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_the_hold_is_the_dead_man_time_and_a_tick_in_ticks(name):
     spec = load_robot(name)
-    ticks = space_parameters(spec).hold_ticks
+    ticks = stop_tube_parameters(spec).hold_ticks
     assert (ticks - 1) * spec.control_period_s < spec.dead_man_s + spec.control_period_s
     assert ticks * spec.control_period_s >= spec.dead_man_s + spec.control_period_s - 1e-9
 
@@ -46,7 +46,7 @@ def test_the_hold_is_the_dead_man_time_and_a_tick_in_ticks(name):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_they_grow_with_each_uncertain_quantity(name):
     spec = load_robot(name)
-    least = space_parameters(spec)
+    least = stop_tube_parameters(spec)
     wider = [
         but(spec, key, wider=0.01)
         for key in (
@@ -68,26 +68,26 @@ def test_they_grow_with_each_uncertain_quantity(name):
     ]
     wider.append(dataclasses.replace(spec, acceleration_limit_m_s2=0.2 * spec.acceleration_limit_m_s2))
     for worse in wider:
-        space = space_parameters(worse)
+        space = stop_tube_parameters(worse)
         for field in ("clearance_m", "wall_m", "untrusted_m", "tube_error_m"):
             assert getattr(space, field) > getattr(least, field)
 
 
 def test_peers_of_another_kind_add_their_own_errors():
     own, other = load_robot("gritsbot_x"), load_robot("turtlebot4")
-    alone, mixed = space_parameters(own), space_parameters(own, other)
+    alone, mixed = stop_tube_parameters(own), stop_tube_parameters(own, other)
     assert mixed.tube_error_m == alone.tube_error_m
-    theirs = space_parameters(other)
+    theirs = stop_tube_parameters(other)
     assert mixed.clearance_m == pytest.approx((alone.clearance_m + theirs.clearance_m) / 2)
-    assert mixed.clearance_m == pytest.approx(space_parameters(other, own).clearance_m)
+    assert mixed.clearance_m == pytest.approx(stop_tube_parameters(other, own).clearance_m)
     assert mixed.untrusted_speed_m_s == theirs.untrusted_speed_m_s
     assert mixed.hold_ticks * own.control_period_s >= other.hold_s
 
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_they_can_be_written_down_and_read_again(name):
-    space = space_parameters(load_robot(name))
-    assert SpaceParameters.from_dict(space.to_dict()) == space
+    space = stop_tube_parameters(load_robot(name))
+    assert StopTubeParameters.from_dict(space.to_dict()) == space
     for wrong in ({"terms": ()}, {**space.to_dict(), "more": 1}, {**space.to_dict(), "terms": [{"name": "a"}]}):
         with pytest.raises(TestudoError, match=r"shield\.space"):
-            SpaceParameters.from_dict(wrong)
+            StopTubeParameters.from_dict(wrong)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from testudo_deploy.shield.projection_margins import ShieldParameters, shield_parameters
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import RETREAT_SHARE, ShieldStatus, pair_rows
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
@@ -319,7 +319,7 @@ def test_a_robot_without_peers_keeps_to_its_walls(name, make_scene):
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_the_margin_terms_add_up_to_the_separation(name):
-    parameters = shield_parameters(load_robot(name))
+    parameters = projection_parameters(load_robot(name))
     assert sum(term.value_m for term in parameters.terms) == pytest.approx(parameters.separation_m)
     assert all(term.value_m >= 0 and term.source for term in parameters.terms)
     named = {term.name: term.value_m for term in parameters.terms}
@@ -329,7 +329,7 @@ def test_the_margin_terms_add_up_to_the_separation(name):
 def test_margins_computed_by_hand():
     """gritsbot_x, values of its file: every term of the separation and of the wall."""
     spec = load_robot("gritsbot_x")
-    named = {term.name: term.value_m for term in shield_parameters(spec).terms}
+    named = {term.name: term.value_m for term in projection_parameters(spec).terms}
     use_s, speed = 0.133 / 0.9, 0.2  # T_hold over the share of the gap
     assert named["bodies"] == pytest.approx(0.135)
     assert named["look-ahead"] == pytest.approx(0.07)
@@ -337,25 +337,25 @@ def test_margins_computed_by_hand():
     assert lagged == pytest.approx(0.205 * (1 + (0.4 * 0.096 / lagged) ** 2), rel=1e-6)
     arc = speed * 3.81 * 0.033 / 2
     assert named["held arc"] == pytest.approx(2 * use_s * arc)
-    kappa = 1 + 2 * use_s * speed / shield_parameters(spec).separation_m
-    assert shield_parameters(spec).direction_factor == pytest.approx(kappa, rel=1e-3)
+    kappa = 1 + 2 * use_s * speed / projection_parameters(spec).separation_m
+    assert projection_parameters(spec).direction_factor == pytest.approx(kappa, rel=1e-3)
     assert named["localisation"] == pytest.approx(2 * kappa * (0.015 + 0.035 * 0.0262), rel=1e-3)
     error = speed * (0.016 + 0.01 + 0.2 * 0.13) + 0.035 * 0.2 * 3.81 * 0.13
     assert named["model"] == pytest.approx(2 * kappa * error, rel=1e-3)
     wall = 0.0675 + 0.035 + 0.015 + 0.035 * 0.0262 + error + use_s * arc
-    assert shield_parameters(spec).wall_m == pytest.approx(wall)
+    assert projection_parameters(spec).wall_m == pytest.approx(wall)
 
 
 def test_the_margins_of_a_base_hold_what_a_wrong_heading_turns():
     """robomaster_s1 drives along its own axes, by up to yaw_error beside what was wanted; a drone does not."""
     sure = {name: load_robot(name) for name in ("robomaster_s1", "crazyflie_2x")}
     unsure = {name: dataclasses.replace(spec, yaw_error_rad=0.2) for name, spec in sure.items()}
-    assert shield_parameters(sure["crazyflie_2x"]).wall_m == shield_parameters(unsure["crazyflie_2x"]).wall_m
+    assert projection_parameters(sure["crazyflie_2x"]).wall_m == projection_parameters(unsure["crazyflie_2x"]).wall_m
     base = sure["robomaster_s1"]
-    wider = shield_parameters(unsure["robomaster_s1"]).wall_m - shield_parameters(base).wall_m
+    wider = projection_parameters(unsure["robomaster_s1"]).wall_m - projection_parameters(base).wall_m
     ahead_s = base.velocity_lag_s + base.command_delay_s
     assert wider == pytest.approx((0.2 - base.yaw_error_rad) * base.speed_limit_m_s * ahead_s)
-    wider = space_parameters(unsure["robomaster_s1"]).wall_m - space_parameters(base).wall_m
+    wider = stop_tube_parameters(unsure["robomaster_s1"]).wall_m - stop_tube_parameters(base).wall_m
     brake_m = 1.0**2 / (2 * 1.8) + 1.8 * 0.15**2 / 2
     way = 0.15 + 0.04 + 0.15 + brake_m  # pose age, delay and hold at 1 m/s
     assert wider == pytest.approx((0.2 - base.yaw_error_rad) * way)
@@ -363,15 +363,15 @@ def test_the_margins_of_a_base_hold_what_a_wrong_heading_turns():
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_parameters_survive_the_way_through_json_values(name):
-    parameters = shield_parameters(load_robot(name))
-    assert ShieldParameters.from_dict(parameters.to_dict()) == parameters
+    parameters = projection_parameters(load_robot(name))
+    assert ProjectionParameters.from_dict(parameters.to_dict()) == parameters
 
 
 def test_parameters_of_another_shield_are_refused():
-    values = shield_parameters(load_robot("gritsbot_x")).to_dict()
+    values = projection_parameters(load_robot("gritsbot_x")).to_dict()
     for spoilt in ({**values, "version": 99}, {**values, "extra": 1}, {"version": 1}):
         with pytest.raises(TestudoError, match="contract: shield"):
-            ShieldParameters.from_dict(spoilt)
+            ProjectionParameters.from_dict(spoilt)
 
 
 def test_a_state_beyond_its_limits_is_braked_or_kept_finite(make_scene):

@@ -1,4 +1,4 @@
-from testudo_deploy.station.publisher_check import foreign_publishers, strangers
+from testudo_deploy.station.publisher_check import foreign_publishers, unknown_robots
 
 GUARD, JOYSTICK = "/tb1/guard", "/tb1/teleop_twist_joy_node"
 
@@ -31,4 +31,4 @@ def test_a_stranger_is_a_robot_with_a_topic_for_peers_that_the_fleet_does_not_kn
         "/r0/peer_state_for_r1",
         "/r7/peer_state",
     ]
-    assert strangers(topics, ["r0", "r1"]) == ["r7", "r9"]
+    assert unknown_robots(topics, ["r0", "r1"]) == ["r7", "r9"]

@@ -10,12 +10,12 @@ from tests.deploy.shield.test_downwash import braking
 from testudo_deploy.control.control_loop import estimate_state
 from testudo_deploy.control.pending_commands import PendingCommands
 from testudo_deploy.shield.obstacles import Ball, clearance
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import shield_parameters
-from testudo_deploy.shield.reservations import Sight
-from testudo_deploy.shield.reserved_space import PeerSpaces, at_rest
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
@@ -32,21 +32,25 @@ def alone(number):
     far, no = np.full((3, 1), 50.0), np.zeros(1, bool)
     lanes = np.stack([far, far])
     return (
-        NeighbourTable(far, 0 * far, np.array([0.05]), ~no, no),
-        PeerSpaces(lanes, lanes, np.array([number - 1.0]), no, ~no, ~no),
+        PeerTable(far, 0 * far, np.array([0.05]), ~no, no),
+        PeerReservations(lanes, lanes, np.array([number - 1.0]), no, ~no, ~no),
     )
 
 
 def flown(wish, *, shielded=True, ticks=200):
     """Return where a drone is (S, 3) that is told to fly along ``wish`` from the middle of the box."""
     model, spec = motion_model(SPEC), SPEC
-    shield = Shield(model, shield_parameters(spec), space_parameters(spec), BOX)
+    shield = Shield(model, projection_parameters(spec), stop_tube_parameters(spec), BOX)
     names = ("velocity_lag", "command_delay", "speed_scale")
     lag, delay, scale = (spec.quantities[f"dynamics.{name}"] for name in names)
     response = LagResponse.create(np.array(STEP_S), lag.high)
     place = np.array([0.0, 0.0, 1.1])
     past = [MotionState(place, np.array(0.0), np.zeros(3))] * (LATE_STEPS + 1)
-    own, sent, told = at_rest(place), PendingCommands(spec.command_delay_s, spec.dead_man_s), [np.zeros(3)] * 20
+    own, sent, told = (
+        reserved_at_rest(place),
+        PendingCommands(spec.command_delay_s, spec.dead_man_s),
+        [np.zeros(3)] * 20,
+    )
     for number in range(ticks):
         now = number * spec.control_period_s
         measured = past[-1 - LATE_STEPS]
@@ -55,7 +59,7 @@ def flown(wish, *, shielded=True, ticks=200):
         command = np.asarray(wish, float)
         if shielded:
             table, peers = alone(number)
-            sight = Sight(measured.position_world, estimate, model.stopping_point(estimate), table, peers)
+            sight = ShieldInputs(measured.position_world, estimate, model.stopping_point(estimate), table, peers)
             result, own = shield.step(sight, own, command, np.array(float(number)))
             command = result.command
         effective = effective_command(model, command)

@@ -4,11 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.supervision.modes import BEGINNING, RESTING, TRANSITIONS, WATCHDOGS, Event, Kind, Mode, Reaction
+from testudo_deploy.supervision.modes import (
+    BEGINNING,
+    RESTING,
+    TRANSITIONS,
+    WATCHDOGS,
+    Event,
+    Mode,
+    Reaction,
+    VehicleKind,
+)
 from testudo_deploy.supervision.supervisor import GUARD_SILENT_S, HEALTHY_S, GuardReport, Supervisor
 
 TICK_S = 0.0625
-TABLE = TRANSITIONS[Kind.FLIGHT]
+TABLE = TRANSITIONS[VehicleKind.FLIGHT]
 MODES = (Mode.DISARMED, Mode.TAKE_OFF, Mode.HOLD, Mode.ACTIVE, Mode.HOLDING, Mode.LAND, Mode.EMERGENCY)
 UP = (Mode.TAKE_OFF, Mode.HOLD, Mode.ACTIVE, Mode.HOLDING, Mode.LAND, Mode.EMERGENCY)
 ASKED = (Event.ARM, Event.START, Event.STOP, Event.LAND, Event.DEACTIVATE)
@@ -20,7 +29,7 @@ class Drone:
     def __init__(self):
         self.now_s, self.guard_code, self.guard_alive = 100.0, "", True
         self.rearms = 0
-        self.supervisor = Supervisor(now_s=self.now_s, kind=Kind.FLIGHT)
+        self.supervisor = Supervisor(now_s=self.now_s, kind=VehicleKind.FLIGHT)
 
     @property
     def mode(self):
@@ -68,7 +77,7 @@ def drone_in(mode):
 
 def test_the_modes_of_the_table_are_those_of_flight_and_each_is_reached():
     assert {mode for mode, _ in TABLE} | set(TABLE.values()) == set(MODES)
-    assert BEGINNING[Kind.FLIGHT] is Mode.DISARMED
+    assert BEGINNING[VehicleKind.FLIGHT] is Mode.DISARMED
     for mode in MODES:
         drone_in(mode)
 

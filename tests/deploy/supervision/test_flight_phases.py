@@ -9,7 +9,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.fleet.fleet import parse_fleet
 from testudo_deploy.fleet.robot_links import FleetError
 from testudo_deploy.guard.flight_guard import ALONE_S, GuardPhase
-from testudo_deploy.supervision.flight_phases import BATTERY_LOW_S, HOVER_S, Flight
+from testudo_deploy.supervision.flight_phases import BATTERY_LOW_S, HOVER_S, FlightSupervisor
 from testudo_deploy.supervision.modes import Event, Mode
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
@@ -327,7 +327,7 @@ def test_the_recorded_shield_of_a_landing_is_told_apart_from_a_brake(hovering):
 
 
 def test_without_limits_of_its_battery_nobody_looks_at_it():
-    flight = Flight((0.0, 0.0, 1.0), None)
+    flight = FlightSupervisor((0.0, 0.0, 1.0), None)
     assert flight._battery_check() == ""
 
 

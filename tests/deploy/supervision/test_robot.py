@@ -12,7 +12,7 @@ from testudo_deploy.monitoring.diagnostics import Level
 from testudo_deploy.supervision.robot import Robot
 from testudo_deploy.supervision.supervisor import HEALTHY_S, Event, GuardReport, Mode
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 
 PERIOD_S = 0.033
 
@@ -217,7 +217,7 @@ def test_odometry_that_counts_from_the_mark_has_to_be_there_when_it_is_armed_fir
 
 
 def test_a_robot_that_was_armed_may_be_armed_again_wherever_it_is(pair):
-    pair.robots[0]._start = Placement(pair.fleet.robots[0].initial_position_world, 0.0)
+    pair.robots[0]._start = PlanarTransform(pair.fleet.robots[0].initial_position_world, 0.0)
     pair.tick(5)
     assert pair.ask(Event.ARM).granted
     assert pair.ask(Event.DEACTIVATE).granted

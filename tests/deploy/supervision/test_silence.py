@@ -11,13 +11,13 @@ from tests.deploy.shield.test_downwash import braking
 from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vector
 
 from testudo_deploy.admission.safety_contract_rules import check_fleet, find_violations
-from testudo_deploy.admission.safety_contracts import ObligationError, fleet_obligations, obligation
+from testudo_deploy.admission.safety_contracts import SafetyContractError, fleet_obligations, obligation
 from testudo_deploy.contract.rules import check_contract
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.stop_tube import stop_tube, tube_segments
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import effective_command
@@ -60,7 +60,7 @@ def silent_path(spec, truth, run, command, rng):
 
 def farthest_off(spec, tube, path):
     """Return how far a path (S, 3) is from the lines of a tube, as lanes count it."""
-    ratio, ticks = space_parameters(spec).height_ratio, space_parameters(spec).hold_ticks
+    ratio, ticks = stop_tube_parameters(spec).height_ratio, stop_tube_parameters(spec).hold_ticks
     starts, ends = tube_segments(squeezed(tube, ratio), ticks)
     return point_distance(squeezed(path.T, ratio)[:, :, None], starts[:, None], ends[:, None]).min(axis=1).max()
 
@@ -72,8 +72,8 @@ def tube_of(spec, run, command):
         run.measured.position_world,
         run.estimate,
         effective_command(model, command),
-        space_parameters(spec).hold_ticks,
-        space_parameters(spec).sample_ticks,
+        stop_tube_parameters(spec).hold_ticks,
+        stop_tube_parameters(spec).sample_ticks,
     )
 
 
@@ -84,7 +84,7 @@ def test_a_drone_that_has_gone_silent_stays_in_its_tube(seed, ends):
     truth = drawn(STOCK, rng, ends=ends)
     run, command = on_its_way(motion_model(STOCK), truth, rng), random_command(STOCK, rng)
     path = silent_path(STOCK, truth, run, command, rng)
-    assert farthest_off(STOCK, tube_of(STOCK, run, command), path[::5]) <= space_parameters(STOCK).tube_error_m
+    assert farthest_off(STOCK, tube_of(STOCK, run, command), path[::5]) <= stop_tube_parameters(STOCK).tube_error_m
 
 
 def test_without_coasting_it_would_leave_it():
@@ -96,24 +96,26 @@ def test_without_coasting_it_would_leave_it():
         run, command = on_its_way(motion_model(STOCK), truth, rng), random_command(STOCK, rng)
         path = silent_path(STOCK, truth, run, command, rng)
         off = farthest_off(BRAKING, tube_of(BRAKING, run, command), path[::5])
-        found = max(found, off - space_parameters(BRAKING).tube_error_m)
+        found = max(found, off - stop_tube_parameters(BRAKING).tube_error_m)
     assert found > 0.5
 
 
 def test_what_a_silent_drone_costs():
     """About 1.5 m of drift at 1 m/s, and it falls: whole columns, and slow beside others."""
-    stock, brakes = shield_parameters(STOCK), shield_parameters(BRAKING)
+    stock, brakes = projection_parameters(STOCK), projection_parameters(BRAKING)
     assert (STOCK.hold_s, BRAKING.hold_s) == pytest.approx((0.52, 0.12))
     assert stock.coast_s == pytest.approx(2.0 - 0.5 + 0.8)
     assert brakes.coast_s == 0.0
     assert stock.height_ratio > 100 > brakes.height_ratio
     assert stock.reach_s == pytest.approx(2.82)
     for made, spec in ((stock, STOCK), (brakes, BRAKING)):
-        assert made.separation_m >= space_parameters(spec).clearance_m, "else layer 1 leads where lanes are not free"
+        assert made.separation_m >= stop_tube_parameters(spec).clearance_m, (
+            "else layer 1 leads where lanes are not free"
+        )
 
 
 def member(spec, contract_of):
-    return obligation("cf1", spec, draft_contract(contract_of), space=space_parameters(spec))
+    return obligation("cf1", spec, draft_contract(contract_of), space=stop_tube_parameters(spec))
 
 
 def test_the_fleet_checker_refuses_a_policy_that_counts_on_a_brake_that_is_not_there():
@@ -129,7 +131,7 @@ def test_the_fleet_checker_refuses_a_policy_that_counts_on_a_brake_that_is_not_t
     assert violation.expected == pytest.approx(0.1)
     for words in ("robots.cf1.moves_on_s: found 2.8 s", "at most 0.1 s", "onboard_brake = 1", "[silence]"):
         assert words in violation.text
-    with pytest.raises(ObligationError, match="the fleet is refused"):
+    with pytest.raises(SafetyContractError, match="the fleet is refused"):
         check_fleet((wrong, replace(good, robot="cf2")))
 
 

@@ -11,10 +11,10 @@ from testudo_deploy.supervision.supervisor import (
     WATCHDOGS,
     Event,
     GuardReport,
-    Kind,
     Mode,
     Reaction,
     Supervisor,
+    VehicleKind,
     code_of,
 )
 
@@ -86,7 +86,7 @@ def test_requests_are_granted_as_the_table_says(mode, event):
     """Nothing is wrong, so the table alone decides; a refusal names the mode that it would take."""
     robot = robot_in(mode)
     answer = robot.ask(event)
-    target = TRANSITIONS[Kind.GROUND].get((mode, event))
+    target = TRANSITIONS[VehicleKind.GROUND].get((mode, event))
     assert answer.granted == (target is not None)
     assert robot.supervisor.mode is (target or mode)
     assert answer.granted or "must be" in answer.sentence or event is Event.LAND
@@ -283,16 +283,16 @@ def test_what_a_guard_says_is_read_and_what_is_missing_is_a_reason_to_brake():
 def test_a_robot_outside_the_fleet_file_keeps_from_arming_and_stops_nobody():
     """It was taken out of the file while it drives on by the old one: nobody would keep clear of it."""
     robot = robot_in(Mode.IDLE)
-    robot.supervisor.see_strangers(["r2", "r3"])
+    robot.supervisor.see_unknown_robots(["r2", "r3"])
     robot.tick()
     answer = robot.ask(Event.ARM)
     assert (answer.granted, answer.code) == (False, "stranger")
     assert "r2, r3" in answer.sentence
-    robot.supervisor.see_strangers([])
+    robot.supervisor.see_unknown_robots([])
     robot.tick()
     assert robot.ask(Event.ARM).granted
     robot = robot_in(Mode.ACTIVE)
-    robot.supervisor.see_strangers(["r2"])
+    robot.supervisor.see_unknown_robots(["r2"])
     assert robot.tick(count=10) is Mode.ACTIVE
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from testudo_hardware.motion.thrust_margin import least_lift, needed_m_s2, thrust_warning, thrust_warnings
+from testudo_hardware.motion.thrust_margin import minimum_thrust, needed_m_s2, thrust_warning, thrust_warnings
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("crazyflie_2x")
@@ -23,8 +23,8 @@ def with_ends(spec, **changes):
 
 def test_the_least_lift_by_hand():
     """0.10 N a rotor, 0.05 N/V less below 3.6 V, 0.9 of what is asked; 0.84 m/s² are left at 3.6 V."""
-    assert least_lift(SPEC).lift_n == pytest.approx(4 * (0.10 - 0.05 * 0.4) * 0.9)
-    fresh = least_lift(dataclasses.replace(SPEC, power={}))
+    assert minimum_thrust(SPEC).lift_n == pytest.approx(4 * (0.10 - 0.05 * 0.4) * 0.9)
+    fresh = minimum_thrust(dataclasses.replace(SPEC, power={}))
     assert fresh.lift_n == pytest.approx(0.36)
     assert fresh.lift_n / 0.0338 - 9.81 == pytest.approx(0.84, abs=0.005)
     assert fresh.names[0] == "rotors.thrust_most"
@@ -32,9 +32,9 @@ def test_the_least_lift_by_hand():
 
 def test_the_controller_may_ask_for_less_than_the_rotors_can():
     strong = with_ends(SPEC, rotors__thrust_most=0.16, rotors__thrust_most_per_volt=0.0)
-    assert least_lift(strong).lift_n == pytest.approx(0.45 * 0.9)
-    assert least_lift(strong).names == ("attitude.thrust_most", "attitude.thrust_scale")
-    assert least_lift(dataclasses.replace(strong, attitude={})).lift_n == pytest.approx(4 * 0.16 * 0.9)
+    assert minimum_thrust(strong).lift_n == pytest.approx(0.45 * 0.9)
+    assert minimum_thrust(strong).names == ("attitude.thrust_most", "attitude.thrust_scale")
+    assert minimum_thrust(dataclasses.replace(strong, attitude={})).lift_n == pytest.approx(4 * 0.16 * 0.9)
 
 
 def test_a_slow_drone_needs_less():

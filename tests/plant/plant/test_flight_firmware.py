@@ -6,7 +6,7 @@ import math
 import pytest
 
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
-from testudo_plant.plant.flight_firmware import Crazyflie, FlightPhase, Silence
+from testudo_plant.plant.flight_firmware import CommandSilence, CrazyflieFirmware, FlightPhase
 
 TICK_S, LATE_S, REST_M = 0.02, 0.04, 0.07
 PLACE = (1.0, 2.0, 1.5)
@@ -15,8 +15,8 @@ OUT = (0.5, -0.25, 0.1)
 
 def vehicle_of(*, hovers=True, brake=False):
     place = PLACE if hovers else (*PLACE[:2], REST_M)
-    silence = Silence(brake_after_s=0.1 if brake else math.inf)
-    return Crazyflie(silence, place, rest_m=REST_M, hovers=hovers, start_s=0.0)
+    silence = CommandSilence(brake_after_s=0.1 if brake else math.inf)
+    return CrazyflieFirmware(silence, place, rest_m=REST_M, hovers=hovers, start_s=0.0)
 
 
 def phases(vehicle, times_s):

@@ -6,13 +6,13 @@ import pytest
 from tests.hardware import plain_messages as plain
 
 from testudo_deploy.fleet.fleet import FleetRobot
-from testudo_deploy.fleet.pose_source import Sensor
+from testudo_deploy.fleet.pose_source import PoseSourceReader
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.links.wire import CommandReading, OdometryReading
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import StandIn
+from testudo_plant.plant import LinkEmulation
 
 ROS_S, NOW_S = 1.7e9, 400.0
 EMPTY = {"odom": plain.odometry, "pose": plain.pose_stamped, "amcl_pose": plain.pose_with_covariance_stamped}
@@ -45,7 +45,7 @@ def robot(source, link, kind="turtlebot4", frame="map"):
 )
 def test_what_it_says_is_what_was_measured(source, link):
     entry = robot(source, link, frame="world" if source == "odom" else "map")
-    stand_in, sensor = StandIn(entry), Sensor(entry)
+    stand_in, sensor = LinkEmulation(entry), PoseSourceReader(entry)
     placed = []
     for k in range(40):
         at_s = NOW_S + k / stand_in.rate_hz
@@ -70,7 +70,7 @@ def test_what_it_says_is_what_was_measured(source, link):
     ],
 )
 def test_commands_are_stamped_on_the_steady_clock(link, message, stamp_s):
-    stand_in = StandIn(robot("odom+initial", link))
+    stand_in = LinkEmulation(robot("odom+initial", link))
     sent = stand_in.commands.encode(message(), CommandReading(ROS_S - 0.02, (0.1, -0.4)))
     reading = stand_in.command(sent, ROS_S, NOW_S)
     assert reading.command == (0.1, -0.4)
@@ -79,6 +79,6 @@ def test_commands_are_stamped_on_the_steady_clock(link, message, stamp_s):
 
 def test_what_it_cannot_play_is_refused():
     with pytest.raises(TestudoError, match="tb1: pose: found source tf"):
-        StandIn(robot("tf", "turtlebot4"))
+        LinkEmulation(robot("tf", "turtlebot4"))
     with pytest.raises(TestudoError, match="NamedPoseArray, which the plant does not play"):
-        StandIn(robot("mocap", "crazyswarm2", "crazyflie_2x"))
+        LinkEmulation(robot("mocap", "crazyswarm2", "crazyflie_2x"))

@@ -6,7 +6,7 @@ import pytest
 
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.wire import travelling_command
+from testudo_hardware.links.wire import body_forward_command
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import CommandVerdict, DriverReason, OdometryModel, Plant, PlantRobot
 
@@ -204,7 +204,7 @@ def test_a_base_that_faces_y_drives_along_its_own_axes_and_holds_its_heading(com
 def test_a_velocity_in_the_world_is_driven_wherever_a_base_faces(yaw):
     """What the model commands in the world travels in the body, and the base turns it back by moving."""
     plant = plant_of((0.0, 0.0, yaw), spec=BASE, arena=None)
-    drive(plant, {"r0": travelling_command(BASE, (0.4, -0.2), yaw)}, 1.5)
+    drive(plant, {"r0": body_forward_command(BASE, (0.4, -0.2), yaw)}, 1.5)
     assert plant.truth("r0").velocity == pytest.approx((0.4, -0.2), abs=5e-3)
 
 
@@ -224,7 +224,7 @@ def test_a_base_keeps_its_limits_of_speed_and_acceleration():
 def test_a_wrong_heading_of_a_base_turns_the_velocity_that_it_measures():
     """Its odometry tells the twist in the body: in the world that is as wrong as the heading, but for the noise."""
     plant = plant_of((0.0, 0.0, 2.0), spec=BASE, arena=None, seed=3)
-    command, errors = travelling_command(BASE, (1.0, 0.0), 2.0), []
+    command, errors = body_forward_command(BASE, (1.0, 0.0), 2.0), []
     for k in range(600):
         now_s = plant.time_s + BASE.control_period_s
         plant.step_to(now_s)

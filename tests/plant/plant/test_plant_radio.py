@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from testudo_hardware.errors import TestudoError
-from testudo_plant.plant.setpoint_radio import Radio, RadioModel
+from testudo_plant.plant.setpoint_radio import RadioModel, SetPointRadio
 
 
 def carried(model, seed=0, count=3, duration_s=60.0, period_s=0.02):
     """Return what became of set-points (T, N) sent at a fixed period: what they are late by, NaN if lost."""
-    radio = Radio(model, count, np.random.default_rng(seed), 100.0)
+    radio = SetPointRadio(model, count, np.random.default_rng(seed), 100.0)
     found = np.array(
         [[radio.carry(i, 100.0 + k * period_s) for i in range(count)] for k in range(round(duration_s / period_s))],
         dtype=float,
@@ -56,7 +56,7 @@ def test_one_seed_says_it_all():
 
 
 def test_a_dead_radio_is_dark_until_it_is_taken_back():
-    radio = Radio(RadioModel(), 2, np.random.default_rng(0), 0.0)
+    radio = SetPointRadio(RadioModel(), 2, np.random.default_rng(0), 0.0)
     radio.kill(1, True)
     assert [radio.carry(i, 1.0) for i in range(2)] == [0.0, None]
     radio.kill(1, False)

@@ -9,9 +9,9 @@ import pytest
 
 from testudo_bench.shield_protocol.obstacle_ring import blocks
 from testudo_deploy.shield.obstacles import Ball, Block, Capsule, clearance
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
@@ -20,9 +20,9 @@ from testudo_plant.worlds import MujocoWorld, WorldRobot, build_world_spec
 from testudo_sim.physics.contact_counts import count_contacts
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
-from testudo_sim.team.deployed_team import Deployment, start_deployed, tick_deployed
+from testudo_sim.team.deployed_team import DeployedTeam, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 WORLDS, DURATION_S, LEG_S = 24, 15.0, 3.0
 RADIUS_M = 2.0
@@ -35,7 +35,7 @@ def team_among(robot):
     half = (RADIUS_M + 1.0,) * size
     arena = Arena(tuple(-x for x in half), half, blocks(RADIUS_M, size))
     model = motion_model(spec)
-    return Team(model, shield_parameters(spec), arena, KinematicPhysics(model, arena), 2, Channels())
+    return SimulatedTeam(model, projection_parameters(spec), arena, KinematicPhysics(model, arena), 2, Channels())
 
 
 def driven_at_obstacles(robot, *, gate=True, project=True, known=True):
@@ -43,8 +43,8 @@ def driven_at_obstacles(robot, *, gate=True, project=True, known=True):
     team = team_among(robot)
     spec, arena = team.model.spec, team.arena
     sees = arena if known else replace(arena, obstacles=())
-    shield = Shield(team.model, team.shield, space_parameters(spec), sees, project)
-    deployment = Deployment(shield, gate=gate, longest_message_ticks=1)
+    shield = Shield(team.model, team.shield, stop_tube_parameters(spec), sees, project)
+    deployment = DeployedTeam(shield, gate=gate, longest_message_ticks=1)
     middles = jnp.asarray(
         [
             np.mean([one.start_world, one.end_world], axis=0) if isinstance(one, Capsule) else one.centre_world

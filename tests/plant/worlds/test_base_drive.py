@@ -11,11 +11,11 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.links.wire import (
     CommandReading,
     OdometryReading,
+    body_forward_command,
     fill_command,
     fill_odometry,
     read_command,
     read_odometry,
-    travelling_command,
 )
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import Plant, PlantRobot
@@ -83,7 +83,7 @@ def driven(make_artefact, seconds, *, turns=True):
             record = loop.tick(now_s, 0.0)
             records.append(record)
             yaw = (record.estimate_yaw or 0.0) if turns else 0.0
-            sent = CommandReading(now_s, travelling_command(SPEC, record.sent_command, yaw))
+            sent = CommandReading(now_s, body_forward_command(SPEC, record.sent_command, yaw))
             message = fill_command(SimpleNamespace(header=header(), twist=twist()), name, SPEC, sent)
             plant.command(name, read_command(message, name, SPEC).command, now_s, now_s)
             said[name] = loop.announcement(now_s)

@@ -17,7 +17,7 @@ from testudo_hardware.motion.velocity_cascade import CascadeParameters, attitude
 from testudo_hardware.quaternions import body_up, conjugate, multiply, rotation_vector
 from testudo_hardware.spec import load_robot
 from testudo_plant.worlds import MujocoWorld, PlantParameters, WorldRobot
-from testudo_sim.physics.tier_drift import drawn_worlds, drive, profiles, sent_commands, single_start
+from testudo_sim.physics.tier_drift import drawn_worlds, profiles, run_commands, sent_commands, single_start
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -210,7 +210,7 @@ def team(choice, signal="steps"):
     model = motion_model(spec)
     commands = sent_commands(model, profiles(spec, 1.0)[signal])
     physics = make_physics(choice, model, None, 1)
-    return drive(physics, single_start(spec, 2), commands, drawn_worlds(spec, 2)), physics
+    return run_commands(physics, single_start(spec, 2), commands, drawn_worlds(spec, 2)), physics
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.policies.quick import TINY
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.adapters.brax_env import BraxEnvironment, as_it_is
-from testudo_policies.adapters.team_view import Layout, TeamView
+from testudo_policies.adapters.team_view import ObservationLayout, TeamView
 from testudo_policies.learning.builder import build
 from testudo_policies.networks.observation_encoding import Features, encode
 
@@ -200,7 +200,7 @@ def test_a_layout_puts_together_what_it_took_apart():
         random(size=(4, 3, 11)), random(size=(4, 3, 5, 8)), random(size=(4, 3, 5)),
         random(size=(4, 3, 3)), random(size=(4, 3, 2)),
     )  # fmt: skip
-    layout = Layout.of(features, 2)
+    layout = ObservationLayout.of(features, 2)
     assert layout.size == 11 + 5 * 8 + 5 + 3 + 2
     again = layout.features(layout.flat(features))
     for name, value in vars(features).items():

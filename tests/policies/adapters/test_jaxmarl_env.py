@@ -11,7 +11,7 @@ import pytest
 from flax import linen as nn
 from tests.policies.quick import TINY
 
-from testudo_policies.adapters.jaxmarl_env import HAS_JAXMARL, MultiAgentTeam, PlainBox
+from testudo_policies.adapters.jaxmarl_env import HAS_JAXMARL, BoxSpace, MultiAgentTeam
 from testudo_policies.learning.builder import build
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -52,7 +52,7 @@ def test_it_names_its_agents_and_their_spaces(team):
 
 
 def test_a_plain_box_is_sampled_within_its_bounds():
-    box = PlainBox(-1.0, 1.0, (3,))
+    box = BoxSpace(-1.0, 1.0, (3,))
     drawn = box.sample(jax.random.key(0))
     assert drawn.shape == (3,)
     assert box.contains(drawn)

@@ -10,7 +10,7 @@ import pytest
 from tests.policies.quick import TINY, assert_equal_trees
 
 from testudo_deploy.cli import main
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_policies.adapters.team_view import TeamView
 from testudo_policies.brax import trainers
@@ -18,7 +18,7 @@ from testudo_policies.brax.networks import BraxNetworks, pooled
 from testudo_policies.brax.trainers import prepared, train_run_with_brax
 from testudo_policies.commands import train as train_module
 from testudo_policies.evaluation.evaluation import evaluate_policy
-from testudo_policies.evaluation.policy_under_test import load_subject
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.exporting.packaging import package_policy
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import CheckpointError, load_config
@@ -197,7 +197,7 @@ def test_a_brax_run_is_evaluated_and_exported_like_any_other(ppo_run, capsys):
     numbers = json.loads((ppo_run / "export.json").read_text())
     assert numbers["parity"]["inputs"] >= 10_000
     assert numbers["parity"]["max_error"] <= 1e-5
-    contract = Artefact.load(ppo_run / "policy.onnx").contract
+    contract = PolicyArtefact.load(ppo_run / "policy.onnx").contract
     assert (contract.hidden_size, contract.provenance["config"]["trainer"]) == (0, "brax-ppo")
     assert main(["evaluate", str(ppo_run), "--episodes", "2"]) == 0
     assert "success" in capsys.readouterr().out
@@ -297,7 +297,7 @@ def test_sac_runs_updates_without_a_nan_and_its_actor_is_exported(tmp_path):
     assert all(jax.tree_util.tree_leaves(learned))
     report = package_policy(workshop, parameters, tmp_path / "policy.onnx", [])
     assert report.parity.max_error <= 1e-5
-    assert load_subject(report.path).memory == 0
+    assert load_policy_under_test(report.path).memory == 0
 
 
 def blank_features(workshop):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.sim.recorded_run import record_run
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
-from testudo_policies.dataset.composition import Profile
-from testudo_policies.dataset.dataset_file import Dataset, Source, save_arrays
+from testudo_policies.dataset.composition import CompositionProfile
+from testudo_policies.dataset.dataset_file import Dataset, DatasetSource, save_arrays
 from testudo_policies.dataset.episodes import episodes_of
 from testudo_policies.dataset.sources import check_ours, find_runs
 from testudo_policies.learning.builder import make_environment
@@ -27,11 +27,11 @@ DECISIONS = 12
 def artefact(tmp_path_factory):
     from tests.deploy.tiny_policy import make_tiny_policy
 
-    from testudo_deploy.contract.policy_artefact import Artefact
+    from testudo_deploy.contract.policy_artefact import PolicyArtefact
 
     path = tmp_path_factory.mktemp("policy") / "policy.onnx"
     make_tiny_policy(path, load_robot("gritsbot_x"), 4)
-    return Artefact.load(path)
+    return PolicyArtefact.load(path)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def artefact_spec():
 
 
 def source(run, artefact, tmp_path):
-    return Source(
+    return DatasetSource(
         tmp_path,
         artefact.contract,
         artefact.sha256,
@@ -58,7 +58,7 @@ def source(run, artefact, tmp_path):
 def trained(team_size, price):
     """Return the training environment's own transitions: scenes (T + 1), rewards (T, N) and changes (T, N)."""
     spec = artefact_spec()
-    environment = make_environment("navigation", spec, shield_parameters(spec), team_size)
+    environment = make_environment("navigation", spec, projection_parameters(spec), team_size)
     environment = replace(environment, change_price=price)
     world = environment.reset(jax.random.split(jax.random.key(3), 1))
     first, step, rows = world, jax.jit(environment.step), []
@@ -164,11 +164,11 @@ def test_a_profile_names_the_class_of_most_episodes_else_a_mixture(run, artefact
         wanted = [rest + quality * (best - rest) for quality in qualities]
         return [replace(episode, rewards=np.full((1, 3), value)) for value in wanted]
 
-    assert Profile.of(with_quality(1.0, 0.9, 0.8)).name == "Good"
-    assert Profile.of(with_quality(1.0, 0.5, 0.6, 0.5, 0.6, 0.5)).name == "Medium"
-    mixed = Profile.of(with_quality(1.0, 0.5, 0.1))
+    assert CompositionProfile.of(with_quality(1.0, 0.9, 0.8)).name == "Good"
+    assert CompositionProfile.of(with_quality(1.0, 0.5, 0.6, 0.5, 0.6, 0.5)).name == "Medium"
+    mixed = CompositionProfile.of(with_quality(1.0, 0.5, 0.1))
     assert (mixed.name, mixed.classes) == ("Replay", ("Good", "Medium", "Poor"))
-    assert Profile.of(with_quality(1.0, 1.0), good_return=4 * (best - rest)).name == "Poor"
+    assert CompositionProfile.of(with_quality(1.0, 1.0), good_return=4 * (best - rest)).name == "Poor"
     assert sum(mixed.to_dict()["histogram"]["counts"]) == 3
 
 

@@ -11,7 +11,7 @@ from tests.policies.quick import TINY
 
 from testudo_analysis.rendering import working_backend
 from testudo_deploy.cli import main
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands import view as view_module
@@ -123,7 +123,7 @@ def straight(signals, hidden):
 
 
 def test_an_episode_is_the_one_that_is_evaluated():
-    environment: Environment = make_environment("navigation", SPEC, shield_parameters(SPEC), 2)
+    environment: Environment = make_environment("navigation", SPEC, projection_parameters(SPEC), 2)
     seed = 1_000_003
     episode = play_episode(environment, straight, 0, seed)
     evaluation = evaluate_policy(environment, straight, 0, 1, seed)

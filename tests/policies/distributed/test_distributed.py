@@ -15,7 +15,15 @@ from tests.policies.spread_run import (
 )
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.distributed.process_group import CONTINUE, SAVE, STOP, Ballot, from_first, join, together
+from testudo_policies.distributed.process_group import (
+    CONTINUE,
+    SAVE,
+    STOP,
+    ProcessVote,
+    from_first,
+    gather_agreement,
+    join,
+)
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import load_parameters, train_run
 
@@ -80,6 +88,6 @@ def test_a_meeting_that_cannot_be_is_refused(words, message):
 
 def test_a_process_alone_needs_nobody():
     join(None, None, None)
-    assert from_first(b"abc") == together(lambda: b"abc") == b"abc"
-    ballot = Ballot(None)
+    assert from_first(b"abc") == gather_agreement(lambda: b"abc") == b"abc"
+    ballot = ProcessVote(None)
     assert [ballot.ask(wish) for wish in (CONTINUE, SAVE, STOP)] == [CONTINUE, SAVE, STOP]

@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from tests.policies.quick import TINY
 from tests.policies.spread_run import assert_same_run, digest, outcome, spread, start
 
-from testudo_policies.distributed.sharding import AXIS, Placement
+from testudo_policies.distributed.sharding import AXIS, DevicePlacement
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import load_parameters, train_run
 
@@ -83,17 +83,17 @@ def test_a_run_goes_on_with_another_number_of_devices(alone, tmp_path):
 )
 def test_devices_that_would_not_get_an_equal_share_are_left_out(changes, available, used):
     config = replace(TINY, **{"worlds": 8, "minibatches": 2, **changes})
-    assert Placement.shares(config, available) == used
+    assert DevicePlacement.shares(config, available) == used
 
 
 def test_one_device_needs_no_mesh():
-    placement = Placement.create(TINY, jax.devices()[:1])
+    placement = DevicePlacement.create(TINY, jax.devices()[:1])
     assert (placement.mesh, placement.count) == (None, 1)
 
 
 def test_what_grows_with_the_worlds_is_spread_and_all_else_is_on_every_device():
     ppo = build(spread()).ppo
-    places = Placement(Mesh(np.array(jax.devices()[:1]), (AXIS,))).places(ppo)
+    places = DevicePlacement(Mesh(np.array(jax.devices()[:1]), (AXIS,))).places(ppo)
     state = jax.eval_shape(ppo.init, jax.random.key(0))
     for place, leaf in zip(
         jax.tree_util.tree_leaves(places.rollout), jax.tree_util.tree_leaves(state.rollout), strict=True

@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.evaluation import evaluation
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, crossing_paths, evaluate_policy
-from testudo_policies.evaluation.policy_under_test import load_subject
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -175,7 +175,7 @@ def test_paths_in_space_are_seen_from_above():
 
 @pytest.fixture(scope="module")
 def subject(tiny_run, quick):
-    return load_subject(tiny_run)
+    return load_policy_under_test(tiny_run)
 
 
 def short(subject, team_size, horizon_s=3.0, **options):
@@ -195,7 +195,7 @@ def test_committed_seeds_give_the_same_numbers_and_other_seeds_do_not(subject):
 
 
 def test_artefact_and_checkpoint_give_the_same_evaluation(subject, tiny_export):
-    artefact = load_subject(tiny_export.path)
+    artefact = load_policy_under_test(tiny_export.path)
     assert (artefact.scenario, artefact.memory) == (subject.scenario, subject.memory)
     assert (artefact.spec, artefact.team_size) == (subject.spec, subject.team_size)
     assert artefact.shield == subject.shield

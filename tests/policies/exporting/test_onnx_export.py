@@ -11,7 +11,7 @@ from tests.deploy.tiny_policy import draft_contract
 from tests.policies.tiny_network import tiny_step
 
 from testudo_deploy.contract.contract_reader import read_contract
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import load_robot
 from testudo_policies.exporting.graph_reduction import simplify
 from testudo_policies.exporting.onnx_export import ExportError, convert, export_policy
@@ -50,7 +50,7 @@ def test_parity_covers_ten_thousand_inputs_and_every_number_of_slots(exported):
 @pytest.mark.parametrize("slots", [0, 1, 4, 12])
 def test_the_robot_computes_what_jax_computes(exported, slots):
     step, spec, report = exported
-    artefact = Artefact.load(report.path, robot=spec, sha256=report.sha256)
+    artefact = PolicyArtefact.load(report.path, robot=spec, sha256=report.sha256)
     inputs = example(report.contract, batch=1, slots=max(slots, 1), seed=slots)
     if slots == 0:
         inputs["neighbour_valid"][:] = 0  # a robot alone is one with a slot that is not valid
@@ -65,7 +65,7 @@ def test_the_robot_computes_what_jax_computes(exported, slots):
 
 def test_a_slot_that_is_not_valid_changes_nothing(exported):
     _, spec, report = exported
-    artefact = Artefact.load(report.path, robot=spec)
+    artefact = PolicyArtefact.load(report.path, robot=spec)
     inputs = example(report.contract, batch=1, slots=4)
     inputs["neighbour_valid"][:] = [[1, 1, 0, 0]]
     row = {name: value[0] for name, value in inputs.items()}
@@ -76,7 +76,7 @@ def test_a_slot_that_is_not_valid_changes_nothing(exported):
 
 def test_the_order_of_neighbours_changes_nothing(exported):
     _, spec, report = exported
-    artefact = Artefact.load(report.path, robot=spec)
+    artefact = PolicyArtefact.load(report.path, robot=spec)
     row = {name: value[0] for name, value in example(report.contract, 1, 5).items()}
     hidden = row.pop("hidden", artefact.initial_hidden())
     turned = {name: value[::-1] if name.startswith("neighbour") else value for name, value in row.items()}
@@ -132,7 +132,7 @@ def to_goal(signals, hidden):
 def test_a_policy_that_ignores_most_signals_is_exported(tmp_path):
     contract = ground_contract()
     report = export_policy(to_goal, contract, example(contract), tmp_path / "policy.onnx")
-    assert Artefact.load(report.path, robot=load_robot("gritsbot_x")).contract == report.contract
+    assert PolicyArtefact.load(report.path, robot=load_robot("gritsbot_x")).contract == report.contract
 
 
 def test_output_that_is_not_finite_is_refused(tmp_path):

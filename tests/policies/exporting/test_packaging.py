@@ -9,9 +9,9 @@ import pytest
 from tests.policies.quick import TINY
 
 from testudo_deploy.contract.contract import HOLD_RULE, VERSION, Contract
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import HIDDEN, graph_inputs
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.export import saved_evaluations
@@ -38,7 +38,7 @@ def workshop():
 
 
 def test_the_contract_says_all_that_a_robot_and_a_reader_ask(tiny_export, workshop):
-    contract = Artefact.load(tiny_export.path).contract
+    contract = PolicyArtefact.load(tiny_export.path).contract
     spec = load_robot("gritsbot_x")
     assert contract == tiny_export.contract
     assert (contract.version, contract.hold_rule) == (VERSION, HOLD_RULE)
@@ -55,7 +55,7 @@ def test_the_contract_says_all_that_a_robot_and_a_reader_ask(tiny_export, worksh
     assert contract.command.limit == spec.control_point_speed_m_s
     assert contract.arena == workshop.environment.scenario.arena
     assert (contract.team_size, contract.hidden_size) == (2, 0)
-    assert contract.shield == shield_parameters(spec)
+    assert contract.shield == projection_parameters(spec)
     names = {signal.name for signal in contract.signals}
     assert names == set(graph_inputs(contract))
     assert names == {
@@ -102,7 +102,7 @@ def test_closed_loops_are_what_robots_see_when_the_policy_drives(workshop, tiny_
 
 
 def test_the_robot_runs_what_was_trained(workshop, tiny_run, tiny_export):
-    artefact = Artefact.load(tiny_export.path, robot=load_robot("gritsbot_x"), sha256=tiny_export.sha256)
+    artefact = PolicyArtefact.load(tiny_export.path, robot=load_robot("gritsbot_x"), sha256=tiny_export.sha256)
     step = workshop.agent.policy(load_parameters(workshop, tiny_run))
     rows = {name: np.array(value, np.float32) for name, value in artefact.contract.test_vector.inputs.items()}
     expected = call_step(step, rows)["command"]

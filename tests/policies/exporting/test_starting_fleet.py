@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from tests.policies.quick import TINY
 
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot, robot_files
@@ -36,7 +36,7 @@ def test_it_pins_the_file_and_names_it_relative_to_itself(fleet, tiny_export):
     assert f"policy_sha256: {tiny_export.sha256}" in fleet.file.read_text()
     assert str(tiny_export.path.parent) not in fleet.file.read_text()
     for robot in fleet.robots:
-        Artefact.load(fleet.policy, robot=robot.spec, sha256=fleet.policy_sha256)
+        PolicyArtefact.load(fleet.policy, robot=robot.spec, sha256=fleet.policy_sha256)
 
 
 def test_it_holds_the_team_within_the_arena_and_apart(fleet, workshop):

@@ -7,12 +7,12 @@ from rich.console import Console
 from tests.deploy.tiny_policy import make_tiny_policy
 from tests.sim.recorded_run import record_run
 
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.improve import identification
 from testudo_policies.improve.identification import identify_step
-from testudo_policies.improve.steps import Improvement, Order
+from testudo_policies.improve.steps import Improvement, ImproveSettings
 from testudo_runs.recording.load import recording_of_run
 
 LAG, SCALE = 2.0, 0.8
@@ -23,8 +23,8 @@ LAG, SCALE = 2.0, 0.8
 def state(tmp_path):
     spec = load_robot("gritsbot_x")
     make_tiny_policy(tmp_path / "policy.onnx", spec)
-    artefact = Artefact.load(tmp_path / "policy.onnx")
-    order = Order(tmp_path / "run", tmp_path / "policy.onnx", tmp_path, "finetune", 1.0, 10, None)
+    artefact = PolicyArtefact.load(tmp_path / "policy.onnx")
+    order = ImproveSettings(tmp_path / "run", tmp_path / "policy.onnx", tmp_path, "finetune", 1.0, 10, None)
     return Improvement(order, Console(), artefact, None)
 
 
@@ -57,7 +57,7 @@ def test_a_run_of_other_robots_is_refused(state, monkeypatch):
     folder = state.order.folder / "other"
     folder.mkdir()
     make_tiny_policy(folder / "policy.onnx", spec)
-    run = record_run(Artefact.load(folder / "policy.onnx"), spec, seconds=1.0, count=2)
+    run = record_run(PolicyArtefact.load(folder / "policy.onnx"), spec, seconds=1.0, count=2)
     run.info["start_steady_s"], run.info["start_wall_ns"] = 100.0, 0
     monkeypatch.setattr(identification, "load_recording", lambda _, share: recording_of_run(run))
     with pytest.raises(TestudoError, match="r0 is a turtlebot4, expected gritsbot_x"):

@@ -10,14 +10,14 @@ import pytest
 from tests.analysis.incident.stories import ahead, driven, meeting, recording, story
 from tests.policies.quick import TINY
 
-from testudo_analysis.commands.incident import Choice, incident
+from testudo_analysis.commands.incident import IncidentSelection, incident
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluate
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config, save_config
 from testudo_runs.recording import write_recording
-from testudo_sim.policies.go_to_goal import write_plain_policy
+from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
 from testudo_sim.starts import load_starts, starts_text
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -35,10 +35,10 @@ def folder(tmp_path_factory):
         json=folder / "incidents.json",
         out=folder / "page",
         save_scenario=folder / "starts.yaml",
-        choice=Choice(worst=1, draws=4),
+        choice=IncidentSelection(worst=1, draws=4),
     )
     assert status == 0
-    write_plain_policy(folder / "policy.onnx", load_robot("gritsbot_x"))
+    write_go_to_goal_policy(folder / "policy.onnx", load_robot("gritsbot_x"))
     return folder
 
 
@@ -110,12 +110,12 @@ def test_training_begins_a_share_of_its_worlds_there_and_keeps_the_starts_with_i
 def test_a_run_in_which_nothing_went_wrong_has_nothing_to_save(tmp_path):
     whole = story(driven("r0", (0.0, 0.0), 0.0, ahead(0.1), 3.0), driven("r1", (0.0, 1.0), 0.0, ahead(0.1), 3.0))
     write_recording(recording(whole), tmp_path / "run")
-    assert incident(tmp_path / "run", json=tmp_path / "incidents.json", choice=Choice(worst=0)) == 0
+    assert incident(tmp_path / "run", json=tmp_path / "incidents.json", choice=IncidentSelection(worst=0)) == 0
     assert json.loads((tmp_path / "incidents.json").read_text())["incidents"] == []
     with pytest.raises(TestudoError, match="nothing went wrong"):
-        incident(tmp_path / "run", save_scenario=tmp_path / "starts.yaml", choice=Choice(worst=0))
+        incident(tmp_path / "run", save_scenario=tmp_path / "starts.yaml", choice=IncidentSelection(worst=0))
 
 
 def test_an_incident_that_is_not_there_is_refused(folder):
     with pytest.raises(TestudoError, match="--incident: found 7, expected 0 to 0"):
-        incident(folder / "run", choice=Choice(worst=0, incident=(7,)))
+        incident(folder / "run", choice=IncidentSelection(worst=0, incident=(7,)))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tests.sim.sliding_box import sliding_environment
 
-from testudo_deploy.contract.contract import ContractError
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.contract import PolicyContractError
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.export import export
@@ -77,12 +77,12 @@ def test_an_export_is_equal_and_no_robot_runs_it(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "no fleet file: on ROS 2 nothing gives a robot box_position_world and box_quarter_yaw" in said
     assert not (run / "fleet.yaml").exists()
-    artefact = Artefact.load(run / "policy.onnx")
+    artefact = PolicyArtefact.load(run / "policy.onnx")
     assert artefact.contract.parity["max_error"] <= 1e-5
     names = [signal.name for signal in artefact.contract.signals]
     assert names[-3:] == ["goal_world", "box_position_world", "box_quarter_yaw"]
-    with pytest.raises(ContractError, match="found 'box_position_world', which is not there on this robot"):
-        Artefact.load(run / "policy.onnx", robot=load_robot("gritsbot_x"))
+    with pytest.raises(PolicyContractError, match="found 'box_position_world', which is not there on this robot"):
+        PolicyArtefact.load(run / "policy.onnx", robot=load_robot("gritsbot_x"))
     assert not_in_a_fleet(workshop) == ("box_position_world", "box_quarter_yaw")
     with pytest.raises(TestudoError, match="also reads box_position_world, box_quarter_yaw"):
         write_fleet(workshop, None, tmp_path / "fleet.yaml", 0)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tests.policies.quick import TINY
 
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
-from testudo_policies.evaluation.policy_under_test import load_subject
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.exporting.packaging import make_contract, package_policy
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import load_parameters, train_run
@@ -117,11 +117,11 @@ def test_what_was_trained_is_what_the_file_commands(tmp_path):
     assert train_run(workshop, tmp_path / "run").finished
     report = package_policy(workshop, load_parameters(workshop, tmp_path / "run"), tmp_path / "policy.onnx", [])
     assert report.parity.max_error <= 1e-5
-    artefact = Artefact.load(report.path, robot=DRONE, sha256=report.sha256)
+    artefact = PolicyArtefact.load(report.path, robot=DRONE, sha256=report.sha256)
     assert artefact.replay_error <= 1e-5
     assert np.array(artefact.contract.test_vector.outputs["command"]).shape[1] == 4
     for path in (report.path, tmp_path / "run"):
-        subject = load_subject(path)
+        subject = load_policy_under_test(path)
         environment = subject.environment(2)
         assert environment.team.yaw_rate_limit == DRONE.yaw_rate_limit_rad_s
         world = jax.jit(environment.reset)(jax.random.split(jax.random.key(3), 2))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tests.runs.importing.bag_maker import NANO, START_NS, drive, mapping, message, write_bag
 
-from testudo_runs.importing.bags import BagError, propose_map, read_bags, settled
-from testudo_runs.importing.synchronisation.clock_offsets import Marks, between
+from testudo_runs.importing.bags import BagError, is_complete_mapping, propose_map, read_bags
+from testudo_runs.importing.synchronisation.clock_offsets import ClockMarks, between
 from testudo_runs.importing.synchronisation.motion_matching import motion_of
 
 COUNT, RATE = 1200, 20.0
@@ -117,7 +117,7 @@ def test_nothing_in_common_is_refused_unless_the_offset_is_given(tmp_path):
 def test_the_proposal_for_several_bags_names_robots_by_their_bags(tmp_path):
     paths = two_bags(tmp_path, 2.5, 0.0)
     proposal = propose_map(paths)
-    found = read_bags(paths, settled(proposal), lambda _: None, [])
+    found = read_bags(paths, is_complete_mapping(proposal), lambda _: None, [])
     assert {name: set(robot.series) for name, robot in found.robots.items()} == {
         "one": {"pose", "odometry", "command"},
         "two": {"pose", "odometry", "command"},
@@ -146,7 +146,9 @@ def test_the_interval_of_an_offset_covers_the_truth():
             START_NS / NANO + (times[kept] - offset_s) / (1 + drift),
             np.concatenate([believed, velocity], axis=1)[kept],
         )
-        clock = between(Marks("two", nothing, nothing, {"r": [two]}), Marks("one", nothing, nothing, {"r": [one]}))
+        clock = between(
+            ClockMarks("two", nothing, nothing, {"r": [two]}), ClockMarks("one", nothing, nothing, {"r": [one]})
+        )
         error = abs(clock.offset_s - (offset_s + drift * (clock.at_s - START_NS / NANO)))
         errors.append(error)
         inside += error <= clock.within_s

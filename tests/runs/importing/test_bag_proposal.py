@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.runs.importing.bag_maker import NANO, START_NS, drive, message, write_bag
 
-from testudo_runs.importing.bags import BagError, propose_map, read_bags, settled
+from testudo_runs.importing.bags import BagError, is_complete_mapping, propose_map, read_bags
 from testudo_runs.importing.bags.topic_names import robot_of, robots_of
 
 COUNT = 700
@@ -60,7 +60,7 @@ def test_two_robots_by_their_namespaces_and_the_command_that_the_motion_follows(
     assert lag == pytest.approx(0.3, abs=0.02)
     assert not proposal.ambiguous
     damage = []
-    found = read_bags([bag], settled(proposal), lambda _: None, damage)
+    found = read_bags([bag], is_complete_mapping(proposal), lambda _: None, damage)
     assert set(found.robots) == {"r0", "r1"}
     assert len(found.robots["r0"].find("pose")) == COUNT
     assert "proposed by `testudo inspect`" in proposal.text
@@ -185,7 +185,7 @@ def test_of_two_robots_that_move_alike_none_is_given_a_body(tmp_path, noise, bod
     assert {text.partition(":")[0] for text in proposal.ambiguous} == {"a", "b"}
     assert all("its pose is not given" in text for text in proposal.ambiguous)
     with pytest.raises(BagError, match="the mapping is ambiguous"):
-        settled(proposal)
+        is_complete_mapping(proposal)
 
 
 def test_a_robot_that_moves_like_one_whose_pose_is_known_is_not_given_a_body(tmp_path):
@@ -228,7 +228,7 @@ def test_what_nothing_decides_is_ambiguous(tmp_path, topics, says):
         return
     assert any(says in text for text in proposal.ambiguous), proposal.ambiguous
     with pytest.raises(BagError, match=r"the mapping is ambiguous: .*give it with --map"):
-        settled(proposal)
+        is_complete_mapping(proposal)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_robot_that_was_only_told_something_is_ambiguous(tmp_path, topics):
     proposal = propose_map(bag_of(tmp_path / "lab", rows_of(1, topics)))
     assert {text.partition(":")[0] for text in proposal.ambiguous} == {"a", "b"}
     with pytest.raises(BagError, match=r"b: has commands and nothing that shows where it was.*a: has odometry and no"):
-        settled(proposal)
+        is_complete_mapping(proposal)
 
 
 def test_two_robots_that_are_told_alike_are_not_joined_with_commands_by_motion(tmp_path):
@@ -319,7 +319,7 @@ def test_a_bag_of_nothing_that_can_be_used(tmp_path):
     row = ("/x", "Thrust", START_NS, message("Thrust", START_NS, [1, 2, 3, 4]))
     proposal = propose_map(write_bag(tmp_path / "lab", [row]))
     with pytest.raises(BagError, match=r"no topic of the bag .* /x \(lab_msgs/msg/Thrust\)"):
-        settled(proposal)
+        is_complete_mapping(proposal)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from tests.sim.real_data import utias_folder
 
 from testudo_deploy.files.bag_writer import BagWriter, RecordedTopic
 from testudo_runs.importing.bags import propose_map
-from testudo_runs.recording.message_codec import NANO, Layout, typestore
+from testudo_runs.recording.message_codec import NANO, MessageLayout, typestore
 from testudo_runs.recording.roles import ROLES
 
 ROWS = 9000
@@ -35,7 +35,7 @@ def bag(tmp_path_factory):
     rows = []
     for topic, role, times_s, values in parts:
         stamps = np.rint(times_s * NANO).astype(np.int64)
-        data = Layout(ROLES[role], "world").encode(stamps, values)
+        data = MessageLayout(ROLES[role], "world").encode(stamps, values)
         rows += zip(stamps.tolist(), [topic] * len(data), data, strict=True)
     path = tmp_path_factory.mktemp("real") / "lab"
     path.mkdir()

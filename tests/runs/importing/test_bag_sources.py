@@ -12,7 +12,7 @@ from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.bags.bag_import import parse_offsets
 from testudo_runs.importing.inspection import inspect_recording
-from testudo_runs.importing.run_import import Request, import_run
+from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import load_recording
 
 COUNT = 600
@@ -103,7 +103,7 @@ def test_a_cut_bag_is_imported_as_far_as_it_holds(tmp_path):
 def test_bags_and_logs_are_not_mixed_and_offsets_have_one_form(tmp_path):
     bag = bag_of(tmp_path / "lab", "r0", 4)
     with pytest.raises(TestudoError, match=r"no bag, but .* is one; import logs and bags one after the other"):
-        import_run(Request((write_team(tmp_path / "logs", 1, 20), bag)), tmp_path / "run")
+        import_run(ImportRequest((write_team(tmp_path / "logs", 1, 20), bag)), tmp_path / "run")
     assert parse_offsets(["a=b=-0.25"]) == {"a=b": -0.25}
     for text in ("lab", "=3", "lab=soon", "lab=inf", "lab=nan"):
         with pytest.raises(TestudoError, match=r"--offset .*: expected NAME=SECONDS"):

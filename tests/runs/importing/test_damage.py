@@ -8,7 +8,7 @@ from tests.runs.importing.made_logs import block_log, event_log, ground_text, wr
 
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.mapping.mapping_file import MapError, load_map, parse_map
-from testudo_runs.importing.run_import import Request, import_run, read_sources
+from testudo_runs.importing.run_import import ImportRequest, import_run, read_sources
 from testudo_runs.recording import load_recording
 from testudo_runs.recording.recording import RecordingError
 
@@ -139,8 +139,8 @@ def clean(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clean")
     (folder / "a_cf1.usddeck.bin").write_bytes(block_log(CUT * 4))
     return (
-        read_sources(Request((write_team(folder / "text", 2, LINES),)))[0].recording,
-        read_sources(Request((folder / "a_cf1.usddeck.bin",)))[0].recording,
+        read_sources(ImportRequest((write_team(folder / "text", 2, LINES),)))[0].recording,
+        read_sources(ImportRequest((folder / "a_cf1.usddeck.bin",)))[0].recording,
     )
 
 
@@ -161,7 +161,7 @@ def test_damaged_text_keeps_what_is_sound(kind, clean, tmp_path):
     source = write_team(tmp_path / "logs", 2, LINES)
     file = source / "Robot1_Groundtruth.dat"
     file.write_bytes(damage(file.read_bytes(), np.random.default_rng(0)))
-    result = import_run(Request((source,)), tmp_path / "run")
+    result = import_run(ImportRequest((source,)), tmp_path / "run")
     assert bool(result.losses) == lost
     assert all(loss.file == file.name for loss in result.losses)
     found, whole = load_recording(tmp_path / "run"), clean[0]
@@ -182,10 +182,10 @@ def test_a_damaged_card_keeps_what_is_sound(kind, clean, tmp_path):
     file.write_bytes(damage(block_log(CUT * 4), np.random.default_rng(0)))
     if most_lost == CUT * 4:
         with pytest.raises(TestudoError, match="nothing in the source can be used; a_cf1"):
-            import_run(Request((file,)), tmp_path / "run")
+            import_run(ImportRequest((file,)), tmp_path / "run")
         assert [path.name for path in tmp_path.iterdir()] == [file.name]
         return
-    result = import_run(Request((file,)), tmp_path / "run")
+    result = import_run(ImportRequest((file,)), tmp_path / "run")
     assert result.losses
     for role in ("pose", "setpoint", "battery"):
         check_kept(result.recording, clean[1], "cf1", role, most_lost)
@@ -207,7 +207,7 @@ def test_damaged_events_are_told(damage, message, tmp_path):
     file = tmp_path / "a_cf1.usddeck.bin"
     file.write_bytes(damage(event_log()))
     try:
-        losses = [loss.why for loss in import_run(Request((file,)), tmp_path / "run").losses]
+        losses = [loss.why for loss in import_run(ImportRequest((file,)), tmp_path / "run").losses]
     except TestudoError as error:
         losses = [str(error)]
     assert any(message in loss for loss in losses)
@@ -235,10 +235,10 @@ def test_a_damaged_table_tells_what_is_missing(text, message, roles, tmp_path):
     file.write_text(text)
     if roles == 0:
         with pytest.raises(TestudoError) as error:
-            import_run(Request((file,)), tmp_path / "run")
+            import_run(ImportRequest((file,)), tmp_path / "run")
         assert message in str(error.value)
         return
-    result = import_run(Request((file,)), tmp_path / "run")
+    result = import_run(ImportRequest((file,)), tmp_path / "run")
     assert any(message in str(loss) for loss in result.losses)
     assert len(result.recording.robots["cf1"].series) == roles
 
@@ -281,7 +281,7 @@ def test_any_damage_gives_a_recording_or_one_sentence(name, changes, tmp_path_fa
     file = tmp_path_factory.mktemp("fuzz") / name
     file.write_bytes(data)
     try:
-        recording = read_sources(Request((file,)))[0].recording
+        recording = read_sources(ImportRequest((file,)))[0].recording
     except TestudoError:
         return
     for robot in recording.robots.values():
@@ -310,7 +310,7 @@ text:
         "own.yaml",
     )
     with pytest.raises(RecordingError) as error:
-        import_run(Request((file,), mapping), tmp_path / "run")
+        import_run(ImportRequest((file,), mapping), tmp_path / "run")
     assert f"one field by the delimiter {mapped!r} of the mapping; by {fits!r} it has 3" in str(error.value)
 
 
@@ -319,5 +319,5 @@ def test_a_robot_type_of_a_mapping_that_nobody_knows_is_refused_with_file_and_ke
     (tmp_path / "own.yaml").write_text(load_map("utias").raw.replace("irobot_create", "turtlebot9"))
     mapping = load_map(tmp_path / "own.yaml")
     with pytest.raises(MapError, match=r"own.yaml: robot_type: robot 'turtlebot9' is not known"):
-        import_run(Request((source,), mapping), tmp_path / "run")
-    import_run(Request((source,), mapping, {"": "turtlebot4"}), tmp_path / "run")  # somebody says another one
+        import_run(ImportRequest((source,), mapping), tmp_path / "run")
+    import_run(ImportRequest((source,), mapping, {"": "turtlebot4"}), tmp_path / "run")  # somebody says another one

@@ -14,7 +14,7 @@ from testudo_deploy.files.bag_writer import METADATA_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.inspection import inspect_recording
 from testudo_runs.importing.mapping.mapping_file import load_map, parse_map
-from testudo_runs.importing.run_import import REPORT_FILE, Request, import_run, parse_robot_types
+from testudo_runs.importing.run_import import REPORT_FILE, ImportRequest, import_run, parse_robot_types
 from testudo_runs.recording import load_recording
 from testudo_runs.recording.recording import RecordingError
 
@@ -41,7 +41,7 @@ text:
 
 def test_a_team_is_imported_and_reads_back(tmp_path):
     source = write_team(tmp_path / "logs")
-    result = import_run(Request((source,)), tmp_path / "run")
+    result = import_run(ImportRequest((source,)), tmp_path / "run")
     found = load_recording(tmp_path / "run")
     assert found.complete
     assert found.start_ns == int(START_S * 1e9)
@@ -72,7 +72,7 @@ def test_units_and_frames_of_an_own_mapping(tmp_path):
         "stamp;px;py;heading;vx;vy;turn;ax;ay;az;zero;label\r\n1000;500;20;90;0;1.5;90;0.1;0;0;0;go\r\n"
         "1020;500;20;90;0;1.5;90;0.1;0;0;0;go\r\n"
     )
-    result = import_run(Request((tmp_path,), parse_map(OWN, "own.yaml"), {"": "turtlebot4"}), tmp_path / "run")
+    result = import_run(ImportRequest((tmp_path,), parse_map(OWN, "own.yaml"), {"": "turtlebot4"}), tmp_path / "run")
     robot = result.recording.robots["bot_7"]
     assert robot.robot_type == "turtlebot4"
     half = np.sqrt(0.5)
@@ -88,7 +88,7 @@ def test_a_binary_log_goes_before_the_text_made_of_it(tmp_path):
     (tmp_path / "flight_cf3.csv").write_text(
         "# time[ms],x[m],y[m],z[m],vx[m/s],qx,qy,qz,qw\n0,9,9,9,0,0,0,0,1\n10000,9,9,9,0,0,0,0,1\n"
     )
-    result = import_run(Request((tmp_path,)), tmp_path / "run")
+    result = import_run(ImportRequest((tmp_path,)), tmp_path / "run")
     robot = result.recording.robots["cf3"]
     np.testing.assert_allclose(robot.find("pose").values[7, :3], [0.1, -0.2, 0.007])
     np.testing.assert_allclose(robot.find("setpoint").values[7, :3], [0.11, -0.21, 0.012])
@@ -103,18 +103,20 @@ def test_a_binary_log_goes_before_the_text_made_of_it(tmp_path):
 )
 def test_a_binary_log_is_known_by_its_beginning_whatever_its_name(name, robot, tmp_path):
     (tmp_path / name).write_bytes(block_log())
-    assert list(import_run(Request((tmp_path / name,)), tmp_path / "run").recording.robots) == [robot]
+    assert list(import_run(ImportRequest((tmp_path / name,)), tmp_path / "run").recording.robots) == [robot]
 
 
 def test_files_of_several_runs_are_not_mixed(tmp_path):
     for run in ("a", "b"):
         (tmp_path / f"{run}_cf1.usddeck.bin").write_bytes(block_log())
     with pytest.raises(TestudoError, match="of 2 runs: a, b; choose one with --pick a"):
-        import_run(Request((tmp_path,)), tmp_path / "run")
+        import_run(ImportRequest((tmp_path,)), tmp_path / "run")
     with pytest.raises(TestudoError, match="--pick: found 'c', expected one of a, b"):
-        import_run(Request((tmp_path,), pick="c"), tmp_path / "run")
+        import_run(ImportRequest((tmp_path,), pick="c"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    assert list(import_run(Request((tmp_path,), pick="b"), tmp_path / "run").report["choices"]) == ["b_cf1.usddeck.bin"]
+    assert list(import_run(ImportRequest((tmp_path,), pick="b"), tmp_path / "run").report["choices"]) == [
+        "b_cf1.usddeck.bin"
+    ]
 
 
 def test_two_logs_of_the_same_time_are_refused_and_two_halves_joined(tmp_path):
@@ -123,11 +125,11 @@ def test_two_logs_of_the_same_time_are_refused_and_two_halves_joined(tmp_path):
     for file, lines in ((first, whole[:102]), (second, whole[:2] + whole[102:])):
         file.parent.mkdir()
         file.write_bytes(b"".join(lines))
-    joined = import_run(Request((tmp_path,)), tmp_path / "run").recording.robots["r1"].find("pose")
+    joined = import_run(ImportRequest((tmp_path,)), tmp_path / "run").recording.robots["r1"].find("pose")
     np.testing.assert_allclose(joined.stamp_s, 0.02 * np.arange(200), atol=1e-9)
     second.write_bytes(b"".join(whole))
     with pytest.raises(TestudoError, match=r"r1: pose stands in .* over the same time"):
-        import_run(Request((first.parent, second.parent)), tmp_path / "other")
+        import_run(ImportRequest((first.parent, second.parent)), tmp_path / "other")
 
 
 def test_a_run_is_never_written_over_and_none_is_left_half(tmp_path, monkeypatch):
@@ -135,7 +137,7 @@ def test_a_run_is_never_written_over_and_none_is_left_half(tmp_path, monkeypatch
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "note").write_text("mine")
     with pytest.raises(TestudoError, match="exists already; give a new folder"):
-        import_run(Request((source,)), tmp_path / "taken")
+        import_run(ImportRequest((source,)), tmp_path / "taken")
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -143,11 +145,11 @@ def test_a_run_is_never_written_over_and_none_is_left_half(tmp_path, monkeypatch
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setattr("testudo_runs.importing.run_import.write_recording", stop)
     with pytest.raises(KeyboardInterrupt):
-        import_run(Request((source,)), tmp_path / "run")
+        import_run(ImportRequest((source,)), tmp_path / "run")
     assert sorted(tmp_path.rglob("*")) == before
     monkeypatch.undo()
     (tmp_path / "run").mkdir()  # empty
-    import_run(Request((source,)), tmp_path / "run")
+    import_run(ImportRequest((source,)), tmp_path / "run")
     assert (tmp_path / "run" / METADATA_FILE).is_file()
 
 
@@ -161,7 +163,9 @@ def test_a_run_is_never_written_over_and_none_is_left_half(tmp_path, monkeypatch
 )
 def test_wrong_robot_types_are_refused(texts, message, tmp_path):
     with pytest.raises(TestudoError) as error:
-        import_run(Request((write_team(tmp_path / "logs", count=5),), None, parse_robot_types(texts)), tmp_path / "run")
+        import_run(
+            ImportRequest((write_team(tmp_path / "logs", count=5),), None, parse_robot_types(texts)), tmp_path / "run"
+        )
     assert message in str(error.value)
 
 
@@ -181,7 +185,7 @@ def test_the_verb_tells_by_its_status_that_something_was_lost(tmp_path, capsys):
 def test_real_ground_robots_have_the_gaps_and_stamps_that_they_have(tmp_path):
     folder = utias_folder()
     files = [folder / f"Robot4_{kind}.dat" for kind in ("Odometry", "Groundtruth")]
-    result = import_run(Request(tuple(files)), tmp_path / "run")
+    result = import_run(ImportRequest(tuple(files)), tmp_path / "run")
     assert result.losses == ()
     values = inspect_recording(tmp_path / "run").values["robots"]["r4"]["roles"]
     stamps = np.loadtxt(files[0])[:, 0]
@@ -197,7 +201,7 @@ def test_real_flights_are_told_apart_by_run(tmp_path):
     folder = crazyflie_folder()
     runs = inspect_recording(folder).values["runs"]
     assert runs["swap_sss_00"]["robots"] == ["cf50", "cf51", "cf52"]
-    result = import_run(Request((folder,), pick="swap_sss_00"), tmp_path / "run")
+    result = import_run(ImportRequest((folder,), pick="swap_sss_00"), tmp_path / "run")
     assert result.losses == ()
     found = load_recording(tmp_path / "run")
     assert len(found.robots["cf50"].find("setpoint")) == 1895
@@ -209,7 +213,7 @@ def test_real_flights_are_told_apart_by_run(tmp_path):
 def test_clocks_since_boot_begin_with_those_that_know_the_time_of_day(tmp_path):
     source = write_team(tmp_path / "logs", 1, 50)
     (source / "a_cf1.usddeck.bin").write_bytes(block_log(50, first=5_000_000))
-    result = import_run(Request((source,), robot_types=parse_robot_types(["r1=turtlebot4"])), tmp_path / "run")
+    result = import_run(ImportRequest((source,), robot_types=parse_robot_types(["r1=turtlebot4"])), tmp_path / "run")
     assert result.recording.start_ns == int(START_S * 1e9)
     found = load_recording(tmp_path / "run")
     np.testing.assert_allclose(found.robots["cf1"].find("pose").stamp_s, 0.01 * np.arange(50), atol=1e-9)
@@ -246,7 +250,7 @@ def two_clocks(folder, boot_s, moves=True):
 
 def test_a_clock_since_boot_is_laid_by_a_motion_that_stands_in_both_logs(tmp_path):
     """Its log begins ten seconds after the other one, which nothing but the motion tells."""
-    request = Request((tmp_path / "logs",), two_clocks(tmp_path / "logs", -77.0))
+    request = ImportRequest((tmp_path / "logs",), two_clocks(tmp_path / "logs", -77.0))
     result = import_run(request, tmp_path / "run")
     odometry = result.recording.robots["r0"].find("odometry")
     np.testing.assert_allclose(odometry.stamp_s, 0.02 * np.arange(500, 3000), atol=0.01)
@@ -256,7 +260,7 @@ def test_a_clock_since_boot_is_laid_by_a_motion_that_stands_in_both_logs(tmp_pat
 
 def test_a_clock_that_nothing_tells_is_said_to_be_not_checked_and_can_be_given(tmp_path):
     mapping = two_clocks(tmp_path / "logs", -77.0, moves=False)
-    result = import_run(Request((tmp_path / "logs",), mapping), tmp_path / "run")
+    result = import_run(ImportRequest((tmp_path / "logs",), mapping), tmp_path / "run")
     assert result.recording.robots["r0"].find("odometry").stamp_s[0] == pytest.approx(0, abs=1e-6)
     assert any("begin with the others, which is not checked" in note for note in result.notes)
 
@@ -265,7 +269,7 @@ def test_offsets_of_robots_are_applied_to_their_logs(tmp_path, capsys):
     for name, first in (("a_cf1", 0), ("a_cf2", 300_000)):
         (tmp_path / "logs").mkdir(exist_ok=True)
         (tmp_path / "logs" / f"{name}.usddeck.bin").write_bytes(block_log(50, first=first))
-    plain = import_run(Request((tmp_path / "logs",)), tmp_path / "plain")
+    plain = import_run(ImportRequest((tmp_path / "logs",)), tmp_path / "plain")
     assert any("cf1, cf2: clocks since boot are taken as one, which is not checked" in note for note in plain.notes)
     assert plain.recording.robots["cf2"].find("pose").stamp_s[0] == pytest.approx(0.3)
     line = ["import", str(tmp_path / "logs"), str(tmp_path / "run"), "--offset"]
@@ -275,7 +279,7 @@ def test_offsets_of_robots_are_applied_to_their_logs(tmp_path, capsys):
     for name in ("cf1", "cf2"):
         np.testing.assert_allclose(found.robots[name].find("pose").stamp_s, 0.01 * np.arange(50), atol=1e-9)
     with pytest.raises(RecordingError, match="--offset cf7: no such robot; there are cf1, cf2"):
-        import_run(Request((tmp_path / "logs",), offsets={"cf7": 1.0}), tmp_path / "none")
+        import_run(ImportRequest((tmp_path / "logs",), offsets={"cf7": 1.0}), tmp_path / "none")
 
 
 def test_logs_of_one_robot_that_are_far_apart_are_two_runs(tmp_path):
@@ -290,7 +294,7 @@ def test_logs_of_one_robot_that_are_far_apart_are_two_runs(tmp_path):
         ]
         (tmp_path / name / "Robot1_Groundtruth.dat").write_bytes(b"".join(lines))
     with pytest.raises(RecordingError, match=r"set1/Robot1_.* and, 7196 s later, in set2/Robot1_.* two runs"):
-        import_run(Request((tmp_path,)), tmp_path / "run")
+        import_run(ImportRequest((tmp_path,)), tmp_path / "run")
 
 
 CRAZYFLIE_HEAD = (
@@ -310,7 +314,7 @@ def crazyflie_text(step, head):
 def test_a_column_headed_ms_tells_its_unit_by_its_steps(step, unit, tmp_path):
     log = tmp_path / "fly_00_cf7.csv"
     log.write_text(crazyflie_text(step, f"# {CRAZYFLIE_HEAD}"))
-    result = import_run(Request((log,)), tmp_path / "run")
+    result = import_run(ImportRequest((log,)), tmp_path / "run")
     factor = {"s": 1.0, "ms": 1e-3, "us": 1e-6}[unit]
     assert result.recording.duration_s == pytest.approx(199 * step * factor)
     assert any(f"taken as {unit}" in note for note in result.notes)
@@ -321,13 +325,13 @@ def test_a_unit_that_cannot_be_is_told(tmp_path):
     (tmp_path / "r1").mkdir()
     rows = [f"{0.01 * k};0;0;0;0;0;0;0;0;0;0" for k in range(50)]
     (tmp_path / "r1" / "log.csv").write_text("\n".join(["stamp;px;py;heading;vx;vy;turn;ax;ay;az;zero", *rows, ""]))
-    result = import_run(Request((tmp_path,), parse_map(OWN, "own.yaml"), {"": "gritsbot_x"}), tmp_path / "run")
+    result = import_run(ImportRequest((tmp_path,), parse_map(OWN, "own.yaml"), {"": "gritsbot_x"}), tmp_path / "run")
     assert "by the unit ms of the mapping: it is another one" in str(result.losses[0])
 
 
 def test_names_in_the_first_line_stand_for_those_in_a_comment(tmp_path):
     log = tmp_path / "fly_00_cf7.csv"
     log.write_text(crazyflie_text(10_000, CRAZYFLIE_HEAD))
-    result = import_run(Request((log,)), tmp_path / "run")
+    result = import_run(ImportRequest((log,)), tmp_path / "run")
     assert set(result.recording.robots["cf7"].series) == {"pose", "odometry", "imu", "motors", "battery"}
     assert not result.losses

@@ -12,7 +12,7 @@ from testudo_deploy.cli import main
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.inspection import inspect_recording
-from testudo_runs.importing.run_import import Request, import_run
+from testudo_runs.importing.run_import import ImportRequest, import_run
 
 TICKS = 120
 
@@ -47,7 +47,7 @@ def test_a_fleet_run_shows_series_topics_and_its_gap(folder, capsys):
 def test_a_damaged_run_is_shown_as_far_as_it_holds(imported, folder, tmp_path):
     run = tmp_path / "run"
     if imported:
-        import_run(Request((write_team(tmp_path / "logs", 2, 3000),)), run)
+        import_run(ImportRequest((write_team(tmp_path / "logs", 2, 3000),)), run)
     else:
         shutil.copytree(folder, run)
     data = (run / BAG_FILE).read_bytes()
@@ -61,7 +61,7 @@ def test_a_damaged_run_is_shown_as_far_as_it_holds(imported, folder, tmp_path):
 @pytest.mark.parametrize("damage", ["run.json", "noise", "empty bag"])
 def test_what_cannot_be_read_is_one_sentence(damage, tmp_path):
     run = tmp_path / "run"
-    import_run(Request((write_team(tmp_path / "logs", 1, 20),)), run)
+    import_run(ImportRequest((write_team(tmp_path / "logs", 1, 20),)), run)
     if damage == "run.json":
         (run / "run.json").write_text('{"schema": "testudo/run/1", "kind": "imported"}')
     elif damage == "noise":

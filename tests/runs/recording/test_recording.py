@@ -7,7 +7,7 @@ from rosbags.highlevel import AnyReader
 
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_runs.recording import ROLES, Recording, RobotRecording, Series, load_recording, write_recording
-from testudo_runs.recording.message_codec import Layout, _assign, blank, decode, typestore
+from testudo_runs.recording.message_codec import MessageLayout, _assign, blank, decode, typestore
 from testudo_runs.recording.recording import RecordingError
 
 START_NS = 1_248_444_175_103_000_000
@@ -62,8 +62,8 @@ def test_a_message_of_another_layout_is_read_one_by_one_to_the_same_numbers(role
     """A frame of another length in the middle moves every number: the quick way must notice."""
     series = series_of(role.name, 3)
     ns = np.array([5, 6, 7], np.int64) * 1_000_000_001
-    same = Layout(role, "world", "base").encode(ns, series.values)
-    other = Layout(role, "another_frame", "base").encode(ns, series.values)
+    same = MessageLayout(role, "world", "base").encode(ns, series.values)
+    other = MessageLayout(role, "another_frame", "base").encode(ns, series.values)
     mixed = [same[0], other[1], same[2]]
     stamps, values, index, frame = decode(role, mixed, [])
     np.testing.assert_array_equal(stamps, ns)
@@ -84,7 +84,7 @@ def test_the_library_serialises_the_same_bytes(role):
         message.orientation_covariance[0] = -1.0
     for path, value in zip(role.paths, series.values[0], strict=True):
         _assign(message, path, float(value))
-    made = Layout(role, "world", "base").encode(np.array([7_000_000_009]), series.values)
+    made = MessageLayout(role, "world", "base").encode(np.array([7_000_000_009]), series.values)
     assert made == [bytes(typestore().serialize_cdr(message, role.type))]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from testudo_deploy.contract.rules import robot_signals
 from testudo_deploy.contract.signals import policy_signals
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
@@ -18,7 +18,7 @@ from testudo_sim.environment.environment import Environment, to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels
 from testudo_sim.scenarios import StartState, make_scenario
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -54,10 +54,10 @@ class Line:
 
 def environment_of(name="gritsbot_x", scenario=None, size=SIZE, **options):
     spec = load_robot(name)
-    shield = shield_parameters(spec)
+    shield = projection_parameters(spec)
     scenario = scenario or make_scenario("navigation", spec, shield)
     model = motion_model(spec)
-    team = Team(model, shield, scenario.arena, KinematicPhysics(model, scenario.arena), size, Channels())
+    team = SimulatedTeam(model, shield, scenario.arena, KinematicPhysics(model, scenario.arena), size, Channels())
     return Environment(scenario, team, **options)
 
 

@@ -12,15 +12,15 @@ from tests.deploy.tiny_policy import draft_contract
 from tests.sim.sliding_box import sliding_environment
 
 from testudo_deploy.shield.obstacles import Ball
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_deploy.station.station_topics import body_topic
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment.environment import Environment
-from testudo_sim.environment.task_scoring import CHANGES, Scoring
-from testudo_sim.online_task import LiveTask, Pose, PoseTrack, goals_of, make_task, scoring_of
+from testudo_sim.environment.task_scoring import CHANGES, TaskScoring
+from testudo_sim.online_task import OnlineTask, Pose, PoseTrack, goals_of, make_task, scoring_of
 from testudo_sim.online_task.task_status import (
     body_markers,
     finish_values,
@@ -32,7 +32,7 @@ from testudo_sim.online_task.task_status import (
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels
 from testudo_sim.scenarios import StartState, make_scenario
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -41,10 +41,10 @@ BEGIN_S = 100.0
 
 def navigation_environment(size, robot="gritsbot_x"):
     spec = load_robot(robot)
-    model, shield = motion_model(spec), shield_parameters(spec)
+    model, shield = motion_model(spec), projection_parameters(spec)
     scenario = make_scenario("navigation", spec, shield)
     physics = KinematicPhysics(model, scenario.arena)
-    return Environment(scenario, Team(model, shield, scenario.arena, physics, size, Channels()))
+    return Environment(scenario, SimulatedTeam(model, shield, scenario.arena, physics, size, Channels()))
 
 
 def names_of(size):
@@ -80,7 +80,7 @@ def live_episode(environment, seed=0):
     environment = dataclasses.replace(environment, spread=0.0, change_price=0.2)
     state = jax.jit(environment.reset)(jax.random.split(jax.random.key(seed), 1))
     step, straight = jax.jit(environment.step), jax.jit(partial(straight_home, environment))
-    live = LiveTask(environment.scoring, names_of(environment.team.size), state.task)
+    live = OnlineTask(environment.scoring, names_of(environment.team.size), state.task)
     live.begin(BEGIN_S)
     feed(live, environment.scene(state), BEGIN_S)
     expected, found = [], []
@@ -146,7 +146,7 @@ def test_a_navigation_episode_ends_in_success_and_the_shield_had_its_price(cross
 def standing(navigation, **options):
     """Return a live task of robots that stand, the scene, and the period of decisions."""
     state = jax.jit(navigation.reset)(jax.random.split(jax.random.key(3), 1))
-    live = LiveTask(dataclasses.replace(navigation.scoring, **options), names_of(3), state.task)
+    live = OnlineTask(dataclasses.replace(navigation.scoring, **options), names_of(3), state.task)
     return live, navigation.scene(state), navigation.scoring.decision_s
 
 
@@ -167,7 +167,7 @@ def test_a_robot_that_is_not_measured_leaves_its_decisions_unscored_and_is_named
 def test_a_box_that_is_not_measured_is_named_and_nothing_is_scored():
     environment = sliding_environment(2)
     state = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 1))
-    live = LiveTask(environment.scoring, names_of(2), state.task)
+    live = OnlineTask(environment.scoring, names_of(2), state.task)
     live.begin(BEGIN_S)
     for k in range(3):
         stamp_s = BEGIN_S + k * environment.scoring.decision_s
@@ -239,7 +239,7 @@ def test_stamps_of_another_clock_are_replaced_by_arrival(shift_s):
 
 def test_a_task_is_made_of_the_goals_of_the_fleet_or_of_values():
     spec = load_robot("gritsbot_x")
-    shield = shield_parameters(spec)
+    shield = projection_parameters(spec)
     goals = [(1.0, 0.5), (-1.0, 0.25)]
     task = make_task(make_scenario("navigation", spec, shield), goals)
     assert np.allclose(np.asarray(task.goal_world)[..., 0].T, goals)
@@ -259,7 +259,7 @@ def test_a_task_is_made_of_the_goals_of_the_fleet_or_of_values():
 
 
 def test_scoring_is_the_one_of_the_environment(navigation):
-    assert navigation.scoring == Scoring(navigation.scenario, navigation.team.model.spec, navigation.change_price)
+    assert navigation.scoring == TaskScoring(navigation.scenario, navigation.team.model.spec, navigation.change_price)
     assert navigation.horizon == navigation.scoring.horizon
 
 
@@ -297,7 +297,7 @@ def test_an_episode_waits_until_all_are_measured_and_active(navigation):
 def test_a_box_that_was_never_measured_is_waited_for_by_its_topic():
     environment = sliding_environment(2)
     state = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 1))
-    live = LiveTask(environment.scoring, names_of(2), state.task)
+    live = OnlineTask(environment.scoring, names_of(2), state.task)
     feed(live, environment.scene(state), 4.95, skip=("box",))
     topics = {"r0": "/r0/odom", "r1": "/r1/odom", "box": body_topic("box")}
     (reason,) = waits_for(live, topics, {}, "poses", 5.0)
@@ -357,11 +357,11 @@ class Line:
 def test_any_scenario_runs_on_poses_that_come_late_at_odd_times_and_different_rates():
     """Robots drive straight at 0.1 m/s: what is interpolated is exact, whenever their poses were taken."""
     spec = load_robot("gritsbot_x")
-    scoring = Scoring(Line(), spec)
+    scoring = TaskScoring(Line(), spec)
     goals = [(0.0, 0.0), (0.0, 1.0)]
     with pytest.raises(TestudoError, match="line: task: value is missing; expected 2 finite numbers"):
         make_task(scoring.scenario, goals)
-    live = LiveTask(scoring, names_of(2), make_task(scoring.scenario, goals, {"value": [0.25, 9.0]}))
+    live = OnlineTask(scoring, names_of(2), make_task(scoring.scenario, goals, {"value": [0.25, 9.0]}))
     rng = np.random.default_rng(0)
     samples = []
     for name, rate_hz in zip(live.robots, (30.0, 17.0), strict=True):

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
-from testudo_hardware.motion.battery import HOVER_S, least_charge
+from testudo_hardware.motion.battery import HOVER_S, minimum_charge
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import DroneOptions, Plant, PlantRobot
 from testudo_plant.plant.battery import Battery
@@ -22,7 +22,7 @@ from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios import make_scenario
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -68,7 +68,7 @@ def test_a_nearly_empty_battery_makes_a_fast_climb_slower_and_a_full_one_does_no
     without, tier = tier_of(name, battery=False), tier_of(name, battery=True)
     climb = flight(tier, 1.0, 25)
     free = height(without, flight(without, 1.0, 25)(world(1.0)))
-    full, low = (height(tier, climb(world(charge))) for charge in (1.0, least_charge(SPEC)))
+    full, low = (height(tier, climb(world(charge))) for charge in (1.0, minimum_charge(SPEC)))
     assert full == pytest.approx(free, abs=1e-6)
     assert 0.003 < free - low < 0.05
 
@@ -110,13 +110,13 @@ def test_an_empty_battery_stays_empty():
 
 
 def environment(physics, size=3):
-    shield = shield_parameters(SPEC)
+    shield = projection_parameters(SPEC)
     scenario = make_scenario("swap", SPEC, shield)
-    return Environment(scenario, Team(MODEL, shield, scenario.arena, physics, size))
+    return Environment(scenario, SimulatedTeam(MODEL, shield, scenario.arena, physics, size))
 
 
 def test_every_drone_of_every_world_begins_with_a_charge_of_its_own():
-    keys, least = jax.random.split(jax.random.key(0), 400), least_charge(SPEC)
+    keys, least = jax.random.split(jax.random.key(0), 400), minimum_charge(SPEC)
 
     def parameters_of(one, keys):
         return jax.jit(lambda keys: one.reset(keys).team.parameters)(keys)

@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.monitoring.actuation_monitor import response_limits
-from testudo_deploy.shield.projection_margins import shield_parameters
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.monitoring.actuation_monitor import actuation_limits
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import RETREAT_SHARE
 from testudo_hardware.motion import motion_model
-from testudo_hardware.motion.motion_model import effective_command, lose_in_turns, slip_ratio, turn_loss_m_s
+from testudo_hardware.motion.motion_model import apply_turn_slip, effective_command, slip_ratio, turn_slip_m_s
 from testudo_hardware.spec import load_robot, parse_robot, robot_files
 from testudo_plant.worlds.plant_parameters import PlantParameters
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
-from testudo_sim.team.team_tick import Team, start, tick
+from testudo_sim.team.team_tick import SimulatedTeam, start, tick
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -41,8 +41,8 @@ def test_forward_speed_is_lost_in_turns_and_only_there():
     assert np.allclose(found[0], [0.1, 0.05, 0.05, -0.05])  # half at 1/k
     assert np.array_equal(found[1], command[1])
     plain = motion_model(load_robot("irobot_create"))
-    assert lose_in_turns(command, plain.spec) is command
-    assert lose_in_turns(command, load_robot("crazyflie_2x")) is command
+    assert apply_turn_slip(command, plain.spec) is command
+    assert apply_turn_slip(command, load_robot("crazyflie_2x")) is command
 
 
 def test_the_loss_is_bounded_by_what_the_margins_take():
@@ -51,7 +51,7 @@ def test_the_loss_is_bounded_by_what_the_margins_take():
     command = motion_model(spec).limit_command(rng.uniform(-1, 1, (2, 20000)) * [[0.6], [4.0]])
     for slip in (0.0, 1.6, 2.4):
         lost = np.abs(command[0]) * (1 - 1 / (1 + (slip * command[1]) ** 2))
-        assert lost.max() * spec.quantities["dynamics.speed_scale"].high <= turn_loss_m_s(spec) * (1 + 1e-5)
+        assert lost.max() * spec.quantities["dynamics.speed_scale"].high <= turn_slip_m_s(spec) * (1 + 1e-5)
     low, high = slip_ratio(spec)
     described, least, most = (1 / (1 + (k * command[1]) ** 2) for k in (SLIP, 2.4, 1.6))
     assert np.all(least / described >= low - 1e-12)
@@ -60,16 +60,16 @@ def test_the_loss_is_bounded_by_what_the_margins_take():
 
 def test_margins_and_watches_widen_and_without_slip_are_what_they_were():
     plain, slips = load_robot("irobot_create"), slipping()
-    before, after = shield_parameters(plain), shield_parameters(slips)
+    before, after = projection_parameters(plain), projection_parameters(slips)
     assert [term.name for term in after.terms] == [*(term.name for term in before.terms), "turn slip"]
-    assert after.separation_m > before.separation_m + 2 * 0.9 * turn_loss_m_s(slips) * plain.command_delay_s
+    assert after.separation_m > before.separation_m + 2 * 0.9 * turn_slip_m_s(slips) * plain.command_delay_s
     assert after.wall_m > before.wall_m
     assert np.isclose(sum(term.value_m for term in after.terms), after.separation_m)
-    assert space_parameters(slips).tube_error_m > space_parameters(plain).tube_error_m
-    ours, theirs = (response_limits(spec, np.zeros(1)) for spec in (slips, plain))
+    assert stop_tube_parameters(slips).tube_error_m > stop_tube_parameters(plain).tube_error_m
+    ours, theirs = (actuation_limits(spec, np.zeros(1)) for spec in (slips, plain))
     assert ours.low[0, 0] < theirs.low[0, 0]
     assert ours.high[0, 0] > theirs.high[0, 0]
-    assert turn_loss_m_s(plain) == 0
+    assert turn_slip_m_s(plain) == 0
     assert slip_ratio(plain) == (1.0, 1.0)
 
 
@@ -78,7 +78,7 @@ def test_a_retreat_can_be_less_than_what_a_turn_costs():
     slips = slipping()
     retreat_m_s = RETREAT_SHARE * slips.control_point_speed_m_s
     assert retreat_m_s == pytest.approx(0.15, abs=0.001)
-    assert turn_loss_m_s(slips) == pytest.approx(0.294, abs=0.001)
+    assert turn_slip_m_s(slips) == pytest.approx(0.294, abs=0.001)
 
 
 def test_worlds_draw_scales_and_slip_over_the_described_ones():
@@ -115,9 +115,9 @@ def test_the_plant_draws_it_within_its_interval():
 def test_shielded_robots_that_slip_never_touch(slip):
     """Four robots that want through one another, any slip, lag, delay and scale of their intervals: no contact."""
     spec = slipping(value=slip[0], low=slip[1], high=slip[2])
-    model, shield = motion_model(spec), shield_parameters(spec)
+    model, shield = motion_model(spec), projection_parameters(spec)
     channels = Channels()
-    team = Team(model, shield, None, KinematicPhysics(model, None), 4, channels)
+    team = SimulatedTeam(model, shield, None, KinematicPhysics(model, None), 4, channels)
     worlds = 16
     corners = 1.3 * shield.separation_m * jnp.array([[-1.0, 1.0, -1.0, 1.0], [-1.0, -1.0, 1.0, 1.0]])
     place = jnp.broadcast_to(corners[..., None], (2, 4, worlds))

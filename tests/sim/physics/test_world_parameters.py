@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
 from testudo_sim.team import team_tick as team_module
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -23,7 +23,7 @@ def test_lost_messages_are_as_many_as_the_loss_says():
     """Regression: a loss of 1 read as 255/256."""
     spec = load_robot("gritsbot_x")
     model = motion_model(spec)
-    team = Team(model, shield_parameters(spec), None, KinematicPhysics(model, None), 2)
+    team = SimulatedTeam(model, projection_parameters(spec), None, KinematicPhysics(model, None), 2)
     drawn = draw_parameters(jax.random.split(jax.random.key(1), 4000), spec, Channels())
     for loss in (0.0, 0.25, 1.0):
         parameters = dataclasses.replace(drawn, message_loss=jnp.full(4000, loss, jnp.float32))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
@@ -15,7 +15,7 @@ from testudo_sim.scenarios.escort import Escort, EscortTask
 pytestmark = pytest.mark.usefixtures("quick")
 
 SPEC = load_robot("crazyflie_2x")
-SCENARIO = Escort.create(SPEC, shield_parameters(SPEC))
+SCENARIO = Escort.create(SPEC, projection_parameters(SPEC))
 
 
 def task_of(leader, goal, speed):
@@ -53,4 +53,4 @@ def test_success_needs_the_leader_at_its_goal_and_the_drone_above_it(leader_x, d
 def test_robots_on_the_ground_are_refused():
     spec = load_robot("gritsbot_x")
     with pytest.raises(TestudoError, match="escort: gritsbot_x drives on the ground"):
-        Escort.create(spec, shield_parameters(spec))
+        Escort.create(spec, projection_parameters(spec))

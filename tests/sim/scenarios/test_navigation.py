@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testudo_deploy.shield.obstacles import Ball, Block, Capsule, clearance
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -25,7 +25,7 @@ WORLDS = 300
 
 def scenario_of(name):
     spec = load_robot(name)
-    return make_scenario("navigation", spec, shield_parameters(spec))
+    return make_scenario("navigation", spec, projection_parameters(spec))
 
 
 def starts_of(scenario, size):
@@ -45,7 +45,7 @@ def least_distance(points):
 def test_starts_and_goals_are_the_separation_and_a_tenth_apart(name, size):
     scenario = scenario_of(name)
     begin = starts_of(scenario, size)
-    spacing = shield_parameters(load_robot(name)).separation_m + 0.1
+    spacing = projection_parameters(load_robot(name)).separation_m + 0.1
     assert scenario.spacing_m >= spacing - 1e-9
     assert least_distance(begin.position_world) >= spacing - 1e-5
     assert least_distance(begin.task.goal_world) >= spacing - 1e-5
@@ -55,7 +55,7 @@ def test_starts_and_goals_are_the_separation_and_a_tenth_apart(name, size):
 def test_starts_and_goals_are_where_the_shield_lets_a_robot_be(name):
     """Farther from every wall than margin and look-ahead, whatever the yaw, but for a small retreat."""
     scenario, spec = scenario_of(name), load_robot(name)
-    begin, margin = starts_of(scenario, 4), shield_parameters(spec).wall_m
+    begin, margin = starts_of(scenario, 4), projection_parameters(spec).wall_m
     ahead = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0
     low, high = (np.array(x)[:, None, None] for x in (scenario.arena.low_world, scenario.arena.high_world))
     for points in (begin.position_world, begin.task.goal_world):
@@ -96,7 +96,7 @@ def test_a_team_that_does_not_fit_is_refused_with_the_number_that_does():
 def test_an_unknown_scenario_is_refused_with_the_known_ones():
     spec = load_robot("gritsbot_x")
     with pytest.raises(TestudoError, match=r"scenario 'chess' is not known; known are .*navigation"):
-        make_scenario("chess", spec, shield_parameters(spec))
+        make_scenario("chess", spec, projection_parameters(spec))
 
 
 def standing(positions):
@@ -151,7 +151,7 @@ OBSTACLES = {
 @pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
 def test_starts_and_goals_keep_off_obstacles(name):
     """Farther than margin and look-ahead; without the option the same draw is in them."""
-    spec, shield = load_robot(name), shield_parameters(load_robot(name))
+    spec, shield = load_robot(name), projection_parameters(load_robot(name))
     found = OBSTACLES[spec.dimension]
     scenario = make_scenario("navigation", spec, shield, found)
     assert scenario.arena.obstacles == found
@@ -168,7 +168,7 @@ def test_starts_and_goals_keep_off_obstacles(name):
 
 def test_a_team_that_no_longer_fits_between_obstacles_is_refused():
     spec = load_robot("gritsbot_x")
-    scenario = make_scenario("navigation", spec, shield_parameters(spec), (Ball((0.0, 0.0), 1.2),))
+    scenario = make_scenario("navigation", spec, projection_parameters(spec), (Ball((0.0, 0.0), 1.2),))
     with pytest.raises(TestudoError, match="robots do not fit"):
         scenario.start(jax.random.key(0), 8)
 
@@ -176,4 +176,4 @@ def test_a_team_that_no_longer_fits_between_obstacles_is_refused():
 def test_a_scenario_that_takes_no_obstacles_says_so():
     spec = load_robot("gritsbot_x")
     with pytest.raises(TestudoError, match=r"--obstacles: found 1 of them, scenario 'push_box' takes none"):
-        make_scenario("push_box", spec, shield_parameters(spec), (Ball((0.0, 0.0), 0.1),))
+        make_scenario("push_box", spec, projection_parameters(spec), (Ball((0.0, 0.0), 0.1),))

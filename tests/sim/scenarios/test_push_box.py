@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sim.sliding_box import sliding_environment
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -28,7 +28,7 @@ WORLDS = 64
 
 def scenario_of(name="gritsbot_x"):
     spec = load_robot(name)
-    return make_scenario("push_box", spec, shield_parameters(spec))
+    return make_scenario("push_box", spec, projection_parameters(spec))
 
 
 SCENARIOS = {name: scenario_of(name) for name in GROUND}
@@ -62,7 +62,7 @@ def corners(position, yaw, half):
 @given(name=st.sampled_from(GROUND), size=st.integers(2, 4), seed=st.integers(0, 2**31 - 1), train=st.booleans())
 def test_robots_start_free_of_each_other_of_the_box_and_of_the_walls(name, size, seed, train):
     scenario, spec = SCENARIOS[name], load_robot(name)
-    shield = shield_parameters(spec)
+    shield = projection_parameters(spec)
     begin = starts_of(scenario.for_training() if train else scenario, size, seed)
     places, half = np.asarray(begin.position_world), scenario.boxes[0].size_m[0] / 2
     apart = np.linalg.norm(places[:, :, None] - places[:, None], axis=0) + 1e3 * np.eye(size)[..., None]
@@ -84,7 +84,7 @@ def test_robots_start_free_of_each_other_of_the_box_and_of_the_walls(name, size,
 
 @pytest.mark.parametrize("name", GROUND)
 def test_two_robots_fit_beside_each_other_on_one_side_of_the_box(name):
-    scenario, shield = SCENARIOS[name], shield_parameters(load_robot(name))
+    scenario, shield = SCENARIOS[name], projection_parameters(load_robot(name))
     assert 2 * shield.separation_m < scenario.boxes[0].size_m[0] < 3 * shield.separation_m
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios import make_scenario
@@ -21,7 +21,7 @@ WORLDS = 1000
 
 def scenario_of(name, robot):
     spec = load_robot(robot)
-    return make_scenario(name, spec, shield_parameters(spec))
+    return make_scenario(name, spec, projection_parameters(spec))
 
 
 @cache
@@ -45,7 +45,7 @@ def least_distance(points, up):
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("name", NAMES)
 def test_starts_and_goals_keep_the_distance_and_are_in_the_arena(name, robot, size):
-    scenario, shield = scenario_of(name, robot), shield_parameters(load_robot(robot))
+    scenario, shield = scenario_of(name, robot), projection_parameters(load_robot(robot))
     starts, goals, _ = starts_of(name, robot, size)
     low, high = (np.array(x)[:, None, None] for x in (scenario.arena.low_world, scenario.arena.high_world))
     for points in (starts, goals):
@@ -64,7 +64,7 @@ def test_robots_swap_with_the_one_opposite(robot):
 def test_an_odd_team_takes_each_others_places():
     starts, goals, _ = starts_of("swap", "gritsbot_x", 5)
     assert np.allclose(goals, starts[:, [2, 3, 4, 0, 1]], atol=1e-5)
-    assert (np.linalg.norm(goals - starts, axis=0) > spacing_m(shield_parameters(load_robot("gritsbot_x")))).all()
+    assert (np.linalg.norm(goals - starts, axis=0) > spacing_m(projection_parameters(load_robot("gritsbot_x")))).all()
 
 
 def test_rings_in_space_lie_flat_lean_and_stand_upright():

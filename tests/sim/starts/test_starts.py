@@ -8,29 +8,38 @@ import numpy as np
 import pytest
 from tests.sim.deployed_team import begin, deployed, drive, places
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios import make_scenario
-from testudo_sim.starts import Spread, Start, Starts, StartsError, StartsSource, load_starts, parse_starts, save_starts
+from testudo_sim.starts import (
+    StartDistribution,
+    StartPerturbation,
+    StartSample,
+    StartsError,
+    StartsSource,
+    load_starts,
+    parse_starts,
+    save_starts,
+)
 from testudo_sim.starts.start_distribution import STARTS_SCHEMA
 from testudo_sim.team.fault_schedule import no_faults
-from testudo_sim.team.initial_motion import moments_before
+from testudo_sim.team.initial_motion import motion_history
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 
 def head_on(**changes):
-    start = Start(((-0.5, 0.0), (0.5, 0.0)), (0.0, np.pi), ((0.15, 0.0), (0.15, 0.0)), ((0.8, 0.0), (-0.8, 0.0)))
-    whole = Starts(
+    start = StartSample(((-0.5, 0.0), (0.5, 0.0)), (0.0, np.pi), ((0.15, 0.0), (0.15, 0.0)), ((0.8, 0.0), (-0.8, 0.0)))
+    whole = StartDistribution(
         STARTS_SCHEMA,
         "gritsbot_x",
         ("r0", "r1"),
         StartsSource("run", 1.5),
         8.0,
-        Spread(0.01, 0.02, 0.05),
+        StartPerturbation(0.01, 0.02, 0.05),
         (start,),
         Arena((-2.0, -1.0), (2.0, 1.0)),
     )
@@ -67,7 +76,7 @@ def test_a_start_file_that_does_not_hold_is_refused_by_key(tmp_path, before, aft
 
 def navigation(starts, share=1.0, name="gritsbot_x"):
     spec = load_robot(name)
-    return make_scenario("navigation", spec, shield_parameters(spec)).with_starts(starts, share)
+    return make_scenario("navigation", spec, projection_parameters(spec)).with_starts(starts, share)
 
 
 def test_worlds_begin_beside_the_recorded_moment_in_the_recorded_arena():
@@ -105,7 +114,7 @@ def test_starts_in_which_robots_touch_are_refused():
 def test_the_moments_before_lie_on_the_arc_that_was_driven():
     model = motion_model(load_robot("turtlebot4"))  # one with limits of acceleration that matter
     motion = MotionState(jnp.zeros((2, 1, 1)), jnp.full((1, 1), 0.3), jnp.asarray([[[0.2]], [[0.5]]]))
-    past = moments_before(model, motion, 4)
+    past = motion_history(model, motion, 4)
     step = model.spec.control_period_s
     assert np.allclose(past.yaw[:, 0, 0], 0.3 - 0.5 * step * np.arange(4), atol=1e-6)
     ways = np.linalg.norm(np.diff(np.asarray(past.position_world[:, :, 0, 0]), axis=0), axis=1)

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.monitoring.brake_monitor import begin_watch
+from testudo_deploy.monitoring.brake_monitor import begin_brake_monitor
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
-from testudo_sim.team.brake_monitor import earlier_slots, watch_brakes
-from testudo_sim.team.team_tick import Team, measure
+from testudo_sim.team.brake_monitor import earlier_slots, update_brake_monitors
+from testudo_sim.team.team_tick import SimulatedTeam, measure
 
 FAST, SLOW = ("crazyflie_2x", "robomaster_s1"), ("gritsbot_x", "turtlebot4")
 WORLDS = 1000
@@ -37,7 +37,7 @@ def alarms(robot, kind, brake_share=1.0, worlds=WORLDS, seconds=5.0):
     model, slots, size = motion_model(spec), Slots.create(spec, channels), spec.dimension
     parameters = draw_parameters(jax.random.split(jax.random.key(1), worlds), spec, channels)
     parameters = replace(parameters, brake_share=jnp.full(worlds, brake_share))
-    team = Team(model, None, None, KinematicPhysics(model, None), 1, channels)
+    team = SimulatedTeam(model, None, None, KinematicPhysics(model, None), 1, channels)
     located = jnp.ones((1, worlds), bool)
 
     def step(carry, at):
@@ -47,7 +47,7 @@ def alarms(robot, kind, brake_share=1.0, worlds=WORLDS, seconds=5.0):
         motion = team.physics.advance(motion, sent[: slots.commands], parameters)
         past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, past)
         measured = measure(team, past, parameters, key)
-        watch, weak = watch_brakes(spec, watch, measured, located, sent, parameters)
+        watch, weak = update_brake_monitors(spec, watch, measured, located, sent, parameters)
         return (motion, past, sent, watch), weak[0]
 
     motion = team.physics.reset(jnp.zeros((size, 1, worlds)), jnp.zeros((1, worlds)), None)
@@ -55,7 +55,7 @@ def alarms(robot, kind, brake_share=1.0, worlds=WORLDS, seconds=5.0):
     sent = jnp.zeros((slots.commands + earlier_slots(spec, slots), size, 1, worlds))
     count = round(seconds / spec.control_period_s)
     at = (wishes(spec, count, worlds, kind), jax.random.split(jax.random.key(2), count))
-    raised = np.asarray(jax.lax.scan(step, (motion, past, sent, begin_watch(spec, motion, located)), at)[1])
+    raised = np.asarray(jax.lax.scan(step, (motion, past, sent, begin_brake_monitor(spec, motion, located)), at)[1])
     return np.where(raised.any(axis=0), raised.argmax(axis=0), -1)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.sim.deployed_team import begin, deployed, drive, places
 
-from testudo_deploy.shield.reservations import Sight
+from testudo_deploy.shield.reservations import ShieldInputs
 from testudo_deploy.shield.segment_distance import point_distance, segment_distance
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_sim.team.fault_schedule import no_faults
@@ -68,7 +68,7 @@ def test_the_robots_own_arithmetic_gives_the_same_commands_and_lanes(run):
         silent = deployment.shield.space.silence_s / team.model.spec.control_period_s
         peers = double(peer_spaces(state.radio, silent, ~state.flagged))
         measured, stop = double(state.measured), team.model.stopping_point(estimate)
-        sight = Sight(measured.position_world, estimate, stop, table, peers)
+        sight = ShieldInputs(measured.position_world, estimate, stop, table, peers)
         number = np.full((SIZE, WORLDS), float(state.number))
         found, lanes = deployment.shield.step(sight, space, np.asarray(nominal, np.float32).astype(float), number)
         close = np.abs(found.command - np.asarray(result.command)).max(axis=0) < 1e-3

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.drones import make_drone_tier
@@ -51,5 +51,5 @@ def test_a_braked_drone_drifts_no_farther_than_stated(lead_s, aside_m, height_m)
     assert 0.5 * aside_m < aside.max() <= aside_m
     assert height.max() <= height_m
     # what others keep clear of is more in most worlds, not in all: who has a policy lands there (`drifted`)
-    space = space_parameters(SPEC)
+    space = stop_tube_parameters(SPEC)
     assert np.median(aside) < space.lane_m + space.tube_error_m

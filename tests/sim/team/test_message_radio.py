@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, at_rest
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, reserved_at_rest
 from testudo_sim.team.fault_schedule import no_faults
-from testudo_sim.team.message_radio import by_slot, exchange, message, neighbour_table, peer_spaces, tune_in
+from testudo_sim.team.message_radio import by_slot, exchange, message, neighbour_table, peer_spaces, receive_messages
 
 SIZE, PERIOD_S, SLOTS = 3, 0.05, 12
 
@@ -34,7 +34,7 @@ def _talk(faults, loss, sends, key, ticks):
         table = neighbour_table(after, tick + 1, PERIOD_S, faults)
         return after, (after.heard, after.content[0], after.acknowledged, table.age_s, after.silence)
 
-    return jax.lax.scan(step, tune_in(first, SLOTS), jnp.arange(ticks))[1]
+    return jax.lax.scan(step, receive_messages(first, SLOTS), jnp.arange(ticks))[1]
 
 
 def talk(faults, loss=0.0, sends=None, seed=0, ticks=60):
@@ -151,11 +151,11 @@ def test_lanes_and_points_come_out_as_they_went_in():
     rng = np.random.default_rng(0)
     place = jnp.asarray(rng.uniform(-1, 1, (2, SIZE, 4)), jnp.float32)
     space = replace(
-        at_rest(place),
+        reserved_at_rest(place),
         owned_world=jnp.asarray(rng.uniform(-1, 1, (2, 2, SIZE, 4)), jnp.float32),
         announced_world=jnp.asarray(rng.uniform(-1, 1, (2, 2, SIZE, 4)), jnp.float32),
     )
-    radio = tune_in(message(place, 2 * place, space), 3)
+    radio = receive_messages(message(place, 2 * place, space), 3)
     table = neighbour_table(radio, jnp.zeros((), jnp.int32), PERIOD_S, faults_of(4))
     reserves = jnp.asarray(rng.random((SIZE - 1, SIZE, 4)) < 0.5)
     peers = peer_spaces(radio, 5.0, reserves)

@@ -7,17 +7,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.control.motion_monitor import MotionWatch
+from testudo_deploy.control.motion_monitor import MotionMonitor
 from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_deploy.monitoring.actuation_monitor import begin_response, response_limits, watch_response
-from testudo_hardware.links.wire import travelling_command
+from testudo_deploy.monitoring.actuation_monitor import (
+    actuation_limits,
+    begin_actuation_monitor,
+    update_actuation_monitor,
+)
+from testudo_hardware.links.wire import body_forward_command
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import Plant, PlantRobot, RobotFaults
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
-from testudo_sim.team.team_tick import Team, measure
+from testudo_sim.team.team_tick import SimulatedTeam, measure
 
 WHEELED = ("gritsbot_x", "irobot_create", "turtlebot3_burger", "turtlebot4")
 ROBOTS = (*WHEELED, "crazyflie_2x", "robomaster_s1")
@@ -30,7 +34,7 @@ def kinematic_run(spec, seconds, random):
     channels, model, size = Channels(), motion_model(spec), spec.dimension
     slots, count = Slots.create(spec, channels), round(seconds / spec.control_period_s)
     parameters = draw_parameters(jax.random.split(jax.random.key(1), WORLDS), spec, channels)
-    team = Team(model, None, None, KinematicPhysics(model, None), 1, channels)
+    team = SimulatedTeam(model, None, None, KinematicPhysics(model, None), 1, channels)
     held = max(1, round(0.7 / spec.control_period_s))
     drawn = random.normal(size=(count // held + 1, size, 1, WORLDS)) * spec.control_point_speed_m_s
     wishes = jnp.asarray(np.repeat(drawn, held, axis=0)[:count], jnp.float32)
@@ -71,14 +75,16 @@ def test_no_robot_within_its_intervals_raises_the_alarm(robot):
     delay_ticks = spec.quantities["dynamics.command_delay"].high / spec.control_period_s
     span = slots.states + math.ceil(delay_ticks) + 1
     history = np.concatenate([np.zeros((span, *commands.shape[1:])), commands])
-    limits, yes = response_limits(spec, poses.yaw[0, 0]), np.ones(WORLDS, bool)
+    limits, yes = actuation_limits(spec, poses.yaw[0, 0]), np.ones(WORLDS, bool)
     watch, worst = None, -math.inf
     for tick in range(len(commands)):
         pose = MotionState(poses.position_world[tick], poses.yaw[tick, 0], poses.velocity[tick])
         if watch is None:
-            watch = begin_response(limits, pose, yes)
+            watch = begin_actuation_monitor(limits, pose, yes)
         acting = list(history[tick + 1 : tick + span + 1])
-        watch, excess = watch_response(limits, watch, pose, yes, acting, np.full(WORLDS, spec.control_period_s))
+        watch, excess = update_actuation_monitor(
+            limits, watch, pose, yes, acting, np.full(WORLDS, spec.control_period_s)
+        )
         worst = max(worst, float((excess / limits.allowed).max()))
     assert -0.9 < worst <= 0  # it is not silent for want of being driven
 
@@ -89,7 +95,7 @@ def plant_run(robot, seed, seconds, *, faults=None, straight=False):
     model, size, top = motion_model(spec), spec.dimension, spec.speed_limit_m_s
     plant = Plant([PlantRobot("r0", spec, (0.0, 0.0, 5.0)[:size], 0.0)], None, seed)
     sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
-    watch, before_s, wish, worst = MotionWatch(spec, sent), None, np.zeros(size), 0.0
+    watch, before_s, wish, worst = MotionMonitor(spec, sent), None, np.zeros(size), 0.0
     wish[0], change_s, tick_s, yaw = top, 0.0, 0.0, 0.0
     while plant.time_s < seconds:
         now_s = plant.time_s + plant.step_s
@@ -115,7 +121,7 @@ def plant_run(robot, seed, seconds, *, faults=None, straight=False):
             tick_s += spec.control_period_s
             command = model.limit_command(wish)
             sent.push(now_s, effective_command(model, command))
-            plant.command("r0", travelling_command(spec, tuple(command.tolist()), yaw), now_s, now_s)
+            plant.command("r0", body_forward_command(spec, tuple(command.tolist()), yaw), now_s, now_s)
     return math.inf, "", worst
 
 

@@ -7,17 +7,17 @@ import pytest
 
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
-from testudo_sim.team.deployed_team import Deployment, start_deployed, tick_deployed
+from testudo_sim.team.deployed_team import DeployedTeam, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
-from testudo_sim.team.team_tick import Team, measure
+from testudo_sim.team.team_tick import SimulatedTeam, measure
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -38,12 +38,12 @@ class Driven:
 def pair_of(name):
     """Return a team of two in an arena, and their starts (D, 2, 1) and yaws (2, 1)."""
     spec = load_robot(name)
-    shield, model, size = shield_parameters(spec), motion_model(spec), spec.dimension
+    shield, model, size = projection_parameters(spec), motion_model(spec), spec.dimension
     arena = Arena((-2.0,) * size, (2.0,) * size)
     place = np.zeros((size, 2, 1))
     place[0, :, 0] = 0.6 * shield.separation_m * np.array([1, -1])
     yaw = np.array([[2.5], [0.4]]) * (size == 2)
-    return Team(model, shield, arena, KinematicPhysics(model, arena), 2, CHANNELS), place, yaw
+    return SimulatedTeam(model, shield, arena, KinematicPhysics(model, arena), 2, CHANNELS), place, yaw
 
 
 def first_messages(stop, body_world, contract, now_s):
@@ -86,8 +86,8 @@ def test_a_robot_does_what_the_simulation_did(name, make_artefact):
     parameters = jax.jit(lambda keys: draw_parameters(keys, spec, CHANNELS))(jax.random.split(jax.random.key(4), 1))
     ages = jnp.arange(len(parameters.age_weights)) @ parameters.age_weights
     age_s = float(ages[0]) * spec.control_period_s
-    shield = Shield(team.model, team.shield, space_parameters(spec), team.arena)
-    deployment = Deployment(shield, longest_message_ticks=1)
+    shield = Shield(team.model, team.shield, stop_tube_parameters(spec), team.arena)
+    deployment = DeployedTeam(shield, longest_message_ticks=1)
     faults = no_faults(size, 2, 1, driver_ticks=4)
     begin = jax.jit(lambda place, yaw: start_deployed(team, deployment, place, yaw, parameters, faults))
     state = begin(jnp.asarray(place, jnp.float32), jnp.asarray(yaw, jnp.float32))

@@ -14,7 +14,7 @@ import pytest
 from tests.sim.deployed_team import QUICK
 
 from testudo_deploy.control.state_prediction import pending_time_s
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.velocity_point import VelocityPoint
@@ -28,7 +28,7 @@ from testudo_sim.physics.world_parameters import (
     interpolation,
 )
 from testudo_sim.team import team_tick as team_module
-from testudo_sim.team.team_tick import Team, start, tick
+from testudo_sim.team.team_tick import SimulatedTeam, start, tick
 
 COMMANDS = ("swap", "random", "chase", "wall", "feint", "crowd", "zigzag")
 LOSSES = (0.0, 0.5, 0.9, 1.0)
@@ -221,9 +221,11 @@ def ring_radius(team):
 
 def team_of(name, size, *, model=None, shielded=True, noise_share=1.0, rows=8):
     spec = load_robot(name) if isinstance(name, str) else name
-    shield = shield_parameters(spec, neighbour_rows=rows)
+    shield = projection_parameters(spec, neighbour_rows=rows)
     physics = KinematicPhysics(motion_model(spec), None)
-    team = Team(model or motion_model(spec), shield, None, physics, size, Channels(noise_share=noise_share), shielded)
+    team = SimulatedTeam(
+        model or motion_model(spec), shield, None, physics, size, Channels(noise_share=noise_share), shielded
+    )
     half = ring_radius(team) + shield.wall_m + 0.3
     low = (-half, -half) if spec.dimension == 2 else (-half, -half, 0.0)
     return dataclasses.replace(team, arena=Arena(low, tuple(x + 2 * half for x in low)))
@@ -351,7 +353,7 @@ def test_negative_control_without_the_stopping_point_fast_drones_touch():
     assert (plain.separation_m[plain.command == "chase"] < 2 * spec.body_radius_m).all()
     # the stopping point, and nothing else, keeps the drones of the same worlds apart
     assert whole.contacts.sum() == 0
-    assert whole.separation_m.min() > shield_parameters(spec).separation_m
+    assert whole.separation_m.min() > projection_parameters(spec).separation_m
     assert whole.travelled.mean() > 0.1
 
 

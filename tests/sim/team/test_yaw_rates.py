@@ -18,9 +18,9 @@ from testudo_analysis.replay.counterfactual import _check_policy
 from testudo_crazyflie.flight.low_level_commander import decode_set_point
 from testudo_crazyflie.services.crtp_packets import GENERIC, Packet
 from testudo_deploy.contract.command_types import CommandTypeError
-from testudo_deploy.contract.policy_artefact import Artefact
-from testudo_deploy.shield.projection_margins import shield_parameters
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
 from testudo_hardware.links.crazyflie.quaternion_compression import compressed
 from testudo_hardware.motion import motion_model
@@ -29,10 +29,10 @@ from testudo_plant.plant import CommandVerdict, DroneOptions, Plant, PlantRobot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
-from testudo_sim.policies.go_to_goal import write_plain_policy
+from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
 from testudo_sim.team.deployed_team import tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
-from testudo_sim.team.team_tick import Team, start, tick
+from testudo_sim.team.team_tick import SimulatedTeam, start, tick
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -43,9 +43,9 @@ WAY = (0.2, 0.1, 0.05)
 
 
 def team_on(physics, *, turns=True, size=2):
-    return Team(
+    return SimulatedTeam(
         MODEL,
-        shield_parameters(SPEC),
+        projection_parameters(SPEC),
         None,
         physics,
         size,
@@ -135,7 +135,7 @@ def test_a_turn_leads_no_drawn_drone_out_of_its_tube():
     still = braked_from_speed(tier, 0.0)
     for rate in (LIMIT, -LIMIT):
         off = braked_from_speed(tier, rate) - still
-        assert np.abs(off).max() < 0.25 * space_parameters(SPEC).tube_error_m, np.abs(off).max(axis=1)
+        assert np.abs(off).max() < 0.25 * stop_tube_parameters(SPEC).tube_error_m, np.abs(off).max(axis=1)
 
 
 @pytest.mark.slow
@@ -255,8 +255,8 @@ def test_a_full_state_says_heading_and_rate():
 @pytest.fixture(scope="module")
 def turning(tmp_path_factory):
     path = tmp_path_factory.mktemp("turning") / "policy.onnx"
-    write_plain_policy(path, SPEC, yaw_rate=RATE)
-    return Artefact.load(path, robot=SPEC)
+    write_go_to_goal_policy(path, SPEC, yaw_rate=RATE)
+    return PolicyArtefact.load(path, robot=SPEC)
 
 
 def test_a_run_with_yaw_rates_infers_again_and_a_changed_one_does_not(turning):
@@ -277,7 +277,7 @@ def test_a_run_with_yaw_rates_infers_again_and_a_changed_one_does_not(turning):
 
 def test_a_yaw_rate_in_the_record_of_a_policy_without_one_is_found(tmp_path):
     make_tiny_policy(tmp_path / "policy.onnx", SPEC)
-    artefact = Artefact.load(tmp_path / "policy.onnx")
+    artefact = PolicyArtefact.load(tmp_path / "policy.onnx")
     run = record_run(artefact, SPEC, seconds=0.5)
     changed = tuple(dataclasses.replace(one, sent_yaw_rate=1e-3) for one in run.ticks["r0"])
     assert not reinfer(dataclasses.replace(run, ticks={**run.ticks, "r0": changed}), artefact).passed

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.crazyflie.telemetry import PERIOD_MS, VARIABLES, CraftClock, RadioSample, read_block
-from testudo_hardware.links.crazyflie.vehicle_requests import Act, Order
+from testudo_hardware.links.crazyflie.telemetry import PERIOD_MS, VARIABLES, RadioSample, VehicleClock, read_block
+from testudo_hardware.links.crazyflie.vehicle_requests import VehicleAction, VehicleRequest
 
 _LINK_PORT, _ECHO = 0x0F, 0
 _PING = struct.Struct("<Bd")
@@ -27,12 +27,12 @@ class RadioError(TestudoError):
     """The link to a drone cannot be opened: the text says why and what to change."""
 
 
-class CraftClient:
+class CflibClient:
     """One connection of `cflib`."""
 
     def __init__(self, robot: str, uri: str) -> None:
         """Prepare a connection."""
-        self.clock = CraftClock()
+        self.clock = VehicleClock()
         self.is_lost = False
         self._where = f"{robot}: {uri}"
         self._uri = uri
@@ -111,29 +111,29 @@ class CraftClient:
             ) from error
         block.start()
 
-    def send(self, order: Order) -> None:
+    def send(self, order: VehicleRequest) -> None:
         """Send one order; what cannot be sent is shown by what the vehicle does not do."""
         craft = self._craft
         if craft is None or craft.link is None:
             return
         commander, planner, supervisor = craft.commander, craft.high_level_commander, craft.supervisor
-        if order.act == Act.SET_POINT:
+        if order.act == VehicleAction.SET_POINT:
             # degrees/s; cflib turns the sign for firmware of a protocol up to 8, which counts clockwise
             commander.send_velocity_world_setpoint(*order.velocity_world, math.degrees(order.yaw_rate))
-        elif order.act == Act.TAKE_OFF:
+        elif order.act == VehicleAction.TAKE_OFF:
             planner.takeoff(order.height_m, order.duration_s, yaw=None)
-        elif order.act == Act.LAND:
+        elif order.act == VehicleAction.LAND:
             planner.land(order.height_m, order.duration_s, yaw=None)
-        elif order.act == Act.NOTIFY:
+        elif order.act == VehicleAction.NOTIFY:
             commander.send_notify_setpoint_stop()
-        elif order.act == Act.EMERGENCY:
+        elif order.act == VehicleAction.EMERGENCY:
             supervisor.send_emergency_stop()
         else:
-            supervisor.send_arming_request(order.act == Act.ARM)
+            supervisor.send_arming_request(order.act == VehicleAction.ARM)
 
     def stop_motors(self) -> None:
         """Send an emergency stop."""
-        self.send(Order(Act.EMERGENCY))
+        self.send(VehicleRequest(VehicleAction.EMERGENCY))
 
     def send_pose(self, position_world: Sequence[float], quaternion_xyzw: Sequence[float]) -> None:
         """Send a pose for the estimator of the vehicle."""

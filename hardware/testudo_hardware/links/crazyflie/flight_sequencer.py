@@ -11,9 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from testudo_hardware.links.crazyflie.link_monitor import Watch
+from testudo_hardware.links.crazyflie.link_monitor import LinkMonitor
 from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
-from testudo_hardware.links.crazyflie.vehicle_requests import SENTENCES, STANDSTILL, Act, Order, Phase
+from testudo_hardware.links.crazyflie.vehicle_requests import (
+    SENTENCES,
+    STANDSTILL,
+    LinkPhase,
+    VehicleAction,
+    VehicleRequest,
+)
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 REPEAT_S, NOTIFY_S = 0.2, 0.05
@@ -37,10 +43,10 @@ _BLIND_S, _BLIND_REPEAT_S = 0.16, 0.5
 _LIFTS_WITHIN_S = 0.5
 """What may lift a drone off shows its effect after so long."""
 _DOWN_M = 0.1
-_UP = (Phase.TAKING_OFF, Phase.HOVERING, Phase.FLYING)
+_UP = (LinkPhase.TAKING_OFF, LinkPhase.HOVERING, LinkPhase.FLYING)
 
 
-class Pilot:
+class FlightSequencer:
     """The pilot of one vehicle; times are seconds on one clock that the caller injects."""
 
     def __init__(
@@ -53,14 +59,14 @@ class Pilot:
             speed_limit_m_s: to which commands are shortened.
             battery_v: below which voltage it does not take off, and below which it lands at last.
         """
-        self.watch = Watch(dead_man_s, battery_v)
-        self.phase = Phase.GROUND
+        self.watch = LinkMonitor(dead_man_s, battery_v)
+        self.phase = LinkPhase.GROUND
         self.refusal = ""
         """Why the last request was refused; empty if it was not."""
         self._speed_limit_m_s = speed_limit_m_s
         self._command: tuple[float, float, float] = (0.0, 0.0, 0.0)
         self._yaw_rate = 0.0
-        self._order: Order | None = None
+        self._order: VehicleRequest | None = None
         self._ended = ""
         self._arm: bool | None = None
         self._since_s = self._sent_s = -math.inf
@@ -82,13 +88,13 @@ class Pilot:
     @property
     def sentence(self) -> str:
         """Return how things stand as one plain sentence."""
-        if self.phase == Phase.STOPPED and not self.code:
+        if self.phase == LinkPhase.STOPPED and not self.code:
             return self._ended
         return SENTENCES[self.code].format(detail=self.watch.detail)
 
     def see(self, sample: RadioSample) -> None:
         """Take what the vehicle logged."""
-        self.watch.see(sample, streaming=self.phase == Phase.FLYING)
+        self.watch.see(sample, streaming=self.phase == LinkPhase.FLYING)
 
     def command(self, velocity_world: Sequence[float], now_s: float, yaw_rate: float = 0.0) -> None:
         """Take a velocity (3,) [m/s] in the world, shortened to the speed limit, and a yaw rate [rad/s]; finite."""
@@ -103,50 +109,50 @@ class Pilot:
         self.look(now_s)
         act = request.act
         if act == FlightAct.EMERGENCY:
-            self._enter(Phase.STOPPED, now_s)
+            self._enter(LinkPhase.STOPPED, now_s)
             self.watch.stopped = True
             self.refusal = ""
         elif act in (FlightAct.ARM, FlightAct.DISARM):
             self.refusal = self._ask_arming(act == FlightAct.ARM, now_s)
         elif act == FlightAct.TAKE_OFF:
             self.refusal = self._ask_take_off(request, now_s)
-        elif act == FlightAct.LAND and self.phase == Phase.TAKING_OFF and self._down and not self._flies:
-            self._enter(Phase.GROUND, now_s)  # a set-point would turn the motors on
-        elif act == FlightAct.LAND and (self.phase in _UP or (self.phase == Phase.GROUND and not self._down)):
+        elif act == FlightAct.LAND and self.phase == LinkPhase.TAKING_OFF and self._down and not self._flies:
+            self._enter(LinkPhase.GROUND, now_s)  # a set-point would turn the motors on
+        elif act == FlightAct.LAND and (self.phase in _UP or (self.phase == LinkPhase.GROUND and not self._down)):
             self._land(request.height_m, request.duration_s, now_s)
         return self.refusal if act in (FlightAct.ARM, FlightAct.DISARM, FlightAct.TAKE_OFF) else ""
 
-    def step(self, now_s: float) -> list[Order]:
+    def step(self, now_s: float) -> list[VehicleRequest]:
         """Return what to send now; called at the rate of set-points."""
         self.look(now_s)
         self._follow_vehicle(now_s)
         steps = {
-            Phase.GROUND: self._on_ground,
-            Phase.TAKING_OFF: self._take_off,
-            Phase.HOVERING: self._hover,
-            Phase.FLYING: self._fly,
-            Phase.LANDING: self._come_down,
-            Phase.STOPPED: self._stop,
+            LinkPhase.GROUND: self._on_ground,
+            LinkPhase.TAKING_OFF: self._take_off,
+            LinkPhase.HOVERING: self._hover,
+            LinkPhase.FLYING: self._fly,
+            LinkPhase.LANDING: self._come_down,
+            LinkPhase.STOPPED: self._stop,
         }
         orders = steps[self.phase](now_s)
         for order in orders:
-            if order.act == Act.SET_POINT:
+            if order.act == VehicleAction.SET_POINT:
                 self.watch.sent(order.velocity_world, now_s)
-            if order.act in (Act.SET_POINT, Act.TAKE_OFF):
+            if order.act in (VehicleAction.SET_POINT, VehicleAction.TAKE_OFF):
                 self._down, self._lifted_s, self._top_m = False, now_s, max(self._top_m, order.height_m)
         return orders
 
     def holds(self, now_s: float) -> str:
         """Return the code of what makes it send standstill whatever is commanded; empty if commands pass."""
         self.look(now_s)
-        if self.phase == Phase.FLYING:
+        if self.phase == LinkPhase.FLYING:
             return self.watch.holds(now_s)
-        return str(self.phase) if self.phase in (Phase.LANDING, Phase.STOPPED) else ""
+        return str(self.phase) if self.phase in (LinkPhase.LANDING, LinkPhase.STOPPED) else ""
 
     def look(self, now_s: float) -> None:
         """Find out what is wrong now, without sending anything."""
-        in_air = self._is_up or self.phase == Phase.LANDING
-        self.watch.judge(now_s, in_air=in_air, streaming=self.phase == Phase.FLYING)
+        in_air = self._is_up or self.phase == LinkPhase.LANDING
+        self.watch.judge(now_s, in_air=in_air, streaming=self.phase == LinkPhase.FLYING)
         info = self.watch.info_since(self._lifted_s + _LIFTS_WITHIN_S)
         if info is not None and not info.flying:
             self._down, self._top_m = True, 0.0
@@ -154,12 +160,12 @@ class Pilot:
     @property
     def _climbs(self) -> bool:
         """Return whether the vehicle has begun to take off."""
-        return self.phase == Phase.TAKING_OFF and self._taken
+        return self.phase == LinkPhase.TAKING_OFF and self._taken
 
     @property
     def _is_up(self) -> bool:
         """Return whether it is in the air and was not told to land."""
-        return self._climbs or self.phase in (Phase.HOVERING, Phase.FLYING)
+        return self._climbs or self.phase in (LinkPhase.HOVERING, LinkPhase.FLYING)
 
     @property
     def _rests(self) -> bool:
@@ -177,24 +183,24 @@ class Pilot:
         """Change the phase by what the vehicle does of itself."""
         info = self.watch.info
         if self.code in ("emergency", "locked", "tumbled", "restarted", "disarmed"):
-            if self.phase not in (Phase.STOPPED, Phase.GROUND):
-                self._enter(Phase.STOPPED, now_s)
+            if self.phase not in (LinkPhase.STOPPED, LinkPhase.GROUND):
+                self._enter(LinkPhase.STOPPED, now_s)
                 self._ended = self.sentence
-        elif self.phase == Phase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
-            self._enter(Phase.FLYING, now_s)  # whoever flew it before is gone
-        elif (self._is_up or (self.phase == Phase.TAKING_OFF and not self._down)) and self.watch.must_land:
+        elif self.phase == LinkPhase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
+            self._enter(LinkPhase.FLYING, now_s)  # whoever flew it before is gone
+        elif (self._is_up or (self.phase == LinkPhase.TAKING_OFF and not self._down)) and self.watch.must_land:
             self._come_down_alone(now_s)
 
     def _ask_arming(self, arm: bool, now_s: float) -> str:
         info = self.watch.info
-        if self.phase == Phase.STOPPED and info is not None and not info.locked and not self.code:
-            self._enter(Phase.GROUND, now_s)
-        if self.phase == Phase.TAKING_OFF and not arm:
+        if self.phase == LinkPhase.STOPPED and info is not None and not info.locked and not self.code:
+            self._enter(LinkPhase.GROUND, now_s)
+        if self.phase == LinkPhase.TAKING_OFF and not arm:
             if not self._rests:
                 self._come_down_alone(now_s)
                 return ""
-            self._enter(Phase.GROUND, now_s)
-        if self.phase != Phase.GROUND:
+            self._enter(LinkPhase.GROUND, now_s)
+        if self.phase != LinkPhase.GROUND:
             return f"{'arming' if arm else 'disarming'} refused: {self._where()}"
         if arm and (reason := self._not_ready(info)):
             return f"arming refused: {reason}"
@@ -203,7 +209,7 @@ class Pilot:
         return ""
 
     def _where(self) -> str:
-        return self.sentence if self.phase == Phase.STOPPED else f"the drone is {self.phase}"
+        return self.sentence if self.phase == LinkPhase.STOPPED else f"the drone is {self.phase}"
 
     def _not_ready(self, info: Info | None) -> str:
         """Return why the vehicle cannot be armed now."""
@@ -220,14 +226,14 @@ class Pilot:
             return ""
         info = self.watch.info
         reason = self._not_ready(info)
-        if not reason and self.phase != Phase.GROUND:
+        if not reason and self.phase != LinkPhase.GROUND:
             reason = self._where()
         if not reason and not (info.armed or info.arms_itself or self._arm):
             reason = "the drone is not armed"
         if reason:
             return f"take-off refused: {reason}"
-        self._order = Order(Act.TAKE_OFF, height_m=request.height_m, duration_s=request.duration_s)
-        self._enter(Phase.TAKING_OFF, now_s)
+        self._order = VehicleRequest(VehicleAction.TAKE_OFF, height_m=request.height_m, duration_s=request.duration_s)
+        self._enter(LinkPhase.TAKING_OFF, now_s)
         return ""
 
     def _come_down_alone(self, now_s: float) -> None:
@@ -240,12 +246,12 @@ class Pilot:
 
     def _land(self, height_m: float, duration_s: float, now_s: float) -> None:
         least_s = (self._height_m - height_m) / FASTEST_LANDING_M_S
-        self._order = Order(Act.LAND, height_m=height_m, duration_s=max(duration_s, least_s))
+        self._order = VehicleRequest(VehicleAction.LAND, height_m=height_m, duration_s=max(duration_s, least_s))
         unseen = self.watch.info is None and not self._is_up
-        self._enter(Phase.LANDING, now_s)
+        self._enter(LinkPhase.LANDING, now_s)
         self._blind_since_s = now_s if unseen else math.inf  # standstill would turn the motors of one that stands on
 
-    def _enter(self, phase: Phase, now_s: float) -> None:
+    def _enter(self, phase: LinkPhase, now_s: float) -> None:
         self.phase, self._since_s, self._sent_s = phase, now_s, -math.inf
         self._tries, self._taken, self._arm, self._cycle_s = 0, False, None, -math.inf
         self.watch.begin_phase(now_s)
@@ -256,7 +262,7 @@ class Pilot:
         self._sent_s, self._tries = now_s, self._tries + 1
         return True
 
-    def _on_ground(self, now_s: float) -> list[Order]:
+    def _on_ground(self, now_s: float) -> list[VehicleRequest]:
         info = self.watch.info
         if self._arm is None or info is None:
             return []
@@ -266,44 +272,48 @@ class Pilot:
             self.refusal = f"the drone {'was not armed' if self._arm else 'stayed armed'} within {GIVE_UP_S:g} s"
             self._arm = None
         elif self._is_due(now_s):
-            return [Order(Act.ARM if self._arm else Act.DISARM)]
+            return [VehicleRequest(VehicleAction.ARM if self._arm else VehicleAction.DISARM)]
         return []
 
-    def _take_off(self, now_s: float) -> list[Order]:
+    def _take_off(self, now_s: float) -> list[VehicleRequest]:
         info = self.watch.info if self._tries == 0 else self.watch.info_since(self._sent_s)
         if info is not None and info.flying and self.watch.commanded_after(self._since_s + EARLY_COMMANDS_S):
-            self._enter(Phase.FLYING, now_s)  # set-points end a climb
+            self._enter(LinkPhase.FLYING, now_s)  # set-points end a climb
             return self._fly(now_s)
         if self._taken:
             late = now_s - self._since_s > self._order.duration_s + GIVE_UP_S
             if info is not None and info.planner_active and info.planner_finished:
-                self._enter(Phase.HOVERING, now_s)
+                self._enter(LinkPhase.HOVERING, now_s)
             elif late or (info is not None and not info.planner_active):
-                self._enter(Phase.FLYING, now_s)
+                self._enter(LinkPhase.FLYING, now_s)
                 return [STANDSTILL]
             return []
         self._taken = info is not None and info.planner_active
         if now_s - self._since_s > GIVE_UP_S and not self._taken and (self._down or self.watch.info is not None):
             self.refusal = f"the drone did not {'take off' if info and info.armed else 'arm'} within {GIVE_UP_S:g} s"
-            self._enter(Phase.GROUND, now_s)
+            self._enter(LinkPhase.GROUND, now_s)
         elif not self._taken and (info is not None or self._down) and self._is_due(now_s):
             ready = info is not None and info.armed and info.can_fly
-            return [Order(Act.NOTIFY), self._order] if ready else [Order(Act.ARM)]
+            return [VehicleRequest(VehicleAction.NOTIFY), self._order] if ready else [VehicleRequest(VehicleAction.ARM)]
         return []
 
-    def _hover(self, now_s: float) -> list[Order]:
+    def _hover(self, now_s: float) -> list[VehicleRequest]:
         info = self.watch.info
         if self.watch.commanded_after(self._since_s) or (info is not None and not info.planner_active):
-            self._enter(Phase.FLYING, now_s)
+            self._enter(LinkPhase.FLYING, now_s)
             return self._fly(now_s)
         if now_s - self._since_s > UNCOMMANDED_S:
             self._come_down_alone(now_s)
         return []
 
-    def _fly(self, now_s: float) -> list[Order]:
-        return [STANDSTILL] if self.watch.holds(now_s) else [Order(Act.SET_POINT, self._command, self._yaw_rate)]
+    def _fly(self, now_s: float) -> list[VehicleRequest]:
+        return (
+            [STANDSTILL]
+            if self.watch.holds(now_s)
+            else [VehicleRequest(VehicleAction.SET_POINT, self._command, self._yaw_rate)]
+        )
 
-    def _come_down(self, now_s: float) -> list[Order]:
+    def _come_down(self, now_s: float) -> list[VehicleRequest]:
         if math.isfinite(self._blind_since_s):
             if self.watch.info is None:
                 return self._land_blindly(now_s)
@@ -313,7 +323,7 @@ class Pilot:
             return self._touch_down(self.watch.info, now_s) if self._down else []
         return self._begin_landing(now_s)
 
-    def _begin_landing(self, now_s: float) -> list[Order]:
+    def _begin_landing(self, now_s: float) -> list[VehicleRequest]:
         """Stand still, send the landing, and leave the rest to the planner once it is seen to have begun."""
         # before the landing was sent, an active planner is that of the climb
         info = self.watch.info_since(self._sent_s + SETTLE_S) if math.isfinite(self._sent_s) else None
@@ -336,23 +346,23 @@ class Pilot:
             return [self._order]
         return []
 
-    def _leave_to_planner(self, info: Info | None, now_s: float) -> list[Order]:
+    def _leave_to_planner(self, info: Info | None, now_s: float) -> list[VehicleRequest]:
         if info is not None:
             if not info.flying or (not info.planner_active and self.watch.height_m < _DOWN_M):
                 return self._touch_down(info, now_s)
             if not info.planner_active:  # somebody's set-point stopped it in the air
                 self._taken, self._cycle_s = False, -math.inf
                 return []
-        return [Order(Act.NOTIFY)] if self._is_due(now_s, NOTIFY_S) else []
+        return [VehicleRequest(VehicleAction.NOTIFY)] if self._is_due(now_s, NOTIFY_S) else []
 
-    def _touch_down(self, info: Info, now_s: float) -> list[Order]:
-        self._enter(Phase.GROUND, now_s)
+    def _touch_down(self, info: Info, now_s: float) -> list[VehicleRequest]:
+        self._enter(LinkPhase.GROUND, now_s)
         self._down = True
         self._taken = True  # it says that it flies until two seconds after
         self._arm = None if info.arms_itself else False
         return []
 
-    def _land_blindly(self, now_s: float) -> list[Order]:
+    def _land_blindly(self, now_s: float) -> list[VehicleRequest]:
         """Nothing is heard: send the landing several times, then the notice that lets it begin, and both again.
 
         A landing that is under way refuses another one; after its time one would lift the drone off the ground.
@@ -365,10 +375,10 @@ class Pilot:
         if passed_s + _BLIND_REPEAT_S + CYCLE_S < self._order.duration_s and now_s - self._cycle_s >= _BLIND_REPEAT_S:
             self._cycle_s = now_s
             return [self._order]
-        return [Order(Act.NOTIFY)]
+        return [VehicleRequest(VehicleAction.NOTIFY)]
 
-    def _stop(self, now_s: float) -> list[Order]:
+    def _stop(self, now_s: float) -> list[VehicleRequest]:
         info = self.watch.info_since(self._since_s)
         if self.watch.stopped and (info is None or not info.locked) and self._is_due(now_s):
-            return [Order(Act.EMERGENCY)]
+            return [VehicleRequest(VehicleAction.EMERGENCY)]
         return []

@@ -25,7 +25,7 @@ _SAME_M_S = 0.0021
 _SETTLE_S = 0.5
 
 
-class Watch:
+class LinkMonitor:
     """What is known of one vehicle, and what follows; times are seconds on one clock that the caller injects."""
 
     def __init__(self, dead_man_s: float, battery_v: tuple[float, float]) -> None:

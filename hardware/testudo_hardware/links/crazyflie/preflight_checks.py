@@ -16,7 +16,7 @@ MOST_TRIP_S = 0.1
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSettings:
     """How good the radio is, measured before the first flight."""
 
     rate_hz: float
@@ -42,7 +42,7 @@ def parameter_faults(values: Mapping[str, float]) -> list[str]:
     return faults
 
 
-def radio_faults(measured: Measured) -> list[str]:
+def radio_faults(measured: MeasuredSettings) -> list[str]:
     """Return what is wrong with the radio, each as one sentence that says what to change."""
     faults, expected_hz = [], 1000 / PERIOD_MS
     if measured.rate_hz < _RATE_SHARE * expected_hz:

@@ -14,20 +14,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from testudo_hardware.frames import Placement
-from testudo_hardware.links.crazyflie.cflib_client import CraftClient, RadioError
-from testudo_hardware.links.crazyflie.flight_sequencer import BATTERY_V, LANDING_HEIGHT_M, LANDING_SPEED_M_S, Pilot
+from testudo_hardware.frames import PlanarTransform
+from testudo_hardware.links.crazyflie.cflib_client import CflibClient, RadioError
+from testudo_hardware.links.crazyflie.flight_sequencer import (
+    BATTERY_V,
+    LANDING_HEIGHT_M,
+    LANDING_SPEED_M_S,
+    FlightSequencer,
+)
 from testudo_hardware.links.crazyflie.preflight_checks import (
     CONTROLLER,
     CONTROLLERS,
     ESTIMATOR,
     ESTIMATORS,
-    Measured,
+    MeasuredSettings,
     parameter_faults,
     radio_faults,
 )
 from testudo_hardware.links.crazyflie.telemetry import RadioSample
-from testudo_hardware.links.crazyflie.vehicle_requests import Phase
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
 from testudo_hardware.spec import RobotSpec
@@ -46,10 +51,10 @@ _CLOCK_TOLERANCE_S = 0.002
 
 
 @dataclass(frozen=True)
-class Standing:
+class LinkState:
     """How a link stands at one moment."""
 
-    phase: Phase
+    phase: LinkPhase
     code: str
     """What is wrong; empty if nothing is."""
     sentence: str
@@ -75,12 +80,14 @@ class CrazyflieRadio:
         self.console: deque[str] = deque(maxlen=200)
         """What the vehicle wrote on its console last."""
         battery_v = tuple(spec.power[f"power.{key}"].value for key in ("arm", "land")) if spec.power else BATTERY_V
-        self._pilot = Pilot(dead_man_s=spec.dead_man_s, speed_limit_m_s=spec.speed_limit_m_s, battery_v=battery_v)
+        self._pilot = FlightSequencer(
+            dead_man_s=spec.dead_man_s, speed_limit_m_s=spec.speed_limit_m_s, battery_v=battery_v
+        )
         self._lock = threading.Lock()
         self._on_sample = on_sample
         self._sample: RadioSample | None = None
         self._samples = 0
-        self._client = CraftClient(robot, uri)
+        self._client = CflibClient(robot, uri)
         self._values: dict[str, float] = {}
         self._ends, self._wakes = threading.Event(), threading.Event()
         self._holds_until_s = -math.inf
@@ -127,7 +134,7 @@ class CrazyflieRadio:
             self._thread.join(timeout=1.0)
         self._client.close()
 
-    def send(self, reading: CommandReading, at: Placement | None = None) -> None:
+    def send(self, reading: CommandReading, at: PlanarTransform | None = None) -> None:
         """Take a velocity in the world as the command, which goes out at the next step; see `RobotLink.send`.
 
         One with a stamp of the future is refused, too: it would hold until then, though whoever sent it be gone.
@@ -172,12 +179,12 @@ class CrazyflieRadio:
             self._client.send_pose(position_world, quaternion_xyzw)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LinkState:
         """Return how the link stands now; does not wait for the thread that sends."""
         with self._lock:
             pilot = self._pilot
             pilot.look(time.monotonic())
-            return Standing(pilot.phase, pilot.code, pilot.sentence, pilot.refusal)
+            return LinkState(pilot.phase, pilot.code, pilot.sentence, pilot.refusal)
 
     @property
     def latest(self) -> RadioSample | None:
@@ -226,7 +233,7 @@ class CrazyflieRadio:
         if faults:
             raise RadioError(f"{self.robot}: {self.uri}: {faults[0]}")
 
-    def _measure(self) -> Measured:
+    def _measure(self) -> MeasuredSettings:
         """Wait for the log block and see how often it comes."""
         end_s = time.monotonic() + 2 * _MEASURE_S
         while not self._samples and time.monotonic() < end_s:
@@ -234,7 +241,7 @@ class CrazyflieRadio:
         before, begin_s = self._samples, time.monotonic()
         time.sleep(_MEASURE_S)
         rate_hz = (self._samples - before) / (time.monotonic() - begin_s)
-        return Measured(rate_hz, self._client.clock.least_trip_s)
+        return MeasuredSettings(rate_hz, self._client.clock.least_trip_s)
 
     def _pump(self) -> None:
         """Ask the pilot what to send: as a command comes, and without one at the rate of set-points."""
@@ -285,7 +292,7 @@ class CrazyflieRadio:
         end_s = now_s + duration_s + _LAND_WITHIN_S
         while time.monotonic() < end_s:
             with self._lock:
-                if self._pilot.phase in (Phase.GROUND, Phase.STOPPED):
+                if self._pilot.phase in (LinkPhase.GROUND, LinkPhase.STOPPED):
                     return
             if self._client.is_lost:
                 return

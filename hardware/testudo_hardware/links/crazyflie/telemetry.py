@@ -120,7 +120,7 @@ def read_block(values: Mapping[str, float], stamp_s: float, received_s: float) -
     )
 
 
-class CraftClock:
+class VehicleClock:
     """Brings stamps of the vehicle, milliseconds in 24 bits, to the steady clock of this computer.
 
     The packet that was fastest in the last ten seconds tells the difference of the clocks but for its own way, which

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Phase(StrEnum):
+class LinkPhase(StrEnum):
     """Where a flight stands, as the link sees it."""
 
     GROUND = "ground"
@@ -18,7 +18,7 @@ class Phase(StrEnum):
     STOPPED = "stopped"
 
 
-class Act(StrEnum):
+class VehicleAction(StrEnum):
     """Kinds of orders."""
 
     SET_POINT = "set_point"
@@ -31,10 +31,10 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True)
-class Order:
+class VehicleRequest:
     """One packet to send."""
 
-    act: Act
+    act: VehicleAction
     velocity_world: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """[m/s], of a set-point."""
     yaw_rate: float = 0.0
@@ -44,7 +44,7 @@ class Order:
     duration_s: float = 0.0
 
 
-STANDSTILL = Order(Act.SET_POINT)
+STANDSTILL = VehicleRequest(VehicleAction.SET_POINT)
 
 SENTENCES = {
     "": "all is well",

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.gap.prediction.prepared_motion import Motion, timeline_of
-from testudo_analysis.replay.command_timeline import Timeline
-from testudo_analysis.replay.open_loop_windows import Windows, pick_windows, roll_windows
+from testudo_analysis.gap.prediction.prepared_motion import PreparedMotion, timeline_of
+from testudo_analysis.replay.command_timeline import CommandTimeline
+from testudo_analysis.replay.open_loop_windows import OpenLoopWindows, pick_windows, roll_windows
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import RobotSpec
 
@@ -26,8 +26,8 @@ _NO_LIMIT = 1e9
 class RollOut:
     """What was predicted from every start of one robot."""
 
-    motion: Motion
-    windows: Windows
+    motion: PreparedMotion
+    windows: OpenLoopWindows
     """Valid for every parameter set."""
     predicted: tuple[MotionState, ...]
     """(D, H, S) at the ends by parameter set; any where not valid."""
@@ -35,7 +35,9 @@ class RollOut:
     """Errors (H, S) by further channel that the states do not show, by parameter set."""
 
 
-def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons_s: Sequence[float]) -> list[RollOut]:
+def roll_out_all(
+    motions: Sequence[PreparedMotion], specs: Sequence[RobotSpec], horizons_s: Sequence[float]
+) -> list[RollOut]:
     """Return the predictions of each parameter set from every pose of every robot.
 
     Args:
@@ -65,7 +67,9 @@ def roll_out_all(motions: Sequence[Motion], specs: Sequence[RobotSpec], horizons
     ]
 
 
-def _windows(horizons_s: Sequence[float], timeline: Timeline, motion: Motion, like: Windows | None) -> Windows:
+def _windows(
+    horizons_s: Sequence[float], timeline: CommandTimeline, motion: PreparedMotion, like: OpenLoopWindows | None
+) -> OpenLoopWindows:
     """Return the windows of a robot, by other ones that differ only in what is known of the commands."""
     if like is None:
         return pick_windows(timeline, motion.track, horizons_s, _tolerance(motion, horizons_s))
@@ -95,7 +99,7 @@ def dead_reckoning(spec: RobotSpec) -> RobotSpec:
     )
 
 
-def _tolerance(motion: Motion, horizons_s: Sequence[float]) -> np.ndarray:
+def _tolerance(motion: PreparedMotion, horizons_s: Sequence[float]) -> np.ndarray:
     """Return by how much an end may miss each horizon (H, 1) [s]: poses of real trackers do not come evenly."""
     half = 0.5 * float(np.median(np.diff(motion.track.stamp_s)))
     return np.maximum(half, np.minimum(_SHARE * np.asarray(horizons_s), _FARTHEST_S))[:, None]

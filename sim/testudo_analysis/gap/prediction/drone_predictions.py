@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from testudo_analysis.gap.prediction.batch_rollout import RollOut
-from testudo_analysis.gap.prediction.prepared_motion import Commands, Motion
+from testudo_analysis.gap.prediction.prepared_motion import Commands, PreparedMotion
 from testudo_analysis.identify.drone import flight_segments
 from testudo_analysis.identify.drone.fitted_model import driven
-from testudo_analysis.replay.command_timeline import Timeline
+from testudo_analysis.replay.command_timeline import CommandTimeline
 from testudo_analysis.replay.open_loop_windows import pick_windows
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParameters, RotorDroneState, step
@@ -32,14 +32,14 @@ _NO_COMMANDS = Commands(np.zeros(0), np.zeros((3, 0)), np.zeros(0, bool))
 
 
 @dataclass(frozen=True)
-class Flight(Motion):
+class FlightRecord(PreparedMotion):
     """One drone with motor signals, at the stamps of its track."""
 
-    logged: flight_segments.Flight | None = field(default=None, repr=False)
+    logged: flight_segments.FlightRecord | None = field(default=None, repr=False)
     """The same, as identification has it; always there."""
 
 
-def flight_of(robot: RobotRecording) -> Flight:
+def flight_of(robot: RobotRecording) -> FlightRecord:
     """Return a drone with odometry and motor signals as replay wants it.
 
     Raises:
@@ -54,10 +54,12 @@ def flight_of(robot: RobotRecording) -> Flight:
         logged.velocity_world.T,
     )
     notes = [f"odometry: {report.gap_count} gaps"] if report.gap_count else []
-    return Flight(robot.name, track, _NO_COMMANDS, tuple(notes), logged)
+    return FlightRecord(robot.name, track, _NO_COMMANDS, tuple(notes), logged)
 
 
-def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: Sequence[float]) -> list[RollOut]:
+def predict_flights(
+    flights: Sequence[FlightRecord], specs: Sequence[RobotSpec], horizons_s: Sequence[float]
+) -> list[RollOut]:
     """Return the predictions from every sample of every flight.
 
     Args:
@@ -90,16 +92,16 @@ def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: S
     return found
 
 
-def _steady_parts(track: Track) -> Timeline:
+def _steady_parts(track: Track) -> CommandTimeline:
     """Return a timeline that is not known across gaps."""
     steps = np.diff(track.stamp_s)
     wide = np.flatnonzero(steps > _GAP_PERIODS * np.median(steps))
     begins = np.sort(np.concatenate([[-np.inf], track.stamp_s[wide] + 1e-6, track.stamp_s[wide + 1] - 1e-6]))
-    return Timeline(begins, np.zeros((3, len(begins))), np.arange(len(begins)) % 2 == 0)
+    return CommandTimeline(begins, np.zeros((3, len(begins))), np.arange(len(begins)) % 2 == 0)
 
 
 def _fly(
-    flight: Flight, start: np.ndarray, end: np.ndarray, begun: tuple[_Advance, RotorDroneState]
+    flight: FlightRecord, start: np.ndarray, end: np.ndarray, begun: tuple[_Advance, RotorDroneState]
 ) -> tuple[MotionState, np.ndarray]:
     """Return the states (3, H, S) and quaternions (4, H, S) at the end samples (H, S)."""
     advance, state = begun
@@ -116,7 +118,7 @@ def _fly(
     return MotionState(rows[:3], yaw, rows[3:6]), rows[6:]
 
 
-def _start(flight: Flight, start: np.ndarray, thrust: np.ndarray) -> RotorDroneState:
+def _start(flight: FlightRecord, start: np.ndarray, thrust: np.ndarray) -> RotorDroneState:
     logged = flight.logged
     return RotorDroneState(
         *(
@@ -133,21 +135,21 @@ def _start(flight: Flight, start: np.ndarray, thrust: np.ndarray) -> RotorDroneS
 
 
 def predicted_at(
-    flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray, end: np.ndarray
+    flight: FlightRecord, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray, end: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the position (3, S) [m] and quaternion (4, S) that rotors predict from samples (S,) at samples (S,)."""
     state, quaternion = _fly(flight, start, end[None], _driven(flight, parameters, delay_s, start))
     return state.position_world[:, 0], quaternion[:, 0]
 
 
-def _rotors(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
+def _rotors(flight: FlightRecord, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
     return _driven(flight, RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value, start)
 
 
 def _driven(
-    flight: Flight, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray
+    flight: FlightRecord, parameters: RotorDroneParameters, delay_s: float, start: np.ndarray
 ) -> tuple[_Advance, RotorDroneState]:
-    command, thrust = produced(flight, parameters, delay_s)
+    command, thrust = produced_acceleration(flight, parameters, delay_s)
     # they are clipped already, and the one that gives the mean of a step may be beyond what a rotor can do
     free = replace(parameters, thrust_least_n=-np.inf, thrust_most_n=np.inf)
     return (
@@ -156,14 +158,16 @@ def _driven(
     )
 
 
-def produced(flight: Flight, parameters: RotorDroneParameters, delay_s: float) -> tuple[np.ndarray, np.ndarray]:
+def produced_acceleration(
+    flight: FlightRecord, parameters: RotorDroneParameters, delay_s: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the command that acts from each sample on (4, T) [N], and the thrust that there is by then (4, T) [N]."""
     clipped = np.clip(flight.logged.thrust_command, parameters.thrust_least_n, parameters.thrust_most_n)
     command, thrust = driven(clipped, flight.logged.period_s, parameters.thrust_lag_s, delay_s)
     return command[0], thrust[0]
 
 
-def _ballistic(flight: Flight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
+def _ballistic(flight: FlightRecord, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
     def advance(state: RotorDroneState, index: np.ndarray, duration: np.ndarray) -> RotorDroneState:
         half = multiply(state.quaternion_xyzw, from_rotation_vector(0.5 * duration * state.rates_body))
         force = np.zeros_like(state.velocity_world)

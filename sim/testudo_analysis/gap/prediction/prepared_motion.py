@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.replay.command_timeline import Timeline
+from testudo_analysis.replay.command_timeline import CommandTimeline
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.motion import MotionModel
 from testudo_hardware.motion.motion_model import effective_command
@@ -34,7 +34,7 @@ class Commands:
 
 
 @dataclass(frozen=True)
-class Motion:
+class PreparedMotion:
     """One robot, ready for replay."""
 
     robot: str
@@ -44,7 +44,7 @@ class Motion:
     """What alignment did to its series."""
 
 
-def motion_of(robot: RobotRecording, spec: RobotSpec, *, dead_man_s: float | None = None) -> Motion:
+def motion_of(robot: RobotRecording, spec: RobotSpec, *, dead_man_s: float | None = None) -> PreparedMotion:
     """Return a recorded robot as replay wants it.
 
     Args:
@@ -68,15 +68,15 @@ def motion_of(robot: RobotRecording, spec: RobotSpec, *, dead_man_s: float | Non
         velocity = np.stack([rates[:, 0] * np.cos(yaw) + rates[:, 1] * np.sin(yaw), rates[:, -1]], axis=1)
     track = Track(poses.stamp_s[has], poses.stamp_s[has], poses.values[has, : spec.dimension], yaw[has], velocity[has])
     lonely = [f"{np.sum(~has)} poses too far from others to have a velocity"] if not has.all() else []
-    return Motion(
+    return PreparedMotion(
         robot.name, track, _commands(commands, spec, track, dead_man_s), (*pose_notes, *lonely, *command_notes)
     )
 
 
-def timeline_of(model: MotionModel, commands: Commands) -> Timeline:
+def timeline_of(model: MotionModel, commands: Commands) -> CommandTimeline:
     """Return the effective commands of a model with its delay; what acted before the first one is not known."""
     effective = effective_command(model, commands.values)
-    return Timeline(
+    return CommandTimeline(
         np.append(-np.inf, commands.begin_s + model.spec.command_delay_s),
         np.concatenate([np.zeros_like(effective[:, :1]), effective], axis=1),
         np.append(False, commands.known),
@@ -122,7 +122,7 @@ def _commands(series: Series, spec: RobotSpec, track: Track, dead_man_s: float |
     return Commands(begin[fresh], values[fresh].T, known[fresh])
 
 
-def seen(track: Track, times_s: np.ndarray, gap_s: float) -> tuple[np.ndarray, np.ndarray]:
+def measured_poses(track: Track, times_s: np.ndarray, gap_s: float) -> tuple[np.ndarray, np.ndarray]:
     """Return position and yaw (T, D + 1), and velocity (T, D), at given times; NaN where no pose is near."""
     columns = np.column_stack([track.position_world, track.yaw, track.velocity])
     found = interpolated(track.stamp_s, columns, times_s, gap_s=gap_s)

@@ -28,7 +28,7 @@ def findings(report: GapReport) -> list[str]:
             )
         ]
     if report.against:
-        said.append(against_words(report))
+        said.append(comparison_text(report))
     return said
 
 
@@ -49,7 +49,7 @@ def next_steps(report: GapReport) -> list[tuple[str, str]]:
     return steps
 
 
-def against_words(report: GapReport) -> str:
+def comparison_text(report: GapReport) -> str:
     """Return in one sentence how the other run or robot file compares."""
     rows = [row for row in report.against if row.channel == "position" and row.robot == "all"]
     row = max(rows, key=lambda one: one.horizon_s, default=None)

@@ -12,8 +12,8 @@ import numpy as np
 from testudo_analysis.gap.gap_analysis import TypeReplay
 from testudo_analysis.gap.gap_report import ALL, Difference, ErrorRow, GapReport, TypeGap
 from testudo_analysis.gap.presentation import gap_plots
-from testudo_analysis.gap.presentation.findings_text import against_words, findings, next_steps
-from testudo_analysis.gap.presentation.replayed_courses import Course
+from testudo_analysis.gap.presentation.findings_text import comparison_text, findings, next_steps
+from testudo_analysis.gap.presentation.replayed_courses import ReplayedCourse
 from testudo_analysis.gap.presentation.top_view import top_view
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 from testudo_analysis.report.html_markup import Html, code, details, facts, figure, paragraph, pill, table, text
@@ -25,7 +25,7 @@ class PageData:
 
     report: GapReport
     replays: tuple[TypeReplay, ...]
-    courses: tuple[tuple[Course, ...], ...]
+    courses: tuple[tuple[ReplayedCourse, ...], ...]
     """By type of robot."""
 
 
@@ -93,7 +93,7 @@ def _summary(report: GapReport) -> str:
     return facts(values) + f"<ul>{items}</ul>"
 
 
-def _view(courses: Sequence[Course], replay: TypeReplay) -> str:
+def _view(courses: Sequence[ReplayedCourse], replay: TypeReplay) -> str:
     if not courses:
         return ""
     return (
@@ -283,7 +283,7 @@ def _against(report: GapReport) -> str:
         return ""
     rows = [_change(row) for row in report.against]
     return (
-        paragraph(against_words(report))
+        paragraph(comparison_text(report))
         + table(_CHANGE, [row for row in rows if row[0] == ALL], numbers=range(4, 7))
         + (
             details("By robot", table(_CHANGE, [row for row in rows if row[0] != ALL], numbers=range(4, 7)))

@@ -10,17 +10,17 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import NullLocator
 
 from testudo_analysis.gap.gap_report import ALL, DEAD_RECKONING, IDENTIFIED, NOMINAL, TypeGap
-from testudo_analysis.gap.presentation.replayed_courses import Course
+from testudo_analysis.gap.presentation.replayed_courses import ReplayedCourse
 from testudo_analysis.gap.statistics.error_map import StateErrors
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
-from testudo_analysis.report.plot_style import FAINT, INK, Picture, drawing, legend_above, picture, robot_colour
+from testudo_analysis.report.plot_style import FAINT, INK, PlotImage, drawing, legend_above, picture, robot_colour
 
 MODEL_COLOURS = {DEAD_RECKONING: "#9aa5b1", NOMINAL: "#2f6fb2", IDENTIFIED: "#2a9075"}
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#eef4f9", "#f3c892", "#c2483d"])
 _EXCERPT_S = 24.0
 
 
-def horizon_plot(gap: TypeGap, horizons_s: Sequence[float]) -> Picture:
+def horizon_plot(gap: TypeGap, horizons_s: Sequence[float]) -> PlotImage:
     """Return median and p90 over the horizon, by channel and parameter set, all robots together."""
     channels = gap.channels
     columns = min(3, len(channels))
@@ -38,7 +38,7 @@ def horizon_plot(gap: TypeGap, horizons_s: Sequence[float]) -> Picture:
         return picture(figure, f"Open-loop error over the horizon by channel{said}.")
 
 
-def robots_plot(gap: TypeGap, horizons_s: Sequence[float]) -> Picture:
+def robots_plot(gap: TypeGap, horizons_s: Sequence[float]) -> PlotImage:
     """Return the position error of each robot with its interval, after the longest horizon, by parameter set."""
     horizon = next((h for h in reversed(horizons_s) if gap.find(NOMINAL, "position", h)), horizons_s[0])
     names = [*gap.robots, ALL] if len(gap.robots) > 1 else list(gap.robots)
@@ -71,7 +71,7 @@ def robots_plot(gap: TypeGap, horizons_s: Sequence[float]) -> Picture:
         return picture(figure, f"Position error after {horizon:g} s by robot and parameter set.")
 
 
-def state_plot(gap: TypeGap) -> Picture:
+def state_plot(gap: TypeGap) -> PlotImage:
     """Return the position error over speed and turn rate, and along each axis."""
     models = [model for model in gap.models if model in gap.state]
     top = max((float(np.nanmax(s.grid)) for s in gap.state.values() if np.isfinite(s.grid).any()), default=1e-3)
@@ -95,7 +95,7 @@ def state_plot(gap: TypeGap) -> Picture:
         )
 
 
-def excerpt_plot(courses: Sequence[Course]) -> Picture:
+def excerpt_plot(courses: Sequence[ReplayedCourse]) -> PlotImage:
     """Return the path of each robot, and replayed pieces over it where they are worst."""
     columns = min(3, len(courses))
     lines = -(-len(courses) // columns)
@@ -119,7 +119,7 @@ def excerpt_plot(courses: Sequence[Course]) -> Picture:
         return picture(figure, "Real paths (broad) and replayed pieces of two seconds (thin), where they are worst.")
 
 
-def paths_plot(courses: Sequence[Course]) -> Picture:
+def paths_plot(courses: Sequence[ReplayedCourse]) -> PlotImage:
     """Return all real paths from above, in space also their heights over time."""
     points = np.concatenate([course.real[:, :2] for course in courses])
     size = np.nanmax(points, axis=0) - np.nanmin(points, axis=0)
@@ -142,7 +142,7 @@ def paths_plot(courses: Sequence[Course]) -> Picture:
 
 def time_plot(
     robots: Sequence[str], times_s: Sequence[np.ndarray], errors: Sequence[dict[str, np.ndarray]], horizon_s: float
-) -> Picture:
+) -> PlotImage:
     """Return the error of each channel over the run, robot by robot.
 
     Args:
@@ -245,7 +245,7 @@ def _curve(axes: Axes, state: StateErrors, index: int, colour: str, label: str) 
     axes.set_title(curve.axis.name.capitalize(), color=FAINT)
 
 
-def _worst_stretch(course: Course) -> tuple[int, int]:
+def _worst_stretch(course: ReplayedCourse) -> tuple[int, int]:
     """Return the samples of the stretch in which the replayed course is off most."""
     off = np.nan_to_num(np.linalg.norm((course.replayed - course.real)[:, :-1], axis=1))
     size = min(round(_EXCERPT_S / (course.time_s[1] - course.time_s[0])), len(off))

@@ -10,7 +10,7 @@ import numpy as np
 
 from testudo_analysis.gap.gap_analysis import TypeReplay
 from testudo_analysis.gap.gap_report import GapReport
-from testudo_analysis.gap.presentation.replayed_courses import Course
+from testudo_analysis.gap.presentation.replayed_courses import ReplayedCourse
 from testudo_analysis.report.plot_style import robot_colour
 from testudo_hardware.errors import TestudoError
 
@@ -33,7 +33,7 @@ def rerun_library() -> ModuleType:
 
 
 def write_rerun(
-    path: Path, report: GapReport, replays: Sequence[TypeReplay], courses: Sequence[Sequence[Course]]
+    path: Path, report: GapReport, replays: Sequence[TypeReplay], courses: Sequence[Sequence[ReplayedCourse]]
 ) -> Path:
     """Write an .rrd file and return its path.
 
@@ -77,7 +77,7 @@ def write_rerun(
     return path
 
 
-def _log_course(rr: ModuleType, stream: object, course: Course, radius_m: float, colour: str) -> None:
+def _log_course(rr: ModuleType, stream: object, course: ReplayedCourse, radius_m: float, colour: str) -> None:
     rgb = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
     for kind, poses, alpha in (("real", course.real, 255), ("replayed", course.replayed, 110)):
         path = f"world/{course.robot}/{kind}"

@@ -9,7 +9,7 @@ from importlib import resources
 
 import numpy as np
 
-from testudo_analysis.gap.presentation.replayed_courses import EVERY_S, STEP_S, Course
+from testudo_analysis.gap.presentation.replayed_courses import EVERY_S, STEP_S, ReplayedCourse
 from testudo_analysis.report.html_markup import paragraph
 from testudo_analysis.report.plot_style import robot_colour
 
@@ -31,7 +31,7 @@ _STYLE = (
 )
 
 
-def top_view(courses: Sequence[Course], radius_m: float) -> str:
+def top_view(courses: Sequence[ReplayedCourse], radius_m: float) -> str:
     """Return the player as markup: nothing is fetched, the poses are in the page.
 
     Args:
@@ -94,7 +94,7 @@ def top_view(courses: Sequence[Course], radius_m: float) -> str:
     )
 
 
-def _heights(courses: Sequence[Course], picked: np.ndarray) -> np.ndarray | None:
+def _heights(courses: Sequence[ReplayedCourse], picked: np.ndarray) -> np.ndarray | None:
     """Return the heights (T, N, 2) [m], real and replayed, of robots that fly; None for those on the ground."""
     if courses[0].real.shape[1] < 4:
         return None

@@ -48,7 +48,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class TimeBlocks:
     """To which block each of many starts belongs, and which blocks each bootstrap sample draws."""
 
     index: np.ndarray
@@ -57,7 +57,7 @@ class Blocks:
     """(R, B): how often each block is drawn."""
 
     @classmethod
-    def create(cls, times_s: list[np.ndarray], seed: int = 0) -> Blocks:
+    def create(cls, times_s: list[np.ndarray], seed: int = 0) -> TimeBlocks:
         """Cut the starts (S_k,) [s] of each robot into blocks of time, one robot after the other."""
         longest = max((times.max() - times.min() for times in times_s if len(times)), default=0.0)
         size = max(min(BLOCK_S, longest / LEAST_BLOCKS), 1e-3)
@@ -69,14 +69,14 @@ class Blocks:
         weights = np.random.default_rng(seed).multinomial(offset, np.full(offset, 1 / max(offset, 1)), size=REPEATS)
         return cls(np.concatenate(parts) if parts else np.zeros(0, int), weights.astype(np.float32))
 
-    def part(self, begin: int, end: int) -> Blocks:
+    def part(self, begin: int, end: int) -> TimeBlocks:
         """Return the blocks of some starts, a whole robot, with the draws of their blocks."""
         index = self.index[begin:end]
         low, high = (int(index.min()), int(index.max()) + 1) if len(index) else (0, 0)
-        return Blocks(index - low, self.weights[:, low:high])
+        return TimeBlocks(index - low, self.weights[:, low:high])
 
 
-def quantiles(blocks: Blocks, values: np.ndarray, shares: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+def quantiles(blocks: TimeBlocks, values: np.ndarray, shares: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return quantiles (Q,) of the values (S,), and of each bootstrap sample (Q, R).
 
     NaN counts as missing; everything is NaN where nothing is left.

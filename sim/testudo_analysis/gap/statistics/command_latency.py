@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.gap.prediction.prepared_motion import Motion
+from testudo_analysis.gap.prediction.prepared_motion import PreparedMotion
 from testudo_analysis.gap.statistics.block_bootstrap import Interval
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -21,7 +21,7 @@ _LEAST_PARTS = 3
 
 
 @dataclass(frozen=True)
-class Latency:
+class CommandLatency:
     """By how much the response of one channel is behind its command: delay and lag together."""
 
     robot: str
@@ -34,7 +34,7 @@ class Latency:
     """Of command and real response at that latency."""
 
 
-def latencies(motion: Motion, spec: RobotSpec) -> list[Latency]:
+def latencies(motion: PreparedMotion, spec: RobotSpec) -> list[CommandLatency]:
     """Return the latency of each channel that the robot was moved in.
 
     The shift at which the changes of the real velocity fit those of the command best; the interval is that of
@@ -64,7 +64,7 @@ def latencies(motion: Motion, spec: RobotSpec) -> list[Latency]:
             rng = np.random.default_rng(0)
             drawn = np.median(rng.choice(shifts, (500, len(shifts))), axis=1)
             found.append(
-                Latency(
+                CommandLatency(
                     motion.robot,
                     name,
                     Interval.of_samples(float(np.median(shifts)), drawn),

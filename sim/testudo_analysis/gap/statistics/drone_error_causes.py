@@ -16,8 +16,8 @@ import numpy as np
 
 from testudo_analysis.gap.prediction.batch_rollout import RollOut
 from testudo_analysis.gap.prediction.drone_predictions import predicted_at
-from testudo_analysis.gap.statistics.block_bootstrap import Blocks, Interval
-from testudo_analysis.gap.statistics.error_causes import Cause, Term, fit_terms
+from testudo_analysis.gap.statistics.block_bootstrap import Interval, TimeBlocks
+from testudo_analysis.gap.statistics.error_causes import CauseTerm, ErrorCause, fit_terms
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters
 from testudo_hardware.quaternions import conjugate, multiply, rotation_vector
 from testudo_hardware.spec import RobotSpec
@@ -89,9 +89,9 @@ _LATE = _words(
     " ms",
     1e3,
 )
-_POSITION: tuple[tuple[Term, float, _Change], ...] = (
+_POSITION: tuple[tuple[CauseTerm, float, _Change], ...] = (
     (
-        Term(
+        CauseTerm(
             "thrust scale",
             "1",
             _words(
@@ -104,9 +104,9 @@ _POSITION: tuple[tuple[Term, float, _Change], ...] = (
         _SHARE,
         _scaled_thrust,
     ),
-    (Term("lift response", "s", _LATE), _LAG_S, _later),
+    (CauseTerm("lift response", "s", _LATE), _LAG_S, _later),
     (
-        Term(
+        CauseTerm(
             "drag",
             "kg/s",
             _words(
@@ -119,9 +119,9 @@ _POSITION: tuple[tuple[Term, float, _Change], ...] = (
         _dragged,
     ),
 )
-_ATTITUDE: tuple[tuple[Term, float, _Change], ...] = (
+_ATTITUDE: tuple[tuple[CauseTerm, float, _Change], ...] = (
     (
-        Term(
+        CauseTerm(
             "torque scale",
             "1",
             _words(
@@ -134,9 +134,9 @@ _ATTITUDE: tuple[tuple[Term, float, _Change], ...] = (
         _SHARE,
         _scaled_torque,
     ),
-    (Term("turn response", "s", _LATE), _LAG_S, _later),
+    (CauseTerm("turn response", "s", _LATE), _LAG_S, _later),
     (
-        Term(
+        CauseTerm(
             "rate damping",
             "1/s",
             _words(
@@ -150,7 +150,7 @@ _ATTITUDE: tuple[tuple[Term, float, _Change], ...] = (
     ),
     *(
         (
-            Term(
+            CauseTerm(
                 f"{name} trim",
                 "rad/s^2",
                 _words(
@@ -171,7 +171,7 @@ _MOVING = _POSITION + tuple(one for one in _ATTITUDE if one[2] is not _later)
 """A wrong attitude makes a wrong position: what positions are fitted to holds its kinds, too."""
 
 
-def flight_causes(blocks: Blocks, spec: RobotSpec, outs: Sequence[RollOut], at: int) -> tuple[Cause, ...]:
+def flight_causes(blocks: TimeBlocks, spec: RobotSpec, outs: Sequence[RollOut], at: int) -> tuple[ErrorCause, ...]:
     """Return the parts of the error of a model of rotors after one horizon, those that explain most first.
 
     Args:
@@ -181,7 +181,7 @@ def flight_causes(blocks: Blocks, spec: RobotSpec, outs: Sequence[RollOut], at: 
         at: index of the horizon.
     """
     columns = [_columns(spec, out, at) for out in outs]
-    tiled = Blocks(np.tile(blocks.index, 3), blocks.weights)
+    tiled = TimeBlocks(np.tile(blocks.index, 3), blocks.weights)
     found = []
     for k, (terms, own) in enumerate(((_MOVING, _POSITION), (_ATTITUDE, _ATTITUDE))):
         joined = np.concatenate([each[k] for each in columns], axis=2).reshape(1 + len(terms), -1)

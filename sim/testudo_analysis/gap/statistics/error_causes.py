@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.gap.statistics.block_bootstrap import Blocks, Interval
+from testudo_analysis.gap.statistics.block_bootstrap import Interval, TimeBlocks
 
 _WORTH, _LEAST = 0.02, 0.005
 """A cause is named if it explains this share of the squared error, and makes an error of this share of the motion."""
@@ -21,7 +21,7 @@ _KEPT = 0.995
 
 
 @dataclass(frozen=True)
-class Cause:
+class ErrorCause:
     """One part of the error."""
 
     kind: str
@@ -36,7 +36,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Term:
+class CauseTerm:
     """A kind of error that a fit looks for."""
 
     kind: str
@@ -84,15 +84,15 @@ def _offset(effect: Interval) -> str:
 SCALE, TURN_SCALE, RESPONSE, TURN_RESPONSE = "speed scale", "turn scale", "response", "turn response"
 SLIP, OFFSET = "turn slip", "heading offset"
 _ALONG = (
-    Term(SCALE, "1", _share("scale-like: the model drives too far", "scale-like: the model drives too little")),
-    Term(RESPONSE, "s", _delay("changes its speed")),
-    Term(SLIP, "s/rad", _slip),
+    CauseTerm(SCALE, "1", _share("scale-like: the model drives too far", "scale-like: the model drives too little")),
+    CauseTerm(RESPONSE, "s", _delay("changes its speed")),
+    CauseTerm(SLIP, "s/rad", _slip),
 )
 _YAW = (
-    Term(TURN_SCALE, "1", _share("scale-like: the model turns too far", "scale-like: the model turns too little")),
-    Term(TURN_RESPONSE, "s", _delay("changes its turning")),
+    CauseTerm(TURN_SCALE, "1", _share("scale-like: the model turns too far", "scale-like: the model turns too little")),
+    CauseTerm(TURN_RESPONSE, "s", _delay("changes its turning")),
 )
-_ACROSS = (Term(OFFSET, "rad", _offset),)
+_ACROSS = (CauseTerm(OFFSET, "rad", _offset),)
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Predicted:
 
 
 def causes(
-    blocks: Blocks, errors: Mapping[str, np.ndarray], predicted: Predicted, horizon_s: float
-) -> tuple[Cause, ...]:
+    blocks: TimeBlocks, errors: Mapping[str, np.ndarray], predicted: Predicted, horizon_s: float
+) -> tuple[ErrorCause, ...]:
     """Return the parts of the error after one horizon, those that explain most first.
 
     Args:
@@ -133,8 +133,13 @@ def causes(
 
 
 def fit_terms(
-    blocks: Blocks, error: np.ndarray, columns: Sequence[np.ndarray], terms: Sequence[Term], *, in_turn: bool = False
-) -> list[Cause]:
+    blocks: TimeBlocks,
+    error: np.ndarray,
+    columns: Sequence[np.ndarray],
+    terms: Sequence[CauseTerm],
+    *,
+    in_turn: bool = False,
+) -> list[ErrorCause]:
     """Return what each of the terms accounts for.
 
     Args:
@@ -173,7 +178,7 @@ def fit_terms(
             and abs(effect.value) * scale[k] > _LEAST * scale.max()
         )
         found.append(
-            Cause(terms[which].kind, effect, terms[which].unit, shares[k], terms[which].say(effect), bool(named))
+            ErrorCause(terms[which].kind, effect, terms[which].unit, shares[k], terms[which].say(effect), bool(named))
         )
     return found
 

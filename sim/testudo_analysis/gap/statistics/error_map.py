@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_analysis.gap.prediction.prediction_errors import StartFeatures
-from testudo_analysis.gap.statistics.block_bootstrap import Blocks, Interval, quantiles
+from testudo_analysis.gap.statistics.block_bootstrap import Interval, TimeBlocks, quantiles
 
 LEAST_STARTS, LEAST_BLOCKS = 100, 4
 _STANDS_SHARE = 0.04
@@ -20,7 +20,7 @@ _SHOWN = 6
 
 
 @dataclass(frozen=True)
-class Axis:
+class StateAxis:
     """One quantity of the state, cut into bins."""
 
     name: str
@@ -36,7 +36,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Cell:
+class StateBin:
     """The errors of the starts in one place of the state space."""
 
     where: tuple[tuple[str, str], ...]
@@ -54,10 +54,10 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ErrorCurve:
     """The error along one axis."""
 
-    axis: Axis
+    axis: StateAxis
     medians: tuple[Interval | None, ...]
     """By bin; None where too few starts are."""
     counts: tuple[int, ...]
@@ -67,25 +67,25 @@ class Curve:
 class StateErrors:
     """Errors over the state space, of one channel, horizon and parameter set."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[ErrorCurve, ...]
     grid: np.ndarray
     """(speed bins, turn bins) median error; NaN where too few starts are."""
-    worst: tuple[Cell, ...]
+    worst: tuple[StateBin, ...]
     """The places that are worse than the whole for sure, the worst first."""
     overall: Interval
 
 
-def axes_of(features: StartFeatures) -> tuple[Axis, Axis, Axis]:
+def axes_of(features: StartFeatures) -> tuple[StateAxis, StateAxis, StateAxis]:
     """Return the axes of speed, turn rate and acceleration, with bins that fit what the robots did."""
     return _speed_axis(features.speed_m_s), _turn_axis(features.turn_rad_s), _pace_axis(features.acceleration_m_s2)
 
 
 def state_errors(
-    blocks: Blocks,
+    blocks: TimeBlocks,
     robots: np.ndarray,
     names: Sequence[str],
     features: StartFeatures,
-    axes: Sequence[Axis],
+    axes: Sequence[StateAxis],
     error: np.ndarray,
 ) -> StateErrors:
     """Return how the error depends on the state.
@@ -116,7 +116,7 @@ def state_errors(
     for axis in axes:
         masks = [mask for (name, _), mask in places if name == axis.name]
         found = [_median(blocks, np.where(mask, error, np.nan))[0] if _enough(blocks, mask) else None for mask in masks]
-        curves.append(Curve(axis, tuple(found), tuple(int(mask.sum()) for mask in masks)))
+        curves.append(ErrorCurve(axis, tuple(found), tuple(int(mask.sum()) for mask in masks)))
     grid = np.full((len(axes[0].words), len(axes[1].words)), np.nan)
     for row, column in np.ndindex(*grid.shape):
         mask = used & (bins[0] == row) & (bins[1] == column)
@@ -127,13 +127,13 @@ def state_errors(
 
 
 def _cells(
-    blocks: Blocks,
+    blocks: TimeBlocks,
     owners: Sequence[tuple[tuple[str, str], np.ndarray]],
     places: Sequence[tuple[tuple[str, str], np.ndarray]],
     error: np.ndarray,
     all_samples: np.ndarray,
     overall: float,
-) -> Iterator[tuple[Cell, np.ndarray]]:
+) -> Iterator[tuple[StateBin, np.ndarray]]:
     """Give every place by one quantity, by two, and by robot and one quantity."""
     single = [((place,), mask) for place, mask in (*(owners if len(owners) > 1 else ()), *places)]
     pairs = [
@@ -148,12 +148,12 @@ def _cells(
             continue
         median, samples = _median(blocks, np.where(mask, error, np.nan))
         ratio = Interval.of_samples(median.value / max(overall, 1e-12), samples / np.maximum(all_samples, 1e-12))
-        yield Cell(where, int(mask.sum()), median, ratio), mask
+        yield StateBin(where, int(mask.sum()), median, ratio), mask
 
 
-def _worst(candidates: Sequence[tuple[Cell, np.ndarray]]) -> tuple[Cell, ...]:
+def _worst(candidates: Sequence[tuple[StateBin, np.ndarray]]) -> tuple[StateBin, ...]:
     """Return the cells that are surely above the whole, without those that mostly repeat a worse one."""
-    named: list[tuple[Cell, np.ndarray]] = []
+    named: list[tuple[StateBin, np.ndarray]] = []
     for cell, mask in sorted(candidates, key=lambda found: -found[0].ratio.low):
         if cell.ratio.low <= 1.0 or len(named) == _SHOWN:
             break
@@ -163,23 +163,23 @@ def _worst(candidates: Sequence[tuple[Cell, np.ndarray]]) -> tuple[Cell, ...]:
     return tuple(sorted((cell for cell, _ in named), key=lambda cell: -cell.ratio.value))
 
 
-def _enough(blocks: Blocks, mask: np.ndarray) -> bool:
+def _enough(blocks: TimeBlocks, mask: np.ndarray) -> bool:
     return int(mask.sum()) >= LEAST_STARTS and len(np.unique(blocks.index[mask])) >= LEAST_BLOCKS
 
 
-def _median(blocks: Blocks, error: np.ndarray) -> tuple[Interval, np.ndarray]:
+def _median(blocks: TimeBlocks, error: np.ndarray) -> tuple[Interval, np.ndarray]:
     (value,), (samples,) = quantiles(blocks, error, (0.5,))
     return Interval.of_samples(float(value), samples), samples
 
 
-def _speed_axis(speed: np.ndarray) -> Axis:
+def _speed_axis(speed: np.ndarray) -> StateAxis:
     top = max(float(np.quantile(speed, 0.995)), 1e-3)
     edges = np.append(0.0, np.linspace(_STANDS_SHARE, 1.0, _STEPS + 1)) * top
     spans = [f"at {low:.2g} to {high:.2g} m/s" for low, high in itertools.pairwise(edges[1:])]
-    return Axis("speed", "m/s", edges, ("standing", *spans))
+    return StateAxis("speed", "m/s", edges, ("standing", *spans))
 
 
-def _turn_axis(turn: np.ndarray) -> Axis:
+def _turn_axis(turn: np.ndarray) -> StateAxis:
     top = max(float(np.quantile(np.abs(turn), 0.995)), 1e-3)
     ends = np.array([0.1, 0.4, 0.7, 1.0]) * top
     spans = [f"{low:.2g} to {high:.2g} rad/s" for low, high in itertools.pairwise(ends)]
@@ -188,10 +188,10 @@ def _turn_axis(turn: np.ndarray) -> Axis:
         "not turning",
         *(f"turning left at {span}" for span in spans),
     )
-    return Axis("turn rate", "rad/s", np.concatenate([-ends[::-1], ends]), words)
+    return StateAxis("turn rate", "rad/s", np.concatenate([-ends[::-1], ends]), words)
 
 
-def _pace_axis(acceleration: np.ndarray) -> Axis:
+def _pace_axis(acceleration: np.ndarray) -> StateAxis:
     top = max(float(np.quantile(np.abs(acceleration), 0.99)), 1e-3)
     ends = np.array([0.15, 0.5, 1.0]) * top
     (soft, hard) = (f"{low:.2g} to {high:.2g} m/s^2" for low, high in itertools.pairwise(ends))
@@ -202,4 +202,4 @@ def _pace_axis(acceleration: np.ndarray) -> Axis:
         f"speeding up at {soft}",
         f"speeding up at {hard}",
     )
-    return Axis("acceleration", "m/s^2", np.concatenate([-ends[::-1], ends]), words)
+    return StateAxis("acceleration", "m/s^2", np.concatenate([-ends[::-1], ends]), words)

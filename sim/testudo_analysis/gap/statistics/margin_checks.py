@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.gap.prediction.prepared_motion import Motion
-from testudo_analysis.gap.statistics.command_latency import Latency
-from testudo_deploy.shield.projection_margins import shield_parameters
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_analysis.gap.prediction.prepared_motion import PreparedMotion
+from testudo_analysis.gap.statistics.command_latency import CommandLatency
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.run_reader import Track
@@ -46,10 +46,10 @@ class MarginCheck:
 
 def margin_checks(
     spec: RobotSpec,
-    motions: Sequence[Motion],
+    motions: Sequence[PreparedMotion],
     errors: Sequence[Mapping[str, np.ndarray]],
     horizons_s: Sequence[float],
-    found: Sequence[Latency] = (),
+    found: Sequence[CommandLatency] = (),
 ) -> list[MarginCheck]:
     """Hold the residuals of all robots of one type against the margins that its file makes.
 
@@ -60,7 +60,7 @@ def margin_checks(
         horizons_s: (H,).
         found: latencies of the robots.
     """
-    shield, space = shield_parameters(spec), space_parameters(spec)
+    shield, space = projection_parameters(spec), stop_tube_parameters(spec)
     terms = {
         term.name: term.value_m / (2 * shield.direction_factor)
         for term in shield.terms
@@ -123,7 +123,9 @@ def margin_checks(
     return checks
 
 
-def flight_checks(spec: RobotSpec, motions: Sequence[Motion], found: Sequence[Latency]) -> list[MarginCheck]:
+def flight_checks(
+    spec: RobotSpec, motions: Sequence[PreparedMotion], found: Sequence[CommandLatency]
+) -> list[MarginCheck]:
     """Hold what drones show whose motors were recorded, but not their velocity commands, against what covers it.
 
     The terms for the prediction of the control point need velocity commands. The latency of the rotors is held against
@@ -134,8 +136,8 @@ def flight_checks(spec: RobotSpec, motions: Sequence[Motion], found: Sequence[La
         motions: of the robots.
         found: latencies of their rotors.
     """
-    terms = {term.name: term.value_m for term in shield_parameters(spec).terms}
-    share = 2 * shield_parameters(spec).direction_factor
+    terms = {term.name: term.value_m for term in projection_parameters(spec).terms}
+    share = 2 * projection_parameters(spec).direction_factor
     checks = [*_localisation(motions, terms["localisation"] / share, 0.0), *_limits(spec, motions)]
     lag, delay = spec.rotors["rotors.thrust_lag"], spec.rotors["rotors.thrust_delay"]
     for channel in dict.fromkeys(latency.channel for latency in found):
@@ -149,7 +151,7 @@ def flight_checks(spec: RobotSpec, motions: Sequence[Motion], found: Sequence[La
     return checks
 
 
-def _of_robots(motions: Sequence[Motion]) -> Callable[..., Iterator[MarginCheck]]:
+def _of_robots(motions: Sequence[PreparedMotion]) -> Callable[..., Iterator[MarginCheck]]:
     """Return `_check` for samples that stand in the order of the robots."""
     names = [motion.robot for motion in motions]
 
@@ -159,11 +161,11 @@ def _of_robots(motions: Sequence[Motion]) -> Callable[..., Iterator[MarginCheck]
     return check
 
 
-def _of_channel(found: Sequence[Latency], channel: str) -> dict[str, np.ndarray]:
+def _of_channel(found: Sequence[CommandLatency], channel: str) -> dict[str, np.ndarray]:
     return {latency.robot: np.array([latency.real_s.value]) for latency in found if latency.channel == channel}
 
 
-def _localisation(motions: Sequence[Motion], limit: float, ahead_m: float) -> Iterator[MarginCheck]:
+def _localisation(motions: Sequence[PreparedMotion], limit: float, ahead_m: float) -> Iterator[MarginCheck]:
     yield from _of_robots(motions)(
         "layer 1: localisation",
         "distance of poses from their smoothed course",
@@ -173,7 +175,7 @@ def _localisation(motions: Sequence[Motion], limit: float, ahead_m: float) -> It
     )
 
 
-def _limits(spec: RobotSpec, motions: Sequence[Motion]) -> Iterator[MarginCheck]:
+def _limits(spec: RobotSpec, motions: Sequence[PreparedMotion]) -> Iterator[MarginCheck]:
     """Hold times and speeds against what the robot promises to its peers."""
     check = _of_robots(motions)
     tracks = [motion.track for motion in motions]
@@ -242,7 +244,7 @@ def _check(term: str, what: str, unit: str, limit: float, by_robot: Mapping[str,
     )
 
 
-def _roughness(motion: Motion, ahead_m: float) -> np.ndarray:
+def _roughness(motion: PreparedMotion, ahead_m: float) -> np.ndarray:
     """Return how far each pose is from a straight line through its neighbours' mean, look-ahead and yaw included."""
     track = motion.track
     columns = np.column_stack([track.position_world, track.yaw])

@@ -8,12 +8,12 @@ from typing import Any
 
 from testudo_analysis.report.fleet_summary import summarise_fleet
 from testudo_analysis.report.report_data import FleetSection
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.launch.run_folder import FLEET_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_runs.recording import Recording
 from testudo_runs.recording.write import IMPORTED
-from testudo_runs.run_reader import Run, read_run
+from testudo_runs.run_reader import RecordedRun, read_run
 
 _NEEDED = {"success", "success_low", "success_high", "contacts", "episodes", "intervention_rate"}
 
@@ -30,7 +30,7 @@ class ScoreRow:
 
 
 @dataclass(frozen=True)
-class Score:
+class ScoreComparison:
     """Predicted against real score of a run."""
 
     rows: tuple[ScoreRow, ...]
@@ -38,31 +38,31 @@ class Score:
     """Of which episodes the prediction is, or why there is none."""
 
 
-def score(recording: Recording) -> Score:
+def score(recording: Recording) -> ScoreComparison:
     """Return the evaluation in the policy's file beside what happened."""
     if (
         recording.info.get("kind") == IMPORTED
         or recording.folder is None
         or not (recording.folder / FLEET_FILE).is_file()
     ):
-        return Score(
+        return ScoreComparison(
             (), "The run holds no policy, so nothing predicted a score: it was imported, not recorded by `testudo up`."
         )
     try:
         run = read_run(recording.folder)
-        contract = Artefact.load(run.policy_path, sha256=run.policy_sha256).contract
+        contract = PolicyArtefact.load(run.policy_path, sha256=run.policy_sha256).contract
     except TestudoError as error:
-        return Score((), f"The run's policy cannot be read, so nothing tells what it was to score: {error}")
+        return ScoreComparison((), f"The run's policy cannot be read, so nothing tells what it was to score: {error}")
     return score_of(run, contract, contract.evaluation)
 
 
-def score_of(run: Run, contract: Any, evaluation: Mapping[str, Any]) -> Score:
+def score_of(run: RecordedRun, contract: Any, evaluation: Mapping[str, Any]) -> ScoreComparison:
     """Return what happened beside an evaluation by team size, as a contract holds it."""
     section = FleetSection(run, contract)
     real = summarise_fleet(section)
     known = [size for size, values in evaluation.items() if size.isdecimal() and set(values) >= _NEEDED]
     if not known:
-        return Score(
+        return ScoreComparison(
             _real_only(real),
             "The policy's file holds no evaluation by team size, so nothing predicted a "
             "score: run `testudo evaluate --json` before `testudo export`.",
@@ -116,7 +116,7 @@ def score_of(run: Run, contract: Any, evaluation: Mapping[str, Any]) -> Score:
             None,
         )
     )
-    return Score(
+    return ScoreComparison(
         tuple(rows),
         f"Predicted: {predicted['episodes']} held-out episodes of {sizes[0]} robots in "
         "simulation. One run bears a rate out only if it is near 0 or 1.",

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_analysis.gap.prediction.drone_predictions import Flight, produced
+from testudo_analysis.gap.prediction.drone_predictions import FlightRecord, produced_acceleration
 from testudo_analysis.gap.statistics.block_bootstrap import Interval
-from testudo_analysis.gap.statistics.command_latency import Latency
+from testudo_analysis.gap.statistics.command_latency import CommandLatency
 from testudo_analysis.identify.drone.rotor_lag import fast_responses
 from testudo_hardware.motion.rotor_drone import PITCH_SIGNS, ROLL_SIGNS, YAW_SIGNS, RotorDroneParameters
 from testudo_hardware.spec import RobotSpec
@@ -20,7 +20,7 @@ _STILL_RAD_S = 1e-3
 _MIX = np.array([ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS])
 
 
-def flight_latencies(flight: Flight, spec: RobotSpec) -> list[Latency]:
+def flight_latencies(flight: FlightRecord, spec: RobotSpec) -> list[CommandLatency]:
     """Return by how much the rotation of one drone is behind its motor commands: delay and lag together, or nothing.
 
     The fast part counts (5 to 25 Hz): slower, the controller answers what the drone does, not the drone the motors. The
@@ -33,7 +33,7 @@ def flight_latencies(flight: Flight, spec: RobotSpec) -> list[Latency]:
     parameters, delay_s = RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value
     command = np.clip(logged.thrust_command, parameters.thrust_least_n, parameters.thrust_most_n)
     found = fast_responses([logged], [command], _DRAWS)
-    wanted, thrust = produced(flight, parameters, delay_s)
+    wanted, thrust = produced_acceleration(flight, parameters, delay_s)
     ratio = logged.period_s / parameters.thrust_lag_s
     mean = wanted - np.expm1(-ratio) / ratio * (thrust - wanted)
     rates = np.cumsum(np.pad(logged.period_s * _MIX @ mean, [(0, 0), (1, 0)]), axis=1)[:, :-1]
@@ -44,7 +44,7 @@ def flight_latencies(flight: Flight, spec: RobotSpec) -> list[Latency]:
     samples = np.array([one.lag_s + one.delay_s for one in found[1:]])
     share = float(np.mean(real.explained[:2]))
     return [
-        Latency(
+        CommandLatency(
             flight.robot,
             TURN,
             Interval.of_samples(real.lag_s + real.delay_s, samples),

@@ -8,9 +8,9 @@ import numpy as np
 
 from testudo_analysis.identify.drone.drone_fit import EXPLAINED, DroneFit
 from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, UNITS
-from testudo_analysis.identify.drone.flight_segments import Flight
+from testudo_analysis.identify.drone.flight_segments import FlightRecord
 from testudo_analysis.identify.drone.rotor_lag import FastResponse
-from testudo_analysis.identify.estimation.bootstrap_uncertainty import Spread
+from testudo_analysis.identify.estimation.bootstrap_uncertainty import BootstrapSpread
 from testudo_analysis.identify.estimation.identification_result import Estimate
 from testudo_hardware.schema import ROTORS
 from testudo_hardware.spec import RobotSpec
@@ -36,7 +36,7 @@ _TRADED = (
 _EFFECTIVE = "effective: predicts from logs of this kind, no property of the drone alone"
 
 
-def drone_estimates(fit: DroneFit, flights: Sequence[Flight], spec: RobotSpec) -> tuple[Estimate, ...]:
+def drone_estimates(fit: DroneFit, flights: Sequence[FlightRecord], spec: RobotSpec) -> tuple[Estimate, ...]:
     """Return the estimates of a fit; keys of the robot file, and `response.*` for what has no key there."""
     mass = spec.quantities["geometry.mass"]
     rows = [
@@ -82,7 +82,7 @@ def _from_draws(key: str, values: np.ndarray, fast: FastResponse, explained: flo
     value = values[0]
     low = high = value
     if len(values) > 1:
-        low, high = (float(end[0]) for end in Spread(values[1:, None], fast.pieces, 1).interval(values[:1]))
+        low, high = (float(end[0]) for end in BootstrapSpread(values[1:, None], fast.pieces, 1).interval(values[:1]))
     note = _INERTIA.format(share=max(explained, 0.0), axis=axis) if explained < EXPLAINED else ""
     return Estimate(
         key,

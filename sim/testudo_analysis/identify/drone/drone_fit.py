@@ -11,9 +11,9 @@ from scipy.optimize import least_squares
 from scipy.stats import t as student
 
 from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, DroneModel, errors, predict
-from testudo_analysis.identify.drone.flight_segments import Flight, Samples, Windows
+from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples, PredictionWindows
 from testudo_analysis.identify.drone.rotor_lag import FastResponse, fast_responses
-from testudo_analysis.identify.estimation.bootstrap_uncertainty import LEVEL, Spread
+from testudo_analysis.identify.estimation.bootstrap_uncertainty import LEVEL, BootstrapSpread
 from testudo_runs.progress_bar import Tell, part, quiet
 
 _SCALES = ((0.1, 2e-3, 5e-3, 3e-2), (0.3, 8e-3, 2e-2, 0.12), (0.5, 2e-2, 5e-2, 0.3))
@@ -42,7 +42,7 @@ _SEARCHED = 0.3
 class FitSettings:
     """How a fit is made."""
 
-    windows: Windows = field(default_factory=lambda: Windows(spacing_s=0.4))
+    windows: PredictionWindows = field(default_factory=lambda: PredictionWindows(spacing_s=0.4))
     """Of the starts that are fitted."""
     segment_s: float = 2.0
     """Length of the pieces that intervals come from: one after the other is left out."""
@@ -77,7 +77,7 @@ class DroneFit:
 
 
 def fit_drone(
-    model: DroneModel, flights: Sequence[Flight], settings: FitSettings | None = None, tell: Tell = quiet
+    model: DroneModel, flights: Sequence[FlightRecord], settings: FitSettings | None = None, tell: Tell = quiet
 ) -> DroneFit:
     """Return the model that predicts these flights best.
 
@@ -91,7 +91,7 @@ def fit_drone(
         RecordingError: no start can be used.
     """
     settings = settings or FitSettings()
-    samples = Samples.create(flights, settings.windows)
+    samples = FlightSamples.create(flights, settings.windows)
     vector = model.start_vector()
     tell("delay and lag", 0.0)
     fast = fast_responses(flights, [model.clipped(flight, vector) for flight in flights], settings.bootstrap)
@@ -104,7 +104,9 @@ def fit_drone(
         known = dict(zip(_GAINS, fast[0].gains, strict=True)) | dict.fromkeys(_RIGID, 0.0)
         vector[[NAMES.index(name) for name in known]] = list(known.values())
         model = replace(model, parts=_PARTS)
-        samples = Samples.create(flights, replace(settings.windows, spacing_s=settings.windows.spacing_s / _DENSER))
+        samples = FlightSamples.create(
+            flights, replace(settings.windows, spacing_s=settings.windows.spacing_s / _DENSER)
+        )
     vector[NAMES.index("lift_share")] = 0.0
     stages = [_without(_LIFT + _BALANCE + _RIGID if rigid else _SETTLED + _LIFT)]
     stages += [] if rigid else [_without(_SETTLED + _STEADY)]
@@ -156,7 +158,7 @@ def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tupl
     if len(fast) > 1:
         settled = [NAMES.index(name) for name in _SETTLED]
         draws = np.array([(each.lag_s, each.delay_s) for each in fast[1:]])
-        low[settled], high[settled] = Spread(draws, fast[0].pieces, 1).interval(vector[settled])
+        low[settled], high[settled] = BootstrapSpread(draws, fast[0].pieces, 1).interval(vector[settled])
     return np.maximum(low, 0.0), high
 
 
@@ -176,7 +178,7 @@ class _Problem:
     """Residuals of the free parameters, the rest as in ``vector``."""
 
     model: DroneModel
-    samples: Samples
+    samples: FlightSamples
     vector: np.ndarray
     free: list[int]
     rates: bool
@@ -219,7 +221,7 @@ class _Problem:
 
 
 def _intervals(
-    problem: _Problem, values: np.ndarray, samples: Samples, settings: FitSettings
+    problem: _Problem, values: np.ndarray, samples: FlightSamples, settings: FitSettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return low and high (F,) of the parameters: 95 %, by leaving out one segment after the other.
 

@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 from scipy.signal import lfilter
 
-from testudo_analysis.identify.drone.flight_segments import Flight, Samples
+from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples
 from testudo_hardware.motion.rotor_drone import (
     GRAVITY_M_S2,
     PITCH_SIGNS,
@@ -172,7 +172,7 @@ class DroneModel:
             thrust_most_n=np.inf,
         )
 
-    def clipped(self, flight: Flight, vector: np.ndarray) -> np.ndarray:
+    def clipped(self, flight: FlightRecord, vector: np.ndarray) -> np.ndarray:
         """Return the logged commands (4, T) [N] as far as the rotors can follow at the battery's voltage."""
         most = vector[NAMES.index("thrust_most")]
         if flight.battery_v is not None:
@@ -182,7 +182,7 @@ class DroneModel:
             )
         return np.clip(flight.thrust_command, 0.0, most)
 
-    def driven(self, flight: Flight, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def driven(self, flight: FlightRecord, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what acts after clipping, delay and lag: see `driven`."""
         lag, delay = (vector[NAMES.index(name)] for name in ("thrust_lag", "thrust_delay"))
         return driven(self.clipped(flight, vector), flight.period_s, lag, delay, self.parts)
@@ -217,7 +217,7 @@ def driven(
 
 
 def predict(
-    model: DroneModel, samples: Samples, vectors: np.ndarray, marks: tuple[int, ...]
+    model: DroneModel, samples: FlightSamples, vectors: np.ndarray, marks: tuple[int, ...]
 ) -> dict[int, RotorDroneState]:
     """Return the states (.., K, S) so many samples after the starts.
 
@@ -287,7 +287,7 @@ def righting(quaternion_xyzw: np.ndarray, stiffness: np.ndarray) -> np.ndarray:
     return np.stack([-stiffness * up[1], stiffness * up[0], 0 * up[2]])
 
 
-def errors(samples: Samples, mark: int, state: RotorDroneState) -> tuple[np.ndarray, np.ndarray]:
+def errors(samples: FlightSamples, mark: int, state: RotorDroneState) -> tuple[np.ndarray, np.ndarray]:
     """Return position errors (3, K, S) [m] and rotation vectors (3, K, S) [rad] from the prediction to the log."""
     position = state.position_world - samples.at("position_world", mark)[:, None]
     logged = np.broadcast_to(samples.at("quaternion_xyzw", mark)[:, None], state.quaternion_xyzw.shape)
@@ -298,7 +298,7 @@ def errors(samples: Samples, mark: int, state: RotorDroneState) -> tuple[np.ndar
 class _Signals:
     """What drives a prediction: commands, thrust, and the causal estimates."""
 
-    samples: Samples
+    samples: FlightSamples
     driven: list[list[tuple[np.ndarray, np.ndarray]]]
     """By candidate and flight: command and thrust (F, 4, T)."""
     balance: np.ndarray
@@ -311,7 +311,7 @@ class _Signals:
     """(K, 1) [s]."""
 
     @classmethod
-    def create(cls, model: DroneModel, samples: Samples, vectors: np.ndarray) -> _Signals:
+    def create(cls, model: DroneModel, samples: FlightSamples, vectors: np.ndarray) -> _Signals:
         series: dict[bytes, list[tuple[np.ndarray, np.ndarray]]] = {}
         driving = [NAMES.index(name) for name in ("thrust_lag", "thrust_delay", "thrust_most")]
         used = []
@@ -359,7 +359,7 @@ class _Signals:
 
 
 def balances(
-    model: DroneModel, flight: Flight, vector: np.ndarray, lagged: np.ndarray
+    model: DroneModel, flight: FlightRecord, vector: np.ndarray, lagged: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what the commands so far have balanced: torque (3, T) [rad/s²] and lift (T,) [m/s²]."""
     value = dict(zip(NAMES, vector, strict=True))
@@ -375,7 +375,7 @@ def balances(
     return found[0], found[1][0]
 
 
-def held_force(model: DroneModel, samples: Samples, vector: np.ndarray, lagged: list[np.ndarray]) -> np.ndarray:
+def held_force(model: DroneModel, samples: FlightSamples, vector: np.ndarray, lagged: list[np.ndarray]) -> np.ndarray:
     """Return the acceleration (3, S) [m/s²] in the world that the model misses at the starts.
 
     Causal: the slope, over the memory before the start, of the logged velocity less what the model integrates from
@@ -405,7 +405,7 @@ def _flat(value: object) -> object:
     return value[0, 0] if isinstance(value, np.ndarray) else value
 
 
-def _slope(flight: Flight, logged: np.ndarray, rate: np.ndarray, memory_s: float) -> np.ndarray:
+def _slope(flight: FlightRecord, logged: np.ndarray, rate: np.ndarray, memory_s: float) -> np.ndarray:
     """Return the slope (3, T) of logged values less the integral of a rate, by a critically damped tracker."""
     period = flight.period_s
     steps = (rate[:, 1:] + rate[:, :-1]) / 2 * np.diff(flight.stamp_s)

@@ -15,7 +15,7 @@ _GAP_RATIO = 1.25
 
 
 @dataclass(frozen=True)
-class Flight:
+class FlightRecord:
     """One drone's flight at the stamps of its odometry; T samples."""
 
     name: str
@@ -41,7 +41,7 @@ class Flight:
         return float(np.median(np.diff(self.stamp_s)))
 
 
-def flight_of(recording: RobotRecording, name: str = "") -> Flight:
+def flight_of(recording: RobotRecording, name: str = "") -> FlightRecord:
     """Return the flight of a robot whose odometry and motors were recorded.
 
     Raises:
@@ -59,7 +59,7 @@ def flight_of(recording: RobotRecording, name: str = "") -> Flight:
     if battery is not None and len(battery):
         battery = _rising(battery)
         voltage = np.interp(stamp, battery.stamp_s, battery.values[:, 0])
-    return Flight(
+    return FlightRecord(
         name or recording.name,
         recording.name,
         stamp,
@@ -83,7 +83,7 @@ def _rising(series: Series) -> Series:
     return Series(stamp[later], values[later])
 
 
-def piece_of(flight: Flight, begin: float, end: float) -> Flight:
+def piece_of(flight: FlightRecord, begin: float, end: float) -> FlightRecord:
     """Return the part of a flight between two shares of its samples."""
     part = slice(round(begin * len(flight.stamp_s)), round(end * len(flight.stamp_s)))
     return replace(
@@ -98,7 +98,7 @@ def piece_of(flight: Flight, begin: float, end: float) -> Flight:
 
 
 @dataclass(frozen=True)
-class Windows:
+class PredictionWindows:
     """Which moments predictions start from."""
 
     horizon_s: float = 0.5
@@ -108,7 +108,7 @@ class Windows:
     least_height_m: float = 0.25
     """Lower ones are on the floor, or in its cushion of air."""
 
-    def starts(self, flight: Flight) -> np.ndarray:
+    def starts(self, flight: FlightRecord) -> np.ndarray:
         """Return the samples (S,) from which a prediction can start."""
         period = flight.period_s
         ahead, before = round(self.horizon_s / period) + 1, round(self.history_s / period)
@@ -119,10 +119,10 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Samples:
+class FlightSamples:
     """Start moments of several flights, side by side: S starts, M marks."""
 
-    flights: tuple[Flight, ...]
+    flights: tuple[FlightRecord, ...]
     flight: np.ndarray
     """(S,): which flight."""
     start: np.ndarray
@@ -131,7 +131,7 @@ class Samples:
     """Samples of the longest horizon."""
 
     @classmethod
-    def create(cls, flights: Sequence[Flight], windows: Windows) -> Samples:
+    def create(cls, flights: Sequence[FlightRecord], windows: PredictionWindows) -> FlightSamples:
         """Return all starts of some flights.
 
         Raises:

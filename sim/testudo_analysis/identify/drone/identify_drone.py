@@ -10,7 +10,13 @@ import numpy as np
 from testudo_analysis.identify.drone.drone_estimates import drone_estimates
 from testudo_analysis.identify.drone.drone_fit import DroneFit, FitSettings, fit_drone
 from testudo_analysis.identify.drone.fitted_model import DroneModel, errors, predict
-from testudo_analysis.identify.drone.flight_segments import Flight, Samples, Windows, flight_of, piece_of
+from testudo_analysis.identify.drone.flight_segments import (
+    FlightRecord,
+    FlightSamples,
+    PredictionWindows,
+    flight_of,
+    piece_of,
+)
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut, Identification, Quantiles
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.quaternions import body_up, conjugate, from_rotation_vector, multiply, rotation_vector
@@ -24,7 +30,7 @@ HORIZONS_S = (0.1, 0.5)
 CHANNELS = (("position", "m"), ("attitude", "rad"))
 HELD = "with the force before the start"
 """Ending of a channel whose prediction also holds the force that was seen before the start."""
-Fold = tuple[str, list[Flight], list[Flight]]
+Fold = tuple[str, list[FlightRecord], list[FlightRecord]]
 """What is held out, what is fitted, and what is measured."""
 _GRAVITY = np.array([[0.0], [0.0], [9.81]])
 
@@ -38,7 +44,7 @@ class DroneSettings:
     causal: bool = False
     """Also measure predictions that hold the force which was seen before the start."""
     fit: FitSettings | None = None
-    windows: Windows | None = None
+    windows: PredictionWindows | None = None
     """Of the starts that errors are measured on."""
 
 
@@ -104,7 +110,7 @@ def held_out(
 
     A split that leaves nothing to fit or to measure on has no rows.
     """
-    windows = settings.windows or Windows()
+    windows = settings.windows or PredictionWindows()
     errors_of: dict[str, list[dict[str, np.ndarray]]] = {}
     for k, (what, train, test) in enumerate(folded):
         own = part(tell, k / len(folded), (k + 1) / len(folded))
@@ -139,7 +145,7 @@ def _named(tell: Tell, name: str) -> Tell:
     return lambda text, share: tell(f"{name}, {text}", share)
 
 
-def folds(flights: Sequence[Flight], split: str) -> list[Fold]:
+def folds(flights: Sequence[FlightRecord], split: str) -> list[Fold]:
     """Return what is held out, what is fitted and what is measured; runs are the first part of a flight's name."""
     if split == HALF:
         halves = [(piece_of(flight, 0.0, 0.5), piece_of(flight, 0.5, 1.0)) for flight in flights]
@@ -153,9 +159,9 @@ def folds(flights: Sequence[Flight], split: str) -> list[Fold]:
     return found
 
 
-def measure(fit: DroneFit, flight: Flight, windows: Windows) -> dict[str, np.ndarray]:
+def measure(fit: DroneFit, flight: FlightRecord, windows: PredictionWindows) -> dict[str, np.ndarray]:
     """Return the errors (S,) of a flight by who predicts, channel and horizon."""
-    samples = Samples.create([flight], windows)
+    samples = FlightSamples.create([flight], windows)
     marks = {horizon: samples.mark(horizon) for horizon in HORIZONS_S}
     both = np.stack([fit.model.file_vector(), fit.vector], axis=1)
     found = predict(replace(fit.model, causal=False), samples, both, tuple(marks.values()))
@@ -173,7 +179,9 @@ def measure(fit: DroneFit, flight: Flight, windows: Windows) -> dict[str, np.nda
     return sizes
 
 
-def ballistic(samples: Samples, mass_kg: float, marks: tuple[int, ...]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+def ballistic(
+    samples: FlightSamples, mass_kg: float, marks: tuple[int, ...]
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Return position errors (3, S) [m] and rotation vectors (3, S) [rad] of the simplest prediction.
 
     The logged collective thrust acts along the body's axis, and the body's rates are held.

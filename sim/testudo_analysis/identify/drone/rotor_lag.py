@@ -14,7 +14,7 @@ import numpy as np
 from scipy.interpolate import RectBivariateSpline
 from scipy.signal import butter, lfilter, sosfiltfilt
 
-from testudo_analysis.identify.drone.flight_segments import Flight
+from testudo_analysis.identify.drone.flight_segments import FlightRecord
 from testudo_hardware.motion.rotor_drone import PITCH_SIGNS, ROLL_SIGNS, YAW_SIGNS
 
 _BAND_HZ = (5.0, 25.0)
@@ -51,7 +51,9 @@ class FastResponse:
         return bool(1.02 * _LAGS_S[0] < self.lag_s < 0.98 * _LAGS_S[-1] and self.delay_s < 0.98 * _DELAYS_S[-1])
 
 
-def fast_responses(flights: Sequence[Flight], commands: Sequence[np.ndarray], draws: int = 0) -> list[FastResponse]:
+def fast_responses(
+    flights: Sequence[FlightRecord], commands: Sequence[np.ndarray], draws: int = 0
+) -> list[FastResponse]:
     """Return the response of all flights, and of ``draws`` draws of their pieces with replacement, for intervals.
 
     Args:
@@ -85,7 +87,7 @@ class _Stretch:
     """Samples of each, none of which the ends of the filter spoil."""
 
 
-def _stretches(flight: Flight, command: np.ndarray) -> list[_Stretch]:
+def _stretches(flight: FlightRecord, command: np.ndarray) -> list[_Stretch]:
     period = flight.period_s
     breaks = np.flatnonzero(np.diff(flight.stamp_s) > 1.25 * period) + 1
     found = []

@@ -34,7 +34,7 @@ MANOEUVRES = {
 
 
 @dataclass(frozen=True)
-class Spread:
+class BootstrapSpread:
     """Resampled parameters."""
 
     samples: np.ndarray
@@ -57,7 +57,7 @@ class Spread:
 
 def bootstrap(
     curvature: Curvature, robot: np.ndarray, weight: np.ndarray, values: np.ndarray, free: np.ndarray, seed: int = 0
-) -> Spread:
+) -> BootstrapSpread:
     """Return resampled parameters.
 
     Args:
@@ -70,7 +70,7 @@ def bootstrap(
     """
     used = np.flatnonzero(weight > 0)
     if not len(used):
-        return Spread(np.broadcast_to(values, (RESAMPLES, len(values))).copy(), 0, int(free.sum()))
+        return BootstrapSpread(np.broadcast_to(values, (RESAMPLES, len(values))).copy(), 0, int(free.sum()))
     pair = 2 if len(used) >= _PAIRED_FROM else 1
     _, block = np.unique(np.stack([robot[used], _running_number(robot[used]) // pair]), axis=1, return_inverse=True)
     block = block.ravel()
@@ -80,7 +80,7 @@ def bootstrap(
     np.add.at(hessian, block, curvature.hessian[used])
     samples = np.broadcast_to(values, (RESAMPLES, len(values))).copy()
     if blocks < FEWEST_BLOCKS or not free.any():
-        return Spread(samples, blocks, int(free.sum()))
+        return BootstrapSpread(samples, blocks, int(free.sum()))
     counts = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES).astype(float)
     moved = np.flatnonzero(free)
     inner = np.tensordot(counts, hessian[:, moved[:, None], moved], axes=1)
@@ -89,7 +89,7 @@ def bootstrap(
     inner += np.eye(len(moved)) * small[:, None, None]
     # the whole gradient is not quite zero at a bound; what the fit holds there, the resamples may leave
     samples[:, moved] -= np.linalg.solve(inner, (counts @ gradient[:, moved])[..., None])[..., 0]
-    return Spread(samples, blocks, int(free.sum()))
+    return BootstrapSpread(samples, blocks, int(free.sum()))
 
 
 def prior(spec: RobotSpec, key: str) -> tuple[float, float]:

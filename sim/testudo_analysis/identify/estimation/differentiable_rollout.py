@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.identify.estimation.rollout_windows import Cutting, Stretches
+from testudo_analysis.identify.estimation.rollout_windows import SegmentSet, SegmentSettings
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
@@ -43,13 +43,13 @@ class Curvature:
     """(C, P, P)."""
 
 
-class Roller:
+class BatchedRollout:
     """The errors of one robot type on given stretches, as functions of its parameters.
 
     Parameters are those of the robot file, but for the turn slip, which is squared: at none its own derivative is zero.
     """
 
-    def __init__(self, spec: RobotSpec, keys: tuple[str, ...], stretches: Stretches, cutting: Cutting) -> None:
+    def __init__(self, spec: RobotSpec, keys: tuple[str, ...], stretches: SegmentSet, cutting: SegmentSettings) -> None:
         """Prepare the functions.
 
         Args:
@@ -125,7 +125,7 @@ def dead_reckoning(spec: RobotSpec) -> RobotSpec:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Data:
-    """`Stretches` as arrays of the accelerator."""
+    """`SegmentSet` as arrays of the accelerator."""
 
     asked: jax.Array
     phase: jax.Array
@@ -138,7 +138,7 @@ class _Data:
     fitted: jax.Array
 
     @classmethod
-    def create(cls, stretches: Stretches) -> _Data:
+    def create(cls, stretches: SegmentSet) -> _Data:
         return cls(
             *(
                 jnp.asarray(value, jnp.float32)
@@ -167,7 +167,7 @@ def _root(value: jax.Array) -> jax.Array:
     return jnp.sqrt(value + 1e-8)
 
 
-def _path(spec: RobotSpec, cutting: Cutting, asked: jax.Array, phase: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _path(spec: RobotSpec, cutting: SegmentSettings, asked: jax.Array, phase: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return positions (D, T) [m] and headings (T,) of one stretch, from the origin.
 
     Velocities come one after the other, ways and turns of all steps at once.
@@ -178,7 +178,7 @@ def _path(spec: RobotSpec, cutting: Cutting, asked: jax.Array, phase: jax.Array)
 
 
 def _velocities(
-    model: MotionModel, response: LagResponse, cutting: Cutting, asked: jax.Array, phase: jax.Array
+    model: MotionModel, response: LagResponse, cutting: SegmentSettings, asked: jax.Array, phase: jax.Array
 ) -> jax.Array:
     """Return the velocities (D, T) of one stretch at the beginning of each step."""
     before, after, share = _driving(model, cutting, asked, phase)
@@ -193,7 +193,7 @@ def _velocities(
 
 
 def _driving(
-    model: MotionModel, cutting: Cutting, asked: jax.Array, phase: jax.Array
+    model: MotionModel, cutting: SegmentSettings, asked: jax.Array, phase: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the effective commands (D, T) in which each step begins and ends, and the share (T,) of the latter.
 
@@ -230,14 +230,18 @@ def _travelled(model: MotionModel, velocity: jax.Array, response: LagResponse) -
     return jnp.concatenate([start, jnp.cumsum(way, axis=1)], axis=1), jnp.concatenate([start[0], yaw])
 
 
-def _moving(spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values: jax.Array, data: _Data) -> jax.Array:
+def _moving(
+    spec: RobotSpec, keys: tuple[str, ...], cutting: SegmentSettings, values: jax.Array, data: _Data
+) -> jax.Array:
     """Return the velocities (D, T) of one stretch."""
     found = _parametrised(spec, keys, values)
     response = LagResponse.create(jnp.float32(cutting.step_s), jnp.float32(1.0) * found.velocity_lag_s)
     return _velocities(motion_model(found), response, cutting, data.asked, data.phase)
 
 
-def _errors(spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values: jax.Array, data: _Data) -> jax.Array:
+def _errors(
+    spec: RobotSpec, keys: tuple[str, ...], cutting: SegmentSettings, values: jax.Array, data: _Data
+) -> jax.Array:
     """Return predicted minus seen (E, S) of one stretch."""
     found = _parametrised(spec, keys, values)
     position, yaw = _path(found, cutting, data.asked, data.phase)
@@ -256,7 +260,7 @@ def _at(path: jax.Array, moment: jax.Array) -> jax.Array:
 
 
 def _curvature(
-    spec: RobotSpec, keys: tuple[str, ...], cutting: Cutting, values: jax.Array, data: _Data, scale: jax.Array
+    spec: RobotSpec, keys: tuple[str, ...], cutting: SegmentSettings, values: jax.Array, data: _Data, scale: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return soft-l1 loss, gradient and Gauss-Newton Hessian of one stretch; rho = 2 (sqrt(1 + z) - 1)."""
 

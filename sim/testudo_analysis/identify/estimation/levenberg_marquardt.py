@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.identify.estimation.differentiable_rollout import Curvature, Roller
+from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout, Curvature
 
 _ROUNDS = 40
 _ENOUGH = 1e-5
@@ -27,7 +27,7 @@ class Fit:
 
 
 def fit(
-    roller: Roller,
+    roller: BatchedRollout,
     start: np.ndarray,
     free: np.ndarray,
     bounds: tuple[np.ndarray, np.ndarray],

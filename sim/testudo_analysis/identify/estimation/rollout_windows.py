@@ -26,7 +26,7 @@ _NEAR = 0.02
 
 
 @dataclass(frozen=True)
-class Cutting:
+class SegmentSettings:
     """How a run is cut."""
 
     horizons_s: tuple[float, ...] = (0.5, 1.0, 2.0)
@@ -71,7 +71,7 @@ class Cutting:
 
 
 @dataclass(frozen=True)
-class Stretches:
+class SegmentSet:
     """Stretches of all robots, C of them, each with up to S windows; windows that do not exist are not valid."""
 
     robot: np.ndarray
@@ -103,7 +103,7 @@ class Stretches:
     def __len__(self) -> int:
         return len(self.robot)
 
-    def take(self, which: np.ndarray) -> Stretches:
+    def take(self, which: np.ndarray) -> SegmentSet:
         """Return some of the stretches: indices or mask (C,)."""
         return replace(self, **{field.name: getattr(self, field.name)[which] for field in fields(self)})
 
@@ -121,7 +121,7 @@ def commands_of(robot: AlignedRobot, spec: RobotSpec) -> np.ndarray:
     return robot.command[:, : spec.dimension]
 
 
-def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> Stretches:
+def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: SegmentSettings) -> SegmentSet:
     """Return the stretches of robots of one kind.
 
     Windows begin and end at poses, so that nothing is interpolated; none spans a gap in the poses that is longer than
@@ -146,7 +146,7 @@ def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> St
 
     columns = list(zip(*parts, strict=True))
     robot, begin, last, phase = (np.array(column) for column in columns[:4])
-    return Stretches(
+    return SegmentSet(
         robot,
         begin,
         last,
@@ -158,7 +158,7 @@ def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> St
     )
 
 
-def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Cutting) -> list[tuple]:
+def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: SegmentSettings) -> list[tuple]:
     command = commands_of(robot, spec)
     stamps = robot.stamp_s
     integral = np.concatenate(
@@ -220,7 +220,7 @@ def _ends(stamps: np.ndarray, first: np.ndarray, horizon: float) -> tuple[np.nda
 
 
 def _commanded(
-    robot: AlignedRobot, spec: RobotSpec, begin: np.ndarray, end: np.ndarray, cutting: Cutting, silence_s: float
+    robot: AlignedRobot, spec: RobotSpec, begin: np.ndarray, end: np.ndarray, cutting: SegmentSettings, silence_s: float
 ) -> np.ndarray:
     """Return whether all commands that act between (S,) and (S,) are known, each being held for so long."""
     before = begin - cutting.longest_delay_s - spec.velocity_lag_s

@@ -8,12 +8,18 @@ from typing import Literal
 
 import numpy as np
 
-from testudo_analysis.identify.estimation.bootstrap_uncertainty import FEWEST_BLOCKS, Spread, bootstrap, flat, prior
-from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, SLIP, Roller, to_inner
+from testudo_analysis.identify.estimation.bootstrap_uncertainty import (
+    FEWEST_BLOCKS,
+    BootstrapSpread,
+    bootstrap,
+    flat,
+    prior,
+)
+from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, SLIP, BatchedRollout, to_inner
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut
 from testudo_analysis.identify.estimation.levenberg_marquardt import Fit, fit
-from testudo_analysis.identify.estimation.rollout_windows import Cutting, Stretches, cut
-from testudo_analysis.identify.ground.held_out_errors import Measure, hold_half, hold_robot
+from testudo_analysis.identify.estimation.rollout_windows import SegmentSet, SegmentSettings, cut
+from testudo_analysis.identify.ground.held_out_errors import HeldOutErrors, hold_half, hold_robot
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
 from testudo_hardware.spec import RobotSpec
@@ -52,19 +58,19 @@ class GroundFit:
     """(P,) bool: the others stay as they were."""
     flat: np.ndarray
     """(P,) bool: changes nothing."""
-    spread: Spread
+    spread: BootstrapSpread
     by_robot: np.ndarray
     """(R, P)."""
-    robot_spread: tuple[Spread, ...]
+    robot_spread: tuple[BootstrapSpread, ...]
     robot_tells: np.ndarray
     """(R, P) bool: what each robot's own part of the run tells; one that stood still tells nothing."""
     held_out: tuple[HeldOut, ...]
-    stretches: Stretches = field(repr=False)
+    stretches: SegmentSet = field(repr=False)
     scale: np.ndarray = field(repr=False)
     """(H, E): robust deviation of the residuals by horizon and channel."""
     baseline_loss: float
     loss: float
-    cutting: Cutting
+    cutting: SegmentSettings
     start_delay_s: float
     """Where the fit began: the latency of the cross-correlation less the file's lag, or the file's delay."""
 
@@ -73,7 +79,7 @@ class GroundFit:
 class _Problem:
     """What all fits of a run share."""
 
-    roller: Roller
+    roller: BatchedRollout
     start: np.ndarray
     bounds: tuple[np.ndarray, np.ndarray]
     free: np.ndarray
@@ -89,7 +95,7 @@ def fit_ground(
     *,
     hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
     residual: bool = False,
-    cutting: Cutting | None = None,
+    cutting: SegmentSettings | None = None,
     tell: Tell = quiet,
 ) -> GroundFit:
     """Fit the parameters of one robot type.
@@ -105,14 +111,14 @@ def fit_ground(
     Raises:
         TestudoError: the run has too few windows.
     """
-    chosen = cutting or Cutting.create(spec, sum(float(np.ptp(robot.stamp_s)) for robot in robots))
+    chosen = cutting or SegmentSettings.create(spec, sum(float(np.ptp(robot.stamp_s)) for robot in robots))
     names = [robot.name for robot in robots]
     halved, left_out = HALF in hold_out, names if ROBOTS in hold_out and len(names) > 1 else []
     steps = Steps(tell, _steps(halved, left_out))
     steps.begin(_CUT)
     stretches = cut(robots, spec, chosen)
     keys = _keys(spec)
-    roller = Roller(spec, keys, stretches, chosen)
+    roller = BatchedRollout(spec, keys, stretches, chosen)
     start = _start(roller, robots, spec, chosen)
     errors = _first_scale(spec, chosen)
     problem = _Problem(roller, start, _bounds(keys, chosen), np.array([key not in LIMITS for key in keys]), errors)
@@ -136,7 +142,7 @@ def fit_ground(
     )
     robot_tells &= np.array([[spread.blocks >= FEWEST_BLOCKS] for spread in robot_spread])
     steps.begin(_BASELINE)
-    measure = Measure.create(roller, problem.scale, residual=residual)
+    measure = HeldOutErrors.create(roller, problem.scale, residual=residual)
     held: list[HeldOut] = []
     if halved:
         steps.begin(_HALVES)
@@ -190,13 +196,15 @@ def _widths(spec: RobotSpec, keys: tuple[str, ...]) -> np.ndarray:
     return inner[1] - inner[0]
 
 
-def _bounds(keys: tuple[str, ...], cutting: Cutting) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(keys: tuple[str, ...], cutting: SegmentSettings) -> tuple[np.ndarray, np.ndarray]:
     low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
     high = np.where(np.array(keys) == DELAY, cutting.longest_delay_s, high)
     return to_inner(keys, low), to_inner(keys, high)
 
 
-def _start(roller: Roller, robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: Cutting) -> np.ndarray:
+def _start(
+    roller: BatchedRollout, robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: SegmentSettings
+) -> np.ndarray:
     """Return where the fit begins (P,): the file, but for the delay, which is looked for first."""
     start = roller.nominal()
     found = [
@@ -211,13 +219,13 @@ def _start(roller: Roller, robots: Sequence[AlignedRobot], spec: RobotSpec, cutt
     return start
 
 
-def _first_scale(spec: RobotSpec, cutting: Cutting) -> np.ndarray:
+def _first_scale(spec: RobotSpec, cutting: SegmentSettings) -> np.ndarray:
     """Return what counts as large (H, E) at first: it grows with the horizon."""
     row = np.array([_FIRST_SCALE[0]] * spec.dimension + [_FIRST_SCALE[1]])
     return np.array(cutting.horizons_s)[:, None] / cutting.horizons_s[-1] * row
 
 
-def _residual_scale(roller: Roller, values: np.ndarray, stretches: Stretches, horizons: int) -> np.ndarray:
+def _residual_scale(roller: BatchedRollout, values: np.ndarray, stretches: SegmentSet, horizons: int) -> np.ndarray:
     """Return the robust deviation (H, E) of the residuals at parameters (P,)."""
     errors = roller.errors(np.broadcast_to(values, (len(stretches), len(values))))
     rows = [
@@ -257,7 +265,7 @@ def _with_limits(problem: _Problem, values: np.ndarray, weight: np.ndarray) -> _
 
 def _without_undetermined(
     problem: _Problem, whole: Fit, spec: RobotSpec, weight: np.ndarray
-) -> tuple[_Problem, Fit, Spread]:
+) -> tuple[_Problem, Fit, BootstrapSpread]:
     """Return problem, fit and resamples with what the run cannot tell left as the file has it, one after the other."""
     keys, stretches = problem.roller.keys, problem.roller.stretches
     width, file = _widths(spec, keys), problem.roller.nominal()
@@ -285,6 +293,6 @@ def _without_undetermined(
         whole = problem.solve(start, np.zeros(len(weight), int), weight)
 
 
-def _loss(errors: np.ndarray, scale: np.ndarray, stretches: Stretches) -> float:
+def _loss(errors: np.ndarray, scale: np.ndarray, stretches: SegmentSet) -> float:
     z = np.sum((errors / np.moveaxis(scale[stretches.horizon], -1, 1)) ** 2, axis=1)
     return float(np.sum(stretches.fitted * 2 * (np.sqrt(1 + z) - 1)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.identify.estimation.differentiable_rollout import Roller, dead_reckoning
+from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout, dead_reckoning
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut, Quantiles
 from testudo_analysis.identify.estimation.levenberg_marquardt import Fit
 from testudo_analysis.identify.ground.residual_model import ENDING, fit_residual, residual_errors
@@ -18,10 +18,10 @@ Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], Fit]
 
 
 @dataclass(frozen=True)
-class Measure:
+class HeldOutErrors:
     """What fits are measured against, on all stretches."""
 
-    roller: Roller
+    roller: BatchedRollout
     scale: np.ndarray
     """(H, E): what counts as a large error."""
     reckoned: np.ndarray
@@ -32,11 +32,11 @@ class Measure:
     """Also measure with a residual model."""
 
     @classmethod
-    def create(cls, roller: Roller, scale: np.ndarray, *, residual: bool = False) -> Measure:
+    def create(cls, roller: BatchedRollout, scale: np.ndarray, *, residual: bool = False) -> HeldOutErrors:
         """Return it for the stretches of a roller."""
         count = len(roller.stretches)
         nominal = np.broadcast_to(roller.nominal(), (count, len(roller.keys)))
-        simple = Roller(dead_reckoning(roller.spec), (), roller.stretches, roller.cutting)
+        simple = BatchedRollout(dead_reckoning(roller.spec), (), roller.stretches, roller.cutting)
         return cls(roller, scale, simple.errors(np.zeros((count, 0))), roller.errors(nominal), residual)
 
     def rows(self, errors: dict[str, np.ndarray], test: np.ndarray, name: str, split: str) -> list[HeldOut]:
@@ -70,7 +70,7 @@ class Measure:
         return {ENDING: residual_errors(self.roller, values, fit_residual(self.roller, values, self.scale, train))}
 
 
-def hold_half(measure: Measure, solve: Solve, start: np.ndarray, names: list[str]) -> list[HeldOut]:
+def hold_half(measure: HeldOutErrors, solve: Solve, start: np.ndarray, names: list[str]) -> list[HeldOut]:
     """Fit each robot on its first half, from parameters (P,), and measure on its second."""
     stretches = measure.roller.stretches
     mine = [stretches.robot == k for k in range(len(names))]
@@ -86,7 +86,9 @@ def hold_half(measure: Measure, solve: Solve, start: np.ndarray, names: list[str
     ]
 
 
-def hold_robot(measure: Measure, solve: Solve, start: np.ndarray, names: list[str], left_out: int) -> list[HeldOut]:
+def hold_robot(
+    measure: HeldOutErrors, solve: Solve, start: np.ndarray, names: list[str], left_out: int
+) -> list[HeldOut]:
     """Fit the other robots together, from parameters (P,), and measure on this one."""
     stretches = measure.roller.stretches
     mine = stretches.robot == left_out

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.identify.estimation.differentiable_rollout import Roller
+from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout
 from testudo_analysis.identify.estimation.identification_result import HeldOut
 from testudo_hardware.spec import RobotSpec
 
@@ -34,14 +34,14 @@ _LAG = "dynamics.velocity_lag"
 
 
 @dataclass(frozen=True)
-class Residual:
+class ResidualModel:
     """Velocities (forward, left, turn rate) that are added: weights (3, F) on the features."""
 
     weights: np.ndarray
 
 
 @dataclass(frozen=True)
-class ResidualWorth:
+class ResidualBenefit:
     """What a residual model is worth on what was held out: by split, the share by which median and p90 are lower."""
 
     shares: dict[str, tuple[float, float]]
@@ -53,7 +53,7 @@ class ResidualWorth:
         return bool(self.shares) and all(share >= WORTH for both in self.shares.values() for share in both)
 
 
-def fit_residual(roller: Roller, values: np.ndarray, scale: np.ndarray, train: np.ndarray) -> Residual:
+def fit_residual(roller: BatchedRollout, values: np.ndarray, scale: np.ndarray, train: np.ndarray) -> ResidualModel:
     """Return the residual model of some stretches, robust as the fit is.
 
     Args:
@@ -68,8 +68,8 @@ def fit_residual(roller: Roller, values: np.ndarray, scale: np.ndarray, train: n
     use = (stretches.fitted & train[:, None]) / np.sqrt(1 + np.sum((errors / over) ** 2, axis=1))
     turned = motion.between(motion.summed(motion.features), stretches.start, stretches.end)
     turn = _ridge([(turned, -errors[:, -1], use / over[:, -1] ** 2)])
-    yaw, _ = motion.path(Residual(np.stack([0 * turn, 0 * turn, turn])))
-    errors = _errors(roller, motion, Residual(np.stack([0 * turn, 0 * turn, turn])))
+    yaw, _ = motion.path(ResidualModel(np.stack([0 * turn, 0 * turn, turn])))
+    errors = _errors(roller, motion, ResidualModel(np.stack([0 * turn, 0 * turn, turn])))
     ahead, left = motion.ways(yaw, stretches.start, stretches.end)
     size = len(FEATURES)
     found = _ridge(
@@ -78,15 +78,15 @@ def fit_residual(roller: Roller, values: np.ndarray, scale: np.ndarray, train: n
             (np.concatenate([left, ahead], axis=1), -errors[:, 1], use / over[:, 1] ** 2),
         ]
     )
-    return Residual(np.stack([found[:size], found[size:], turn]))
+    return ResidualModel(np.stack([found[:size], found[size:], turn]))
 
 
-def residual_errors(roller: Roller, values: np.ndarray, residual: Residual) -> np.ndarray:
+def residual_errors(roller: BatchedRollout, values: np.ndarray, residual: ResidualModel) -> np.ndarray:
     """Return predicted minus seen (C, E, S) with a residual model; parameters (C, P)."""
     return _errors(roller, _Motion.create(roller, values), residual)
 
 
-def worth(held_out: tuple[HeldOut, ...]) -> ResidualWorth:
+def worth(held_out: tuple[HeldOut, ...]) -> ResidualBenefit:
     """Return what the residual model is worth by rows with and without it."""
     horizon = max((row.horizon_s for row in held_out), default=0.0)
     rows = {(row.split, row.robot, row.channel): row.identified for row in held_out if row.horizon_s == horizon}
@@ -95,7 +95,7 @@ def worth(held_out: tuple[HeldOut, ...]) -> ResidualWorth:
         if channel == f"position{ENDING}":
             without = rows[split, robot, "position"]
             shares.setdefault(split, []).append((1 - with_it.median / without.median, 1 - with_it.p90 / without.p90))
-    return ResidualWorth({split: tuple(map(float, np.median(both, axis=0))) for split, both in shares.items()})
+    return ResidualBenefit({split: tuple(map(float, np.median(both, axis=0))) for split, both in shares.items()})
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class _Motion:
     """(C, F, T)."""
 
     @classmethod
-    def create(cls, roller: Roller, values: np.ndarray) -> _Motion:
+    def create(cls, roller: BatchedRollout, values: np.ndarray) -> _Motion:
         ends = roller.velocities(values)
         step = roller.cutting.step_s
         lag = _lag(roller, values)
@@ -148,7 +148,7 @@ class _Motion:
         """Return by how much paths (C, K, T) change in windows: (C, K, S)."""
         return self.at(path, end) - self.at(path, start)
 
-    def path(self, residual: Residual) -> tuple[np.ndarray, np.ndarray]:
+    def path(self, residual: ResidualModel) -> tuple[np.ndarray, np.ndarray]:
         """Return heading (C, 1, T + 1) and position (C, 2, T + 1) with a residual model."""
         more = np.einsum("kf,cft->ckt", residual.weights, self.features)
         yaw = self.summed(self.velocity[:, 1:] + more[:, 2:])
@@ -168,7 +168,7 @@ class _Motion:
         return along * cos + across * sin, across * cos - along * sin
 
 
-def _errors(roller: Roller, motion: _Motion, residual: Residual) -> np.ndarray:
+def _errors(roller: BatchedRollout, motion: _Motion, residual: ResidualModel) -> np.ndarray:
     stretches = roller.stretches
     yaw, position = motion.path(residual)
     way, turned = (motion.between(path, stretches.start, stretches.end) for path in (position, yaw))
@@ -193,5 +193,5 @@ def _top(spec: RobotSpec) -> float:
     return float(spec.speed_limit_m_s)
 
 
-def _lag(roller: Roller, values: np.ndarray) -> np.ndarray:
+def _lag(roller: BatchedRollout, values: np.ndarray) -> np.ndarray:
     return values[:, roller.keys.index(_LAG)]

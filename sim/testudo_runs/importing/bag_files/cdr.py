@@ -58,7 +58,7 @@ class CdrError(ValueError):
 
 
 @dataclass
-class Layout:
+class CdrLayout:
     """Where everything stands in messages of one layout."""
 
     order: str
@@ -73,12 +73,12 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Group:
+class CdrGroup:
     """Messages of one layout."""
 
     index: np.ndarray
     """(T,) which of all messages."""
-    layout: Layout
+    layout: CdrLayout
     rows: np.ndarray
     """(T, size) bytes."""
 
@@ -105,7 +105,7 @@ class Group:
         return at + int(index) * np.dtype(kind).itemsize, kind, 1
 
 
-def groups(store: Typestore, name: str, messages: Sequence[bytes]) -> Iterator[Group]:
+def groups(store: Typestore, name: str, messages: Sequence[bytes]) -> Iterator[CdrGroup]:
     """Yield messages of one type by layout; those that are not of it are in no group.
 
     Args:
@@ -128,11 +128,11 @@ def groups(store: Typestore, name: str, messages: Sequence[bytes]) -> Iterator[G
             same = np.ones(len(index), bool)
             for begin, end in layout.fixed:
                 same &= (rows[:, begin:end] == rows[0, begin:end]).all(axis=1)
-            yield Group(index[same], layout, rows[same])
+            yield CdrGroup(index[same], layout, rows[same])
             index, rows = index[~same], rows[~same]
 
 
-def walk(store: Typestore, name: str, data: bytes) -> Layout:
+def walk(store: Typestore, name: str, data: bytes) -> CdrLayout:
     """Return where everything stands in one message.
 
     Raises:
@@ -140,7 +140,7 @@ def walk(store: Typestore, name: str, data: bytes) -> Layout:
     """
     if len(data) < _HEAD or data[0] != 0 or data[1] > 1:
         raise CdrError("no CDR message")
-    layout = Layout("<" if data[1] else ">")
+    layout = CdrLayout("<" if data[1] else ">")
     layout.fixed.append((0, _HEAD))
     walker = _Walker(store, data[_HEAD:], layout)
     walker.message(name, "")
@@ -152,7 +152,7 @@ def walk(store: Typestore, name: str, data: bytes) -> Layout:
 class _Walker:
     """Goes along one message; offsets within it count from behind its head."""
 
-    def __init__(self, store: Typestore, data: bytes, layout: Layout) -> None:
+    def __init__(self, store: Typestore, data: bytes, layout: CdrLayout) -> None:
         self.store, self.data, self.layout, self.at = store, data, layout, 0
         self._items = 0
 

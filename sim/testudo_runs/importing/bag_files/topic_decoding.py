@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic
-from testudo_runs.importing.bag_files.cdr import Group, groups
+from testudo_runs.importing.bag_files.cdr import CdrGroup, groups
 from testudo_runs.importing.bag_files.message_definitions import Types
 from testudo_runs.importing.mapping.channels import ANGLES, QUATERNION
 from testudo_runs.importing.mapping.column_conversion import from_angles
@@ -23,7 +23,7 @@ _HEADER = "header"
 
 
 @dataclass(frozen=True)
-class Standard:
+class StandardType:
     """Where the parts of a role stand in a standard message; None where the message has none."""
 
     header: str | None
@@ -33,23 +33,23 @@ class Standard:
     twist: str | None = None
 
 
-STANDARD: Mapping[str, Standard] = {
-    "nav_msgs/msg/Odometry": Standard(_HEADER, "pose.pose", twist="twist.twist"),
-    "geometry_msgs/msg/PoseStamped": Standard(_HEADER, "pose"),
-    "geometry_msgs/msg/PoseWithCovarianceStamped": Standard(_HEADER, "pose.pose"),
-    "geometry_msgs/msg/Pose": Standard(None, ""),
-    "geometry_msgs/msg/TransformStamped": Standard(_HEADER, "transform", ("translation", "rotation")),
-    "geometry_msgs/msg/Twist": Standard(None, twist=""),
-    "geometry_msgs/msg/TwistStamped": Standard(_HEADER, twist="twist"),
-    "sensor_msgs/msg/Imu": Standard(_HEADER),
-    "sensor_msgs/msg/JointState": Standard(_HEADER),
-    "sensor_msgs/msg/BatteryState": Standard(_HEADER),
+STANDARD: Mapping[str, StandardType] = {
+    "nav_msgs/msg/Odometry": StandardType(_HEADER, "pose.pose", twist="twist.twist"),
+    "geometry_msgs/msg/PoseStamped": StandardType(_HEADER, "pose"),
+    "geometry_msgs/msg/PoseWithCovarianceStamped": StandardType(_HEADER, "pose.pose"),
+    "geometry_msgs/msg/Pose": StandardType(None, ""),
+    "geometry_msgs/msg/TransformStamped": StandardType(_HEADER, "transform", ("translation", "rotation")),
+    "geometry_msgs/msg/Twist": StandardType(None, twist=""),
+    "geometry_msgs/msg/TwistStamped": StandardType(_HEADER, twist="twist"),
+    "sensor_msgs/msg/Imu": StandardType(_HEADER),
+    "sensor_msgs/msg/JointState": StandardType(_HEADER),
+    "sensor_msgs/msg/BatteryState": StandardType(_HEADER),
 }
 """By message type."""
 
 
 @dataclass(frozen=True)
-class Samples:
+class TopicSamples:
     """What the messages of a topic say, in the order of their times."""
 
     stamp_ns: np.ndarray
@@ -94,7 +94,7 @@ def is_named_poses(kind: str) -> bool:
 
 def read_samples(
     topic: BagTopic, messages: Sequence[BagMessage], entry: TopicMap, types: Types, lost: list[str]
-) -> Samples:
+) -> TopicSamples:
     """Return the series of one topic.
 
     Args:
@@ -141,13 +141,13 @@ def read_samples(
     if without:
         lost.append(f"{topic.name}: {without} of {len(messages)} messages hold no {entry.role}; left out")
     if not parts:
-        return Samples(log[:0], log[:0], np.zeros((0, len(ROLES[entry.role].channels))), frame, has_stamp)
+        return TopicSamples(log[:0], log[:0], np.zeros((0, len(ROLES[entry.role].channels))), frame, has_stamp)
     order = np.argsort(index, kind="stable")
     values, stamp = (np.concatenate([part[k] for part in parts])[order] for k in (1, 2))
-    return Samples(stamp, log[index[order]], values, frame, has_stamp)
+    return TopicSamples(stamp, log[index[order]], values, frame, has_stamp)
 
 
-def _values(kind: str, entry: TopicMap, group: Group) -> tuple[np.ndarray, np.ndarray | None] | None:
+def _values(kind: str, entry: TopicMap, group: CdrGroup) -> tuple[np.ndarray, np.ndarray | None] | None:
     """Return values (T, C) and stamps (T,) [ns] of messages of one layout, None for no stamps.
 
     Raises:
@@ -181,7 +181,7 @@ def _values(kind: str, entry: TopicMap, group: Group) -> tuple[np.ndarray, np.nd
     return _table(group, _filled(paths, role.channels)), stamp
 
 
-def _of_fields(group: Group, columns: Mapping[str, str], channels: Sequence[str]) -> np.ndarray:
+def _of_fields(group: CdrGroup, columns: Mapping[str, str], channels: Sequence[str]) -> np.ndarray:
     """Return values (T, C) by the paths that a mapping names; level and heading 0 where none tells the attitude."""
     values = _table(group, [columns.get(channel) for channel in channels])
     if set(QUATERNION) <= set(channels) and not set(QUATERNION) & set(columns):
@@ -190,7 +190,7 @@ def _of_fields(group: Group, columns: Mapping[str, str], channels: Sequence[str]
     return values
 
 
-def _table(group: Group, paths: Sequence[str | None]) -> np.ndarray:
+def _table(group: CdrGroup, paths: Sequence[str | None]) -> np.ndarray:
     nothing = np.zeros(len(group.index))
     return np.stack([nothing if path is None else group.column(path).astype(float) for path in paths], axis=1)
 
@@ -209,7 +209,7 @@ def _joined(base: str, rest: str) -> str:
     return f"{base}.{rest}" if base else rest
 
 
-def _motors(group: Group) -> list[str | None]:
+def _motors(group: CdrGroup) -> list[str | None]:
     """Return where the thrusts stand: by the names m1 to m4 if they are given, else the first four."""
     names = {text: path for path, text in group.layout.texts.items() if path.startswith("name[")}
     if set(_MOTORS) <= set(names):
@@ -217,19 +217,19 @@ def _motors(group: Group) -> list[str | None]:
     return [f"effort[{k}]" for k in range(4)]
 
 
-def _header_stamp(group: Group) -> np.ndarray | None:
+def _header_stamp(group: CdrGroup) -> np.ndarray | None:
     return _stamp(group, f"{_HEADER}.stamp") if f"{_HEADER}.stamp.sec" in group.layout.numbers else None
 
 
-def _stamp(group: Group, path: str) -> np.ndarray:
+def _stamp(group: CdrGroup, path: str) -> np.ndarray:
     seconds, rest = (group.column(f"{path}.{part}").astype(np.int64) for part in ("sec", "nanosec"))
     return seconds * NANO + rest
 
 
-def _frame(group: Group) -> str:
+def _frame(group: CdrGroup) -> str:
     return group.layout.texts.get(f"{_HEADER}.frame_id", "")
 
 
-def texts_of(group: Group, ending: str) -> list[Any]:
+def texts_of(group: CdrGroup, ending: str) -> list[Any]:
     """Return path and text of each text of a layout whose path ends so."""
     return [(path, text) for path, text in group.layout.texts.items() if path.endswith(ending)]

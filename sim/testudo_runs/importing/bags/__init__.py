@@ -3,6 +3,6 @@
 from testudo_runs.bags.bag_contents import BagError
 from testudo_runs.importing.bag_files.bag_folder import looks_like_bag
 from testudo_runs.importing.bags.bag_reader import read_bags
-from testudo_runs.importing.bags.mapping_proposal import Proposal, propose_map, settled
+from testudo_runs.importing.bags.mapping_proposal import Proposal, is_complete_mapping, propose_map
 
-__all__ = ["BagError", "Proposal", "looks_like_bag", "propose_map", "read_bags", "settled"]
+__all__ = ["BagError", "Proposal", "is_complete_mapping", "looks_like_bag", "propose_map", "read_bags"]

@@ -14,7 +14,7 @@ from testudo_runs.bags.bag_contents import BagError, clock_time
 from testudo_runs.importing.bag_files.bag_folder import looks_like_bag
 from testudo_runs.importing.bag_files.bag_source import BagSource
 from testudo_runs.importing.bags.bag_reader import read_bags
-from testudo_runs.importing.bags.mapping_proposal import Proposal, propose_map, settled
+from testudo_runs.importing.bags.mapping_proposal import Proposal, is_complete_mapping, propose_map
 from testudo_runs.importing.logs.log_reader import Imported
 from testudo_runs.importing.mapping.import_losses import Loss
 from testudo_runs.importing.mapping.mapping_file import ReadMap, check_type
@@ -80,7 +80,7 @@ def import_bags(
     Raises:
         TestudoError: nothing in them can be used, or too little is known of them.
     """
-    mapping = mapping or settled(propose_map(bags, msg_path=msg_path))
+    mapping = mapping or is_complete_mapping(propose_map(bags, msg_path=msg_path))
     _check_types(mapping, robot_types)
     damage: list[str] = []
     recording = read_bags(bags, mapping, tell, damage, msg_path=msg_path, offsets=offsets)
@@ -117,10 +117,10 @@ def proposed(paths: Sequence[Path], msg_path: Sequence[Path], *, accept: bool) -
         return None
     proposal = _proposal(bags, msg_path)
     if accept and not proposal.ambiguous:
-        return settled(proposal)
+        return is_complete_mapping(proposal)
     sys.stdout.write(proposal.text)
     if accept:
-        settled(proposal)
+        is_complete_mapping(proposal)
     raise BagError(
         f"{bags[0]}: a bag needs a mapping: the one above is proposed; take it with --yes, or save it, look "
         "it over and give it with --map FILE"

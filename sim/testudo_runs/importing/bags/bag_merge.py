@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from testudo_runs.importing.bag_files.topic_decoding import Samples
+from testudo_runs.importing.bag_files.topic_decoding import TopicSamples
 from testudo_runs.importing.bags.bag_series import BagSeries
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
-from testudo_runs.importing.synchronisation.clock_offsets import Clock
+from testudo_runs.importing.synchronisation.clock_offsets import BagClock
 
 _CLEARLY_NS = 5_000_000
 
@@ -19,8 +19,8 @@ _CLEARLY_NS = 5_000_000
 class _Copy:
     """What one bag holds of a role of a robot."""
 
-    samples: Samples
-    clock: Clock
+    samples: TopicSamples
+    clock: BagClock
     entry: TopicMap
 
     @property
@@ -33,14 +33,16 @@ class _Copy:
         """Return how far the stamps are from the times of recording: by little where both are of one clock."""
         return abs(float(np.quantile(self.samples.log_ns - self.sent_ns, 0.01))) if len(self.samples) else np.inf
 
-    def on_first_clock(self) -> Samples:
+    def on_first_clock(self) -> TopicSamples:
         """Return the samples on the clock of the first bag."""
         return replace(
             self.samples, stamp_ns=self.clock.apply(self.samples.stamp_ns), log_ns=self.clock.apply(self.samples.log_ns)
         )
 
 
-def merged(bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[tuple[str, str], tuple[Samples, TopicMap]]:
+def merged(
+    bags: Sequence[BagSeries], clocks: Mapping[str, BagClock]
+) -> dict[tuple[str, str], tuple[TopicSamples, TopicMap]]:
     """Return samples by robot and role on the clock of the first bag.
 
     A message that several bags hold bears one stamp: that of its sender, whose clock is taken to be that of the bag in
@@ -54,7 +56,7 @@ def merged(bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[tuple
     return {key: (_one(found), found[0].entry) for key, found in copies.items()}
 
 
-def _one(copies: Sequence[_Copy]) -> Samples:
+def _one(copies: Sequence[_Copy]) -> TopicSamples:
     joined = copies[0].on_first_clock()
     first = copies[0]
     for copy in copies[1:]:
@@ -84,11 +86,11 @@ def _stamps(copy: _Copy, owner: _Copy) -> np.ndarray:
     return owner.clock.apply(copy.sent_ns + owner.samples.ahead_ns)
 
 
-def _joined(first: Samples, second: Samples, rows: np.ndarray) -> Samples:
+def _joined(first: TopicSamples, second: TopicSamples, rows: np.ndarray) -> TopicSamples:
     stamp, log, values = (
         np.concatenate([getattr(first, name), getattr(second, name)[rows]]) for name in ("stamp_ns", "log_ns", "values")
     )
     order = np.argsort(log, kind="stable")
-    return Samples(
+    return TopicSamples(
         stamp[order], log[order], values[order], first.frame or second.frame, first.has_stamp and second.has_stamp
     )

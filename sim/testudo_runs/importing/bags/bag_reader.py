@@ -12,14 +12,14 @@ import numpy as np
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, Tell
 from testudo_runs.importing.bag_files.bag_source import BagSource
-from testudo_runs.importing.bag_files.topic_decoding import Samples
+from testudo_runs.importing.bag_files.topic_decoding import TopicSamples
 from testudo_runs.importing.bags.bag_merge import merged
 from testudo_runs.importing.bags.bag_series import BagSeries, read_series, topics_for
 from testudo_runs.importing.bags.clock_steps import record_times
 from testudo_runs.importing.bags.sim_time import CLOCK
 from testudo_runs.importing.mapping.mapping_file import ReadMap
 from testudo_runs.importing.mapping.topic_mapping import TopicMap, parse_topics
-from testudo_runs.importing.synchronisation.clock_offsets import Clock, Marks, clocks_of
+from testudo_runs.importing.synchronisation.clock_offsets import BagClock, ClockMarks, clocks_of
 from testudo_runs.importing.synchronisation.motion_matching import motion_of
 from testudo_runs.recording.recording import Recording, RobotRecording, Series
 from testudo_runs.recording.roles import ROLES
@@ -94,7 +94,7 @@ def read_bags(
     return Recording(robots, start_ns, None, info, not damage, tuple(damage))
 
 
-def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mapping[str, Clock]) -> dict[str, Any]:
+def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mapping[str, BagClock]) -> dict[str, Any]:
     origins: dict[str, dict[str, list[dict[str, str]]]] = {}
     for source, bag in zip(sources, bags, strict=True):
         for entry in bag.samples:
@@ -172,7 +172,7 @@ def _check_found(
 
 def _clocks(
     bags: Sequence[BagSeries], hashes: Sequence[tuple[np.ndarray, np.ndarray]], offsets: Mapping[str, float]
-) -> dict[str, Clock]:
+) -> dict[str, BagClock]:
     marks = []
     for bag, (mark, log_ns) in zip(bags, hashes, strict=True):
         motions: dict[str, list] = {}
@@ -181,12 +181,12 @@ def _clocks(
                 motion = motion_of(entry.role, samples.stamp_ns / NANO, samples.values)
                 if motion is not None:
                     motions.setdefault(entry.robot, []).append(motion)
-        marks.append(Marks(bag.name, mark, log_ns, motions))
+        marks.append(ClockMarks(bag.name, mark, log_ns, motions))
     return clocks_of(marks, offsets)
 
 
 def _robots(
-    merged: Mapping[tuple[str, str], tuple[Samples, TopicMap]], mapping: ReadMap, entries: Sequence[TopicMap]
+    merged: Mapping[tuple[str, str], tuple[TopicSamples, TopicMap]], mapping: ReadMap, entries: Sequence[TopicMap]
 ) -> tuple[dict[str, RobotRecording], int]:
     firsts = [int(min(samples.stamp_ns.min(), samples.log_ns.min())) for samples, _ in merged.values() if len(samples)]
     if not firsts:
@@ -210,7 +210,7 @@ def _robots(
     return robots, start_ns
 
 
-def _frame(entry: TopicMap, samples: Samples) -> str:
+def _frame(entry: TopicMap, samples: TopicSamples) -> str:
     if entry.role != "command":
         return samples.frame or WORLD_FRAME
     if entry.frame:

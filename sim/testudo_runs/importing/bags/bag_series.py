@@ -11,9 +11,9 @@ import numpy as np
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, clock_time
 from testudo_runs.importing.bag_files.bag_source import BagSource
 from testudo_runs.importing.bag_files.message_definitions import Types
-from testudo_runs.importing.bag_files.topic_decoding import TF, Samples, read_samples
+from testudo_runs.importing.bag_files.topic_decoding import TF, TopicSamples, read_samples
 from testudo_runs.importing.bags.clock_steps import ClockStep, continuous, falls, mended, recorder_steps
-from testudo_runs.importing.bags.sim_time import on_simulated_time
+from testudo_runs.importing.bags.sim_time import convert_to_sim_time
 from testudo_runs.importing.bags.transforms import Link, chain, compose, read_links
 from testudo_runs.importing.mapping.channels import ATTITUDE
 from testudo_runs.importing.mapping.column_conversion import LARGEST, NO_ATTITUDE
@@ -33,7 +33,7 @@ class BagSeries:
 
     name: str
     path: Path
-    samples: dict[TopicMap, Samples]
+    samples: dict[TopicMap, TopicSamples]
     notes: list[str]
     steps: list[ClockStep] = field(default_factory=list)
     """Moments at which a clock was set."""
@@ -59,7 +59,7 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
     types = Types(source.contents.topics.values(), folders, source.folder.distribution)
     steps = recorder_steps(found, types)
     by_name: dict[str, tuple[BagTopic, list[BagMessage]]] = {}
-    simulated, notes = on_simulated_time(mended(found, steps, source.name, source.damage), types)
+    simulated, notes = convert_to_sim_time(mended(found, steps, source.name, source.damage), types)
     for topic, messages in simulated.items():
         by_name.setdefault(topic.name, (topic, []))[1].extend(messages)
     made = BagSeries(
@@ -85,7 +85,7 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
     return made
 
 
-def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) -> Samples:
+def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) -> TopicSamples:
     if not entry.child:
         raise BagError(
             f"topics: {entry.topic} of {entry.robot}: child: missing; expected one of the frames "
@@ -98,10 +98,10 @@ def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) 
             raise
         lost.append(f"{entry.topic}: the transforms to {entry.child} are lost")
         nothing = np.zeros(0, np.int64)
-        return Samples(nothing, nothing, np.zeros((0, 7)), entry.parent, has_stamp=True)
+        return TopicSamples(nothing, nothing, np.zeros((0, 7)), entry.parent, has_stamp=True)
 
 
-def _settled(samples: Samples, entry: TopicMap, lost: list[str], made: BagSeries) -> Samples:
+def _settled(samples: TopicSamples, entry: TopicMap, lost: list[str], made: BagSeries) -> TopicSamples:
     """Leave out what is no number or of no possible time, and bring foreign clocks to that of the recorder."""
     what, notes = f"{entry.topic} ({entry.robot}, {entry.role})", made.notes
     if entry.role == "pose" and entry.fields and not set(ATTITUDE) & set(entry.fields):
@@ -131,7 +131,7 @@ def _settled(samples: Samples, entry: TopicMap, lost: list[str], made: BagSeries
     return _in_order(_on_record_clock(_without_steps(samples, what, made), what, lost, notes), what, lost)
 
 
-def _without_steps(samples: Samples, what: str, made: BagSeries) -> Samples:
+def _without_steps(samples: TopicSamples, what: str, made: BagSeries) -> TopicSamples:
     """Return stamps and times of recording as if the sender's clock had not been set."""
     log_ns, stamp_ns, changes = continuous(samples.log_ns, samples.stamp_ns)
     for k, by_ns, stamped in changes:
@@ -141,7 +141,7 @@ def _without_steps(samples: Samples, what: str, made: BagSeries) -> Samples:
     return replace(samples, log_ns=log_ns, stamp_ns=stamp_ns) if changes else samples
 
 
-def _in_order(samples: Samples, what: str, lost: list[str]) -> Samples:
+def _in_order(samples: TopicSamples, what: str, lost: list[str]) -> TopicSamples:
     """Leave out all but the longest part whose stamps do not go back for good: parts would be laid into one another."""
     edges = falls(samples.stamp_ns)
     if not edges:
@@ -156,7 +156,7 @@ def _in_order(samples: Samples, what: str, lost: list[str]) -> Samples:
     return _chosen(samples, kept)
 
 
-def _on_record_clock(samples: Samples, what: str, lost: list[str], notes: list[str]) -> Samples:
+def _on_record_clock(samples: TopicSamples, what: str, lost: list[str], notes: list[str]) -> TopicSamples:
     late_ns = samples.log_ns - samples.stamp_ns
     far = np.abs(late_ns - np.median(late_ns))
     few = (far > _FAR_NS).sum() <= max(1, _FEW * len(far))  # a clock that was set would make many
@@ -192,7 +192,7 @@ def _alone(times_ns: np.ndarray) -> np.ndarray:
     return alone
 
 
-def _chosen(samples: Samples, rows: np.ndarray) -> Samples:
+def _chosen(samples: TopicSamples, rows: np.ndarray) -> TopicSamples:
     if rows.all():
         return samples
     return replace(samples, stamp_ns=samples.stamp_ns[rows], log_ns=samples.log_ns[rows], values=samples.values[rows])

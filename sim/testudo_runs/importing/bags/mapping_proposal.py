@@ -15,14 +15,14 @@ from testudo_runs.importing.bags.robot_grouping import (
     CLEAR,
     LAGS_S,
     MARGIN,
-    Team,
+    RobotTopics,
     bodies,
     follows,
     grouped,
     match_of,
     names_of,
 )
-from testudo_runs.importing.bags.topic_candidates import Candidate, Found, candidates_of
+from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch, candidates_of
 from testudo_runs.importing.bags.topic_names import plain_name
 from testudo_runs.importing.mapping.mapping_file import ReadMap, parse_map
 from testudo_runs.importing.mapping.topic_mapping import topics_text
@@ -82,7 +82,7 @@ def propose_map(
     return _written(found, team, unused, robot_type)
 
 
-def _choose(team: Team, robot: str, candidates: Sequence[Candidate], *, several: bool) -> None:
+def _choose(team: RobotTopics, robot: str, candidates: Sequence[Candidate], *, several: bool) -> None:
     for role in ROLES:
         mine = [one for one in candidates if one.role == role]
         if role == "pose" and any(one.role == "odometry" for one in candidates):
@@ -115,7 +115,7 @@ def _choose(team: Team, robot: str, candidates: Sequence[Candidate], *, several:
         team.left += [f"{one.topic} (another {role} of {robot})" for one in firsts if one is not chosen]
 
 
-def _ranked(team: Team, robot: str, mine: Sequence[Candidate]) -> tuple[Candidate, str]:
+def _ranked(team: RobotTopics, robot: str, mine: Sequence[Candidate]) -> tuple[Candidate, str]:
     """Return the likeliest of several for a role that no motion decides."""
     ranked = sorted(mine, key=lambda one: one.rank)
     best = ranked[0]
@@ -140,7 +140,7 @@ def _commands(mine: Sequence[Candidate], all_of_it: Sequence[Candidate]) -> tupl
 
 
 def _command(
-    team: Team, robot: str, mine: Sequence[Candidate], all_of_it: Sequence[Candidate]
+    team: RobotTopics, robot: str, mine: Sequence[Candidate], all_of_it: Sequence[Candidate]
 ) -> tuple[Candidate, str]:
     """Return the command that the robot's motion follows."""
     motions = bodies(all_of_it)
@@ -211,7 +211,7 @@ def _alike(first: Candidate, second: Candidate) -> bool:
     return match is not None and match.score > _SAME
 
 
-def _written(found: Sequence[Found], team: Team, unused: Sequence[str], robot_type: str) -> Proposal:
+def _written(found: Sequence[CandidateSearch], team: RobotTopics, unused: Sequence[str], robot_type: str) -> Proposal:
     names = [one.source.name for one in found]
     head = [
         f"proposed by `testudo inspect` for {', '.join(names)}: look it over, then",
@@ -231,7 +231,7 @@ def _written(found: Sequence[Found], team: Team, unused: Sequence[str], robot_ty
     return Proposal(text, mapping, tuple(team.ambiguous), reasons, tuple(unused))
 
 
-def settled(proposal: Proposal) -> ReadMap:
+def is_complete_mapping(proposal: Proposal) -> ReadMap:
     """Return the mapping of a proposal that nothing is ambiguous in.
 
     Raises:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from testudo_runs.importing.bags.topic_candidates import Candidate, Found
+from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch
 from testudo_runs.importing.bags.topic_names import plain_name, robot_of, robots_of
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
-from testudo_runs.importing.synchronisation.motion_matching import ANY_FRAME, IN_BODY, Match, Motion, follow
+from testudo_runs.importing.synchronisation.motion_matching import (
+    ANY_FRAME,
+    IN_BODY,
+    MotionMatch,
+    SampledMotion,
+    follow,
+)
 
 LAGS_S = (-0.1, 2.0)
 CLEAR, MARGIN = 0.4, 0.1
@@ -19,7 +25,7 @@ _ALONE = "robot"
 
 
 @dataclass
-class Team:
+class RobotTopics:
     """Candidates by robot while the proposal grows."""
 
     robots: dict[str, list[Candidate]] = field(default_factory=dict)
@@ -29,7 +35,7 @@ class Team:
     left: list[str] = field(default_factory=list)
 
 
-def grouped(found: Sequence[Found]) -> Team:
+def grouped(found: Sequence[CandidateSearch]) -> RobotTopics:
     """Return candidates by robot, as far as names and motion tell; what nothing decides is in the team's lists."""
     team = _by_names(found)
     loose = _loose(team)
@@ -42,9 +48,9 @@ def grouped(found: Sequence[Found]) -> Team:
     return team
 
 
-def _by_names(found: Sequence[Found]) -> Team:
+def _by_names(found: Sequence[CandidateSearch]) -> RobotTopics:
     """Return candidates by the robot that their names tell; what names no robot is the bag's own."""
-    team = Team()
+    team = RobotTopics()
     named = robots_of({one.topic: one.type for part in found for one in part.candidates if not one.child})
     for part in found:
         alone = plain_name(part.source.name) if len(found) > 1 else ""
@@ -58,7 +64,7 @@ def _by_names(found: Sequence[Found]) -> Team:
     return team
 
 
-def _loose(team: Team) -> list[Candidate]:
+def _loose(team: RobotTopics) -> list[Candidate]:
     """Take out velocities of no known body that no name calls commands: they make no robot."""
     loose: list[Candidate] = []
     for name in list(team.robots):
@@ -70,7 +76,7 @@ def _loose(team: Team) -> list[Candidate]:
     return loose
 
 
-def _join_parts(team: Team) -> None:
+def _join_parts(team: RobotTopics) -> None:
     """Take for no robot what only measures: a sensor with a name of its own is one of the only robot, or of none."""
     parts = [name for name, mine in team.robots.items() if not _moving(mine)]
     robots = [name for name in team.robots if name not in parts]
@@ -84,7 +90,7 @@ def _join_parts(team: Team) -> None:
             team.left += [f"{candidate.topic} (of no certain robot)" for candidate in loose]
 
 
-def _join_nameless(team: Team) -> None:
+def _join_nameless(team: RobotTopics) -> None:
     """Give topics that name no robot to the one whose motion they go with."""
     nameless = team.robots.pop("", [])
     if not nameless:
@@ -104,7 +110,7 @@ def _join_nameless(team: Team) -> None:
         candidate.note = candidate.note or reason
 
 
-def _owner(team: Team, nameless: Sequence[Candidate]) -> tuple[str | None, str]:
+def _owner(team: RobotTopics, nameless: Sequence[Candidate]) -> tuple[str | None, str]:
     scores: dict[str, float] = {}
     for name, candidates in team.robots.items():
         matches = [
@@ -122,7 +128,7 @@ def _owner(team: Team, nameless: Sequence[Candidate]) -> tuple[str | None, str]:
     return None, f"their motion is like that of none clearly (best {best}: {scores[best]:.2f}, next {second:.2f})"
 
 
-def _join_commands(team: Team) -> None:
+def _join_commands(team: RobotTopics) -> None:
     """Join a robot that was only told something with one that only believed something, if these two alone go together.
 
     It counts both ways, as with bodies.
@@ -141,7 +147,7 @@ def _join_commands(team: Team) -> None:
                 team.robots[other].append(candidate)
 
 
-def _join_loose(team: Team, loose: Sequence[Candidate]) -> None:
+def _join_loose(team: RobotTopics, loose: Sequence[Candidate]) -> None:
     """Take a velocity for the command of a robot that has none, if its motion follows this one alone."""
     names = [name for name, mine in team.robots.items() if bodies(mine) and not _commands(mine)]
     alike = {(str(k), name): _followed(one, team.robots[name]) for k, one in enumerate(loose) for name in names}
@@ -170,7 +176,7 @@ def _join_loose(team: Team, loose: Sequence[Candidate]) -> None:
     ]
 
 
-def _tell_halves(team: Team) -> None:
+def _tell_halves(team: RobotTopics) -> None:
     """Mark robots that were only told something, and those that nobody told anything while there are such."""
     told = [name for name, mine in team.robots.items() if _commands(mine) and not bodies(mine)]
     for name in told:
@@ -187,7 +193,7 @@ def _tell_halves(team: Team) -> None:
             )
 
 
-def _join_bodies(team: Team) -> None:
+def _join_bodies(team: RobotTopics) -> None:
     """Join a body that was only seen with a robot that was told or believed something, if these two alone move alike.
 
     It counts both ways, to all bodies and to all robots: of two robots that move alike each would else be given the
@@ -246,12 +252,12 @@ def _followed(command: Candidate, candidates: Sequence[Candidate]) -> float:
     return max((match.score for match in matches if match.lag_s >= _FOLLOWS_S), default=0.0)
 
 
-def follows(match: Match | None) -> bool:
+def follows(match: MotionMatch | None) -> bool:
     """Return whether a motion comes after a velocity as after a command."""
     return match is not None and match.score >= CLEAR and match.lag_s >= _FOLLOWS_S
 
 
-def match_of(first: Candidate, second: Candidate) -> Match | None:
+def match_of(first: Candidate, second: Candidate) -> MotionMatch | None:
     """Return how two candidates go together, the command first; of different bags at any lag."""
     if first.role != "command" and second.role == "command":
         first, second = second, first
@@ -265,8 +271,8 @@ def match_of(first: Candidate, second: Candidate) -> Match | None:
 
 
 def _best(
-    one: Motion, other: Motion, lags: tuple[float, float] | None, kinds: Sequence[tuple[str, ...]]
-) -> Match | None:
+    one: SampledMotion, other: SampledMotion, lags: tuple[float, float] | None, kinds: Sequence[tuple[str, ...]]
+) -> MotionMatch | None:
     matches = [match for names in kinds if (match := follow(one, other, lags, names))]
     return max(matches, key=lambda match: match.score, default=None)
 

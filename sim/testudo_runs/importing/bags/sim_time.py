@@ -15,7 +15,7 @@ _TYPE = "rosgraph_msgs/msg/Clock"
 _FEWEST = 10
 
 
-def on_simulated_time(
+def convert_to_sim_time(
     found: Mapping[BagTopic, Sequence[BagMessage]], types: Types
 ) -> tuple[dict[BagTopic, list[BagMessage]], list[str]]:
     """Return messages whose times of recording go on as simulated time did, and what was done in words.

@@ -11,12 +11,12 @@ from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic,
 from testudo_runs.importing.bag_files.bag_source import BagSource, survey
 from testudo_runs.importing.bag_files.cdr import groups
 from testudo_runs.importing.bag_files.message_definitions import Types
-from testudo_runs.importing.bag_files.topic_decoding import TF, Samples, is_named_poses, roles_of, texts_of
+from testudo_runs.importing.bag_files.topic_decoding import TF, TopicSamples, is_named_poses, roles_of, texts_of
 from testudo_runs.importing.bags.bag_series import read_series
 from testudo_runs.importing.bags.topic_names import is_body, is_command, is_goal, is_truth, robot_of, robot_of_frame
 from testudo_runs.importing.bags.transforms import Link, chain, read_links
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
-from testudo_runs.importing.synchronisation.motion_matching import Motion, motion_of
+from testudo_runs.importing.synchronisation.motion_matching import SampledMotion, motion_of
 
 _MOTOR_JOINTS, _FEWEST_MOTORS = ("motor", "rotor", "prop", "m1"), 4
 _DEAD_RECKONED = "odom"
@@ -36,7 +36,7 @@ class Candidate:
     """The lower the likelier, among candidates for one role."""
     child: str = ""
     parent: str = ""
-    samples: Samples | None = field(default=None, repr=False)
+    samples: TopicSamples | None = field(default=None, repr=False)
     note: str = ""
     reckoned: bool = False
     """A pose by dead reckoning alone."""
@@ -48,7 +48,7 @@ class Candidate:
         return TopicMap(self.topic, robot, self.role, bag=bag, child=self.child, parent=self.parent, frame=frame)
 
     @cached_property
-    def motion(self) -> Motion | None:
+    def motion(self) -> SampledMotion | None:
         """How it moves, once its samples are known."""
         if self.samples is None or not len(self.samples):
             return None
@@ -64,7 +64,7 @@ class Candidate:
 
 
 @dataclass
-class Found:
+class CandidateSearch:
     """What was found in one bag."""
 
     source: BagSource
@@ -73,7 +73,7 @@ class Found:
     """Topics of no use, with the reason."""
 
 
-def candidates_of(path: str | Path, folders: Sequence[Path], tell: Tell, damage: list[str]) -> Found:
+def candidates_of(path: str | Path, folders: Sequence[Path], tell: Tell, damage: list[str]) -> CandidateSearch:
     """Return what the topics of a bag could be.
 
     Raises:
@@ -81,7 +81,7 @@ def candidates_of(path: str | Path, folders: Sequence[Path], tell: Tell, damage:
     """
     source, messages = survey(path, damage, lambda topic: bool(roles_of(topic.type)), tell)
     types = Types(source.contents.topics.values(), folders, source.folder.distribution)
-    found = Found(source, [], [])
+    found = CandidateSearch(source, [], [])
     for topic in source.contents.topics.values():
         if not source.contents.counts.get(topic.name):
             found.unused.append(f"{topic.name} (no message)")
@@ -182,10 +182,12 @@ def _body_frames(links: Mapping[str, Link]) -> list[str]:
     return [child for child in moving if links[child].moves and links[child].parent not in links]
 
 
-def _add_samples(found: Found, messages: Mapping[BagTopic, list[BagMessage]], folders: Sequence[Path]) -> None:
+def _add_samples(
+    found: CandidateSearch, messages: Mapping[BagTopic, list[BagMessage]], folders: Sequence[Path]
+) -> None:
     """Decode every candidate; one that cannot be decoded is none."""
     entries = {candidate: candidate.entry(candidate.robot or "robot") for candidate in found.candidates}
-    samples: dict[TopicMap, Samples] = {}
+    samples: dict[TopicMap, TopicSamples] = {}
     try:
         samples = read_series(found.source, messages, list(entries.values()), folders).samples
     except BagError:

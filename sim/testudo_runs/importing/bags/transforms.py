@@ -10,7 +10,7 @@ import numpy as np
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic
 from testudo_runs.importing.bag_files.cdr import groups
 from testudo_runs.importing.bag_files.message_definitions import Types
-from testudo_runs.importing.bag_files.topic_decoding import Samples, texts_of
+from testudo_runs.importing.bag_files.topic_decoding import TopicSamples, texts_of
 from testudo_runs.importing.bags.clock_steps import continuous
 
 _PARTS = ("translation.x", "translation.y", "translation.z", "rotation.x", "rotation.y", "rotation.z", "rotation.w")
@@ -86,7 +86,7 @@ def chain(links: Mapping[str, Link], child: str, parent: str) -> list[str]:
     return frames
 
 
-def compose(links: Mapping[str, Link], frames: Sequence[str]) -> Samples:
+def compose(links: Mapping[str, Link], frames: Sequence[str]) -> TopicSamples:
     """Return the pose of the first frame in the parent of the last, at the times of the link told of most often.
 
     The other moving links are interpolated; times before the first or after the last of them are left out.
@@ -106,7 +106,9 @@ def compose(links: Mapping[str, Link], frames: Sequence[str]) -> Samples:
             else np.broadcast_to(link.values[-1], (len(stamp), link.values.shape[1]))
         )
         pose = values if pose is None else composed(values, pose)
-    return Samples(stamp, log, np.zeros((0, 7)) if pose is None else np.array(pose), links[frames[-1]].parent, True)
+    return TopicSamples(
+        stamp, log, np.zeros((0, 7)) if pose is None else np.array(pose), links[frames[-1]].parent, True
+    )
 
 
 def at_times(link: Link, times_ns: np.ndarray) -> np.ndarray:

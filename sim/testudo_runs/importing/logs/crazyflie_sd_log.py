@@ -20,8 +20,8 @@ from zlib import crc32
 import numpy as np
 
 from testudo_runs.importing.logs.log_stamps import MOST_COUNTS, unwrapped
-from testudo_runs.importing.mapping.import_losses import FileLosses, shown
-from testudo_runs.importing.mapping.log_table import Table
+from testudo_runs.importing.mapping.import_losses import FileLosses, losses_text
+from testudo_runs.importing.mapping.log_table import LogTable
 
 _EVENTS_MARK = 0xBC
 _VARIABLE = re.compile(rb"([\w. \-]+)\(([bBhHiIlLqQefd?])\)")
@@ -65,7 +65,7 @@ def looks_like_usd(head: bytes) -> bool:
     return _VARIABLE.match(head, 1) is not None and head[1:].partition(b",")[0].endswith(b")")
 
 
-def read_usd(file: Path, losses: FileLosses) -> list[Table]:
+def read_usd(file: Path, losses: FileLosses) -> list[LogTable]:
     """Read a log; one table for each kind of record, with stamps.
 
     Args:
@@ -89,7 +89,7 @@ def tick_unit(ticks: np.ndarray) -> int:
     return 1_000 if len(steps) and np.median(steps) > MOST_COUNTS else 1_000_000
 
 
-def _read_blocks(data: bytes, losses: FileLosses) -> list[Table]:
+def _read_blocks(data: bytes, losses: FileLosses) -> list[LogTable]:
     kind, at = _block_head(data, losses)
     if kind is None:
         return []
@@ -126,7 +126,7 @@ def _block_head(data: bytes, losses: FileLosses) -> tuple[_Kind | None, int]:
         end = data.find(b",", at, at + _LONGEST_NAME)
         found = _VARIABLE.fullmatch(data[at:end].strip()) if end >= 0 else None
         if found is None:
-            losses.add(f"the header is damaged, expected {data[0]} variables", (), shown(data[at : at + 24]))
+            losses.add(f"the header is damaged, expected {data[0]} variables", (), losses_text(data[at : at + 24]))
             return None, at
         variables.append(found)
         at = end + 1
@@ -167,7 +167,7 @@ def _tick_ns(rows: np.ndarray, kind: _Kind) -> np.ndarray | None:
     return unwrapped(ns, (1 << 32) * unit, np.ones(len(ns), bool)) if field.dtype.itemsize == 4 else ns
 
 
-def _read_events(data: bytes, losses: FileLosses) -> list[Table]:
+def _read_events(data: bytes, losses: FileLosses) -> list[LogTable]:
     head = _event_head(data, losses)
     if head is None:
         return []
@@ -227,7 +227,7 @@ def _text(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at:end], end + 1
 
 
-def _event_table(data: bytes, kind: _Kind, at: list[int], times: list[int], records: list[int], unit: int) -> Table:
+def _event_table(data: bytes, kind: _Kind, at: list[int], times: list[int], records: list[int], unit: int) -> LogTable:
     """Return the events of one kind; a stamp that no clock can show becomes -1."""
     size = kind.dtype.itemsize
     index = np.array(at)[:, None] + np.arange(size)
@@ -242,7 +242,7 @@ def _kind(name: str, variables: list[re.Match[bytes]]) -> _Kind:
     return _Kind(name, names, np.dtype([(f"v{k}", _DTYPES[found[2].decode()]) for k, found in enumerate(variables)]))
 
 
-def _table(kind: _Kind, rows: np.ndarray, places: np.ndarray, time_ns: np.ndarray | None) -> Table:
-    return Table(
+def _table(kind: _Kind, rows: np.ndarray, places: np.ndarray, time_ns: np.ndarray | None) -> LogTable:
+    return LogTable(
         kind.names, len(kind.names), {k: rows[f"v{k}"].astype(float) for k in range(len(kind.names))}, places, time_ns
     )

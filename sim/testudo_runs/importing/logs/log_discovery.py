@@ -32,7 +32,7 @@ class LogFile:
 
 
 @dataclass(frozen=True)
-class Source:
+class LogSource:
     """The files to import."""
 
     logs: tuple[LogFile, ...]
@@ -61,7 +61,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> Source:
+def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> LogSource:
     """Find the logs among files.
 
     Args:
@@ -88,7 +88,7 @@ def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> 
             "or name the files of one"
         )
     chosen = [log for log in logs if pick is None or log.run == pick]
-    return Source(tuple(chosen), tuple(file for file, log in found if log is None))
+    return LogSource(tuple(chosen), tuple(file for file, log in found if log is None))
 
 
 def runs_of(files: Sequence[Path], given: ReadMap | None) -> dict[str, list[LogFile]]:

@@ -15,9 +15,9 @@ from testudo_runs.importing.logs.text_log import read_text
 from testudo_runs.importing.mapping.channels import ATTITUDE, PWM16
 from testudo_runs.importing.mapping.column_conversion import NO_ATTITUDE, frame_of, missing_columns, values_of
 from testudo_runs.importing.mapping.import_losses import FileLosses, Loss
-from testudo_runs.importing.mapping.log_table import Table
+from testudo_runs.importing.mapping.log_table import LogTable
 from testudo_runs.importing.mapping.mapping_file import AUTO, RoleMap, TextMap, check_type
-from testudo_runs.importing.synchronisation.clock_offsets import Clock, Marks, between
+from testudo_runs.importing.synchronisation.clock_offsets import BagClock, ClockMarks, between
 from testudo_runs.importing.synchronisation.motion_matching import motion_of
 from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
 
@@ -29,7 +29,7 @@ _SEEN = ("pose", "odometry")
 
 
 @dataclass(frozen=True)
-class Piece:
+class LogSegment:
     """What one file says of one role of a robot."""
 
     log: LogFile
@@ -77,7 +77,7 @@ def read_logs(
     total, done = sum(_size(log) for log in logs) or 1, 0
     losses: list[Loss] = []
     notes: list[str] = []
-    pieces: list[Piece] = []
+    pieces: list[LogSegment] = []
     for log in logs:
         found = FileLosses(log.file)
         pieces += _read(log, found, notes)
@@ -97,7 +97,7 @@ def _size(log: LogFile) -> int:
         return 0
 
 
-def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[Piece]:
+def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[LogSegment]:
     try:
         if isinstance(log.part, TextMap):
             table = read_text(log.file, log.part, losses)
@@ -126,8 +126,8 @@ def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[Piece]:
 
 
 def _roles(
-    log: LogFile, tables: list[tuple[Table, np.ndarray]], clock: str, losses: FileLosses, notes: list[str]
-) -> list[Piece]:
+    log: LogFile, tables: list[tuple[LogTable, np.ndarray]], clock: str, losses: FileLosses, notes: list[str]
+) -> list[LogSegment]:
     """Return a piece for each role that the columns of one table make."""
     pieces = []
     for role, ways in log.part.roles.items():
@@ -139,7 +139,7 @@ def _roles(
             continue
         way, table, time_ns = whole[0]
         values, keep = values_of(role, way, table, losses)
-        pieces.append(Piece(log, role, way, clock, time_ns[keep], values))
+        pieces.append(LogSegment(log, role, way, clock, time_ns[keep], values))
         if role == "pose" and not set(ATTITUDE) & set(way.channels):
             notes.append(f"{log.robot}: {role}: {NO_ATTITUDE}")
         if any(channel.unit == PWM16.unit for channel in way.channels.values()):
@@ -149,7 +149,7 @@ def _roles(
     return pieces
 
 
-def _on_one_clock(pieces: Sequence[Piece], offsets: Mapping[str, float], notes: list[str]) -> list[Piece]:
+def _on_one_clock(pieces: Sequence[LogSegment], offsets: Mapping[str, float], notes: list[str]) -> list[LogSegment]:
     """Return the pieces on the clock that knows the time of day, or on that since boot where none does.
 
     Raises:
@@ -190,12 +190,12 @@ def _on_one_clock(pieces: Sequence[Piece], offsets: Mapping[str, float], notes: 
     return moved
 
 
-def _laid(pieces: Sequence[Piece], notes: list[str]) -> dict[str, Clock]:
+def _laid(pieces: Sequence[LogSegment], notes: list[str]) -> dict[str, BagClock]:
     """Return the clocks since boot of robots whose motion stands in a log with the time of day, too, by robot."""
     found, nothing = {}, np.zeros(0, np.int64)
     for robot in sorted({piece.log.robot for piece in pieces}):
         both = [
-            Marks(
+            ClockMarks(
                 clock,
                 nothing,
                 nothing,
@@ -222,10 +222,10 @@ def _laid(pieces: Sequence[Piece], notes: list[str]) -> dict[str, Clock]:
 
 
 def _assembled(
-    pieces: Sequence[Piece], robot_types: Mapping[str, str], losses: tuple[Loss, ...], notes: list[str]
+    pieces: Sequence[LogSegment], robot_types: Mapping[str, str], losses: tuple[Loss, ...], notes: list[str]
 ) -> Imported:
     start_ns = min(int(piece.time_ns[0]) for piece in pieces)
-    by_series: dict[tuple[str, str], list[Piece]] = {}
+    by_series: dict[tuple[str, str], list[LogSegment]] = {}
     for piece in pieces:
         by_series.setdefault((piece.log.robot, piece.role), []).append(piece)
     robots: dict[str, dict[str, Series]] = {}
@@ -262,7 +262,7 @@ def _assembled(
     return Imported(recording, losses, tuple(dict.fromkeys(notes)), origins)
 
 
-def _agreed(robot: str, role: str, pieces: list[Piece], notes: list[str]) -> list[Piece]:
+def _agreed(robot: str, role: str, pieces: list[LogSegment], notes: list[str]) -> list[LogSegment]:
     """Return the pieces of one series in order of time; a binary log goes before a text that was made from it."""
     binary = [piece for piece in pieces if not isinstance(piece.log.part, TextMap)]
     if binary and len(binary) < len(pieces):
@@ -287,7 +287,7 @@ def _agreed(robot: str, role: str, pieces: list[Piece], notes: list[str]) -> lis
     return pieces
 
 
-def _path(piece: Piece) -> str:
+def _path(piece: LogSegment) -> str:
     """Return the name of a file with that of its folder: logs of several runs are often called alike."""
     return f"{piece.log.file.absolute().parent.name}/{piece.log.file.name}"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from testudo_runs.importing.logs.csv_fields import QUOTE, fields_of, is_open, record_end, without_comment
-from testudo_runs.importing.mapping.import_losses import FileLosses, shown
-from testudo_runs.importing.mapping.log_table import Table, index_of
+from testudo_runs.importing.mapping.import_losses import FileLosses, losses_text
+from testudo_runs.importing.mapping.log_table import LogTable, index_of
 from testudo_runs.importing.mapping.mapping_file import TextMap
 
 BLOCK_BYTES = 1 << 18
@@ -32,7 +32,7 @@ class Head:
     names: tuple[str, ...]
 
 
-def read_text(file: Path, kind: TextMap, losses: FileLosses, tell: Callable[[int], None] = lambda _: None) -> Table:
+def read_text(file: Path, kind: TextMap, losses: FileLosses, tell: Callable[[int], None] = lambda _: None) -> LogTable:
     """Read the columns of a log that its mapping names.
 
     Args:
@@ -86,10 +86,10 @@ def _blocks(
             yield block, line
             line += block.count(b"\n")
         if len(rest) > _LONGEST_LINE:
-            losses.add("a line of over a million bytes", [line], shown(rest))
+            losses.add("a line of over a million bytes", [line], losses_text(rest))
             rest, skips = b"", True
     if rest.strip():
-        losses.add("the last line has no end: it may be cut", [line], shown(rest))
+        losses.add("the last line has no end: it may be cut", [line], losses_text(rest))
 
 
 class _Reader:
@@ -133,11 +133,13 @@ class _Reader:
             return
         wrong = counts[at] != self._count
         for k in at[wrong]:
-            self._losses.add(f"fields are missing or too many, expected {self._count}", [numbers[k]], shown(lines[k]))
+            self._losses.add(
+                f"fields are missing or too many, expected {self._count}", [numbers[k]], losses_text(lines[k])
+            )
         at = at[~wrong]
         self._keep(*self._parsed([lines[k] for k in at], numbers[at]))
 
-    def table(self) -> Table:
+    def table(self) -> LogTable:
         """Return what was read."""
         if self._held:
             self.take(b"", self._line, last=True)
@@ -146,7 +148,7 @@ class _Reader:
         places = np.concatenate(self._places) if self._places else np.zeros(0, np.int64)
         if not len(places):
             self._losses.add("holds no line of numbers")
-        return Table(
+        return LogTable(
             self._names or (),
             self._count,
             {c: rows[:, k] for k, c in enumerate(self._used)},
@@ -206,7 +208,7 @@ class _Reader:
                 f"the first line has one field by the delimiter {self._kind.delimiter!r} of the mapping; "
                 f"by {best!r} it has {counts[best]}: correct `delimiter`",
                 (),
-                shown(head),
+                losses_text(head),
             )
 
     def _parsed(self, lines: list[bytes], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -239,7 +241,7 @@ class _Reader:
             taken = [fields[k] for k in self._used] if len(fields) == self._count else [b"?"]
             wrong = [part for part in taken if part and not _NUMBER.fullmatch(part) and not _NOT_FINITE.fullmatch(part)]
             if wrong:
-                self._losses.add("a field is no number", [number], shown(wrong[0]))
+                self._losses.add("a field is no number", [number], losses_text(wrong[0]))
                 continue
             rows.append([float(part) if part else np.nan for part in taken])
             absent.append([not part for part in taken])

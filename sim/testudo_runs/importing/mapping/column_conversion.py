@@ -7,7 +7,7 @@ import numpy as np
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_runs.importing.mapping.channels import ANGLES, PACKED, PWM16, QUATERNION, STANDARD_GRAVITY, UNITS, units_of
 from testudo_runs.importing.mapping.import_losses import FileLosses
-from testudo_runs.importing.mapping.log_table import Table
+from testudo_runs.importing.mapping.log_table import LogTable
 from testudo_runs.importing.mapping.mapping_file import Channel, RoleMap
 from testudo_runs.recording.roles import ROLES
 
@@ -19,12 +19,12 @@ _SHARE = np.sqrt(0.5)
 _PACKED_BITS = 9
 
 
-def missing_columns(way: RoleMap, table: Table) -> list[str]:
+def missing_columns(way: RoleMap, table: LogTable) -> list[str]:
     """Return the columns that a role needs and a log lacks, as the mapping names them."""
     return [str(channel.column) for channel in way.channels.values() if table.index(channel.column) is None]
 
 
-def values_of(role: str, way: RoleMap, table: Table, losses: FileLosses) -> tuple[np.ndarray, np.ndarray]:
+def values_of(role: str, way: RoleMap, table: LogTable, losses: FileLosses) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows (R', C) of a role in SI units and the role's frames, and the indices (R',) of their samples.
 
     Args:
@@ -108,7 +108,7 @@ def _rotated(vectors: np.ndarray, quaternions: np.ndarray) -> np.ndarray:
     return vectors + w * twice + np.cross(axis, twice)
 
 
-def _si(role: str, name: str, channel: Channel, table: Table) -> np.ndarray:
+def _si(role: str, name: str, channel: Channel, table: LogTable) -> np.ndarray:
     column = table.columns[table.index(channel.column)]
     with np.errstate(over="ignore", invalid="ignore"):
         if channel.unit == PWM16.unit:
@@ -117,7 +117,7 @@ def _si(role: str, name: str, channel: Channel, table: Table) -> np.ndarray:
         return column * (UNITS[unit][channel.unit or unit] * channel.scale)
 
 
-def _empty(way: RoleMap, table: Table) -> np.ndarray:
+def _empty(way: RoleMap, table: LogTable) -> np.ndarray:
     """Return where every field of a role was left empty: the log says nothing there, and nothing is lost."""
     marks = [table.absent.get(table.index(channel.column)) for channel in way.channels.values()]
     if any(mark is None for mark in marks):

@@ -81,7 +81,7 @@ def ranges(numbers: Iterable[int], word: str) -> str:
     return f"{word}{'s' if len(found) > 1 else ''} {', '.join(texts)}" + (f" and {more} more" if more else "")
 
 
-def shown(text: bytes) -> str:
+def losses_text(text: bytes) -> str:
     """Return a short, printable picture of what stood there."""
     plain = text[:24].strip().decode("ascii", "backslashreplace")
     return "'" + "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in plain) + "'" + "..." * (len(text) > 24)

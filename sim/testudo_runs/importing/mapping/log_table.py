@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Table:
+class LogTable:
     """Rows of one file, or of one kind of record in it."""
 
     names: tuple[str, ...]
@@ -27,9 +27,9 @@ class Table:
     def __len__(self) -> int:
         return len(self.places)
 
-    def take(self, rows: np.ndarray) -> Table:
+    def take(self, rows: np.ndarray) -> LogTable:
         """Return the table of some of the rows, by index."""
-        return Table(
+        return LogTable(
             self.names,
             self.count,
             {k: column[rows] for k, column in self.columns.items()},

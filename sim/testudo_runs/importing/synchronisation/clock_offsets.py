@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from testudo_runs.bags.bag_contents import NANO, BagError
-from testudo_runs.importing.synchronisation.motion_matching import STEP_S, Motion, follow
+from testudo_runs.importing.synchronisation.motion_matching import STEP_S, SampledMotion, follow
 
 _LEAST_COMMON, _LEAST_SCORE, _WINDOW_S = 5, 0.6, 15.0
 _DRIFT_SPAN_S, _MOST_DRIFT = 30.0, 1e-3
@@ -27,7 +27,7 @@ _Z95 = 1.96
 
 
 @dataclass(frozen=True)
-class Clock:
+class BagClock:
     """How the clock of a bag lies to that of the first one: ``t + offset_s + drift * (t - at_s)`` is the first's."""
 
     bag: str
@@ -50,12 +50,12 @@ class Clock:
         passed_s = (times_ns - np.int64(round(self.at_s * NANO))) / NANO
         return times_ns + np.rint((self.offset_s + self.drift * passed_s) * NANO).astype(np.int64)
 
-    def then(self, other: Clock) -> Clock:
+    def then(self, other: BagClock) -> BagClock:
         """Return the clock of this bag to that which ``other`` leads to."""
         at_ns = np.array([round(self.at_s * NANO)])
         moved = float(other.apply(self.apply(at_ns))[0] - at_ns[0]) / NANO
         within = float(np.hypot(self.within_s, other.within_s))
-        return Clock(
+        return BagClock(
             self.bag,
             other.to,
             moved,
@@ -67,9 +67,9 @@ class Clock:
             min(self.count, other.count),
         )
 
-    def back(self) -> Clock:
+    def back(self) -> BagClock:
         """Return the clock the other way round."""
-        return Clock(
+        return BagClock(
             self.to,
             self.bag,
             -self.offset_s,
@@ -96,7 +96,7 @@ _GIVEN = "given by --offset"
 
 
 @dataclass(frozen=True)
-class Marks:
+class ClockMarks:
     """What can be recognised of a bag in another one."""
 
     name: str
@@ -104,11 +104,11 @@ class Marks:
     """(M,) of messages that stand once in the bag."""
     log_ns: np.ndarray
     """(M,) when they were recorded."""
-    motions: Mapping[str, Sequence[Motion]]
+    motions: Mapping[str, Sequence[SampledMotion]]
     """By robot: what it was seen to do."""
 
 
-def clocks_of(bags: Sequence[Marks], given: Mapping[str, float]) -> dict[str, Clock]:
+def clocks_of(bags: Sequence[ClockMarks], given: Mapping[str, float]) -> dict[str, BagClock]:
     """Return the clock of every bag to that of the first one.
 
     Args:
@@ -123,9 +123,9 @@ def clocks_of(bags: Sequence[Marks], given: Mapping[str, float]) -> dict[str, Cl
     if unknown:
         raise BagError(f"--offset {unknown[0]}: no such bag; there are {', '.join(names)}")
     first = names[0]
-    found = {first: Clock(first, first, 0.0, 0.0, 0.0, 0.0, 0.0, "the reference", 0)}
+    found = {first: BagClock(first, first, 0.0, 0.0, 0.0, 0.0, 0.0, "the reference", 0)}
     for name, offset_s in given.items():
-        found[name] = Clock(name, first, offset_s, 0.0, 0.0, 0.0, 0.0, _GIVEN, 0)
+        found[name] = BagClock(name, first, offset_s, 0.0, 0.0, 0.0, 0.0, _GIVEN, 0)
     grown = True
     while grown and len(found) < len(bags):
         grown = False
@@ -148,12 +148,12 @@ def clocks_of(bags: Sequence[Marks], given: Mapping[str, float]) -> dict[str, Cl
     return found
 
 
-def between(bag: Marks, other: Marks) -> Clock | None:
+def between(bag: ClockMarks, other: ClockMarks) -> BagClock | None:
     """Return the clock of ``bag`` to that of ``other``; None if they have nothing in common."""
     return _by_messages(bag, other) or _by_motion(bag, other)
 
 
-def _by_messages(bag: Marks, other: Marks) -> Clock | None:
+def _by_messages(bag: ClockMarks, other: ClockMarks) -> BagClock | None:
     _, mine, theirs = np.intersect1d(bag.hashes, other.hashes, assume_unique=True, return_indices=True)
     if len(mine) < _LEAST_COMMON:
         return None
@@ -166,7 +166,7 @@ def _by_messages(bag: Marks, other: Marks) -> Clock | None:
     return clock if clock.spread_s < _MAX_SPREAD_S and len(times_s) >= _LEAST_COMMON else None
 
 
-def _by_motion(bag: Marks, other: Marks) -> Clock | None:
+def _by_motion(bag: ClockMarks, other: ClockMarks) -> BagClock | None:
     found = [
         clock
         for robot in sorted(set(bag.motions) & set(other.motions))
@@ -177,7 +177,7 @@ def _by_motion(bag: Marks, other: Marks) -> Clock | None:
     return min(found, key=lambda clock: clock.within_s, default=None)
 
 
-def _motion_clock(name: str, to: str, robot: str, mine: Motion, theirs: Motion) -> Clock | None:
+def _motion_clock(name: str, to: str, robot: str, mine: SampledMotion, theirs: SampledMotion) -> BagClock | None:
     """Lay one motion upon the other as a whole, then part by part for drift and uncertainty."""
     whole = follow(mine, theirs)
     if whole is None or whole.score < _LEAST_SCORE or whole.rival > 0.9 * whole.score:
@@ -185,13 +185,13 @@ def _motion_clock(name: str, to: str, robot: str, mine: Motion, theirs: Motion) 
     steps = round(_WINDOW_S / STEP_S)
     times, lags = [], []
     for begin in range(0, mine.steps - steps // 2, steps):
-        part = Motion(
+        part = SampledMotion(
             mine.begin_s + begin * STEP_S, {key: values[begin : begin + steps] for key, values in mine.channels.items()}
         )
         at = part.begin_s + whole.lag_s - theirs.begin_s
         low = max(0, round((at - 1.0) / STEP_S))
         high = max(0, round((at + _WINDOW_S + 1.0) / STEP_S))
-        beside = Motion(
+        beside = SampledMotion(
             theirs.begin_s + low * STEP_S, {key: values[low:high] for key, values in theirs.channels.items()}
         )
         if beside.steps < steps // 2:
@@ -202,11 +202,11 @@ def _motion_clock(name: str, to: str, robot: str, mine: Motion, theirs: Motion) 
             lags.append(match.lag_s)
     how = f"from the motion of {robot} in both (correlation {whole.score:.2f})"
     if len(times) < 3:
-        return Clock(name, to, whole.lag_s, 0.0, mine.begin_s, 2 * STEP_S, STEP_S, how, 1)
+        return BagClock(name, to, whole.lag_s, 0.0, mine.begin_s, 2 * STEP_S, STEP_S, how, 1)
     return _fit(name, to, np.array(times), np.array(lags), how)
 
 
-def _fit(name: str, to: str, times_s: np.ndarray, ahead_s: np.ndarray, how: str) -> Clock:
+def _fit(name: str, to: str, times_s: np.ndarray, ahead_s: np.ndarray, how: str) -> BagClock:
     """Return the line through differences of two clocks that few strays cannot bend."""
     at_s = float(np.median(times_s))
     passed = times_s - at_s
@@ -226,7 +226,7 @@ def _fit(name: str, to: str, times_s: np.ndarray, ahead_s: np.ndarray, how: str)
         drift = 0.0
         line = np.array([np.median(ahead_s)])
         error = _error(ahead_s - line[0], 1)
-    return Clock(name, to, float(line[0]), drift, at_s, float(np.hypot(error, _FLOOR_S)), spread, how, len(left))
+    return BagClock(name, to, float(line[0]), drift, at_s, float(np.hypot(error, _FLOOR_S)), spread, how, len(left))
 
 
 def _error(left: np.ndarray, parameters: int) -> float:

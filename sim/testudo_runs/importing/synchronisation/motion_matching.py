@@ -15,7 +15,7 @@ _MOST_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Motion:
+class SampledMotion:
     """Velocities on an even grid of `STEP_S`."""
 
     begin_s: float
@@ -34,7 +34,7 @@ class Motion:
 
 
 @dataclass(frozen=True)
-class Match:
+class MotionMatch:
     """How one motion follows another."""
 
     lag_s: float
@@ -46,7 +46,7 @@ class Match:
     channels: tuple[str, ...]
 
 
-def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> Motion | None:
+def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> SampledMotion | None:
     """Return the motion in a series of a role; None if there is none in it or it is too short.
 
     Args:
@@ -85,7 +85,7 @@ def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> Motion | No
         found = _from_poses(times_s, values, grid, even)
     else:
         return None
-    return Motion(float(grid[0]), {name: _smooth(column) for name, column in found.items()})
+    return SampledMotion(float(grid[0]), {name: _smooth(column) for name, column in found.items()})
 
 
 ANY_FRAME = ("speed", "turn", "up")
@@ -94,8 +94,11 @@ IN_BODY, IN_WORLD = ("forward", "left", "turn"), ("east", "north", "up")
 
 
 def follow(
-    first: Motion, second: Motion, lags_s: tuple[float, float] | None = None, channels: tuple[str, ...] = ANY_FRAME
-) -> Match | None:
+    first: SampledMotion,
+    second: SampledMotion,
+    lags_s: tuple[float, float] | None = None,
+    channels: tuple[str, ...] = ANY_FRAME,
+) -> MotionMatch | None:
     """Return the lag at which ``second`` repeats ``first`` best; None if they share nothing that moves.
 
     Args:
@@ -118,7 +121,7 @@ def follow(
     best = int(np.nanargmax(scores))
     far = np.abs(lags - lags[best]) > 1.0
     rival = float(np.nanmax(scores[far])) if far.any() and np.isfinite(scores[far]).any() else -1.0
-    return Match(float(lags[best] + _vertex(scores, best) * STEP_S), float(scores[best]), rival, names)
+    return MotionMatch(float(lags[best] + _vertex(scores, best) * STEP_S), float(scores[best]), rival, names)
 
 
 def _from_poses(times_s: np.ndarray, values: np.ndarray, grid: np.ndarray, even: np.ndarray) -> dict[str, np.ndarray]:

@@ -9,7 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion.battery import BatteryParameters, least_charge, load_of, spent, thrust_most, voltage
+from testudo_hardware.motion.battery import (
+    BatteryParameters,
+    discharged,
+    load_of,
+    maximum_thrust,
+    minimum_charge,
+    voltage,
+)
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.world_parameters import WorldParameters
 
@@ -34,8 +41,8 @@ class Batteries:
         Counted is what was used, which is small, and float32 loses less of it than of what is left.
         """
         load = load_of(self.law, thrust_n)
-        most = thrust_most(self.law, voltage(jnp.maximum(self.charge - used, 0.0), load))
-        return most, used + spent(load, duration_s)
+        most = maximum_thrust(self.law, voltage(jnp.maximum(self.charge - used, 0.0), load))
+        return most, used + discharged(load, duration_s)
 
 
 def check_battery(spec: RobotSpec) -> None:
@@ -47,4 +54,4 @@ def check_battery(spec: RobotSpec) -> None:
     missing = [table for table in ("attitude", "rotors", "power") if not getattr(spec, table)]
     if missing:
         raise TestudoError(f"--battery: {spec.name} has no [{missing[0]}] in its file; leave --battery out")
-    least_charge(spec)
+    minimum_charge(spec)

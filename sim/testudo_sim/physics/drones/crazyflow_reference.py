@@ -48,7 +48,7 @@ class Poses:
 
 
 @dataclass(frozen=True)
-class Gap:
+class ReferenceGap:
     """Largest distance between two flights at any time."""
 
     position_m: float
@@ -150,12 +150,12 @@ def _simulation(tier: str, drone: str, values: Mapping[str, Any], integrator: st
     return simulation, simulation.attitude_control
 
 
-def gap(ours: Poses, theirs: Poses) -> Gap:
+def gap(ours: Poses, theirs: Poses) -> ReferenceGap:
     """Return the largest distance between flights."""
     place = np.linalg.norm(ours.position_world - theirs.position_world, axis=1).max()
     first, second = (np.moveaxis(one.quaternion_xyzw, 1, 0) for one in (ours, theirs))
     back = np.concatenate([-first[:3], first[3:]])
-    return Gap(float(place), float(np.linalg.norm(rotation_vector(multiply(back, second)), axis=0).max()))
+    return ReferenceGap(float(place), float(np.linalg.norm(rotation_vector(multiply(back, second)), axis=0).max()))
 
 
 def reference() -> dict[str, Any]:

@@ -20,7 +20,7 @@ for _type in (AnglesState, RotorDroneState, LoopState):
     jax.tree_util.register_dataclass(_type)
 
 
-class Flight(Protocol):
+class DroneFlightState(Protocol):
     """The dynamics of drawn worlds, ready for many steps."""
 
     hover_thrust_n: Any
@@ -35,14 +35,14 @@ class Flight(Protocol):
     def thrust_n(self, state: Any) -> jax.Array:
         """Return what all rotors produce (N, E) [N]."""
 
-    def weakened(self, thrust_most_n: jax.Array) -> Flight:
+    def weakened(self, thrust_most_n: jax.Array) -> DroneFlightState:
         """Return the same with rotors that together do no more than this (N, E) [N]."""
 
     def step(self, state: Any, command: jax.Array, push: Disturbance | None) -> Any:
         """Return the state one step later under roll, pitch, yaw [rad] and thrust [N] (4, N, E)."""
 
 
-class Body(Protocol):
+class DroneBody(Protocol):
     """How the drones of a tier move; states are pytrees with the worlds last."""
 
     hover_thrust_n: float
@@ -54,7 +54,7 @@ class Body(Protocol):
     def motion(self, state: Any) -> MotionState:
         """Return position, heading and velocity."""
 
-    def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> Flight:
+    def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> DroneFlightState:
         """Return the dynamics with the quantities that the worlds drew."""
 
 
@@ -66,11 +66,11 @@ class AttitudeBody:
 
     @property
     def hover_thrust_n(self) -> float:
-        """See `Body.hover_thrust_n`."""
+        """See `DroneBody.hover_thrust_n`."""
         return AttitudeDroneParameters.from_spec(self.spec).hover_thrust_n
 
     def begin(self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array) -> AnglesState:
-        """See `Body.begin`."""
+        """See `DroneBody.begin`."""
         zero = jnp.zeros_like(yaw)
         return AnglesState(
             position_world,
@@ -81,11 +81,11 @@ class AttitudeBody:
         )
 
     def motion(self, state: AnglesState) -> MotionState:
-        """See `Body.motion`."""
+        """See `DroneBody.motion`."""
         return MotionState(state.position_world, state.angles[2], state.velocity_world)
 
     def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> _FittedFlight:
-        """See `Body.prepare`."""
+        """See `DroneBody.prepare`."""
         parameters = AttitudeDroneParameters.from_spec(self.spec, drawn)
         return _FittedFlight(parameters, AttitudeResponse.create(parameters, step_s, jnp.zeros(1)))
 
@@ -126,13 +126,13 @@ class RotorBody:
 
     @property
     def hover_thrust_n(self) -> float:
-        """See `Body.hover_thrust_n`."""
+        """See `DroneBody.hover_thrust_n`."""
         return 4 * RotorDroneParameters.from_spec(self.spec).hover_thrust_n
 
     def begin(
         self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array
     ) -> tuple[RotorDroneState, LoopState]:
-        """See `Body.begin`."""
+        """See `DroneBody.begin`."""
         zero = jnp.zeros_like(yaw)
         body = RotorDroneState(
             position_world,
@@ -144,12 +144,12 @@ class RotorBody:
         return body, still(yaw)
 
     def motion(self, state: tuple[RotorDroneState, LoopState]) -> MotionState:
-        """See `Body.motion`."""
+        """See `DroneBody.motion`."""
         body = state[0]
         return MotionState(body.position_world, heading(body.quaternion_xyzw), body.velocity_world)
 
     def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> _RotorFlight:
-        """See `Body.prepare`."""
+        """See `DroneBody.prepare`."""
         parameters = RotorDroneParameters.from_spec(self.spec, drawn=drawn, with_propellers=True)
         full = self.spec.attitude["attitude.thrust_most"].value / 4
         return _RotorFlight(parameters, self.gains, full, step_s)

@@ -25,9 +25,9 @@ from testudo_hardware.motion.velocity_cascade import CascadeParameters, velocity
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_sim.physics.contact_counts import count_contacts, least_separation
 from testudo_sim.physics.drones.batteries import Batteries
-from testudo_sim.physics.drones.drone_bodies import AttitudeBody, Body, RotorBody
+from testudo_sim.physics.drones.drone_bodies import AttitudeBody, DroneBody, RotorBody
 from testudo_sim.physics.kinematic_tier import arrived_set_point, arrived_yaw_rate
-from testudo_sim.physics.scene import BodyState, Scene, Watch
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene
 from testudo_sim.physics.world_parameters import WorldParameters
 
 STEP_S = 0.002
@@ -45,7 +45,7 @@ class DroneState:
     """(3, N, E) [m]: of the velocity controller, from where it has settled in hover."""
     yaw_command: jax.Array
     """(N, E) [rad]: the heading at the start, which is held, or turned by what was commanded."""
-    watch: Watch
+    watch: ContactCounts
     used: jax.Array | None = None
     """(N, E): share of a full battery that was used since the start; None without batteries."""
 
@@ -56,7 +56,7 @@ class DroneTier:
 
     model: MotionModel
     arena: Arena | None
-    body: Body
+    body: DroneBody
     name: str
     downwash: bool = True
     """Whether drones push down those in their wake."""
@@ -109,7 +109,7 @@ class DroneTier:
                 watch = self._look(self.body.motion(body).position_world, watch)
             return (body, integral, watch, used, faces), None
 
-        blank = Watch(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
+        blank = ContactCounts(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
         begin = (flight.with_thrust(state.body), state.integral, blank, state.used, state.yaw_command)
         (body, integral, watch, used, faces), _ = jax.lax.scan(run, begin, length=runs)
         return DroneState(flight.with_shares(body), integral, faces, watch, used)
@@ -118,7 +118,7 @@ class DroneTier:
         """See `Physics.scene`."""
         return Scene(self.body.motion(state.body))
 
-    def watch(self, state: DroneState) -> Watch:
+    def watch(self, state: DroneState) -> ContactCounts:
         """See `Physics.watch`: every step of the dynamics counts."""
         return state.watch
 
@@ -128,12 +128,12 @@ class DroneTier:
         force = downwash(position_world, self.model.spec.body_radius_m)
         return Disturbance(force / mass_kg, None)
 
-    def _look(self, position_world: jax.Array, before: Watch | None) -> Watch:
+    def _look(self, position_world: jax.Array, before: ContactCounts | None) -> ContactCounts:
         contacts = count_contacts(position_world, self.model.spec.body_radius_m, self.arena)
         separation = least_separation(position_world, self.model.spec.height_ratio)
         if before is None:
-            return Watch(contacts, separation)
-        return Watch(before.contacts + contacts, jnp.minimum(before.separation_m, separation))
+            return ContactCounts(contacts, separation)
+        return ContactCounts(before.contacts + contacts, jnp.minimum(before.separation_m, separation))
 
 
 def make_drone_tier(

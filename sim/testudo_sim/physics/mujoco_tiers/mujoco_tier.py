@@ -24,17 +24,17 @@ from testudo_hardware.motion.downwash import downwash
 from testudo_hardware.motion.velocity_cascade import CascadeState
 from testudo_plant.worlds import Form, WorldRobot, build_world_spec, world_sha256
 from testudo_plant.worlds.actuator_forces import discrete_gain
-from testudo_plant.worlds.drone_dynamics import FlightMemory, FlyingGroup, Orders
+from testudo_plant.worlds.drone_dynamics import FlightCommands, FlightControllerState, FlyingGroup
 from testudo_plant.worlds.free_body import Box
-from testudo_plant.worlds.robot_groups import Drive, Group, make_group
+from testudo_plant.worlds.robot_groups import GroupForces, RobotGroup, make_group
 from testudo_sim.physics.contact_counts import count_contacts, least_separation
 from testudo_sim.physics.drones.batteries import Batteries
 from testudo_sim.physics.kinematic_tier import acting_command, arrived_set_point, arrived_yaw_rate
 from testudo_sim.physics.mujoco_tiers.box_states import BoxGroup
-from testudo_sim.physics.scene import BodyState, Scene, Watch
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene
 from testudo_sim.physics.world_parameters import WorldParameters
 
-jax.tree_util.register_dataclass(FlightMemory)
+jax.tree_util.register_dataclass(FlightControllerState)
 jax.tree_util.register_dataclass(CascadeState)
 
 
@@ -59,9 +59,9 @@ class MujocoState:
     raw: RawState
     yaw: jax.Array
     """(N, E) [rad], not wrapped."""
-    watch: Watch
+    watch: ContactCounts
     memory: Any = None
-    """Of the law that drives the robots, see `Group.begin`."""
+    """Of the law that drives the robots, see `RobotGroup.begin`."""
     used: jax.Array | None = None
     """(N, E): share of a full battery that was used since the start; None without batteries."""
 
@@ -159,7 +159,7 @@ class MujocoTier:
         target, drawn = self._target(sent, parameters)
         yaw_rate = arrived_yaw_rate(turns, self.tier.model, drawn or {})
         gain = discrete_gain(parameters.velocity_lag_s, self.tier.step_s)
-        empty = Watch(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
+        empty = ContactCounts(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
 
         able = self._batteries(parameters, drawn) if self.battery else None
 
@@ -168,14 +168,14 @@ class MujocoTier:
             orders = None
             if able is not None:
                 most, used = able(memory, used)
-                orders = Orders(_NO, _NO, _NO, most)
-            drive = Drive(gain, parameters.grip, memory, orders, self._wakes(raw, drawn), drawn, yaw_rate)
+                orders = FlightCommands(_NO, _NO, _NO, most)
+            drive = GroupForces(gain, parameters.grip, memory, orders, self._wakes(raw, drawn), drawn, yaw_rate)
             controls, memory = self._group.forces(target, raw.qpos, raw.qvel, drive)
             forces = jnp.zeros((self.tier.compiled.nu, target.shape[-1]))
             forces = forces.at[self._group.controls].set(controls)
             raw = self.stepper.step(raw, forces, parameters)
             seen = self._look(self._group.motion(raw.qpos, raw.qvel).position_world)
-            watch = Watch(watch.contacts + seen.contacts, jnp.minimum(watch.separation_m, seen.separation_m))
+            watch = ContactCounts(watch.contacts + seen.contacts, jnp.minimum(watch.separation_m, seen.separation_m))
             return (raw, watch, memory, used), None
 
         begin = (state.raw, empty, state.memory, state.used)
@@ -186,7 +186,7 @@ class MujocoTier:
 
     def _batteries(
         self, parameters: WorldParameters, drawn: dict[str, jax.Array]
-    ) -> Callable[[FlightMemory, jax.Array], tuple[jax.Array, jax.Array]]:
+    ) -> Callable[[FlightControllerState, jax.Array], tuple[jax.Array, jax.Array]]:
         """Return a step of the batteries: of memory and use makes what rotors can do [N] and the use after it."""
         spec = self.tier.model.spec
         batteries = Batteries.create(spec, AttitudeDroneParameters.from_spec(spec).hover_thrust_n, parameters)
@@ -214,19 +214,19 @@ class MujocoTier:
         robots = MotionState(motion.position_world, state.yaw, motion.velocity)
         return Scene(robots, self._boxes.read(state.raw.qpos) if self.tier.boxes else None)
 
-    def watch(self, state: MujocoState) -> Watch:
+    def watch(self, state: MujocoState) -> ContactCounts:
         """See `Physics.watch`."""
         return state.watch
 
-    def _look(self, position_world: jax.Array) -> Watch:
+    def _look(self, position_world: jax.Array) -> ContactCounts:
         spec = self.tier.model.spec
-        return Watch(
+        return ContactCounts(
             count_contacts(position_world, spec.body_radius_m, self.tier.arena),
             least_separation(position_world, spec.height_ratio),
         )
 
     @cached_property
-    def _group(self) -> Group:
+    def _group(self) -> RobotGroup:
         specs = [self.tier.model.spec] * self.tier.size
         return make_group(self.tier.compiled, self.tier.names, specs, self.tier.form)
 

@@ -113,7 +113,7 @@ def test_many_parameter_sets_share_their_windows_and_one_program():
         model = motion_model(spec)
         timelines, windows = windows_of(model, motions)
         starts = [
-            batched_rollout.Starts(
+            batched_rollout.RolloutStarts(
                 own.state, own.start_s, own.start_s + 0 * own.end_s, own.segment, own.segment + 0 * own.end_segment
             )
             for own in windows

@@ -15,7 +15,7 @@ from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters, RotorDroneState, step
 from testudo_hardware.quaternions import rotate_back
 from testudo_hardware.spec import load_robot
-from testudo_runs.importing.run_import import Request, import_run
+from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, RobotRecording, Series, load_recording
 from testudo_runs.recording.write import IMPORTED
 
@@ -178,7 +178,7 @@ def test_a_heavier_drone_falls_below_what_is_predicted():
 
 
 def test_real_flights_are_replayed(tmp_path):
-    import_run(Request((crazyflie_folder(),), pick="swap_sss_01"), tmp_path / "run")
+    import_run(ImportRequest((crazyflie_folder(),), pick="swap_sss_01"), tmp_path / "run")
     report, _ = analyse(load_recording(tmp_path / "run"))
     (gap,) = report.types
     assert gap.robots == ("cf50", "cf51", "cf52")

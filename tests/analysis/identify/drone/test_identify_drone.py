@@ -10,7 +10,7 @@ from tests.sim.real_data import crazyflie_folder
 
 from testudo_analysis.identify.drone.drone_fit import FitSettings, fit_drone
 from testudo_analysis.identify.drone.fitted_model import NAMES, DroneModel, errors, predict
-from testudo_analysis.identify.drone.flight_segments import Samples, Windows, flight_of, piece_of
+from testudo_analysis.identify.drone.flight_segments import FlightSamples, PredictionWindows, flight_of, piece_of
 from testudo_analysis.identify.drone.identify_drone import (
     RUNS,
     DroneSettings,
@@ -50,7 +50,7 @@ def told():
 @pytest.fixture(scope="module")
 def identified(recording, told):
     """Return what is found in it."""
-    quick = FitSettings(windows=Windows(spacing_s=0.5), evaluations=10, bootstrap=60)
+    quick = FitSettings(windows=PredictionWindows(spacing_s=0.5), evaluations=10, bootstrap=60)
     return identify_drone(
         [recording], SPEC, settings=DroneSettings(hold_out=(HALF,), fit=quick), tell=lambda *step: told.append(step)
     )
@@ -112,7 +112,7 @@ def test_the_batched_prediction_is_the_rotor_model_step_by_step(recording):
     flight = flight_of(recording.robots["d0"])
     model = DroneModel(SPEC)
     vector = model.file_vector()
-    samples = Samples.create([flight], Windows())
+    samples = FlightSamples.create([flight], PredictionWindows())
     state = predict(model, samples, np.stack([vector, 1.01 * vector], axis=1), (7,))[7]
     start = samples.start[3]
     parameters = rotor_drone.RotorDroneParameters.from_spec(SPEC)
@@ -159,7 +159,7 @@ def test_a_delay_of_parts_of_a_sample_is_predicted_as_it_was_flown(delay):
     """Without noise the prediction from every start ends where the drone was; two milliseconds off it does not."""
     truth = DroneTruth(0.95, 0.05, delay, 0.03, noise=(0.0,) * 4)
     flight = flight_of(synthetic_flight(SPEC, truth, drones=1, duration_s=3, seed=4).robots["d0"])
-    model, samples = DroneModel(SPEC), Samples.create([flight], Windows(spacing_s=0.2))
+    model, samples = DroneModel(SPEC), FlightSamples.create([flight], PredictionWindows(spacing_s=0.2))
     vector = dict(zip(NAMES, model.file_vector(), strict=True))
     vector |= {
         "thrust_scale": 0.95,
@@ -181,8 +181,8 @@ def test_a_delay_of_parts_of_a_sample_is_predicted_as_it_was_flown(delay):
 def test_predictions_see_nothing_after_the_start_but_motors_and_battery(recording):
     """Poses, velocities and rates behind a start are scrambled; the predictions stay, the causal ones too."""
     flight = piece_of(flight_of(recording.robots["d0"]), 0.0, 0.3)
-    windows, rng = Windows(), np.random.default_rng(0)
-    samples = Samples.create([flight], windows)
+    windows, rng = PredictionWindows(), np.random.default_rng(0)
+    samples = FlightSamples.create([flight], windows)
     first = samples.start[0]
     spoiled = dataclasses.replace(
         flight,
@@ -221,7 +221,7 @@ def test_the_ballistic_prediction_is_the_parabola_of_a_level_drone(recording):
         position_world=held(0, 0, 1),
         thrust_command=np.full_like(flight.thrust_command, SPEC.mass_kg * 9.81 / 4),
     )
-    position, attitude = ballistic(Samples.create([hover], Windows()), SPEC.mass_kg, (50,))[50]
+    position, attitude = ballistic(FlightSamples.create([hover], PredictionWindows()), SPEC.mass_kg, (50,))[50]
     np.testing.assert_allclose(position[0], 0.5, atol=1e-3)
     np.testing.assert_allclose(position[1:], 0, atol=1e-9)
     np.testing.assert_allclose(attitude, 0, atol=1e-9)
@@ -236,7 +236,7 @@ def test_flights_are_cleaned_and_starts_keep_away_from_gaps(recording):
     dirty = dataclasses.replace(robot, series=dict(robot.series) | {"odometry": Series(stamps, values)})
     flight = flight_of(dirty)
     assert len(flight.stamp_s) == len(odometry.stamp_s) - 1
-    starts = Windows(history_s=0.2).starts(flight)
+    starts = PredictionWindows(history_s=0.2).starts(flight)
     assert not any(start - 20 < 50 <= start + 51 for start in starts)
 
 
@@ -286,7 +286,7 @@ def test_real_flights_that_were_not_fitted_meet_the_bars():
     """One run left out, all its drones; the bench leaves out every run and every vehicle."""
     flights = read_flights(crazyflie_folder(), "swap")
     fit = fit_drone(DroneModel(SPEC), [flight for flight in flights if not flight.name.startswith("swap_ss_03")])
-    found = measure(fit, next(flight for flight in flights if flight.name == "swap_ss_03/cf50"), Windows())
+    found = measure(fit, next(flight for flight in flights if flight.name == "swap_ss_03/cf50"), PredictionWindows())
     for key, bar in {"position 0.1": 0.1, "attitude 0.1": 0.1, "position 0.5": 0.35, "attitude 0.5": 0.45}.items():
         assert np.median(found[f"identified {key}"]) <= (1 - bar) * np.median(found[f"baseline {key}"]), key
     lag = fit.value("thrust_lag"), fit.value("thrust_delay")

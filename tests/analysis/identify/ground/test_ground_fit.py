@@ -8,9 +8,9 @@ from tests.analysis.identify.utias import utias_recording
 from tests.sim.real_data import utias_folder
 
 from testudo_analysis.commands.identify import identify
-from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, Roller
+from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, BatchedRollout
 from testudo_analysis.identify.estimation.identification_result import Identification
-from testudo_analysis.identify.estimation.rollout_windows import Cutting, cut
+from testudo_analysis.identify.estimation.rollout_windows import SegmentSettings, cut
 from testudo_analysis.identify.ground.synthetic_runs import Truth, synthetic_run
 from testudo_analysis.identify.identify_run import identify_run
 from testudo_bench.accuracy.identification import draw_truth, recover
@@ -262,9 +262,9 @@ def test_the_rolled_out_model_is_the_simulated_robot_whatever_the_delay(robot):
     )
     recording = synthetic_run(spec, truth, robots=1, duration_s=20, seed=2)
     aligned = [align_robot(each, world=not np.isfinite(spec.turn_scale)) for each in recording.robots.values()]
-    cutting = Cutting.create(spec, 20.0)
+    cutting = SegmentSettings.create(spec, 20.0)
     stretches = cut(aligned, spec, cutting)
-    roller = Roller(truth.spec(spec), (DELAY,), stretches, cutting)
+    roller = BatchedRollout(truth.spec(spec), (DELAY,), stretches, cutting)
 
     def largest(delay):
         return np.abs(roller.errors(np.full((len(stretches), 1), delay))[:, 0]).max()

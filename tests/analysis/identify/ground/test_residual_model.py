@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testudo_analysis.identify.estimation.differentiable_rollout import Roller
+from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut, Quantiles
-from testudo_analysis.identify.estimation.rollout_windows import Cutting, cut
+from testudo_analysis.identify.estimation.rollout_windows import SegmentSettings, cut
 from testudo_analysis.identify.ground.residual_model import (
     ENDING,
     FEATURES,
-    Residual,
+    ResidualModel,
     fit_residual,
     residual_errors,
     worth,
@@ -32,7 +32,7 @@ def driven():
     """Return stretches of the motion model itself with little noise, its parameters, and which stretches come first."""
     truth = Truth(SPEC.velocity_lag_s, SPEC.command_delay_s, 1.0, noise_m=2e-4, noise_rad=5e-4)
     robots = [align_robot(each) for each in synthetic_run(SPEC, truth, robots=1, duration_s=60).robots.values()]
-    cutting = Cutting.create(SPEC, 60.0)
+    cutting = SegmentSettings.create(SPEC, 60.0)
     stretches = cut(robots, SPEC, cutting)
     values = np.tile([truth.command_delay_s, truth.velocity_lag_s], (len(stretches), 1))
     return stretches, cutting, values, np.arange(len(stretches)) < len(stretches) // 2
@@ -40,7 +40,7 @@ def driven():
 
 def errors_on_the_rest(stretches, cutting, values, train):
     """Return median position errors on the stretches that were not fitted, without and with a residual model."""
-    roller = Roller(SPEC, KEYS, stretches, cutting)
+    roller = BatchedRollout(SPEC, KEYS, stretches, cutting)
     found = fit_residual(roller, values, np.full((3, 3), 1e-3), train)
     both = roller.errors(values), residual_errors(roller, values, found)
     seen = stretches.valid & ~train[:, None]
@@ -52,8 +52,10 @@ def test_motion_that_the_model_lacks_is_found_and_predicted_where_it_was_not_fit
     weights = np.zeros((3, len(FEATURES)))
     weights[1, FEATURES.index("speed by turn rate")] = 0.2  # pushed outwards in turns
     weights[2, FEATURES.index("speed")] = 0.1  # pulls to one side
-    roller = Roller(SPEC, KEYS, stretches, cutting)
-    more = residual_errors(roller, values, Residual(weights)) - residual_errors(roller, values, Residual(0 * weights))
+    roller = BatchedRollout(SPEC, KEYS, stretches, cutting)
+    more = residual_errors(roller, values, ResidualModel(weights)) - residual_errors(
+        roller, values, ResidualModel(0 * weights)
+    )
     lacking = replace(stretches, moved=stretches.moved + more[:, :2], turned=stretches.turned + more[:, 2])
     without, with_it = errors_on_the_rest(lacking, cutting, values, train)
     assert without > 5e-3
@@ -62,8 +64,8 @@ def test_motion_that_the_model_lacks_is_found_and_predicted_where_it_was_not_fit
 
 def test_a_zero_residual_is_the_motion_model(driven):
     stretches, cutting, values, _ = driven
-    roller = Roller(SPEC, KEYS, stretches, cutting)
-    zero = residual_errors(roller, values, Residual(np.zeros((3, len(FEATURES)))))
+    roller = BatchedRollout(SPEC, KEYS, stretches, cutting)
+    zero = residual_errors(roller, values, ResidualModel(np.zeros((3, len(FEATURES)))))
     np.testing.assert_allclose(zero, roller.errors(values), atol=1e-4)
 
 

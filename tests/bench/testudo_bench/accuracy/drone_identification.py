@@ -15,7 +15,7 @@ import numpy as np
 from testudo_analysis.identify.drone.drone_estimates import drone_estimates
 from testudo_analysis.identify.drone.drone_fit import fit_drone
 from testudo_analysis.identify.drone.fitted_model import DroneModel, errors, predict
-from testudo_analysis.identify.drone.flight_segments import Flight, Samples, Windows, flight_of
+from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples, PredictionWindows, flight_of
 from testudo_analysis.identify.drone.identify_drone import (
     CHANNELS,
     HELD,
@@ -30,7 +30,7 @@ from testudo_deploy.bench.result import BenchResult, machine
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import Quantity, RobotSpec, load_robot
 from testudo_runs.importing.logs.log_discovery import files_of, runs_of
-from testudo_runs.importing.run_import import Request, read_sources
+from testudo_runs.importing.run_import import ImportRequest, read_sources
 
 DATA_VARIABLE = "TESTUDO_REAL_DATA"
 _FOLDER = "crazyflie_swarm"
@@ -96,7 +96,7 @@ def bench_drone_identify(
             say(f"fitting without {what}")
             fit = fit_drone(model, train)
             for flight in test:
-                found = measure(fit, flight, Windows()) | _shipped(spec, flight)
+                found = measure(fit, flight, PredictionWindows()) | _shipped(spec, flight)
                 for key, size in found.items():
                     sizes.setdefault(flight.robot, {}).setdefault(key, []).append(size)
         rows, values[split] = _rows(sizes)
@@ -109,7 +109,7 @@ def bench_drone_identify(
     return BenchResult(title, _COLUMNS, tables[0].rows, values, tuple(tables[1:]))
 
 
-def read_flights(folder: Path, runs: str, say: Callable[[str], None] = lambda _: None) -> list[Flight]:
+def read_flights(folder: Path, runs: str, say: Callable[[str], None] = lambda _: None) -> list[FlightRecord]:
     """Return the flights of a folder of logs, named run/robot.
 
     Raises:
@@ -125,7 +125,7 @@ def read_flights(folder: Path, runs: str, say: Callable[[str], None] = lambda _:
         if runs not in run:
             continue
         say(f"reading {run}")
-        recording = read_sources(Request((folder,), pick=run))[0].recording
+        recording = read_sources(ImportRequest((folder,), pick=run))[0].recording
         found += [
             replace(flight_of(robot), name=f"{run}/{robot.name}")
             for robot in recording.robots.values()
@@ -144,8 +144,8 @@ def shipped_spec(spec: RobotSpec, mass_kg: float) -> RobotSpec:
     return replace(spec, mass_kg=mass_kg, rotors=rotors)
 
 
-def _shipped(spec: RobotSpec, flight: Flight) -> dict[str, np.ndarray]:
-    samples = Samples.create([flight], Windows())
+def _shipped(spec: RobotSpec, flight: FlightRecord) -> dict[str, np.ndarray]:
+    samples = FlightSamples.create([flight], PredictionWindows())
     marks = {horizon: samples.mark(horizon) for horizon in HORIZONS_S}
     sizes = {}
     for name, mass in (("shipped", _SHIPPED_MASS_KG), ("shipped, our mass", spec.mass_kg)):

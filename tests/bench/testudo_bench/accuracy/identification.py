@@ -22,7 +22,7 @@ from testudo_deploy.bench.result import BenchResult, machine
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_runs.alignment.clock_fit import LATEST_S
-from testudo_runs.importing.run_import import Request, import_run
+from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, load_recording
 
 _SHOWN = {
@@ -125,7 +125,7 @@ def recover(spec: RobotSpec, truth: Truth, *, robots: int, duration_s: float, se
 def _real(folder: Path, say: Callable[[str], None]) -> BenchResult:
     with tempfile.TemporaryDirectory() as scratch:
         say("importing the real run")
-        import_run(Request((folder,)), Path(scratch) / "run")
+        import_run(ImportRequest((folder,)), Path(scratch) / "run")
         recording: Recording = load_recording(Path(scratch) / "run")
         begin, worked = time.perf_counter(), time.process_time()
         found, _ = identify_run(recording, tell=lambda text, _: say(text))

@@ -15,14 +15,14 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot, robot_files
-from testudo_policies.evaluation.policy_under_test import Subject, load_subject
+from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, load_policy_under_test
 from testudo_sim.physics.tier_drift import (
     HORIZONS_S,
-    Drift,
+    TierDrift,
     compare,
     drawn_worlds,
-    drive,
     profiles,
+    run_commands,
     sent_commands,
     single_start,
 )
@@ -62,7 +62,7 @@ def bench_tiers(
     """
     if worlds < 1:
         raise TestudoError(f"--worlds: found {worlds}, expected at least 1")
-    subject = load_subject(policy) if policy else None
+    subject = load_policy_under_test(policy) if policy else None
     names = [robot] if robot else sorted(robot_files())
     found = [
         (name, tier, signal, drift)
@@ -95,13 +95,13 @@ def bench_tiers(
     return BenchResult("largest distance from the kinematic tier [mm]", columns, rows, values)
 
 
-def _cell(drifts: list[Drift], index: int) -> str:
+def _cell(drifts: list[TierDrift], index: int) -> str:
     return f"{1e3 * drifts[index].position_worst_m:.2f}" if index < len(drifts) else ""
 
 
 def _robot_drifts(
-    spec: RobotSpec, subject: Subject | None, worlds: int, say: Callable[[str], None]
-) -> Iterator[tuple[str, str, list[Drift]]]:
+    spec: RobotSpec, subject: PolicyUnderTest | None, worlds: int, say: Callable[[str], None]
+) -> Iterator[tuple[str, str, list[TierDrift]]]:
     """Yield tier, signal and drift."""
     model = motion_model(spec)
     signals = _signals(model, worlds)
@@ -133,7 +133,7 @@ def _signals(model: MotionModel, worlds: int) -> Mapping[str, Signal]:
     }
 
 
-def _policy_signal(subject: Subject, worlds: int) -> Signal:
+def _policy_signal(subject: PolicyUnderTest, worlds: int) -> Signal:
     """Return the shielded commands of a trained team on the kinematic tier."""
     environment = subject.environment(subject.team_size)
     size, scenario = environment.team.size, environment.scenario
@@ -157,4 +157,4 @@ def _drive(choice: PhysicsChoice, model: MotionModel, signal: Signal) -> MotionS
     start, sent, parameters = signal
     # without walls: a robot that touches none moves alike
     physics = make_physics(choice, model, None, start.yaw.shape[0])
-    return drive(physics, start, sent, parameters)
+    return run_commands(physics, start, sent, parameters)

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from testudo_crazyflie.cflib_flight import Flown, flown
+from testudo_crazyflie.cflib_flight import CflibFlight, fly_with_cflib
 from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.radio_channel import Air
+from testudo_crazyflie.radio_channel import RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, encode
-from testudo_crazyflie.simulated_crazyflie import CraftSettings
-from testudo_crazyflie.udp_server import CraftServer
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import CrazyflieServer
 from testudo_crazyflie.variable_tables import MELLINGER
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.vehicle_requests import Phase
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
 from testudo_hardware.links.flight_link import FlightAct
 
 EAST = (0.5, 0.0, 0.0)
@@ -43,7 +43,7 @@ class Row:
 
 def streams(duration_s: float) -> Row:
     """Log at 100 Hz and send set-points at 50 Hz."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb()
         before, begin_s = flight.set_points, time.monotonic()
         turn = 0
@@ -72,7 +72,7 @@ def streams(duration_s: float) -> Row:
 
 def commands_end() -> Row:
     """Nobody commands any more."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb().command = EAST
         flight.wait(lambda: False, 1.0)
         flight.command = None
@@ -92,7 +92,7 @@ def commands_end() -> Row:
 
 def radio_ends(*, process: bool) -> Row:
     """Nothing reaches the vehicle any more: the radio is out of reach, or the process with it was stopped."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb().command = _FAST
         flight.wait(lambda: flight.speed_m_s > 0.95, 6.0)
         flight.wait(lambda: False, 0.3)
@@ -100,7 +100,7 @@ def radio_ends(*, process: bool) -> Row:
         if process:
             flight.radio._ends.set()
         else:
-            flight.server.set_air(Air(silent=True))
+            flight.server.set_air(RadioConditions(silent=True))
         told_s = None if process else flight.wait(lambda: bool(flight.radio.standing.code), 1.0)
         flight.wait(lambda: State.LEVEL_OUT in flight.states, 1.0)
         level_s = time.monotonic() - start_s
@@ -121,7 +121,7 @@ def radio_ends(*, process: bool) -> Row:
 
 def socket_closes() -> Row:
     """The driver of the radio itself reports an error."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb().command = EAST
         flight.server.__exit__()
         told_s = flight.wait(lambda: flight.radio.standing.code in ("lost", "radio_silent"), 3.0)
@@ -131,7 +131,7 @@ def socket_closes() -> Row:
 
 def block_ends() -> Row:
     """The vehicle forgets the log block, as when another client resets it."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb().command = EAST
         flight.wait(lambda: False, 1.0)
         with flight.server.craft() as craft:
@@ -152,9 +152,9 @@ def block_ends() -> Row:
 
 def loses(share: float, *, repeats: bool, duration_s: float = 8.0) -> Row:
     """A share of all transmissions is lost, and repeated by the radio or gone."""
-    with flown(seed=11) as flight:
+    with fly_with_cflib(seed=11) as flight:
         flight.climb()
-        flight.server.set_air(Air(share, 0.002, repeats=repeats))
+        flight.server.set_air(RadioConditions(share, 0.002, repeats=repeats))
         flight.command = EAST
         before, begin, start_s = flight.set_points, flight.position, time.monotonic()
         flight.wait(lambda: False, duration_s)
@@ -181,7 +181,7 @@ def loses(share: float, *, repeats: bool, duration_s: float = 8.0) -> Row:
 
 def late(latency_s: float) -> Row:
     """Everything takes some time in each direction; ages must not be told too small."""
-    with flown(Air(latency_s=latency_s)) as flight:
+    with fly_with_cflib(RadioConditions(latency_s=latency_s)) as flight:
         flight.climb().command = EAST
         flight.wait(lambda: False, 3.0)
         ages = [received - stamp for stamp, received in flight.stamps]
@@ -198,36 +198,36 @@ def late(latency_s: float) -> Row:
 
 def too_late(latency_s: float) -> Row:
     """The radio is too slow to fly by."""
-    said = _refused(lambda: flown(Air(latency_s=latency_s)))
+    said = _refused(lambda: fly_with_cflib(RadioConditions(latency_s=latency_s)))
     return Row("refused before the flight", "round trip" in said, _yes(bool(said)), said)
 
 
 def loses_too_much() -> Row:
     """Too many log packets are lost for the rate that the shield counts on."""
 
-    def worsen(server: CraftServer) -> None:
+    def worsen(server: CrazyflieServer) -> None:
         for _ in range(500):
             with server.craft() as craft:
                 if craft.logs.running:
                     break
             time.sleep(0.01)
-        server.set_air(Air(0.4))
+        server.set_air(RadioConditions(0.4))
 
-    def prepare(server: CraftServer) -> None:
+    def prepare(server: CrazyflieServer) -> None:
         threading.Thread(target=worsen, args=(server,), daemon=True).start()
 
-    said = _refused(lambda: flown(prepare=prepare))
+    said = _refused(lambda: fly_with_cflib(prepare=prepare))
     return Row("refused before the flight", "log block" in said, _yes(bool(said)), said)
 
 
 def wrong_controller() -> Row:
     """The vehicle flies by the Mellinger controller, which does not follow velocities."""
 
-    def prepare(server: CraftServer) -> None:
+    def prepare(server: CrazyflieServer) -> None:
         with server.craft() as craft:
             craft.parameters["stabilizer.controller"] = MELLINGER
 
-    said = _refused(lambda: flown(prepare=prepare))
+    said = _refused(lambda: fly_with_cflib(prepare=prepare))
     return Row("refused before the flight", "stabilizer.controller" in said, _yes(bool(said)), said)
 
 
@@ -235,7 +235,9 @@ def nobody_there() -> Row:
     """No vehicle answers."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        radio = CrazyflieRadio("cf1", CraftSettings.create().spec, f"udp://127.0.0.1:{taken.getsockname()[1]}")
+        radio = CrazyflieRadio(
+            "cf1", SimulatedCrazyflieSettings.create().spec, f"udp://127.0.0.1:{taken.getsockname()[1]}"
+        )
         begin_s = time.monotonic()
         said = ""
         try:
@@ -248,14 +250,14 @@ def nobody_there() -> Row:
 
 def battery_is_empty() -> Row:
     """The battery sinks in flight."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb().command = EAST
         with flight.server.craft() as craft:
             craft.vehicle.charge_v = 3.1
-        told_s = flight.wait(lambda: flight.phase == Phase.LANDING, 4.0)
+        told_s = flight.wait(lambda: flight.phase == LinkPhase.LANDING, 4.0)
         said = flight.radio.standing.sentence
         landed = flight.lands()
-        flight.wait(lambda: flight.phase == Phase.GROUND, 3.0)
+        flight.wait(lambda: flight.phase == LinkPhase.GROUND, 3.0)
         again = flight.ask(FlightAct.TAKE_OFF)
     holds = told_s is not None and told_s < 2.3 and landed and "battery" in again
     return Row(
@@ -268,11 +270,11 @@ def battery_is_empty() -> Row:
 
 def tumbles() -> Row:
     """Something hits the vehicle."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb().command = EAST
         with flight.server.craft() as craft:
             craft.vehicle.upside_down = True
-        told_s = flight.wait(lambda: flight.phase == Phase.STOPPED, 2.0)
+        told_s = flight.wait(lambda: flight.phase == LinkPhase.STOPPED, 2.0)
         flight.wait(lambda: not flight.motors_on and flight.height_m < 0.01, 2.0)
         said, again = flight.radio.standing.sentence, flight.ask(FlightAct.ARM)
         off = not flight.motors_on
@@ -283,11 +285,11 @@ def tumbles() -> Row:
 def is_locked() -> Row:
     """The vehicle is locked after its motors were cut."""
 
-    def prepare(server: CraftServer) -> None:
+    def prepare(server: CrazyflieServer) -> None:
         with server.craft() as craft:
             craft.supervisor.emergency = True
 
-    with flown(prepare=prepare) as flight:
+    with fly_with_cflib(prepare=prepare) as flight:
         flight.wait(lambda: flight.radio.standing.code == "locked", 2.0)
         said = flight.ask(FlightAct.TAKE_OFF)
     return Row("take-off refused", "locked" in said, _yes(bool(said)), said)
@@ -296,11 +298,11 @@ def is_locked() -> Row:
 def arming_is_refused() -> Row:
     """A vehicle that needs arming lies on its back."""
 
-    def prepare(server: CraftServer) -> None:
+    def prepare(server: CrazyflieServer) -> None:
         with server.craft() as craft:
             craft.vehicle.upside_down = True
 
-    with flown(auto_arm=False, prepare=prepare) as flight:
+    with fly_with_cflib(auto_arm=False, prepare=prepare) as flight:
         flight.wait(lambda: flight.radio.standing.code == "tumbled", 2.0)
         said, unarmed = flight.ask(FlightAct.ARM), flight.ask(FlightAct.TAKE_OFF)
     holds = "arming refused" in said and "take-off refused" in unarmed
@@ -309,7 +311,7 @@ def arming_is_refused() -> Row:
 
 def second_commander() -> Row:
     """Another sender commands the same vehicle at 50 Hz."""
-    with flown() as flight, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+    with fly_with_cflib() as flight, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         flight.climb().command = EAST
         host, _, port = flight.server.uri.removeprefix("udp://").partition(":")
         foreign = encode(Packet(crtp_packets.GENERIC, 0, struct.pack("<Bffff", 8, 0.0, 0.4, 0.0, 0.0)))
@@ -332,9 +334,9 @@ def second_commander() -> Row:
 
 def emergency(share: float) -> Row:
     """Motors off at once, whatever is lost."""
-    with flown(seed=5) as flight:
+    with fly_with_cflib(seed=5) as flight:
         flight.climb().command = EAST
-        flight.server.set_air(Air(share))
+        flight.server.set_air(RadioConditions(share))
         flight.ask(FlightAct.EMERGENCY)
         off_s = flight.wait(lambda: not flight.motors_on, 3.0)
         locked = flight.wait(lambda: State.LOCKED in flight.states, 2.0) is not None
@@ -351,7 +353,7 @@ def emergency(share: float) -> Row:
 
 def closes_in_flight() -> Row:
     """The link is closed in flight."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb()
         flight.command = None
         begin_s = time.monotonic()
@@ -369,7 +371,7 @@ def closes_in_flight() -> Row:
 
 def cflib_closes_in_flight() -> Row:
     """Negative control: `close_link` of `cflib` itself ends with zero thrust."""
-    with flown() as flight:
+    with fly_with_cflib() as flight:
         flight.climb()
         flight.command = None
         flight.radio._ends.set()
@@ -382,7 +384,7 @@ def _refused(start: Callable[[], Any]) -> str:
     """Return why a flight is refused before it begins; empty if it is not."""
     try:
         with start() as flight:
-            return "" if isinstance(flight, Flown) else "?"
+            return "" if isinstance(flight, CflibFlight) else "?"
     except TestudoError as error:
         return str(error)
 

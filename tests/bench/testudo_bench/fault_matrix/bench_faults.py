@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from testudo_bench.fault_matrix.matrix_runner import ROWS, Outcome, run_matrix
+from testudo_bench.fault_matrix.matrix_runner import ROWS, RowOutcome, run_matrix
 from testudo_deploy.bench.result import BenchResult
 
 _REPEATS, _QUICK = 5, 1
@@ -25,7 +25,7 @@ def bench_faults(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[
         quick: one repetition of each.
         say: is told what goes on.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[RowOutcome] = []
     with tempfile.TemporaryDirectory() as folder:
         try:
             outcomes.extend(run_matrix(ROWS, _QUICK if quick else repeats, Path(folder), say))
@@ -51,7 +51,7 @@ def _milliseconds(time_s: float | None) -> str:
     return "-" if time_s is None else f"{1e3 * time_s:.0f} ms"
 
 
-def _shown(outcome: Outcome) -> tuple[str, ...]:
+def _shown(outcome: RowOutcome) -> tuple[str, ...]:
     row = outcome.row
     return (
         str(row.number),
@@ -66,7 +66,7 @@ def _shown(outcome: Outcome) -> tuple[str, ...]:
     )
 
 
-def _values(outcome: Outcome) -> dict[str, Any]:
+def _values(outcome: RowOutcome) -> dict[str, Any]:
     row = outcome.row
     return {
         "row": row.number,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from testudo_bench.fault_matrix.harness.fleet_harness import Bed, write_swap
-from testudo_bench.fault_matrix.harness.network_emulation import Network, Radio
+from testudo_bench.fault_matrix.harness.fleet_harness import TestBed, write_swap
+from testudo_bench.fault_matrix.harness.network_emulation import EmulatedRadio, Network
 from testudo_bench.fault_matrix.radio_bursts import bench_bursts
 from testudo_deploy.bench.result import BenchResult
 from testudo_deploy.contract.messages import TickRecord
@@ -106,8 +106,8 @@ def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module
     with tempfile.TemporaryDirectory() as name:
         fleet = write_swap(Path(name), count=team_size, turn_rad=turn_rad)
         with (
-            Bed(Path(name), fleet, module=module, plant={"seed": seed}) as bed,
-            Radio(bed.observer, network, seed) as radio,
+            TestBed(Path(name), fleet, module=module, plant={"seed": seed}) as bed,
+            EmulatedRadio(bed.observer, network, seed) as radio,
         ):
             robots = bed.observer.robots
             bed.wait(
@@ -141,7 +141,7 @@ def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module
     }
 
 
-def _wait_until_there(bed: Bed, until_s: float, *, until_contact: bool) -> int:
+def _wait_until_there(bed: TestBed, until_s: float, *, until_contact: bool) -> int:
     """Wait, and start again whom a stall of the machine made inactive, as an operator would; return how often."""
     there_s, ask_s, down = math.inf, 0.0, dict.fromkeys(bed.fleet.names, False)
     restarts = 0
@@ -161,7 +161,7 @@ def _wait_until_there(bed: Bed, until_s: float, *, until_contact: bool) -> int:
     return restarts
 
 
-def _arrival_s(bed: Bed, name: str, goal_world: tuple[float, ...], end_s: float) -> float | None:
+def _arrival_s(bed: TestBed, name: str, goal_world: tuple[float, ...], end_s: float) -> float | None:
     """Return since when a robot is at its goal, on the steady clock; None if it is not there in the end."""
     since_s = None
     for at_s, reading in list(bed.observer.robots[name].truth):

@@ -17,10 +17,10 @@ from testudo_bench.fault_matrix.faults import (
     sensing_faults,
     start_faults,
 )
-from testudo_bench.fault_matrix.harness.fault_case import Found, Row
-from testudo_bench.fault_matrix.harness.fleet_harness import Bed, BedError, StalledError, write_fleet
+from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
+from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
 
-ROWS: tuple[Row, ...] = tuple(
+ROWS: tuple[FaultRow, ...] = tuple(
     sorted(
         (
             *sensing_faults.ROWS,
@@ -45,11 +45,11 @@ _STALLED = "the machine stalled at every repetition"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RowOutcome:
     """All repetitions of one row."""
 
-    row: Row
-    found: tuple[Found, ...]
+    row: FaultRow
+    found: tuple[FaultFinding, ...]
 
     @property
     def worst_s(self) -> float | None:
@@ -76,7 +76,9 @@ class Outcome:
         return next((one.note for one in self.found if not one.passed), self.found[-1].note)
 
 
-def run_matrix(rows: Sequence[Row], repetitions: int, folder: Path, say: Callable[[str], None]) -> Iterator[Outcome]:
+def run_matrix(
+    rows: Sequence[FaultRow], repetitions: int, folder: Path, say: Callable[[str], None]
+) -> Iterator[RowOutcome]:
     """Yield the outcome of each row, ordered by the fleet that it needs.
 
     Args:
@@ -92,7 +94,7 @@ def run_matrix(rows: Sequence[Row], repetitions: int, folder: Path, say: Callabl
         if kind in _ONCE:
             for row in chosen:
                 say(f"{row.number}: {row.fault}")
-                yield Outcome(
+                yield RowOutcome(
                     row,
                     tuple(
                         _alone(row, folder / f"{kind}_{row.number}_{row.inject.__name__}_{k}")
@@ -103,10 +105,10 @@ def run_matrix(rows: Sequence[Row], repetitions: int, folder: Path, say: Callabl
         with _bed(kind, folder / kind) as bed:
             for row in chosen:
                 say(f"{row.number}: {row.fault}")
-                yield Outcome(row, tuple(_repeated(row, bed, repetitions)))
+                yield RowOutcome(row, tuple(_repeated(row, bed, repetitions)))
 
 
-def _repeated(row: Row, bed: Bed, repetitions: int) -> Iterator[Found]:
+def _repeated(row: FaultRow, bed: TestBed, repetitions: int) -> Iterator[FaultFinding]:
     """Yield repetitions in one fleet; those in which the machine stalled are repeated."""
     done = 0
     for _ in range(3 * repetitions):
@@ -118,20 +120,20 @@ def _repeated(row: Row, bed: Bed, repetitions: int) -> Iterator[Found]:
             yield found
 
 
-def once(row: Row, bed: Bed) -> Found | None:
+def once(row: FaultRow, bed: TestBed) -> FaultFinding | None:
     """Return what one injection found in a fleet that is to drive; None if the machine stalled: repeat it then."""
     try:
         bed.wait_until_all_drive()
         return row.inject(bed)
     except StalledError:
         return None
-    except BedError as error:
-        return Found(False, None, str(error))
+    except TestBedError as error:
+        return FaultFinding(False, None, str(error))
     except Exception as error:  # noqa: BLE001 -- one row that breaks must not cost the others their results
-        return Found(False, None, f"the injection failed: {type(error).__name__}: {error}")
+        return FaultFinding(False, None, f"the injection failed: {type(error).__name__}: {error}")
 
 
-def _alone(row: Row, folder: Path) -> Found:
+def _alone(row: FaultRow, folder: Path) -> FaultFinding:
     """Return one repetition of a row that needs a fleet of its own, or none."""
     if row.bed == "none":
         return row.inject(folder)
@@ -141,21 +143,21 @@ def _alone(row: Row, folder: Path) -> Found:
             found = _record(bed) if row.bed == "run" else once(row, bed)
         if found is not None:
             return row.inject(here / "run") if row.bed == "run" else found
-    return Found(False, None, _STALLED)
+    return FaultFinding(False, None, _STALLED)
 
 
-def _record(bed: Bed) -> Found | None:
+def _record(bed: TestBed) -> FaultFinding | None:
     """Let a fleet drive for some seconds, so that there is a run; None if the machine stalls."""
     try:
         bed.wait_until_all_drive()
     except StalledError:
         return None
     time.sleep(_RECORD_S)
-    return Found(True)
+    return FaultFinding(True)
 
 
 @contextmanager
-def _bed(kind: str, folder: Path) -> Iterator[Bed]:
+def _bed(kind: str, folder: Path) -> Iterator[TestBed]:
     folder.mkdir(parents=True)
     options: dict[str, Any] = {}
     if kind in ("recorded", "run"):
@@ -163,5 +165,5 @@ def _bed(kind: str, folder: Path) -> Iterator[Bed]:
     if kind == "weak":
         options["plant"] = dynamics_faults.WEAK
     fleet = write_fleet(folder, tracking=kind in ("tracked", "chased"), fast=kind == "weak")
-    with Bed(folder, fleet, **options) as bed:
+    with TestBed(folder, fleet, **options) as bed:
         yield bed

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testudo_bench.fault_matrix.harness.fault_case import brakes
-from testudo_bench.fault_matrix.harness.fleet_harness import Bed, BedError, StalledError, write_fleet
+from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
 from testudo_deploy.bench.result import BenchResult
 
 _KILLS = 100
@@ -36,7 +36,7 @@ def bench_kills(*, repeats: int = _KILLS, say: Callable[[str], None] = print) ->
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         fleet = write_fleet(folder)
-        with Bed(folder, fleet, run_folder=folder / "run") as bed:
+        with TestBed(folder, fleet, run_folder=folder / "run") as bed:
             victims = [process for process in bed.plan if process.name != "plant"]
             for k in range(repeats):
                 victim = rng.choice(victims)
@@ -49,7 +49,7 @@ def bench_kills(*, repeats: int = _KILLS, say: Callable[[str], None] = print) ->
     return _result(kills, contacts, dead_man_s)
 
 
-def _kill(bed: Bed, label: str, rng: random.Random) -> dict[str, Any]:
+def _kill(bed: TestBed, label: str, rng: random.Random) -> dict[str, Any]:
     """Kill a process and return what became of its robot, or of all."""
     name, _, kind = label.rpartition("/")
     for _ in range(5):
@@ -64,7 +64,7 @@ def _kill(bed: Bed, label: str, rng: random.Random) -> dict[str, Any]:
             rests = bed.observer.rests(name, fault_s)
         except StalledError:
             continue
-        except BedError as error:
+        except TestBedError as error:
             return {"sound": False, "time_s": None, "note": str(error)}
         finally:
             if bed.processes.exit_status(label) is not None and label != "recorder":
@@ -79,7 +79,7 @@ def _kill(bed: Bed, label: str, rng: random.Random) -> dict[str, Any]:
     return {"sound": False, "time_s": None, "note": "the machine stalled at every attempt"}
 
 
-def _untouched(bed: Bed, fault_s: float) -> dict[str, Any]:
+def _untouched(bed: TestBed, fault_s: float) -> dict[str, Any]:
     time.sleep(_UNTOUCHED_S)
     stopped = [
         name

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from testudo_bench.fault_matrix.harness.fleet_harness import BedError, write_swap
+from testudo_bench.fault_matrix.harness.fleet_harness import TestBedError, write_swap
 from testudo_deploy.bench.result import BenchResult
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import ProcessPlan, plan
@@ -89,7 +89,7 @@ def drive(
         limit_s: longest simulated time [s].
 
     Raises:
-        BedError: a process ended before the start, or nothing was heard for a minute.
+        TestBedError: a process ended before the start, or nothing was heard for a minute.
     """
     turn_rad = random.Random(seed).uniform(0, 2 * math.pi)  # noqa: S311 -- no secret
     begin_s = time.monotonic()
@@ -129,7 +129,7 @@ def _listen(processes: FleetProcesses) -> dict[str, Any]:
         if event.kind == "error_line":
             lines.append(f"{event.process}: {event.values['text']}")
         elif event.kind == "ended":
-            raise BedError(f"{event.process} ended" + (f": {lines[-1]}" if lines else ""))
+            raise TestBedError(f"{event.process} ended" + (f": {lines[-1]}" if lines else ""))
         elif event.kind == "contact":
             contacts.append(dict(event.values))
         elif event.kind == "driver":
@@ -137,7 +137,7 @@ def _listen(processes: FleetProcesses) -> dict[str, Any]:
             drivers[reason] = drivers.get(reason, 0) + 1
         elif event.kind == "finished":
             return _finished(event, contacts, drivers)
-    raise BedError(f"nothing was heard for {_SILENCE_S:g} s" + (f"; last: {lines[-1]}" if lines else ""))
+    raise TestBedError(f"nothing was heard for {_SILENCE_S:g} s" + (f"; last: {lines[-1]}" if lines else ""))
 
 
 def _finished(event: ProcessEvent, contacts: Sequence[dict[str, Any]], drivers: Mapping[str, int]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from testudo_bench.learning.model_mismatch import ARMS, OLD, Outcome, Plant, Study, budget_of
+from testudo_bench.learning.model_mismatch import ARMS, OLD, MismatchOutcome, Plant, Study, budget_of
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_sim.jax_support.devices import devices
@@ -44,7 +44,7 @@ def bench_improve(
     if budget.seeds < 1:
         raise TestudoError(f"--repeats: found {budget.seeds}, expected at least 1")
     plant, began = Plant(), time.perf_counter()
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, MismatchOutcome] = {}
     steps = len(ARMS) + 1
 
     def tell(number: int, text: str) -> Callable[[float], None]:
@@ -93,7 +93,7 @@ def bench_improve(
     )
 
 
-def _row(name: str, outcome: Outcome, old: Outcome) -> tuple[str, ...]:
+def _row(name: str, outcome: MismatchOutcome, old: MismatchOutcome) -> tuple[str, ...]:
     better = int(np.sum(outcome.episode_return > old.episode_return))
     seeds = len(outcome.episode_return)
     return (
@@ -110,5 +110,5 @@ def _spread(values: np.ndarray, digits: int) -> str:
     return f"{np.median(values):.{digits}f} ({np.min(values):.{digits}f} to {np.max(values):.{digits}f})"
 
 
-def _numbers(outcome: Outcome) -> dict[str, Any]:
+def _numbers(outcome: MismatchOutcome) -> dict[str, Any]:
     return {name: [float(value) for value in values] for name, values in vars(outcome).items()}

@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.spec import Quantity, RobotSpec, load_robot
-from testudo_policies.improve.fine_tuning import Recorded, Tuner
-from testudo_policies.learning.builder import Workshop, build, make_environment
+from testudo_policies.improve.fine_tuning import FineTuner, RecordedTransitions
+from testudo_policies.learning.builder import TrainingComponents, build, make_environment
 from testudo_policies.learning.ppo import PPO, TrainState
-from testudo_policies.learning.rollout import RolloutState, begin, roll_out
+from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.environment.environment import Environment, WorldState
@@ -96,7 +96,7 @@ def budget_of(robot: str, *, quick: bool) -> Budget:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MismatchOutcome:
     """Held-out episodes of S seeds on the plant; arrays (S,)."""
 
     episode_return: jax.Array
@@ -108,7 +108,7 @@ class Outcome:
     """Share of episodes with a contact."""
 
 
-jax.tree_util.register_dataclass(Outcome)
+jax.tree_util.register_dataclass(MismatchOutcome)
 
 
 class Study:
@@ -116,10 +116,12 @@ class Study:
 
     def __init__(self, budget: Budget, plant: Plant) -> None:
         self.budget = budget
-        self.workshop: Workshop = build(budget.config)
+        self.workshop: TrainingComponents = build(budget.config)
         spec = load_robot(budget.config.robot)
         self.plant_spec = plant.of(spec)
-        self.plant = make_environment("navigation", self.plant_spec, shield_parameters(spec), budget.config.team_size)
+        self.plant = make_environment(
+            "navigation", self.plant_spec, projection_parameters(spec), budget.config.team_size
+        )
         price = budget.config.change_price
         self.true_world = replace(self.plant, scenario=self.plant.scenario.for_training(), change_price=price)
         self.recording = replace(self.plant, change_price=price)
@@ -137,12 +139,12 @@ class Study:
             tell,
         )
 
-    def recorded(self, policies: AgentParameters) -> Recorded:
+    def recorded(self, policies: AgentParameters) -> RecordedTransitions:
         """Return what the policies (S, ...) do on the plant, with the noise of their training."""
         return jax.jit(jax.vmap(self._record))(policies, self._folded(1))
 
     def tuned(
-        self, arm: str, policies: AgentParameters, recorded: Recorded, tell: Callable[[float], None]
+        self, arm: str, policies: AgentParameters, recorded: RecordedTransitions, tell: Callable[[float], None]
     ) -> AgentParameters:
         """Return the policies (S, ...) that a way of learning makes of the old ones."""
         config = self._config(self.budget.updates)
@@ -150,8 +152,8 @@ class Study:
         world = self.true_world if arm == TRUTH else self.workshop.environment
         uses_run = arm in {REAL, BOTH, H2O}
 
-        def learner(given: tuple[AgentParameters, Recorded]) -> Tuner:
-            return Tuner(
+        def learner(given: tuple[AgentParameters, RecordedTransitions]) -> FineTuner:
+            return FineTuner(
                 config, self.workshop.agent, world, begin=given[0], recorded=given[1] if uses_run else None, **ARMS[arm]
             )
 
@@ -160,7 +162,7 @@ class Study:
         begun = jax.jit(jax.vmap(lambda state, key, one: learner(one).begun(state, key)))(starts, keys, given)
         return self._learn(learner, begun, given, self.budget.updates, tell)
 
-    def outcome(self, policies: AgentParameters) -> Outcome:
+    def outcome(self, policies: AgentParameters) -> MismatchOutcome:
         """Return how policies (S, ...) do on the plant, all on the same episodes, without noise."""
         if not hasattr(self, "_outcome"):
             self._outcome = jax.jit(
@@ -195,21 +197,21 @@ class Study:
             state = jax.block_until_ready(piece(state, given))
         return state.parameters
 
-    def _record(self, policy: AgentParameters, key: jax.Array) -> Recorded:
+    def _record(self, policy: AgentParameters, key: jax.Array) -> RecordedTransitions:
         budget, agent = self.budget, self.workshop.agent
 
-        def piece(state: RolloutState, number: jax.Array) -> tuple[RolloutState, Recorded]:
-            after, batch, _ = roll_out(
+        def piece(state: RolloutState, number: jax.Array) -> tuple[RolloutState, RecordedTransitions]:
+            after, batch, _ = collect_rollout(
                 agent, self.recording, policy, state, jax.random.fold_in(key, number), budget.config.rollout + 1
             )
-            return after, Recorded.of_rollout(batch, state.hidden)
+            return after, RecordedTransitions.of_rollout(batch, state.hidden)
 
         # a scan: pieces in a row would each be compiled
         _, made = jax.lax.scan(
             piece, begin(agent, self.recording, key, budget.recorded_worlds), jnp.arange(budget.recorded_pieces)
         )
         batch, last, weight = jax.tree.map(_beside, (made.batch, made.last, made.weight))
-        return Recorded(batch, jax.lax.collapse(made.hidden, 0, 2), last, weight)
+        return RecordedTransitions(batch, jax.lax.collapse(made.hidden, 0, 2), last, weight)
 
 
 def _beside(pieces: jax.Array) -> jax.Array:
@@ -217,7 +219,7 @@ def _beside(pieces: jax.Array) -> jax.Array:
     return jax.lax.collapse(jnp.moveaxis(pieces, 0, 1), 1, 3)
 
 
-def _outcome(environment: Environment, agent: Agent, parameters: AgentParameters, episodes: int) -> Outcome:
+def _outcome(environment: Environment, agent: Agent, parameters: AgentParameters, episodes: int) -> MismatchOutcome:
     size = environment.team.size
     act = agent.policy(parameters)
     worlds = environment.reset(jax.vmap(jax.random.key)(1_000_000 + jnp.arange(episodes)))
@@ -237,4 +239,4 @@ def _outcome(environment: Environment, agent: Agent, parameters: AgentParameters
     start: tuple[WorldState, Any] = (worlds, agent.blank_memory(episodes * size))
     keys = jax.random.split(jax.random.key(7), environment.horizon)
     (_, _, _, total, time_s, good, touched), _ = jax.lax.scan(step, (*start, zero + 1, zero, zero, zero, zero), keys)
-    return Outcome(*(jnp.mean(x) for x in (total, good, time_s, touched)))
+    return MismatchOutcome(*(jnp.mean(x) for x in (total, good, time_s, touched)))

@@ -14,7 +14,7 @@ from testudo_hardware.errors import TestudoError
 
 
 @dataclass
-class Kept:
+class SavedResults:
     """What has been measured under a budget; grows, and is written after each step."""
 
     budget: Budget
@@ -23,7 +23,7 @@ class Kept:
     costs: list[Cost] = field(default_factory=list)
 
     @classmethod
-    def open(cls, budget: Budget, file: Path | None) -> Kept:
+    def open(cls, budget: Budget, file: Path | None) -> SavedResults:
         """Return what the file holds of a study with this budget; empty without a file.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from testudo_bench.learning.saved_results import Kept
+from testudo_bench.learning.saved_results import SavedResults
 from testudo_bench.learning.study_arms import ARMS, QUICK, Budget, open_runs
 from testudo_bench.learning.study_plot import study_plot
 from testudo_bench.learning.study_tables import COLUMNS, COST_COLUMNS, COST_LEGEND, LEGEND, cost_rows, rows, summary
@@ -56,7 +56,7 @@ def bench_learning(
     for option, file in (("--json", kept), ("--plot", plot)):
         if file is not None and not file.parent.is_dir():
             raise TestudoError(f"{option} {file}: there is no folder {file.parent}")
-    study = Kept.open(budget, kept)
+    study = SavedResults.open(budget, kept)
     interrupted, began = False, time.perf_counter()
     try:
         _learn(study, say)
@@ -80,7 +80,7 @@ def bench_learning(
     return BenchResult(title, COLUMNS, rows(budget, study.runs), values, (cost,))
 
 
-def _learn(study: Kept, say: Callable[[str], None]) -> None:
+def _learn(study: SavedResults, say: Callable[[str], None]) -> None:
     trials, total = Trials(study.budget), 2 * study.budget.seeds
     for shielded, seed in open_runs(study.budget, study.runs):
         number, kind = len(study.runs), "with" if shielded else "without"
@@ -92,7 +92,7 @@ def _learn(study: Kept, say: Callable[[str], None]) -> None:
         study.add_run(trials.run(seed, shielded=shielded, say=tell))
 
 
-def _measure_costs(study: Kept, sizes: tuple[int, ...], say: Callable[[str], None]) -> None:
+def _measure_costs(study: SavedResults, sizes: tuple[int, ...], say: Callable[[str], None]) -> None:
     left = [size for size in sizes if size not in {cost.team_size for cost in study.costs}]
     if not left:
         return

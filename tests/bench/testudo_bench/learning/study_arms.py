@@ -12,7 +12,7 @@ from testudo_policies.train_config import TrainConfig
 
 
 @dataclass(frozen=True)
-class Arm:
+class StudyArm:
     """One way of using the shield."""
 
     name: str
@@ -22,10 +22,10 @@ class Arm:
 
 
 ARMS = (
-    Arm("always", trained_shielded=True, evaluated_shielded=True),
-    Arm("evaluation only", trained_shielded=False, evaluated_shielded=True),
-    Arm("never", trained_shielded=False, evaluated_shielded=False),
-    Arm("training only", trained_shielded=True, evaluated_shielded=False),
+    StudyArm("always", trained_shielded=True, evaluated_shielded=True),
+    StudyArm("evaluation only", trained_shielded=False, evaluated_shielded=True),
+    StudyArm("never", trained_shielded=False, evaluated_shielded=False),
+    StudyArm("training only", trained_shielded=True, evaluated_shielded=False),
 )
 """The last one costs no training of its own: it tells how far a policy relies on its shield."""
 
@@ -130,7 +130,7 @@ def open_runs(budget: Budget, done: Sequence[Run]) -> list[tuple[bool, int]]:
     return [key for key in wanted if key not in known]
 
 
-def curve(runs: Sequence[Run], arm: Arm, field: str) -> tuple[list[int], np.ndarray]:
+def curve(runs: Sequence[Run], arm: StudyArm, field: str) -> tuple[list[int], np.ndarray]:
     """Return the updates (P,) and the values (S, P) of an arm's runs; NaN where there is no value."""
     chosen = [run for run in runs if run.shielded == arm.trained_shielded]
     rows = [[point for point in run.points if point.shielded == arm.evaluated_shielded] for run in chosen]

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from testudo_analysis.report.plot_style import BAD, FAINT, GOOD, INK, WARN, Picture, drawing, picture
+from testudo_analysis.report.plot_style import BAD, FAINT, GOOD, INK, WARN, PlotImage, drawing, picture
 from testudo_bench.learning.study_arms import ARMS, Budget, Run, curve
 from testudo_bench.learning.team_cost import Cost
 
@@ -21,7 +21,7 @@ _PANELS = (
 )
 
 
-def study_plot(budget: Budget, runs: Sequence[Run], costs: Sequence[Cost]) -> Picture:
+def study_plot(budget: Budget, runs: Sequence[Run], costs: Sequence[Cost]) -> PlotImage:
     """Return the picture; lines are medians and bands the range of the seeds."""
     with drawing(8.0, 5.0) as figure:
         panels = list(figure.subplots(2, 2).flat)

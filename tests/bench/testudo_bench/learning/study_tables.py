@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_bench.learning.study_arms import ARMS, SOLVED, Arm, Budget, Run, curve, has_flattened, solved_at
+from testudo_bench.learning.study_arms import ARMS, SOLVED, Budget, Run, StudyArm, curve, has_flattened, solved_at
 from testudo_bench.learning.team_cost import Cost
 
 COLUMNS = ("shield", "success", "contact", "per hour", "time s", "solved")
@@ -37,7 +37,7 @@ COST_LEGEND = (
 _FIELDS = ("success", "reached", "touched", "contacts_per_robot_hour", "time_to_goal_s", "interventions")
 
 
-def summary(budget: Budget, runs: Sequence[Run], arm: Arm) -> dict[str, Any]:
+def summary(budget: Budget, runs: Sequence[Run], arm: StudyArm) -> dict[str, Any]:
     """Return the figures of an arm: median and range of its seeds before training and at its end."""
     updates, success = curve(runs, arm, "success")
     if not updates:

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_deploy.admission.safety_contract_rules import check_fleet
-from testudo_deploy.admission.safety_contracts import Obligation, obligation, space_of
+from testudo_deploy.admission.safety_contracts import Obligation, obligation, stop_tube_parameters_of
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.rules import check_robot
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import ShieldParameters, shield_parameters
-from testudo_deploy.shield.velocity_projection import pair_rows, shield_layer1
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
+from testudo_deploy.shield.velocity_projection import pair_rows, project_velocity
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_policies.exporting.packaging import make_contract
@@ -27,7 +27,7 @@ from testudo_policies.learning.builder import build
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import draw_parameters
-from testudo_sim.team.team_tick import Team, start, tick
+from testudo_sim.team.team_tick import SimulatedTeam, start, tick
 
 SIZES = (2, 4, 8, 16, 32, 64)
 _ROBOTS = 2048
@@ -70,7 +70,7 @@ class Crowd:
 
     stop: StoppingPoint
     """(D, N)."""
-    table: NeighbourTable
+    table: PeerTable
     """(D, N-1, N)."""
     nominal_world: np.ndarray
     """(D, N) [m/s]."""
@@ -86,7 +86,7 @@ def team_cost(robot: str, contract: Contract, size: int, ticks: int = _TICKS) ->
         ticks: control ticks of one timed run of the simulation.
     """
     spec = load_robot(robot)
-    model, shield = motion_model(spec), shield_parameters(spec)
+    model, shield = motion_model(spec), projection_parameters(spec)
     build_s, fleet = _timed(lambda: _build_fleet(robot, contract, size))
     check_s, _ = _timed(lambda: check_fleet(fleet))
     crowds = [draw_crowd(model, shield, size, seed) for seed in range(_SCENES)]
@@ -125,7 +125,7 @@ def study_contract(robot: str) -> Contract:
     return make_contract(build(TrainConfig(robot=robot)), [])
 
 
-def draw_crowd(model: MotionModel, shield: ShieldParameters, size: int, seed: int) -> Crowd:
+def draw_crowd(model: MotionModel, shield: ProjectionParameters, size: int, seed: int) -> Crowd:
     """Return robots on a jittered grid that want to go anywhere at full speed; nobody is within the separation."""
     random, dimension = np.random.default_rng(seed), model.spec.dimension
     side = math.ceil(size ** (1 / dimension) - 1e-9)
@@ -141,7 +141,7 @@ def draw_crowd(model: MotionModel, shield: ShieldParameters, size: int, seed: in
     wanted *= model.spec.control_point_speed_m_s / np.linalg.norm(wanted, axis=0)
     peers = np.stack([np.roll(place, -(k + 1), axis=1) for k in range(size - 1)], axis=1)
     age = np.zeros(peers.shape[1:])
-    return Crowd(stop, NeighbourTable(peers, np.zeros_like(peers), age, np.ones(age.shape, bool)), wanted)
+    return Crowd(stop, PeerTable(peers, np.zeros_like(peers), age, np.ones(age.shape, bool)), wanted)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Joint:
     """(D, N) [m/s]."""
 
 
-def solve_jointly(model: MotionModel, shield: ShieldParameters, crowd: Crowd) -> Joint:
+def solve_jointly(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> Joint:
     """Solve one least-change problem for all robots: every pair keeps the sum of its two shares.
 
     What a robot may do alone is feasible here too, so that the joint change is the smaller one.
@@ -171,7 +171,7 @@ def solve_jointly(model: MotionModel, shield: ShieldParameters, crowd: Crowd) ->
     return Joint(len(bounds), seconds, solution.reshape(size, dimension).T)
 
 
-def joint_rows(model: MotionModel, shield: ShieldParameters, crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
+def joint_rows(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
     """Return rows (R, N * D) and bounds (R,) on the velocities of all robots, robot by robot."""
     dimension, size = crowd.nominal_world.shape
     (away, share), _, _ = pair_rows(replace(shield, neighbour_rows=size), crowd.stop, crowd.table)
@@ -191,16 +191,16 @@ def joint_rows(model: MotionModel, shield: ShieldParameters, crowd: Crowd) -> tu
     return rows.reshape(len(bounds), -1), bounds
 
 
-def _each_for_itself(model: MotionModel, shield: ShieldParameters, crowd: Crowd) -> np.ndarray:
-    return shield_layer1(model, shield, None, crowd.stop, crowd.table, crowd.nominal_world).control_velocity_world
+def _each_for_itself(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> np.ndarray:
+    return project_velocity(model, shield, None, crowd.stop, crowd.table, crowd.nominal_world).control_velocity_world
 
 
-def _one_robot_s(model: MotionModel, shield: ShieldParameters, crowd: Crowd) -> float:
+def _one_robot_s(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> float:
     stop, table, nominal = jax.tree.map(
         lambda x: np.array(x[..., 0]), (_fields(crowd.stop), _fields(crowd.table), crowd.nominal_world)
     )
     alone, heard = replace(crowd.stop, **stop), replace(crowd.table, **table)
-    times = [_timed(lambda: shield_layer1(model, shield, None, alone, heard, nominal), 1)[0] for _ in range(_CALLS)]
+    times = [_timed(lambda: project_velocity(model, shield, None, alone, heard, nominal), 1)[0] for _ in range(_CALLS)]
     return statistics.median(times)
 
 
@@ -213,17 +213,17 @@ def _build_fleet(robot: str, contract: Contract, size: int) -> Sequence[Obligati
     fleet = []
     for index in range(size):
         spec = load_robot(robot)
-        shield_parameters(spec)
+        projection_parameters(spec)
         check_robot(contract, spec, f"r{index}")
-        fleet.append(obligation(f"r{index}", spec, contract, space=space_of(spec)))
+        fleet.append(obligation(f"r{index}", spec, contract, space=stop_tube_parameters_of(spec)))
     return fleet
 
 
 def _stepping(
-    spec: RobotSpec, model: MotionModel, shield: ShieldParameters, size: int, ticks: int
+    spec: RobotSpec, model: MotionModel, shield: ProjectionParameters, size: int, ticks: int
 ) -> tuple[float, float]:
     """Return the compile time [s] and the robot-ticks per second of worlds without walls."""
-    team = Team(model, shield, None, KinematicPhysics(model, None), size)
+    team = SimulatedTeam(model, shield, None, KinematicPhysics(model, None), size)
     worlds = max(1, _ROBOTS // size)
     crowds = [draw_crowd(model, shield, size, seed) for seed in range(worlds)]
     place, nominal = (

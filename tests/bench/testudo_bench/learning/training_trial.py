@@ -13,12 +13,12 @@ import jax.numpy as jnp
 
 from testudo_bench.learning.study_arms import Budget, Point, Run
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
-from testudo_policies.learning.builder import Workshop, build
+from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_sim.environment.environment import Environment, WorldState
 
 
-def study_workshop(budget: Budget, *, shielded: bool) -> Workshop:
+def study_workshop(budget: Budget, *, shielded: bool) -> TrainingComponents:
     """Return the parts of a training.
 
     Without a shield a contact ends the episode and costs `Budget.contact_cost`: else robots of the kinematic tier,
@@ -81,7 +81,7 @@ class Trials:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Tally:
+class TrialTally:
     """What is counted of episodes until they succeed or their time is up, all (E,)."""
 
     reached: jax.Array
@@ -97,7 +97,7 @@ class Tally:
     duration_s: jax.Array
 
 
-def play_episodes(environment: Environment, agent: Agent, parameters: AgentParameters, keys: jax.Array) -> Tally:
+def play_episodes(environment: Environment, agent: Agent, parameters: AgentParameters, keys: jax.Array) -> TrialTally:
     """Run one episode for each key (E,) with the policy's most likely actions; one program on the device."""
     policy, size, worlds = agent.policy(parameters), environment.team.size, keys.shape[0]
     decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
@@ -118,7 +118,7 @@ def play_episodes(environment: Environment, agent: Agent, parameters: AgentParam
         world = WorldState(team, environment.next_task(world.task), world.elapsed + 1)
         still_open, touching = ~tally.reached, metrics.contacts > 0
         reached = environment.scenario.success(world.task, environment.scene(world))
-        tally = Tally(
+        tally = TrialTally(
             tally.reached | reached,
             tally.onsets + (touching & ~tally.touching & still_open),
             jnp.where(still_open, touching, tally.touching),
@@ -128,11 +128,16 @@ def play_episodes(environment: Environment, agent: Agent, parameters: AgentParam
         )
         return index + 1, world, hidden, tally
 
-    first = (0, environment.reset(keys), agent.blank_memory(worlds * size), Tally(none, count, none, zero, count, zero))
+    first = (
+        0,
+        environment.reset(keys),
+        agent.blank_memory(worlds * size),
+        TrialTally(none, count, none, zero, count, zero),
+    )
     return jax.lax.while_loop(unfinished, decide, first)[-1]
 
 
-def point_of(tally: Tally, update: int, *, shielded: bool, team_size: int) -> Point:
+def point_of(tally: TrialTally, update: int, *, shielded: bool, team_size: int) -> Point:
     """Return the figures of counted episodes."""
     touched = tally.onsets > 0
     good = tally.reached & ~touched

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from testudo_bench.learning.time_to_success import Learning, learn_until_success
 from testudo_bench.performance.world_stepping import drive_to_goals
 from testudo_deploy.bench.result import BenchResult
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
@@ -27,7 +27,7 @@ from testudo_sim.environment.environment import Environment, WorldState
 from testudo_sim.jax_support.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.navigation import Navigation
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 _DECISIONS = 4
 _LEARNING_SHARE = 0.5
@@ -37,7 +37,7 @@ _KINEMATIC, _PLANAR, _WHEELS = (PhysicsChoice(), PhysicsChoice("mjx", "planar"),
 
 
 @dataclass(frozen=True)
-class Cell:
+class GpuCell:
     """One figure to be measured."""
 
     choice: PhysicsChoice
@@ -49,29 +49,29 @@ class Cell:
     """The physics by itself, under commands that turn: no sensing, no shield, no restart."""
 
 
-CELLS: tuple[Cell, ...] = (
-    Cell(_KINEMATIC, 4, 4096),
-    Cell(_KINEMATIC, 4, 1024, on_cpu=True),
-    Cell(_PLANAR, 4, 1024, alone=True),
-    Cell(_PLANAR, 4, 4096),
-    Cell(_WHEELS, 4, 1024, alone=True),
-    Cell(_WHEELS, 4, 1024),
-    Cell(_KINEMATIC, 4, 65536),
-    Cell(_KINEMATIC, 16, 4096),
-    Cell(_PLANAR, 4, 16384),
-    Cell(_KINEMATIC, 64, 1024),
-    Cell(_KINEMATIC, 2, 65536),
-    Cell(_KINEMATIC, 8, 16384),
-    Cell(_KINEMATIC, 4, 1024),
-    Cell(_KINEMATIC, 4, 16384),
-    Cell(_PLANAR, 16, 1024),
-    Cell(_WHEELS, 4, 8192),
-    Cell(_KINEMATIC, 32, 4096),
-    Cell(_PLANAR, 2, 65536),
-    Cell(_PLANAR, 64, 1024),
-    Cell(_KINEMATIC, 64, 4096),
-    Cell(_WHEELS, 16, 1024),
-    Cell(_PLANAR, 4, 65536),
+CELLS: tuple[GpuCell, ...] = (
+    GpuCell(_KINEMATIC, 4, 4096),
+    GpuCell(_KINEMATIC, 4, 1024, on_cpu=True),
+    GpuCell(_PLANAR, 4, 1024, alone=True),
+    GpuCell(_PLANAR, 4, 4096),
+    GpuCell(_WHEELS, 4, 1024, alone=True),
+    GpuCell(_WHEELS, 4, 1024),
+    GpuCell(_KINEMATIC, 4, 65536),
+    GpuCell(_KINEMATIC, 16, 4096),
+    GpuCell(_PLANAR, 4, 16384),
+    GpuCell(_KINEMATIC, 64, 1024),
+    GpuCell(_KINEMATIC, 2, 65536),
+    GpuCell(_KINEMATIC, 8, 16384),
+    GpuCell(_KINEMATIC, 4, 1024),
+    GpuCell(_KINEMATIC, 4, 16384),
+    GpuCell(_PLANAR, 16, 1024),
+    GpuCell(_WHEELS, 4, 8192),
+    GpuCell(_KINEMATIC, 32, 4096),
+    GpuCell(_PLANAR, 2, 65536),
+    GpuCell(_PLANAR, 64, 1024),
+    GpuCell(_KINEMATIC, 64, 4096),
+    GpuCell(_WHEELS, 16, 1024),
+    GpuCell(_PLANAR, 4, 65536),
 )
 """What is told first stands first: the time may not be enough for all."""
 
@@ -179,7 +179,7 @@ def _step_all(robot: str, repeats: int, end: float, say: Callable[[str], None]) 
             yield _step_one(robot, cell, blank, repeats, end)
 
 
-def _step_one(robot: str, cell: Cell, blank: Stepping, repeats: int, end: float) -> Stepping:
+def _step_one(robot: str, cell: GpuCell, blank: Stepping, repeats: int, end: float) -> Stepping:
     environment = make_benchmark_environment(robot, cell.choice, cell.team_size)
     begin = time.perf_counter()
     try:
@@ -218,7 +218,7 @@ def _memory(program: Any) -> int:
 def make_benchmark_environment(robot: str, choice: PhysicsChoice, team_size: int) -> Environment:
     """Return `navigation` in the Robotarium's arena, which grows with the team so that all find room."""
     spec = load_robot(robot)
-    shield, model = shield_parameters(spec), motion_model(spec)
+    shield, model = projection_parameters(spec), motion_model(spec)
     scenario = Navigation.create(spec, shield)
     scale = math.sqrt(max(1.0, team_size / 8))
 
@@ -233,7 +233,7 @@ def make_benchmark_environment(robot: str, choice: PhysicsChoice, team_size: int
         spawn_high_world=grown(scenario.spawn_high_world),
     )
     physics = make_physics(choice, model, arena, team_size)
-    return Environment(scenario, Team(model, shield, arena, physics, team_size))
+    return Environment(scenario, SimulatedTeam(model, shield, arena, physics, team_size))
 
 
 def run_decisions(environment: Environment, state: WorldState, key: jax.Array) -> WorldState:

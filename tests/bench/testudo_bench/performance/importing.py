@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from testudo_deploy.bench.result import BenchResult
-from testudo_runs.importing.run_import import Request, import_run
+from testudo_runs.importing.run_import import ImportRequest, import_run
 
 DATA_VARIABLE = "TESTUDO_REAL_DATA"
 """Environment variable that names the folder of real recordings."""
@@ -45,7 +45,7 @@ def bench_import(*, team_size: int = 5, repeats: int = 3, say: Callable[[str], N
             say(f"import {repeat + 1} of {repeats}")
             watch = _Watch()
             wall, work = time.perf_counter(), time.process_time()
-            result = import_run(Request((folder,)), Path(scratch) / f"run_{repeat}", watch)
+            result = import_run(ImportRequest((folder,)), Path(scratch) / f"run_{repeat}", watch)
             walls.append(time.perf_counter() - wall)
             works.append(time.process_time() - work)
             for name, seconds in watch.seconds().items():

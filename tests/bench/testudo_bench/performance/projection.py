@@ -13,13 +13,13 @@ import numpy as np
 
 from testudo_bench.performance.world_stepping import compiled, seconds
 from testudo_deploy.bench.result import BenchResult
-from testudo_deploy.shield.halfspace_projection import project
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import shield_parameters
-from testudo_deploy.shield.reservations import Sight
-from testudo_deploy.shield.reserved_space import PeerSpaces, at_rest
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
@@ -73,7 +73,7 @@ def _throughput(repeats: int) -> tuple[list[tuple[str, ...]], list[dict[str, Any
     rows, values = [], []
     for dimension, count, bar in _SIZES:
         problem = _problems(dimension, count)
-        solve, compile_s = compiled(project, *problem)
+        solve, compile_s = compiled(project_onto_halfspaces, *problem)
         rate = _BATCH / statistics.median(seconds(solve, *problem) for _ in range(repeats))
         moved = jnp.any(solve(*problem)[0] != problem[0], axis=0)
         bound = float(jnp.mean(moved))
@@ -154,23 +154,28 @@ def _latency(repeats: int) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]
 def _one_robot(robot: str) -> list[float]:
     """Return the durations [µs] of `Shield.step`."""
     spec = load_robot(robot)
-    model, parameters, dimension = motion_model(spec), shield_parameters(spec), spec.dimension
+    model, parameters, dimension = motion_model(spec), projection_parameters(spec), spec.dimension
     half = 8 * parameters.separation_m
-    shield = Shield(model, parameters, space_parameters(spec), Arena((-half,) * dimension, (half,) * dimension))
+    shield = Shield(model, parameters, stop_tube_parameters(spec), Arena((-half,) * dimension, (half,) * dimension))
     random = np.random.default_rng(0)
     directions = random.standard_normal((dimension, _NEIGHBOURS))
     directions /= np.linalg.norm(directions, axis=0)
     places = directions * parameters.separation_m * random.uniform(1.3, 3, _NEIGHBOURS)
     yes, lanes = np.ones(_NEIGHBOURS, bool), np.stack([places, places])
-    table = NeighbourTable(places, np.zeros_like(places), np.full(_NEIGHBOURS, 0.05), yes, ~yes)
+    table = PeerTable(places, np.zeros_like(places), np.full(_NEIGHBOURS, 0.05), yes, ~yes)
     response = LagResponse.create(np.array(spec.control_period_s), spec.velocity_lag_s)
-    state, own = MotionState(np.zeros(dimension), np.array(0.0), np.zeros(dimension)), at_rest(np.zeros(dimension))
+    state, own = (
+        MotionState(np.zeros(dimension), np.array(0.0), np.zeros(dimension)),
+        reserved_at_rest(np.zeros(dimension)),
+    )
     spent = []
     for tick in range(_WARM_UP + _TICKS):
-        peers = PeerSpaces(lanes, lanes, np.full(_NEIGHBOURS, tick - 1.0), ~yes, np.arange(_NEIGHBOURS) % 2 == 0, yes)
+        peers = PeerReservations(
+            lanes, lanes, np.full(_NEIGHBOURS, tick - 1.0), ~yes, np.arange(_NEIGHBOURS) % 2 == 0, yes
+        )
         wanted = np.zeros(dimension)
         wanted[:2] = spec.control_point_speed_m_s * np.array([np.cos(0.02 * tick), np.sin(0.02 * tick)])
-        sight = Sight(state.position_world, state, model.stopping_point(state), table, peers)
+        sight = ShieldInputs(state.position_world, state, model.stopping_point(state), table, peers)
         begin = time.perf_counter()
         result, own = shield.step(sight, own, wanted, np.array(float(tick)))
         spent.append(1e6 * (time.perf_counter() - begin))

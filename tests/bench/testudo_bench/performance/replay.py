@@ -19,7 +19,7 @@ from testudo_bench.performance.importing import DATA_VARIABLE
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_runs.importing.run_import import Request, import_run
+from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, load_recording
 from testudo_sim.jax_support.devices import devices
 
@@ -49,7 +49,7 @@ def bench_replay(
         return measure(synthetic_recording(load_robot(robot), robots=team_size, seconds=_SECONDS), repeats, say)
     with tempfile.TemporaryDirectory() as scratch:
         say("importing")
-        import_run(Request((folder,)), Path(scratch) / "run")
+        import_run(ImportRequest((folder,)), Path(scratch) / "run")
         return measure(load_recording(Path(scratch) / "run"), repeats, say)
 
 

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.bench.result import BenchResult
-from testudo_deploy.shield.halfspace_projection import project
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import pair_rows, wall_rows
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.motion_model import actuator_command
@@ -23,7 +23,7 @@ from testudo_sim.environment.environment import Environment, WorldState
 from testudo_sim.jax_support.devices import devices
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.scenarios.navigation import Navigation
-from testudo_sim.team.team_tick import Team, true_table
+from testudo_sim.team.team_tick import SimulatedTeam, true_table
 
 _TICKS_A_STEP = 30
 _STEPS = 20
@@ -80,10 +80,10 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
 
 def _environment(robot: str, team_size: int) -> Environment:
     spec = load_robot(robot)
-    shield, model = shield_parameters(spec), motion_model(spec)
+    shield, model = projection_parameters(spec), motion_model(spec)
     scenario = replace(Navigation.create(spec, shield), decision_ticks=_TICKS_A_STEP)
     physics = KinematicPhysics(model, scenario.arena)
-    return Environment(scenario, Team(model, shield, scenario.arena, physics, team_size))
+    return Environment(scenario, SimulatedTeam(model, shield, scenario.arena, physics, team_size))
 
 
 def drive_to_goals(
@@ -111,12 +111,12 @@ def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:
     period = physics.spec.control_period_s
     response = _nominal_response(environment, period, motion.yaw.shape[-1])
 
-    def look(current: MotionState) -> tuple[MotionState, StoppingPoint, NeighbourTable]:
+    def look(current: MotionState) -> tuple[MotionState, StoppingPoint, PeerTable]:
         stop = physics.stopping_point(current)
         silent = jnp.zeros((2 * physics.spec.dimension, *current.yaw.shape))
         return current, stop, true_table(stop, silent)
 
-    def tick(carry: tuple[MotionState, StoppingPoint, NeighbourTable], wanted: jax.Array) -> Any:
+    def tick(carry: tuple[MotionState, StoppingPoint, PeerTable], wanted: jax.Array) -> Any:
         current, stop, table = carry
         rows = [
             pair_rows(team.shield, stop, table)[0],
@@ -128,7 +128,7 @@ def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:
         bounds = jnp.concatenate([row[1] for row in found], axis=0)
         target = wanted[:, None, None] + 0 * stop.position_world
         # without the barrier XLA solves the projection again for each use of its result
-        velocity = jax.lax.optimization_barrier(project(target, normals, bounds)[0])
+        velocity = jax.lax.optimization_barrier(project_onto_halfspaces(target, normals, bounds)[0])
         return look(physics.step(current, actuator_command(physics, stop, velocity), response)), None
 
     angle = 0.03 * jnp.arange(_STEPS * _TICKS_A_STEP)

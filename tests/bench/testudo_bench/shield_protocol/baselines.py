@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from testudo_bench.shield_protocol.protocol_cell import OTHERS, Rule
-from testudo_deploy.shield.halfspace_projection import project
-from testudo_deploy.shield.peer_table import NeighbourTable
-from testudo_deploy.shield.projection_margins import ShieldParameters
-from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, shield_layer1
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.motion.motion_state import TINY, length, matrix_vector, shorten
@@ -24,7 +24,7 @@ _TOUCHED_M_S = 1e-4
 
 
 @dataclass(frozen=True)
-class Scene:
+class BaselineScene:
     """What one robot (...) sees; every robot has the same size."""
 
     position_world: jax.Array
@@ -51,7 +51,7 @@ GAIN_PER_S = 1.5
 """How fast the point of a Voronoi cell is closed in on: as the go-to-goal commands of the protocol."""
 
 
-def orca(scene: Scene, wanted_world: jax.Array) -> jax.Array:
+def orca(scene: BaselineScene, wanted_world: jax.Array) -> jax.Array:
     """Return the velocity of optimal reciprocal collision avoidance.
 
     Each robot takes half of the smallest change of the relative velocity that leaves the velocity obstacle of the
@@ -63,10 +63,12 @@ def orca(scene: Scene, wanted_world: jax.Array) -> jax.Array:
     change, outward = _leave_obstacle(offset, relative, scene)
     # outward . (v - (own + change / 2)) >= 0
     bounds = -jnp.sum(outward * (scene.velocity_world[:, None] + change / 2), axis=0)
-    return shorten(project(shorten(wanted_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s)
+    return shorten(
+        project_onto_halfspaces(shorten(wanted_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s
+    )
 
 
-def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: Scene) -> tuple[jax.Array, jax.Array]:
+def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: BaselineScene) -> tuple[jax.Array, jax.Array]:
     """Return the smallest change (D, K, ...) of the relative velocity to the rim of the obstacle, and its normal.
 
     The obstacle is a cone about the offset, cut off by the ball of radius separation / time about offset / time.
@@ -94,7 +96,7 @@ def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: Scene) -> tup
     return jnp.where(ball, ball_change, leg_change), jnp.where(ball, ball_outward, leg_outward)
 
 
-def buffered_voronoi(scene: Scene) -> jax.Array:
+def buffered_voronoi(scene: BaselineScene) -> jax.Array:
     """Return the velocity that stays in the robot's buffered Voronoi cell for one period.
 
     The cell is the set of points nearer to the robot than to any peer, drawn in by half the separation: Zhou, Wang,
@@ -105,11 +107,11 @@ def buffered_voronoi(scene: Scene) -> jax.Array:
     distance = length(offset)
     normal = offset / (distance + TINY)
     room = distance / 2 - scene.separation_m / 2
-    way, _ = project(scene.goal_world - scene.position_world, normal, room)
+    way, _ = project_onto_halfspaces(scene.goal_world - scene.position_world, normal, room)
     return shorten(way * GAIN_PER_S, scene.speed_m_s)
 
 
-def barrier_certificate(scene: Scene, wanted_world: jax.Array) -> jax.Array:
+def barrier_certificate(scene: BaselineScene, wanted_world: jax.Array) -> jax.Array:
     """Return the velocity of the textbook control barrier certificate for single integrators.
 
     h = |p_i - p_j|² - D² and dh/dt >= -alpha h, of which each robot takes half: Wang, Ames and Egerstedt, Safety
@@ -120,7 +122,9 @@ def barrier_certificate(scene: Scene, wanted_world: jax.Array) -> jax.Array:
     # -2 offset . u <= alpha h / 2, scaled to a unit normal
     distance = length(offset) + TINY
     bounds = BARRIER_RATE_PER_S * h / (4 * distance)
-    return shorten(project(shorten(wanted_world, scene.speed_m_s), -offset / distance, bounds)[0], scene.speed_m_s)
+    return shorten(
+        project_onto_halfspaces(shorten(wanted_world, scene.speed_m_s), -offset / distance, bounds)[0], scene.speed_m_s
+    )
 
 
 @dataclass(frozen=True)
@@ -128,17 +132,17 @@ class OtherShield:
     """Each world's rule of `OTHERS` in the place of `Shield`, for a model without stopping points."""
 
     model: MotionModel
-    parameters: ShieldParameters
+    parameters: ProjectionParameters
     arena: Arena
     goal_world: jax.Array | None = None
     """(D, N, E) [m]; known once there are worlds."""
     rule: jax.Array | None = None
     """(E,) int: place in `OTHERS`."""
 
-    def layer1(self, stop: StoppingPoint, table: NeighbourTable, nominal_world: jax.Array) -> ShieldResult:
+    def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: jax.Array) -> ShieldResult:
         """Return what the world's rule makes of the wanted velocity; see `Shield.layer1`."""
         spec = self.model.spec
-        scene = Scene(
+        scene = BaselineScene(
             stop.position_world,
             matrix_vector(stop.jacobian, stop.deceleration),
             table.control_point_world,
@@ -148,7 +152,7 @@ class OtherShield:
             spec.control_point_speed_m_s,
             spec.control_period_s,
         )
-        plain = shield_layer1(self.model, _textbook(self.parameters), self.arena, stop, table, nominal_world)
+        plain = project_velocity(self.model, _textbook(self.parameters), self.arena, stop, table, nominal_world)
         velocities = {
             Rule.PLAIN: plain.control_velocity_world,
             Rule.NONE: nominal_world,
@@ -168,7 +172,7 @@ class OtherShield:
         )
 
 
-def _textbook(parameters: ShieldParameters) -> ShieldParameters:
+def _textbook(parameters: ProjectionParameters) -> ProjectionParameters:
     """Return the margins of one who knows of no stopping point: without those for lag and model, which belong to it."""
     kept = sum(term.value_m for term in parameters.terms if term.name not in ("lag", "model"))
     return replace(parameters, separation_m=kept)

@@ -13,18 +13,18 @@ import jax
 import jax.numpy as jnp
 
 from testudo_bench.shield_protocol.baselines import OtherShield
-from testudo_bench.shield_protocol.compiled_setting import Stage
+from testudo_bench.shield_protocol.compiled_setting import CompiledStage
 from testudo_bench.shield_protocol.world_batch import Batch
-from testudo_deploy.shield.deadlock_resolution import Patience, patient, resolve
+from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
 from testudo_deploy.shield.obstacles import clearance
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.world_parameters import draw_parameters
-from testudo_sim.team.deployed_team import DeployedState, start_deployed, tick_deployed
+from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
 
-jax.tree_util.register_dataclass(Patience)
+jax.tree_util.register_dataclass(DeadlockState)
 
 ARRIVED_M = 0.1
 SLOW_M_S = 0.01
@@ -43,7 +43,7 @@ _TOUCH_M = 0.002
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Tally:
+class EpisodeTally:
     """What was counted, for each world (E,) unless said."""
 
     contacts: jax.Array
@@ -79,16 +79,16 @@ class Tally:
 class Course:
     """A batch on its way."""
 
-    world: DeployedState
-    patience: Patience
+    world: DeployedTeamState
+    patience: DeadlockState
     moved_world: jax.Array
     """(D, N, E) [m/s]: what the shield let through."""
-    tally: Tally
+    tally: EpisodeTally
     batch: Batch
     key: jax.Array
 
 
-def begin(stage: Stage, batch: Batch, seed: jax.Array) -> Course:
+def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
     """Return the batch at its start; ``seed`` draws what happens on the way."""
     keys = jax.vmap(jax.random.key)(batch.seed)
     parameters = replace(
@@ -98,7 +98,7 @@ def begin(stage: Stage, batch: Batch, seed: jax.Array) -> Course:
     size, worlds = batch.yaw.shape
     none, still = jnp.zeros(worlds), jnp.zeros((size, worlds))
     count = none.astype(jnp.int32)
-    tally = Tally(
+    tally = EpisodeTally(
         count,
         count,
         none + jnp.inf,
@@ -114,10 +114,12 @@ def begin(stage: Stage, batch: Batch, seed: jax.Array) -> Course:
         still > 0,
         count > 0,
     )
-    return Course(world, patient(still), jnp.zeros_like(batch.position_world), tally, batch, jax.random.key(seed))
+    return Course(
+        world, initial_deadlock_state(still), jnp.zeros_like(batch.position_world), tally, batch, jax.random.key(seed)
+    )
 
 
-def go_on(stage: Stage, course: Course, ticks: int) -> Course:
+def go_on(stage: CompiledStage, course: Course, ticks: int) -> Course:
     """Return the course so many ticks later."""
     bound = _bound(stage, course.batch)
 
@@ -127,7 +129,7 @@ def go_on(stage: Stage, course: Course, ticks: int) -> Course:
     return jax.lax.scan(step, course, None, length=ticks)[0]
 
 
-def _bound(stage: Stage, batch: Batch) -> Stage:
+def _bound(stage: CompiledStage, batch: Batch) -> CompiledStage:
     """Return the stage with what differs between its worlds."""
     deployment, parameters = stage.deployment, replace(stage.team.shield, hold_s=batch.hold_s)
     shield = replace(deployment.shield, parameters=parameters)
@@ -136,7 +138,7 @@ def _bound(stage: Stage, batch: Batch) -> Stage:
     return replace(stage, team=replace(stage.team, shield=parameters), deployment=replace(deployment, shield=shield))
 
 
-def go_to_goals(stage: Stage, position_world: jax.Array, goal_world: jax.Array) -> jax.Array:
+def go_to_goals(stage: CompiledStage, position_world: jax.Array, goal_world: jax.Array) -> jax.Array:
     """Return the velocities (D, N, E) [m/s] straight to the goals, slower near them."""
     offset = goal_world - position_world
     distance = length(offset)
@@ -144,12 +146,12 @@ def go_to_goals(stage: Stage, position_world: jax.Array, goal_world: jax.Array) 
     return offset * (speed / (distance + 1e-6))
 
 
-def _tick(stage: Stage, course: Course) -> Course:
+def _tick(stage: CompiledStage, course: Course) -> Course:
     key, tick_key = jax.random.split(course.key)
     world, team = course.world, stage.team
     nominal = go_to_goals(stage, world.estimate.position_world, course.batch.goal_world)
     place = team.model.stopping_point(world.estimate).position_world
-    turned, patience = resolve(
+    turned, patience = resolve_deadlock(
         team.shield, course.patience, place, world.table, nominal, course.moved_world, stage.spec.control_period_s
     )
     nominal = jnp.where(course.batch.resolves, turned, nominal)
@@ -158,7 +160,7 @@ def _tick(stage: Stage, course: Course) -> Course:
     return Course(after, patience, result.control_velocity_world, tally, course.batch, key)
 
 
-def _count(stage: Stage, course: Course, world: DeployedState, result: Any) -> Tally:
+def _count(stage: CompiledStage, course: Course, world: DeployedTeamState, result: Any) -> EpisodeTally:
     tally, batch, spec = course.tally, course.batch, stage.spec
     watch = stage.team.physics.watch(world.physics)
     truth = stage.team.physics.scene(world.physics).robots
@@ -180,7 +182,7 @@ def _count(stage: Stage, course: Course, world: DeployedState, result: Any) -> T
     changed = (result.status != int(ShieldStatus.PASSED)) & ours & counts
     given_up = jnp.all((tally.still * spec.control_period_s > GIVEN_UP_S) | ~live, axis=0) & jnp.all(ours, axis=0)
     over = (world.number >= batch.horizon) | given_up | ((arrived >= 0) & (world.number >= arrived + batch.linger))
-    return Tally(
+    return EpisodeTally(
         tally.contacts + jnp.where(counts, watch.contacts, 0),
         tally.fast_contacts + jnp.where(counts, jnp.sum(fast, axis=0), 0),
         jnp.where(counts, jnp.minimum(tally.separation_m, watch.separation_m), tally.separation_m),
@@ -198,7 +200,7 @@ def _count(stage: Stage, course: Course, world: DeployedState, result: Any) -> T
     )
 
 
-def _brakes(spec: RobotSpec, world: DeployedState) -> jax.Array:
+def _brakes(spec: RobotSpec, world: DeployedTeamState) -> jax.Array:
     """Return which robots (N, E) are well into a braking from speed."""
     watch = world.watch
     return (watch.began_m_s > _FROM_SPEED * spec.control_point_speed_m_s) & (
@@ -206,12 +208,12 @@ def _brakes(spec: RobotSpec, world: DeployedState) -> jax.Array:
     )
 
 
-def _bodies_pass(stage: Stage) -> bool:
+def _bodies_pass(stage: CompiledStage) -> bool:
     """Return whether bodies pass through each other."""
     return stage.setting.choice.physics in ("kinematic", "attitude", "rotors")
 
 
-def _touching(stage: Stage, place: jax.Array) -> jax.Array:
+def _touching(stage: CompiledStage, place: jax.Array) -> jax.Array:
     """Return which robots (N, E) touch another, a wall or an obstacle."""
     radius, size = stage.spec.body_radius_m, place.shape[1]
     slack = 0.0 if _bodies_pass(stage) else _TOUCH_M

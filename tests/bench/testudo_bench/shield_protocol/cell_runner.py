@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_bench.shield_protocol.batch_episode import STILL_S, Course, begin, go_on
-from testudo_bench.shield_protocol.compiled_setting import Setting, Stage, build_stage, ticks
-from testudo_bench.shield_protocol.protocol_cell import Cell
-from testudo_bench.shield_protocol.world_batch import Batch, Episode, draw_batch
+from testudo_bench.shield_protocol.compiled_setting import CompiledStage, Setting, build_stage, ticks
+from testudo_bench.shield_protocol.protocol_cell import ProtocolCell
+from testudo_bench.shield_protocol.world_batch import Batch, CellEpisode, draw_batch
 from testudo_sim.physics_choice import PhysicsChoice
 
 _SEGMENT_S = 2.5
@@ -30,7 +30,7 @@ _WORKERS = 2
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """What was counted in the episodes n of one cell, (n,) each."""
 
     contacts: np.ndarray
@@ -49,16 +49,18 @@ class Outcome:
     alarms: np.ndarray
     """Robots that found their brakes to be weak."""
 
-    def __add__(self, other: Outcome) -> Outcome:
+    def __add__(self, other: CellOutcome) -> CellOutcome:
         """Return both together."""
-        return Outcome(*(np.concatenate(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True)))
+        return CellOutcome(
+            *(np.concatenate(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
 
 
 @dataclass
 class Tables:
     """What has been measured so far; filled by several threads."""
 
-    outcomes: dict[tuple[str, Cell], Outcome] = field(default_factory=dict)
+    outcomes: dict[tuple[str, ProtocolCell], CellOutcome] = field(default_factory=dict)
     """By tier and cell."""
     compile_s: float = 0.0
     """Summed over all programs, which are compiled side by side."""
@@ -70,7 +72,7 @@ class Tables:
     hasty: bool = False
     """Compile in two thirds of the time what then runs a third slower."""
 
-    def add(self, tier: str, cell: Cell, outcome: Outcome) -> None:
+    def add(self, tier: str, cell: ProtocolCell, outcome: CellOutcome) -> None:
         """Put episodes of a cell to those before."""
         with self.lock:
             before = self.outcomes.get((tier, cell))
@@ -81,7 +83,7 @@ class Tables:
 class Job:
     """A cell to run."""
 
-    cell: Cell
+    cell: ProtocolCell
     episodes: int
     choice: PhysicsChoice = PhysicsChoice()
 
@@ -94,9 +96,9 @@ def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) ->
         say: is told what has been done.
         tables: filled on the way, so that nothing is lost at an interrupt.
     """
-    groups: dict[Setting, list[Episode]] = defaultdict(list)
+    groups: dict[Setting, list[CellEpisode]] = defaultdict(list)
     for job in jobs:
-        groups[Setting.of(job.cell, job.choice)] += [Episode(job.cell, number) for number in range(job.episodes)]
+        groups[Setting.of(job.cell, job.choice)] += [CellEpisode(job.cell, number) for number in range(job.episodes)]
     # the longest first, so that no core waits for the other at the end
     order = sorted(groups, key=lambda setting: -setting.size * len(groups[setting]))
     done, total = 0, sum(len(group) for group in groups.values())
@@ -114,7 +116,7 @@ def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) ->
             raise
 
 
-def _run_group(setting: Setting, episodes: list[Episode], tables: Tables) -> None:
+def _run_group(setting: Setting, episodes: list[CellEpisode], tables: Tables) -> None:
     """Run all episodes of one setting."""
     if tables.stop.is_set():
         return
@@ -139,8 +141,8 @@ def _run_group(setting: Setting, episodes: list[Episode], tables: Tables) -> Non
 
 
 def _run_chunk(
-    stage: Stage,
-    chunk: list[Episode],
+    stage: CompiledStage,
+    chunk: list[CellEpisode],
     starter: Callable[..., Course],
     program: Callable[..., Course],
     at: tuple[int, int],
@@ -159,7 +161,7 @@ def _run_chunk(
     result = _outcome(stage, course)
     for cell in dict.fromkeys(episode.cell for episode in chunk):
         mine = [index for index, episode in enumerate(chunk) if episode.cell == cell]
-        tables.add(stage.setting.choice.physics, cell, Outcome(*(values[mine] for values in vars(result).values())))
+        tables.add(stage.setting.choice.physics, cell, CellOutcome(*(values[mine] for values in vars(result).values())))
     return True
 
 
@@ -168,18 +170,18 @@ def _optimise(level: int) -> dict[str, int]:
     return {"xla_backend_optimization_level": level}
 
 
-def _padded(chunk: list[Episode], worlds: int) -> list[Episode]:
+def _padded(chunk: list[CellEpisode], worlds: int) -> list[CellEpisode]:
     """Return the chunk with copies of its last episode, so that all chunks run the same program."""
     return chunk + [chunk[-1]] * (worlds - len(chunk))
 
 
-def _outcome(stage: Stage, course: Course) -> Outcome:
+def _outcome(stage: CompiledStage, course: Course) -> CellOutcome:
     period, tally = stage.spec.control_period_s, course.tally
     arrived = np.asarray(tally.arrived_tick)
     live = ~np.asarray(course.batch.hostile | course.batch.gone)
     still = np.asarray(tally.still) * period > STILL_S
     changed, robot_ticks = np.asarray(tally.changed), np.asarray(tally.robot_ticks)
-    return Outcome(
+    return CellOutcome(
         np.asarray(tally.contacts),
         np.asarray(tally.fast_contacts),
         np.asarray(tally.separation_m),

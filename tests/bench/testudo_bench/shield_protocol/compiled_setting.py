@@ -16,13 +16,13 @@ from testudo_bench.shield_protocol.protocol_cell import (
     HOSTILE_SIZE,
     OTHERS,
     PROJECTION_ONLY,
-    Cell,
     Formation,
+    ProtocolCell,
 )
 from testudo_deploy.shield.obstacles import Obstacle
-from testudo_deploy.shield.projection_margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.differential_drive import DifferentialDrive
@@ -31,8 +31,8 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_sim.physics.world_parameters import Channels
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
-from testudo_sim.team.deployed_team import Deployment
-from testudo_sim.team.team_tick import Team
+from testudo_sim.team.deployed_team import DeployedTeam
+from testudo_sim.team.team_tick import SimulatedTeam
 
 _COVERED_SHARE = 0.33
 """Of the floor in a crossing, by discs of the enforced separation."""
@@ -61,7 +61,7 @@ class Setting:
     level: bool = False
 
     @classmethod
-    def of(cls, cell: Cell, choice: PhysicsChoice) -> Setting:
+    def of(cls, cell: ProtocolCell, choice: PhysicsChoice) -> Setting:
         """Return the setting of a cell."""
         conditions = cell.conditions
         shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR, Formation.BLOCKS)
@@ -90,14 +90,14 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Stage:
+class CompiledStage:
     """A setting built: the team, its deployment, and the measures that formations need."""
 
     setting: Setting
     spec: RobotSpec
     """With the period of the simulation."""
-    team: Team
-    deployment: Deployment
+    team: SimulatedTeam
+    deployment: DeployedTeam
     apart_m: float
     """Distance that starts must have: what layer 1 enforces, and what lanes need."""
     wall_m: float
@@ -105,7 +105,7 @@ class Stage:
     dead_man_ticks: int
 
 
-def build_stage(setting: Setting) -> Stage:
+def build_stage(setting: Setting) -> CompiledStage:
     """Return the team and its deployment.
 
     Raises:
@@ -114,7 +114,7 @@ def build_stage(setting: Setting) -> Stage:
     real = load_robot(setting.robot)
     real = replace(real, dead_man_s=setting.dead_man_s) if setting.dead_man_s else real
     real = with_brake(real, setting.onboard_brake)
-    parameters, space = shield_parameters(real), space_parameters(real)
+    parameters, space = projection_parameters(real), stop_tube_parameters(real)
     if setting.level:
         parameters, space = replace(parameters, height_ratio=1.0), replace(space, height_ratio=1.0)
     spec = replace(real, control_period_s=real.control_period_s / setting.stride)
@@ -126,20 +126,22 @@ def build_stage(setting: Setting) -> Stage:
     physics = make_physics(setting.choice, model, arena, setting.size)
     shield_model = _plain(model) if setting.others else model
     project = setting.layers in (ALL_LAYERS, PROJECTION_ONLY)
-    team = Team(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)))
+    team = SimulatedTeam(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)))
     shield = (
         OtherShield(shield_model, parameters, arena)
         if setting.others
         else Shield(shield_model, parameters, space, arena, project)
     )
-    deployment = Deployment(
+    deployment = DeployedTeam(
         shield,
         gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
         stride=setting.stride,
         longest_message_ticks=ticks(setting.radio_s, spec),
         strangers=setting.strangers,
     )
-    return Stage(setting, spec, team, deployment, apart, wall, ticks(real.dead_man_s, spec, rounding=math.floor) + 1)
+    return CompiledStage(
+        setting, spec, team, deployment, apart, wall, ticks(real.dead_man_s, spec, rounding=math.floor) + 1
+    )
 
 
 def with_brake(spec: RobotSpec, brakes: bool | None) -> RobotSpec:

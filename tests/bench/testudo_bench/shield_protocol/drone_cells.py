@@ -15,10 +15,10 @@ from testudo_bench.shield_protocol.protocol_cell import (
     GATE_ONLY,
     HOSTILE_SIZE,
     PROJECTION_ONLY,
-    Cell,
     Claim,
     Conditions,
     Formation,
+    ProtocolCell,
     Rule,
 )
 from testudo_sim.team.fault_schedule import CHASER, FREEZER, LIAR
@@ -54,12 +54,12 @@ RADIO: dict[str, dict[str, object]] = {
 """What the radio to the vehicles does, by name."""
 
 
-def drone_cells(robot: str) -> list[Cell]:
+def drone_cells(robot: str) -> list[ProtocolCell]:
     """Return every cell of a drone."""
     return [*_good_days(robot), *_bad_days(robot), *_without_brake(robot), *_hostile(robot), *_controls(robot)]
 
 
-def attitude_cells(robot: str) -> list[Cell]:
+def attitude_cells(robot: str) -> list[ProtocolCell]:
     """Return the cells that are also flown on the tier `attitude`: two drones that brake by themselves."""
     return [
         cell
@@ -82,11 +82,11 @@ def _make(
     claim: Claim = Claim.COVERED,
     onboard_brake: bool = True,
     **wrong: object,
-) -> Cell:
+) -> ProtocolCell:
     kind = "drone" if onboard_brake else "drone without brake"
     episodes = _FEW if claim is Claim.REPORTED or size > 4 else _EPISODES
     conditions = Conditions(onboard_brake=onboard_brake, **wrong)  # type: ignore[arg-type]
-    return Cell(
+    return ProtocolCell(
         f"{kind}, {formation.value} of {size}",
         what,
         robot,
@@ -100,7 +100,7 @@ def _make(
     )
 
 
-def _good_days(robot: str) -> Iterator[Cell]:
+def _good_days(robot: str) -> Iterator[ProtocolCell]:
     for formation in (Formation.HEAD_ON, Formation.VERTICAL):
         yield _make(robot, 2, formation)
     for formation in (Formation.SYMMETRIC, Formation.STACKED, Formation.SWAP):
@@ -112,7 +112,7 @@ def _good_days(robot: str) -> Iterator[Cell]:
     yield _make(robot, 4, Formation.BLOCKS)
 
 
-def _bad_days(robot: str) -> Iterator[Cell]:
+def _bad_days(robot: str) -> Iterator[ProtocolCell]:
     for what, wrong in {**WRONG, **RADIO}.items():
         for size in (2, 4):
             yield _make(robot, size, Formation.SWAP, what, **wrong)
@@ -126,7 +126,7 @@ def _bad_days(robot: str) -> Iterator[Cell]:
         yield _make(robot, 4, Formation.SWAP, what, layers=GATE_ONLY, **WRONG.get(what, {}))
 
 
-def _without_brake(robot: str) -> Iterator[Cell]:
+def _without_brake(robot: str) -> Iterator[ProtocolCell]:
     for formation, size in ((Formation.HEAD_ON, 2), (Formation.SYMMETRIC, 2), (Formation.SWAP, 2), (Formation.SWAP, 4)):
         yield _make(robot, size, formation, onboard_brake=False)
     for what, wrong in {**RADIO, **WRONG}.items():
@@ -134,13 +134,13 @@ def _without_brake(robot: str) -> Iterator[Cell]:
             yield _make(robot, 4, Formation.SWAP, what, onboard_brake=False, **wrong)
 
 
-def _hostile(robot: str) -> Iterator[Cell]:
+def _hostile(robot: str) -> Iterator[ProtocolCell]:
     for what, kind in (("chaser", CHASER), ("liar", LIAR)):
         yield _make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
     yield _make(robot, HOSTILE_SIZE, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
 
 
-def _controls(robot: str) -> Iterator[Cell]:
+def _controls(robot: str) -> Iterator[ProtocolCell]:
     """Yield what must fail, each after its intact twin."""
     swap, gate = Formation.SWAP, {"layers": GATE_ONLY}
     alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
@@ -191,7 +191,7 @@ def _controls(robot: str) -> Iterator[Cell]:
     )
 
 
-def _broken(twin: Cell, what: str, **change: object) -> Cell:
+def _broken(twin: ProtocolCell, what: str, **change: object) -> ProtocolCell:
     """Return the negative control of a cell."""
     return replace(
         twin,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_bench.shield_protocol.compiled_setting import Stage, circle_m
+from testudo_bench.shield_protocol.compiled_setting import CompiledStage, circle_m
 from testudo_bench.shield_protocol.obstacle_ring import ROOM
 from testudo_bench.shield_protocol.protocol_cell import Formation
 
@@ -28,8 +28,8 @@ class Start:
     """(N,) [rad]."""
 
 
-def draw_start(stage: Stage, formation: Formation, random: np.random.Generator) -> Start:
-    """Return a random start of a formation; robots are at least `Stage.apart_m` apart."""
+def draw_start(stage: CompiledStage, formation: Formation, random: np.random.Generator) -> Start:
+    """Return a random start of a formation; robots are at least `CompiledStage.apart_m` apart."""
     place, goal = _PLACES[formation](stage, random)
     yaw = np.arctan2(goal[1] - place[1], goal[0] - place[0])
     if formation is not Formation.SYMMETRIC:
@@ -45,36 +45,36 @@ def draw_start(stage: Stage, formation: Formation, random: np.random.Generator) 
     )
 
 
-def _circle(stage: Stage, turn_rad: float) -> np.ndarray:
+def _circle(stage: CompiledStage, turn_rad: float) -> np.ndarray:
     size = stage.team.size
     angle = turn_rad + 2 * math.pi * np.arange(size) / size
     return circle_m(size, stage.team.shield.separation_m) * np.stack([np.cos(angle), np.sin(angle)])
 
 
-def _symmetric(stage: Stage, _: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _symmetric(stage: CompiledStage, _: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     place = _circle(stage, 0.0)
     return place, -place
 
 
-def _swap(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _swap(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     place = _circle(stage, random.uniform(0, 2 * math.pi))
     place = place + random.normal(0, _JITTER_M, place.shape).clip(-2 * _JITTER_M, 2 * _JITTER_M)
     return place, -place
 
 
-def _blocks(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _blocks(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     place, _ = _swap(stage, random)
     return ROOM * place, -ROOM * place
 
 
-def _head_on(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _head_on(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     place = _circle(stage, 0.0)
     beside = random.uniform(-_SIDE_M, _SIDE_M, place.shape[1])
     goal = np.stack([-place[0], place[1] + beside])
     return np.stack([place[0], place[1] + beside]), goal
 
 
-def _crossing(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _crossing(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return places of a grid in the box; everyone goes to another's place."""
     size = stage.team.size
     half = stage.team.arena.high_world[0] - stage.wall_m - 0.01
@@ -89,7 +89,7 @@ def _crossing(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np
     return inward, inward[:, order]
 
 
-def _corridor(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _corridor(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return two queues that meet in the corridor, each on its way to the other end."""
     size = stage.team.size
     first = np.arange(size) % 2 == 0
@@ -100,7 +100,7 @@ def _corridor(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np
     return place, np.stack([-place[0], random.permutation(beside)])
 
 
-def _vertical(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _vertical(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return two places one above the other, nearly or exactly; each goes to the height of the other."""
     half = max(1.0, 0.55 * stage.apart_m * stage.team.shield.height_ratio)
     beside = random.uniform(-_SIDE_M, _SIDE_M, (2, 2)) * random.integers(0, 2)
@@ -108,7 +108,7 @@ def _vertical(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np
     return place, np.concatenate([beside, -place[2:]])
 
 
-def _stacked(stage: Stage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _stacked(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return places of which every other one is a hover above the middle, and the others pass below it."""
     size, reach = stage.team.size, circle_m(stage.team.size, stage.team.shield.separation_m)
     row = 1.05 * stage.apart_m * (np.arange(size) // 2 - (size // 2 - 1) / 2)

@@ -11,10 +11,10 @@ from testudo_bench.shield_protocol.protocol_cell import (
     GATE_ONLY,
     HOSTILE_SIZE,
     PROJECTION_ONLY,
-    Cell,
     Claim,
     Conditions,
     Formation,
+    ProtocolCell,
     Rule,
 )
 from testudo_hardware.spec import robot_files
@@ -40,13 +40,13 @@ def fast_robot() -> str:
     return next(name for name in _FAST if name in robot_files())
 
 
-def protocol_cells() -> list[Cell]:
+def protocol_cells() -> list[ProtocolCell]:
     """Return every cell of the kinematic tier."""
     cells = [cell for robot in (SLOW, fast_robot()) for cell in _of_robot(robot)]
     return [*cells, *_in_space()]
 
 
-def mujoco_cells() -> list[Cell]:
+def mujoco_cells() -> list[ProtocolCell]:
     """Return the 40 cells that are run on MuJoCo, too: 20 of each kind of dynamics."""
     chosen = [
         cell
@@ -62,7 +62,7 @@ def mujoco_cells() -> list[Cell]:
     return [replace(cell, horizon_s=_MUJOCO_HORIZON_S) for cell in chosen]
 
 
-def in_quick(cell: Cell) -> bool:
+def in_quick(cell: ProtocolCell) -> bool:
     """Return whether a quick run has the cell: it lacks those for which slow robots or drones need another program."""
     if cell.robot == DRONE and cell.robot != fast_robot():
         return cell.size == 2 and cell.formation is not Formation.BLOCKS
@@ -71,7 +71,7 @@ def in_quick(cell: Cell) -> bool:
     return cell.robot != SLOW or (plain and layered and cell.conditions.stride == 1)
 
 
-def _of_robot(robot: str) -> Iterator[Cell]:
+def _of_robot(robot: str) -> Iterator[ProtocolCell]:
     """Yield all cells of a ground robot."""
     yield from _good_days(robot)
     yield from _bad_days(robot)
@@ -91,13 +91,13 @@ def _make(
     claim: Claim = Claim.COVERED,
     dynamics: str | None = None,
     **wrong: object,
-) -> Cell:
+) -> ProtocolCell:
     """Return a cell; ``wrong`` are its `Conditions`."""
     dynamics = dynamics or ("slow" if robot == SLOW else "fast")
     circle = formation in (Formation.SWAP, Formation.BLOCKS)
     horizon = _CIRCLE_HORIZON_S if circle else _HORIZON_S.get(robot, _FAST_HORIZON_S)
     episodes = _FEW if claim in (Claim.COMPARED, Claim.REPORTED) else _EPISODES
-    return Cell(
+    return ProtocolCell(
         f"{dynamics}, {formation.value} of {size}",
         what,
         robot,
@@ -111,7 +111,7 @@ def _make(
     )  # type: ignore[arg-type]
 
 
-def _good_days(robot: str) -> Iterator[Cell]:
+def _good_days(robot: str) -> Iterator[ProtocolCell]:
     yield _make(robot, 2, Formation.HEAD_ON)
     for size in (2, 4):
         yield _make(robot, size, Formation.SYMMETRIC)
@@ -122,7 +122,7 @@ def _good_days(robot: str) -> Iterator[Cell]:
     yield _make(robot, 4, Formation.BLOCKS)
 
 
-def _bad_days(robot: str) -> Iterator[Cell]:
+def _bad_days(robot: str) -> Iterator[ProtocolCell]:
     for size in (2, 4, 8):
         usual = _make(robot, size, Formation.SWAP, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
         yield usual
@@ -160,7 +160,7 @@ _WRONG: dict[str, dict[str, object]] = {
 """What the shield must bear, by name."""
 
 
-def _fewer_layers(robot: str) -> Iterator[Cell]:
+def _fewer_layers(robot: str) -> Iterator[ProtocolCell]:
     """Yield the gate without layer 1, which carries the guarantee, and layer 1 without the gate, which does not."""
     for layers, claim in ((GATE_ONLY, Claim.COVERED), (PROJECTION_ONLY, Claim.REPORTED)):
         yield _make(robot, 4, Formation.SYMMETRIC, layers=layers, claim=claim)
@@ -169,13 +169,13 @@ def _fewer_layers(robot: str) -> Iterator[Cell]:
             yield _make(robot, 4, Formation.SWAP, what, layers=layers, claim=claim, **_WRONG[what])
 
 
-def _hostile(robot: str) -> Iterator[Cell]:
+def _hostile(robot: str) -> Iterator[ProtocolCell]:
     for what, kind in (("chaser", CHASER), ("liar", LIAR)):
         yield _make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
     yield _make(robot, HOSTILE_SIZE, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
 
 
-def _controls(robot: str) -> Iterator[Cell]:
+def _controls(robot: str) -> Iterator[ProtocolCell]:
     """Yield what must fail, each after its intact twin.
 
     Most are for fast robots: slow ones forgive the mistake, which is why tests of slow robots prove little.
@@ -224,7 +224,7 @@ def _controls(robot: str) -> Iterator[Cell]:
         yield _broken(twin, what, **change)
 
 
-def _compared(robot: str) -> Iterator[Cell]:
+def _compared(robot: str) -> Iterator[ProtocolCell]:
     """Yield the same swaps under other methods, without the rule against deadlocks."""
     for rule in (Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE):
         for size in (2, 4, 8):
@@ -243,7 +243,7 @@ def _compared(robot: str) -> Iterator[Cell]:
                 yield replace(cell, resolves=False)
 
 
-def _broken(twin: Cell, what: str, **change: object) -> Cell:
+def _broken(twin: ProtocolCell, what: str, **change: object) -> ProtocolCell:
     """Return the negative control of a cell."""
     return replace(
         twin,
@@ -255,7 +255,7 @@ def _broken(twin: Cell, what: str, **change: object) -> Cell:
     )  # type: ignore[arg-type]
 
 
-def _in_space() -> Iterator[Cell]:
+def _in_space() -> Iterator[ProtocolCell]:
     """Yield cells of drones, which move in space; fewer and smaller, since they cost more."""
     for formation in (Formation.HEAD_ON, Formation.SYMMETRIC):
         yield _make(DRONE, 2, formation, dynamics="drone")

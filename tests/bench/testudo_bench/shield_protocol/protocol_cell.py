@@ -120,7 +120,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ProtocolCell:
     """One row of the table."""
 
     place: str

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from testudo_bench.shield_protocol.cell_runner import Outcome
-from testudo_bench.shield_protocol.protocol_cell import Cell, Claim, Rule
+from testudo_bench.shield_protocol.cell_runner import CellOutcome
+from testudo_bench.shield_protocol.protocol_cell import Claim, ProtocolCell, Rule
 from testudo_hardware.spec import load_robot
 
 COLUMNS = (
@@ -37,7 +37,7 @@ braked from speed, summed over the episodes."""
 _OURS = (Rule.OURS.value, Rule.ONE_TICK.value)
 
 
-def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
+def summary(tier: str, cell: ProtocolCell, outcome: CellOutcome) -> dict[str, Any]:
     """Return the figures of a cell, JSON-ready."""
     episodes = len(outcome.contacts)
     contacts, moving = int(np.sum(outcome.contacts > 0)), int(np.sum(outcome.fast_contacts > 0))
@@ -75,7 +75,7 @@ def summary(tier: str, cell: Cell, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def holds(cell: Cell, contacts: int, moving: int, washed: int = 0) -> bool | None:
+def holds(cell: ProtocolCell, contacts: int, moving: int, washed: int = 0) -> bool | None:
     """Return whether a cell shows what it claims; None where nothing is claimed.
 
     Drones that stay out of each other's wash do not touch; what wash is there must be seen if heights count in full.
@@ -86,7 +86,7 @@ def holds(cell: Cell, contacts: int, moving: int, washed: int = 0) -> bool | Non
     )
 
 
-def wash_m(cell: Cell) -> float:
+def wash_m(cell: ProtocolCell) -> float:
     """Return the distance of drones, heights squeezed, below which one is in the wash of the other; 0 on the ground."""
     spec = load_robot(cell.robot)
     return 2 * spec.keep_radius_m if spec.dimension == 3 else 0.0

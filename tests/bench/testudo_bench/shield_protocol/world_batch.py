@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_bench.shield_protocol.compiled_setting import Stage, ticks
+from testudo_bench.shield_protocol.compiled_setting import CompiledStage, ticks
 from testudo_bench.shield_protocol.formations import draw_start
-from testudo_bench.shield_protocol.protocol_cell import OTHERS, Cell, Claim, Rule
+from testudo_bench.shield_protocol.protocol_cell import OTHERS, Claim, ProtocolCell, Rule
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_sim.team.fault_schedule import LIAR, NEVER, Faults, RadioLoss
 
@@ -25,10 +25,10 @@ _JUMP_S = 1.0
 
 
 @dataclass(frozen=True)
-class Episode:
+class CellEpisode:
     """One episode of a cell."""
 
-    cell: Cell
+    cell: ProtocolCell
     number: int
 
     def random(self) -> np.random.Generator:
@@ -75,13 +75,13 @@ class Batch:
     faults: Faults
 
 
-def draw_batch(stage: Stage, episodes: Sequence[Episode]) -> Batch:
+def draw_batch(stage: CompiledStage, episodes: Sequence[CellEpisode]) -> Batch:
     """Return the worlds of the episodes."""
     worlds = [_draw_world(stage, episode) for episode in episodes]
     return jax.tree.map(lambda *parts: jnp.asarray(np.stack(parts, axis=-1)), *worlds)
 
 
-def _draw_world(stage: Stage, episode: Episode) -> Batch:
+def _draw_world(stage: CompiledStage, episode: CellEpisode) -> Batch:
     """Return one world; the same arrays without their last axis."""
     cell, random, spec = episode.cell, episode.random(), stage.spec
     start = draw_start(stage, cell.formation, random)
@@ -118,7 +118,9 @@ def _gone(faults: Faults) -> np.ndarray:
     return gone | ((faults.radio.lost_from < NEVER) & (faults.radio.lost_until == NEVER))
 
 
-def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position_world: np.ndarray) -> Faults:
+def _draw_faults(
+    stage: CompiledStage, cell: ProtocolCell, random: np.random.Generator, position_world: np.ndarray
+) -> Faults:
     wrong, spec, size = cell.conditions, stage.spec, cell.size
     # what goes wrong at a moment goes wrong while the robots meet, half of the way at full speed
     way = np.linalg.norm(position_world[:, 0]) / spec.control_point_speed_m_s
@@ -157,7 +159,7 @@ def _draw_faults(stage: Stage, cell: Cell, random: np.random.Generator, position
     )
 
 
-def _draw_radio(stage: Stage, cell: Cell, random: np.random.Generator, begin: int) -> RadioLoss:
+def _draw_radio(stage: CompiledStage, cell: ProtocolCell, random: np.random.Generator, begin: int) -> RadioLoss:
     """Return which set-points are lost on the way to drones, and what those do then; ``begin`` is a tick."""
     wrong, spec, size = cell.conditions, stage.spec, cell.size
     silence = {key.removeprefix("silence."): quantity for key, quantity in spec.silence.items()}

@@ -8,7 +8,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.inspection import inspect_recording
 from testudo_runs.importing.logs.draft_mapping import draft_of
 from testudo_runs.importing.mapping.mapping_file import parse_map
-from testudo_runs.importing.run_import import Request, import_run
+from testudo_runs.importing.run_import import ImportRequest, import_run
 
 LOGS = {
     "unix seconds, comma": (
@@ -50,7 +50,7 @@ def test_a_draft_imports_the_log_that_it_was_made_of(kind, tmp_path):
     mapping = parse_map(report.values["drafts"][0], "draft.yaml")
     assert (mapping.text[0].time.unit, mapping.text[0].time.clock) == time
     assert set(mapping.text[0].roles) == roles
-    robot = import_run(Request((file,), mapping), tmp_path / "run").recording.robots["bot1"]
+    robot = import_run(ImportRequest((file,), mapping), tmp_path / "run").recording.robots["bot1"]
     assert set(robot.series) == roles
     found = robot.find(next(iter(roles)))
     np.testing.assert_allclose(np.diff(found.stamp_s), 0.02 if time[0] != "ns" else 0.01, atol=1e-6)

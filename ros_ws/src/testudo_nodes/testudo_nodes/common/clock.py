@@ -20,7 +20,16 @@ from rclpy.subscription import Subscription
 from rclpy.task import Future
 from std_msgs.msg import UInt8MultiArray
 
-from testudo_deploy.launch.lock_step import DONE_TOPIC, START_S, TURN_TOPIC, Done, Mailbox, SimTimer, Turn, stage_of
+from testudo_deploy.launch.lock_step import (
+    DONE_TOPIC,
+    START_S,
+    TURN_TOPIC,
+    Mailbox,
+    RoundDone,
+    RoundTurn,
+    SimTimer,
+    stage_of,
+)
 from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
 from testudo_nodes.common.node_runner import both_clocks, flag_parameter, guarded
 from testudo_nodes.common.qos import in_rounds
@@ -125,7 +134,7 @@ class LockStep:
 
     def listen(
         self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
-    ) -> Hearing:
+    ) -> TopicSubscription:
         """Call back for each message of a topic, in the node's turn."""
         absolute = self._node.resolve_topic_name(topic)
         if absolute not in self._callbacks:  # listened to for ever: the count of messages must not begin anew
@@ -137,7 +146,7 @@ class LockStep:
                 self._try()
 
             self._node.create_subscription(kind, absolute, guarded(self._node, keep), in_rounds(profile), **options)
-        hearing = Hearing(absolute, guarded(self._node, callback))
+        hearing = TopicSubscription(absolute, guarded(self._node, callback))
         self._callbacks[absolute].append(hearing.callback)
         return hearing
 
@@ -157,7 +166,7 @@ class LockStep:
         """Send or hear a topic no more, or end a timer."""
         if isinstance(entity, SimTimer):
             self._timers.remove(entity)
-        elif isinstance(entity, Hearing):
+        elif isinstance(entity, TopicSubscription):
             self._callbacks[entity.topic].remove(entity.callback)
         else:
             self._node.destroy_publisher(entity.publisher)
@@ -181,7 +190,7 @@ class LockStep:
 
 
 @dataclass(frozen=True)
-class Hearing:
+class TopicSubscription:
     """Somebody who listens to a topic in lock-step."""
 
     topic: str
@@ -205,14 +214,14 @@ class CountedPublisher:
         return getattr(self.publisher, name)
 
 
-class Participant(LockStep):
+class LockStepParticipant(LockStep):
     """The tempo of a node that acts when the plant calls its stage."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self._label = node.get_fully_qualified_name().lstrip("/")
         self._stage = stage_of(self._label)
-        self._turn: Turn | None = None
+        self._turn: RoundTurn | None = None
         self._held: set[Future] = set()
         self._done = node.create_publisher(UInt8MultiArray, DONE_TOPIC, in_rounds())
         node.create_subscription(UInt8MultiArray, TURN_TOPIC, guarded(node, self._on_turn), in_rounds())
@@ -229,7 +238,7 @@ class Participant(LockStep):
         future.add_done_callback(release)
 
     def _on_turn(self, message: UInt8MultiArray) -> None:
-        turn = Turn.decode(envelope_bytes(message))
+        turn = RoundTurn.decode(envelope_bytes(message))
         if turn.stage == self._stage:
             self._turn, self._acted = turn, False
             self._try()
@@ -250,10 +259,10 @@ class Participant(LockStep):
         self._answer(number)
 
     def _answer(self, number: int) -> None:
-        self._done.publish(envelope_message(Done(self._label, number, dict(self.sent)).encode()))
+        self._done.publish(envelope_message(RoundDone(self._label, number, dict(self.sent)).encode()))
 
 
-Tempo = RealTime | Participant
+Tempo = RealTime | LockStepParticipant
 
 
 def is_lock_step(node: Node) -> bool:
@@ -262,6 +271,6 @@ def is_lock_step(node: Node) -> bool:
     return flag_parameter(node, "lock_step", default=False, description=description)
 
 
-def tempo_of(node: Node) -> Tempo:
+def clock_of(node: Node) -> Tempo:
     """Return the tempo of a node, as its parameter `lock_step` says."""
-    return Participant(node) if is_lock_step(node) else RealTime(node)
+    return LockStepParticipant(node) if is_lock_step(node) else RealTime(node)

@@ -94,7 +94,7 @@ def run(build: Callable[[Future], Any]) -> int:
     return FAILED if node.failed else 0
 
 
-def tell(event: str, values: Mapping[str, Any]) -> None:
+def report_status(event: str, values: Mapping[str, Any]) -> None:
     """Print an event for the supervisor; nothing without one."""
     if SUPERVISOR_VARIABLE not in os.environ:
         return

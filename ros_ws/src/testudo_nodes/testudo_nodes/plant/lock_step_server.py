@@ -18,9 +18,9 @@ from testudo_deploy.launch.lock_step import (
     SPARE_PATIENCE_S,
     START_PATIENCE_S,
     TURN_TOPIC,
-    Done,
+    RoundDone,
     Rounds,
-    Stage,
+    RoundStage,
     round_times_s,
 )
 from testudo_hardware.links.wire import fill_stamp
@@ -33,7 +33,7 @@ _LOOK_S = 0.5
 """How often, in real time, it looks whether somebody does not answer."""
 
 
-class Conductor(LockStep):
+class LockStepServer(LockStep):
     """Simulated time in rounds, one at every tick of any robot."""
 
     def __init__(
@@ -68,13 +68,13 @@ class Conductor(LockStep):
         self._over = over
 
     def _on_done(self, message: UInt8MultiArray) -> None:
-        self._rounds.take(Done.decode(envelope_bytes(message)))
+        self._rounds.take(RoundDone.decode(envelope_bytes(message)))
         self._try()
 
     def _try(self) -> None:
         if self._rounds.missing or self._ended:
             return
-        if self._rounds.stage is Stage.SENSE:
+        if self._rounds.stage is RoundStage.SENSE:
             self._call()
         elif self._mailbox.is_complete(self._rounds.sent):
             self.deliver(self._rounds.sent)

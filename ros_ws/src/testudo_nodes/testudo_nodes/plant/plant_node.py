@@ -43,27 +43,27 @@ from testudo_nodes.common.node_runner import (
     integer_parameter,
     number_parameter,
     optional_text,
+    report_status,
     run,
-    tell,
     text_parameter,
 )
 from testudo_nodes.common.qos import OFFERED, REQUESTED, measured
-from testudo_nodes.plant.lock_step_server import Conductor
-from testudo_nodes.plant.simulated_vehicle import VehiclePort
+from testudo_nodes.plant.lock_step_server import LockStepServer
+from testudo_nodes.plant.simulated_vehicle import VehicleInterface
 from testudo_plant.plant import (
     DroneOptions,
     LatencyMeter,
+    LinkEmulation,
     OdometryModel,
     Plant,
     PlantRobot,
     RadioModel,
     RobotFaults,
-    StandIn,
     read_faults,
     read_radio,
     read_start_faults,
 )
-from testudo_plant.run_monitor import Referee, Rules
+from testudo_plant.run_monitor import RunLimits, RunMonitor
 from testudo_plant.worlds.drone_dynamics import flies
 
 _STEP_S = 0.005
@@ -96,7 +96,7 @@ class PlantNode(Node):
         recorded = flag_parameter(self, "recorded", default=False, description="wait for a recorder before the start")
         odometry = _odometry_model(self)
         arena = world_arena(replace(fleet, policy=Path(policy)))
-        stand_ins = [StandIn(robot) for robot in fleet.robots]
+        stand_ins = [LinkEmulation(robot) for robot in fleet.robots]
         robots = [
             PlantRobot(
                 robot.name,
@@ -123,8 +123,8 @@ class PlantNode(Node):
             self._plant.break_robot(name, faults)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
         follows = {robot.name: robot.follows for robot in fleet.robots if robot.follows is not None}
-        self._rules = Rules(goals, duration_s, follows=follows)
-        self._referee: Referee | None = None
+        self._rules = RunLimits(goals, duration_s, follows=follows)
+        self._referee: RunMonitor | None = None
         self._waits_for_recorder = recorded and not self._tempo.in_rounds  # which begin when everybody is there
         self._waits_until_s = start_s + _RECORDER_PATIENCE_S
         self._ports = [
@@ -151,7 +151,7 @@ class PlantNode(Node):
             "real_time_factor": factor,
             "radio": {"sent": radio.sent, "lost": radio.lost, "bursts": radio.bursts},
         }
-        tell("plant", {**values, "cpu_share": self._cpu.share()})
+        report_status("plant", {**values, "cpu_share": self._cpu.share()})
 
     def _step(self) -> None:
         now_s = self._tempo.now_s()
@@ -164,7 +164,7 @@ class PlantNode(Node):
         if self._referee is None:
             if not self._may_begin(now_s):
                 return
-            self._referee = Referee(self._rules, now_s)
+            self._referee = RunMonitor(self._rules, now_s)
         for port in self._ports:
             port.publish(now_s)
         for event in self._referee.watch(self._plant, now_s):
@@ -180,24 +180,24 @@ class PlantNode(Node):
 
     def _tell(self, event: dict[str, Any]) -> None:
         kind = event.pop("event")
-        tell(kind, event)
+        report_status(kind, event)
         if kind != "state":
             self.get_logger().info(f"{kind}: {event}")
 
     def _on_stuck(self, sentence: str) -> None:
         """End a run in rounds in which somebody does not answer."""
         self.get_logger().error(sentence)
-        self._referee = self._referee or Referee(self._rules, self._tempo.now_s())
+        self._referee = self._referee or RunMonitor(self._rules, self._tempo.now_s())
         self._tell(self._referee.end(self._plant, self._tempo.now_s(), "stalled"))
 
-    def _make_tempo(self, fleet: Fleet) -> RealTime | Conductor:
+    def _make_tempo(self, fleet: Fleet) -> RealTime | LockStepServer:
         """Return real time, or rounds, as the parameters say."""
         conducts = is_lock_step(self)
         nodes = optional_text(self, "lock_step_nodes", "labels of the nodes that take part in rounds, by spaces")
         if not conducts:
             return RealTime(self)
         periods_s = {robot.spec.control_period_s for robot in fleet.robots}
-        return Conductor(self, nodes.split(), periods_s, self._on_stuck)
+        return LockStepServer(self, nodes.split(), periods_s, self._on_stuck)
 
     def _may_begin(self, now_s: float) -> bool:
         """Return whether the recorder listens, or was waited for in vain; drops what is sensed."""
@@ -215,7 +215,7 @@ class _Port:
     """The topics of one robot."""
 
     def __init__(
-        self, node: Node, tempo: RealTime | Conductor, plant: Plant, robot: FleetRobot, stand_in: StandIn
+        self, node: Node, tempo: RealTime | LockStepServer, plant: Plant, robot: FleetRobot, stand_in: LinkEmulation
     ) -> None:
         self._node, self._tempo, self._plant, self._stand_in = node, tempo, plant, stand_in
         self.name = self._name = robot.name
@@ -236,7 +236,7 @@ class _Port:
             REQUESTED["cmd_vel"],
         )
         tempo.listen_outside(String, f"/{robot.name}/plant_fault", self._on_fault, REQUESTED["plant_fault"])
-        self._vehicle = VehiclePort(node, tempo, plant, robot) if flies(robot.spec) else None
+        self._vehicle = VehicleInterface(node, tempo, plant, robot) if flies(robot.spec) else None
         self._next_truth_s = self._next_applied_s = 0.0
         self._applied_since_s = float("nan")
 

@@ -15,16 +15,16 @@ from testudo_nodes.common.clock import RealTime
 from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
 from testudo_nodes.common.node_runner import WARN_EVERY_S
 from testudo_nodes.common.qos import OFFERED, REQUESTED
-from testudo_nodes.plant.lock_step_server import Conductor
+from testudo_nodes.plant.lock_step_server import LockStepServer
 from testudo_plant.plant import Plant
 
 _PERIOD_S = 0.1
 
 
-class VehiclePort:
+class VehicleInterface:
     """What a drone of the plant hears and says beside set-points and odometry."""
 
-    def __init__(self, node: Node, tempo: RealTime | Conductor, plant: Plant, robot: FleetRobot) -> None:
+    def __init__(self, node: Node, tempo: RealTime | LockStepServer, plant: Plant, robot: FleetRobot) -> None:
         self._node, self._plant, self._name = node, plant, robot.name
         self._heard = -1
         self._next_s = 0.0

@@ -20,14 +20,14 @@ from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMessage
 from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC
-from testudo_deploy.monitoring.diagnostics import Level, Status, shown
+from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
 from testudo_hardware.links.crazyflie.telemetry import RadioSample
 from testudo_hardware.links.flight_link import FlightAct, VehicleState
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import WireError
-from testudo_nodes.common.clock import tempo_of
+from testudo_nodes.common.clock import clock_of
 from testudo_nodes.common.message_conversions import (
     diagnostics_message,
     envelope_bytes,
@@ -35,7 +35,7 @@ from testudo_nodes.common.message_conversions import (
     status_message,
 )
 from testudo_nodes.common.message_definitions import message_class
-from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, run, tell, text_parameter
+from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, measured
 
 _STATUS_S = 0.1
@@ -53,7 +53,7 @@ class DriverNode(Node):
         """
         super().__init__("driver")
         self.failed = False
-        self._tempo = tempo_of(self)
+        self._tempo = clock_of(self)
         self.priority = self._tempo.priority
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         text_parameter(self, "policy", "the policy file, which is not looked at")
@@ -75,7 +75,7 @@ class DriverNode(Node):
     def close(self) -> None:
         """Land what still flies."""
         self._radio.close()
-        tell("driver", {"robot": self._robot.name, "cpu_share": self._cpu.share()})
+        report_status("driver", {"robot": self._robot.name, "cpu_share": self._cpu.share()})
 
     def _connect(self) -> None:
         tempo, topics = self._tempo, self._robot.link.topics
@@ -138,7 +138,7 @@ class DriverNode(Node):
             "code": standing.code,
             "phase": str(standing.phase),
             "refusal": standing.refusal,
-            "samples": shown(self._radio.samples),
+            "samples": diagnostic_text(self._radio.samples),
         }
         level = Level.ERROR if standing.code else Level.OK
         status = Status(level, f"{self._robot.name}: driver", self._robot.name, standing.sentence, values)

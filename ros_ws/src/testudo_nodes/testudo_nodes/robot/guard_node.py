@@ -22,23 +22,23 @@ from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
-from testudo_deploy.guard.command_guard import Guard
+from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
 from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC
-from testudo_deploy.monitoring.diagnostics import Level, Status, shown
+from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_deploy.station.publisher_check import foreign_publishers
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.crazyswarm2 import SetPointLeader
 from testudo_hardware.links.link_profile import with_stamped_commands
 from testudo_hardware.links.topics import CommandWire
-from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError, other_clock_s, read_command
-from testudo_nodes.common.clock import tempo_of
+from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError, convert_clock_s, read_command
+from testudo_nodes.common.clock import clock_of
 from testudo_nodes.common.message_conversions import diagnostics_message, status_message
 from testudo_nodes.common.message_definitions import message_class
-from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter
+from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
 from testudo_nodes.robot.flight_topics import GuardFlight
-from testudo_nodes.robot.pose_subscription import PoseHearer
+from testudo_nodes.robot.pose_subscription import PoseSubscription
 
 _STATUS_S = 0.1
 _DIAGNOSTICS_S = 1.0
@@ -69,13 +69,13 @@ class GuardNode(Node):
         self._topic = robot.link.topics["cmd_vel"]
         self._allowed = self._wire.profile.command.other_publishers.value
         turns_rad_s = self._spec.yaw_rate_limit_rad_s if self._wire.carries_yaw_rate else 0.0
-        self._guard = Guard(
+        self._guard = CommandGuard(
             dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s, yaw_rate_limit=turns_rad_s
         )
         self._seen: tuple[str, ...] = ()
         self._told: tuple[str, str] | None = None
         self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
-        self._tempo = tempo_of(self)
+        self._tempo = clock_of(self)
         self._life = "lock-step" if self._tempo.in_rounds else uuid.uuid4().hex
         self.priority = self._tempo.priority
         self._flight = GuardFlight(self, self._tempo, robot) if robot.has_flight_phases else None
@@ -105,12 +105,12 @@ class GuardNode(Node):
         leader = SetPointLeader(oldest_s=robot.pose.max_age_s)
 
         def see(reading: OdometryReading, _: float) -> None:
-            leader.see(Placement(reading.position_world, reading.yaw), reading.stamp_s)
+            leader.see(PlanarTransform(reading.position_world, reading.yaw), reading.stamp_s)
 
         def listen(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
             self._tempo.listen(kind, topic, callback, REQUESTED[quality])
 
-        PoseHearer(self._tempo.clocks, robot).begin(listen, see, self._warn)
+        PoseSubscription(self._tempo.clocks, robot).begin(listen, see, self._warn)
         return leader
 
     def _warn(self, error: Exception) -> None:
@@ -126,7 +126,7 @@ class GuardNode(Node):
             self._tempo.drop(timer)
         self._brake(self._tempo.now_s())
         self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
-        tell("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
+        report_status("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
 
     def _spin(self, end_s: float) -> bool:
         """Let the guard go on for a moment once its executor was stopped; returns False when that has no use."""
@@ -285,7 +285,7 @@ class GuardNode(Node):
             reading, at = replace(reading, command=led[0], yaw_rate=yaw_rate), led[1]
         if self._wire.profile.stamps.value == "ros":
             ros_now_s, now_s = self._tempo.clocks()
-            reading = replace(reading, stamp_s=other_clock_s(reading.stamp_s, now_s, ros_now_s))
+            reading = replace(reading, stamp_s=convert_clock_s(reading.stamp_s, now_s, ros_now_s))
         self._command.publish(self._wire.encode(self._message(), reading, at))
 
     def _tell(self, now_s: float) -> None:
@@ -297,10 +297,10 @@ class GuardNode(Node):
         level = Level.ERROR if guard.code else Level.OK
         values = {
             "code": guard.code,
-            "since_s": shown(now_s - self._since_s),
+            "since_s": diagnostic_text(now_s - self._since_s),
             "stamp_s": repr(now_s),
-            "commands": shown(guard.commands),
-            "refused": shown(guard.refused),
+            "commands": diagnostic_text(guard.commands),
+            "refused": diagnostic_text(guard.refused),
             "flight": "" if self._flight is None else str(self._flight.pure.phase),
             "life": self._life,
             "rearms": str(guard.rearms),

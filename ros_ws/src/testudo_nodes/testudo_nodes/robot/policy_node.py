@@ -22,17 +22,17 @@ from std_msgs.msg import UInt8MultiArray
 from std_srvs.srv import Trigger
 
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
-from testudo_deploy.control.peer_tracker import Sighting
+from testudo_deploy.control.peer_tracker import PeerMeasurement
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status
 from testudo_deploy.supervision.modes import READY, RESTING
-from testudo_deploy.supervision.robot import Outcome, Robot
+from testudo_deploy.supervision.robot import Robot, TickOutput
 from testudo_deploy.supervision.supervisor import Event, GuardReport, Supervisor, code_of
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import Measurement
-from testudo_hardware.links.wire import CommandReading, OdometryReading, travelling_command
-from testudo_nodes.common.clock import tempo_of
+from testudo_hardware.links.wire import CommandReading, OdometryReading, body_forward_command
+from testudo_nodes.common.clock import clock_of
 from testudo_nodes.common.message_conversions import (
     command_message,
     diagnostics_message,
@@ -42,11 +42,19 @@ from testudo_nodes.common.message_conversions import (
     status_message,
     status_values,
 )
-from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, flag_parameter, run, tell, text_parameter, told
+from testudo_nodes.common.node_runner import (
+    WARN_EVERY_S,
+    CpuMeter,
+    flag_parameter,
+    report_status,
+    run,
+    text_parameter,
+    told,
+)
 from testudo_nodes.common.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
 from testudo_nodes.robot.flight_topics import hear_vehicle, speaks_topics
-from testudo_nodes.robot.pose_subscription import PoseHearer
-from testudo_nodes.station.unknown_nodes import speaking_strangers
+from testudo_nodes.robot.pose_subscription import PoseSubscription
+from testudo_nodes.station.unknown_nodes import find_unknown_robots
 
 _LAST_WORD_S = 0.2
 _LOOKS, _LOOK_S = 20, 0.05
@@ -77,7 +85,7 @@ class PolicyNode(LifecycleNode):
         self._configures = flag_parameter(
             self, "configure", default=False, description="configure at once; refused: end"
         )
-        self._tempo = tempo_of(self)
+        self._tempo = clock_of(self)
         self.priority = self._tempo.priority
         # from the beginning: what refuses a configuration is told, too
         self._diagnostics = self._tempo.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
@@ -86,7 +94,7 @@ class PolicyNode(LifecycleNode):
         """Of the configuration before."""
         self._command: Any = None
         self._ticks: Any = None
-        self._poses: list[PoseHearer] = []
+        self._poses: list[PoseSubscription] = []
         """Of the robot itself, and where a tracking system sees them of its peers."""
         self._unread: deque[tuple[bytes, float]] = deque(maxlen=_UNREAD)
         """What peers said since the last tick, and when it came; of too many the newest."""
@@ -125,9 +133,9 @@ class PolicyNode(LifecycleNode):
             simulated_time=self._tempo.in_rounds,
         )
         clocks = self._tempo.clocks
-        self._poses = [PoseHearer(clocks, fleet.robot(name))]
+        self._poses = [PoseSubscription(clocks, fleet.robot(name))]
         if fleet.tracking:
-            self._poses += [PoseHearer(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
+            self._poses += [PoseSubscription(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
         if self._past is not None:
             robot.supervisor.remember(self._past)
         self._robot = robot
@@ -196,7 +204,7 @@ class PolicyNode(LifecycleNode):
         robot = self._robot
         self._disconnect()
         if robot is not None:
-            tell("summary", {**robot.summary(), "cpu_share": self._cpu.share()})
+            report_status("summary", {**robot.summary(), "cpu_share": self._cpu.share()})
 
     def _new_epoch(self) -> str:
         """Return the name of this life of the robot; a run in lock-step has one, the same in each run."""
@@ -304,7 +312,7 @@ class PolicyNode(LifecycleNode):
 
     def _sighter(self, peer: str) -> Callable[[Measurement, float], None]:
         def on_sighting(reading: Measurement, _: float) -> None:
-            self._robot.loop.on_sighting(peer, Sighting(reading.stamp_s, reading.position_world))
+            self._robot.loop.on_sighting(peer, PeerMeasurement(reading.stamp_s, reading.position_world))
 
         return on_sighting
 
@@ -369,20 +377,20 @@ class PolicyNode(LifecycleNode):
         if outcome.commands:
             # without an estimate the command is zero, which no angle turns
             yaw = record.estimate_yaw or 0.0
-            travels = travelling_command(self._robot.spec, record.sent_command, yaw)
+            travels = body_forward_command(self._robot.spec, record.sent_command, yaw)
             self._send(CommandReading(record.stamp_s, travels, record.sent_yaw_rate))
         if outcome.announcement is not None:
             self._peer_state.publish(raw_envelope(outcome.announcement.encode()))
         self._record.publish(raw_envelope(record.encode()))
         self._note(outcome)
 
-    def _note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: TickOutput) -> None:
         """Tell when the mode changes, and when the robot begins or ends to brake."""
         robot, record = self._robot, outcome.record
         code = code_of(record.reason)
         if code != self._braked_for:
             self._braked_for = code
-            tell("brake", {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason})
+            report_status("brake", {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason})
         if outcome.changed:
             self._tell()
             self._order_flight()
@@ -393,7 +401,7 @@ class PolicyNode(LifecycleNode):
     def _tell(self) -> None:
         now_s, supervisor = self._tempo.now_s(), self._robot.supervisor
         if supervisor.mode in (*RESTING, *READY):  # what drives has no time to look around
-            supervisor.see_strangers(speaking_strangers(self, self._everybody))
+            supervisor.see_unknown_robots(find_unknown_robots(self, self._everybody))
         status = self._robot.status(now_s)
         self._mode.publish(status_message(status))
         self._diagnose(status)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from testudo_deploy.fleet.fleet import FleetRobot
-from testudo_deploy.fleet.pose_source import TRANSFORM_TYPE, SensedTopic, Sensor
+from testudo_deploy.fleet.pose_source import TRANSFORM_TYPE, PoseSourceReader, SensedTopic
 from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import WireError
 from testudo_nodes.common.message_definitions import message_class
@@ -19,7 +19,7 @@ class Listen(Protocol):
         """Call back for each message; ``quality`` is a key of `qos.REQUESTED`."""
 
 
-class PoseHearer:
+class PoseSubscription:
     """Where one robot is, as its pose source tells it."""
 
     def __init__(self, clocks: Callable[[], tuple[float, float]], robot: FleetRobot, *, of_peer: bool = False) -> None:
@@ -34,7 +34,7 @@ class PoseHearer:
         Raises:
             TestudoError: a message type is not installed.
         """
-        self._clocks, self._sensor, self._of_peer = clocks, Sensor(robot), of_peer
+        self._clocks, self._sensor, self._of_peer = clocks, PoseSourceReader(robot), of_peer
         self._topics = [
             (message_class(topic.type), topic.absolute if of_peer else topic.name, topic)
             for topic in self._sensor.topics

@@ -14,7 +14,7 @@ from testudo_deploy.commands.report import Report, table
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.launch_plan import ESTOP_TOPIC
 from testudo_deploy.launch.ros_domain import ros_domain_id
-from testudo_deploy.station.estop_confirmation import StopAnswers, complaint
+from testudo_deploy.station.estop_confirmation import EstopConfirmation, unconfirmed_text
 from testudo_deploy.station.fleet_status import silence_sentence
 from testudo_nodes.station.ros_availability import check_wait, fleet_listener
 
@@ -52,7 +52,7 @@ def estop(
     """
     domain_id = ros_domain_id(domain)
     check_wait(wait)
-    heard = StopAnswers(() if fleet is None else load_fleet(fleet).names)
+    heard = EstopConfirmation(() if fleet is None else load_fleet(fleet).names)
     with fleet_listener("estop", heard, domain_id, local=local) as listener:
         begin_s = time.monotonic()  # ROS takes its time to start on a busy machine
         button = _Button(listener.node, pressed=not release)
@@ -63,7 +63,7 @@ def estop(
     elif release:
         sentence = "" if reached else "not every guard acknowledged the release: give it again"
     else:
-        sentence = complaint(answers)
+        sentence = unconfirmed_text(answers)
     _report(heard, domain_id).show(json)
     return _end(sentence, release=release)
 
@@ -93,7 +93,7 @@ class _Button:
         return self._publisher.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGED_S))
 
 
-def _press(button: _Button, listener: Any, heard: StopAnswers, end_s: float, *, is_known: bool) -> bool:
+def _press(button: _Button, listener: Any, heard: EstopConfirmation, end_s: float, *, is_known: bool) -> bool:
     """Send the level until all have it; returns whether they have.
 
     Args:
@@ -119,7 +119,7 @@ def _press(button: _Button, listener: Any, heard: StopAnswers, end_s: float, *, 
     return done_s < float("inf")
 
 
-def _report(heard: StopAnswers, domain_id: int) -> Report:
+def _report(heard: EstopConfirmation, domain_id: int) -> Report:
     answers = heard.answers
     rows = [(answer.robot, "yes" if answer.stopped else "NO", answer.guard, answer.mode) for answer in answers]
     values = {

@@ -30,7 +30,7 @@ from testudo_deploy.markers import RobotView, arena_markers, fleet_markers
 from testudo_deploy.station.station_topics import MARKERS_TOPIC
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry
 from testudo_nodes.common.message_conversions import envelope_bytes
-from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, guarded, run, tell, text_parameter
+from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, guarded, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, SHOWN
 from testudo_nodes.station.marker_messages import marker_array
 
@@ -65,7 +65,7 @@ class MarkersNode(Node):
 
     def close(self) -> None:
         """Tell what it cost."""
-        tell("markers", {"cpu_share": self._cpu.share()})
+        report_status("markers", {"cpu_share": self._cpu.share()})
 
     def _ros_now_s(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds

@@ -20,9 +20,9 @@ from testudo_deploy.files.bag_writer import RecordedTopic, RunWriteError
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.launch_plan import BACKENDS, MOST_SEED, TopicPlan, topics
 from testudo_deploy.launch.run_folder import RunWriter
-from testudo_nodes.common.clock import tempo_of
+from testudo_nodes.common.clock import clock_of
 from testudo_nodes.common.message_definitions import message_class, message_definition, type_hash
-from testudo_nodes.common.node_runner import CpuMeter, integer_parameter, run, tell, text_parameter
+from testudo_nodes.common.node_runner import CpuMeter, integer_parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import offered, recorded
 
 _NICE = 5
@@ -47,7 +47,7 @@ class RecorderNode(Node):
         backend = text_parameter(self, "backend", f"what moves the robots: {' or '.join(BACKENDS)}")
         seed = integer_parameter(self, "seed", 0, (0, MOST_SEED), "seed of the plant, for the record")
         planned = topics(fleet)
-        self._tempo = tempo_of(self)
+        self._tempo = clock_of(self)
         self._writer = RunWriter(
             folder,
             [_recorded_topic(topic) for topic in planned],
@@ -64,7 +64,7 @@ class RecorderNode(Node):
                 recorded(topic.kind, reliable=topic.reliable),
                 raw=True,
             )
-        tell("recording", {"run_folder": folder})
+        report_status("recording", {"run_folder": folder})
         os.nice(_NICE)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class RecorderNode(Node):
             if self._tempo.in_rounds:
                 self._tempo.deliver()  # what was sent after the last round
             self._guarded(self._writer.close)
-        tell("recorded", {"messages": self._writer.message_count, "cpu_share": self._cpu.share()})
+        report_status("recorded", {"messages": self._writer.message_count, "cpu_share": self._cpu.share()})
 
     def _take(self, topic: str, data: bytes) -> None:
         if not self.failed:

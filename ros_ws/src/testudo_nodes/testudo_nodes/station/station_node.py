@@ -19,9 +19,9 @@ from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.station.fleet_bring_up import BringUp, Request
-from testudo_nodes.common.clock import tempo_of
+from testudo_nodes.common.clock import clock_of
 from testudo_nodes.common.message_conversions import status_values
-from testudo_nodes.common.node_runner import CpuMeter, flag_parameter, run, tell, text_parameter
+from testudo_nodes.common.node_runner import CpuMeter, flag_parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import REQUESTED
 
 _STEP_S = 0.1
@@ -43,7 +43,7 @@ class StationNode(Node):
         self.failed = False
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         text_parameter(self, "policy", "the policy file")
-        self._tempo = tempo_of(self)
+        self._tempo = clock_of(self)
         starts = flag_parameter(self, "start", default=True, description="start the robots once all are armed")
         self._bring_up = BringUp(fleet.names, fleet.untrusted, starts=starts)
         self._modes: dict[str, tuple[str, str]] = {}
@@ -60,7 +60,7 @@ class StationNode(Node):
 
     def close(self) -> None:
         """Tell what it cost."""
-        tell("station", {"cpu_share": self._cpu.share()})
+        report_status("station", {"cpu_share": self._cpu.share()})
 
     def _hearer(self, name: str) -> Callable[[DiagnosticStatus], None]:
         def on_mode(message: DiagnosticStatus) -> None:
@@ -71,14 +71,14 @@ class StationNode(Node):
             if self._modes.get(name) != (mode, code):
                 self._modes[name] = (mode, code)
                 told = {"robot": name, "mode": mode, "code": code, "sentence": message.message}
-                tell("mode", told)
+                report_status("mode", told)
             self._step()
 
         return on_mode
 
     def _step(self) -> None:
         now_s = self._tempo.now_s()
-        if self._bring_up.left_to_people and not self._said:
+        if self._bring_up.needs_operator and not self._said:
             self._said = True
             self.get_logger().warning(
                 "the start is left to people: testudo rearm ROBOT --start, or the service ~/start of each policy"

@@ -21,19 +21,19 @@ from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.fleet.measured_pose_topics import record_topic, recorded_pose, shared_odometry
 from testudo_deploy.markers import goal_markers
 from testudo_deploy.station.station_topics import GOALS_TOPIC, SCORE_TOPIC, body_topic
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp
-from testudo_nodes.common.clock import tempo_of
+from testudo_nodes.common.clock import clock_of
 from testudo_nodes.common.message_conversions import envelope_bytes
-from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, optional_text, run, tell, text_parameter
+from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, optional_text, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
 from testudo_nodes.station.marker_messages import marker_array
-from testudo_sim.online_task import LiveTask, Pose, make_task, scoring_of
+from testudo_sim.online_task import OnlineTask, Pose, make_task, scoring_of
 from testudo_sim.online_task.task_status import (
     ACTIVE,
     START_ON,
@@ -60,7 +60,7 @@ class TaskNode(Node):
         """
         super().__init__("task")
         self.failed = False
-        self._tempo = tempo_of(self)
+        self._tempo = clock_of(self)
         self._now_s = self._tempo.now_s
         # of several teams the first is scored: a scenario knows one kind of robot
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file")).teams[0]
@@ -73,11 +73,11 @@ class TaskNode(Node):
             found = f"found {self._start_on!r}, expected {' or '.join(START_ON)}"
             raise TestudoError(f"parameter start_on: {found}")
         spec = fleet.robots[0].spec
-        contract = Artefact.load(policy, robot=spec, sha256=fleet.policy_sha256).contract
+        contract = PolicyArtefact.load(policy, robot=spec, sha256=fleet.policy_sha256).contract
         jax.config.update("jax_platforms", "cpu")  # some numbers a second: no accelerator is worth it
         scoring = scoring_of(contract, spec)
         task = make_task(scoring.scenario, [robot.goal_world for robot in fleet.robots], values)
-        self._live, self._frame = LiveTask(scoring, fleet.names, task), fleet.frame
+        self._live, self._frame = OnlineTask(scoring, fleet.names, task), fleet.frame
         self._modes: dict[str, str] = {}
         self._waits, self._show_s = True, 0.0
         self._connect(fleet.robots)
@@ -85,7 +85,7 @@ class TaskNode(Node):
 
     def close(self) -> None:
         """Tell what it cost."""
-        tell("task", {"cpu_share": self._cpu.share()})
+        report_status("task", {"cpu_share": self._cpu.share()})
 
     def _connect(self, robots: tuple[FleetRobot, ...]) -> None:
         self._score = self._tempo.publisher(String, SCORE_TOPIC, OFFERED["score"])
@@ -159,7 +159,7 @@ class TaskNode(Node):
             for score in self._live.advance(now_s):
                 self._say(score_values(self._live, score))
                 if score.outcome:
-                    tell("task_finished", finish_values(self._live, score))
+                    report_status("task_finished", finish_values(self._live, score))
                     self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
         if now_s >= self._show_s:
             self._show_s = now_s + _SHOW_S
@@ -171,7 +171,7 @@ class TaskNode(Node):
         if not reasons:
             self._waits = False
             self._live.begin(now_s)
-            tell("task_started", {"scenario": self._live.scoring.scenario.name, "stamp_s": now_s})
+            report_status("task_started", {"scenario": self._live.scoring.scenario.name, "stamp_s": now_s})
         elif now_s >= self._show_s:
             self._say(waiting_values(self._live, reasons))
             self.get_logger().info(f"waiting: {'; '.join(reasons)}", throttle_duration_sec=WARN_EVERY_S)

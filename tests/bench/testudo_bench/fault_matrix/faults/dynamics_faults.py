@@ -8,8 +8,8 @@ import time
 
 from std_msgs.msg import String
 
-from testudo_bench.fault_matrix.harness.fault_case import Found, Row, brakes
-from testudo_bench.fault_matrix.harness.fleet_harness import Bed, BedError
+from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes
+from testudo_bench.fault_matrix.harness.fleet_harness import TestBed, TestBedError
 
 WEAK = {"faults": json.dumps({"r0": {"braking_share": 0.7}})}
 """Brakes 30 % weaker than the robot's file says, as the plant's parameter."""
@@ -20,7 +20,7 @@ _FAST = 0.85
 """Of top speed: a robot that brakes gently from less shows nothing that its intervals do not allow."""
 
 
-def weak_brakes(bed: Bed) -> Found | None:
+def weak_brakes(bed: TestBed) -> FaultFinding | None:
     """r0 is told to stop from its speed: its brakes are found weak within a second of the braking."""
     truth, top_m_s = bed.observer.robots["r0"].truth, bed.fleet.robot("r0").spec.control_point_speed_m_s
 
@@ -36,10 +36,10 @@ def weak_brakes(bed: Bed) -> Found | None:
     brake_s = bed.wait(lambda: bed.observer.brake_after("r0", fault_s), "r0 did not brake", 1.0)
     heard = bed.observer.robots["r0"]
     bed.wait(lambda: heard.code == "brakes_weak", "nobody said brakes_weak", 3.0)
-    return Found(heard.mode == "fault", time.monotonic() - brake_s - _BRAKING_S, heard.sentence)
+    return FaultFinding(heard.mode == "fault", time.monotonic() - brake_s - _BRAKING_S, heard.sentence)
 
 
-def blocked(bed: Bed, wheels: tuple[str, ...]) -> Found | None:
+def blocked(bed: TestBed, wheels: tuple[str, ...]) -> FaultFinding | None:
     """Wheels of r0 do not turn any more."""
     publisher = bed.observer.fault
     fault_s = time.monotonic()
@@ -49,28 +49,28 @@ def blocked(bed: Bed, wheels: tuple[str, ...]) -> Found | None:
         heard = bed.observer.robots["r0"]
         try:
             bed.wait(lambda: heard.code == "no_response", "nobody said no_response", 2.0)
-        except BedError:
+        except TestBedError:
             if "stale_pose" in bed.observer.codes_since("r0", fault_s):
                 return None  # the machine stalled, and the robot braked before it could notice
             raise
-        return found and Found(heard.mode == "fault", found.time_s, heard.sentence)
+        return found and FaultFinding(heard.mode == "fault", found.time_s, heard.sentence)
     finally:
         publisher.publish(String(data=json.dumps({"blocked": []})))
         bed.renew("r0")
 
 
-def one_wheel(bed: Bed) -> Found | None:
+def one_wheel(bed: TestBed) -> FaultFinding | None:
     """The left wheel is blocked."""
     return blocked(bed, ("left",))
 
 
-def both_wheels(bed: Bed) -> Found | None:
+def both_wheels(bed: TestBed) -> FaultFinding | None:
     """Both wheels are blocked."""
     return blocked(bed, ("left", "right"))
 
 
 ROWS = (
-    Row(26, "brakes 30 % weaker than described", "told, and a fault", _ALARM_S, weak_brakes, bed="weak"),
-    Row(28, "one wheel blocked", "brake, and a fault", _BLOCKED_S, one_wheel),
-    Row(28, "both wheels blocked", "brake, and a fault", _BLOCKED_S, both_wheels),
+    FaultRow(26, "brakes 30 % weaker than described", "told, and a fault", _ALARM_S, weak_brakes, bed="weak"),
+    FaultRow(28, "one wheel blocked", "brake, and a fault", _BLOCKED_S, one_wheel),
+    FaultRow(28, "both wheels blocked", "brake, and a fault", _BLOCKED_S, both_wheels),
 )

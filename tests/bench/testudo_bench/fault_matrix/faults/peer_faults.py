@@ -15,11 +15,11 @@ import numpy as np
 from geometry_msgs.msg import TwistStamped
 from std_msgs.msg import UInt8MultiArray
 
-from testudo_bench.fault_matrix.harness.fault_case import TICK_S, Found, Row, brakes, goes_on
-from testudo_bench.fault_matrix.harness.fleet_harness import Bed
+from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes, goes_on
+from testudo_bench.fault_matrix.harness.fleet_harness import TestBed
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.shield.segment_distance import point_distance
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.links.wire import CommandReading, fill_command
 from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
 from testudo_nodes.common.qos import OFFERED
@@ -45,7 +45,7 @@ def _changed(change: Callable[[PeerMessage], PeerMessage | None]) -> Callable[[A
     return relay
 
 
-def never_heard(bed: Bed) -> Found:
+def never_heard(bed: TestBed) -> FaultFinding:
     """r1 does not run when r0 begins a new life: r0 cannot be armed."""
     for label in ("r1/policy", "r0/policy"):
         bed.send(label, signal.SIGKILL)
@@ -58,14 +58,14 @@ def never_heard(bed: Bed) -> Found:
     bed.wait(answer.done, "no answer", 2.0)
     refused = not answer.result().success and heard.mode == "idle" and "r1" in heard.sentence
     bed.restart("r1/policy")
-    return Found(refused, None, "" if refused else heard.sentence)
+    return FaultFinding(refused, None, "" if refused else heard.sentence)
 
 
-def _stays_in_its_lane(bed: Bed, name: str, fault_s: float) -> Found:
+def _stays_in_its_lane(bed: TestBed, name: str, fault_s: float) -> FaultFinding:
     """Return whether a robot that misses a word comes to rest within the space that it owned then."""
     record = bed.observer.robots[name].record
     lanes = (record.owned_lane_world, record.announced_lane_world)
-    space = space_parameters(bed.fleet.robot(name).spec)
+    space = stop_tube_parameters(bed.fleet.robot(name).spec)
     bed.wait(lambda: bed.observer.rests(name, fault_s + 0.3), f"{name} did not come to rest", 10.0)
     time.sleep(max(0.0, fault_s + _WATCH_S - time.monotonic()))
 
@@ -77,10 +77,12 @@ def _stays_in_its_lane(bed: Bed, name: str, fault_s: float) -> Found:
     place = np.array(bed.observer.place(name))
     off_m = min(float(point_distance(place, *map(np.array, lane))) for lane in lanes if lane is not None)
     inside = off_m <= space.lane_m + space.tube_error_m
-    return Found(inside, None, f"{1000 * off_m:.0f} mm off the middle of its lane, {1000 * lately_m():.0f} mm in 0.5 s")
+    return FaultFinding(
+        inside, None, f"{1000 * off_m:.0f} mm off the middle of its lane, {1000 * lately_m():.0f} mm in 0.5 s"
+    )
 
 
-def lost(bed: Bed) -> Found:
+def lost(bed: TestBed) -> FaultFinding:
     """r0 is killed: r2, which goes after it in the fleet's order, gets no space without its word."""
     fault_s = bed.send("r0/policy", signal.SIGKILL)
     found = _stays_in_its_lane(bed, "r2", fault_s)
@@ -88,13 +90,13 @@ def lost(bed: Bed) -> Found:
     return found
 
 
-def one_way(bed: Bed) -> Found:
+def one_way(bed: TestBed) -> FaultFinding:
     """r0 does not hear r1 any more, r1 hears r0: r1 gets no space without r0's word."""
     bed.observer.peers = _changed(lambda said: None if said.robot == "r1" else said)
     return _stays_in_its_lane(bed, "r1", time.monotonic())
 
 
-def lossy(bed: Bed) -> Found:
+def lossy(bed: TestBed) -> FaultFinding:
     """Half of the messages to r0 are lost, and the rest is up to 300 ms late."""
     rng, begin = random.Random(0), bed.observer.place("r0")[0]  # noqa: S311 -- no secret
     contacts = bed.observer.contacts
@@ -107,10 +109,10 @@ def lossy(bed: Bed) -> Found:
     time.sleep(_LOSSY_S)
     way_m = bed.observer.place("r0")[0] - begin
     hit = bed.observer.contacts - contacts
-    return Found(not hit and way_m > 0.1, None, f"{hit} contacts, {way_m:.2f} m in {_LOSSY_S:g} s")
+    return FaultFinding(not hit and way_m > 0.1, None, f"{hit} contacts, {way_m:.2f} m in {_LOSSY_S:g} s")
 
 
-def replayed(bed: Bed) -> Found | None:
+def replayed(bed: TestBed) -> FaultFinding | None:
     """Every message is followed by one from a second ago, of another place.
 
     It comes a moment later: of two at once a robot hears the newer one only (a depth of 1), and who drowns a peer's
@@ -128,7 +130,7 @@ def replayed(bed: Bed) -> Found | None:
     return goes_on(bed, time.monotonic(), 2.5)
 
 
-def squeezed(bed: Bed) -> Found | None:
+def squeezed(bed: TestBed) -> FaultFinding | None:
     """Both peers say to be upon r0, one on each side: from the first such tick on they leave it no room."""
     heard = bed.observer.robots["r0"]
 
@@ -151,7 +153,7 @@ def squeezed(bed: Bed) -> Found | None:
     return brakes(bed, bed.wait(squeezes, "the peers are silent", 1.0))
 
 
-def liar(bed: Bed) -> Found:
+def liar(bed: TestBed) -> FaultFinding:
     """r1 says to be 1 m from where tracking sees it: r0 trusts it no more."""
 
     def lies(said: PeerMessage) -> PeerMessage:
@@ -174,13 +176,13 @@ def liar(bed: Bed) -> Found:
     heard, index = bed.observer.robots["r0"], bed.fleet.peers("r0").index("r1")
     # a tick that braked before it looked around has no neighbours
     bed.wait(lambda: any(heard.record.neighbour_untrusted[index : index + 1]), "it is still trusted", 3.0)
-    found = Found(True, time.monotonic() - fault_s)
+    found = FaultFinding(True, time.monotonic() - fault_s)
     bed.send("r0/policy", signal.SIGKILL)  # distrust lasts as long as the process
     bed.restart("r0/policy")
     return found
 
 
-def chaser(bed: Bed) -> Found:
+def chaser(bed: TestBed) -> FaultFinding:
     """r1 drives at r0 at full speed and says nothing: r0 stands when they touch."""
     for label in ("r1/policy", "r1/guard"):
         bed.send(label, signal.SIGKILL)
@@ -197,14 +199,14 @@ def chaser(bed: Bed) -> Found:
     finally:
         bed.observer.node.destroy_publisher(wheel)
     touched = bed.observer.contacts > contacts
-    return Found(
+    return FaultFinding(
         touched and fastest < _OWN_SPEED_M_S,
         None,
         f"own speed {100 * fastest:.1f} cm/s" if touched else "they never touched",
     )
 
 
-def _speed_before(bed: Bed, contact_s: float) -> float:
+def _speed_before(bed: TestBed, contact_s: float) -> float:
     """Return how fast r0 drove [m/s] before it was touched, and perhaps pushed."""
     truth = bed.observer.robots["r0"].truth
     before = [
@@ -213,7 +215,7 @@ def _speed_before(bed: Bed, contact_s: float) -> float:
     return max(map(abs, before), default=math.inf)
 
 
-def _towards(bed: Bed, speed_m_s: float) -> CommandReading:
+def _towards(bed: TestBed, speed_m_s: float) -> CommandReading:
     """Return the command with which r1 drives at r0."""
     truth = bed.observer.robots["r1"].truth[-1][1]
     (x, y), (px, py) = bed.observer.place("r0"), truth.position_world
@@ -223,12 +225,12 @@ def _towards(bed: Bed, speed_m_s: float) -> CommandReading:
 
 
 ROWS = (
-    Row(6, "a neighbour was never heard", "not armed", None, never_heard),
-    Row(7, "neighbour lost", "rest within the own space", None, lost),
-    Row(8, "one-way loss", "rest within the own space", None, one_way),
-    Row(9, "50 % loss, up to 300 ms late", "no contact, progress", None, lossy),
-    Row(10, "replayed messages of a neighbour", "ignored, and driven on", None, replayed),
-    Row(25, "neighbours leave no room", "brake", TICK_S, squeezed),
-    Row(27, "a neighbour lies about its place", "not trusted", _LIE_S, liar, bed="tracked"),
-    Row(27, "a neighbour chases the robot", "own speed 0 at contact", None, chaser, bed="chased"),
+    FaultRow(6, "a neighbour was never heard", "not armed", None, never_heard),
+    FaultRow(7, "neighbour lost", "rest within the own space", None, lost),
+    FaultRow(8, "one-way loss", "rest within the own space", None, one_way),
+    FaultRow(9, "50 % loss, up to 300 ms late", "no contact, progress", None, lossy),
+    FaultRow(10, "replayed messages of a neighbour", "ignored, and driven on", None, replayed),
+    FaultRow(25, "neighbours leave no room", "brake", TICK_S, squeezed),
+    FaultRow(27, "a neighbour lies about its place", "not trusted", _LIE_S, liar, bed="tracked"),
+    FaultRow(27, "a neighbour chases the robot", "own speed 0 at contact", None, chaser, bed="chased"),
 )

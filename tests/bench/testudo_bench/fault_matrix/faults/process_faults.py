@@ -13,8 +13,8 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Bool
 
-from testudo_bench.fault_matrix.harness.fault_case import TICK_S, Found, Row, brakes
-from testudo_bench.fault_matrix.harness.fleet_harness import Bed
+from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes
+from testudo_bench.fault_matrix.harness.fleet_harness import TestBed
 from testudo_nodes.common.qos import OFFERED
 
 _DEAD_MAN_S = _CLOCK_S = 0.1
@@ -22,7 +22,7 @@ _SLEEP_S = 2.0
 _HANG_S = 1.0
 
 
-def overrun(bed: Bed) -> Found | None:
+def overrun(bed: TestBed) -> FaultFinding | None:
     """Inference takes six ticks; those that were missed are not made up for."""
     fault_s = bed.tell_policy(f"hang {6 * TICK_S}")
     found = brakes(bed, fault_s)
@@ -31,32 +31,32 @@ def overrun(bed: Bed) -> Found | None:
     return found and replace(found, passed=burst <= 3, note="" if burst <= 3 else f"{burst} commands within a tick")
 
 
-def hangs(bed: Bed) -> Found | None:
+def hangs(bed: TestBed) -> FaultFinding | None:
     """Inference hangs for a second."""
     return brakes(bed, bed.tell_policy(f"hang {_HANG_S}"))
 
 
-def raises(bed: Bed) -> Found | None:
+def raises(bed: TestBed) -> FaultFinding | None:
     """Inference raises an error."""
     return brakes(bed, bed.tell_policy("raise"), code="policy_error")
 
 
-def gives_nan(bed: Bed) -> Found | None:
+def gives_nan(bed: TestBed) -> FaultFinding | None:
     """Inference gives NaN."""
     return brakes(bed, bed.tell_policy("nan"))
 
 
-def clock_ahead(bed: Bed) -> Found | None:
+def clock_ahead(bed: TestBed) -> FaultFinding | None:
     """The clock of the policy's process jumps an hour ahead, and back after half a second."""
     return brakes(bed, bed.tell_policy("clock 3600"))
 
 
-def clock_behind(bed: Bed) -> Found | None:
+def clock_behind(bed: TestBed) -> FaultFinding | None:
     """The clock of the policy's process jumps an hour back, and ahead again after half a second."""
     return brakes(bed, bed.tell_policy("clock -3600"))
 
 
-def parameter_change(bed: Bed) -> Found:
+def parameter_change(bed: TestBed) -> FaultFinding:
     """Somebody sets every parameter of guard and policy while the robot drives."""
     asked = [("policy", "robot"), ("policy", "policy"), ("policy", "fleet"), ("guard", "robot"), ("guard", "fleet")]
     begin_s, accepted = time.monotonic(), []
@@ -69,10 +69,12 @@ def parameter_change(bed: Bed) -> Found:
         accepted += [f"{node}.{name}" for result in answer.result().results if result.successful]
         bed.observer.node.destroy_client(client)
     drove = bed.observer.drives("r0", time.monotonic() - begin_s)
-    return Found(not accepted and drove, None, f"accepted {accepted}" if accepted else "" if drove else "it stopped")
+    return FaultFinding(
+        not accepted and drove, None, f"accepted {accepted}" if accepted else "" if drove else "it stopped"
+    )
 
 
-def policy_killed(bed: Bed) -> Found | None:
+def policy_killed(bed: TestBed) -> FaultFinding | None:
     """SIGKILL; started again, it is inactive, lives a new life and owns the place where it stands."""
     epoch = bed.observer.epochs["r0"]
     found = brakes(bed, bed.send("r0/policy", signal.SIGKILL))
@@ -86,7 +88,7 @@ def policy_killed(bed: Bed) -> Found | None:
     return found and replace(found, passed=still and point, note="" if still else "it drove by itself")
 
 
-def policy_ended(bed: Bed) -> Found | None:
+def policy_ended(bed: TestBed) -> FaultFinding | None:
     """SIGTERM: the last word of the policy is a brake, and it ends with status 0."""
     found = brakes(bed, bed.send("r0/policy", signal.SIGTERM))
     status = bed.wait(lambda: bed.processes.exit_status("r0/policy") is not None, "it lives on", 5.0) and (
@@ -96,7 +98,7 @@ def policy_ended(bed: Bed) -> Found | None:
     return found and replace(found, passed=status == 0, note="" if status == 0 else f"status {status}")
 
 
-def policy_sleeps(bed: Bed) -> Found | None:
+def policy_sleeps(bed: TestBed) -> FaultFinding | None:
     """SIGSTOP for two seconds, then SIGCONT: nothing old gets through."""
     fault_s = bed.send("r0/policy", signal.SIGSTOP)
     found = brakes(bed, fault_s)
@@ -107,7 +109,7 @@ def policy_sleeps(bed: Bed) -> Found | None:
     return found and replace(found, passed=not moved, note="an old command got through" if moved else "")
 
 
-def guard_killed(bed: Bed) -> Found | None:
+def guard_killed(bed: TestBed) -> FaultFinding | None:
     """SIGKILL of the guard: the driver brakes by itself, and the policy becomes inactive."""
     fault_s = bed.send("r0/guard", signal.SIGKILL)
     found = brakes(bed, fault_s, series="applied")
@@ -116,7 +118,7 @@ def guard_killed(bed: Bed) -> Found | None:
     return found
 
 
-def second_publisher(bed: Bed) -> Found | None:
+def second_publisher(bed: TestBed) -> FaultFinding | None:
     """Somebody else publishes on the actuator topic."""
     rogue = bed.observer.node.create_publisher(TwistStamped, "/r0/cmd_vel", OFFERED["cmd_vel"])
     try:
@@ -125,7 +127,7 @@ def second_publisher(bed: Bed) -> Found | None:
         bed.observer.node.destroy_publisher(rogue)
 
 
-def qos_mismatch(bed: Bed) -> Found:
+def qos_mismatch(bed: TestBed) -> FaultFinding:
     """A partner of the restarted policy wants what it does not offer: it is not armed, and says which and why."""
     profile = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     bed.send("r0/policy", signal.SIGKILL)
@@ -141,14 +143,14 @@ def qos_mismatch(bed: Bed) -> Found:
         answer = bed.observer.ask("r0", "activate")
         bed.wait(answer.done, "no answer", 2.0)
         named = "cmd_vel_policy" in heard.sentence and "durability" in heard.sentence.lower()
-        return Found(not answer.result().success and named, time_s, heard.sentence)
+        return FaultFinding(not answer.result().success and named, time_s, heard.sentence)
     finally:
         bed.observer.node.destroy_subscription(wants)
         bed.send("r0/policy", signal.SIGKILL)
         bed.restart("r0/policy")
 
 
-def estop_topic(bed: Bed) -> Found | None:
+def estop_topic(bed: TestBed) -> FaultFinding | None:
     """The emergency stop of the fleet as a topic; it stays when it is released, until it is taken back by hand."""
     button = bed.observer.button
     fault_s = time.monotonic()
@@ -159,7 +161,7 @@ def estop_topic(bed: Bed) -> Found | None:
     return found and replace(found, passed=_is_latched(bed, bed.fleet.names))
 
 
-def estop_service(bed: Bed) -> Found | None:
+def estop_service(bed: TestBed) -> FaultFinding | None:
     """The emergency stop of one robot as a service."""
     fault_s = time.monotonic()
     bed.observer.ask("r0", "estop")
@@ -168,7 +170,7 @@ def estop_service(bed: Bed) -> Found | None:
     return found and replace(found, passed=_is_latched(bed, ("r0",)))
 
 
-def _is_latched(bed: Bed, names: tuple[str, ...]) -> bool:
+def _is_latched(bed: TestBed, names: tuple[str, ...]) -> bool:
     """Return whether robots stand, and cannot be started before the stop is taken back."""
     answers: list[Any] = [bed.observer.ask(name, "start") for name in names]
     bed.wait(lambda: all(answer.done() for answer in answers), "no answer", 2.0)
@@ -177,25 +179,25 @@ def _is_latched(bed: Bed, names: tuple[str, ...]) -> bool:
 
 
 ROWS = (
-    Row(11, "clock an hour ahead, then right again", "brake; buffers reset", _CLOCK_S, clock_ahead),
-    Row(11, "clock an hour back, then right again", "brake; buffers reset", _CLOCK_S, clock_behind),
-    Row(12, "inference takes six ticks", "the guard brakes; ticks are not queued", _DEAD_MAN_S, overrun),
-    Row(13, "inference raises", "brake", _DEAD_MAN_S, raises),
-    Row(13, "inference hangs", "the guard brakes", _DEAD_MAN_S, hangs),
-    Row(14, "the policy gives NaN", "brake", TICK_S, gives_nan),
-    Row(19, "parameters are set while active", "refused", None, parameter_change),
-    Row(20, "policy killed", "the guard brakes; back inactive, in a new life", _DEAD_MAN_S, policy_killed),
-    Row(20, "policy terminated", "a brake as its last word", _DEAD_MAN_S, policy_ended),
-    Row(
+    FaultRow(11, "clock an hour ahead, then right again", "brake; buffers reset", _CLOCK_S, clock_ahead),
+    FaultRow(11, "clock an hour back, then right again", "brake; buffers reset", _CLOCK_S, clock_behind),
+    FaultRow(12, "inference takes six ticks", "the guard brakes; ticks are not queued", _DEAD_MAN_S, overrun),
+    FaultRow(13, "inference raises", "brake", _DEAD_MAN_S, raises),
+    FaultRow(13, "inference hangs", "the guard brakes", _DEAD_MAN_S, hangs),
+    FaultRow(14, "the policy gives NaN", "brake", TICK_S, gives_nan),
+    FaultRow(19, "parameters are set while active", "refused", None, parameter_change),
+    FaultRow(20, "policy killed", "the guard brakes; back inactive, in a new life", _DEAD_MAN_S, policy_killed),
+    FaultRow(20, "policy terminated", "a brake as its last word", _DEAD_MAN_S, policy_ended),
+    FaultRow(
         21,
         "policy stopped for 2 s, then continued",
         "the guard brakes; old commands dropped",
         _DEAD_MAN_S,
         policy_sleeps,
     ),
-    Row(22, "guard killed", "the driver brakes; the policy becomes inactive", _DEAD_MAN_S, guard_killed),
-    Row(23, "second publisher of commands", "the guard brakes", 0.5, second_publisher),
-    Row(24, "quality of service does not match", "not armed; topic and policy named", 2.0, qos_mismatch),
-    Row(29, "emergency stop, topic", "brake, latched, re-armed by hand", TICK_S, estop_topic),
-    Row(29, "emergency stop, service", "brake, latched, re-armed by hand", TICK_S, estop_service),
+    FaultRow(22, "guard killed", "the driver brakes; the policy becomes inactive", _DEAD_MAN_S, guard_killed),
+    FaultRow(23, "second publisher of commands", "the guard brakes", 0.5, second_publisher),
+    FaultRow(24, "quality of service does not match", "not armed; topic and policy named", 2.0, qos_mismatch),
+    FaultRow(29, "emergency stop, topic", "brake, latched, re-armed by hand", TICK_S, estop_topic),
+    FaultRow(29, "emergency stop, service", "brake, latched, re-armed by hand", TICK_S, estop_service),
 )

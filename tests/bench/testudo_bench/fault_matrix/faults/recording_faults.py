@@ -13,8 +13,8 @@ import numpy as np
 from mcap.opcode import Opcode
 from mcap.stream_reader import MAGIC_SIZE
 
-from testudo_bench.fault_matrix.harness.fault_case import Found, Row
-from testudo_bench.fault_matrix.harness.fleet_harness import Bed, BedError
+from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
+from testudo_bench.fault_matrix.harness.fleet_harness import TestBed, TestBedError
 from testudo_hardware.errors import TestudoError
 from testudo_runs.run_reader import read_run
 
@@ -42,7 +42,7 @@ def _middle_chunk(data: bytes) -> tuple[int, int]:
         if data[begin] == Opcode.CHUNK and end > len(data) // 2:
             return begin, end
         begin = end
-    raise BedError("the recording has no chunk behind its middle")
+    raise TestBedError("the recording has no chunk behind its middle")
 
 
 def _replay(folder: Path, *words: str) -> int:
@@ -51,7 +51,7 @@ def _replay(folder: Path, *words: str) -> int:
     return -1 if "Traceback" in result.stderr else result.returncode
 
 
-def damaged(run: Path) -> Found:
+def damaged(run: Path) -> FaultFinding:
     """Cut short, a corrupt chunk, no metadata: the valid part is read, the loss told, and the exit status not 0."""
     whole, notes = read_run(run), []
     for name in ("cut", "chunk", "metadata"):
@@ -72,10 +72,10 @@ def damaged(run: Path) -> Found:
         sound = 0 < ticks <= len(whole.ticks["r0"]) and statuses == (1, 0)
         if not sound or not part.warnings:
             notes.append(f"{name}: {ticks} ticks, status {statuses}, {part.warnings}")
-    return Found(not notes, None, "; ".join(notes))
+    return FaultFinding(not notes, None, "; ".join(notes))
 
 
-def nonsense(run: Path) -> Found:
+def nonsense(run: Path) -> FaultFinding:
     """A topic of another type, a missing topic, no run at all, and a process that began anew inside."""
     notes = []
     for name, spoil in {
@@ -92,10 +92,10 @@ def nonsense(run: Path) -> Found:
             status = _replay(folder)
             if status in (-1, 0):
                 notes.append(f"{name}: replay ended with {status}")
-    return Found(not notes, None, "; ".join(notes))
+    return FaultFinding(not notes, None, "; ".join(notes))
 
 
-def full_disk(bed: Bed) -> Found | None:
+def full_disk(bed: TestBed) -> FaultFinding | None:
     """The recorder may write no more: it says so once and ends, and control goes on as before."""
 
     def between_s(since_s: float) -> float:
@@ -121,7 +121,7 @@ def full_disk(bed: Bed) -> Found | None:
     if not drove or (not goes_on and bed.observer.codes_since("r0", full_s) - {""} == {"stale_pose"}):
         return None  # the machine stalls as it is; if it stalls every time, the row fails
     sound = goes_on and len(lines) == 1 and after_s <= _SLOWER * before_s + _TICK_S / 2
-    return Found(
+    return FaultFinding(
         sound,
         ended_s,
         f"p99 of the time between commands {1e3 * before_s:.0f} ms before, "
@@ -130,7 +130,7 @@ def full_disk(bed: Bed) -> Found | None:
 
 
 ROWS = (
-    Row(
+    FaultRow(
         30,
         "recording truncated, chunk corrupt, no metadata",
         "valid part read, loss told, status 1",
@@ -138,6 +138,6 @@ ROWS = (
         damaged,
         bed="run",
     ),
-    Row(31, "recording of nonsense", "one clear error", None, nonsense, bed="run"),
-    Row(32, "disk full while recording", "control unaffected, one error", 1.0, full_disk, bed="recorded"),
+    FaultRow(31, "recording of nonsense", "one clear error", None, nonsense, bed="run"),
+    FaultRow(32, "disk full while recording", "control unaffected, one error", 1.0, full_disk, bed="recorded"),
 )

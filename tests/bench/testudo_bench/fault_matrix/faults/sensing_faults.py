@@ -7,8 +7,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from testudo_bench.fault_matrix.harness.fault_case import TICK_S, Found, Row, brakes, goes_on
-from testudo_bench.fault_matrix.harness.fleet_harness import Bed
+from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes, goes_on
+from testudo_bench.fault_matrix.harness.fleet_harness import TestBed
 from testudo_bench.fault_matrix.harness.relay_observer import Change
 
 _STALE_S = 0.1
@@ -26,7 +26,7 @@ class _Once:
         return self._change(message)
 
 
-def _odometry(bed: Bed, change: Change) -> float:
+def _odometry(bed: TestBed, change: Change) -> float:
     once = _Once(change)
     bed.observer.odometry = once
     return bed.wait(lambda: once.since_s, "no odometry came", 1.0)
@@ -37,7 +37,7 @@ def _nan(message: Any) -> Any:
     return message
 
 
-def not_finite(bed: Bed) -> Found | None:
+def not_finite(bed: TestBed) -> FaultFinding | None:
     """Own odometry is NaN; before, for half a second, so are the messages of the neighbours, which then age."""
 
     def broken(_sender: str, _receiver: str, message: Any) -> Any:
@@ -52,12 +52,12 @@ def not_finite(bed: Bed) -> Found | None:
     return found and replace(found, passed=found.passed and finite, note="" if finite else "a command was not finite")
 
 
-def silent(bed: Bed) -> Found | None:
+def silent(bed: TestBed) -> FaultFinding | None:
     """No odometry any more."""
     return brakes(bed, _odometry(bed, lambda _: None), code="stale_pose")
 
 
-def repeating(bed: Bed) -> Found | None:
+def repeating(bed: TestBed) -> FaultFinding | None:
     """One message again and again."""
     kept: list[Any] = []
 
@@ -68,7 +68,7 @@ def repeating(bed: Bed) -> Found | None:
     return brakes(bed, _odometry(bed, repeat), code="stale_pose")
 
 
-def out_of_order(bed: Bed) -> Found | None:
+def out_of_order(bed: TestBed) -> FaultFinding | None:
     """Every message is followed by the one before, and by itself with a stamp one second ahead."""
     before: list[Any] = []
 
@@ -85,7 +85,7 @@ def out_of_order(bed: Bed) -> Found | None:
     return goes_on(bed, _odometry(bed, shuffle), 1.0)
 
 
-def jump(bed: Bed) -> Found | None:
+def jump(bed: TestBed) -> FaultFinding | None:
     """Localisation jumps by 30 cm."""
 
     def moved(message: Any) -> Any:
@@ -95,7 +95,7 @@ def jump(bed: Bed) -> Found | None:
     return brakes(bed, _odometry(bed, moved), code="pose_jump")
 
 
-def flip(bed: Bed) -> Found | None:
+def flip(bed: TestBed) -> FaultFinding | None:
     """Yaw turns by 180 degrees."""
 
     def turned(message: Any) -> Any:
@@ -106,7 +106,7 @@ def flip(bed: Bed) -> Found | None:
     return brakes(bed, _odometry(bed, turned), code="pose_jump")
 
 
-def no_quaternion(bed: Bed) -> Found | None:
+def no_quaternion(bed: TestBed) -> FaultFinding | None:
     """The quaternion's length is 1.5: messages are refused, and the last pose ages."""
 
     def longer(message: Any) -> Any:
@@ -117,7 +117,7 @@ def no_quaternion(bed: Bed) -> Found | None:
     return brakes(bed, _odometry(bed, longer), code="stale_pose")
 
 
-def other_frame(bed: Bed) -> Found | None:
+def other_frame(bed: TestBed) -> FaultFinding | None:
     """Odometry says to be in a frame that is not the fleet's: messages are refused, and the last pose ages."""
 
     def foreign(message: Any) -> Any:
@@ -128,12 +128,14 @@ def other_frame(bed: Bed) -> Found | None:
 
 
 ROWS = (
-    Row(1, "NaN in own odometry and in a neighbour's state", "dropped; brake at the age limit", _STALE_S, not_finite),
-    Row(2, "odometry stops", "brake", _STALE_S, silent),
-    Row(2, "odometry repeats one message", "brake", _STALE_S, repeating),
-    Row(3, "odometry out of order, or from the future", "refused, and driven on", None, out_of_order),
-    Row(4, "localisation jumps by 30 cm", "brake", TICK_S, jump),
-    Row(5, "yaw flips", "brake", TICK_S, flip),
-    Row(5, "odometry in another frame", "refused; brake at the age limit", _STALE_S, other_frame),
-    Row(5, "a quaternion that is none", "refused; brake at the age limit", _STALE_S, no_quaternion),
+    FaultRow(
+        1, "NaN in own odometry and in a neighbour's state", "dropped; brake at the age limit", _STALE_S, not_finite
+    ),
+    FaultRow(2, "odometry stops", "brake", _STALE_S, silent),
+    FaultRow(2, "odometry repeats one message", "brake", _STALE_S, repeating),
+    FaultRow(3, "odometry out of order, or from the future", "refused, and driven on", None, out_of_order),
+    FaultRow(4, "localisation jumps by 30 cm", "brake", TICK_S, jump),
+    FaultRow(5, "yaw flips", "brake", TICK_S, flip),
+    FaultRow(5, "odometry in another frame", "refused; brake at the age limit", _STALE_S, other_frame),
+    FaultRow(5, "a quaternion that is none", "refused; brake at the age limit", _STALE_S, no_quaternion),
 )

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import onnx
 
-from testudo_bench.fault_matrix.harness.fault_case import Found, Row
+from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
 from testudo_bench.fault_matrix.harness.fleet_harness import write_fleet
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan, ros_arguments
 from testudo_hardware.spec import load_robot
 from testudo_nodes.common.node_runner import REFUSED
-from testudo_sim.policies.go_to_goal import write_plain_policy
+from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
 
 _PATIENCE_S = 60.0
 
 
-def _refused(folder: Path, spoil: Callable[[Path], None], *expected: str) -> Found:
+def _refused(folder: Path, spoil: Callable[[Path], None], *expected: str) -> FaultFinding:
     """Spoil the files of a fleet and return whether its policy node refuses them and names what is expected."""
     folder.mkdir(parents=True)
     process = next(one for one in plan(write_fleet(folder), run_folder=None) if one.name == "policy")
@@ -41,20 +41,20 @@ def _refused(folder: Path, spoil: Callable[[Path], None], *expected: str) -> Fou
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Found(False, None, f"the node still runs after {_PATIENCE_S:g} s")
+        return FaultFinding(False, None, f"the node still runs after {_PATIENCE_S:g} s")
     lines = [line for line in result.stderr.strip().splitlines() if line]
     said = lines[-1] if lines else ""
     missing = [text for text in expected if text not in said]
     sound = result.returncode == REFUSED and len(lines) == 1 and said.startswith("refused: ") and not missing
-    return Found(sound, time.monotonic() - begin_s, "" if sound else f"status {result.returncode}: {lines[-3:]}")
+    return FaultFinding(sound, time.monotonic() - begin_s, "" if sound else f"status {result.returncode}: {lines[-3:]}")
 
 
-def _all(folder: Path, cases: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]]) -> Found:
+def _all(folder: Path, cases: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]]) -> FaultFinding:
     for name, (spoil, expected) in cases.items():
         found = _refused(folder / name, spoil, *expected)
         if not found.passed:
-            return Found(False, found.time_s, f"{name}: {found.note}")
-    return Found(True, None, f"{len(cases)} cases")
+            return FaultFinding(False, found.time_s, f"{name}: {found.note}")
+    return FaultFinding(True, None, f"{len(cases)} cases")
 
 
 def _policy(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
@@ -68,7 +68,7 @@ def _policy(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 def _pinned(folder: Path, edit: Callable[[onnx.ModelProto], None]) -> None:
     """Change the model and let the fleet file name its new hash: only what is inside can refuse it."""
     file = folder / "policy.onnx"
-    before = Artefact.load(file).sha256
+    before = PolicyArtefact.load(file).sha256
     model = onnx.load(file)
     edit(model)
     onnx.save(model, file)
@@ -85,9 +85,9 @@ def _newer(folder: Path) -> None:
 
 
 def _other_robot(folder: Path) -> None:
-    before = Artefact.load(folder / "policy.onnx").sha256
-    write_plain_policy(folder / "policy.onnx", load_robot("turtlebot4"))
-    after = Artefact.load(folder / "policy.onnx").sha256
+    before = PolicyArtefact.load(folder / "policy.onnx").sha256
+    write_go_to_goal_policy(folder / "policy.onnx", load_robot("turtlebot4"))
+    after = PolicyArtefact.load(folder / "policy.onnx").sha256
     fleet = folder / "fleet.yaml"
     fleet.write_text(fleet.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
@@ -102,7 +102,7 @@ def _text(file: str, before: str, after: str) -> Callable[[Path], None]:
     return spoil
 
 
-def wrong_hash(folder: Path) -> Found:
+def wrong_hash(folder: Path) -> FaultFinding:
     """A flipped byte, a truncated file, an empty one."""
     return _all(
         folder,
@@ -114,17 +114,17 @@ def wrong_hash(folder: Path) -> Found:
     )
 
 
-def newer_format(folder: Path) -> Found:
+def newer_format(folder: Path) -> FaultFinding:
     """Opset and IR that no runtime knows yet."""
     return _all(folder, {"newer": (_newer, ("99",))})
 
 
-def other_robot(folder: Path) -> Found:
+def other_robot(folder: Path) -> FaultFinding:
     """The policy of another robot."""
     return _all(folder, {"turtlebot4": (_other_robot, ("turtlebot4", "fault_bed"))})
 
 
-def bad_files(folder: Path) -> Found:
+def bad_files(folder: Path) -> FaultFinding:
     """Unknown key, wrong type, NaN, wrong unit, a limit of zero, an interval upside down."""
     accel = "acceleration = { value = 5.0"
     return _all(
@@ -144,10 +144,10 @@ def bad_files(folder: Path) -> Found:
 
 
 ROWS = (
-    Row(15, "policy file of another hash, truncated, empty", "refused", None, wrong_hash, bed="none"),
-    Row(16, "opset and IR newer than the runtime", "refused, both versions named", None, newer_format, bed="none"),
-    Row(17, "policy of another robot", "refused, both named", None, other_robot, bed="none"),
-    Row(
+    FaultRow(15, "policy file of another hash, truncated, empty", "refused", None, wrong_hash, bed="none"),
+    FaultRow(16, "opset and IR newer than the runtime", "refused, both versions named", None, newer_format, bed="none"),
+    FaultRow(17, "policy of another robot", "refused, both named", None, other_robot, bed="none"),
+    FaultRow(
         18,
         "robot or fleet file with a bad key, unit, type or number",
         "refused, key and reason",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from testudo_bench.fault_matrix.harness.fleet_harness import Bed
+    from testudo_bench.fault_matrix.harness.fleet_harness import TestBed
 
 TICK_S = 0.02
 """Control at 50 Hz."""
@@ -17,7 +17,7 @@ _BEFORE_S = 0.2
 
 
 @dataclass(frozen=True)
-class Found:
+class FaultFinding:
     """One repetition."""
 
     passed: bool
@@ -29,7 +29,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Row:
+class FaultRow:
     """One fault."""
 
     number: int
@@ -37,15 +37,15 @@ class Row:
     required: str
     limit_s: float | None
     """Longest time that may pass; None where the row asks for no time."""
-    inject: Callable[[Bed], Found | None]
+    inject: Callable[[TestBed], FaultFinding | None]
     """Injects it once into a fleet that drives; None if the machine stalled just then, which tells nothing."""
     bed: str = "driving"
     """Which bed it needs: driving, tracked, weak, or none."""
 
 
 def brakes(
-    bed: Bed, fault_s: float, *, code: str | None = None, name: str = "r0", series: str = "sent"
-) -> Found | None:
+    bed: TestBed, fault_s: float, *, code: str | None = None, name: str = "r0", series: str = "sent"
+) -> FaultFinding | None:
     """Return how soon zero came on the robot's actuator topic after a fault, and that it came to rest.
 
     Args:
@@ -63,10 +63,10 @@ def brakes(
     if code is not None:
         heard = watch.robots[name]
         bed.wait(lambda: code in watch.codes_since(name, fault_s) | {heard.guard_code}, f"nobody said {code}", 1.0)
-    return Found(True, brake_s - fault_s, stolen_s=watch.host.taken_s(fault_s, brake_s))
+    return FaultFinding(True, brake_s - fault_s, stolen_s=watch.host.taken_s(fault_s, brake_s))
 
 
-def goes_on(bed: Bed, fault_s: float, for_s: float, *, name: str = "r0") -> Found | None:
+def goes_on(bed: TestBed, fault_s: float, for_s: float, *, name: str = "r0") -> FaultFinding | None:
     """Return whether the robot drove all the time after a fault that must not stop it.
 
     None if it held for an old pose: that is a machine that stalled.
@@ -76,4 +76,4 @@ def goes_on(bed: Bed, fault_s: float, for_s: float, *, name: str = "r0") -> Foun
     codes = bed.observer.codes_since(name, fault_s) - {""}
     if not drove and codes == {"stale_pose"}:
         return None
-    return Found(drove, None, "" if drove else f"it stopped: {', '.join(sorted(codes))}")
+    return FaultFinding(drove, None, "" if drove else f"it stopped: {', '.join(sorted(codes))}")

@@ -16,24 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.contract.policy_artefact import Artefact
-from testudo_nodes.common.node_runner import tell
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_nodes.common.node_runner import report_status
 from testudo_nodes.robot.policy_node import main
 
 VARIABLE = "TESTUDO_FAULT_FILE"
 _CLOCK_S = 0.5
-_step = Artefact.step
+_step = PolicyArtefact.step
 _steady, _wall = time.monotonic, time.time
 
 
-def step(artefact: Artefact, signals: dict[str, np.ndarray], hidden: np.ndarray) -> Any:
+def step(artefact: PolicyArtefact, signals: dict[str, np.ndarray], hidden: np.ndarray) -> Any:
     """Run the policy, or fail as told."""
     file = Path(os.environ[VARIABLE])
     if not file.exists():
         return _step(artefact, signals, hidden)
     kind, _, amount = file.read_text(encoding="utf-8").partition(" ")
     file.unlink()
-    tell("fault", {"stamp_s": _steady()})
+    report_status("fault", {"stamp_s": _steady()})
     if kind == "clock":
         _move_clocks(float(amount))
         threading.Timer(_CLOCK_S, _move_clocks, [0.0]).start()
@@ -52,5 +52,5 @@ def _move_clocks(offset_s: float) -> None:
 
 
 if __name__ == "__main__":
-    Artefact.step = step
+    PolicyArtefact.step = step
     sys.exit(main())

@@ -13,14 +13,14 @@ from typing import Any, Self
 
 from testudo_bench.fault_matrix.harness.faulty_policy import VARIABLE
 from testudo_bench.fault_matrix.harness.relay_observer import Observer, relayed_topic
-from testudo_deploy.contract.policy_artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet, save_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import ParameterValue, ProcessPlan, plan
-from testudo_deploy.shield.tube_margins import space_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_sim.policies.go_to_goal import write_plain_policy
+from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
 
 ROBOT_FILE, FAST_ROBOT_FILE = (Path(__file__).with_name(name) for name in ("robot.toml", "robot_fast.toml"))
 LANE_M = 0.6
@@ -41,11 +41,11 @@ _UNTIL_RENEWED = ("brakes_weak", "no_response")
 _PLANT = {"latency_low_s": 0.01, "latency_high_s": 0.03}
 
 
-class BedError(TestudoError):
+class TestBedError(TestudoError):
     """The fleet did not do what a fault asks of it, for instance brake."""
 
 
-class StalledError(BedError):
+class StalledError(TestBedError):
     """The fleet does not drive before the fault: on a machine that stalls, its robots are right to brake."""
 
 
@@ -60,7 +60,7 @@ def write_fleet(
     spec = load_robot(robot)
     (folder / "robot.toml").write_text(robot.read_text(encoding="utf-8"), encoding="utf-8")
     policy = folder / "policy.onnx"
-    write_plain_policy(policy, spec, team_size=count)
+    write_go_to_goal_policy(policy, spec, team_size=count)
     robots = tuple(
         FleetRobot(
             f"r{k}",
@@ -91,8 +91,8 @@ def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = S
         Path(kind).write_text(ROBOT_FILE.read_text(encoding="utf-8"), encoding="utf-8")
     spec = load_robot(kind)
     policy = folder / "policy.onnx"
-    write_plain_policy(policy, spec, team_size=count)
-    radius_m = max(radius_m, count * space_parameters(spec).clearance_m / _PER_RADIUS)
+    write_go_to_goal_policy(policy, spec, team_size=count)
+    radius_m = max(radius_m, count * stop_tube_parameters(spec).clearance_m / _PER_RADIUS)
     robots = []
     for k in range(count):
         angle = turn_rad + 2 * math.pi * k / count
@@ -113,11 +113,11 @@ def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = S
 
 def _saved(folder: Path, policy: Path, robots: tuple[FleetRobot, ...], *, tracking: bool = False) -> Fleet:
     file = folder / "fleet.yaml"
-    save_fleet(Fleet(file, policy, Artefact.load(policy).sha256, robots, tracking), file)
+    save_fleet(Fleet(file, policy, PolicyArtefact.load(policy).sha256, robots, tracking), file)
     return load_fleet(file)
 
 
-class Bed:
+class TestBed:
     """A fleet that drives, and what may be done to it; a context manager.
 
     Robot r0 hears its own odometry and its peers through relays, and its policy can be told to fail. With a module
@@ -162,12 +162,16 @@ class Bed:
         return next(process for process in self.plan if process.label == label)
 
     def wait(
-        self, condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S, error: type[BedError] = BedError
+        self,
+        condition: Callable[[], Any],
+        what: str,
+        patience_s: float = PATIENCE_S,
+        error: type[TestBedError] = TestBedError,
     ) -> Any:
         """Wait until ``condition()`` is true and return its value.
 
         Raises:
-            BedError: it never was; the text tells how the robots stand.
+            TestBedError: it never was; the text tells how the robots stand.
         """
         end_s = time.monotonic() + patience_s
         while not (value := condition()):

@@ -39,7 +39,7 @@ class Network:
         return f"{self.delay_ms:g} ms, {100 * self.loss:g} % lost" if self.delay_ms or self.loss else "perfect"
 
 
-class Radio:
+class EmulatedRadio:
     """Puts a network between the robots of an observer; a context manager."""
 
     def __init__(self, observer: Observer, network: Network, seed: int) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.shield.reservations import Sight
-from testudo_deploy.shield.reserved_space import OwnSpace
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import ReservedSpace
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_hardware.motion.motion_model import actuator_command
@@ -19,8 +19,8 @@ from testudo_nodes.robot.policy_node import main
 
 
 def step(
-    shield: Shield, sight: Sight, own: OwnSpace, nominal_world: np.ndarray, _number: Any
-) -> tuple[ShieldResult, OwnSpace]:
+    shield: Shield, sight: ShieldInputs, own: ReservedSpace, nominal_world: np.ndarray, _number: Any
+) -> tuple[ShieldResult, ReservedSpace]:
     """Let the wish pass."""
     command = shield.model.limit_command(actuator_command(shield.model, sight.stop, nominal_world))
     return ShieldResult(command, nominal_world, np.array(0.0), np.array(int(ShieldStatus.PASSED))), own
