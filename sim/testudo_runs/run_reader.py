@@ -279,7 +279,7 @@ class _Reader:
         return _command_track(self.readings(topic, read), robot.spec.dimension)
 
     def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
-        found = self.readings(topic, lambda message, _: kind.decode(message.data.tobytes()))
+        found = self.readings(topic, lambda message, _: kind.decode(message.data.tobytes(), recorded=True))
         # as they came: the numbers begin anew with each life of a process
         return tuple(value for _, value in sorted(found, key=lambda item: item[0]))
 

@@ -108,8 +108,8 @@ def message():
         position_world=(0.9, 0.0),
         yaw=0.1,
         contract="h",
-        owned_lane_world=((0.9, 0.0), (1.0, 0.0)),
-        announced_lane_world=((0.9, 0.0), (0.9, 0.0)),
+        reserved_segment_world=((0.9, 0.0), (1.0, 0.0)),
+        requested_segment_world=((0.9, 0.0), (0.9, 0.0)),
         echoes={"r0": ("a", 100.0, 1)},
     )
 
@@ -163,8 +163,8 @@ def make_loop():
                     position_world=(2.0,) * size,
                     yaw=0.0,
                     contract=policy.contract.contract_hash,
-                    owned_lane_world=lane,
-                    announced_lane_world=(lane[0], lane[0]),
+                    reserved_segment_world=lane,
+                    requested_segment_world=(lane[0], lane[0]),
                     echoes={"r0": ("a", echo_s, 10**6)},
                 ),
                 rig.now_s if received_s is None else received_s,

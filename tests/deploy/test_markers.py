@@ -149,7 +149,7 @@ def test_the_tube_is_the_one_of_the_shield_and_lies_in_the_owned_lane(views):
         points = tube_of(view.record, view.spec, space)
         assert points.shape == (view.spec.dimension, 2 * space.hold_ticks + (3 if view.spec.coast_s == 0 else 6))
         assert points[:, 0] == pytest.approx(np.array(view.record.measured_position_world))
-        lane = view.peer.owned_lane_world  # owned from this tick on
+        lane = view.peer.reserved_segment_world  # owned from this tick on
         along = np.array(lane[1]) - np.array(lane[0])
         share = np.clip((points - np.array(lane[0])[:, None]).T @ along / (along @ along + 1e-12), 0, 1)
         off = np.linalg.norm(points - np.array(lane[0])[:, None] - along[:, None] * share, axis=0)
@@ -164,7 +164,7 @@ def test_owned_areas_meet_only_if_lanes_are_closer_than_the_clearance(apart_m):
     tops = []
     for lane in lanes:
         message = peer_message(SimpleNamespace(name="r0", spec=SPEC, initial_position_world=(0.0, 0.0)), 0, 0.0)
-        message = type(message)(**{**vars(message), "owned_lane_world": lane, "announced_lane_world": lane})
+        message = type(message)(**{**vars(message), "reserved_segment_world": lane, "requested_segment_world": lane})
         outline = by_namespace(fleet_markers([RobotView("r0", SPEC, peer=message)]))["owned/r0"][1]
         tops.append(corners_of(outline)[:, 1])
     assert (tops[0].max() < tops[1].min()) == (apart_m > 0)

@@ -111,7 +111,7 @@ class PlayedFleet:
                 tick_record(robot, 1, now_s),
                 status="gated",
                 reason="",
-                owned_lane_world=((x, 0), (x, 1)),
+                reserved_segment_world=((x, 0), (x, 1)),
                 pose_stamp_s=now_s,
                 measured_position_world=(x + way, *rest),
                 measured_yaw=0.0,

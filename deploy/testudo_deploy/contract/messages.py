@@ -5,18 +5,19 @@ Both are JSON in a `std_msgs/UInt8MultiArray`, one object with a ``schema`` key,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from testudo_hardware.errors import TestudoError
 
 Vector = tuple[float, ...]
-Lane = tuple[Vector, Vector]
-"""Both ends (D,) [m] of a lane, see `shield/space.py`."""
+SegmentEnds = tuple[Vector, Vector]
+"""Both ends (D,) [m] of a reserved segment, see `shield/reserved_space.py`."""
 
 
 class EnvelopeError(TestudoError):
@@ -33,11 +34,24 @@ def _plain(value: Any) -> Any:
 _ENCODER, _DECODER = msgspec.json.Encoder(enc_hook=_plain), msgspec.json.Decoder()
 
 
+_RENAMED = {
+    "owned_lane_world": "reserved_segment_world",
+    "announced_lane_world": "requested_segment_world",
+    "neighbour_owned_lane_world": "neighbour_reserved_segment_world",
+    "neighbour_announced_lane_world": "neighbour_requested_segment_world",
+    "announcement_pending": "request_pending",
+    "announced_since": "requested_since",
+}
+"""Keys of the second version of both messages, and what they are called since the third."""
+
+
 @dataclass(frozen=True)
 class Envelope:
     """What travels as JSON in bytes; a subclass names its schema."""
 
     SCHEMA = ""
+    OLDER: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """Older schemas that recorded runs may hold, with what their keys are called now."""
 
     def encode(self) -> bytes:
         """Return the envelope's bytes, which `decode` reads as the very same envelope.
@@ -54,15 +68,18 @@ class Envelope:
         raise EnvelopeError(f"{self.SCHEMA}: a value is not finite")
 
     @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Read what `encode` wrote.
+    def decode(cls, data: bytes, *, recorded: bool = False) -> Self:
+        """Read what `encode` wrote; of a recorded run also what older versions wrote, which no robot takes live.
 
         Raises:
             EnvelopeError: the bytes do not hold such an envelope.
         """
         try:
             values = _DECODER.decode(data)
-            if values.pop("schema") != cls.SCHEMA:
+            schema = values.pop("schema")
+            if recorded and schema in cls.OLDER:
+                values = {cls.OLDER[schema].get(key, key): value for key, value in values.items()}
+            elif schema != cls.SCHEMA:
                 raise EnvelopeError(f"envelope: expected schema {cls.SCHEMA}")
             return msgspec.convert(values, cls)
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -73,7 +90,8 @@ class Envelope:
 class PeerMessage(Envelope):
     """What a robot announces at every tick. Frame: the fleet's shared world."""
 
-    SCHEMA = "testudo/peer/2"
+    SCHEMA = "testudo/peer/3"
+    OLDER = {"testudo/peer/2": _RENAMED}  # noqa: RUF012
 
     robot: str
     epoch: str
@@ -93,9 +111,9 @@ class PeerMessage(Envelope):
     """[rad]."""
     contract: str
     """Hash of shield parameters and timing; peers with another one are not trusted."""
-    owned_lane_world: Lane
+    reserved_segment_world: SegmentEnds
     """Where the robot's centre stays, whatever happens."""
-    announced_lane_world: Lane
+    requested_segment_world: SegmentEnds
     """What it asks for; a point of its own lane if nothing."""
     echoes: dict[str, tuple[str, float, int]]
     """By peer: epoch, stamp and sequence of the last message heard from it, on that peer's own clock."""
@@ -114,7 +132,7 @@ class PeerMessage(Envelope):
             *self.control_velocity_world,
             *self.position_world,
         )
-        if not all(map(isfinite, chain(numbers, *self.owned_lane_world, *self.announced_lane_world))):
+        if not all(map(isfinite, chain(numbers, *self.reserved_segment_world, *self.requested_segment_world))):
             raise EnvelopeError(f"{self.SCHEMA}: a value is not finite")
 
 
@@ -122,7 +140,8 @@ class PeerMessage(Envelope):
 class TickRecord(Envelope):
     """What one control tick used and did: written by the control loop itself."""
 
-    SCHEMA = "testudo/tick/2"
+    SCHEMA = "testudo/tick/3"
+    OLDER = {"testudo/tick/2": _RENAMED}  # noqa: RUF012
 
     robot: str
     sequence: int
@@ -155,16 +174,16 @@ class TickRecord(Envelope):
     neighbour_valid: tuple[bool, ...]
     neighbour_untrusted: tuple[bool, ...]
     """Kept clear of as a body that keeps to no contract; the control point is where it was seen."""
-    neighbour_owned_lane_world: tuple[Lane, ...]
-    neighbour_announced_lane_world: tuple[Lane, ...]
+    neighbour_reserved_segment_world: tuple[SegmentEnds, ...]
+    neighbour_requested_segment_world: tuple[SegmentEnds, ...]
     neighbour_acknowledged: tuple[int, ...]
     """Sequence of the newest own message that each peer had heard; -1 for none."""
     neighbour_silent: tuple[bool, ...]
-    owned_lane_world: Lane | None
+    reserved_segment_world: SegmentEnds | None
     """Own space when the tick began."""
-    announced_lane_world: Lane | None
-    announcement_pending: bool
-    announced_since: int
+    requested_segment_world: SegmentEnds | None
+    request_pending: bool
+    requested_since: int
     """Sequence of the first message with the announcement."""
     decided: bool
     """The policy ran in this tick; else its last command was held."""

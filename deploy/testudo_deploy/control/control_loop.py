@@ -284,8 +284,8 @@ class ControlLoop:
             position_world=floats(tick.estimate.position_world),
             yaw=float(tick.estimate.yaw),
             contract=self._contract_hash,
-            owned_lane_world=segment_ends(space.owned_world),
-            announced_lane_world=segment_ends(space.announced_world),
+            reserved_segment_world=segment_ends(space.owned_world),
+            requested_segment_world=segment_ends(space.announced_world),
             echoes=tick.echoes,
         )
         return self._announced
@@ -300,7 +300,7 @@ class ControlLoop:
             sequence=self._sequence,
             stamp_s=now_s,
             sample_age_s=last.sample_age_s + now_s - last.stamp_s,
-            announced_lane_world=segment_ends(space.announced_world),
+            requested_segment_world=segment_ends(space.announced_world),
         )
 
     def _locate(self, tick: Tick) -> None:

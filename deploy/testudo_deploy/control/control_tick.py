@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.contract.messages import Lane, TickRecord
+from testudo_deploy.contract.messages import SegmentEnds, TickRecord
 from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
@@ -128,14 +128,14 @@ def _neighbours(table: PeerTable | None) -> dict[str, Any]:
 def _spaces(peers: PeerReservations | None, own: ReservedSpace | None) -> dict[str, Any]:
     count = 0 if peers is None else len(peers.acknowledged)
     return {
-        "neighbour_owned_lane_world": tuple(segment_ends(peers.owned_world[..., k]) for k in range(count)),
-        "neighbour_announced_lane_world": tuple(segment_ends(peers.announced_world[..., k]) for k in range(count)),
+        "neighbour_reserved_segment_world": tuple(segment_ends(peers.owned_world[..., k]) for k in range(count)),
+        "neighbour_requested_segment_world": tuple(segment_ends(peers.announced_world[..., k]) for k in range(count)),
         "neighbour_acknowledged": () if peers is None else tuple(map(int, peers.acknowledged.tolist())),
         "neighbour_silent": () if peers is None else tuple(peers.silent.tolist()),
-        "owned_lane_world": own and segment_ends(own.owned_world),
-        "announced_lane_world": own and segment_ends(own.announced_world),
-        "announcement_pending": own is not None and bool(own.pending),
-        "announced_since": NOTHING_HEARD if own is None else int(own.since),
+        "reserved_segment_world": own and segment_ends(own.owned_world),
+        "requested_segment_world": own and segment_ends(own.announced_world),
+        "request_pending": own is not None and bool(own.pending),
+        "requested_since": NOTHING_HEARD if own is None else int(own.since),
     }
 
 
@@ -144,7 +144,7 @@ def floats(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.asarray(values, float).tolist())
 
 
-def segment_ends(lane_world: np.ndarray) -> Lane:
+def segment_ends(lane_world: np.ndarray) -> SegmentEnds:
     """Return both ends of a lane (2, D) as plain numbers."""
     first, last = np.asarray(lane_world, float).tolist()
     return tuple(first), tuple(last)

@@ -72,8 +72,8 @@ class PeerTracker:
         vectors = (
             message.control_point_world,
             message.control_velocity_world,
-            *message.owned_lane_world,
-            *message.announced_lane_world,
+            *message.reserved_segment_world,
+            *message.requested_segment_world,
         )
         shape = set(map(len, vectors))
         if (
@@ -163,8 +163,8 @@ class PeerTracker:
             return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
 
         return PeerReservations(
-            lanes("owned_lane_world"),
-            lanes("announced_lane_world"),
+            lanes("reserved_segment_world"),
+            lanes("requested_segment_world"),
             np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
             np.array([item is None or now_s - item.received_s > silence_s for item in newest], bool),
             np.array([self._robot < peer for peer in self.peers], bool),

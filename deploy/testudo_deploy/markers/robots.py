@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.contract.messages import Lane, PeerMessage, TickRecord
+from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, TickRecord
 from testudo_deploy.markers.marker import Colour, Marker, Shape
 from testudo_deploy.markers.shapes import area, capsule, circle, hull_outline, lifted, line
 from testudo_deploy.shield.stop_tube import stop_tube
@@ -152,19 +152,19 @@ def _lanes(view: RobotView, space: StopTubeParameters) -> list[Marker]:
     return made
 
 
-def _lanes_of(view: RobotView) -> tuple[Lane | None, Lane | None]:
+def _lanes_of(view: RobotView) -> tuple[SegmentEnds | None, SegmentEnds | None]:
     """Return the owned lane and the one that is asked for, by what is newest of record and announcement."""
     record, peer = view.record, view.peer
-    if record is not None and record.owned_lane_world is not None:
-        return record.owned_lane_world, record.announced_lane_world if record.announcement_pending else None
+    if record is not None and record.reserved_segment_world is not None:
+        return record.reserved_segment_world, record.requested_segment_world if record.request_pending else None
     if peer is None:
         return None, None
-    first, last = peer.announced_lane_world
-    return peer.owned_lane_world, None if first == last else peer.announced_lane_world
+    first, last = peer.requested_segment_world
+    return peer.reserved_segment_world, None if first == last else peer.requested_segment_world
 
 
 def _swept(
-    namespace: str, lane: Lane, half_m: float, height_m: float, fill: Colour | None, edge: Colour
+    namespace: str, lane: SegmentEnds, half_m: float, height_m: float, fill: Colour | None, edge: Colour
 ) -> list[Marker]:
     """Return all places within a distance of a lane: an area on the floor, or a body in space."""
     first, last = lane

@@ -15,7 +15,7 @@ import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, turns
-from testudo_deploy.contract.messages import Lane, TickRecord
+from testudo_deploy.contract.messages import SegmentEnds, TickRecord
 from testudo_deploy.contract.onnx_header import ArtefactError
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.signals import policy_signals
@@ -272,18 +272,18 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
     """Return the recorded space of the robot (2, D) and of its peers (2, D, K)."""
     count, dimension = len(record.neighbour_names), len(record.goal_world)
 
-    def lanes(values: tuple[Lane, ...]) -> np.ndarray:
+    def lanes(values: tuple[SegmentEnds, ...]) -> np.ndarray:
         return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
 
     own = ReservedSpace(
-        np.array(record.owned_lane_world, float),
-        np.array(record.announced_lane_world, float),
-        np.array(record.announcement_pending),
-        np.array(float(record.announced_since)),
+        np.array(record.reserved_segment_world, float),
+        np.array(record.requested_segment_world, float),
+        np.array(record.request_pending),
+        np.array(float(record.requested_since)),
     )
     peers = PeerReservations(
-        lanes(record.neighbour_owned_lane_world),
-        lanes(record.neighbour_announced_lane_world),
+        lanes(record.neighbour_reserved_segment_world),
+        lanes(record.neighbour_requested_segment_world),
         np.array(record.neighbour_acknowledged, float),
         np.array(record.neighbour_silent, bool),
         np.array([record.robot < name for name in record.neighbour_names], bool),

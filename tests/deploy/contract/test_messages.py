@@ -32,8 +32,8 @@ JSON = st.recursive(
         position_world=VECTORS,
         yaw=NUMBERS,
         contract=st.text(),
-        owned_lane_world=st.tuples(VECTORS, VECTORS),
-        announced_lane_world=st.tuples(VECTORS, VECTORS),
+        reserved_segment_world=st.tuples(VECTORS, VECTORS),
+        requested_segment_world=st.tuples(VECTORS, VECTORS),
         echoes=st.dictionaries(st.text(), st.tuples(st.text(), NUMBERS, st.integers(-1, 2**53)), max_size=3),
     )
 )
@@ -50,7 +50,7 @@ def test_a_tick_record_survives_bit_for_bit(make_loop):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("key", ["stamp_s", "yaw", "sample_age_s"])
 def test_a_number_that_is_not_finite_is_not_even_built(message, key, bad):
-    with pytest.raises(EnvelopeError, match="testudo/peer/2"):
+    with pytest.raises(EnvelopeError, match="testudo/peer/3"):
         dataclasses.replace(message, **{key: bad})
 
 
@@ -81,7 +81,7 @@ def test_a_number_that_is_not_finite_does_not_arrive(message, literal):
 @example(data=b"{}")
 @example(data=b"1" * 5000)
 @example(data=b"[" * 100_000)
-@example(data=b'{"schema": "testudo/peer/2"}')
+@example(data=b'{"schema": "testudo/peer/3"}')
 def test_garbage_is_refused(kind, data):
     with pytest.raises(EnvelopeError):
         kind.decode(data)
@@ -121,7 +121,19 @@ def test_a_value_of_a_wrong_type_is_refused_here_and_not_in_the_control_loop(mes
 
 def test_another_schema_is_refused(message, make_loop):
     record = make_loop().loop.tick(1.0)
-    with pytest.raises(EnvelopeError, match="testudo/tick/2"):
+    with pytest.raises(EnvelopeError, match="testudo/tick/3"):
         TickRecord.decode(message.encode())
-    with pytest.raises(EnvelopeError, match="testudo/peer/2"):
+    with pytest.raises(EnvelopeError, match="testudo/peer/3"):
         PeerMessage.decode(record.encode())
+
+
+@pytest.mark.parametrize(("make", "old"), [("message", b"testudo/peer/2"), ("record", b"testudo/tick/2")])
+def test_a_recorded_run_of_the_second_version_stays_readable_and_no_robot_takes_it_live(make, old, message, make_loop):
+    sent = message if make == "message" else make_loop().loop.tick(1.0)
+    data = sent.encode().replace(sent.SCHEMA.encode(), old)
+    for before, now in type(sent).OLDER[old.decode()].items():
+        data = data.replace(f'"{now}"'.encode(), f'"{before}"'.encode())
+    assert b"lane_world" in data
+    assert type(sent).decode(data, recorded=True) == sent
+    with pytest.raises(EnvelopeError, match="expected schema"):
+        type(sent).decode(data)

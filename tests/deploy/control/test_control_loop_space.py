@@ -20,9 +20,9 @@ def test_a_robot_first_owns_the_place_where_it_stands(name, make_loop):
     rig.tick()
     message = rig.loop.announcement(rig.now_s)
     here = (0.0,) * rig.spec.dimension
-    assert message.owned_lane_world == (here, here)
-    assert message.announced_lane_world[0] == here
-    assert message.announced_lane_world[1] != here  # it asks for more at once
+    assert message.reserved_segment_world == (here, here)
+    assert message.requested_segment_world[0] == here
+    assert message.requested_segment_world[1] != here  # it asks for more at once
 
 
 def test_before_all_peers_are_heard_it_says_where_it_stands(make_loop):
@@ -30,7 +30,7 @@ def test_before_all_peers_are_heard_it_says_where_it_stands(make_loop):
     rig.see()
     assert code(rig.loop.tick(rig.now_s)) == "peer_unheard"
     message = rig.loop.announcement(rig.now_s)
-    assert message.owned_lane_world == message.announced_lane_world == ((1.0, -1.0), (1.0, -1.0))
+    assert message.reserved_segment_world == message.requested_segment_world == ((1.0, -1.0), (1.0, -1.0))
 
 
 def test_robots_that_start_too_close_brake_until_one_is_moved(make_loop):
@@ -60,7 +60,7 @@ def test_an_announcement_is_numbered_like_the_message_that_carries_it(make_loop)
     rig = make_loop()
     rig.tick()
     message = rig.loop.announcement(rig.now_s)
-    assert message.announced_lane_world[1] != message.announced_lane_world[0]
+    assert message.requested_segment_world[1] != message.requested_segment_world[0]
     space = rig.loop._space
     assert bool(space.pending)
     assert int(space.since) == message.sequence == 1
@@ -70,7 +70,7 @@ def test_an_announcement_is_numbered_like_the_message_that_carries_it(make_loop)
 def test_the_announced_lane_is_taken_with_its_acknowledgement(acknowledged, make_loop):
     rig = make_loop()
     rig.tick()
-    asked = rig.loop.announcement(rig.now_s).announced_lane_world
+    asked = rig.loop.announcement(rig.now_s).requested_segment_world
     for _ in range(20):
         rig.now_s += 0.033
         rig.see()
@@ -83,23 +83,23 @@ def test_the_announced_lane_is_taken_with_its_acknowledgement(acknowledged, make
                 robot="r1",
                 epoch="b",
                 sequence=rig.sequence,
-                owned_lane_world=far,
-                announced_lane_world=far,
+                reserved_segment_world=far,
+                requested_segment_world=far,
                 control_point_world=far[0],
                 echoes={"r0": ("a", rig.now_s - 0.03, acknowledged)},
             ),
             rig.now_s,
         )
         record = rig.loop.tick(rig.now_s)
-    owned = np.array(rig.loop.announcement(rig.now_s).owned_lane_world)
+    owned = np.array(rig.loop.announcement(rig.now_s).reserved_segment_world)
     if acknowledged:
         assert np.linalg.norm(owned[1] - owned[0]) > 0.01
         assert record.neighbour_acknowledged == (1,)
     else:
         assert owned == pytest.approx(np.zeros((2, 2)))
-        assert rig.loop.announcement(rig.now_s).announced_lane_world == asked
-        assert record.announcement_pending
-        assert record.announced_since == 1
+        assert rig.loop.announcement(rig.now_s).requested_segment_world == asked
+        assert record.request_pending
+        assert record.requested_since == 1
 
 
 @pytest.mark.parametrize("name", ROBOTS)

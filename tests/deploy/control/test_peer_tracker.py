@@ -137,8 +137,8 @@ def exchange(rng, offsets, loss, latency_s, ticks=80, period_s=0.033):
                 position_world=(0.0, 0.0),
                 yaw=0.0,
                 contract="h",
-                owned_lane_world=((0.0, 0.0),) * 2,
-                announced_lane_world=((0.0, 0.0),) * 2,
+                reserved_segment_world=((0.0, 0.0),) * 2,
+                requested_segment_world=((0.0, 0.0),) * 2,
                 echoes=rosters[i].echoes(),
             )
             for j in range(len(names)):
@@ -194,7 +194,7 @@ def test_a_late_message_of_a_former_life_is_refused(roster, message):
 
 
 def test_lanes_and_acknowledgements_are_those_of_the_newest_message(roster, message):
-    lanes = {"owned_lane_world": ((1.0, 2.0), (3.0, 4.0)), "announced_lane_world": ((5.0, 6.0), (7.0, 8.0))}
+    lanes = {"reserved_segment_world": ((1.0, 2.0), (3.0, 4.0)), "requested_segment_world": ((5.0, 6.0), (7.0, 8.0))}
     assert roster.hear(dataclasses.replace(message, **lanes, echoes={"r0": ("a", 100.0, 42)}), 100.1)
     peers = roster.spaces(100.2, 1.0)
     assert peers.owned_world[:, :, 0].tolist() == [[1.0, 2.0], [3.0, 4.0]]

@@ -33,7 +33,7 @@ def test_it_stands_for_a_second_and_begins_anew_at_the_new_place(make_loop):
         assert rig.loop.announcement(rig.now_s) is None
     record = step(rig, JUMP)
     assert record.reason == ""
-    owned = rig.loop.announcement(rig.now_s).owned_lane_world
+    owned = rig.loop.announcement(rig.now_s).reserved_segment_world
     assert owned == (JUMP, JUMP)  # nothing of what it owned at the old place
 
 
@@ -48,7 +48,7 @@ def test_it_asks_for_no_space_before_every_peer_knows_of_the_new_place(make_loop
     for _ in range(3):
         assert step(rig, JUMP, hears=False).reason == "peer_unaware: r1"
         announced = rig.loop.announcement(rig.now_s)
-        assert announced.owned_lane_world == announced.announced_lane_world == (JUMP, JUMP)
+        assert announced.reserved_segment_world == announced.requested_segment_world == (JUMP, JUMP)
     heard.acknowledged = told + 1
     assert step(rig, JUMP, hears=False).reason == ""
 

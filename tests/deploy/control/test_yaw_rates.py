@@ -213,7 +213,7 @@ def test_the_same_velocity_comes_out_of_the_shield_whatever_the_rate(loop):
             rig.see(velocity=(0.3, 0.1, 0.0), yaw=0.3)
             rig.hear(point=near, lane=(near, near))
             record = rig.loop.tick(rig.now_s)
-            rows.append((record.status, record.shielded_world, record.sent_command, record.owned_lane_world))
+            rows.append((record.status, record.shielded_world, record.sent_command, record.reserved_segment_world))
         assert {row[0] for row in rows} - {"passed"}, "the shield has something to do"
         found.append(rows)
     assert found[0] == found[1] == found[2] == found[3]

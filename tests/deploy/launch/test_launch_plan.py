@@ -37,7 +37,7 @@ def test_the_plan_is_recorder_plant_station_and_guard_and_policy_of_each_robot(f
     assert guard.parameters["robot"] == "r0"
     for process in processes:
         assert process.package == "testudo_nodes"
-        assert process.module == f"testudo_nodes.{process.executable}"
+        assert process.module.rpartition(".")[2] == process.executable
 
 
 def test_the_plan_of_one_fleet_is_always_the_same(fleet):
@@ -87,7 +87,7 @@ def test_every_planned_module_exists(fleet, tmp_path):
     # looked for as files: the modules import ROS
     package = Path(importlib.util.find_spec("testudo_nodes").origin).parent
     for process in plan(fleet, run_folder=tmp_path):
-        file = package / f"{process.executable}.py"
+        file = package.parent / f"{process.module.replace('.', '/')}.py"
         names = [node.name for node in ast.parse(file.read_text()).body if hasattr(node, "name")]
         assert "main" in names
 

@@ -56,12 +56,12 @@ def test_the_last_way_down_is_announced(hovering):
     while drone.robot.flight.wish(drone.mode, 0.0, hovering.now_s).velocity_world is not None:
         hovering.tick()
     hovering.tick(3)
-    top, foot = announced(hovering).announced_lane_world
+    top, foot = announced(hovering).requested_segment_world
     assert top == pytest.approx(tuple(drone.vehicle.place), abs=0.03)
     assert foot == pytest.approx((*drone.vehicle.place[:2], GROUND_M), abs=0.03)
     hovering.until(Mode.DISARMED, 10.0)
     hovering.seconds(0.2)
-    assert announced(hovering).announced_lane_world[0] == pytest.approx(tuple(drone.vehicle.place), abs=0.03)
+    assert announced(hovering).requested_segment_world[0] == pytest.approx(tuple(drone.vehicle.place), abs=0.03)
 
 
 def test_without_a_pose_it_goes_on_to_tell_and_acknowledges_nothing_new(hovering):
@@ -73,15 +73,15 @@ def test_without_a_pose_it_goes_on_to_tell_and_acknowledges_nothing_new(hovering
     hovering.until(Mode.LAND, 2.0)
     hovering.seconds(0.5)
     said = announced(hovering)
-    assert said.announced_lane_world[0][2] == pytest.approx(1.0, abs=0.1)
-    assert said.announced_lane_world[1][2] == pytest.approx(GROUND_M, abs=0.02)
-    assert said.owned_lane_world == last.owned_lane_world
+    assert said.requested_segment_world[0][2] == pytest.approx(1.0, abs=0.1)
+    assert said.requested_segment_world[1][2] == pytest.approx(GROUND_M, abs=0.02)
+    assert said.reserved_segment_world == last.reserved_segment_world
     assert said.sample_age_s > 1.4
     assert said.sequence > last.sequence
     echoed = [echo[2] for echo in said.echoes.values()]
     assert max(echoed) <= max(echo[2] for echo in last.echoes.values()) + 10
     newest = heard_of(hovering, 0, 1)
-    assert newest.announced_lane_world == said.announced_lane_world or newest.sequence < said.sequence
+    assert newest.requested_segment_world == said.requested_segment_world or newest.sequence < said.sequence
 
 
 def drifts(drone, velocity):

@@ -104,7 +104,7 @@ def test_away_from_its_start_it_does_not_take_off_again_before_it_was_carried_ba
 
 def test_the_column_above_a_drone_that_stands_is_its_own(world):
     announced = world.drones[0].robot.loop.announcement(world.now_s)
-    (_, _, foot), (_, _, top) = announced.owned_lane_world
+    (_, _, foot), (_, _, top) = announced.reserved_segment_world
     assert foot == pytest.approx(GROUND_M, abs=0.01)
     assert top == TOP_M
 

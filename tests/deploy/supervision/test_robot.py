@@ -160,7 +160,7 @@ def test_an_inactive_robot_may_be_carried_and_owns_the_place_where_it_stands(pai
         loop.on_odometry(pair.now_s - 0.01, pair.now_s, (-0.6, -0.005 * k), 0.0, (0.0, 0.0))
         pair.robots[0].hear_guard(GuardReport(pair.now_s, ""))
         record = pair.robots[0].tick(pair.now_s).record
-    assert record.owned_lane_world == ((-0.6, -0.295), (-0.6, -0.295))
+    assert record.reserved_segment_world == ((-0.6, -0.295), (-0.6, -0.295))
 
 
 def test_every_record_can_be_sent(active):

@@ -12,7 +12,7 @@ from testudo_runs.alignment import (
     interpolated,
     on_recorder_clock,
     response_latency,
-    sample_cleaning,
+    tidy,
     smooth_velocity,
 )
 from testudo_runs.recording import RobotRecording, Series
@@ -27,24 +27,24 @@ def wander(times):
 def test_samples_are_put_in_order_and_counted():
     stamps = np.array([0.0, 0.1, 0.1, 0.3, 0.2, 0.4, np.nan, 1.5, 1.6])
     values = np.arange(9.0)[:, None]
-    clean, report = sample_cleaning(Series(stamps, values, stamps + 0.01))
+    clean, report = tidy(Series(stamps, values, stamps + 0.01))
     assert clean.stamp_s.tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 1.5, 1.6]
     assert clean.values[:, 0].tolist() == [0.0, 1.0, 4.0, 3.0, 5.0, 7.0, 8.0]
     assert (report.backward, report.duplicate, report.not_finite, report.kept) == (1, 1, 1, 7)
     assert report.gaps == ((0.4, 1.5),)
     assert np.isclose(report.missing_s, 1.1)
-    again, nothing = sample_cleaning(clean)
+    again, nothing = tidy(clean)
     assert np.array_equal(again.stamp_s, clean.stamp_s)
     assert nothing.backward == nothing.duplicate == 0
 
 
 def test_an_empty_series_and_one_sample_are_tidy():
     for count in (0, 1):
-        clean, report = sample_cleaning(Series(np.zeros(count), np.zeros((count, 3))))
+        clean, report = tidy(Series(np.zeros(count), np.zeros((count, 3))))
         assert len(clean) == report.kept == count
         assert report.to_dict()["period_s"] is None
     with pytest.raises(RecordingError, match="found 2 stamps and 1 samples"):
-        sample_cleaning(Series(np.zeros(2), np.zeros((1, 3))))
+        tidy(Series(np.zeros(2), np.zeros((1, 3))))
 
 
 def test_headings_have_no_jumps_and_the_right_sense():

@@ -64,7 +64,7 @@ def never_heard(bed: TestBed) -> FaultFinding:
 def _stays_in_its_lane(bed: TestBed, name: str, fault_s: float) -> FaultFinding:
     """Return whether a robot that misses a word comes to rest within the space that it owned then."""
     record = bed.observer.robots[name].record
-    lanes = (record.owned_lane_world, record.announced_lane_world)
+    lanes = (record.reserved_segment_world, record.requested_segment_world)
     space = stop_tube_parameters(bed.fleet.robot(name).spec)
     bed.wait(lambda: bed.observer.rests(name, fault_s + 0.3), f"{name} did not come to rest", 10.0)
     time.sleep(max(0.0, fault_s + _WATCH_S - time.monotonic()))
@@ -167,8 +167,8 @@ def liar(bed: TestBed) -> FaultFinding:
             said,
             control_point_world=moved(said.control_point_world),
             position_world=moved(said.position_world),
-            owned_lane_world=tuple(map(moved, said.owned_lane_world)),
-            announced_lane_world=tuple(map(moved, said.announced_lane_world)),
+            reserved_segment_world=tuple(map(moved, said.reserved_segment_world)),
+            requested_segment_world=tuple(map(moved, said.requested_segment_world)),
         )
 
     bed.observer.peers = _changed(lies)

@@ -84,7 +84,10 @@ def policy_killed(bed: TestBed) -> FaultFinding | None:
     time.sleep(1.0)
     record = bed.observer.robots["r0"].record
     still = bed.observer.rests("r0", time.monotonic() - 0.2) and bed.observer.robots["r0"].mode == "idle"
-    point = record.owned_lane_world is not None and record.owned_lane_world[0] == record.owned_lane_world[1]
+    point = (
+        record.reserved_segment_world is not None
+        and record.reserved_segment_world[0] == record.reserved_segment_world[1]
+    )
     return found and replace(found, passed=still and point, note="" if still else "it drove by itself")
 
 
