@@ -12,8 +12,8 @@ from testudo_runs.alignment import (
     interpolated,
     on_recorder_clock,
     response_latency,
-    tidy,
     smooth_velocity,
+    tidy,
 )
 from testudo_runs.recording import RobotRecording, Series
 from testudo_runs.recording.recording import RecordingError
