@@ -21,7 +21,7 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParameters, RotorDroneState, step
 from testudo_hardware.quaternions import conjugate, from_rotation_vector, multiply, rotate, rotation_vector
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.alignment import heading, sample_cleaning
+from testudo_runs.alignment import heading, tidy
 from testudo_runs.recording import RobotRecording
 from testudo_runs.run_reader import Track
 
@@ -45,7 +45,7 @@ def flight_of(robot: RobotRecording) -> FlightRecord:
     Raises:
         RecordingError: a role is missing, or fewer than a hundred samples are left.
     """
-    logged, (_, report) = flight_segments.flight_of(robot), sample_cleaning(robot.find("odometry"))
+    logged, (_, report) = flight_segments.flight_of(robot), tidy(robot.find("odometry"))
     track = Track(
         logged.stamp_s,
         logged.stamp_s,

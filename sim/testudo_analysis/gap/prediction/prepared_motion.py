@@ -12,7 +12,7 @@ from testudo_hardware.motion import MotionModel
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.alignment import heading, interpolated, on_recorder_clock, sample_cleaning, smooth_velocity
+from testudo_runs.alignment import heading, interpolated, on_recorder_clock, smooth_velocity, tidy
 from testudo_runs.recording import RobotRecording, Series
 from testudo_runs.recording.recording import RecordingError
 from testudo_runs.run_reader import Track
@@ -86,7 +86,7 @@ def timeline_of(model: MotionModel, commands: Commands) -> CommandTimeline:
 def _aligned(robot: RobotRecording, role: str) -> tuple[Series, list[str]]:
     """Return a series in order on the recorder's clock, and what that took in words."""
     moved, clock = on_recorder_clock(robot.find(role))
-    clean, report = sample_cleaning(moved)
+    clean, report = tidy(moved)
     counts = (
         (report.not_finite, "not finite"),
         (report.duplicate, "doubles"),
