@@ -5,7 +5,8 @@ from pathlib import Path
 from tests.deploy.tiny_policy import make_tiny_policy
 
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet, save_fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_hardware.spec import load_robot
 
 

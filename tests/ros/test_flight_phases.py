@@ -20,7 +20,8 @@ from tests.deploy.tiny_fleet import make_tiny_fleet  # noqa: E402
 
 from testudo_analysis.replay.reinference import reinfer  # noqa: E402
 from testudo_deploy.contract.policy_artefact import PolicyArtefact  # noqa: E402
-from testudo_deploy.fleet.fleet import load_fleet, save_fleet  # noqa: E402
+from testudo_deploy.fleet.fleet import load_fleet  # noqa: E402
+from testudo_deploy.fleet.fleet_writer import save_fleet  # noqa: E402
 from testudo_deploy.fleet.robot_links import LinkChoice  # noqa: E402
 from testudo_deploy.guard.flight_messages import FlightRequestMessage  # noqa: E402
 from testudo_deploy.launch.child_processes import FleetProcesses  # noqa: E402

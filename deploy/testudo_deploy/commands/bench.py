@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,19 +35,19 @@ class BenchmarkExtent:
 
 @dataclass(frozen=True)
 class NetworkConditions:
-    """What becomes of the messages between robots, or to drones."""
+    """Conditions of the network between robots, or of the radio to drones."""
 
     delay_ms: float | None = None
     """Time that each takes [ms] (lossy)."""
     loss: float | None = None
     """Share that is lost (lossy)."""
     radio_burst_ms: float | None = None
-    """Length of the moments in which the radio to drones is lost [ms]; in place of the network (lossy)."""
+    """Length of losses of the radio to drones [ms]; in place of the network (lossy)."""
     radio_every_s: float | None = None
     """Mean time between two of them [s] (lossy)."""
 
 
-_WHOLE, _AS_IT_IS = BenchmarkExtent(), NetworkConditions()
+_WHOLE, _DEFAULT_NETWORK = BenchmarkExtent(), NetworkConditions()
 
 
 def bench(
@@ -58,22 +58,16 @@ def bench(
     team_size: int | None = None,
     worlds: int | None = None,
     extent: Annotated[BenchmarkExtent, tyro.conf.arg(name="")] = _WHOLE,
-    network: Annotated[NetworkConditions, tyro.conf.arg(name="")] = _AS_IT_IS,
+    network: Annotated[NetworkConditions, tyro.conf.arg(name="")] = _DEFAULT_NETWORK,
     plot: Path | None = None,
     json: Path | None = None,
 ) -> None:
-    """Run a benchmark, print its table and say on what machine.
+    """Run a benchmark, print its table and the machine it ran on; `testudo bench list` shows all benchmarks.
 
-    `robot` times one control tick of a policy, `sim` the stepping of shielded worlds, `gpu` stepping and training
-    from 1,024 worlds on, with the CPU beside it; `tiers` measures how far the tiers of physics drift apart; `shield`
-    runs the test protocol of the shield with its negative controls; `projection` times its solver and all of its
-    layers on one robot; `faults` injects the fault matrix into a fleet over DDS, `kills` kills its processes, `lossy`
-    lets its robots swap places over a bad network, `fleet` measures how it keeps time by the number of robots;
-    `learning` trains with the shield and without, and times shields by the size of a team; `import` makes run folders
-    of logs, `replay` replays every start of a run, `drone_identify` predicts flights that were not fitted, `improve`
-    learns for a plant unlike its file, `drones` steps beside crazyflow, `radio` flies by `cflib`. Medians of runs.
+    Figures are medians of several runs; compilation is timed apart.
 
     Example:
+        testudo bench list
         testudo bench robot --policy policy.onnx --json robot.json
         testudo bench sim --worlds 1024 --team-size 8
         testudo bench tiers --policy policy.onnx
@@ -89,7 +83,7 @@ def bench(
         testudo bench gpu --minutes 10 --json gpu.json
 
     Args:
-        name: the benchmark.
+        name: the benchmark, or `list`.
         policy: policy file (robot, tiers).
         robot: registered robot (sim, shield, gpu, tiers, learning, replay, identify, drone_identify, improve, lossy).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
@@ -98,17 +92,12 @@ def bench(
         extent: how much is measured.
         network: between robots.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning` and `identify` go on from it.
+        json: file for the numbers; `learning` and `identify` continue from it.
     """
     points = {point.name: point for point in entry_points(group="testudo.benchmarks")}
-    if name not in points:
-        raise TestudoError(f"benchmark {name!r} is not known; known are {', '.join(sorted(points))}")
-    missing = missing_requirements(points[name])
-    if missing:
-        raise TestudoError(
-            f"testudo bench {name}: needs {', '.join(missing)}, which is not installed; "
-            f"run pip install 'testudo[{','.join(sorted(points[name].extras))}]'"
-        )
+    if name == "list":
+        Console().print(table("Benchmarks", ("name", "what it measures"), _descriptions(points)))
+        return
     given = {
         "policy": policy,
         "robot": robot,
@@ -119,26 +108,47 @@ def bench(
         "quick": extent.quick or None,
         **asdict(network),
     }
+    function = _load(name, points)
     with Console(stderr=True).status("measuring") as status:
-        result = _call(
-            name,
-            points[name].load(),
-            {key: value for key, value in given.items() if value is not None},
-            status.update,
-            json,
-        )
+        options = {key: value for key, value in given.items() if value is not None}
+        result = _call(name, function, options, status.update, json)
     here = machine()
-    report = Report(
-        {**result.values, "machine": here},
-        (*(table(one.title, one.columns, list(one.rows)) for one in (result, *result.more)), facts("Machine", here)),
-    )
-    report.show(json)
+    tables = [table(one.title, one.columns, list(one.rows)) for one in (result, *result.more)]
+    Report({**result.values, "machine": here}, (*tables, facts("Machine", here))).show(json)
+
+
+def _load(name: str, points: Mapping[str, EntryPoint]) -> Any:
+    """Return the function of a benchmark.
+
+    Raises:
+        TestudoError: it is unknown, or what it needs is not installed.
+    """
+    if name not in points:
+        apart = "" if len(points) > 1 else "; for all others run pip install ./tests/bench"
+        raise TestudoError(f"benchmark {name!r} is not known; known are {', '.join(sorted(points))}{apart}")
+    missing = missing_requirements(points[name])
+    if missing:
+        raise TestudoError(
+            f"testudo bench {name}: needs {', '.join(missing)}, which is not installed; "
+            f"run pip install 'testudo[{','.join(sorted(points[name].extras))}]'"
+        )
+    return points[name].load()
+
+
+def _descriptions(points: Mapping[str, EntryPoint]) -> list[tuple[str, str]]:
+    """Return the name and the first sentence of each benchmark, or what it needs."""
+    found: list[tuple[str, str]] = []
+    for name, point in sorted(points.items()):
+        missing = missing_requirements(point)
+        text = f"needs {', '.join(missing)}" if missing else (inspect.getdoc(point.load()) or "").splitlines()[0]
+        found.append((name, text))
+    return found
 
 
 def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None], kept: Path | None) -> Any:
     """Call a benchmark with the options that it has.
 
-    One with a parameter ``say`` tells what it is at, one with ``kept`` keeps what it has done in the JSON file.
+    A parameter ``say`` receives progress, a parameter ``kept`` the JSON file that partial results are kept in.
     """
     known = dict(inspect.signature(function).parameters)
     if known.pop("kept", None) is not None:

@@ -23,7 +23,8 @@ from testudo_deploy.fleet.crazyswarm2_import import (
     read_swarm,
     read_swarm_files,
 )
-from testudo_deploy.fleet.fleet import Fleet, FleetRobot, fleet_text, parse_fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, parse_fleet
+from testudo_deploy.fleet.fleet_writer import fleet_text
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.motion.thrust_margin import thrust_warnings

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from testudo_deploy.files.strict_yaml import parse_tables, read_text
 from testudo_deploy.fleet.link_topics import check_topics
@@ -37,9 +34,7 @@ from testudo_deploy.fleet.robot_links import (
     default_link,
     default_pose,
     link_choice,
-    link_tables,
     pose_source,
-    pose_tables,
     spelled_out,
 )
 from testudo_hardware.errors import TestudoError
@@ -242,48 +237,6 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     return fleet
 
 
-def save_fleet(fleet: Fleet, path: str | Path) -> None:
-    """Write a fleet file, with the paths in it relative to its folder."""
-    Path(path).write_text(fleet_text(fleet, Path(path)), encoding="utf-8")
-
-
-def fleet_text(fleet: Fleet, file: Path) -> str:
-    """Return the text of a fleet as ``file`` holds it, with the paths in it relative to its folder."""
-    tables = {
-        "fileversion": FILE_VERSION,
-        "policy": _relative(fleet.policy, file.parent),
-        "policy_sha256": fleet.policy_sha256,
-        "robots": {
-            robot.name: {
-                "type": _moved(robot.type, fleet.file, file),
-                "initial_position": _plain(robot.initial_position_world),
-                "initial_yaw": float(robot.initial_yaw),
-                **_goal(robot),
-                **({"untrusted": True} if robot.untrusted else {}),
-                **({"host": robot.host} if robot.host else {}),
-                **_link(robot, fleet.file, file),
-                **pose_tables(robot.pose, robot.spec),
-            }
-            for robot in fleet.robots
-        },
-        **({"tracking": True} if fleet.tracking else {}),
-        **(
-            {
-                "policies": {
-                    _moved(kind, fleet.file, file): {
-                        "policy": _relative(one.path, file.parent),
-                        "policy_sha256": one.sha256,
-                    }
-                    for kind, one in fleet.policies.items()
-                }
-            }
-            if fleet.policies
-            else {}
-        ),
-    }
-    return yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
-
-
 def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
     where = f"{file}: robots.{name}"
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
@@ -362,13 +315,6 @@ def _with_leaders(robots: tuple[FleetRobot, ...], file: Path) -> tuple[FleetRobo
     )
 
 
-def _goal(robot: FleetRobot) -> dict[str, Any]:
-    if robot.follows is None:
-        return {"goal": _plain(robot.goal_world)}
-    offset = {"offset": _plain(robot.follows.offset)} if robot.follows.offset else {}
-    return {"follow": {"robot": robot.follows.robot, **offset}}
-
-
 def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
     """Refuse robots that would touch at the start or at their goals."""
     for first, second in combinations(robots, 2):
@@ -395,31 +341,3 @@ def _one_flies_above(first: FleetRobot, second: FleetRobot, one: tuple[float, ..
         return False
     ground, drone, height_m = (first, second, other[2]) if len(one) == 2 else (second, first, one[2])
     return clear_of(ground.spec, drone.spec, height_m)
-
-
-def _moved(name: str, before: Path, after: Path) -> str:
-    """Return a name, or the path of a .toml file relative to a fleet file, relative to another one."""
-    return _relative(before.parent / name, after.parent) if name.endswith(".toml") else name
-
-
-def _link(robot: FleetRobot, before: Path, after: Path) -> dict[str, Any]:
-    config = {name: _relative(before.parent / path, after.parent) for name, path in robot.link.config.items()}
-    return link_tables(robot.link, _moved(robot.link.name, before, after), config)
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
-
-
-def _plain(values: Iterable[float]) -> list[float]:
-    return [float(value) for value in values]
-
-
-class _FlowLists(yaml.SafeDumper):
-    """Writes lists of numbers on one line."""
-
-
-_FlowLists.add_representer(
-    list,
-    lambda dumper, values: dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True),
-)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Self
 
 from testudo_deploy.files.bag_writer import BagWriter, Enclosed, RecordedTopic
-from testudo_deploy.fleet.fleet import Fleet, save_fleet
+from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
 
 RUN_SCHEMA = "testudo/run/1"
 FLEET_FILE, POLICY_FILE, INFO_FILE = "fleet.yaml", "policy.onnx", "run.json"

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from testudo_deploy.contract.rules import TASK_SIGNALS
-from testudo_deploy.fleet.fleet import Fleet, FleetRobot, save_fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, LAST_SEED, crossing_paths
 from testudo_policies.exporting.onnx_export import ExportReport

@@ -10,7 +10,8 @@ from tests.deploy.tiny_policy import make_tiny_policy
 from testudo_deploy.admission.safety_contracts import SafetyContractError
 from testudo_deploy.commands.fleet import fleet as fleet_verb
 from testudo_deploy.fleet.crazyswarm2_import import SwarmError, check_driver, read_swarm, read_swarm_files
-from testudo_deploy.fleet.fleet import load_fleet, save_fleet
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.supervision.robot import Robot
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot

@@ -4,7 +4,8 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.fleet.fleet import FleetError, load_fleet, save_fleet
+from testudo_deploy.fleet.fleet import FleetError, load_fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_hardware.spec import robot_files
 
 SHA256 = "0123456789abcdef" * 4

@@ -7,7 +7,8 @@ from tests.deploy.two_teams import DRONE, fleet_of, tables
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.admission.shared_arena import world_arena
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.fleet.fleet import load_fleet, save_fleet
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_deploy.fleet.robot_links import FleetError
 from testudo_deploy.launch.launch_plan import plan

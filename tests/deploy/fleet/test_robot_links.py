@@ -8,7 +8,8 @@ import pytest
 import yaml
 from tests.deploy.turtlebots import TABLES, load_turtlebots
 
-from testudo_deploy.fleet.fleet import FleetError, load_fleet, save_fleet
+from testudo_deploy.fleet.fleet import FleetError, load_fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.fleet.robot_links import LinkEntry, link_choice
 from testudo_hardware.links.link_profile import link_files
 from testudo_hardware.spec import load_robot

@@ -97,17 +97,7 @@ class PlantNode(Node):
         odometry = _odometry_model(self)
         arena = world_arena(replace(fleet, policy=Path(policy)))
         stand_ins = [LinkEmulation(robot) for robot in fleet.robots]
-        robots = [
-            PlantRobot(
-                robot.name,
-                robot.spec,
-                robot.initial_position_world,
-                robot.initial_yaw,
-                stand_in.rate_hz,
-                grounded=robot.has_flight_phases,
-            )
-            for robot, stand_in in zip(fleet.robots, stand_ins, strict=True)
-        ]
+        robots = [_plant_robot(*pair) for pair in zip(fleet.robots, stand_ins, strict=True)]
         self._tempo = self._make_tempo(fleet)
         self.priority = self._tempo.priority
         self._events = self._tempo.publisher(String, EVENTS_TOPIC, OFFERED["events"])
@@ -298,6 +288,18 @@ class _Port:
             return
         self._plant.break_robot(self._name, faults)
         self._node.get_logger().warning(f"{where}: {faults}")
+
+
+def _plant_robot(robot: FleetRobot, emulation: LinkEmulation) -> PlantRobot:
+    """Return a robot of the fleet as the plant takes it, with the rate of its pose source."""
+    return PlantRobot(
+        robot.name,
+        robot.spec,
+        robot.initial_position_world,
+        robot.initial_yaw,
+        emulation.rate_hz,
+        grounded=robot.has_flight_phases,
+    )
 
 
 def _odometry_model(node: Node) -> OdometryModel:

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -33,6 +34,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, body_forward_command
 from testudo_nodes.common.clock import clock_of
+from testudo_nodes.common.connections import Connections
 from testudo_nodes.common.message_conversions import (
     command_message,
     diagnostics_message,
@@ -51,10 +53,10 @@ from testudo_nodes.common.node_runner import (
     text_parameter,
     told,
 )
-from testudo_nodes.common.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
+from testudo_nodes.common.qos import OFFERED
+from testudo_nodes.common.unknown_nodes import find_unknown_robots
 from testudo_nodes.robot.flight_topics import hear_vehicle, speaks_topics
 from testudo_nodes.robot.pose_subscription import PoseSubscription
-from testudo_nodes.station.unknown_nodes import find_unknown_robots
 
 _LAST_WORD_S = 0.2
 _LOOKS, _LOOK_S = 20, 0.05
@@ -99,7 +101,7 @@ class PolicyNode(LifecycleNode):
         self._unread: deque[tuple[bytes, float]] = deque(maxlen=_UNREAD)
         """What peers said since the last tick, and when it came; of too many the newest."""
         self._refusal: TestudoError | None = None
-        self._entities: list[Callable[[], Any]] = []
+        self._connections = Connections(self._tempo, self._on_mismatch)
         self._flight_order: Any = None
         """Publishes what the guard of a robot with flight phases is told."""
         self._flight_topics: bool | None = None
@@ -211,41 +213,41 @@ class PolicyNode(LifecycleNode):
         return "lock-step" if self._tempo.in_rounds else uuid.uuid4().hex
 
     def _connect(self, fleet: Fleet, robot: Robot) -> None:
-        self._command = self._publisher(TwistStamped, "cmd_vel_policy")
-        self._peer_state = self._publisher(UInt8MultiArray, "peer_state")
-        self._record = self._publisher(UInt8MultiArray, "tick")
-        self._mode = self._publisher(DiagnosticStatus, "mode")
+        self._command = self._connections.publisher(TwistStamped, "cmd_vel_policy")
+        self._peer_state = self._connections.publisher(UInt8MultiArray, "peer_state")
+        self._record = self._connections.publisher(UInt8MultiArray, "tick")
+        self._mode = self._connections.publisher(DiagnosticStatus, "mode")
         pose, *sightings = self._poses
-        pose.begin(self._listen, self._on_pose, self._refuse)
-        self._listen(DiagnosticStatus, "guard_status", self._on_guard)
+        pose.begin(self._connections.subscribe, self._on_pose, self._refuse)
+        self._connections.subscribe(DiagnosticStatus, "guard_status", self._on_guard)
         peers = fleet.peers(robot.name)
         for peer in peers:
-            self._listen(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)
+            self._connections.subscribe(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)
         follows = fleet.robot(robot.name).follows
         if follows is not None:
-            self._listen(UInt8MultiArray, f"/{follows.robot}/peer_state", self._on_leader, raw=True)
+            self._connections.subscribe(UInt8MultiArray, f"/{follows.robot}/peer_state", self._on_leader, raw=True)
         for peer, sighting in zip(peers if sightings else (), sightings, strict=True):
-            sighting.begin(self._listen, self._sighter(peer), self._refuse)
+            sighting.begin(self._connections.subscribe, self._sighter(peer), self._refuse)
         words = [("~/start", Event.START), ("~/stop", Event.STOP)]
         if robot.flight is not None:
             words.append(("~/land", Event.LAND))
             self._connect_flight(fleet, robot)
         for name, event in words:
             service = self.create_service(Trigger, name, self._operator(event))
-            self._entities.append(lambda service=service: self.destroy_service(service))
+            self._connections.on_close(lambda service=service: self.destroy_service(service))
         if self._tempo.in_rounds:
-            self._ticks = self._tempo.every(robot.spec.control_period_s, self._tick_of_round)
+            self._ticks = self._tempo.every(robot.spec.control_period_s, partial(self._tick, on_pose=True))
         else:  # runs out where no pose begins the tick; set anew by each tick
-            self._ticks = self._tempo.every(robot.pacer.alone_s(0.0), self._tick_alone)
+            self._ticks = self._tempo.every(robot.pacer.alone_s(0.0), partial(self._tick, on_pose=False))
         show = self._tempo.every(_STATUS_S, self._tell)
-        self._entities.append(lambda: self._tempo.drop(show))
+        self._connections.on_close(lambda: self._tempo.drop(show))
 
     def _connect_flight(self, fleet: Fleet, robot: Robot) -> None:
         if self._flight_topics is None:
             self._flight_topics = speaks_topics(self, fleet.robot(robot.name))
-        self._flight_order = self._publisher(UInt8MultiArray, "flight_order")
+        self._flight_order = self._connections.publisher(UInt8MultiArray, "flight_order")
         hear_vehicle(
-            self._listen,
+            self._connections.subscribe,
             self._tempo.now_s,
             fleet.robot(robot.name),
             robot.hear_vehicle,
@@ -253,7 +255,7 @@ class PolicyNode(LifecycleNode):
             topics=self._flight_topics,
         )
         orders = self._tempo.every(_ORDER_S, self._order_flight)
-        self._entities.append(lambda: self._tempo.drop(orders))
+        self._connections.on_close(lambda: self._tempo.drop(orders))
 
     def _order_flight(self) -> None:
         if self._flight_order is not None:
@@ -271,27 +273,9 @@ class PolicyNode(LifecycleNode):
             self._send_brake()
             self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
             self._command = None
-        for destroy in reversed(self._entities):
-            destroy()
-        self._entities.clear()
+        self._connections.close()
         self._past = self._robot.supervisor
         self._robot, self._flight_order = None, None
-
-    def _publisher(self, kind: type, topic: str) -> Any:
-        publisher = self._tempo.publisher(
-            kind, topic, OFFERED[topic.rpartition("/")[2]], event_callbacks=mismatch_of_offer(topic, self._on_mismatch)
-        )
-        self._entities.append(lambda: self._tempo.drop(publisher))
-        return publisher
-
-    def _listen(
-        self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "", *, raw: bool = False
-    ) -> None:
-        profile = REQUESTED[quality or topic.rpartition("/")[2]]
-        subscription = self._tempo.listen(
-            kind, topic, callback, profile, raw=raw, event_callbacks=mismatch_of_request(topic, self._on_mismatch)
-        )
-        self._entities.append(lambda: self._tempo.drop(subscription))
 
     def _operator(self, event: Event) -> Callable[..., Trigger.Response]:
         def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -359,12 +343,6 @@ class PolicyNode(LifecycleNode):
     def _refuse(self, error: Exception) -> None:
         self._robot.refused_messages += 1
         self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
-
-    def _tick_alone(self) -> None:
-        self._tick(on_pose=False)
-
-    def _tick_of_round(self) -> None:
-        self._tick(on_pose=True)
 
     def _tick(self, *, on_pose: bool) -> None:
         self._read_peers()

@@ -14,7 +14,8 @@ from typing import Any, Self
 from testudo_bench.fault_matrix.harness.faulty_policy import VARIABLE
 from testudo_bench.fault_matrix.harness.relay_observer import Observer, relayed_topic
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet, save_fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import ParameterValue, ProcessPlan, plan
 from testudo_deploy.shield.tube_margins import stop_tube_parameters
