@@ -24,9 +24,8 @@ from testudo_hardware.spec import parse_robot
 from testudo_sim.live.poses import Pose
 from testudo_sim.live.task import SUCCESS, DecisionScore, LiveTask
 from testudo_sim.live.task_values import make_task, scoring_of
-from testudo_sim.replay.order import ticks_in_order, track_in_order
 from testudo_sim.replay.rerun import recorded_table
-from testudo_sim.run_reader import Run, Track
+from testudo_sim.run_reader import Run, Track, ticks_in_order
 from testudo_sim.scene import Scene
 
 _SETTLED_S = 1.0
@@ -126,7 +125,7 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
             f"{run.folder}: {', '.join(idle) or 'no robot'} never ran its policy in the record; a "
             "dataset needs a run in which every robot was active"
         )
-    tracks = {name: track_in_order(best_track(run, name)) for name in run.robots}
+    tracks = {name: best_track(run, name) for name in run.robots}
     begin_s = max(decisions.stamp_s[decisions.decided][0] for decisions in series.values())
     end_s = max(track.stamp_s[-1] for track in tracks.values())
     task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
@@ -149,7 +148,7 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
 
 def best_track(run: Run, name: str) -> Track:
     """Return the truth of a robot where there is any, else what it believed."""
-    track = run.truth[name] if len(run.truth[name].stamp_s) else run.odometry[name]
+    track = run.located(name)
     if not len(track.stamp_s):
         raise TestudoError(f"{run.folder}: {name}: no pose is recorded, neither truth nor odometry")
     return track

@@ -13,8 +13,9 @@ from scipy.stats import binomtest
 from testudo_deploy.artefact import Artefact
 from testudo_deploy.contract import Contract
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.alignment import TeamRecording, prepare_run
 from testudo_sim.replay.counterfactual import Ahead, Way, go_on_from
-from testudo_sim.replay.story import Story, story_of_run
+from testudo_sim.replay.one_team import one_team
 from testudo_sim.run_reader import Run
 
 _MOMENTS = 4
@@ -57,10 +58,10 @@ def counterfactual(
     Raises:
         TestudoError: the robots were not seen, or the policy is for others.
     """
-    story = story_of_run(run, contract)
-    story = replace(story, robots=tuple(replace(robot, spec=spec) for robot in story.robots))
+    recording = one_team(replace(prepare_run(run), contract=contract))
+    recording = replace(recording, robots=tuple(replace(robot, spec=spec) for robot in recording.robots))
     way = Way("improved", Artefact.load(policy), shielded=True)
-    found = go_on_from(story, _moments(story), way, Ahead(horizon_s, _DRAWS), tell).outcomes
+    found = go_on_from(recording, _moments(recording), way, Ahead(horizon_s, _DRAWS), tell).outcomes
     worlds, arrived, touched = (
         sum(values) for values in zip(*((one.worlds, one.arrived or 0, one.touched) for one in found), strict=True)
     )
@@ -94,7 +95,7 @@ def complaints(old: Arrivals, new: Arrivals) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _moments(story: Story) -> list[float]:
+def _moments(recording: TeamRecording) -> list[float]:
     """Return moments in the first three quarters of the time in which all robots were seen."""
-    low, high = story.span_s
+    low, high = recording.span_s
     return [float(time_s) for time_s in low + (high - low) * np.arange(_MOMENTS) / _MOMENTS]

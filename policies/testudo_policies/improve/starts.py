@@ -15,7 +15,6 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_policies.dataset.episodes import best_track, team_states
 from testudo_sim.live.task_values import make_task, scoring_of
-from testudo_sim.replay.order import track_in_order
 from testudo_sim.run_reader import Run
 from testudo_sim.scenarios.base import Scenario, StartState
 from testudo_sim.scene import Scene
@@ -56,7 +55,7 @@ def run_starts(run: Run, contract: Contract, spec: RobotSpec) -> RunStarts:
     """
     scenario = scoring_of(contract, spec).scenario
     task = make_task(scenario, [run.fleet.robot(name).goal_world for name in run.robots])
-    tracks = {name: track_in_order(best_track(run, name)) for name in run.robots}
+    tracks = {name: best_track(run, name) for name in run.robots}
     begin = max(track.stamp_s[0] for track in tracks.values())
     end = min(track.stamp_s[-1] for track in tracks.values())
     moments = np.arange(begin, max(end, begin + _EVERY_S), _EVERY_S)

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from testudo_deploy.commands.report import Report
 from testudo_hardware.errors import TestudoError
+from testudo_sim.alignment import load
 from testudo_sim.identify.result import HALF, ROBOTS
 from testudo_sim.identify.run import identify_run
 from testudo_sim.identify.tables import identification_tables
 from testudo_sim.identify.toml import write_identified
 from testudo_sim.progress import part, progress_bar
-from testudo_sim.recording import load_recording
 
 _READ = 0.1
 """About the share of the time that reading takes."""
@@ -55,20 +55,24 @@ def identify(
         raise TestudoError(f"--out: found {out}, expected a file that ends in .toml")
     console = Console(stderr=True)
     with progress_bar(f"reading {run}", console) as tell:
-        recording = load_recording(run, share=lambda done: tell(f"reading {run}", _READ * done))
+        team = load(
+            run,
+            robot_type=robot_type or None,
+            velocities="poses",
+            share=lambda done: tell(f"reading {run}", _READ * done),
+        )
         splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]
         found, source = identify_run(
-            recording,
+            team,
             robots=robot,
-            robot_type=robot_type,
             hold_out=splits,
             residual=residual,
             tell=part(tell, _READ, 1.0),
         )
-    for warning in recording.warnings:
+    for warning in team.source.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     Report(found.to_dict(), identification_tables(found)).show(json)
     if out is not None:
         write_identified(source, found, out)
         console.print(f"wrote {out}", highlight=False)
-    return 0 if recording.complete or allow_damage else 1
+    return 0 if team.source.complete or allow_damage else 1

@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 from testudo_hardware.errors import TestudoError
+from testudo_sim.alignment import TeamRecording
 from testudo_sim.incident.aftermath import Aftermath, go_on, worst
 from testudo_sim.incident.find import find_incidents
 from testudo_sim.incident.page import write_page
@@ -20,7 +21,7 @@ from testudo_sim.incident.tables import incident_table
 from testudo_sim.incident.types import Bounds, Incident, kept_apart_m
 from testudo_sim.progress import progress_bar
 from testudo_sim.replay.counterfactual import ways_of
-from testudo_sim.replay.story import Story, tell
+from testudo_sim.replay.one_team import load_team
 from testudo_sim.replay.tables import counterfactual_tables
 from testudo_sim.starts import save_starts
 
@@ -79,25 +80,25 @@ def incident(
     """
     console = Console()
     with progress_bar(f"reading {run}") as show:
-        story = tell(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
+        recording = load_team(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
         show("looking for incidents", _READ)
-        bounds = Bounds.of(story, choice.near)
-        incidents = find_incidents(story, bounds)
-    for warning in story.warnings:
+        bounds = Bounds.of(recording, choice.near)
+        incidents = find_incidents(recording, bounds)
+    for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     if incidents:
         console.print(incident_table(incidents, choice.shown))
     else:
         console.print("nothing went wrong in this run, as far as it was recorded")
     picked = _picked(incidents, choice, run)
-    aftermaths = _gone_on(story, picked, policy, choice, bounds, console) if picked and choice.worst else []
+    aftermaths = _gone_on(recording, picked, policy, choice, bounds, console) if picked and choice.worst else []
     for item in aftermaths:
         console.print(f"[bold]{item.incident.what}[/]", highlight=False)
         for table in counterfactual_tables(item.incident.aftermath):
             console.print(table)
-    _write(story, incidents, aftermaths, bounds, json, out, console)
+    _write(recording, incidents, aftermaths, bounds, json, out, console)
     if save_scenario is not None:
-        _save(story, picked, choice, bounds, save_scenario, console)
+        _save(recording, picked, choice, bounds, save_scenario, console)
     return 0
 
 
@@ -111,18 +112,23 @@ def _picked(incidents: list[Incident], choice: Choice, run: Path) -> list[Incide
 
 
 def _gone_on(
-    story: Story, picked: list[Incident], policy: Path | None, choice: Choice, bounds: Bounds, console: Console
+    recording: TeamRecording,
+    picked: list[Incident],
+    policy: Path | None,
+    choice: Choice,
+    bounds: Bounds,
+    console: Console,
 ) -> list[Aftermath]:
-    ways = ways_of(story, policy, commands=choice.commands)
-    if any(way.artefact is None for way in ways) and any(robot.sent is None for robot in story.robots):
+    ways = ways_of(recording, policy, commands=choice.commands)
+    if any(way.artefact is None for way in ways) and any(robot.commands is None for robot in recording.robots):
         console.print("[yellow]note:[/] no commands are recorded: the robots are told to move as they then moved")
     what = "going on from before the worst"
     with progress_bar(what) as show:
-        return go_on(story, picked, ways, bounds, choice.draws, partial(show, what))
+        return go_on(recording, picked, ways, bounds, choice.draws, partial(show, what))
 
 
 def _write(
-    story: Story,
+    recording: TeamRecording,
     incidents: list[Incident],
     aftermaths: list[Aftermath],
     bounds: Bounds,
@@ -137,11 +143,11 @@ def _write(
         rows = [outcomes.get((item.kind, item.robots, item.at_s), item).to_dict() for item in incidents]
         values = {
             "schema": SCHEMA,
-            "run": str(story.folder),
-            "robot": story.spec.name,
-            "robots": list(story.names),
+            "run": str(recording.folder),
+            "robot": recording.spec.name,
+            "robots": list(recording.names),
             "near_m": bounds.near_m,
-            "warnings": list(story.warnings),
+            "warnings": list(recording.warnings),
             "incidents": rows,
         }
         json.parent.mkdir(parents=True, exist_ok=True)
@@ -149,20 +155,22 @@ def _write(
         console.print(f"written: {json}", highlight=False)
     if out is not None:
         with progress_bar("drawing") as show:
-            file = write_page(story, incidents, aftermaths, bounds, out, partial(show, "drawing"))
+            file = write_page(recording, incidents, aftermaths, bounds, out, partial(show, "drawing"))
         console.print(f"written: {file}", highlight=False)
 
 
-def _save(story: Story, picked: list[Incident], choice: Choice, bounds: Bounds, file: Path, console: Console) -> None:
+def _save(
+    recording: TeamRecording, picked: list[Incident], choice: Choice, bounds: Bounds, file: Path, console: Console
+) -> None:
     if not picked:
         raise TestudoError(
-            f"{story.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
+            f"{recording.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
             "of it, use `testudo replay --mode counterfactual --from`"
         )
     chosen = picked if choice.incident else picked[:1]
-    starts = merged([starts_of(story, item, bounds) for item in chosen])
+    starts = merged([starts_of(recording, item, bounds) for item in chosen])
     save_starts(starts, file)
-    kept_m, apart_m = kept_apart_m(story), starts.least_distance_m
+    kept_m, apart_m = kept_apart_m(recording), starts.least_distance_m
     if apart_m < kept_m:
         console.print(
             f"[yellow]note:[/] at the start two robots are {apart_m:.3f} m apart already; the shield keeps "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,8 +10,8 @@ import numpy as np
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_sim.alignment import located
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.alignment import AlignedRobot, TeamRecording
 from testudo_sim.gap.blocks import Blocks, Interval, quantiles
 from testudo_sim.gap.causes import Cause, Predicted, causes
 from testudo_sim.gap.errors import UNITS, StartFeatures, error_channels, predicted_change, start_features, travelled
@@ -20,7 +19,6 @@ from testudo_sim.gap.flight_causes import flight_causes, horizon_of
 from testudo_sim.gap.flight_response import flight_latencies
 from testudo_sim.gap.flights import Flight, flight_of, fly_all
 from testudo_sim.gap.margins import MarginCheck, flight_checks, margin_checks
-from testudo_sim.gap.motion import Motion, motion_of
 from testudo_sim.gap.report import (
     ALL,
     DEAD_RECKONING,
@@ -32,13 +30,13 @@ from testudo_sim.gap.report import (
     TypeGap,
 )
 from testudo_sim.gap.response import Latency, latencies
-from testudo_sim.gap.rollout import RollOut, dead_reckoning, roll_out_all
+from testudo_sim.gap.rollout import RollOut, roll_out_all
 from testudo_sim.gap.score import score
 from testudo_sim.gap.where import axes_of, state_errors
 from testudo_sim.progress import Tell, part, quiet
-from testudo_sim.recording import Recording
 from testudo_sim.recording.types import RecordingError
 from testudo_sim.recording.write import IMPORTED
+from testudo_sim.replay.roll import dead_reckoning
 
 HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 _STATE_HORIZON_S = 1.0
@@ -71,18 +69,17 @@ class TypeReplay:
     @property
     def flown(self) -> bool:
         """Return whether motor signals were replayed, rather than velocity commands."""
-        return isinstance(self.outs[0].motion, Flight)
+        return isinstance(self.outs[0].robot, Flight)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the robots."""
-        return tuple(out.motion.robot for out in self.outs)
+        return tuple(out.robot.name for out in self.outs)
 
 
 def analyse(
-    recording: Recording,
+    recording: TeamRecording,
     *,
-    robot_type: str | None = None,
     identified: RobotSpec | None = None,
     horizons_s: Sequence[float] = HORIZONS_S,
     seed: int = 0,
@@ -92,7 +89,6 @@ def analyse(
 
     Args:
         recording: of any kind.
-        robot_type: robot or robot file for all robots; what the recording says if not given.
         identified: the robot as identified, for robots of its kind.
         horizons_s: how far ahead, rising [s].
         seed: of the bootstrap: the same for what is to be compared on one run, another one for another run.
@@ -101,54 +97,58 @@ def analyse(
     Raises:
         TestudoError: no robot can be replayed.
     """
-    tell("tidying the series", 0.0)
-    groups, left_out = recorded_motions(recording, robot_type)
+    groups, left_out = robots_by_type(recording)
     if not groups:
         raise TestudoError(
-            f"{recording.folder or 'recording'}: no robot can be replayed: "
+            f"{recording.folder}: no robot can be replayed: "
             + "; ".join(f"{name}: {why}" for name, why in left_out.items())
         )
     replays, types = [], []
-    for k, (spec, motions) in enumerate(groups):
+    for k, (spec, robots) in enumerate(groups):
         own = part(tell, 0.2 + 0.8 * k / len(groups), 0.2 + 0.8 * (k + 1) / len(groups))
-        own(f"replaying {len(motions)} {spec.name}", 0.0)
-        replays.append(replay_type(spec, motions, identified, horizons_s, seed))
+        own(f"replaying {len(robots)} {spec.name}", 0.0)
+        replays.append(replay_type(spec, robots, identified, horizons_s, seed))
         own(f"errors of {spec.name}", 0.4)
         types.append(type_gap(replays[-1], horizons_s))
     starts = [out.windows.start_s for replay in replays for out in replay.outs]
-    versions = recording.info.get("versions", {})
+    source = recording.source
+    versions = source.info.get("versions", {})
     report = GapReport(
-        run=str(recording.folder or ""),
-        source="imported" if recording.info.get("kind") == IMPORTED else "testudo up",
-        duration_s=recording.duration_s,
+        run=str(source.folder or ""),
+        source="imported" if source.info.get("kind") == IMPORTED else "testudo up",
+        duration_s=source.duration_s,
         replayed_s=float(max(s.max() for s in starts) - min(s.min() for s in starts)),
         starts=sum(map(len, starts)),
         horizons_s=tuple(horizons_s),
         types=tuple(types),
-        score=score(recording),
+        score=score(source),
         left_out=left_out,
-        notes=(*recording.warnings, *_choices(replays)),
+        notes=(*source.warnings, *_choices(replays)),
         versions=versions,
     )
     return report, tuple(replays)
 
 
 def replay_type(
-    spec: RobotSpec, motions: Sequence[Motion], identified: RobotSpec | None, horizons_s: Sequence[float], seed: int = 0
+    spec: RobotSpec,
+    robots: Sequence[AlignedRobot],
+    identified: RobotSpec | None,
+    horizons_s: Sequence[float],
+    seed: int = 0,
 ) -> TypeReplay:
     """Return what dead reckoning, the robot file and the identified one predict of robots of one type.
 
     Raises:
         TestudoError: no window is as long as the shortest horizon.
     """
-    flown = isinstance(motions[0], Flight)
+    flown = isinstance(robots[0], Flight)
     models = {DEAD_RECKONING: spec if flown else dead_reckoning(spec), NOMINAL: spec}
     if identified is not None and identified.kind == spec.kind:
         models[IDENTIFIED] = identified
-    made = (fly_all if flown else roll_out_all)(motions, list(models.values()), horizons_s)
+    made = (fly_all if flown else roll_out_all)(robots, list(models.values()), horizons_s)
     outs = [out for out in made if out.windows.valid.any()]
     if not outs:
-        names = ", ".join(motion.robot for motion in motions)
+        names = ", ".join(robot.name for robot in robots)
         raise TestudoError(
             f"{names}: no stretch of poses with known commands is as long as the shortest horizon, {min(horizons_s)} s"
         )
@@ -179,7 +179,7 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
         if model != DEAD_RECKONING
     }
     measure = flight_latencies if replay.flown else latencies
-    found = [each for out in replay.outs for each in measure(out.motion, replay.spec)]
+    found = [each for out in replay.outs for each in measure(out.robot, replay.spec)]
     after = {model: _cause_horizon(replay, model, at) for model in replay.models if model != DEAD_RECKONING}
     why = {model: _causes(replay, model, h, horizons_s[h]) for model, h in after.items() if h is not None}
     return TypeGap(
@@ -228,52 +228,41 @@ def compare(
     return tuple(found)
 
 
-def recorded_motions(
-    recording: Recording, robot_type: str | None
-) -> tuple[list[tuple[RobotSpec, list[Motion]]], dict[str, str]]:
-    """Return the robots of each type, ready for replay, and why others are not.
-
-    Args:
-        recording: of any kind.
-        robot_type: robot or robot file for all robots; what the recording says if not given.
-
-    Raises:
-        TestudoError: no such robot type.
-    """
-    imported = recording.info.get("kind") == IMPORTED or recording.folder is None
-    groups: dict[tuple[str, bool], tuple[RobotSpec, list[Motion]]] = {}
-    specs: dict[str, RobotSpec] = {}
-    left_out: dict[str, str] = defaultdict(str)
-    for name, robot in recording.robots.items():
-        kind = robot_type or robot.robot_type
-        if not kind:
-            left_out[name] = "nobody said of which type it is; --robot-type says so"
-            continue
-        spec = specs[kind] = specs.get(kind) or load_robot(kind)
-        flown = bool(spec.rotors) and "motors" in robot.series and "command" not in robot.series
+def robots_by_type(
+    recording: TeamRecording,
+) -> tuple[list[tuple[RobotSpec, list[AlignedRobot]]], dict[str, str]]:
+    """Return the robots of each type with the samples that have a velocity, and why others cannot be replayed."""
+    groups: dict[tuple[int, bool], tuple[RobotSpec, list[AlignedRobot]]] = {}
+    left_out = dict(recording.left_out)
+    for robot in recording.robots:
+        series = robot.raw.series
+        flown = bool(robot.spec.rotors) and "motors" in series and "command" not in series
         try:
-            motion = (
-                flight_of(robot)
-                if flown
-                else motion_of(located(robot), spec, dead_man_s=None if imported else spec.dead_man_s)
-            )
+            own = flight_of(robot) if flown else _replayable(robot)
         except RecordingError as error:
-            left_out[name] = str(error).removeprefix(f"{name}: ")
+            left_out[robot.name] = str(error).removeprefix(f"{robot.name}: ")
             continue
-        groups.setdefault((kind, flown), (spec, []))[1].append(motion)
-    return list(groups.values()), dict(left_out)
+        groups.setdefault((id(robot.spec), flown), (robot.spec, []))[1].append(own)
+    return list(groups.values()), left_out
+
+
+def _replayable(robot: AlignedRobot) -> AlignedRobot:
+    robot.needed_commands()
+    if robot.trajectory.valid.sum() < 2:
+        raise RecordingError("no stretch of poses is long enough to take a velocity from")
+    return replace(robot, trajectory=robot.trajectory.take(robot.trajectory.valid))
 
 
 def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[Latency]) -> list[MarginCheck]:
     """Return the checks of the nominal file, and of the identified one those that depend on what was identified."""
-    motions = [out.motion for out in replay.outs]
+    robots = [out.robot for out in replay.outs]
 
     def checks_of(model: str) -> list[MarginCheck]:
         spec = replay.models[model]
         return (
-            flight_checks(spec, motions, found)
+            flight_checks(spec, robots, found)
             if replay.flown
-            else margin_checks(spec, motions, replay.errors[model], horizons_s, found)
+            else margin_checks(spec, robots, replay.errors[model], horizons_s, found)
         )
 
     checks = checks_of(NOMINAL)
@@ -291,7 +280,9 @@ def _parameters(replay: TypeReplay, spec: RobotSpec) -> dict[str, float]:
 
 
 def _choices(replays: Sequence[TypeReplay]) -> list[str]:
-    return [f"{out.motion.robot}, {note}" for replay in replays for out in replay.outs for note in out.motion.notes]
+    return [
+        f"{out.robot.name}, {note}" for replay in replays for out in replay.outs for note in out.robot.report.notes()
+    ]
 
 
 def _pooled(errors: Sequence[Mapping[str, np.ndarray]], channel: str) -> np.ndarray:

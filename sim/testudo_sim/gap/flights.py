@@ -7,7 +7,7 @@ horizons beyond `LONGEST_S` are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -15,46 +15,44 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParameters, RotorDroneState, step
 from testudo_hardware.quaternions import conjugate, from_rotation_vector, multiply, rotate, rotation_vector
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.alignment import heading, tidy
-from testudo_sim.gap.motion import Commands, Motion
+from testudo_sim.alignment import AlignedRobot, RobotReport, Trajectory, heading, tidy
 from testudo_sim.gap.rollout import RollOut
 from testudo_sim.identify import drone_flights
 from testudo_sim.identify.drone_model import driven
-from testudo_sim.recording import RobotRecording
 from testudo_sim.replay.timeline import Timeline
 from testudo_sim.replay.windows import pick_windows
-from testudo_sim.run_reader import Track
 
 LONGEST_S = 0.5
 _GAP_PERIODS = 3.0
 _Advance = Callable[[RotorDroneState, np.ndarray, np.ndarray], RotorDroneState]
-_NO_COMMANDS = Commands(np.zeros(0), np.zeros((3, 0)), np.zeros(0, bool))
 
 
 @dataclass(frozen=True)
-class Flight(Motion):
-    """One drone with motor signals, at the stamps of its track."""
+class Flight(AlignedRobot):
+    """One drone with motor signals, at the stamps of its trajectory."""
 
     logged: drone_flights.Flight | None = field(default=None, repr=False)
     """The same, as identification has it; always there."""
 
 
-def flight_of(robot: RobotRecording) -> Flight:
-    """Return a drone with odometry and motor signals as replay wants it.
+def flight_of(robot: AlignedRobot) -> Flight:
+    """Return a drone with odometry and motor signals, its velocity that of the odometry.
 
     Raises:
         RecordingError: a role is missing, or fewer than a hundred samples are left.
     """
-    logged, (_, report) = drone_flights.flight_of(robot), tidy(robot.find("odometry"))
-    track = Track(
-        logged.stamp_s,
+    logged, (_, report) = drone_flights.flight_of(robot.raw), tidy(robot.raw.find("odometry"))
+    trajectory = Trajectory(
         logged.stamp_s,
         logged.position_world.T,
         heading(logged.quaternion_xyzw.T),
         logged.velocity_world.T,
+        np.ones(len(logged.stamp_s), bool),
+        report.gap_limit_s,
     )
-    notes = [f"odometry: {report.gap_count} gaps"] if report.gap_count else []
-    return Flight(robot.name, track, _NO_COMMANDS, tuple(notes), logged)
+    known = {field.name: getattr(robot, field.name) for field in fields(robot)}
+    own = RobotReport(robot.name, {"odometry": report}, {}, {}, "odometry")
+    return Flight(**known | {"trajectory": trajectory, "report": own}, logged=logged)
 
 
 def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: Sequence[float]) -> list[RollOut]:
@@ -68,7 +66,7 @@ def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: S
     """
     found = []
     for flight in flights:
-        windows = pick_windows(_steady_parts(flight.track), flight.track, horizons_s)
+        windows = pick_windows(_steady_parts(flight.trajectory), flight.trajectory, horizons_s)
         windows.valid[np.asarray(horizons_s) > LONGEST_S + 1e-9] = False
         ends = np.where(windows.valid, windows.end, windows.start)
         made = [
@@ -90,11 +88,11 @@ def fly_all(flights: Sequence[Flight], specs: Sequence[RobotSpec], horizons_s: S
     return found
 
 
-def _steady_parts(track: Track) -> Timeline:
+def _steady_parts(trajectory: Trajectory) -> Timeline:
     """Return a timeline that is not known across gaps."""
-    steps = np.diff(track.stamp_s)
+    steps = np.diff(trajectory.stamp_s)
     wide = np.flatnonzero(steps > _GAP_PERIODS * np.median(steps))
-    begins = np.sort(np.concatenate([[-np.inf], track.stamp_s[wide] + 1e-6, track.stamp_s[wide + 1] - 1e-6]))
+    begins = np.sort(np.concatenate([[-np.inf], trajectory.stamp_s[wide] + 1e-6, trajectory.stamp_s[wide + 1] - 1e-6]))
     return Timeline(begins, np.zeros((3, len(begins))), np.arange(len(begins)) % 2 == 0)
 
 
@@ -103,7 +101,7 @@ def _fly(
 ) -> tuple[MotionState, np.ndarray]:
     """Return the states (3, H, S) and quaternions (4, H, S) at the end samples (H, S)."""
     advance, state = begun
-    steps = np.diff(flight.track.stamp_s)
+    steps = np.diff(flight.trajectory.stamp_s)
     rows = np.zeros((10, *end.shape))
     for k in range(int((end - start).max(initial=0))):
         index = np.minimum(start + k, len(steps) - 1)

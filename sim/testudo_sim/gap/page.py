@@ -12,8 +12,7 @@ import numpy as np
 from testudo_sim.gap import plots
 from testudo_sim.gap.analyse import TypeReplay
 from testudo_sim.gap.report import ALL, Difference, ErrorRow, GapReport, TypeGap
-from testudo_sim.gap.restarts import Course
-from testudo_sim.gap.topview import top_view
+from testudo_sim.gap.topview import Course, top_view
 from testudo_sim.gap.words import against_words, findings, next_steps
 from testudo_sim.replay.tables import SHOWN_UNITS
 from testudo_sim.report.markup import Html, code, details, facts, figure, paragraph, pill, table, text

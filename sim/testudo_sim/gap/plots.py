@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import NullLocator
 
 from testudo_sim.gap.report import ALL, DEAD_RECKONING, IDENTIFIED, NOMINAL, TypeGap
-from testudo_sim.gap.restarts import Course
+from testudo_sim.gap.topview import Course
 from testudo_sim.gap.where import StateErrors
 from testudo_sim.replay.tables import SHOWN_UNITS
 from testudo_sim.report.style import FAINT, INK, Picture, drawing, legend_above, picture, robot_colour

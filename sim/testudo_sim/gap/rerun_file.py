@@ -11,7 +11,7 @@ import numpy as np
 from testudo_hardware.errors import TestudoError
 from testudo_sim.gap.analyse import TypeReplay
 from testudo_sim.gap.report import GapReport
-from testudo_sim.gap.restarts import Course
+from testudo_sim.gap.topview import Course
 from testudo_sim.report.style import robot_colour
 
 _TIMELINE = "run_time"
@@ -67,7 +67,7 @@ def write_rerun(
                     good = np.isfinite(values[h])
                     if good.any():
                         stream.send_columns(
-                            f"errors/{channel}/{horizon:g}s/{out.motion.robot}",
+                            f"errors/{channel}/{horizon:g}s/{out.robot.name}",
                             indexes=[rr.TimeColumn(_TIMELINE, duration=out.windows.start_s[good])],
                             columns=rr.Scalars.columns(scalars=values[h][good]),
                         )

@@ -8,9 +8,8 @@ import numpy as np
 
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.alignment import response_latency
+from testudo_sim.alignment import AlignedRobot, response_latency
 from testudo_sim.gap.blocks import Interval
-from testudo_sim.gap.motion import Motion
 
 _STEP_S = 0.01
 _LONGEST_S = 0.8
@@ -34,20 +33,20 @@ class Latency:
     """Of command and real response at that latency."""
 
 
-def latencies(motion: Motion, spec: RobotSpec) -> list[Latency]:
+def latencies(robot: AlignedRobot, spec: RobotSpec) -> list[Latency]:
     """Return the latency of each channel that the robot was moved in.
 
     The shift at which the changes of the real velocity fit those of the command best; the interval is that of
     stretches of at most 30 s against one another.
     """
-    track, found = motion.track, []
+    track, found = robot.trajectory, []
     names = ("speed", "turn rate") if spec.kind == DIFFERENTIAL_DRIVE else ("x", "y", "z")[: spec.dimension]
     times = np.arange(track.stamp_s[0] + 1.0, track.stamp_s[-1], _STEP_S)
-    before = np.searchsorted(motion.commands.begin_s, times, side="right") - 1
+    before = np.searchsorted(robot.pieces.begin_s, times, side="right") - 1
     holes = np.interp(times, track.stamp_s[:-1], np.diff(track.stamp_s)) > 0.1
-    usable = (before >= 0) & motion.commands.known[np.maximum(before, 0)] & ~holes
+    usable = (before >= 0) & robot.pieces.known[np.maximum(before, 0)] & ~holes
     for channel, name in enumerate(names):
-        command = np.where(before >= 0, motion.commands.values[channel][np.maximum(before, 0)], 0.0)
+        command = np.where(before >= 0, robot.pieces.values[channel][np.maximum(before, 0)], 0.0)
         real = np.interp(times, track.stamp_s, track.velocity[:, channel])
         model = _lagged(command, spec)
         shifts, weights, model_shifts = [], [], []
@@ -65,7 +64,7 @@ def latencies(motion: Motion, spec: RobotSpec) -> list[Latency]:
             drawn = np.median(rng.choice(shifts, (500, len(shifts))), axis=1)
             found.append(
                 Latency(
-                    motion.robot,
+                    robot.name,
                     name,
                     Interval.of_samples(float(np.median(shifts)), drawn),
                     float(np.nanmedian(model_shifts)),

@@ -5,14 +5,20 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 import numpy as np
 
-from testudo_sim.gap.restarts import EVERY_S, STEP_S, Course
+from testudo_hardware.motion import MotionState, motion_model
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.alignment import AlignedRobot
+from testudo_sim.replay.roll import Starts, rollout
+from testudo_sim.replay.timeline import timeline_of
 from testudo_sim.report.markup import paragraph
 from testudo_sim.report.style import robot_colour
 
+EVERY_S, STEP_S = 2.0, 0.1
 _MOST_FRAMES = 9_000
 _NONE = -32768
 _PER_M = 100.0
@@ -29,6 +35,54 @@ _STYLE = (
     "#topview .ghost circle{stroke-dasharray:4 3}#topview text{font-weight:600}"
     "#topview .grid{stroke:var(--line);stroke-width:1}"
 )
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a robot really did and what a model says, on common times."""
+
+    robot: str
+    time_s: np.ndarray
+    """(T,) even, `STEP_S` apart."""
+    real: np.ndarray
+    """(T, D + 1): position and yaw; NaN where it was not seen."""
+    replayed: np.ndarray
+    """(T, D + 1): NaN where nothing could be predicted."""
+    restart: np.ndarray
+    """(T,) bool: here the model is set on the real pose."""
+
+
+def courses(robots: Sequence[AlignedRobot], spec: RobotSpec) -> list[Course]:
+    """Return the real and the replayed course of each robot of one type, on the same times."""
+    begin = min(robot.trajectory.stamp_s[0] for robot in robots)
+    end = max(robot.trajectory.stamp_s[-1] for robot in robots)
+    times = np.arange(begin, end, STEP_S)
+    return [_course(robot, spec, times) for robot in robots]
+
+
+def _course(robot: AlignedRobot, spec: RobotSpec, times: np.ndarray) -> Course:
+    track, model = robot.trajectory, motion_model(spec)
+    timeline = timeline_of(model, robot.pieces)
+    position, yaw, velocity = track.at(times)
+    real = np.where(track.observed(times, 2 * STEP_S)[:, None], np.column_stack([position, yaw]), np.nan)
+    steps = round(EVERY_S / STEP_S)
+    starts = np.arange(0, len(times), steps)
+    now, moving = np.nan_to_num(real[starts]).T, velocity[starts].T
+    state = MotionState(now[: spec.dimension], now[spec.dimension], moving)
+    index = starts + np.arange(steps)[:, None]
+    ends = times[starts] + STEP_S * np.arange(steps)[:, None]
+    first, last = timeline.acting(times[starts]), timeline.acting(ends)
+    (found,) = rollout(model, [timeline], [Starts(state, times[starts], ends, first, last)], exact=True)
+    good = (
+        (index < len(times))
+        & np.isfinite(real[starts]).all(axis=1)
+        & (timeline.all_known(first, last) | (ends == times[starts]))
+    )
+    replayed = np.full_like(real, np.nan)
+    replayed[index[good]] = np.concatenate([found.position_world, found.yaw[None]])[:, good].T
+    restart = np.zeros(len(times), bool)
+    restart[starts] = True
+    return Course(robot.name, times, real, replayed, restart)
 
 
 def top_view(courses: Sequence[Course], radius_m: float) -> str:

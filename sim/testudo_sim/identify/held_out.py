@@ -11,7 +11,8 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim.identify.fit import Fit
 from testudo_sim.identify.residual import ENDING, fit_residual, residual_errors
 from testudo_sim.identify.result import HALF, ROBOTS, HeldOut, Quantiles
-from testudo_sim.identify.roll import Roller, dead_reckoning
+from testudo_sim.identify.roll import Roller
+from testudo_sim.replay.roll import dead_reckoning
 
 Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], Fit]
 """A fit from parameters (P,), for groups (C,) of stretches with weights (C,)."""

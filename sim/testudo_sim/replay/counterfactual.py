@@ -28,6 +28,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.model import control_velocity
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.alignment import TeamRecording
 from testudo_sim.batch_policy import artefact_policy
 from testudo_sim.deployed import DeployedState, Deployment, start_deployed, tick_deployed
 from testudo_sim.environment import to_batch
@@ -36,7 +37,6 @@ from testudo_sim.kinematic import KinematicPhysics
 from testudo_sim.parameters import Channels, draw_parameters
 from testudo_sim.replay.branches import Branches
 from testudo_sim.replay.moment import Moment, goals_of, moment_at, told_from
-from testudo_sim.replay.story import Story
 from testudo_sim.team import Team
 
 _QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -76,11 +76,11 @@ class Ahead:
             raise TestudoError(f"--draws: found {self.draws}, expected at least 1")
 
 
-def ways_of(story: Story, policy: Path | None, *, commands: bool = False, shield: bool = True) -> list[Way]:
+def ways_of(recording: TeamRecording, policy: Path | None, *, commands: bool = False, shield: bool = True) -> list[Way]:
     """Return how to go on: with the policy of the run or another, or else with the recorded commands.
 
     Args:
-        story: the run.
+        recording: the run.
         policy: another policy than that of the run.
         commands: the recorded commands, whatever policy there is.
         shield: with the shield and without; False is without alone.
@@ -91,19 +91,23 @@ def ways_of(story: Story, policy: Path | None, *, commands: bool = False, shield
     artefact, name = None, "commands"
     if not commands and policy is not None:
         artefact, name = Artefact.load(policy), policy.name
-    elif not commands and story.run is not None and story.contract is not None:
-        artefact, name = Artefact.load(story.run.policy_path), "policy"
+    elif not commands and recording.run is not None and recording.contract is not None:
+        artefact, name = Artefact.load(recording.run.policy_path), "policy"
     made = [Way(f"{name}, shield", artefact, shielded=True)] if shield else []
     return [*made, Way(f"{name}, no shield", artefact, shielded=False)]
 
 
 def go_on_from(
-    story: Story, times_s: Sequence[float], way: Way, ahead: Ahead, tell: Callable[[float], None] = lambda _: None
+    recording: TeamRecording,
+    times_s: Sequence[float],
+    way: Way,
+    ahead: Ahead,
+    tell: Callable[[float], None] = lambda _: None,
 ) -> Branches:
     """Return what becomes of the team from moments on; worlds of one moment are side by side.
 
     Args:
-        story: the run.
+        recording: the run.
         times_s: moments, seconds since its start.
         way: how it goes on.
         ahead: for how long, and in how many worlds.
@@ -113,15 +117,15 @@ def go_on_from(
         TestudoError: a moment at which the robots were not seen, or a policy for other robots or another task.
     """
     ahead.check()
-    moments = [moment_at(story, time_s) for time_s in times_s]
-    goal = goals_of(story)
+    moments = [moment_at(recording, time_s) for time_s in times_s]
+    goal = goals_of(recording)
     if way.artefact is not None:
-        _check_policy(story, way.artefact, goal)
-    stage = _Stage.create(story, way)
+        _check_policy(recording, way.artefact, goal)
+    stage = _Stage.create(recording, way)
     ticks = max(1, round(ahead.horizon_s / stage.team.model.spec.control_period_s))
     told = None
     if way.artefact is None:
-        parts = [told_from(story, time_s, ticks) for time_s in times_s]
+        parts = [told_from(recording, time_s, ticks) for time_s in times_s]
         told = np.repeat(np.stack(parts, axis=-1), ahead.draws, axis=-1)
     driver = _Driver(stage, way, told, goal)
     state = stage.begin(moments, ahead)
@@ -133,11 +137,11 @@ def go_on_from(
         seen.append(jax.tree.map(np.asarray, what))
         tell(min(1.0, (begin + stage.chunk) / ticks))
     logs = jax.tree.map(lambda *parts: np.concatenate(parts)[:ticks], *seen)
-    return Branches.create(story, way.name, moments, ahead.draws, logs, goal)
+    return Branches.create(recording, way.name, moments, ahead.draws, logs, goal)
 
 
-def _check_policy(story: Story, artefact: Artefact, goal: np.ndarray | None) -> None:
-    contract, spec = artefact.contract, story.spec
+def _check_policy(recording: TeamRecording, artefact: Artefact, goal: np.ndarray | None) -> None:
+    contract, spec = artefact.contract, recording.spec
     if contract.robot != spec.name or contract.dimension != spec.dimension:
         raise TestudoError(
             f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
@@ -152,7 +156,7 @@ def _check_policy(story: Story, artefact: Artefact, goal: np.ndarray | None) -> 
         )
     if goal is None:
         raise TestudoError(
-            f"{story.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
+            f"{recording.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
             "go on with the recorded commands"
         )
 
@@ -185,11 +189,13 @@ class _Stage:
     signals: Callable[..., dict[str, jax.Array]]
 
     @classmethod
-    def create(cls, story: Story, way: Way) -> _Stage:
+    def create(cls, recording: TeamRecording, way: Way) -> _Stage:
         contract = way.artefact.contract if way.artefact else None
-        spec = story.spec
-        shield, arena = (contract.shield, contract.arena or story.arena) if contract else (story.shield, story.arena)
-        team, deployment = deployed_team(spec, shield, arena, len(story.robots), shielded=way.shielded)
+        spec = recording.spec
+        shield, arena = (
+            (contract.shield, contract.arena or recording.arena) if contract else (recording.shield, recording.arena)
+        )
+        team, deployment = deployed_team(spec, shield, arena, len(recording.robots), shielded=way.shielded)
         chunk = contract.decision_ticks if contract else _CHUNK
         run = jax.jit(partial(_run, team, deployment, contract is not None), compiler_options=_QUICK)
         signals = jax.jit(partial(_signals, team), compiler_options=_QUICK)

@@ -14,10 +14,9 @@ from testudo_hardware.motion import MotionModel, motion_model
 from testudo_hardware.spec import parse_robot
 from testudo_sim.progress import Share, quiet
 from testudo_sim.replay.checks import TOLERANCE, Reinference, RobotCheck
-from testudo_sim.replay.order import ticks_in_order
 from testudo_sim.replay.rerun import Rerun
 from testudo_sim.replay.sources import Announcements, check_goals, check_neighbours, check_poses
-from testudo_sim.run_reader import Run
+from testudo_sim.run_reader import Run, ticks_in_order
 
 
 def reinfer(run: Run, artefact: Artefact, *, tolerance: float = TOLERANCE, share: Share = quiet) -> Reinference:

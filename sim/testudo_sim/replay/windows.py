@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_hardware.motion import MotionModel, MotionState
-from testudo_sim.replay.roll import Starts, roll_out
+from testudo_hardware.motion import MotionState
+from testudo_sim.alignment import Trajectory
+from testudo_sim.replay.roll import Starts
 from testudo_sim.replay.timeline import Timeline
-from testudo_sim.run_reader import Track
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,17 @@ class Windows:
     end_segment: np.ndarray
     """(H, S) int: command that acts at the end."""
 
+    @property
+    def starts(self) -> Starts:
+        """Return what `rollout` takes; windows that are not valid end where they start."""
+        end_s = np.where(self.valid, self.end_s, self.start_s)
+        return Starts(
+            self.state, self.start_s, end_s, self.segment, np.where(self.valid, self.end_segment, self.segment)
+        )
+
 
 def pick_windows(
-    timeline: Timeline, track: Track, horizons_s: Sequence[float], tolerance_s: float | np.ndarray | None = None
+    timeline: Timeline, track: Trajectory, horizons_s: Sequence[float], tolerance_s: float | np.ndarray | None = None
 ) -> Windows:
     """Return a window for each sample; ends are samples too, so that nothing is interpolated.
 
@@ -69,24 +77,3 @@ def pick_windows(
         acting[start],
         acting[end],
     )
-
-
-def roll_windows(
-    model: MotionModel, timelines: Sequence[Timeline], windows: Sequence[Windows], *, exact: bool = False
-) -> list[MotionState]:
-    """Return for each robot the predicted states (D, H, S) at the ends; those at the start where not valid.
-
-    Args:
-        model: of all robots.
-        timelines: of each robot.
-        windows: of each robot.
-        exact: see `roll_out`.
-    """
-    starts = []
-    for own in windows:
-        # nothing has to be rolled out for an end that is not valid
-        end_s = np.where(own.valid, own.end_s, own.start_s)
-        starts.append(
-            Starts(own.state, own.start_s, end_s, own.segment, np.where(own.valid, own.end_segment, own.segment))
-        )
-    return roll_out(model, timelines, starts, exact=exact)

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
+from testudo_hardware.spec import load_robot
 from testudo_sim.alignment import (
     Smoother,
     align_robot,
     clock_fit,
     heading,
-    held,
-    interpolated,
     on_recorder_clock,
     response_latency,
     smooth_velocity,
@@ -123,13 +122,6 @@ def test_a_lone_sample_has_no_rate():
     assert found.known == 4
 
 
-def test_values_between_samples():
-    stamps, values = np.array([0.0, 1.0, 3.0]), np.array([[0.0], [2.0], [6.0]])
-    assert held(stamps, values, np.array([-1.0, 0.0, 0.9, 1.0, 9.0]))[:, 0].tolist() == [0, 0, 0, 2, 6]
-    found = interpolated(stamps, values, np.array([-1.0, 0.5, 2.0, 3.0]), gap_s=1.5)[:, 0]
-    assert np.array_equal(found, [np.nan, 1.0, np.nan, 6.0], equal_nan=True)
-
-
 def test_a_robot_is_aligned_with_every_choice_in_its_report():
     times = np.arange(0, 30, 0.005)
     forward, turn = 0.5 + 0.3 * np.sin(1.7 * times), 0.8 * np.sin(1.1 * times + 1)
@@ -145,12 +137,12 @@ def test_a_robot_is_aligned_with_every_choice_in_its_report():
         "gritsbot_x",
         {"pose": Series(times, pose, times + 0.01), "command": Series(times - 7.0, command, times + 0.001)},
     )
-    aligned = align_robot(robot)
+    aligned = align_robot(robot, load_robot("gritsbot_x"))
     assert aligned.report.clocks["command"].corrected
     assert not aligned.report.clocks["pose"].corrected
-    assert abs(aligned.report.latency.delay_s - 0.15) < 0.01
-    assert np.nanmedian(np.abs(aligned.body_velocity[:, 0] - speed)) < 0.01
-    report = aligned.report.to_dict()
+    assert abs(aligned.latency.delay_s - 0.15) < 0.01
+    assert np.median(np.abs(aligned.trajectory.velocity[:, 0] - speed)) < 0.01
+    report = aligned.provenance()
     assert set(report) == {"robot", "series", "clocks", "latency", "velocity", "reference"}
     assert report["reference"] == "pose"
     assert report["velocity"]["half_window_s"] == 0.1

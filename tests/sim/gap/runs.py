@@ -1,6 +1,7 @@
 """Recordings for tests of the gap: of a model itself, with errors that are known."""
 
 from testudo_hardware.spec import load_robot
+from testudo_sim.alignment import prepare
 from testudo_sim.gap.analyse import analyse
 from testudo_sim.gap.synthetic import synthetic_recording
 
@@ -10,4 +11,4 @@ ROBOT = "gritsbot_x"
 def report_of(truth=None, *, robot=ROBOT, seconds=60.0, robots=2, identified=None, **more):
     """Return the report, and the replays, of robots whose true parameters are `truth`."""
     recording = synthetic_recording(load_robot(robot), truth=truth, seconds=seconds, robots=robots, **more)
-    return analyse(recording, identified=identified)
+    return analyse(prepare(recording), identified=identified)

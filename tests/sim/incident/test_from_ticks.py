@@ -7,9 +7,10 @@ import pytest
 from tests.sim.recorded_run import record_run
 
 from testudo_hardware.spec import load_robot
+from testudo_sim.alignment import prepare_run
 from testudo_sim.incident import Kind, find_incidents
 from testudo_sim.incident.ticks import root_code
-from testudo_sim.replay.story import story_of_run
+from testudo_sim.replay.one_team import one_team
 from testudo_sim.run_reader import PlantEvent
 
 FROM, TO = 60, 100
@@ -30,7 +31,7 @@ def clean(artefact):
 
 
 def found(run, artefact):
-    return find_incidents(story_of_run(run, artefact.contract))
+    return find_incidents(one_team(replace(prepare_run(run), contract=artefact.contract)))
 
 
 def spoilt(run, robot, change, begin=FROM, end=TO):
