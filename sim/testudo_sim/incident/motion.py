@@ -22,6 +22,8 @@ _BEYOND = 0.02
 """Share of a command that is clipped."""
 _SATURATED_S, _OFF_S = 0.2, 0.5
 _STILL_M_S = 0.01
+_EDGE_S = 0.2
+"""Shorter motion is the error of a velocity; at the ends of a recording it is largest."""
 
 
 def find_jumps(robot: AlignedRobot) -> list[Incident]:
@@ -164,11 +166,10 @@ def expected_speed(robot: AlignedRobot) -> tuple[np.ndarray, np.ndarray]:
 def find_standing(robot: AlignedRobot, bounds: Bounds) -> list[Incident]:
     """Return times between two drives in which the robot stood: all that poses tell of a stop."""
     motion = robot.trajectory
-    still = still_samples(motion)
-    found = []
-    for begin, end in spans(still, motion.stamp_s, 0.2):
+    found, first_s, last_s = [], motion.stamp_s[0] + _EDGE_S, motion.stamp_s[-1] - _EDGE_S
+    for begin, end in spans(still_samples(motion), motion.stamp_s, _EDGE_S):
         lasted = motion.stamp_s[end] - motion.stamp_s[begin]
-        if lasted < bounds.stood_s or begin == 0 or end >= len(still) - 1:
+        if lasted < bounds.stood_s or motion.stamp_s[begin] <= first_s or motion.stamp_s[end] >= last_s:
             continue
         found.append(
             Incident(
