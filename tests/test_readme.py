@@ -14,7 +14,7 @@ import pytest
 import tyro
 
 from testudo_deploy.cli import verbs
-from testudo_deploy.fleet import load_fleet
+from testudo_deploy.fleet.fleet import load_fleet
 from testudo_hardware.motion import motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES, VELOCITY_POINT
 from testudo_hardware.spec import load_robot
@@ -208,11 +208,11 @@ def own_package(tmp_path, monkeypatch):
 
 def test_the_scenario_of_the_readme_runs(own_package):
     jax = pytest.importorskip("jax")
-    from testudo_deploy.shield.margins import shield_parameters
-    from testudo_policies.build import make_environment
+    from testudo_deploy.shield.projection_margins import projection_parameters
+    from testudo_policies.learning.builder import make_environment
 
     spec = load_robot("gritsbot_x")
-    shield = shield_parameters(spec)
+    shield = projection_parameters(spec)
     environment = make_environment(own_package.name, spec, shield, SCENARIO_SIZE)
     world = environment.reset(jax.random.split(jax.random.key(0), WORLDS))
     places = environment.scene(world).robots.position_world

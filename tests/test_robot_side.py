@@ -12,16 +12,16 @@ ABSENT = (*TRAINING_SIDE, "onnx", "jax2onnx", "scipy", "matplotlib", "rosbags", 
 DRIVE = """
 import json
 import numpy as np
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.control_loop import ControlLoop
-from testudo_deploy.messages import PeerMessage, TickRecord
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 
 spec = load_robot(robot)
 model, size = motion_model(spec), spec.dimension
-artefact = Artefact.load(path, robot=spec)
+artefact = PolicyArtefact.load(path, robot=spec)
 goals = {"r0": np.array([0.6, 0.0, 1.0])[:size], "r1": np.array([-0.6, 0.5, 1.0])[:size]}
 states = {
     name: MotionState(np.array([x, y, 1.0])[:size], np.array(0.0), np.zeros(size))

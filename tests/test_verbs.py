@@ -6,11 +6,11 @@ import os
 import pytest
 from tests.policies.quick import TINY, TINY_OPTIONS, quick_compilation
 
-from testudo_deploy.artefact import Artefact
 from testudo_deploy.cli import main
-from testudo_deploy.fleet import load_fleet
-from testudo_policies.checkpoints import load_config, save_config
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import load_fleet
 from testudo_policies.commands import train as train_module
+from testudo_policies.learning.checkpoints import load_config, save_config
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,7 +73,7 @@ def test_evaluate_takes_the_file_and_other_team_sizes(policy, capsys, tmp_path):
 
 def test_export_writes_a_proven_file_and_a_fleet_that_pins_it(policy, run):
     values = json.loads((run / "export.json").read_text())
-    artefact = Artefact.load(policy, sha256=values["sha256"])
+    artefact = PolicyArtefact.load(policy, sha256=values["sha256"])
     assert values["parity"]["max_error"] <= 1e-5
     assert artefact.contract.evaluation[str(TINY.team_size)]["episodes"] == 4
     assert load_fleet(run / "fleet.yaml").policy_sha256 == artefact.sha256
@@ -83,12 +83,12 @@ def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
     shown = succeed(capsys, "inspect", policy, "--json", tmp_path / "policy.json")
     assert "neighbour_position_world" in shown
     values = json.loads((tmp_path / "policy.json").read_text())
-    assert values["file"]["sha256"] == Artefact.load(policy).sha256
+    assert values["file"]["sha256"] == PolicyArtefact.load(policy).sha256
     assert values["contract"]["robot"] == "gritsbot_x"
 
 
 def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("testudo_deploy.benchmarks._TICKS", 50)
+    monkeypatch.setattr("testudo_deploy.bench.robot_tick._TICKS", 50)
     numbers = tmp_path / "robot.json"
     options = ("--repeats", "1", "--json", numbers)
     shown = succeed(capsys, "bench", "robot", "--policy", policy, *options)
@@ -102,7 +102,7 @@ def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
 
 def test_bench_import_times_reading_and_writing(capsys, tmp_path, monkeypatch):
     monkeypatch.delenv("TESTUDO_REAL_DATA", raising=False)
-    monkeypatch.setattr("testudo_sim.importing.benchmark._DURATION_S", 5.0)
+    monkeypatch.setattr("testudo_bench.performance.importing._DURATION_S", 5.0)
     numbers = tmp_path / "import.json"
     shown = succeed(capsys, "bench", "import", "--repeats", "1", "--team-size", "2", "--json", numbers)
     assert "times real time" in shown
@@ -112,8 +112,8 @@ def test_bench_import_times_reading_and_writing(capsys, tmp_path, monkeypatch):
 
 
 def test_bench_projection_times_solves_and_whole_shields(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("testudo_sim.projection_benchmark._SIZES", ((2, 2, 10.0), (3, 2, 1.0)))
-    monkeypatch.setattr("testudo_sim.projection_benchmark._TICKS", 20)
+    monkeypatch.setattr("testudo_bench.performance.projection._SIZES", ((2, 2, 10.0), (3, 2, 1.0)))
+    monkeypatch.setattr("testudo_bench.performance.projection._TICKS", 20)
     numbers = tmp_path / "projection.json"
     shown = succeed(capsys, "bench", "projection", "--repeats", "1", "--json", numbers)
     assert "quadprog" in shown

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from testudo_deploy.artefact import Artefact
-from testudo_sim.rendering import RenderOptions, Scenery, Show, Trajectory, arena_around, render_run
-from testudo_sim.report import FleetSection
-from testudo_sim.report.run_plots import trajectory_plot
-from testudo_sim.run_reader import Run, read_run
+from testudo_analysis.rendering import Animation, AnimationScene, RenderOptions, Trajectory, arena_around, render_run
+from testudo_analysis.report import FleetSection
+from testudo_analysis.report.run_plots import trajectory_plot
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_runs.run_reader import RecordedRun, read_run
 
 _WIDTH_PX = 720
 _FRAMES_PER_S = 15.0
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--time", type=float, default=6.5, help="moment of the scene [s]")
     words = parser.parse_args()
     run = read_run(words.run)
-    contract = Artefact.load(run.policy_path).contract
+    contract = PolicyArtefact.load(run.policy_path).contract
     section = FleetSection(run, contract, None)
     paths = Image.open(io.BytesIO(trajectory_plot(section).png)).convert("RGB")
     size = (_WIDTH_PX, round(paths.height * _WIDTH_PX / paths.width))
@@ -43,7 +43,7 @@ def main() -> None:
     both.save(words.out, optimize=True)
 
 
-def scene_at(run: Run, section: FleetSection, time_s: float, size: tuple[int, int]) -> Image.Image:
+def scene_at(run: RecordedRun, section: FleetSection, time_s: float, size: tuple[int, int]) -> Image.Image:
     """Return the scene ``time_s`` [s] after the start, with the ways so far."""
     started = next(event.stamp_s for event in run.events if event.kind == "started")
     tracks = [run.truth[name] for name in run.robots]
@@ -56,7 +56,7 @@ def scene_at(run: Run, section: FleetSection, time_s: float, size: tuple[int, in
     trajectory = Trajectory(times, position, yaw)
     goals = np.array([robot.goal_world for robot in robots])
     arena = section.contract.arena or arena_around(trajectory, goals)
-    show = Show(Scenery(tuple(robot.spec for robot in robots), arena, goals), trajectory)
+    show = Animation(AnimationScene(tuple(robot.spec for robot in robots), arena, goals), trajectory)
     with tempfile.TemporaryDirectory() as folder:
         options = RenderOptions(width=size[0], height=size[1])
         file = render_run(show, Path(folder) / "scene.png", options)

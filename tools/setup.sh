@@ -82,12 +82,12 @@ install_all() {
 }
 
 install_with() {
-    "$@" --quiet -r requirements.lock && "$@" --quiet --no-deps --no-build-isolation -e .
+    "$@" --quiet -r requirements.lock && "$@" --quiet --no-deps --no-build-isolation -e . -e tests/bench
 }
 
 fingerprint() {
     # the path belongs to it: a venv that was copied or moved does not work
-    { echo "$ROOT"; cat tools/setup.sh pyproject.toml requirements.lock; } | sha256sum
+    { echo "$ROOT"; cat tools/setup.sh pyproject.toml tests/bench/pyproject.toml requirements.lock; } | sha256sum
 }
 
 main() {

@@ -41,7 +41,7 @@ def turned(vector: Sequence[float], yaw: float) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlanarTransform:
     """Where a frame stands in its parent frame: shifted, and turned about the common z axis."""
 
     position: tuple[float, ...]
@@ -49,16 +49,16 @@ class Placement:
     yaw: float
     """[rad], of the frame in the parent."""
 
-    def then(self, inner: Placement) -> Placement:
+    def then(self, inner: PlanarTransform) -> PlanarTransform:
         """Return where ``inner``, a frame that stands in this one, stands in the parent: map-odom, odom-base."""
         shift = turned(inner.position, self.yaw)
         position = tuple(here + there for here, there in zip(self.position, shift, strict=True))
-        return Placement(position, wrapped(self.yaw + inner.yaw))
+        return PlanarTransform(position, wrapped(self.yaw + inner.yaw))
 
-    def inverse(self) -> Placement:
+    def inverse(self) -> PlanarTransform:
         """Return where the parent stands in this frame."""
         back = turned(self.position, -self.yaw)
-        return Placement(tuple(-value for value in back), wrapped(-self.yaw))
+        return PlanarTransform(tuple(-value for value in back), wrapped(-self.yaw))
 
 
 def quaternion_xyzw_from_yaw(yaw: float) -> tuple[float, float, float, float]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.toml_files import read_toml
 from testudo_hardware.schema import (
     ATTITUDE,
     DIFFERENTIAL_DRIVE,
@@ -26,7 +27,6 @@ from testudo_hardware.schema import (
     VELOCITY_POINT,
     QuantityRule,
 )
-from testudo_hardware.toml_files import read_toml
 
 SCHEMA = "testudo/robot/1"
 FALL_S = 0.8

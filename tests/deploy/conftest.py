@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tests.deploy.tiny_policy import draft_contract
 
-from testudo_deploy.control_loop import ControlLoop
-from testudo_deploy.messages import PeerMessage
-from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.layer1 import Arena, pair_rows, shield_layer1, wall_rows
-from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.contract.messages import PeerMessage
+from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.velocity_projection import Arena, pair_rows, project_velocity, wall_rows
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot
@@ -37,10 +37,10 @@ class Scene:
 
         def run(state, table, nominal):
             stop = self.model.stopping_point(state)
-            return shield_layer1(self.model, self.parameters, self.arena, stop, table, nominal)
+            return project_velocity(self.model, self.parameters, self.arena, stop, table, nominal)
 
         state = MotionState(*map(asarray, vars(self.state).values()))
-        table = NeighbourTable(*(None if x is None else asarray(x) for x in vars(self.table).values()))
+        table = PeerTable(*(None if x is None else asarray(x) for x in vars(self.table).values()))
         return compiled(run)(state, table, asarray(self.nominal))
 
     def rows(self):
@@ -64,7 +64,7 @@ def make_scene():
     def make(name="gritsbot_x", peers=3, count=200, seed=0, rows=8, crowd=1.0, arena=True):
         spec = load_robot(name)
         size, rng = spec.dimension, np.random.default_rng(seed)
-        parameters = shield_parameters(spec, neighbour_rows=rows)
+        parameters = projection_parameters(spec, neighbour_rows=rows)
         half = 4 * parameters.separation_m
         position = rng.uniform(-half, half, (size, count)) * 0.9
         velocity = rng.uniform(-1, 1, (size, count))
@@ -81,7 +81,7 @@ def make_scene():
         direction /= np.linalg.norm(direction, axis=0)
         away = crowd * parameters.separation_m * rng.uniform(0.5, 4, (peers, count))
         announced = rng.uniform(-0.5, 0.5, (size, peers, count)) * spec.speed_limit_m_s
-        table = NeighbourTable(
+        table = PeerTable(
             position[:, None] + away * direction,
             announced,
             rng.uniform(0, 0.1, (peers, count)),
@@ -108,8 +108,8 @@ def message():
         position_world=(0.9, 0.0),
         yaw=0.1,
         contract="h",
-        owned_lane_world=((0.9, 0.0), (1.0, 0.0)),
-        announced_lane_world=((0.9, 0.0), (0.9, 0.0)),
+        reserved_segment_world=((0.9, 0.0), (1.0, 0.0)),
+        requested_segment_world=((0.9, 0.0), (0.9, 0.0)),
         echoes={"r0": ("a", 100.0, 1)},
     )
 
@@ -163,8 +163,8 @@ def make_loop():
                     position_world=(2.0,) * size,
                     yaw=0.0,
                     contract=policy.contract.contract_hash,
-                    owned_lane_world=lane,
-                    announced_lane_world=(lane[0], lane[0]),
+                    reserved_segment_world=lane,
+                    requested_segment_world=(lane[0], lane[0]),
                     echoes={"r0": ("a", echo_s, 10**6)},
                 ),
                 rig.now_s if received_s is None else received_s,

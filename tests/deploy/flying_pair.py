@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from testudo_deploy.flight_guard import FlightGuard
-from testudo_deploy.flight_messages import FlightOrder
-from testudo_deploy.guard import Guard
-from testudo_deploy.messages import PeerMessage
-from testudo_deploy.robot import Robot
-from testudo_deploy.supervisor import GuardReport
-from testudo_hardware.links.flight import FlightAct, VehicleState
-from testudo_hardware.links.profile import FlightPart, FlightWire, Text
+from testudo_deploy.contract.messages import PeerMessage
+from testudo_deploy.guard.command_guard import CommandGuard
+from testudo_deploy.guard.flight_guard import FlightGuard
+from testudo_deploy.guard.flight_messages import FlightOrder
+from testudo_deploy.supervision.robot import Robot
+from testudo_deploy.supervision.supervisor import GuardReport
+from testudo_hardware.links.flight_link import FlightAct, VehicleState
+from testudo_hardware.links.link_profile import FlightPart, FlightWire, Text
 from testudo_hardware.spec import load_robot
 
 SILENCE = load_robot("crazyflie_2x").silence
@@ -116,7 +116,7 @@ class Drone:
     def __init__(self, fleet, name, now_s):
         entry = fleet.robot(name)
         self.robot = Robot(fleet, name, str(fleet.policy), epoch=name, now_s=now_s)
-        self.guard = Guard(dimension=3, dead_man_s=entry.spec.dead_man_s)
+        self.guard = CommandGuard(dimension=3, dead_man_s=entry.spec.dead_man_s)
         self.flight, self.vehicle = FlightGuard(), Vehicle(entry.initial_position_world)
         self.policy_lives, self.sees, self.landed_s, self.reasons = True, True, -math.inf, []
         self.tilt_rad, self.records = 0.0, []

@@ -6,7 +6,7 @@ import numpy as np
 from tests.deploy.conftest import StubPolicy
 from tests.deploy.fine_motion import STEP_S, acting, limited, roll
 
-from testudo_deploy.control_loop import ControlLoop
+from testudo_deploy.control.control_loop import ControlLoop
 
 BEGIN_S = 100.0
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.reservations import Sight, pass_gate
-from testudo_deploy.shield.space import NOTHING_HEARD, PeerSpaces, at_rest
-from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reservations import ShieldInputs, apply_stop_tube_check
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, reserved_at_rest
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 
 
@@ -31,9 +31,9 @@ def spaces(*peers, size=2):
     """Return the peers (K,)."""
     if not peers:
         none = np.zeros((2, size, 0))
-        return PeerSpaces(none, none, np.zeros(0), *[np.zeros(0, bool)] * 3)
+        return PeerReservations(none, none, np.zeros(0), *[np.zeros(0, bool)] * 3)
     owned, announced, acknowledged, silent, first, reserves = zip(*peers, strict=True)
-    return PeerSpaces(
+    return PeerReservations(
         np.stack(owned, axis=-1),
         np.stack(announced, axis=-1),
         np.array(acknowledged),
@@ -46,7 +46,7 @@ def spaces(*peers, size=2):
 def table_of(peers, age_s=0.1):
     """Return a neighbour table (D, K) for peers, of which only the age counts here."""
     size, count = peers.owned_world.shape[1:]
-    return NeighbourTable(np.zeros((size, count)), np.zeros((size, count)), np.full(count, age_s), np.ones(count, bool))
+    return PeerTable(np.zeros((size, count)), np.zeros((size, count)), np.full(count, age_s), np.ones(count, bool))
 
 
 class Walker:
@@ -54,19 +54,19 @@ class Walker:
 
     def __init__(self, name="gritsbot_x", place=None, yaw=0.0, arena=None):
         self.spec = load_robot(name)
-        self.model, self.space, self.arena = motion_model(self.spec), space_parameters(self.spec), arena
+        self.model, self.space, self.arena = motion_model(self.spec), stop_tube_parameters(self.spec), arena
         size = self.spec.dimension
         place = np.zeros(size) if place is None else np.array(place, float)
         self.state = MotionState(place, np.array(float(yaw)), np.zeros(size))
-        self.own, self.number = at_rest(place), 0.0
+        self.own, self.number = reserved_at_rest(place), 0.0
         self.response = LagResponse.create(np.array(self.spec.control_period_s), self.spec.velocity_lag_s)
 
     def look(self, velocity, peers, **changes):
         """Return what the gate makes of a velocity now, with parts of the own space changed."""
         stop = self.model.stopping_point(self.state)
-        sight = Sight(self.state.position_world, self.state, stop, table_of(peers), peers)
+        sight = ShieldInputs(self.state.position_world, self.state, stop, table_of(peers), peers)
         own = replace(self.own, **{key: np.array(value) for key, value in changes.items()})
-        return pass_gate(
+        return apply_stop_tube_check(
             self.model, self.space, self.arena, sight, own, np.array(velocity, float), np.array(self.number + 1)
         )
 

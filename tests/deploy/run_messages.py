@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from testudo_deploy.bag_writer import RecordedTopic
-from testudo_deploy.messages import PeerMessage, TickRecord
-from testudo_deploy.plan import EVENTS_TOPIC, topics
-from testudo_deploy.run_folder import RunWriter
+from testudo_deploy.contract.messages import PeerMessage, TickRecord
+from testudo_deploy.files.bag_writer import RecordedTopic
+from testudo_deploy.launch.launch_plan import EVENTS_TOPIC, topics
+from testudo_deploy.launch.run_folder import RunWriter
 from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 
 STORE = get_typestore(Stores.ROS2_KILTED)
@@ -125,14 +125,14 @@ def tick_record(robot, sequence, stamp_s):
         neighbour_age_s=(),
         neighbour_valid=(),
         neighbour_untrusted=(),
-        neighbour_owned_lane_world=(),
-        neighbour_announced_lane_world=(),
+        neighbour_reserved_segment_world=(),
+        neighbour_requested_segment_world=(),
         neighbour_acknowledged=(),
         neighbour_silent=(),
-        owned_lane_world=None,
-        announced_lane_world=None,
-        announcement_pending=False,
-        announced_since=-1,
+        reserved_segment_world=None,
+        requested_segment_world=None,
+        request_pending=False,
+        requested_since=-1,
         decided=False,
         hidden_before=(),
         hidden_after=(),
@@ -159,8 +159,8 @@ def peer_message(robot, sequence, stamp_s):
         position_world=robot.initial_position_world,
         yaw=0.0,
         contract="",
-        owned_lane_world=(robot.initial_position_world,) * 2,
-        announced_lane_world=(robot.initial_position_world,) * 2,
+        reserved_segment_world=(robot.initial_position_world,) * 2,
+        requested_segment_world=(robot.initial_position_world,) * 2,
         echoes={},
     )
 

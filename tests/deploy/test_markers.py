@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.deploy.run_messages import peer_message, tick_record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.control_loop import ControlLoop
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.markers import (
     GoalView,
     Marker,
@@ -26,10 +26,10 @@ from testudo_deploy.markers import (
 )
 from testudo_deploy.markers.robots import STATUS_COLOURS, UNKNOWN_COLOUR, label, tube_of
 from testudo_deploy.markers.shapes import capsule, hull_outline, upright_to
-from testudo_deploy.shield.layer1 import ShieldStatus
 from testudo_deploy.shield.obstacles import Ball, Block, Capsule
-from testudo_deploy.shield.space_margins import space_parameters
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import ShieldStatus
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("gritsbot_x")
@@ -38,8 +38,10 @@ ROBOTS = ("gritsbot_x", "crazyflie_2x")
 
 def driven(folder, robot, ticks=30):
     """Return the views of two robots that have driven for some ticks, where their last commands left them."""
-    fleet = make_tiny_fleet(folder, 2, robot, lane_m=2 * space_parameters(load_robot(robot)).clearance_m, walls=False)
-    artefact = Artefact.load(fleet.policy)
+    fleet = make_tiny_fleet(
+        folder, 2, robot, lane_m=2 * stop_tube_parameters(load_robot(robot)).clearance_m, walls=False
+    )
+    artefact = PolicyArtefact.load(fleet.policy)
     loops = {
         robot.name: ControlLoop(
             artefact,
@@ -143,11 +145,11 @@ def test_a_driving_robot_shows_body_lanes_tube_velocities_and_its_way(views):
 
 def test_the_tube_is_the_one_of_the_shield_and_lies_in_the_owned_lane(views):
     for view in views:
-        space = space_parameters(view.spec)
+        space = stop_tube_parameters(view.spec)
         points = tube_of(view.record, view.spec, space)
         assert points.shape == (view.spec.dimension, 2 * space.hold_ticks + (3 if view.spec.coast_s == 0 else 6))
         assert points[:, 0] == pytest.approx(np.array(view.record.measured_position_world))
-        lane = view.peer.owned_lane_world  # owned from this tick on
+        lane = view.peer.reserved_segment_world  # owned from this tick on
         along = np.array(lane[1]) - np.array(lane[0])
         share = np.clip((points - np.array(lane[0])[:, None]).T @ along / (along @ along + 1e-12), 0, 1)
         off = np.linalg.norm(points - np.array(lane[0])[:, None] - along[:, None] * share, axis=0)
@@ -157,12 +159,12 @@ def test_the_tube_is_the_one_of_the_shield_and_lies_in_the_owned_lane(views):
 @pytest.mark.parametrize("apart_m", [-0.001, 0.001])
 def test_owned_areas_meet_only_if_lanes_are_closer_than_the_clearance(apart_m):
     """The picture shows the guarantee: areas of robots that keep it do not overlap."""
-    space = space_parameters(SPEC)
+    space = stop_tube_parameters(SPEC)
     lanes = [((0.0, 0.0), (0.3, 0.0)), ((0.0, space.clearance_m + apart_m), (0.3, space.clearance_m + apart_m))]
     tops = []
     for lane in lanes:
         message = peer_message(SimpleNamespace(name="r0", spec=SPEC, initial_position_world=(0.0, 0.0)), 0, 0.0)
-        message = type(message)(**{**vars(message), "owned_lane_world": lane, "announced_lane_world": lane})
+        message = type(message)(**{**vars(message), "reserved_segment_world": lane, "requested_segment_world": lane})
         outline = by_namespace(fleet_markers([RobotView("r0", SPEC, peer=message)]))["owned/r0"][1]
         tops.append(corners_of(outline)[:, 1])
     assert (tops[0].max() < tops[1].min()) == (apart_m > 0)

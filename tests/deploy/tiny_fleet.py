@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.fleet import Fleet, FleetRobot, load_fleet, save_fleet
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet, save_fleet
 from testudo_hardware.spec import load_robot
 
 
@@ -30,5 +30,5 @@ def make_tiny_fleet(
         for k in range(count)
     )
     file = folder / "fleet.yaml"
-    save_fleet(Fleet(file, policy, Artefact.load(policy).sha256, robots), file)
+    save_fleet(Fleet(file, policy, PolicyArtefact.load(policy).sha256, robots), file)
     return load_fleet(file)

@@ -9,10 +9,10 @@ import json
 import onnx
 from onnx import helper
 
-from testudo_deploy.contract import METADATA_KEY
-from testudo_deploy.shield.layer1 import Arena
-from testudo_sim.plain_policy import plain_contract, random_inputs, with_test_vector
-from testudo_sim.plain_policy import plain_model as tiny_model
+from testudo_deploy.contract.contract import METADATA_KEY
+from testudo_deploy.shield.velocity_projection import Arena
+from testudo_sim.policies.go_to_goal import go_to_goal_contract, random_inputs, with_test_vector
+from testudo_sim.policies.go_to_goal import go_to_goal_model as tiny_model
 
 __all__ = ["draft_contract", "make_tiny_policy", "random_inputs", "tiny_model", "with_test_vector"]
 
@@ -21,7 +21,7 @@ def draft_contract(spec, hidden_size=4, arena=None):
     """Return a contract for a robot that lacks only its test vector."""
     low, high = (-1.6, -1.0, 0.0), (1.6, 1.0, 2.0)
     size = spec.dimension
-    contract = plain_contract(spec, arena=arena or Arena(low[:size], high[:size]), hidden_size=hidden_size)
+    contract = go_to_goal_contract(spec, arena=arena or Arena(low[:size], high[:size]), hidden_size=hidden_size)
     return contract.replace(provenance={"seed": 0}, evaluation={"success": 1.0})
 
 

@@ -4,7 +4,7 @@ import copy
 
 import yaml
 
-from testudo_deploy.fleet import load_fleet
+from testudo_deploy.fleet.fleet import load_fleet
 
 TABLES = {
     "fileversion": 1,

@@ -3,8 +3,8 @@
 import yaml
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.fleet import parse_fleet
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import parse_fleet
 from testudo_hardware.spec import load_robot
 
 GROUND, DRONE = "gritsbot_x", "crazyflie_2x"
@@ -41,8 +41,8 @@ def tables(folder, floor_m=0.4):
     return {
         "fileversion": 1,
         "policy": "ground.onnx",
-        "policy_sha256": Artefact.load(folder / "ground.onnx").sha256,
-        "policies": {DRONE: {"policy": "air.onnx", "policy_sha256": Artefact.load(folder / "air.onnx").sha256}},
+        "policy_sha256": PolicyArtefact.load(folder / "ground.onnx").sha256,
+        "policies": {DRONE: {"policy": "air.onnx", "policy_sha256": PolicyArtefact.load(folder / "air.onnx").sha256}},
         "robots": robots,
     }
 

@@ -17,9 +17,9 @@ pytestmark = [
 ]
 
 if find_spec("rclpy") is not None:
-    from testudo_nodes.fault_matrix.bed import Bed, BedError, StalledError, write_fleet
-    from testudo_nodes.fault_matrix.matrix import ROWS, TRIES, once, run_matrix
-    from testudo_nodes.fault_matrix.rows import goes_on
+    from testudo_bench.fault_matrix.harness.fault_case import goes_on
+    from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
+    from testudo_bench.fault_matrix.matrix_runner import ROWS, TRIES, once, run_matrix
 else:
     ROWS = ()
 
@@ -39,7 +39,7 @@ def case(row):
 def driving(tmp_path_factory):
     """Three robots that drive, for all rows that need no other fleet."""
     folder = tmp_path_factory.mktemp("driving")
-    with Bed(folder, write_fleet(folder)) as bed:
+    with TestBed(folder, write_fleet(folder)) as bed:
         yield bed
 
 
@@ -47,9 +47,9 @@ def test_no_row_of_the_matrix_is_missing():
     assert {row.number for row in ROWS} == NUMBERS
 
 
-@pytest.mark.parametrize(("error", "found"), [("StalledError", None), ("BedError", False), ("ValueError", False)])
+@pytest.mark.parametrize(("error", "found"), [("StalledError", None), ("TestBedError", False), ("ValueError", False)])
 def test_a_machine_that_stalls_is_told_from_a_fault(error, found):
-    kinds = {"StalledError": StalledError, "BedError": BedError, "ValueError": ValueError}
+    kinds = {"StalledError": StalledError, "TestBedError": TestBedError, "ValueError": ValueError}
 
     class Standing:
         def wait_until_all_drive(self):
@@ -69,7 +69,7 @@ def test_a_robot_that_remembers_bad_brakes_gets_a_new_process(code, renewed):
         urge=lambda _: False,
         wait=lambda condition, *_, **__: condition(),
     )
-    Bed.bring_up(bed, "r0")
+    TestBed.bring_up(bed, "r0")
     assert asked == renewed
 
 

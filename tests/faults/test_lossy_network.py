@@ -13,8 +13,8 @@ pytestmark = [
 ]
 
 if find_spec("rclpy") is not None:
-    from testudo_nodes.fault_matrix.lossy import UNSHIELDED, bench_lossy, drive
-    from testudo_nodes.fault_matrix.radio import Network
+    from testudo_bench.fault_matrix.harness.network_emulation import Network
+    from testudo_bench.fault_matrix.lossy_network_runs import UNSHIELDED, bench_lossy, drive
 
 SECONDS = 20.0
 

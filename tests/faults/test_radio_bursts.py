@@ -13,8 +13,8 @@ pytestmark = [
 ]
 
 if find_spec("rclpy") is not None:
-    from testudo_nodes.fault_matrix.bursts import drive
-    from testudo_nodes.fault_matrix.lossy import UNSHIELDED, YIELDING, bench_lossy
+    from testudo_bench.fault_matrix.lossy_network_runs import UNSHIELDED, YIELDING, bench_lossy
+    from testudo_bench.fault_matrix.radio_bursts import drive
 
 BURSTS = {"burst_s": 0.1, "every_s": 0.5}
 

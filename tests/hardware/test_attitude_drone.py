@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.toml_files import read_toml
 from testudo_hardware.motion import attitude_drone
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters, AttitudeDroneState, AttitudeResponse
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, Disturbance
@@ -21,7 +22,6 @@ from testudo_hardware.quaternions import (
     to_angles,
 )
 from testudo_hardware.spec import load_robot, parse_robot
-from testudo_hardware.toml_files import read_toml
 
 SPEC = load_robot("crazyflie_2x")
 NOMINAL = AttitudeDroneParameters.from_spec(SPEC)

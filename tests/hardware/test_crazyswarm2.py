@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hardware import plain_messages as plain
 
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.crazyswarm2 import (
     SetPointLeader,
     fill_full_state,
@@ -18,9 +18,9 @@ from testudo_hardware.links.crazyswarm2 import (
     read_velocity_world,
 )
 from testudo_hardware.links.crazyswarm2_flight import CALLS, read_status
-from testudo_hardware.links.flight import FlightAct, FlightRequest
-from testudo_hardware.links.poses import PoseReading
-from testudo_hardware.links.profile import load_link
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
+from testudo_hardware.links.link_profile import load_link
+from testudo_hardware.links.pose_messages import PoseReading
 from testudo_hardware.links.topics import MeasurementWire
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot
@@ -34,7 +34,11 @@ def test_velocities_come_back(command, nanoseconds):
     sent = CommandReading(nanoseconds / 1e9, command)
     for fill, read, message in (
         (fill_velocity_world, read_velocity_world, plain.velocity_world()),
-        (lambda *words: fill_full_state(*words, Placement((0.0, 0.0, 1.0), 0.3)), read_full_state, plain.full_state()),
+        (
+            lambda *words: fill_full_state(*words, PlanarTransform((0.0, 0.0, 1.0), 0.3)),
+            read_full_state,
+            plain.full_state(),
+        ),
     ):
         got = read(fill(message, "world", sent), "world")
         assert got.command == command
@@ -48,7 +52,7 @@ def test_another_frame_is_refused():
 
 
 def test_a_set_point_runs_ahead_with_the_command():
-    before = Placement((0.0, 0.0, 1.0), 0.4)
+    before = PlanarTransform((0.0, 0.0, 1.0), 0.4)
     ahead = led_set_point(before, (1.0, 0.0, -0.5), 0.02, before, 0.3)
     assert ahead.position == pytest.approx((0.02, 0.0, 0.99))
     assert ahead.yaw == 0.4
@@ -56,7 +60,7 @@ def test_a_set_point_runs_ahead_with_the_command():
 
 @given(VECTORS, VECTORS, VECTORS, st.floats(0, 1), st.floats(0.01, 1))
 def test_a_set_point_never_leaves_its_leash(before, command, measured, elapsed_s, leash_m):
-    at = led_set_point(Placement(before, 0.0), command, elapsed_s, Placement(measured, 0.0), leash_m)
+    at = led_set_point(PlanarTransform(before, 0.0), command, elapsed_s, PlanarTransform(measured, 0.0), leash_m)
     assert math.dist(at.position, measured) <= leash_m * (1 + 1e-9) + 1e-12
 
 
@@ -126,9 +130,9 @@ def test_a_voltage_that_was_not_measured_is_none(volts):
 def test_a_led_set_point_begins_where_the_drone_is_and_runs_ahead():
     leader = SetPointLeader(leash_m=0.3, oldest_s=0.1)
     assert leader.lead((1.0, 0.0, 0.0), 5.0) is None  # nobody knows where it is
-    leader.see(Placement((0.0, 0.0, 1.0), 0.4), 5.0)
-    assert leader.lead((1.0, 0.0, 0.0), 5.0) == ((1.0, 0.0, 0.0), Placement((0.0, 0.0, 1.0), 0.4))
-    leader.see(Placement((0.0, 0.0, 1.0), 0.4), 5.02)
+    leader.see(PlanarTransform((0.0, 0.0, 1.0), 0.4), 5.0)
+    assert leader.lead((1.0, 0.0, 0.0), 5.0) == ((1.0, 0.0, 0.0), PlanarTransform((0.0, 0.0, 1.0), 0.4))
+    leader.see(PlanarTransform((0.0, 0.0, 1.0), 0.4), 5.02)
     velocity, at = leader.lead((1.0, 0.0, 0.0), 5.02)
     assert velocity == (1.0, 0.0, 0.0)
     assert at.position == pytest.approx((0.02, 0.0, 1.0))
@@ -136,7 +140,7 @@ def test_a_led_set_point_begins_where_the_drone_is_and_runs_ahead():
 
 def test_without_a_pose_the_last_set_point_is_held_at_rest():
     leader = SetPointLeader(leash_m=0.3, oldest_s=0.1)
-    leader.see(Placement((0.0, 0.0, 1.0), 0.4), 5.0)
+    leader.see(PlanarTransform((0.0, 0.0, 1.0), 0.4), 5.0)
     _, at = leader.lead((1.0, 0.0, 0.0), 5.05)
     assert leader.lead((1.0, 0.0, 0.0), 5.2) == ((0.0, 0.0, 0.0), at)
     leader.forget()  # its vehicle flew by itself
@@ -148,7 +152,7 @@ def test_a_leader_never_leaves_the_leash_however_the_drone_moves(steps):
     leader, now_s = SetPointLeader(leash_m=0.3), 1.0
     for place, command in steps:
         now_s += 0.02
-        leader.see(Placement(place, 0.0), now_s)
+        leader.see(PlanarTransform(place, 0.0), now_s)
         _, at = leader.lead(command, now_s)
         assert math.dist(at.position, place) <= 0.3 + 1e-9
 

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from testudo_hardware.links.profile import LinkError, link_files, load_link, parse_link
+from testudo_hardware.links.link_profile import LinkError, link_files, load_link, parse_link
 
 TABLES = tomllib.loads(link_files()["turtlebot4"].read_text())
 

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hardware import plain_messages as plain
 
-from testudo_hardware.frames import Placement, turned, wrapped
-from testudo_hardware.links.link import DirectLink, TopicLink
-from testudo_hardware.links.poses import PoseReading, read_transform
-from testudo_hardware.links.profile import LinkError, load_link, parse_link, with_stamped_commands
+from testudo_hardware.frames import PlanarTransform, turned, wrapped
+from testudo_hardware.links.link_profile import LinkError, load_link, parse_link, with_stamped_commands
+from testudo_hardware.links.pose_messages import PoseReading, read_transform
+from testudo_hardware.links.robot_link import DirectLink, TopicLink
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import (
     CommandReading,
     OdometryReading,
     WireError,
+    convert_clock_s,
     fill_odometry,
     fill_pose,
     fill_stamp,
-    other_clock_s,
 )
 from testudo_hardware.spec import load_robot
 
@@ -113,7 +113,7 @@ def test_crazyswarm2_is_told_a_velocity_in_the_world_and_holds_its_heading():
 
 def test_a_drone_that_faces_y_hovers_forward_to_fly_along_y():
     wire = CommandWire("cf1", DRONE, crazyswarm2(set_point="hover"))
-    at = Placement((0.0, 0.0, 0.8), QUARTER)
+    at = PlanarTransform((0.0, 0.0, 0.8), QUARTER)
     message = wire.encode(plain.hover(), CommandReading(0.0, (0.0, 0.4, 0.1)), at)
     assert wire.type == "crazyflie_interfaces/msg/Hover"
     assert (message.vx, message.vy) == pytest.approx((0.4, 0.0))
@@ -122,7 +122,7 @@ def test_a_drone_that_faces_y_hovers_forward_to_fly_along_y():
 
 def test_a_full_state_holds_place_heading_and_a_velocity_in_the_world():
     wire = CommandWire("cf1", DRONE, crazyswarm2(set_point="full_state"))
-    at = Placement((1.0, 2.0, 0.8), QUARTER)
+    at = PlanarTransform((1.0, 2.0, 0.8), QUARTER)
     message = wire.encode(plain.full_state(), CommandReading(0.0, (0.0, 0.4, 0.1)), at)
     turn, linear, half = message.pose.orientation, message.twist.linear, math.sqrt(0.5)
     assert wire.type == "crazyflie_interfaces/msg/FullState"
@@ -138,7 +138,7 @@ def test_no_set_point_that_is_not_finite_reaches_a_crazyflie(set_point, wrong):
     message = {"velocity_world": plain.velocity_world, "hover": plain.hover, "full_state": plain.full_state}
     wire = CommandWire("cf1", DRONE, crazyswarm2(set_point=set_point))
     with pytest.raises(WireError, match="expected a finite"):
-        wire.encode(message[set_point](), CommandReading(0.0, (0.0, wrong, 0.0)), Placement((0.0, 0.0, 1.0), 0.0))
+        wire.encode(message[set_point](), CommandReading(0.0, (0.0, wrong, 0.0)), PlanarTransform((0.0, 0.0, 1.0), 0.0))
 
 
 def test_a_set_point_that_is_a_place_asks_for_it():
@@ -172,7 +172,7 @@ def test_what_is_told_to_wheels_is_what_their_driver_reads(link, spec, command, 
 def test_what_is_told_to_a_drone_is_what_its_server_reads(set_point, command):
     message = {"velocity_world": plain.velocity_world, "full_state": plain.full_state}[set_point]()
     wire = CommandWire("cf1", DRONE, crazyswarm2(set_point=set_point))
-    wire.encode(message, CommandReading(2.5, command), Placement((0.0, 0.0, 1.0), 0.2))
+    wire.encode(message, CommandReading(2.5, command), PlanarTransform((0.0, 0.0, 1.0), 0.2))
     assert wire.decode(message, received_s=9.0) == CommandReading(2.5, command)
 
 
@@ -326,7 +326,7 @@ def test_stamps_go_over_to_the_clock_of_the_robot_and_come_back():
 
 
 def test_one_clock_leaves_a_stamp_as_it_is_to_the_last_digit():
-    assert other_clock_s(0.1 + 0.2, 123456.789, 123456.789) == 0.1 + 0.2
+    assert convert_clock_s(0.1 + 0.2, 123456.789, 123456.789) == 0.1 + 0.2
 
 
 def test_a_direct_link_hands_over_what_is_finite_and_fits():
@@ -343,7 +343,7 @@ def test_a_direct_link_hands_over_what_is_finite_and_fits():
 
 # ---- placements
 
-PLACES = st.builds(Placement, st.tuples(NUMBERS, NUMBERS, NUMBERS), YAWS)
+PLACES = st.builds(PlanarTransform, st.tuples(NUMBERS, NUMBERS, NUMBERS), YAWS)
 
 
 def close(one, other):
@@ -352,8 +352,8 @@ def close(one, other):
 
 
 def test_a_frame_turned_left_puts_its_x_on_the_parents_y():
-    base = Placement((1.0, 0.0), QUARTER).then(Placement((2.0, 0.0), QUARTER))
-    close(base, Placement((1.0, 2.0), math.pi))
+    base = PlanarTransform((1.0, 0.0), QUARTER).then(PlanarTransform((2.0, 0.0), QUARTER))
+    close(base, PlanarTransform((1.0, 2.0), math.pi))
 
 
 @given(PLACES, PLACES)

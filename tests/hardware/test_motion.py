@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import (
+from testudo_hardware.motion.motion_model import (
     actuator_command,
     control_velocity,
     effective_command,
     roll_out,
 )
-from testudo_hardware.motion.state import matrix_vector
+from testudo_hardware.motion.motion_state import matrix_vector
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
 

@@ -4,19 +4,19 @@ import math
 
 import pytest
 
-from testudo_deploy.flight import VEHICLE_SILENT_S, BatteryLimits, Flight
-from testudo_deploy.flight_guard import LATE_S, FlightGuard, GuardPhase
-from testudo_deploy.flight_messages import FlightOrder, VehicleMessage, Wanted
-from testudo_deploy.modes import Mode
-from testudo_hardware.links.crazyflie.radio import CrazyflieRadio
-from testudo_hardware.links.crazyflie.sample import Info, RadioSample
-from testudo_hardware.links.flight import VehicleState
+from testudo_deploy.guard.flight_guard import LATE_S, FlightGuard, GuardPhase
+from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder, VehicleMessage
+from testudo_deploy.supervision.flight_phases import VEHICLE_SILENT_S, BatteryLimits, FlightSupervisor
+from testudo_deploy.supervision.modes import Mode
+from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
+from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
+from testudo_hardware.links.flight_link import VehicleState
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot
 
 AT_S = 100.0
 ARMED_AND_FLYING = Info(2 + 8 + 16)
-CLOCK = "testudo_hardware.links.crazyflie.radio.time.monotonic"
+CLOCK = "testudo_hardware.links.crazyflie.radio_link.time.monotonic"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def told_for(duration_s, hear, state, step_s=0.1):
     "state", [VehicleState(AT_S, 4.0, True, True, True), VehicleState(AT_S)], ids=["old", "unknown"]
 )
 def test_a_state_that_is_told_again_and_again_does_not_stay_young(state):
-    flight = Flight((0.0, 0.0, 1.0), BatteryLimits(3.4, 3.2))
+    flight = FlightSupervisor((0.0, 0.0, 1.0), BatteryLimits(3.4, 3.2))
     now_s = told_for(VEHICLE_SILENT_S - 0.1, flight.hear_vehicle, state)
     flight.hear_pose((0.0, 0.0, 1.0), 0.0, now_s, believed=True)
     assert flight.reasons(Mode.ACTIVE, AT_S, now_s, (0.0, 0.0, 1.0), "fly") == ()
@@ -96,13 +96,13 @@ def test_a_state_that_is_told_again_and_again_does_not_stay_young(state):
 def test_a_guard_does_not_believe_an_old_word_of_the_ground():
     guard = FlightGuard()
     now_s = told_for(LATE_S + 0.2, guard.hear_vehicle, VehicleState(AT_S, flying=False))
-    guard.hear_order(FlightOrder("r0", now_s, str(Wanted.FLY), 1.0, 2.0, 0.0, 4.0), now_s)
+    guard.hear_order(FlightOrder("r0", now_s, str(DesiredFlightState.FLY), 1.0, 2.0, 0.0, 4.0), now_s)
     guard.step(now_s, stopped=False)
     assert guard.phase is GuardPhase.FLY, "as if the vehicle had said nothing"
 
 
 def test_a_state_of_the_future_is_of_another_clock():
-    flight = Flight((0.0, 0.0, 1.0), None)
+    flight = FlightSupervisor((0.0, 0.0, 1.0), None)
     flight.hear_vehicle(VehicleState(AT_S + 1.0, flying=False), AT_S)
     assert "vehicle_unheard" in flight.reasons(Mode.DISARMED, AT_S, AT_S, None, "ground")
     assert VehicleState(AT_S + 0.1).heard_s(AT_S) == AT_S

@@ -9,12 +9,12 @@ from testudo_hardware.links.wire import (
     CommandReading,
     OdometryReading,
     WireError,
+    body_forward_command,
     fill_command,
     fill_odometry,
     read_command,
     read_odometry,
     read_tilt,
-    travelling_command,
     world_command,
 )
 from testudo_hardware.spec import load_robot
@@ -97,7 +97,7 @@ def test_commands_come_back_in_their_frames():
 
 def test_a_base_that_faces_y_is_told_to_drive_along_y_by_a_twist_forward():
     """A base takes a body twist as every ground robot does, its model a velocity in the world."""
-    travels = travelling_command(BASE, (0.0, 0.4), math.pi / 2)
+    travels = body_forward_command(BASE, (0.0, 0.4), math.pi / 2)
     message = fill_command(command(), "r0", BASE, CommandReading(3.5, travels))
     assert message.header.frame_id == "r0/base_link"
     assert (message.twist.linear.x, message.twist.linear.y) == pytest.approx((0.4, 0.0))
@@ -111,7 +111,7 @@ def test_a_base_that_faces_y_is_told_to_drive_along_y_by_a_twist_forward():
 @pytest.mark.parametrize("spec", [GROUND, DRONE])
 def test_no_other_command_is_turned_on_its_way(spec):
     values = (0.1, -0.2, 0.3)[: spec.dimension]
-    assert travelling_command(spec, values, 1.0) == values
+    assert body_forward_command(spec, values, 1.0) == values
     assert world_command(spec, values, 1.0) == values
 
 

@@ -10,19 +10,19 @@ import pytest
 from tests.hardware import plain_messages as plain
 from tests.hardware.test_links import crazyswarm2
 
-from testudo_hardware.frames import Placement, turned
-from testudo_hardware.links.crazyflie.orders import STANDSTILL, Act, Order
-from testudo_hardware.links.crazyflie.pilot import Pilot
+from testudo_hardware.frames import PlanarTransform, turned
+from testudo_hardware.links.crazyflie.flight_sequencer import FlightSequencer
+from testudo_hardware.links.crazyflie.vehicle_requests import STANDSTILL, VehicleAction, VehicleRequest
 from testudo_hardware.links.crazyswarm2 import LEASH_RAD, SetPointLeader
-from testudo_hardware.links.link import DirectLink
-from testudo_hardware.links.profile import CONTROL_POINT_VELOCITY, VELOCITY_YAW_RATE, LinkError, YawRate, load_link
+from testudo_hardware.links.link_profile import CONTROL_POINT_VELOCITY, VELOCITY_YAW_RATE, LinkError, YawRate, load_link
+from testudo_hardware.links.robot_link import DirectLink
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, WireError, fill_twist
 from testudo_hardware.spec import SpecError, load_robot, parse_robot
 
 DRONE, GROUND, BASE = load_robot("crazyflie_2x"), load_robot("turtlebot4"), load_robot("robomaster_s1")
 QUARTER = math.pi / 2
-HERE = Placement((0.0, 0.0, 1.0), 0.0)
+HERE = PlanarTransform((0.0, 0.0, 1.0), 0.0)
 TURNS = CommandReading(2.0, (0.1, -0.2, 0.3), QUARTER)
 """East becomes north in one second."""
 
@@ -55,7 +55,7 @@ def test_a_quarter_turn_is_ninety_degrees_in_the_sense_of_the_server(value, numb
 
 def test_a_full_state_carries_the_rate_in_radians_and_the_heading_in_its_pose():
     wire = CommandWire("cf1", DRONE, saying("full_state", "radians"))
-    message = wire.encode(plain.full_state(), TURNS, Placement((0.0, 0.0, 1.0), QUARTER))
+    message = wire.encode(plain.full_state(), TURNS, PlanarTransform((0.0, 0.0, 1.0), QUARTER))
     assert message.twist.angular.z == QUARTER
     assert message.pose.orientation.z == pytest.approx(math.sin(QUARTER / 2))
     assert wire.decode(message, 3.0) == TURNS
@@ -116,17 +116,17 @@ def test_a_link_in_the_same_process_refuses_it():
 )
 def test_a_profile_may_say_only_what_its_messages_mean(set_point, value, expected):
     """A `hover` never: its velocity stands in a body that turns."""
-    from testudo_hardware.links import profile as module
+    from testudo_hardware.links import link_profile as module
 
     with pytest.raises(LinkError, match=rf"yaw_rate\.value: found '{value}' for a {set_point}, expected {expected}"):
         module._check_wire(saying(set_point, value), "mine.toml: link")
 
 
 def test_the_pilot_of_a_radio_sends_it_with_the_velocity_and_standstill_turns_no_more():
-    pilot = Pilot(dead_man_s=0.1, speed_limit_m_s=1.0)
+    pilot = FlightSequencer(dead_man_s=0.1, speed_limit_m_s=1.0)
     pilot.command((0.1, 0.0, 0.0), 5.0, QUARTER)
     pilot.watch.holds = lambda now_s: ""
-    assert pilot._fly(5.0) == [Order(Act.SET_POINT, (0.1, 0.0, 0.0), QUARTER)]
+    assert pilot._fly(5.0) == [VehicleRequest(VehicleAction.SET_POINT, (0.1, 0.0, 0.0), QUARTER)]
     pilot.watch.holds = lambda now_s: "commands_silent"
     assert pilot._fly(5.0) == [STANDSTILL]
     assert STANDSTILL.yaw_rate == 0.0

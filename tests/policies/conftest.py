@@ -3,16 +3,9 @@
 import pytest
 from tests.policies.quick import TINY, quick_compilation
 
-from testudo_policies.build import build
-from testudo_policies.packaging import package_policy
-from testudo_policies.training import load_parameters, train_run
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    """Compile quickly in this module."""
-    with quick_compilation(tmp_path_factory):
-        yield
+from testudo_policies.exporting.packaging import package_policy
+from testudo_policies.learning.builder import build
+from testudo_policies.learning.training_run import load_parameters, train_run
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-from testudo_policies.config import TrainConfig
+from testudo_policies.train_config import TrainConfig
 
 TINY = TrainConfig(
     team_size=2,

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.layer1 import Arena
-from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.contacts import count_contacts, least_separation
-from testudo_sim.environment import Environment
+from testudo_sim.environment.environment import Environment
+from testudo_sim.physics.contact_counts import count_contacts, least_separation
+from testudo_sim.physics.scene import ContactCounts, Scene
 from testudo_sim.scenarios import StartState
-from testudo_sim.scene import Scene, Watch
-from testudo_sim.team import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 ARENA = Arena((-3.0, -2.0), (3.0, 2.0))
 LAST_TICK = 100
@@ -42,7 +42,7 @@ class RailPhysics:
 
     def watch(self, state):
         place = self.scene(state).robots.position_world
-        return Watch(count_contacts(place, self.radius_m, ARENA), least_separation(place))
+        return ContactCounts(count_contacts(place, self.radius_m, ARENA), least_separation(place))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Rails:
 def rail_environment(scenario, robot="gritsbot_x"):
     """Return the environment, without a shield and without walls beyond ``ARENA``."""
     spec = load_robot(robot)
-    model, shield = motion_model(spec), shield_parameters(spec)
+    model, shield = motion_model(spec), projection_parameters(spec)
     size = len(scenario.starts[0])
-    team = Team(model, shield, scenario.arena, RailPhysics(spec.body_radius_m), size, shielded=False)
+    team = SimulatedTeam(model, shield, scenario.arena, RailPhysics(spec.body_radius_m), size, shielded=False)
     return Environment(scenario, team)

@@ -16,9 +16,9 @@ import jax
 import numpy as np
 from tests.policies.quick import TINY
 
-from testudo_policies.build import build
-from testudo_policies.processes import join
-from testudo_policies.training import train_run
+from testudo_policies.distributed.process_group import join
+from testudo_policies.learning.builder import build
+from testudo_policies.learning.training_run import train_run
 
 ROOT = Path(__file__).resolve().parents[2]
 

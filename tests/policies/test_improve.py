@@ -11,29 +11,29 @@ import pytest
 from tests.policies.quick import TINY
 from tests.sim.recorded_run import record_run
 
-from testudo_deploy.artefact import Artefact
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_policies.build import build
 from testudo_policies.commands import improve as improve_module
 from testudo_policies.dataset.episodes import episodes_of
-from testudo_policies.evaluation import Evaluation
+from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.improve import steps as steps_module
-from testudo_policies.improve.beginning import CHECKPOINT, GRAPH, find_beginning
+from testudo_policies.improve.comparison import Comparison
 from testudo_policies.improve.discriminators import DiscriminatorConfig
-from testudo_policies.improve.graph_weights import matches, parameters_of_graph
-from testudo_policies.improve.recorded import recorded_of
-from testudo_policies.improve.starts import run_starts
-from testudo_policies.improve.tuning import Tuner
-from testudo_policies.improve.verdict import Comparison
-from testudo_policies.training import load_parameters
+from testudo_policies.improve.fine_tuning import FineTuner
+from testudo_policies.improve.initial_policy import CHECKPOINT, GRAPH, find_initial_policy
+from testudo_policies.improve.onnx_weights import matches, parameters_of_graph
+from testudo_policies.improve.recorded_transitions import recorded_of
+from testudo_policies.improve.run_starts import run_starts
+from testudo_policies.learning.builder import build
+from testudo_policies.learning.training_run import load_parameters
 
 EVALUATION = Evaluation(4, 500, 0, 40.0, 0.5, 0.96, 0.94, 0.975, 0, 0, 0.006, 0.2, 0.2, 0.1, 0.0, 0, 15.0)
 
 
 @pytest.fixture(scope="module")
 def artefact(tiny_export):
-    return Artefact.load(tiny_export.path)
+    return PolicyArtefact.load(tiny_export.path)
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,11 @@ def test_it_begins_with_the_checkpoint_beside_the_artefact_else_with_the_graph(
 ):
     beside = tiny_run / "policy.onnx"
     beside.write_bytes(artefact.path.read_bytes())
-    found = find_beginning(Artefact.load(beside), robot_file)
+    found = find_initial_policy(PolicyArtefact.load(beside), robot_file)
     assert (found.source, found.config.robot, found.warm_up) == (CHECKPOINT, str(robot_file), 0)
     alone = tmp_path / "policy.onnx"
     alone.write_bytes(artefact.path.read_bytes())
-    found = find_beginning(Artefact.load(alone), robot_file)
+    found = find_initial_policy(PolicyArtefact.load(alone), robot_file)
     assert found.source == GRAPH
     assert found.warm_up > 0  # its critic is new
     assert replace(found.config, robot=TINY.robot) == TINY
@@ -171,7 +171,7 @@ def test_one_command_gives_a_policy_that_is_not_worse_and_goes_on_where_it_stopp
     assert status == (1 if values["worse"] else 0)
     assert made.is_file() == (status == 0)
     if status == 0:
-        contract = Artefact.load(made).contract
+        contract = PolicyArtefact.load(made).contract
         assert contract.robot_spec["dynamics"]["velocity_lag"]["interval"] == [0.07, 0.14]
     with pytest.raises(TestudoError, match="holds an improvement of something else"):
         improved(run_folder, tmp_path, robot_file, method="h2o")
@@ -195,7 +195,7 @@ def test_a_tuner_learns_from_run_and_simulation(quick, run, artefact, tiny_run, 
     workshop = build(TINY)
     parameters = load_parameters(workshop, tiny_run)
     recorded = recorded_of(episodes_of(run, artefact.contract), workshop, parameters)  # three robots; training has two
-    tuner = Tuner(
+    tuner = FineTuner(
         TINY,
         workshop.agent,
         workshop.environment,
@@ -217,7 +217,7 @@ def test_a_tuner_learns_from_run_and_simulation(quick, run, artefact, tiny_run, 
 def test_at_first_the_critic_alone_learns(quick, tiny_run):
     workshop = build(TINY)
     parameters = load_parameters(workshop, tiny_run)
-    tuner = Tuner(TINY, workshop.agent, workshop.environment, begin=parameters, warm_up=1)
+    tuner = FineTuner(TINY, workshop.agent, workshop.environment, begin=parameters, warm_up=1)
     update = jax.jit(tuner.update)
     once, _ = update(jax.jit(tuner.init)(jax.random.key(0)))
     assert same(once.parameters.actor, parameters.actor)

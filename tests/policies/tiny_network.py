@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.contract_rules import graph_inputs
+from testudo_deploy.contract.rules import graph_inputs
 
 
 class TinyNetwork(nn.Module):

@@ -16,12 +16,12 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from std_srvs.srv import Trigger
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import plan
 from testudo_hardware.links.wire import read_command, read_odometry
-from testudo_nodes.conversions import status_values
-from testudo_nodes.qos import OFFERED, REQUESTED, recorded
-from testudo_nodes.scheduling import PRIORITIES, go_as_usual, go_first
+from testudo_nodes.common.message_conversions import status_values
+from testudo_nodes.common.qos import OFFERED, REQUESTED, recorded
+from testudo_nodes.common.scheduling import PRIORITIES, go_as_usual, go_first
 
 PATIENCE_S = 40.0
 MOVING_M_S = 0.02

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.fleet_status import FleetStatus
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import plan
+from testudo_deploy.station.fleet_status import FleetStatus
 
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
@@ -61,7 +61,7 @@ class Diagnosed:
 @pytest.fixture
 def diagnosed(tmp_path, monkeypatch):
     """Return a starter of processes of a fleet of one robot, by label, and what is heard of them."""
-    from testudo_nodes.status_listener import StatusListener
+    from testudo_nodes.station.status_listener import StatusListener
 
     fleet = make_tiny_fleet(tmp_path, 1)
     ends = []

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.fleet_status import FleetStatus
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses, free_domain_id
+from testudo_deploy.launch.child_processes import FleetProcesses, free_domain_id
+from testudo_deploy.launch.launch_plan import plan
+from testudo_deploy.station.fleet_status import FleetStatus
 
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
@@ -58,7 +58,7 @@ class Running:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """Return two robots that drive, and somebody who hears their modes."""
-    from testudo_nodes.status_listener import StatusListener
+    from testudo_nodes.station.status_listener import StatusListener
 
     fleet = make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 2, start_x=0.0, goal_x=50.0, walls=False)
     heard = FleetStatus(fleet.names)
@@ -122,7 +122,7 @@ def test_a_guard_that_is_started_anew_forgets_no_emergency_stop(running):
 
     from std_msgs.msg import Bool
 
-    from testudo_nodes.qos import OFFERED
+    from testudo_nodes.common.qos import OFFERED
 
     publisher = running.listener.node.create_publisher(Bool, "/estop", OFFERED["estop"])
     publisher.publish(Bool(data=True))

@@ -18,17 +18,17 @@ pytestmark = [
 from mcap.reader import make_reader  # noqa: E402
 from tests.deploy.tiny_fleet import make_tiny_fleet  # noqa: E402
 
-from testudo_deploy.artefact import Artefact  # noqa: E402
-from testudo_deploy.drive import drive  # noqa: E402
-from testudo_deploy.fleet import load_fleet, save_fleet  # noqa: E402
-from testudo_deploy.fleet_links import LinkChoice  # noqa: E402
-from testudo_deploy.flight_messages import FlightRequestMessage  # noqa: E402
-from testudo_deploy.plan import plan  # noqa: E402
-from testudo_deploy.processes import FleetProcesses  # noqa: E402
-from testudo_hardware.links.profile import load_link  # noqa: E402
-from testudo_nodes.conversions import raw_envelope_bytes  # noqa: E402
-from testudo_sim.replay.reinference import reinfer  # noqa: E402
-from testudo_sim.run_reader import read_run  # noqa: E402
+from testudo_analysis.replay.reinference import reinfer  # noqa: E402
+from testudo_deploy.contract.policy_artefact import PolicyArtefact  # noqa: E402
+from testudo_deploy.fleet.fleet import load_fleet, save_fleet  # noqa: E402
+from testudo_deploy.fleet.robot_links import LinkChoice  # noqa: E402
+from testudo_deploy.guard.flight_messages import FlightRequestMessage  # noqa: E402
+from testudo_deploy.launch.child_processes import FleetProcesses  # noqa: E402
+from testudo_deploy.launch.fleet_run import run_fleet  # noqa: E402
+from testudo_deploy.launch.launch_plan import plan  # noqa: E402
+from testudo_hardware.links.link_profile import load_link  # noqa: E402
+from testudo_nodes.common.message_conversions import raw_envelope_bytes  # noqa: E402
+from testudo_runs.run_reader import read_run  # noqa: E402
 
 PATIENCE_S = 300.0
 
@@ -54,7 +54,7 @@ def asked(folder, robot):
 def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_path):
     fleet = fleet_on_the_ground(tmp_path, start_x=-0.4, goal_x=0.4, lane_m=0.7)
     assert all(robot.has_flight_phases for robot in fleet.robots)
-    state = drive(fleet, run_folder=tmp_path / "run", duration_s=30.0, lock_step=True)
+    state = run_fleet(fleet, run_folder=tmp_path / "run", duration_s=30.0, lock_step=True)
     assert (state.outcome, state.contacts, state.lines) == ("arrived", 0, [])
     run = read_run(tmp_path / "run")
     for name in fleet.names:
@@ -68,7 +68,7 @@ def test_drones_take_off_fly_to_their_goals_and_the_run_is_computed_again(tmp_pa
             if mode in ("disarmed", "take_off", "") and (k == 0 or modes[k - 1] != mode)
         ]
         assert order == ["disarmed", "take_off", ""]
-    verdict = reinfer(run, Artefact.load(fleet.policy))
+    verdict = reinfer(run, PolicyArtefact.load(fleet.policy))
     assert verdict.passed, verdict.error
 
 

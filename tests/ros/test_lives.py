@@ -21,9 +21,9 @@ class Operator:
         from lifecycle_msgs.srv import ChangeState, GetState
         from std_msgs.msg import UInt8MultiArray
 
-        from testudo_deploy.messages import PeerMessage
-        from testudo_nodes.conversions import envelope_bytes
-        from testudo_nodes.qos import REQUESTED
+        from testudo_deploy.contract.messages import PeerMessage
+        from testudo_nodes.common.message_conversions import envelope_bytes
+        from testudo_nodes.common.qos import REQUESTED
 
         self.watch, self.epochs = bench.observer, []
         self._id, self._change, self._get = Transition, ChangeState, GetState

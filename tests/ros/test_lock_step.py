@@ -11,10 +11,10 @@ from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.two_teams import tables
 
-from testudo_deploy.drive import drive
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.fleet_run import run_fleet
+from testudo_deploy.launch.launch_plan import plan
 
 pytestmark = [
     pytest.mark.ros,
@@ -41,7 +41,7 @@ def fleet(tmp_path_factory):
 @pytest.fixture(scope="module")
 def first(fleet, tmp_path_factory):
     run = tmp_path_factory.mktemp("first") / "run"
-    state = drive(fleet, run_folder=run, seed=3, duration_s=20.0, lock_step=True)
+    state = run_fleet(fleet, run_folder=run, seed=3, duration_s=20.0, lock_step=True)
     return state, recorded(run)
 
 
@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_bytes_though_processes_sleep(fleet, first,
 
 @pytest.mark.slow
 def test_another_seed_gives_another_run(fleet, first, tmp_path):
-    drive(fleet, run_folder=tmp_path / "run", seed=4, duration_s=20.0, lock_step=True)
+    run_fleet(fleet, run_folder=tmp_path / "run", seed=4, duration_s=20.0, lock_step=True)
     assert recorded(tmp_path / "run")["/r0/odom"] != first[1]["/r0/odom"]
 
 
@@ -118,7 +118,7 @@ def test_robots_of_several_control_periods_meet_in_rounds(tmp_path):
     fleet = load_fleet(tmp_path / "fleet.yaml")
     runs = tmp_path / "first", tmp_path / "second"
     for run in runs:
-        state = drive(fleet, run_folder=run, seed=5, duration_s=5.0, lock_step=True)
+        state = run_fleet(fleet, run_folder=run, seed=5, duration_s=5.0, lock_step=True)
         assert set(state.late_ticks.values()) == {0}, state.lines
     found, expected = map(recorded, runs)
     assert found == expected

@@ -20,7 +20,7 @@ class Logger:
 
 
 def test_a_callback_that_always_fails_hides_no_other_one_and_floods_nobody():
-    from testudo_nodes.node_runner import guarded
+    from testudo_nodes.common.node_runner import guarded
 
     logger = Logger()
     node = SimpleNamespace(get_logger=lambda: logger)

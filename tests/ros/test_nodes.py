@@ -19,14 +19,14 @@ from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.ros.recorded_bag import decode_all
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.drive import DriveError, drive
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan, ros_arguments, topics
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.fleet_run import FleetRunError, run_fleet
+from testudo_deploy.launch.launch_plan import plan, ros_arguments, topics
 from testudo_hardware.links.wire import read_command
-from testudo_nodes.message_definitions import message_definition, type_hash
-from testudo_sim.run_reader import read_run
+from testudo_nodes.common.message_definitions import message_definition, type_hash
+from testudo_runs.run_reader import read_run
 
 pytestmark = [
     pytest.mark.ros,
@@ -83,7 +83,7 @@ def driven(tmp_path_factory):
     """Return the state of a short run of two robots and its folder."""
     folder = tmp_path_factory.mktemp("driven")
     fleet = make_tiny_fleet(folder, 2, start_x=0.0, goal_x=0.5)
-    return drive(fleet, run_folder=folder / "run", seed=1, duration_s=90.0)
+    return run_fleet(fleet, run_folder=folder / "run", seed=1, duration_s=90.0)
 
 
 def test_a_fleet_starts_arrives_and_ends(driven):
@@ -126,7 +126,7 @@ def test_the_run_is_recorded_whole(driven):
         samples = run.odometry[name]
         assert 0.01 < np.median(samples.received_s - samples.stamp_s) < 0.15
     assert {"started", "state", "finished"} <= {event.kind for event in run.events}
-    assert run.policy_sha256 == Artefact.load(run.policy_path).sha256
+    assert run.policy_sha256 == PolicyArtefact.load(run.policy_path).sha256
     assert run.info["seed"] == 1
 
 
@@ -167,7 +167,7 @@ def test_a_robot_that_is_not_trusted_is_kept_clear_of_where_tracking_sees_it(tmp
     fleet.file.write_text(text)
     fleet = load_fleet(fleet.file)
     assert fleet.untrusted == ("r1",)
-    state = drive(fleet, run_folder=tmp_path / "run", seed=1, duration_s=12.0)
+    state = run_fleet(fleet, run_folder=tmp_path / "run", seed=1, duration_s=12.0)
     assert (state.contacts, state.lines) == (0, [])
     assert state.distance_m["r0"] < 0.1
     run = read_run(tmp_path / "run")
@@ -179,8 +179,8 @@ def test_a_robot_that_is_not_trusted_is_kept_clear_of_where_tracking_sees_it(tmp
 
 
 def test_a_run_folder_that_is_taken_refuses_the_fleet_before_it_starts(driven):
-    with pytest.raises(DriveError, match="holds a run already"):
-        drive(read_run(driven.run_folder).fleet, run_folder=driven.run_folder)
+    with pytest.raises(FleetRunError, match="holds a run already"):
+        run_fleet(read_run(driven.run_folder).fleet, run_folder=driven.run_folder)
 
 
 def add_nan(model):

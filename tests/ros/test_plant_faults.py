@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.plan import plan, ros_arguments
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import plan, ros_arguments
 
 pytestmark = [
     pytest.mark.ros,

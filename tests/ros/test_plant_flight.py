@@ -12,12 +12,12 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 
-from testudo_deploy.artefact import Artefact  # noqa: E402
-from testudo_deploy.fleet import load_fleet  # noqa: E402
-from testudo_deploy.plan import plan  # noqa: E402
-from testudo_deploy.processes import FleetProcesses  # noqa: E402
+from testudo_deploy.contract.policy_artefact import PolicyArtefact  # noqa: E402
+from testudo_deploy.fleet.fleet import load_fleet  # noqa: E402
+from testudo_deploy.launch.child_processes import FleetProcesses  # noqa: E402
+from testudo_deploy.launch.launch_plan import plan  # noqa: E402
 from testudo_hardware.spec import load_robot  # noqa: E402
-from testudo_sim.plain_policy import write_plain_policy  # noqa: E402
+from testudo_sim.policies.go_to_goal import write_go_to_goal_policy  # noqa: E402
 
 PATIENCE_S = 200.0
 
@@ -25,14 +25,14 @@ PATIENCE_S = 200.0
 def write_drones(folder):
     """Write a fleet of two drones that stand on the floor 2 m apart, and return it."""
     policy = folder / "policy.onnx"
-    write_plain_policy(policy, load_robot("crazyflie_2x"), team_size=2)
+    write_go_to_goal_policy(policy, load_robot("crazyflie_2x"), team_size=2)
     robots = [
         f"  r{k}: {{type: crazyflie_2x, initial_position: [0.0, {2.0 * k}, 1.0], initial_yaw: 0.0, "
         f"goal: [0.6, {2.0 * k}, 1.0], "
         f"link: {{profile: crazyflie_radio, uri: 'radio://{k}/80/2M/E7E7E7E70{k}', onboard_brake: true}}}}"
         for k in range(2)
     ]
-    head = ["fileversion: 1", "policy: policy.onnx", f"policy_sha256: {Artefact.load(policy).sha256}", "robots:"]
+    head = ["fileversion: 1", "policy: policy.onnx", f"policy_sha256: {PolicyArtefact.load(policy).sha256}", "robots:"]
     (folder / "fleet.yaml").write_text("\n".join([*head, *robots]) + "\n", encoding="utf-8")
     return load_fleet(folder / "fleet.yaml")
 

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan, ros_arguments
-from testudo_deploy.processes import FleetProcesses
-from testudo_sim.crazyflie.firmware import CraftSettings
-from testudo_sim.crazyflie.server import CraftServer
-from testudo_sim.crazyflie.supervisor import State
+from testudo_crazyflie.flight.firmware_supervisor import State
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import CrazyflieServer
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import plan, ros_arguments
 
 pytestmark = [
     pytest.mark.ros,
@@ -29,12 +29,12 @@ import json, time, rclpy
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
 from std_msgs.msg import UInt8MultiArray
-from testudo_deploy.flight_messages import FlightRequestMessage, VehicleMessage
-from testudo_hardware.links.flight import FlightAct, FlightRequest
+from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMessage
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.links.wire import CommandReading, fill_command
 from testudo_hardware.spec import load_robot
-from testudo_nodes.conversions import envelope_bytes, envelope_message
-from testudo_nodes.qos import OFFERED, REQUESTED
+from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
+from testudo_nodes.common.qos import OFFERED, REQUESTED
 
 rclpy.init()
 node = rclpy.create_node("guard", namespace="r0")
@@ -98,8 +98,8 @@ def driver_of(folder, uri):
 
 
 def test_a_drone_is_armed_flown_and_landed_over_topics_and_radio(tmp_path):
-    settings = CraftSettings.create(auto_arm=False)
-    with CraftServer(settings) as server, FleetProcesses([driver_of(tmp_path, server.uri)]) as processes:
+    settings = SimulatedCrazyflieSettings.create(auto_arm=False)
+    with CrazyflieServer(settings) as server, FleetProcesses([driver_of(tmp_path, server.uri)]) as processes:
         found = subprocess.run(
             [sys.executable, "-c", GUARD],
             env=processes.environment(),

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses
-from testudo_sim.crazyflie.firmware import CraftSettings
-from testudo_sim.crazyflie.server import CraftServer
-from testudo_sim.crazyflie.supervisor import State
+from testudo_crazyflie.flight.firmware_supervisor import State
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import CrazyflieServer
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import plan
 
 pytestmark = [
     pytest.mark.ros,
@@ -55,7 +55,9 @@ def test_two_drones_take_off_fly_to_their_goals_and_land_when_the_fleet_is_stopp
         for robot in tables["robots"].values():
             x, y, _ = robot["initial_position"]
             servers.append(
-                stack.enter_context(CraftServer(CraftSettings.create(position_world=(x, y, 0.0), onboard_brake=True)))
+                stack.enter_context(
+                    CrazyflieServer(SimulatedCrazyflieSettings.create(position_world=(x, y, 0.0), onboard_brake=True))
+                )
             )
             robot["link"] = {"profile": "crazyflie_radio", "uri": servers[-1].uri, "onboard_brake": True}
         fleet.file.write_text(yaml.safe_dump(tables))

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import plan
 
 NEEDS = ("launch", "launch_ros", "rclpy", "colcon_ros")
 MISSING = [name for name in NEEDS if importlib.util.find_spec(name) is None]

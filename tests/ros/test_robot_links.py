@@ -11,11 +11,11 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.drive import drive
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import plan, ros_arguments
-from testudo_deploy.processes import FleetProcesses
-from testudo_sim.run_reader import read_run
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.fleet_run import run_fleet
+from testudo_deploy.launch.launch_plan import plan, ros_arguments
+from testudo_runs.run_reader import read_run
 
 pytestmark = [
     pytest.mark.ros,
@@ -56,7 +56,7 @@ def test_a_fleet_of_two_drivers_and_pose_sources_arrives(tmp_path):
     joystick = FleetProcesses([])
     program = subprocess.Popen([sys.executable, "-c", JOYSTICK, "/r0/cmd_vel"], env=joystick.environment())
     try:
-        state = drive(fleet, run_folder=tmp_path / "run", seed=1, duration_s=90.0, domain_id=joystick.domain_id)
+        state = run_fleet(fleet, run_folder=tmp_path / "run", seed=1, duration_s=90.0, domain_id=joystick.domain_id)
     finally:
         program.kill()
         program.wait()

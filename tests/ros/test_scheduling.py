@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.plan import plan
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import plan
 
 pytestmark = [
     pytest.mark.ros,
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 if find_spec("rclpy") is not None:
-    from testudo_nodes.scheduling import PRIORITIES, go_as_usual, go_first
+    from testudo_nodes.common.scheduling import PRIORITIES, go_as_usual, go_first
 
 
 def may_schedule():

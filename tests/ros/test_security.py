@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.interfaces import process_interfaces
-from testudo_deploy.plan import WATCHERS, plan
-from testudo_deploy.processes import FleetProcesses
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import WATCHERS, plan
+from testudo_deploy.launch.node_interfaces import process_interfaces
 
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
@@ -33,7 +33,7 @@ def started(folder, **options):
     from rclpy.executors import SingleThreadedExecutor
     from visualization_msgs.msg import MarkerArray
 
-    from testudo_deploy.station_topics import MARKERS_TOPIC
+    from testudo_deploy.station.station_topics import MARKERS_TOPIC
 
     fleet = make_tiny_fleet(folder, 2, start_x=0.0, goal_x=50.0, walls=False)
     planned = plan(fleet, run_folder=folder / "run", duration_s=600.0, watch=WATCHERS, **options)
@@ -153,7 +153,7 @@ def test_no_parameter_can_be_changed_while_the_fleet_runs(running):
 
 
 def test_with_security_on_nothing_starts_without_valid_keys(running, tmp_path):
-    from testudo_nodes.node_runner import REFUSED
+    from testudo_nodes.common.node_runner import REFUSED
 
     # files that are there but no keys: what is refused by a ROS 2 with security is refused by one without it, too
     for process in running.plan:

@@ -16,12 +16,12 @@ from tests.deploy.run_messages import tick_record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.fleet import load_fleet, save_fleet
-from testudo_deploy.fleet_links import PoseSource
-from testudo_deploy.plan import PACKAGE, ProcessPlan
-from testudo_deploy.processes import FleetProcesses
-from testudo_deploy.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import load_fleet, save_fleet
+from testudo_deploy.fleet.robot_links import PoseSource
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import PACKAGE, ProcessPlan, node_module
+from testudo_deploy.station.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
 from testudo_hardware.links.wire import OdometryReading, fill_pose, fill_stamp
 
 pytestmark = [
@@ -37,7 +37,7 @@ SPEED_M_S = 0.1
 def station_process(kind, of, **parameters):
     common = {"fleet": str(of.file), "policy": str(of.policy)}
     return ProcessPlan(
-        kind, PACKAGE, f"{kind}_node", f"{PACKAGE}.{kind}_node", "", common | parameters, ("--log-level", "warn")
+        kind, PACKAGE, f"{kind}_node", node_module(kind), "", common | parameters, ("--log-level", "warn")
     )
 
 
@@ -52,7 +52,7 @@ class PlayedFleet:
         from std_msgs.msg import String, UInt8MultiArray
         from visualization_msgs.msg import MarkerArray
 
-        from testudo_nodes.qos import OFFERED
+        from testudo_nodes.common.qos import OFFERED
 
         self.fleet, self.distance_m = fleet, distance_m
         self.scores, self.goals, self.markers = [], [], []
@@ -96,7 +96,7 @@ class PlayedFleet:
     def _play(self):
         from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
-        from testudo_nodes.conversions import envelope_message, odometry_message
+        from testudo_nodes.common.message_conversions import envelope_message, odometry_message
 
         now_s = time.monotonic()
         way = 0.0 if self._start_s is None else min(SPEED_M_S * (now_s - self._start_s), self.distance_m)
@@ -111,7 +111,7 @@ class PlayedFleet:
                 tick_record(robot, 1, now_s),
                 status="gated",
                 reason="",
-                owned_lane_world=((x, 0), (x, 1)),
+                reserved_segment_world=((x, 0), (x, 1)),
                 pose_stamp_s=now_s,
                 measured_position_world=(x + way, *rest),
                 measured_yaw=0.0,
@@ -189,7 +189,7 @@ def pushed(tmp_path):
     make_tiny_policy(fleet.policy, fleet.robots[0].spec, edit=lambda values: values.update(scenario="push_box"))
     seen = PoseSource("mocap", "room", 0.0, fleet.robots[0].spec.pose_max_age_s)
     robots = tuple(replace(robot, pose=seen) for robot in fleet.robots)
-    save_fleet(replace(fleet, policy_sha256=Artefact.load(fleet.policy).sha256, robots=robots), fleet.file)
+    save_fleet(replace(fleet, policy_sha256=PolicyArtefact.load(fleet.policy).sha256, robots=robots), fleet.file)
     process = station_process("task", fleet, task='{"goal_world": [0.4, 0.0]}', start_on="poses")
     processes = FleetProcesses([process])
     robots = PlayedFleet(load_fleet(fleet.file), processes, 0.1)

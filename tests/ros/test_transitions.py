@@ -3,9 +3,9 @@
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.plan import plan, ros_arguments
-from testudo_deploy.processes import free_domain_id
-from testudo_deploy.ros_domain import LOOPBACK
+from testudo_deploy.launch.child_processes import free_domain_id
+from testudo_deploy.launch.launch_plan import plan, ros_arguments
+from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 pytestmark = pytest.mark.ros
@@ -17,11 +17,11 @@ def make_node(tmp_path, monkeypatch):
     """Return a maker of a policy's node in this process, which nobody spins."""
     from rclpy.task import Future
 
-    from testudo_nodes.policy_node import PolicyNode
+    from testudo_nodes.robot.policy_node import PolicyNode
 
     for key, value in LOOPBACK.items():
         monkeypatch.setenv(key, value)
-    monkeypatch.setattr("testudo_nodes.policy_node._LOOKS", 0)  # nobody listens
+    monkeypatch.setattr("testudo_nodes.robot.policy_node._LOOKS", 0)  # nobody listens
     policy = plan(make_tiny_fleet(tmp_path, 1), run_folder=None)[-1]
     made = []
 
@@ -42,7 +42,7 @@ def fail(*_, **__):
 
 
 def test_why_it_could_not_be_configured_is_the_reason_with_which_it_ends(make_node, monkeypatch):
-    monkeypatch.setattr("testudo_nodes.policy_node.Robot", fail)
+    monkeypatch.setattr("testudo_nodes.robot.policy_node.Robot", fail)
     with pytest.raises(TestudoError, match="ValueError: the disk is on fire"):
         make_node()
 
@@ -54,7 +54,7 @@ def test_a_configuration_that_fails_half_way_leaves_nothing_and_may_be_repeated(
     said = []
     monkeypatch.setattr(node, "_diagnose", said.append)
     with monkeypatch.context() as patch:
-        patch.setattr("testudo_nodes.policy_node.PoseHearer.begin", fail)
+        patch.setattr("testudo_nodes.robot.policy_node.PoseHearer.begin", fail)
         assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
     assert [(status.values["code"], status.message) for status in said] == [
         ("not_configured", "ValueError: the disk is on fire")

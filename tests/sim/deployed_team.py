@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.margins import shield_parameters
-from testudo_deploy.shield.space_margins import space_parameters
-from testudo_deploy.shield.stack import Shield
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.shield import Shield
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.deployed import Deployment, start_deployed, tick_deployed
-from testudo_sim.kinematic import KinematicPhysics
-from testudo_sim.parameters import Channels, draw_parameters
-from testudo_sim.team import Team
+from testudo_sim.physics.kinematic_tier import KinematicPhysics
+from testudo_sim.physics.world_parameters import Channels, draw_parameters
+from testudo_sim.team.deployed_team import DeployedTeam, start_deployed, tick_deployed
+from testudo_sim.team.team_tick import SimulatedTeam
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """For programs that run for some hundred ticks only, most of the time is the compiler's."""
@@ -22,12 +22,12 @@ CHANNELS = Channels(message_ticks=(1, 1), message_loss=(0.0, 0.0))
 def deployed(name="gritsbot_x", size=2, *, longest=2, **changes):
     """Return team and deployment; ``project=False`` leaves layer 1 out."""
     spec = load_robot(name)
-    model, parameters = motion_model(spec), shield_parameters(spec)
-    team = Team(
+    model, parameters = motion_model(spec), projection_parameters(spec)
+    team = SimulatedTeam(
         model, parameters, None, KinematicPhysics(model, None), size, CHANNELS, shielded=changes.get("gate", True)
     )
-    shield = Shield(model, parameters, space_parameters(spec), None, project=changes.pop("project", True))
-    return team, Deployment(shield, longest_message_ticks=longest, **changes)
+    shield = Shield(model, parameters, stop_tube_parameters(spec), None, project=changes.pop("project", True))
+    return team, DeployedTeam(shield, longest_message_ticks=longest, **changes)
 
 
 def begin(team, deployment, place, yaw, faults, seed=0, *, spread=1.0, velocity=None):

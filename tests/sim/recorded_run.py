@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_deploy.control_loop import ControlLoop
-from testudo_deploy.fleet import Fleet, FleetRobot
-from testudo_deploy.shield.space_margins import space_parameters
+from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
-from testudo_sim.run_reader import CommandTrack, Run, Track
+from testudo_hardware.motion.motion_model import effective_command
+from testudo_runs.run_reader import CommandTrack, RecordedRun, Track
 
 
 @dataclass
@@ -69,7 +69,7 @@ def record_run(
     silent=(),
     seed=0,
 ):
-    """Return the `Run` of a team that drives through each other.
+    """Return the `RecordedRun` of a team that drives through each other.
 
     Args:
         lag, delay, scale: of the true robots, relative to the description.
@@ -78,7 +78,7 @@ def record_run(
     """
     rng = np.random.default_rng(seed)
     # a large robot, and one in a lane of its own, would be in its neighbour's way before it moves
-    room = 1.1 * space_parameters(spec).clearance_m if spec.dimension == 3 else 2.2 * spec.body_radius_m
+    room = 1.1 * stop_tube_parameters(spec).clearance_m if spec.dimension == 3 else 2.2 * spec.body_radius_m
     starts, yaws, goals = passing_lanes(count, max(0.3, room))
     starts = [(*p, 1.0)[: spec.dimension] for p in starts]
     goals = [(*p, 1.0)[: spec.dimension] for p in goals]
@@ -154,7 +154,7 @@ def record_run(
         ),
     )
     commands = {name: _commands(rows) for name, rows in zip(names, sent, strict=True)}
-    return Run(
+    return RecordedRun(
         Path("run"),
         fleet,
         {"versions": {}},

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
-from testudo_deploy.shield.margins import shield_parameters
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.box import Box
-from testudo_sim.contacts import count_contacts, least_separation
-from testudo_sim.environment import Environment
-from testudo_sim.kinematic import acting_command
+from testudo_plant.worlds.free_body import Box
+from testudo_sim.environment.environment import Environment
+from testudo_sim.physics.contact_counts import count_contacts, least_separation
+from testudo_sim.physics.kinematic_tier import acting_command
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene
 from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.push_box import largest_push_n
-from testudo_sim.scene import BodyState, Scene, Watch
-from testudo_sim.team import Team
+from testudo_sim.team.team_tick import SimulatedTeam
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SlidingBox:
 
     def watch(self, state):
         place = state[0].position_world
-        return Watch(count_contacts(place, self.model.spec.body_radius_m, self.arena), least_separation(place))
+        return ContactCounts(count_contacts(place, self.model.spec.body_radius_m, self.arena), least_separation(place))
 
     def _overlap(self, place, bodies):
         """Return how a robot would push (2, N, E), a unit vector into the box, and how deep it is (N, E) [m]."""
@@ -78,7 +78,7 @@ class SlidingBox:
 def sliding_environment(team_size, robot="gritsbot_x"):
     """Return `push_box` over the stand-in."""
     spec = load_robot(robot)
-    model, shield = motion_model(spec), shield_parameters(spec)
+    model, shield = motion_model(spec), projection_parameters(spec)
     scenario = make_scenario("push_box", spec, shield)
     physics = SlidingBox(model, scenario.boxes[0], scenario.arena)
-    return Environment(scenario, Team(model, shield, scenario.arena, physics, team_size))
+    return Environment(scenario, SimulatedTeam(model, shield, scenario.arena, physics, team_size))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.command_types import FORMS
+from testudo_deploy.admission.safety_contracts import Obligation, obligation
 from testudo_deploy.commands.report import Report, cell, facts, table
-from testudo_deploy.contract import Contract
-from testudo_deploy.contract_rules import COMMAND, graph_outputs
-from testudo_deploy.obligations import Obligation, obligation
-from testudo_deploy.shield.space_margins import SpaceParameters, space_parameters
+from testudo_deploy.contract.command_types import FORMS
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.rules import COMMAND, graph_outputs
+from testudo_deploy.shield.tube_margins import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.spec import parse_robot
 
 
@@ -24,12 +24,12 @@ def artefact_report(path: Path) -> Report:
         ArtefactError: the file cannot be used.
         ContractError: its contract does not hold.
     """
-    artefact = Artefact.load(path)
+    artefact = PolicyArtefact.load(path)
     contract = artefact.contract
     opset = artefact.header.opsets.get("", 0)
     values = json.loads(contract.to_json())
     spec = parse_robot(contract.robot_spec, f"{path}: contract.robot_spec")
-    space = space_parameters(spec)
+    space = stop_tube_parameters(spec)
     promised = obligation("each robot", spec, contract, space=space)
     rows = len(next(iter(values.pop("test_vector")["inputs"].values())))
     file = {
@@ -138,7 +138,7 @@ def _shield(contract: Contract) -> Table:
     return made
 
 
-def _space(space: SpaceParameters) -> Table:
+def _space(space: StopTubeParameters) -> Table:
     rows = [(term.name, term.value_m, term.source) for term in space.terms]
     made = table("Stop tube and owned lanes", ("margin", "[m]", "source"), rows)
     made.add_section()

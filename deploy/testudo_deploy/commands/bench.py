@@ -13,14 +13,14 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from testudo_deploy.benchmarking import machine
+from testudo_deploy.bench.result import machine
 from testudo_deploy.cli import missing_requirements
 from testudo_deploy.commands.report import Report, facts, table
 from testudo_hardware.errors import TestudoError
 
 
 @dataclass(frozen=True)
-class Extent:
+class BenchmarkExtent:
     """How much is measured."""
 
     repeats: int | None = None
@@ -34,7 +34,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkConditions:
     """What becomes of the messages between robots, or to drones."""
 
     delay_ms: float | None = None
@@ -47,7 +47,7 @@ class Network:
     """Mean time between two of them [s] (lossy)."""
 
 
-_WHOLE, _AS_IT_IS = Extent(), Network()
+_WHOLE, _AS_IT_IS = BenchmarkExtent(), NetworkConditions()
 
 
 def bench(
@@ -57,8 +57,8 @@ def bench(
     robot: str | None = None,
     team_size: int | None = None,
     worlds: int | None = None,
-    extent: Annotated[Extent, tyro.conf.arg(name="")] = _WHOLE,
-    network: Annotated[Network, tyro.conf.arg(name="")] = _AS_IT_IS,
+    extent: Annotated[BenchmarkExtent, tyro.conf.arg(name="")] = _WHOLE,
+    network: Annotated[NetworkConditions, tyro.conf.arg(name="")] = _AS_IT_IS,
     plot: Path | None = None,
     json: Path | None = None,
 ) -> None:

@@ -11,16 +11,23 @@ from typing import Annotated, Literal
 
 import tyro
 
-from testudo_deploy.artefact import Artefact
+from testudo_deploy.admission.fleet_admission import check_inside_arena
 from testudo_deploy.commands.report import Report, table, warn
-from testudo_deploy.crazyswarm import Swarm, SwarmError, SwarmFiles, SwarmRobot, read_swarm, read_swarm_files
-from testudo_deploy.files import write_whole
-from testudo_deploy.fleet import Fleet, FleetRobot, fleet_text, parse_fleet
-from testudo_deploy.fleet_check import check_inside
-from testudo_deploy.fleet_links import LinkChoice, PoseSource
-from testudo_hardware.links.profile import load_link
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.files.atomic_files import write_whole
+from testudo_deploy.fleet.crazyswarm2_import import (
+    Swarm,
+    SwarmError,
+    SwarmFiles,
+    SwarmRobot,
+    read_swarm,
+    read_swarm_files,
+)
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, fleet_text, parse_fleet
+from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
+from testudo_hardware.links.link_profile import load_link
+from testudo_hardware.motion.thrust_margin import thrust_warnings
 from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_hardware.thrust_margin import thrust_warnings
 
 HIGHEST_M = 20.0
 """Take-off heights beyond this are a slip."""
@@ -63,9 +70,9 @@ def fleet(
     if not 0 < height <= HIGHEST_M:
         raise SwarmError(f"--height: found {height:g} m, expected a height above 0 and at most {HIGHEST_M:g} m")
     types, _, given = (robot or "").rpartition(":")
-    kind = given or Artefact.load(policy).contract.robot
+    kind = given or PolicyArtefact.load(policy).contract.robot
     spec = load_robot(kind)
-    artefact = Artefact.load(policy, robot=spec)
+    artefact = PolicyArtefact.load(policy, robot=spec)
     files = read_swarm_files(file, motion_capture, server)
     _check_out(out, json, [policy, *map(Path, files.names.values())])
     swarm = read_swarm(files, spec, types=tuple(types.split(",")))
@@ -79,7 +86,7 @@ def fleet(
     made = Fleet(out, artefact.path.absolute(), artefact.sha256, robots, tracking=all(r.tracked for r in swarm.robots))
     text = fleet_text(made, out)
     parse_fleet(text, out)  # what is refused there is refused now
-    check_inside(replace(made, file=file), artefact.contract.arena)
+    check_inside_arena(replace(made, file=file), artefact.contract.arena)
     _write(text, out)
     warnings = thrust_warnings([spec])
     _report(made, f"{out}: {len(robots)} drones {action}ed from {file}", warnings).show(json)

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from testudo_deploy.commands.report import Report, table
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.ros_domain import ros_domain_id
-from testudo_deploy.security import (
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.access_policy import (
     KEYSTORE,
     POLICY_FILE,
     SCRIPT_FILE,
@@ -23,6 +22,7 @@ from testudo_deploy.security import (
     keystore_script,
     policy_xml,
 )
+from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_hardware.errors import TestudoError
 
 

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from testudo_deploy.fleet_status import RobotStatus
+from testudo_deploy.station.fleet_status import RobotStatus
 
 MODE_STYLES = {
     "active": "green",

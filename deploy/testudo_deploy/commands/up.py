@@ -15,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from testudo_deploy.commands.report import Report, facts, table, warn
-from testudo_deploy.drive import DriveInterruptedError, DriveState, drive
-from testudo_deploy.files import dated_folder
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import DEFAULT_DURATION_S
-from testudo_deploy.ros_domain import ros_domain_id
-from testudo_hardware.thrust_margin import thrust_warnings
+from testudo_deploy.files.atomic_files import dated_folder
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.fleet_run import FleetRunInterruptedError, FleetRunState, run_fleet
+from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S
+from testudo_deploy.launch.ros_domain import ros_domain_id
+from testudo_hardware.motion.thrust_margin import thrust_warnings
 
 _FAILED = 1
 _REFRESH_HZ = 4
@@ -70,7 +70,7 @@ def up(
     console = Console()
     try:
         with _Display(console) as display:
-            state = drive(
+            state = run_fleet(
                 loaded,
                 run_folder=folder,
                 seed=seed,
@@ -80,14 +80,14 @@ def up(
                 domain_id=None if domain is None else ros_domain_id(domain),
                 show=display.show,
             )
-    except DriveInterruptedError as stopped:
+    except FleetRunInterruptedError as stopped:
         _show_result(console, stopped.state, json)
         raise
     _show_result(console, state, json)
     return 0 if state.success else _FAILED
 
 
-def _show_result(console: Console, state: DriveState, json: Path | None) -> None:
+def _show_result(console: Console, state: FleetRunState, json: Path | None) -> None:
     for line in state.lines:
         console.print(Text(line, style="yellow"))
     result_report(state).show(json)
@@ -101,7 +101,7 @@ def _show_result(console: Console, state: DriveState, json: Path | None) -> None
         )
 
 
-def result_values(state: DriveState) -> dict[str, Any]:
+def result_values(state: FleetRunState) -> dict[str, Any]:
     """Return the result of a run as JSON values."""
     return {
         "success": state.success,
@@ -120,7 +120,7 @@ def result_values(state: DriveState) -> dict[str, Any]:
     }
 
 
-def result_report(state: DriveState) -> Report:
+def result_report(state: FleetRunState) -> Report:
     """Return the result of a run as tables and JSON values."""
     values = result_values(state)
     shown = {
@@ -161,7 +161,7 @@ class _Display:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, state: DriveState) -> None:
+    def show(self, state: FleetRunState) -> None:
         """Show the state, as often as is useful."""
         now_s = time.monotonic()
         if now_s < self._next_s:
@@ -174,7 +174,7 @@ class _Display:
             self._console.print(_headline(state))
 
 
-def _headline(state: DriveState) -> Text:
+def _headline(state: FleetRunState) -> Text:
     if not state.started:
         return Text(f"starting {len(state.robots)} robots (ROS_DOMAIN_ID={state.domain_id}) ...")
     far = max(state.distance_m.values(), default=0.0)
@@ -186,7 +186,7 @@ def _headline(state: DriveState) -> Text:
     )
 
 
-def _live_view(state: DriveState) -> Group:
+def _live_view(state: FleetRunState) -> Group:
     view = Table(box=None, pad_edge=False)
     for column in ("robot", "to the goal [m]", ""):
         view.add_column(Text(column), justify="right" if "[m]" in column else "left")

@@ -2,8 +2,8 @@
 
 from testudo_deploy.markers.arena import arena_markers
 from testudo_deploy.markers.goals import GoalView, body_marker, goal_markers
+from testudo_deploy.markers.marker import Marker, Shape, fill_marker
 from testudo_deploy.markers.robots import RobotView, fleet_markers
-from testudo_deploy.markers.values import Marker, Shape, fill_marker
 
 __all__ = [
     "GoalView",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from testudo_deploy.markers.marker import Colour, Marker, Shape
 from testudo_deploy.markers.shapes import circle, lifted, line
-from testudo_deploy.markers.values import Colour, Marker, Shape
 from testudo_hardware.frames import quaternion_xyzw_from_yaw
 
 _OPEN: Colour = (0.25, 0.45, 0.95, 0.35)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, TickRecord
+from testudo_deploy.markers.marker import Colour, Marker, Shape
 from testudo_deploy.markers.shapes import area, capsule, circle, hull_outline, lifted, line
-from testudo_deploy.markers.values import Colour, Marker, Shape
-from testudo_deploy.messages import Lane, PeerMessage, TickRecord
-from testudo_deploy.shield.space_margins import SpaceParameters, space_parameters
-from testudo_deploy.shield.tube import stop_tube
+from testudo_deploy.shield.stop_tube import stop_tube
+from testudo_deploy.shield.tube_margins import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.frames import quaternion_xyzw_from_yaw
 from testudo_hardware.motion import MotionState, motion_model
-from testudo_hardware.motion.model import effective_command
+from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
 STATUS_COLOURS: dict[str, tuple[float, float, float]] = {
@@ -81,7 +81,7 @@ def fleet_markers(views: Sequence[RobotView]) -> tuple[Marker, ...]:
 
 
 def _robot(view: RobotView) -> list[Marker]:
-    space = space_parameters(view.spec)
+    space = stop_tube_parameters(view.spec)
     made = _lanes(view, space)
     if view.position_world is None:
         return made
@@ -140,7 +140,7 @@ def label(view: RobotView) -> str:
     return f"{view.name} {text}".rstrip()
 
 
-def _lanes(view: RobotView, space: SpaceParameters) -> list[Marker]:
+def _lanes(view: RobotView, space: StopTubeParameters) -> list[Marker]:
     """Return the space that the robot owns, and in outline the one that it asks for."""
     owned, announced = _lanes_of(view)
     colour, half_m = STATUS_COLOURS.get(view.status, UNKNOWN_COLOUR), space.clearance_m / 2
@@ -152,19 +152,19 @@ def _lanes(view: RobotView, space: SpaceParameters) -> list[Marker]:
     return made
 
 
-def _lanes_of(view: RobotView) -> tuple[Lane | None, Lane | None]:
+def _lanes_of(view: RobotView) -> tuple[SegmentEnds | None, SegmentEnds | None]:
     """Return the owned lane and the one that is asked for, by what is newest of record and announcement."""
     record, peer = view.record, view.peer
-    if record is not None and record.owned_lane_world is not None:
-        return record.owned_lane_world, record.announced_lane_world if record.announcement_pending else None
+    if record is not None and record.reserved_segment_world is not None:
+        return record.reserved_segment_world, record.requested_segment_world if record.request_pending else None
     if peer is None:
         return None, None
-    first, last = peer.announced_lane_world
-    return peer.owned_lane_world, None if first == last else peer.announced_lane_world
+    first, last = peer.requested_segment_world
+    return peer.reserved_segment_world, None if first == last else peer.requested_segment_world
 
 
 def _swept(
-    namespace: str, lane: Lane, half_m: float, height_m: float, fill: Colour | None, edge: Colour
+    namespace: str, lane: SegmentEnds, half_m: float, height_m: float, fill: Colour | None, edge: Colour
 ) -> list[Marker]:
     """Return all places within a distance of a lane: an area on the floor, or a body in space."""
     first, last = lane
@@ -173,7 +173,7 @@ def _swept(
     return capsule(namespace, first, last, half_m, fill or (*edge[:3], 0.08))
 
 
-def _tube(view: RobotView, space: SpaceParameters) -> list[Marker]:
+def _tube(view: RobotView, space: StopTubeParameters) -> list[Marker]:
     """Return where the body can be until it rests, worked out from the record by the shield's own function."""
     points = tube_of(view.record, view.spec, space)
     if points is None:
@@ -193,7 +193,7 @@ def _tube(view: RobotView, space: SpaceParameters) -> list[Marker]:
     )
 
 
-def tube_of(record: TickRecord, spec: RobotSpec, space: SpaceParameters) -> np.ndarray | None:
+def tube_of(record: TickRecord, spec: RobotSpec, space: StopTubeParameters) -> np.ndarray | None:
     """Return the points (D, P) [m] of the stop tube of the command that a record tells; None if it had no estimate."""
     if record.estimate_position_world is None or record.measured_position_world is None:
         return None

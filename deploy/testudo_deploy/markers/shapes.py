@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testudo_deploy.markers.values import Colour, Marker, Point, Shape
+from testudo_deploy.markers.marker import Colour, Marker, Point, Shape
 
 _CORNERS = 16
 """Of a circle."""

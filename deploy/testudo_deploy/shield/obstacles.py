@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from testudo_deploy.shield.segments import dot, point_distance, segment_distance, share_along
+from testudo_deploy.shield.segment_distance import dot, fraction_along, point_distance, segment_distance
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion.state import TINY, length
-from testudo_hardware.strict import read_as
+from testudo_hardware.files.strict_json import read_as
+from testudo_hardware.motion.motion_state import TINY, length
 
 _SURFACE_M = 1e-6
 """Nearer to a box than this, the direction to its nearest point is rounding: its nearest face counts."""
@@ -114,7 +114,7 @@ def clearance(obstacle: Obstacle, point_world: Array) -> tuple[Array, Array]:
         start = _like(obstacle.start_world, point_world)
         along = _like(obstacle.end_world, point_world) - start
         offset = point_world - start
-        offset = offset - share_along(offset, along) * along
+        offset = offset - fraction_along(offset, along) * along
     distance = length(offset)
     return distance - obstacle.radius_m, offset / (distance + TINY)
 
@@ -157,7 +157,7 @@ def hull_clearance(obstacle: Obstacle, points_world: Array) -> Array:
         bound = xp.min(beyond, axis=0)
         best = bound if best is None else xp.maximum(best, bound)
         towards = _pick(points_world, xp.argmin(beyond, axis=0)) - y
-        y = y + share_along(nearest - y, towards) * towards
+        y = y + fraction_along(nearest - y, towards) * towards
     return best
 
 

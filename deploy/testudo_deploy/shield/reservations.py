@@ -6,25 +6,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.neighbours import NeighbourTable
-from testudo_deploy.shield.gate import (
+from testudo_deploy.shield.obstacles import segment_clearance
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace, conflicts, decide_grant
+from testudo_deploy.shield.segment_distance import clamped_fraction, fraction_along, point_distance, squeezed
+from testudo_deploy.shield.stop_tube_check import (
     FACTORS,
-    Candidates,
-    candidates,
+    CommandCandidates,
     clear_of_untrusted,
-    within_lane,
+    command_candidates,
+    within_segment,
     within_walls,
     within_walls_or_away,
 )
-from testudo_deploy.shield.obstacles import segment_clearance
-from testudo_deploy.shield.segments import point_distance, share_along, share_within, squeezed
-from testudo_deploy.shield.space import OwnSpace, PeerSpaces, conflicts, judge
-from testudo_deploy.shield.space_margins import SpaceParameters
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.tube_margins import StopTubeParameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
-from testudo_hardware.motion.model import hover_drift_m_s
-from testudo_hardware.motion.state import TINY, length
+from testudo_hardware.motion.motion_model import hover_drift_m_s
+from testudo_hardware.motion.motion_state import TINY, length
 
 _SHARES = (1.0, 0.6, 0.3, 0.12)
 """Lengths of the wanted lane that are tried."""
@@ -35,7 +35,7 @@ _TICKS_MORE = 2
 
 
 @dataclass(frozen=True)
-class GateResult:
+class StopTubeCheckResult:
     """What passes the gate; batch (...)."""
 
     velocity_world: Array
@@ -46,30 +46,30 @@ class GateResult:
     """(...) share of the wanted velocity that passed; 0 is the brake."""
     clear: Array
     """(...) bool: full speed was held back by reservations at most, not by walls or untrusted neighbours."""
-    space: OwnSpace
+    space: ReservedSpace
     """What the robot owns and asks for from now on."""
 
 
 @dataclass(frozen=True)
-class Sight:
+class ShieldInputs:
     """What a robot knows at a tick; arrays (D, ...), slots (K, ...)."""
 
     measured_position_world: Array
     estimate: MotionState
     stop: StoppingPoint
-    table: NeighbourTable
-    peers: PeerSpaces
+    table: PeerTable
+    peers: PeerReservations
 
 
-def pass_gate(
+def apply_stop_tube_check(
     model: MotionModel,
-    space: SpaceParameters,
+    space: StopTubeParameters,
     arena: Arena | None,
-    sight: Sight,
-    own: OwnSpace,
+    sight: ShieldInputs,
+    own: ReservedSpace,
     velocity_world: Array,
     number: Array,
-) -> GateResult:
+) -> StopTubeCheckResult:
     """Return the command that may be sent.
 
     Args:
@@ -82,19 +82,19 @@ def pass_gate(
         number: of the message that will be sent after this tick (...).
     """
     xp = array_namespace(velocity_world)
-    tried = candidates(model, space, sight.measured_position_world, sight.estimate, sight.stop, velocity_world)
+    tried = command_candidates(model, space, sight.measured_position_world, sight.estimate, sight.stop, velocity_world)
     apart = within_walls_or_away if any(hover_drift_m_s(model.spec)) else within_walls  # who drifts has to get away
     clear = apart(tried.tube_world, arena, space.wall_m) & clear_of_untrusted(
         model, space, tried.tube_world, tried.velocity_world, sight.estimate, sight.table
     )
     lanes = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)
-    within = within_lane(tried.tube_world[:, :, :, None, ...], lanes, space.lane_m, space.height_ratio)
+    within = within_segment(tried.tube_world[:, :, :, None, ...], lanes, space.lane_m, space.height_ratio)
     owned, asked = within[:, 0, ...], within[:, 1, ...]
-    verdict = judge(own, sight.peers, space.clearance_m, space.height_ratio)
+    verdict = decide_grant(own, sight.peers, space.clearance_m, space.height_ratio)
     better = xp.argmax(xp.astype(asked, xp.int8), axis=0) <= xp.argmax(xp.astype(owned, xp.int8), axis=0)
     takes = verdict.granted & asked[-1, ...] & better
     drops = verdict.lost | (verdict.granted & ~takes) | (own.pending & ~asked[-1, ...])
-    held = OwnSpace(
+    held = ReservedSpace(
         xp.where(takes, own.announced_world, own.owned_world),
         own.announced_world,
         own.pending & ~takes & ~drops,
@@ -105,7 +105,7 @@ def pass_gate(
     ends = _wanted_ends(model, sight, tried, velocity_world)
     trimmed = _let_go(space, held, chosen, ends[1])
     after = _ask(space, arena, sight, trimmed, ends, number)
-    return GateResult(chosen.velocity_world, chosen.command, chosen.factor, clear[0, ...], after)
+    return StopTubeCheckResult(chosen.velocity_world, chosen.command, chosen.factor, clear[0, ...], after)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class _Chosen:
     """(...) bool: its tube is clear and owned; False for a brake that may leave the lane by noise."""
 
 
-def _first(passes: Array, tried: Candidates) -> _Chosen:
+def _first(passes: Array, tried: CommandCandidates) -> _Chosen:
     """Return the first candidate that passes (C, ...), or the brake."""
     xp = array_namespace(passes)
     last = len(FACTORS) - 1
@@ -142,7 +142,9 @@ def _first(passes: Array, tried: Candidates) -> _Chosen:
     return _Chosen(found[:, 0, ...], found[:, 1, ...], tube, factor, xp.any(passes, axis=0))
 
 
-def _wanted_ends(model: MotionModel, sight: Sight, tried: Candidates, velocity_world: Array) -> tuple[Array, Array]:
+def _wanted_ends(
+    model: MotionModel, sight: ShieldInputs, tried: CommandCandidates, velocity_world: Array
+) -> tuple[Array, Array]:
     """Return how far a lane must reach now, and how far one that is asked for should; (D, ...) each.
 
     A new lane takes a round trip to every peer, which is what the ages by echo tell; the lane that is asked for
@@ -158,7 +160,7 @@ def _wanted_ends(model: MotionModel, sight: Sight, tried: Candidates, velocity_w
     return end + need * velocity_world, end + (2 * need) * velocity_world
 
 
-def _let_go(space: SpaceParameters, own: OwnSpace, chosen: _Chosen, wanted_world: Array) -> OwnSpace:
+def _let_go(space: StopTubeParameters, own: ReservedSpace, chosen: _Chosen, wanted_world: Array) -> ReservedSpace:
     """Return the space without what lies behind the robot and beyond what it could want (rule R3)."""
     xp = array_namespace(wanted_world)
     start, end = own.owned_world[0, ...], own.owned_world[1, ...]
@@ -166,16 +168,23 @@ def _let_go(space: SpaceParameters, own: OwnSpace, chosen: _Chosen, wanted_world
     # the shares of what a lane holds are those of its own metric
     way = squeezed(along, space.height_ratio)
     slack = space.noise_m / (length(way) + TINY)
-    used = share_along(squeezed(chosen.tube_world - start[:, None, ...], space.height_ratio), way[:, None, ...])
-    front = xp.maximum(xp.max(used, axis=0), share_along(squeezed(wanted_world - start, space.height_ratio), way))
-    low = xp.where(chosen.fits, share_within(xp.min(used, axis=0) - slack), 0.0)
-    high = xp.where(chosen.fits, share_within(front + slack), 1.0)
-    return OwnSpace(stacked(start + low * along, start + high * along), own.announced_world, own.pending, own.since)
+    used = fraction_along(squeezed(chosen.tube_world - start[:, None, ...], space.height_ratio), way[:, None, ...])
+    front = xp.maximum(xp.max(used, axis=0), fraction_along(squeezed(wanted_world - start, space.height_ratio), way))
+    low = xp.where(chosen.fits, clamped_fraction(xp.min(used, axis=0) - slack), 0.0)
+    high = xp.where(chosen.fits, clamped_fraction(front + slack), 1.0)
+    return ReservedSpace(
+        stacked(start + low * along, start + high * along), own.announced_world, own.pending, own.since
+    )
 
 
 def _ask(
-    space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, ends: tuple[Array, Array], number: Array
-) -> OwnSpace:
+    space: StopTubeParameters,
+    arena: Arena | None,
+    sight: ShieldInputs,
+    own: ReservedSpace,
+    ends: tuple[Array, Array],
+    number: Array,
+) -> ReservedSpace:
     """Return the space with a new announcement where one is needed and a free one is found (rule R2)."""
     xp = array_namespace(own.owned_world)
     first = own.owned_world[0, ...]
@@ -188,17 +197,19 @@ def _ask(
         needed = needed & free & (_beside(space, tip, own) > lane)
         announced = xp.where(needed, stacked(start, tip), announced)
     pending = own.pending | needed
-    return OwnSpace(own.owned_world, xp.where(pending, announced, first), pending, xp.where(needed, number, own.since))
+    return ReservedSpace(
+        own.owned_world, xp.where(pending, announced, first), pending, xp.where(needed, number, own.since)
+    )
 
 
-def _beside(space: SpaceParameters, point_world: Array, own: OwnSpace) -> Array:
+def _beside(space: StopTubeParameters, point_world: Array, own: ReservedSpace) -> Array:
     """Return how far points (D, ...) are from the middle of the own lane (...) [m], heights squeezed."""
     lane = squeezed(own.owned_world, space.height_ratio, 1)
     return point_distance(squeezed(point_world, space.height_ratio), lane[0, ...], lane[1, ...])
 
 
 def _free_lane(
-    space: SpaceParameters, arena: Arena | None, sight: Sight, own: OwnSpace, wanted_world: Array
+    space: StopTubeParameters, arena: Arena | None, sight: ShieldInputs, own: ReservedSpace, wanted_world: Array
 ) -> tuple[Array, Array, Array]:
     """Return both ends (D, ...) of the longest lane towards a place that is free, and whether there is one (...)."""
     xp = array_namespace(wanted_world)
@@ -219,14 +230,14 @@ def _free_lane(
     return start, tip, xp.any(free, axis=0)
 
 
-def _lane_start(space: SpaceParameters, first_world: Array, along: Array, place_world: Array) -> Array:
+def _lane_start(space: StopTubeParameters, first_world: Array, along: Array, place_world: Array) -> Array:
     """Return where a new lane begins (D, ...): on the own lane, or where the robot is, if that is off it.
 
     A robot that came to rest beside its lane, which the errors in a tube allow, could else never leave.
     """
     xp = array_namespace(along)
     offset, way = (squeezed(vector, space.height_ratio) for vector in (place_world - first_world, along))
-    share = share_along(offset, way)
+    share = fraction_along(offset, way)
     off_m = length(offset - share * way)
     return xp.where(off_m > space.lane_m / 2, place_world, first_world + share * along)
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from testudo_hardware.frames import Placement, turned, wrapped
+from testudo_hardware.frames import PlanarTransform, turned, wrapped
 from testudo_hardware.links.wire import (
     CommandReading,
     WireError,
@@ -60,7 +60,7 @@ def read_velocity_world(message: Any, frame: str, per_radian: float = 0.0) -> Co
     return CommandReading(_stamp(message, frame), read_axes(message.vel, 3), yaw_rate)
 
 
-def fill_hover(message: Any, frame: str, reading: CommandReading, at: Placement) -> Any:
+def fill_hover(message: Any, frame: str, reading: CommandReading, at: PlanarTransform) -> Any:
     """Write a velocity in the world into an empty `Hover`: horizontal velocity in the body, and a height.
 
     Args:
@@ -79,7 +79,7 @@ def fill_hover(message: Any, frame: str, reading: CommandReading, at: Placement)
     return message
 
 
-def fill_full_state(message: Any, frame: str, reading: CommandReading, at: Placement) -> Any:
+def fill_full_state(message: Any, frame: str, reading: CommandReading, at: PlanarTransform) -> Any:
     """Write a velocity in the world into an empty `FullState`: pose, velocity in the world, no acceleration.
 
     Args:
@@ -109,13 +109,13 @@ def read_full_state(message: Any, frame: str) -> CommandReading:
 
 
 def led_set_point(
-    before: Placement,
+    before: PlanarTransform,
     command: Sequence[float],
     elapsed_s: float,
-    measured: Placement,
+    measured: PlanarTransform,
     leash_m: float,
     yaw_rate: float = 0.0,
-) -> Placement:
+) -> PlanarTransform:
     """Return the set-point that a command leads on, for set-points that are a place and not a velocity.
 
     It runs ahead with the commanded velocity, stays within ``leash_m`` of where the drone is measured, and keeps
@@ -136,9 +136,9 @@ def led_set_point(
     share = min(1.0, leash_m / distance) if distance > 0 else 1.0
     position = tuple(here + share * value for here, value in zip(measured.position, lead, strict=True))
     if yaw_rate == 0:
-        return Placement(position, before.yaw)
+        return PlanarTransform(position, before.yaw)
     turn = wrapped(before.yaw + yaw_rate * elapsed_s - measured.yaw)
-    return Placement(position, wrapped(measured.yaw + min(max(turn, -LEASH_RAD), LEASH_RAD)))
+    return PlanarTransform(position, wrapped(measured.yaw + min(max(turn, -LEASH_RAD), LEASH_RAD)))
 
 
 class SetPointLeader:
@@ -147,11 +147,11 @@ class SetPointLeader:
     def __init__(self, leash_m: float = LEASH_M, oldest_s: float = 0.1) -> None:
         """Wait for the first pose; one older than ``oldest_s`` is not led from."""
         self._leash_m, self._oldest_s = leash_m, oldest_s
-        self._measured: Placement | None = None
+        self._measured: PlanarTransform | None = None
         self._measured_s = self._led_s = -math.inf
-        self._at: Placement | None = None
+        self._at: PlanarTransform | None = None
 
-    def see(self, measured: Placement, now_s: float) -> None:
+    def see(self, measured: PlanarTransform, now_s: float) -> None:
         """Take where the drone is."""
         self._measured, self._measured_s = measured, now_s
 
@@ -165,7 +165,7 @@ class SetPointLeader:
 
     def lead(
         self, command: Sequence[float], now_s: float, yaw_rate: float = 0.0
-    ) -> tuple[tuple[float, ...], Placement] | None:
+    ) -> tuple[tuple[float, ...], PlanarTransform] | None:
         """Return velocity and place to send; without a pose the last place, at rest; None if there never was one.
 
         Args:
@@ -185,7 +185,7 @@ class SetPointLeader:
         return tuple(command), self._at
 
 
-def _begin(message: Any, frame: str, reading: CommandReading, at: Placement | None = None) -> None:
+def _begin(message: Any, frame: str, reading: CommandReading, at: PlanarTransform | None = None) -> None:
     numbers = (*reading.command, reading.yaw_rate, *((*at.position, at.yaw) if at else ()))
     if len(reading.command) != 3 or not all(math.isfinite(number) for number in numbers):
         raise WireError(

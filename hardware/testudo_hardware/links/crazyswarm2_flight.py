@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from testudo_hardware.links.flight import FlightAct, FlightRequest, VehicleState
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import fill_stamp
 
 STATUS = "crazyflie_interfaces/msg/Status"

@@ -6,15 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from testudo_hardware.frames import Placement
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links import crazyswarm2
-from testudo_hardware.links.poses import (
-    PoseReading,
-    read_named_pose,
-    read_pose_stamped,
-    read_pose_with_covariance,
-)
-from testudo_hardware.links.profile import (
+from testudo_hardware.links.link_profile import (
     NAMED_POSES,
     ODOMETRY,
     POSE_STAMPED,
@@ -23,6 +17,12 @@ from testudo_hardware.links.profile import (
     VELOCITY_YAW_RATE,
     LinkError,
     LinkProfile,
+)
+from testudo_hardware.links.pose_messages import (
+    PoseReading,
+    read_named_pose,
+    read_pose_stamped,
+    read_pose_with_covariance,
 )
 from testudo_hardware.links.wire import (
     WORLD_FRAME,
@@ -89,7 +89,7 @@ class CommandWire:
         """Return whether a drone can be told to turn."""
         return VELOCITY_YAW_RATE in self.profile.takes and self.spec.kind == VELOCITY_POINT
 
-    def encode(self, message: Any, reading: CommandReading, at: Placement | None = None) -> Any:
+    def encode(self, message: Any, reading: CommandReading, at: PlanarTransform | None = None) -> Any:
         """Write a command, stamped on the clock of the link, into an empty message and return it.
 
         Raises:

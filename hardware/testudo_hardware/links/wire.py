@@ -3,7 +3,7 @@
 Messages are taken by their fields only, so that those of rclpy and of rosbags both do, and ROS is
 not imported here. An odometry pose stands in the world, its twist in the body (REP-105). A command
 is a body twist for a robot on the ground and a velocity in the world for a drone; its frame says which.
-The motion model of a holonomic base speaks of the world: `travelling_command` and `world_command` turn.
+The motion model of a holonomic base speaks of the world: `body_forward_command` and `world_command` turn.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def command_frame(robot: str, spec: RobotSpec) -> str:
     return WORLD_FRAME if spec.kind == VELOCITY_POINT else body_frame(robot)
 
 
-def travelling_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tuple[float, ...]:
+def body_forward_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tuple[float, ...]:
     """Return a command (D,) of the motion model in the frame in which it travels.
 
     Args:
@@ -228,7 +228,7 @@ def read_stamp(stamp: Any) -> float:
     return stamp.sec + stamp.nanosec / _NANO
 
 
-def other_clock_s(stamp_s: float, its_now_s: float, other_now_s: float) -> float:
+def convert_clock_s(stamp_s: float, its_now_s: float, other_now_s: float) -> float:
     """Return a stamp of one clock on another clock, both read at the same moment: ROS time to steady, or back.
 
     A clock that jumps between the stamp and the reading of both makes this one stamp wrong by the jump and no other.

@@ -4,7 +4,7 @@ With a charge from 1 (full) to 0, and the thrust f that all rotors produce::
 
     load = (f / hover)^(3/2),   d charge / dt = -load / 420 s
     voltage = 3.3 V + 0.9 V charge - 0.25 V load
-    f <= 4 (thrust_most + thrust_most_per_volt (voltage - battery)),   by the table [rotors] of the robot file
+    f <= 4 (maximum_thrust + thrust_most_per_volt (voltage - battery)),   by the table [rotors] of the robot file
 
 Sources. The power of rotors in hover grows as thrust to 3/2: momentum theory (Leishman, "Principles of helicopter
 aerodynamics", 2.3). 7 minutes of hover: data sheet of the Crazyflie 2.1 with its 250 mAh. 4.2 V: any such cell, full.
@@ -59,7 +59,7 @@ class BatteryParameters:
         value = {key: quantity.value for key, quantity in spec.rotors.items()} | dict(drawn or {})
         return cls(
             hover_thrust_n,
-            4 * value["rotors.thrust_most"],
+            4 * value["rotors.maximum_thrust"],
             4 * value["rotors.thrust_most_per_volt"],
             value["rotors.battery"],
         )
@@ -72,7 +72,7 @@ def load_of(parameters: BatteryParameters, thrust_n: Array) -> Array:
     return share * xp.sqrt(share)
 
 
-def spent(load: Array, duration_s: float) -> Array:
+def discharged(load: Array, duration_s: float) -> Array:
     """Return the share (...) of a full battery that a load (...) takes in a time [s]."""
     return load * (duration_s / HOVER_S)
 
@@ -82,18 +82,18 @@ def voltage(charge: Array, load: Array) -> Array:
     return EMPTY_V + (FULL_V - EMPTY_V) * charge - SAG_V * load
 
 
-def thrust_most(parameters: BatteryParameters, voltage_v: Array) -> Array:
+def maximum_thrust(parameters: BatteryParameters, voltage_v: Array) -> Array:
     """Return what all rotors can do (...) [N] at a voltage (...) [V]."""
-    most = thrust_most_at(parameters.thrust_most_n, parameters.thrust_most_n_v, voltage_v - parameters.at_v)
+    most = maximum_thrust_at(parameters.thrust_most_n, parameters.thrust_most_n_v, voltage_v - parameters.at_v)
     return array_namespace(most).where(most > 0, most, 0.0)
 
 
-def thrust_most_at(most_n: Array, slope_n_v: Array, above_v: Array) -> Array:
+def maximum_thrust_at(most_n: Array, slope_n_v: Array, above_v: Array) -> Array:
     """Return the largest thrust (...) [N] at so much above the voltage (...) [V] at which it is ``most_n``."""
     return most_n + slope_n_v * above_v
 
 
-def least_charge(spec: RobotSpec) -> float:
+def minimum_charge(spec: RobotSpec) -> float:
     """Return the charge with which a drone in hover is told to land: it shows `power.land` of its file.
 
     Raises:

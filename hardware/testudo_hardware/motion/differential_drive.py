@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
-from testudo_hardware.motion.state import (
+from testudo_hardware.motion.motion_state import (
     LagResponse,
     MotionState,
     StoppingPoint,

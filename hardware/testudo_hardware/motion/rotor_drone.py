@@ -24,9 +24,9 @@ from typing import Any, Self
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion.battery import thrust_most_at
+from testudo_hardware.motion.battery import maximum_thrust_at
+from testudo_hardware.motion.motion_state import sum_terms
 from testudo_hardware.motion.propellers import RAD_S_PER_RPM, Propellers
-from testudo_hardware.motion.state import sum_terms
 from testudo_hardware.quaternions import body_up, from_rotation_vector, multiply, normalised, rotate, rotate_back
 from testudo_hardware.spec import RobotSpec
 
@@ -111,7 +111,7 @@ class RotorDroneParameters:
         value = {key.removeprefix("rotors."): number for key, number in named.items()}
         most = value["thrust_most"]
         if battery_v is not None:
-            most = thrust_most_at(most, value["thrust_most_per_volt"], battery_v - value["battery"])
+            most = maximum_thrust_at(most, value["thrust_most_per_volt"], battery_v - value["battery"])
         return cls(
             mass_kg=named.get("geometry.mass", spec.mass_kg),
             arm_m=(value["arm"], value["arm"]),

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace
-from testudo_hardware.motion.state import (
+from testudo_hardware.motion.motion_state import (
     TINY,
     LagResponse,
     MotionState,

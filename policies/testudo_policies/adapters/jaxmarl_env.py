@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from testudo_policies.adapters.team_view import TeamView, typed_key
-from testudo_sim.environment import Environment, StepResult, WorldState
+from testudo_sim.environment.environment import Environment, StepResult, WorldState
 
 
 @dataclass(frozen=True)
-class PlainBox:
+class BoxSpace:
     """A bounded space of arrays, where JaxMARL's own is not there."""
 
     low: float
@@ -43,7 +43,7 @@ try:
         from jaxmarl.environments.multi_agent_env import MultiAgentEnv
         from jaxmarl.environments.spaces import Box
 except ImportError:
-    MultiAgentEnv, Box = object, PlainBox
+    MultiAgentEnv, Box = object, BoxSpace
 
 HAS_JAXMARL = MultiAgentEnv is not object
 

@@ -10,21 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_policies.agent import Agent
-from testudo_policies.encoding import Features, encode
-from testudo_policies.networks import NetworkConfig
-from testudo_sim.environment import Environment, WorldState
+from testudo_policies.networks.actor_critic import NetworkConfig
+from testudo_policies.networks.agent import Agent
+from testudo_policies.networks.observation_encoding import Features, encode
+from testudo_sim.environment.environment import Environment, WorldState
 
 
 @dataclass(frozen=True)
-class Layout:
+class ObservationLayout:
     """Where the parts of one robot's features lie in a flat vector."""
 
     shapes: tuple[tuple[int, ...], ...]
     """Shape of each field of `Features` for one robot."""
 
     @classmethod
-    def of(cls, features: Features, batch_axes: int) -> Layout:
+    def of(cls, features: Features, batch_axes: int) -> ObservationLayout:
         """Return the layout of features that have so many batch axes."""
         return cls(tuple(getattr(features, field.name).shape[batch_axes:] for field in fields(Features)))
 
@@ -71,11 +71,11 @@ class TeamView:
         return self.environment.team.model.spec.dimension
 
     @property
-    def layouts(self) -> tuple[Layout, ...]:
+    def layouts(self) -> tuple[ObservationLayout, ...]:
         """Return the layouts of the actor's part and, with ``central``, of the critic's."""
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
         parts = jax.eval_shape(lambda given: self._parts(self.environment.reset(given)), keys)
-        return tuple(Layout.of(part, 2) for part in parts)
+        return tuple(ObservationLayout.of(part, 2) for part in parts)
 
     @property
     def observation_size(self) -> int:
@@ -85,7 +85,7 @@ class TeamView:
     def observe(self, worlds: WorldState) -> jax.Array:
         """Return the observations (E, N, size)."""
         parts = self._parts(worlds)
-        return jnp.concatenate([Layout.of(part, 2).flat(part) for part in parts], axis=-1)
+        return jnp.concatenate([ObservationLayout.of(part, 2).flat(part) for part in parts], axis=-1)
 
     def velocity_world(self, worlds: WorldState, action: jax.Array) -> jax.Array:
         """Return what the actions (E, N, D) command, control-point velocities (E, N, D) [m/s]."""

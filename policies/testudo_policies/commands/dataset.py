@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.commands.output import check_output, write_output
-from testudo_policies.dataset.profile import GOOD, MEDIUM, POOR
-from testudo_policies.dataset.read import find_runs, read_source, sha256_of
-from testudo_policies.dataset.write import Dataset, Source, save_arrays, save_card
-from testudo_policies.progress import counted
+from testudo_policies.commands.json_output import check_output, write_output
+from testudo_policies.dataset.composition import GOOD, MEDIUM, POOR
+from testudo_policies.dataset.dataset_file import Dataset, DatasetSource, save_arrays, save_card
+from testudo_policies.dataset.sources import find_runs, read_source, sha256_of
+from testudo_policies.learning.progress_display import counted
 
 _BAR = 24
 
@@ -84,8 +84,8 @@ def profile_tables(made: Dataset) -> tuple[Table, Table]:
     return table, bars
 
 
-def _read(folders: list[Path], *, skip_bad: bool, console: Console) -> list[Source]:
-    sources: list[Source] = []
+def _read(folders: list[Path], *, skip_bad: bool, console: Console) -> list[DatasetSource]:
+    sources: list[DatasetSource] = []
     with counted(console, "runs", len(folders)) as done:
         for number, folder in enumerate(folders, 1):
             try:

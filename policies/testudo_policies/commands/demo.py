@@ -11,29 +11,29 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from testudo_deploy.files import dated_folder
+from testudo_analysis.replay.replay_tables import gap_tables
+from testudo_analysis.report import ReportData, verdicts, write_html, write_summary
+from testudo_analysis.report.run_table import flown_run
+from testudo_analysis.report.summary import all_passed
+from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
-from testudo_policies.config import TrainConfig, suggested
-from testudo_policies.demo_report import report_data
-from testudo_policies.demo_runs import drive_again
-from testudo_policies.demo_steps import (
+from testudo_policies.demo.report import report_data
+from testudo_policies.demo.runs import run_again
+from testudo_policies.demo.steps import (
     Demo,
-    drive_step,
     evaluate_step,
     export_step,
+    fleet_run_step,
     replay_step,
     show_step,
     train_step,
 )
-from testudo_policies.sizing import sized
-from testudo_sim.devices import devices
-from testudo_sim.replay.tables import gap_tables
-from testudo_sim.report import ReportData, verdicts, write_html, write_summary
-from testudo_sim.report.flown import flown_run
-from testudo_sim.report.summary import all_passed
+from testudo_policies.learning.world_count import sized
+from testudo_policies.train_config import TrainConfig, suggested
+from testudo_sim.jax_support.devices import devices
 
 
 def demo(
@@ -86,7 +86,7 @@ def demo(
     export, fleet = export_step(state, workshop, trained, evaluation, fleet_seed)
     console.print(export_table(export))
     state.headline(4, "drive the fleet over ROS 2, and record it")
-    drive, recording = drive_step(state, fleet, fleet_seed)
+    drive, recording = fleet_run_step(state, fleet, fleet_seed)
     console.print(
         f"{drive.outcome} after {drive.time_s:.1f} s, {drive.contacts} contacts, "
         f"least separation {drive.separation_m:.3f} m"
@@ -97,7 +97,7 @@ def demo(
         console.print(table)
     driven = [
         flown_run(fleet_seed, drive, recording, export.contract.shield),
-        *drive_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs)),
+        *run_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs)),
     ]
     state.headline(6, "report")
     film, view = show_step(state, workshop, recording)

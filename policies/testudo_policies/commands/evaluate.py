@@ -9,13 +9,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from testudo_policies.commands.output import check_output, write_output
-from testudo_policies.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
-from testudo_policies.progress import counted
-from testudo_policies.subject import load_subject
-from testudo_sim.devices import devices
+from testudo_policies.commands.json_output import check_output, write_output
+from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test
+from testudo_policies.learning.progress_display import counted
+from testudo_sim.jax_support.devices import devices
+from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import load_starts
-from testudo_sim.tiers import PhysicsChoice
 
 
 def evaluate(
@@ -53,7 +53,7 @@ def evaluate(
     console = Console()
     check_output(json)
     console.print(devices().text)
-    subject = load_subject(policy)
+    subject = load_policy_under_test(policy)
     begin = None if starts is None else load_starts(starts)
     sizes = team_size or (subject.team_size if begin is None else begin.size,)
     # all of them before the first runs: a size that does not fit is told at once

@@ -11,17 +11,17 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from testudo_deploy.contract import Contract
+from testudo_deploy.contract.contract import Contract
 from testudo_hardware.errors import TestudoError
-from testudo_policies.build import build
-from testudo_policies.checkpoints import load_config
-from testudo_policies.commands.output import check_output, write_output
-from testudo_policies.evaluation import Evaluation
-from testudo_policies.export import ExportReport
-from testudo_policies.packaging import package_policy
-from testudo_policies.starting_fleet import not_in_a_fleet, write_fleet
-from testudo_policies.training import load_parameters
-from testudo_sim.devices import devices
+from testudo_policies.commands.json_output import check_output, write_output
+from testudo_policies.evaluation.evaluation import Evaluation
+from testudo_policies.exporting.onnx_export import ExportReport
+from testudo_policies.exporting.packaging import package_policy
+from testudo_policies.exporting.starting_fleet import not_in_a_fleet, write_fleet
+from testudo_policies.learning.builder import build
+from testudo_policies.learning.checkpoints import load_config
+from testudo_policies.learning.training_run import load_parameters
+from testudo_sim.jax_support.devices import devices
 
 
 def export(

@@ -12,20 +12,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testudo_deploy.files import dated_folder
-from testudo_deploy.run_folder import FLEET_FILE, POLICY_FILE
+from testudo_deploy.files.atomic_files import dated_folder
+from testudo_deploy.launch.run_folder import FLEET_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_policies.commands.export import export_table
-from testudo_policies.commands.output import check_output, write_output
-from testudo_policies.export import ExportReport
+from testudo_policies.commands.json_output import check_output, write_output
+from testudo_policies.exporting.onnx_export import ExportReport
+from testudo_policies.improve.comparison import arrivals_table, comparison_table
+from testudo_policies.improve.components import FineTuningComponents
 from testudo_policies.improve.identification import identify_step
 from testudo_policies.improve.steps import (
     MODEL,
     POLICY,
     Improvement,
+    ImproveSettings,
     Method,
-    Order,
+    components_step,
     counterfactual_step,
     evaluate_step,
     export_step,
@@ -33,12 +36,9 @@ from testudo_policies.improve.steps import (
     open_improvement,
     robot_changes,
     train_step,
-    workshop_step,
 )
-from testudo_policies.improve.verdict import arrivals_table, comparison_table
-from testudo_policies.improve.workshop import TuningWorkshop
-from testudo_sim.devices import devices
-from testudo_sim.run_reader import read_run
+from testudo_runs.run_reader import read_run
+from testudo_sim.jax_support.devices import devices
 
 _WORSE = 1
 
@@ -86,7 +86,9 @@ def improve(
     console.print(devices().text)
     ours = all((run / name).is_file() for name in (FLEET_FILE, POLICY_FILE))
     state = open_improvement(
-        Order(run, policy, folder, method, minutes, episodes, decisions), console, read_run(run) if ours else None
+        ImproveSettings(run, policy, folder, method, minutes, episodes, decisions),
+        console,
+        read_run(run) if ours else None,
     )
     console.print(f"folder {folder}; after Ctrl-C the same command with --out {folder} goes on")
     if not ours:
@@ -98,7 +100,7 @@ def improve(
     identify_step(state, robot)
     console.print(_changes_table(state))
     state.headline(2, f"fine-tune in worlds drawn from the identified intervals ({method})")
-    workshop = workshop_step(state)
+    workshop = components_step(state)
     trained = train_step(state, workshop)
     state.headline(3, "compare old and new")
     comparisons = evaluate_step(state, workshop, trained)
@@ -117,7 +119,7 @@ def improve(
     return _WORSE if complaints else 0
 
 
-def _tried(state: Improvement, workshop: TuningWorkshop, report: ExportReport) -> tuple[str, ...]:
+def _tried(state: Improvement, workshop: FineTuningComponents, report: ExportReport) -> tuple[str, ...]:
     """Give the candidate its name if the counterfactual of the run does not speak against it; returns what does."""
     console, target = state.console, state.order.folder / POLICY
     complaints = counterfactual_step(state, workshop, report.path)

@@ -9,16 +9,16 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from testudo_deploy.files import dated_folder
-from testudo_policies.brax_trainers import prepared, train_run_with_brax
-from testudo_policies.build import build
-from testudo_policies.checkpoints import load_config, shared_config
-from testudo_policies.config import TrainConfig, suggested
-from testudo_policies.processes import first, join
-from testudo_policies.progress import TrainingDisplay
-from testudo_policies.sizing import sized
-from testudo_policies.training import train_run
-from testudo_sim.devices import devices
+from testudo_deploy.files.atomic_files import dated_folder
+from testudo_policies.brax.trainers import prepared, train_run_with_brax
+from testudo_policies.distributed.process_group import first, join
+from testudo_policies.learning.builder import build
+from testudo_policies.learning.checkpoints import load_config, shared_config
+from testudo_policies.learning.progress_display import TrainingDisplay
+from testudo_policies.learning.training_run import train_run
+from testudo_policies.learning.world_count import sized
+from testudo_policies.train_config import TrainConfig, suggested
+from testudo_sim.jax_support.devices import devices
 from testudo_sim.starts import load_starts, starts_text
 
 _STOPPED = 130  # as for every other verb that Ctrl-C ends

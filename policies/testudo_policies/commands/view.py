@@ -11,16 +11,16 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.run_folder import INFO_FILE
+from testudo_analysis.rendering import Animation, RenderOptions, check_film, render_run
+from testudo_analysis.rendering.interactive_viewer import has_display, play
+from testudo_analysis.rendering.run_film import recorded_show
+from testudo_analysis.rendering.scene_model import View
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.launch.run_folder import INFO_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_policies.commands.output import check_output
-from testudo_sim.film import recorded_show
-from testudo_sim.rendering import RenderOptions, Show, check_film, render_run
-from testudo_sim.rendering.model import View
-from testudo_sim.rendering.window import has_display, play
-from testudo_sim.run_reader import read_run
-from testudo_sim.tiers import PhysicsChoice
+from testudo_policies.commands.json_output import check_output
+from testudo_runs.run_reader import read_run
+from testudo_sim.physics_choice import PhysicsChoice
 
 _CONFIG = "config.json"  # of a training run
 _SIZE_PX = (960, 672)
@@ -99,7 +99,7 @@ def view(
             render_run(show, film, RenderOptions(*_SIZE_PX, camera, rate, speed))
         console.print(Text(f"wrote {film}"))
     if html is not None:
-        from testudo_sim.rendering.page import write_page  # noqa: PLC0415 -- brax is slow to import
+        from testudo_analysis.rendering.html_viewer import write_page  # noqa: PLC0415 -- brax is slow to import
 
         console.print(Text(f"wrote {write_page(show, html)}"))
 
@@ -115,15 +115,15 @@ def _is_recorded(source: Path) -> bool:
     return source.is_dir() and not (source / _CONFIG).is_file()
 
 
-def _simulated(policy: Path, wish: _Wish, console: Console) -> Show:
+def _simulated(policy: Path, wish: _Wish, console: Console) -> Animation:
     # slow to import, and a recorded run needs none of it
-    from testudo_policies.episode import play_episode  # noqa: PLC0415
-    from testudo_policies.evaluation import HELD_OUT_SEED  # noqa: PLC0415
-    from testudo_policies.subject import load_subject  # noqa: PLC0415
-    from testudo_sim.devices import devices  # noqa: PLC0415
+    from testudo_policies.evaluation.episode_playback import play_episode  # noqa: PLC0415
+    from testudo_policies.evaluation.evaluation import HELD_OUT_SEED  # noqa: PLC0415
+    from testudo_policies.evaluation.policy_under_test import load_policy_under_test  # noqa: PLC0415
+    from testudo_sim.jax_support.devices import devices  # noqa: PLC0415
 
     console.print(devices().text)
-    subject = load_subject(policy)
+    subject = load_policy_under_test(policy)
     size = subject.team_size if wish.team_size is None else wish.team_size
     environment = subject.environment(size, shielded=wish.shield, physics=wish.physics)
     seed = HELD_OUT_SEED if wish.seed is None else wish.seed
@@ -134,7 +134,7 @@ def _simulated(policy: Path, wish: _Wish, console: Console) -> Show:
     return episode.show
 
 
-def _recorded(folder: Path, console: Console) -> Show:
+def _recorded(folder: Path, console: Console) -> Animation:
     inside = folder / "run"
     found = inside if not (folder / INFO_FILE).is_file() and (inside / INFO_FILE).is_file() else folder
     if not (found / INFO_FILE).is_file():
@@ -145,7 +145,7 @@ def _recorded(folder: Path, console: Console) -> Show:
     for warning in run.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     try:
-        contract = Artefact.load(run.policy_path).contract
+        contract = PolicyArtefact.load(run.policy_path).contract
         arena, title = contract.arena, f"{contract.scenario}, {len(run.robots)} robots"
     except TestudoError as error:  # what happened can be seen without it
         console.print(Text(f"walls are guessed, the run's policy cannot be read: {error}"))

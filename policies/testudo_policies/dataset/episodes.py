@@ -2,7 +2,7 @@
 
 The team's decisions lie on one grid of times, the scenario's decision period apart, which begins once every robot has
 decided. At each, a robot's decision is the recorded one nearest to it. Rewards come from the very code that scores
-training and live runs (`LiveTask`), on the poses of the recording.
+training and live runs (`OnlineTask`), on the poses of the recording.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.command_types import check_velocities_alone
-from testudo_deploy.contract import Contract
-from testudo_deploy.control_loop import slots_first
-from testudo_deploy.messages import TickRecord
-from testudo_deploy.signals import policy_signals
+from testudo_analysis.replay.tick_replay import recorded_table
+from testudo_deploy.contract.command_types import check_velocities_alone
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.contract.signals import policy_signals
+from testudo_deploy.control.control_loop import slots_first
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot
-from testudo_sim.live.poses import Pose
-from testudo_sim.live.task import SUCCESS, DecisionScore, LiveTask
-from testudo_sim.live.task_values import make_task, scoring_of
-from testudo_sim.replay.rerun import recorded_table
-from testudo_sim.run_reader import Run, Track, ticks_in_order
-from testudo_sim.scene import Scene
+from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
+from testudo_sim.online_task.online_task import SUCCESS, DecisionScore, OnlineTask
+from testudo_sim.online_task.pose_track import Pose
+from testudo_sim.online_task.task_state import make_task, scoring_of
+from testudo_sim.physics.scene import Scene
 
 _SETTLED_S = 1.0
 """After the end of the tracks, no pose is waited for any more."""
 
 
 @dataclass(frozen=True)
-class Episode:
+class DatasetEpisode:
     """Transitions of a team: T decisions of N robots; D axes, M units of memory."""
 
     robots: tuple[str, ...]
@@ -102,14 +102,14 @@ class _Decisions:
         return self.ticks[rows[np.argmin(np.abs(self.stamp_s[rows] - time_s))]], found
 
 
-def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
+def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, ...]:
     """Return the episodes of a run of a policy with this contract; one ends at success or at the time limit.
 
     Raises:
         TestudoError: the run has no decisions, no poses for them, its task is not in the recording, or its policy
             commands more than velocities.
     """
-    check_velocities_alone(contract, f"{run.folder}: a dataset")
+    check_velocities_alone(contract.command, f"{run.folder}: a dataset")
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)
     if scoring.scenario.boxes:
@@ -131,7 +131,7 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
     task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
     model, found = motion_model(spec), []
     while end_s - begin_s >= scoring.decision_s:
-        live = LiveTask(scoring, run.robots, task)
+        live = OnlineTask(scoring, run.robots, task)
         scores = _scored(live, run, tracks, begin_s, end_s)
         if not scores:
             break
@@ -146,7 +146,7 @@ def episodes_of(run: Run, contract: Contract) -> tuple[Episode, ...]:
     return tuple(found)
 
 
-def best_track(run: Run, name: str) -> Track:
+def best_track(run: RecordedRun, name: str) -> Track:
     """Return the truth of a robot where there is any, else what it believed."""
     track = run.located(name)
     if not len(track.stamp_s):
@@ -154,7 +154,9 @@ def best_track(run: Run, name: str) -> Track:
     return track
 
 
-def _scored(live: LiveTask, run: Run, tracks: Mapping[str, Track], begin_s: float, end_s: float) -> list[DecisionScore]:
+def _scored(
+    live: OnlineTask, run: RecordedRun, tracks: Mapping[str, Track], begin_s: float, end_s: float
+) -> list[DecisionScore]:
     """Return the scores of an episode that begins at a moment."""
     live.begin(begin_s)
     for name in run.robots:
@@ -180,14 +182,14 @@ def _scored(live: LiveTask, run: Run, tracks: Mapping[str, Track], begin_s: floa
 
 
 def _episode(
-    run: Run,
+    run: RecordedRun,
     contract: Contract,
     model: MotionModel,
     series: Mapping[str, _Decisions],
     tracks: Mapping[str, Track],
     scores: Sequence[DecisionScore],
     begin_s: float,
-) -> Episode:
+) -> DatasetEpisode:
     names = run.robots
     ends = np.array([score.stamp_s for score in scores])
     starts = np.concatenate([[begin_s], ends[:-1]])
@@ -213,7 +215,7 @@ def _episode(
     truncations = np.zeros(len(scores), bool)
     truncations[-1] = not terminals[-1]
     state = team_states(run, tracks, moments)
-    return Episode(
+    return DatasetEpisode(
         names,
         starts,
         {name: value[:-1] for name, value in signals.items()},
@@ -254,7 +256,7 @@ def _stacked(rows: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, np.ndarra
     return {name: np.array([[values[name] for values in row] for row in rows], np.float32) for name in rows[0][0]}
 
 
-def team_states(run: Run, tracks: Mapping[str, Track], moments: np.ndarray) -> np.ndarray:
+def team_states(run: RecordedRun, tracks: Mapping[str, Track], moments: np.ndarray) -> np.ndarray:
     """Return the state (T, S) of the team at moments."""
 
     def at(track: Track, values: np.ndarray) -> np.ndarray:
@@ -274,7 +276,7 @@ def team_states(run: Run, tracks: Mapping[str, Track], moments: np.ndarray) -> n
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
-def _rest_return(run: Run, contract: Contract, tracks: Mapping[str, Track], begin_s: float) -> float:
+def _rest_return(run: RecordedRun, contract: Contract, tracks: Mapping[str, Track], begin_s: float) -> float:
     """Return what standing still at the starts for the whole time limit would have brought."""
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.contract import Contract
+from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
+from testudo_analysis.replay.one_team import one_team
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.alignment import TeamRecording, prepare_run
-from testudo_sim.replay.counterfactual import Ahead, Way, go_on_from
-from testudo_sim.replay.one_team import one_team
-from testudo_sim.run_reader import Run
+from testudo_runs.alignment import TeamRecording, prepare_run
+from testudo_runs.run_reader import RecordedRun
 
 _MOMENTS = 4
 _DRAWS = 16
@@ -43,7 +43,7 @@ class Arrivals:
 
 
 def counterfactual(
-    run: Run, contract: Contract, spec: RobotSpec, policy: Path, horizon_s: float, tell: Callable[[float], None]
+    run: RecordedRun, contract: Contract, spec: RobotSpec, policy: Path, horizon_s: float, tell: Callable[[float], None]
 ) -> Arrivals:
     """Return what becomes of the team with a policy from moments of the run on, on the identified robot.
 
@@ -60,8 +60,8 @@ def counterfactual(
     """
     recording = one_team(replace(prepare_run(run), contract=contract))
     recording = replace(recording, robots=tuple(replace(robot, spec=spec) for robot in recording.robots))
-    way = Way("improved", Artefact.load(policy), shielded=True)
-    found = go_on_from(recording, _moments(recording), way, Ahead(horizon_s, _DRAWS), tell).outcomes
+    way = CounterfactualVariant("improved", PolicyArtefact.load(policy), shielded=True)
+    found = simulate_from(recording, _moments(recording), way, HorizonSettings(horizon_s, _DRAWS), tell).outcomes
     worlds, arrived, touched = (
         sum(values) for values in zip(*((one.worlds, one.arrived or 0, one.touched) for one in found), strict=True)
     )

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from testudo_policies.improve.motion import ACTION, NEXT, STATE, flat_motion
+from testudo_policies.improve.motion_features import ACTION, NEXT, STATE, flat_motion
 
 Motion = dict[str, jax.Array]
 
@@ -49,7 +49,7 @@ class _Judge(nn.Module):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Judges:
+class DiscriminatorParameters:
     """Everything that the discriminators learn, and what they are fed with."""
 
     with_next: Any
@@ -67,27 +67,29 @@ class Discriminators:
     known: jax.Array
     """(M,) bool: the steps of the real data that have a motion."""
 
-    def init(self, key: jax.Array) -> Judges:
+    def init(self, key: jax.Array) -> DiscriminatorParameters:
         """Return untrained judges, which trust everything alike."""
         first, second = jax.random.split(key)
         parts = (
             self._judge.init(first, self._joined(self.real)[:1]),
             self._judge.init(second, self._short(self.real)[:1]),
         )
-        return Judges(*parts, self._optimiser.init(parts))
+        return DiscriminatorParameters(*parts, self._optimiser.init(parts))
 
-    def trust(self, judges: Judges, motion: Motion, known: jax.Array) -> jax.Array:
+    def trust(self, judges: DiscriminatorParameters, motion: Motion, known: jax.Array) -> jax.Array:
         """Return the truncated ratio of dynamics (...) of simulated motions; 1 where there is none."""
         long = self._judge.apply(judges.with_next, self._joined(motion))
         short = self._judge.apply(judges.without_next, self._short(motion))
         ratio = jnp.exp(jnp.clip(long - short, jnp.log(self.config.least), 0.0))
         return jnp.where(known, ratio, 1.0)
 
-    def learn(self, judges: Judges, motion: Motion, known: jax.Array, key: jax.Array) -> tuple[Judges, jax.Array]:
+    def learn(
+        self, judges: DiscriminatorParameters, motion: Motion, known: jax.Array, key: jax.Array
+    ) -> tuple[DiscriminatorParameters, jax.Array]:
         """Return the judges after some steps on simulated motions (...), and their mean loss (log 2: cannot tell)."""
         flat, known = flat_motion(motion, known)
 
-        def step(current: Judges, step_key: jax.Array) -> tuple[Judges, jax.Array]:
+        def step(current: DiscriminatorParameters, step_key: jax.Array) -> tuple[DiscriminatorParameters, jax.Array]:
             rows_key, real_key, noise_key = jax.random.split(step_key, 3)
             simulated = self._drawn(flat, known, rows_key)
             real = self._drawn(self.real, self.known, real_key)
@@ -98,7 +100,7 @@ class Discriminators:
             parts = (current.with_next, current.without_next)
             value, gradient = jax.value_and_grad(loss)(parts)
             changes, optimiser = self._optimiser.update(gradient, current.optimiser, parts)
-            return Judges(*optax.apply_updates(parts, changes), optimiser), value
+            return DiscriminatorParameters(*optax.apply_updates(parts, changes), optimiser), value
 
         judges, losses = jax.lax.scan(step, judges, jax.random.split(key, self.config.steps))
         return judges, jnp.mean(losses)

@@ -6,16 +6,16 @@ import json
 import shutil
 from pathlib import Path
 
+from testudo_analysis.identify import write_identified
+from testudo_analysis.identify.estimation.identification_result import HALF
+from testudo_analysis.identify.identify_run import identify_run
+from testudo_analysis.identify.robot_file_writer import robot_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.improve.steps import Improvement
-from testudo_sim.alignment import prepare
-from testudo_sim.identify import write_identified
-from testudo_sim.identify.result import HALF
-from testudo_sim.identify.run import identify_run
-from testudo_sim.identify.toml import robot_text
-from testudo_sim.progress import part, progress_bar
-from testudo_sim.recording import Recording, load_recording
+from testudo_runs.alignment import prepare
+from testudo_runs.progress_bar import part, progress_bar
+from testudo_runs.recording import Recording, load_recording
 
 _READ = 0.1
 """About the share of the time that reading takes."""

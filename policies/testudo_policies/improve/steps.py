@@ -13,27 +13,27 @@ from typing import Any, Literal
 import jax
 from rich.console import Console
 
-from testudo_deploy.artefact import Artefact
-from testudo_deploy.command_types import check_velocities_alone
-from testudo_deploy.files import write_whole
+from testudo_deploy.contract.command_types import check_velocities_alone
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_policies.build import Workshop, build, make_environment
-from testudo_policies.dataset.episodes import Episode, episodes_of
-from testudo_policies.evaluation import BatchPolicy, Evaluation, evaluate_policy
-from testudo_policies.export import ExportReport
-from testudo_policies.improve.beginning import Beginning, find_beginning
+from testudo_policies.dataset.episodes import DatasetEpisode, episodes_of
+from testudo_policies.evaluation.evaluation import BatchPolicy, Evaluation, evaluate_policy
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test
+from testudo_policies.exporting.onnx_export import ExportReport
+from testudo_policies.exporting.packaging import package_policy
+from testudo_policies.improve.comparison import Comparison
+from testudo_policies.improve.components import FineTuningComponents
 from testudo_policies.improve.counterfactual import complaints, counterfactual
-from testudo_policies.improve.recorded import recorded_of
-from testudo_policies.improve.starts import run_starts
-from testudo_policies.improve.verdict import Comparison
-from testudo_policies.improve.workshop import TuningWorkshop
-from testudo_policies.packaging import package_policy
-from testudo_policies.progress import TrainingDisplay, counted
-from testudo_policies.subject import load_subject
-from testudo_policies.training import Progress, TrainingResult, load_parameters, train_run
-from testudo_sim.environment import Environment
-from testudo_sim.run_reader import Run
+from testudo_policies.improve.initial_policy import InitialPolicy, find_initial_policy
+from testudo_policies.improve.recorded_transitions import recorded_of
+from testudo_policies.improve.run_starts import run_starts
+from testudo_policies.learning.builder import TrainingComponents, build, make_environment
+from testudo_policies.learning.progress_display import TrainingDisplay, counted
+from testudo_policies.learning.training_run import Progress, TrainingResult, load_parameters, train_run
+from testudo_runs.run_reader import RecordedRun
+from testudo_sim.environment.environment import Environment
 
 Method = Literal["finetune", "h2o"]
 ROBOT_FILE, REPORT, POLICY, TRAINING = "identified.toml", "improve.json", "policy.onnx", "training"
@@ -45,7 +45,7 @@ _CLOCK = time.perf_counter
 
 
 @dataclass(frozen=True)
-class Order:
+class ImproveSettings:
     """What is asked for."""
 
     run_folder: Path
@@ -62,10 +62,10 @@ class Order:
 class Improvement:
     """What has come of it so far; `improve.json` in the folder holds the values."""
 
-    order: Order
+    order: ImproveSettings
     console: Console
-    old: Artefact
-    run: Run | None
+    old: PolicyArtefact
+    run: RecordedRun | None
     """None where no policy of ours drove it."""
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -92,14 +92,14 @@ class Improvement:
         return self.order.folder / ROBOT_FILE
 
 
-def open_improvement(order: Order, console: Console, run: Run | None) -> Improvement:
+def open_improvement(order: ImproveSettings, console: Console, run: RecordedRun | None) -> Improvement:
     """Return the state in the folder; a folder of other inputs is refused.
 
     Raises:
         TestudoError: the folder holds something else, or the policy does not hold.
     """
-    old = Artefact.load(order.policy)
-    check_velocities_alone(old.contract, f"{order.policy}: improve")
+    old = PolicyArtefact.load(order.policy)
+    check_velocities_alone(old.contract.command, f"{order.policy}: improve")
     state = Improvement(order, console, old, run)
     asked = {
         "run": str(order.run_folder),
@@ -146,10 +146,10 @@ def robot_changes(old: RobotSpec, new: RobotSpec) -> dict[str, Any]:
     }
 
 
-def workshop_step(state: Improvement) -> TuningWorkshop:
+def components_step(state: Improvement) -> FineTuningComponents:
     """Find where to go on from, and build the parts of fine-tuning on the identified robot."""
     with state.console.status("looking for the old policy's checkpoint"):
-        beginning = find_beginning(state.old, state.robot_file)
+        beginning = find_initial_policy(state.old, state.robot_file)
         config = beginning.config
         config = replace(
             config,
@@ -157,7 +157,7 @@ def workshop_step(state: Improvement) -> TuningWorkshop:
             learning_rate=config.learning_rate * (1.0 if beginning.parameters is None else _RATE),
         )
         beginning = replace(beginning, config=config)
-        workshop = TuningWorkshop.of(build(config), beginning)
+        workshop = FineTuningComponents.of(build(config), beginning)
     state.console.print(f"begins with: {beginning.note}")
     if state.order.method == "h2o":
         workshop = _with_run(state, workshop, beginning)
@@ -165,7 +165,7 @@ def workshop_step(state: Improvement) -> TuningWorkshop:
     return workshop
 
 
-def _with_run(state: Improvement, workshop: TuningWorkshop, beginning: Beginning) -> TuningWorkshop:
+def _with_run(state: Improvement, workshop: FineTuningComponents, beginning: InitialPolicy) -> FineTuningComponents:
     if beginning.parameters is None:
         raise TestudoError(f"--method h2o: needs the old policy's weights ({beginning.note}); use --method finetune")
     if state.run is None:
@@ -181,12 +181,12 @@ def _with_run(state: Improvement, workshop: TuningWorkshop, beginning: Beginning
     return replace(workshop, recorded=recorded)
 
 
-def recorded_episodes(state: Improvement) -> tuple[Episode, ...]:
+def recorded_episodes(state: Improvement) -> tuple[DatasetEpisode, ...]:
     """Return the transitions of the run, as the policy that drove it saw them."""
-    return episodes_of(state.run, Artefact.load(state.run.policy_path, sha256=state.run.policy_sha256).contract)
+    return episodes_of(state.run, PolicyArtefact.load(state.run.policy_path, sha256=state.run.policy_sha256).contract)
 
 
-def train_step(state: Improvement, workshop: TuningWorkshop) -> TrainingResult:
+def train_step(state: Improvement, workshop: FineTuningComponents) -> TrainingResult:
     """Fine-tune, with checkpoints in ``training/``, until it is done or its time is over.
 
     Raises:
@@ -236,9 +236,9 @@ class _Timer:
         return told
 
 
-def evaluate_step(state: Improvement, workshop: Workshop, trained: TrainingResult) -> tuple[Comparison, ...]:
+def evaluate_step(state: Improvement, workshop: TrainingComponents, trained: TrainingResult) -> tuple[Comparison, ...]:
     """Evaluate both policies on the same episodes: of the identified model, and from the starts of the run."""
-    old = load_subject(state.order.policy)
+    old = load_policy_under_test(state.order.policy)
     new = jax.jit(workshop.agent.policy(trained.parameters))
     places = {
         MODEL: make_environment(
@@ -282,14 +282,14 @@ def _evaluated(state: Improvement, name: str, environment: Environment, policy: 
 
 
 def export_step(
-    state: Improvement, workshop: Workshop, trained: TrainingResult, evaluation: Evaluation
+    state: Improvement, workshop: TrainingComponents, trained: TrainingResult, evaluation: Evaluation
 ) -> ExportReport:
     """Export and prove the new policy, as a candidate that the counterfactual of the run may still refuse."""
     with state.console.status("converting, and comparing with JAX"):
         return package_policy(workshop, trained.parameters, state.order.folder / CANDIDATE, [evaluation])
 
 
-def counterfactual_step(state: Improvement, workshop: Workshop, candidate: Path) -> tuple[str, ...]:
+def counterfactual_step(state: Improvement, workshop: TrainingComponents, candidate: Path) -> tuple[str, ...]:
     """Let both policies go on from moments of the run; returns in what the candidate is worse."""
     if state.run is None:
         return ()

@@ -7,7 +7,7 @@ NAME = "testudo_nodes"
 setup(
     name=NAME,
     version="0.1.0",
-    packages=[NAME],
+    packages=[NAME, *(f"{NAME}.{room}" for room in ("common", "plant", "robot", "station"))],
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
@@ -20,14 +20,14 @@ setup(
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
-            f"guard_node = {NAME}.guard_node:main",
-            f"driver_node = {NAME}.driver_node:main",
-            f"policy_node = {NAME}.policy_node:main",
-            f"plant_node = {NAME}.plant_node:main",
-            f"recorder_node = {NAME}.recorder_node:main",
-            f"markers_node = {NAME}.markers_node:main",
-            f"task_node = {NAME}.task_node:main",
-            f"station_node = {NAME}.station_node:main",
+            f"guard_node = {NAME}.robot.guard_node:main",
+            f"driver_node = {NAME}.robot.driver_node:main",
+            f"policy_node = {NAME}.robot.policy_node:main",
+            f"plant_node = {NAME}.plant.plant_node:main",
+            f"recorder_node = {NAME}.station.recorder_node:main",
+            f"markers_node = {NAME}.station.markers_node:main",
+            f"task_node = {NAME}.station.task_node:main",
+            f"station_node = {NAME}.station.station_node:main",
         ]
     },
 )

@@ -13,12 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.margins import ShieldParameters
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import (
+from testudo_sim.scenarios.goal_scenario import (
     GoalScenario,
     GoalTask,
     arena_height_m,
@@ -27,6 +26,7 @@ from testudo_sim.scenarios.goals import (
     spacing_m,
     yaws,
 )
+from testudo_sim.scenarios.scenario import StartState
 
 _WAY = 2.8
 """From the middle of a stream's start to where the streams cross, over the spacing."""
@@ -47,7 +47,7 @@ class Crossing(GoalScenario):
     name: str = "crossing"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Crossing:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Crossing:
         """Return the scenario for a kind of robot; the arena holds the streams and room beside them."""
         spacing, room, up = spacing_m(shield), room_m(spec, shield), shield.height_ratio
         side = (_WAY + _SIDE) * spacing + max(room, spacing / 2)

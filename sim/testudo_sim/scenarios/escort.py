@@ -2,7 +2,7 @@
 
 The policy is that of the drones: its goal is a place that moves, told like any other goal. The robots on the ground
 have a policy of their own (`navigation`) in a run; here they are points that drive straight to their goals. Arena: the
-walls of `navigation` on the ground, and a floor above everything that drives (`testudo_deploy.teams`).
+walls of `navigation` on the ground, and a floor above everything that drives (`testudo_deploy.fleet.policy_groups`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.contract import Signal
-from testudo_deploy.shield.margins import ShieldParameters
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.contract.contract import Signal
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.box import Box
-from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.grid import Grid
-from testudo_sim.scenarios.robotarium import ROBOTARIUM, SPAWN_EDGE_M
-from testudo_sim.scene import Scene
+from testudo_plant.worlds.free_body import Box
+from testudo_sim.physics.scene import Scene
+from testudo_sim.scenarios.grid_placement import Grid
+from testudo_sim.scenarios.robotarium_arena import ROBOTARIUM, SPAWN_EDGE_M
+from testudo_sim.scenarios.scenario import StartState
 
 _FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
 _ROOM_M = 0.1
@@ -65,7 +65,7 @@ class Escort:
     boxes: tuple[Box, ...] = ()
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Escort:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Escort:
         """Return the scenario for a kind of drone.
 
         Raises:

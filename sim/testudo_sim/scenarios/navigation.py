@@ -12,13 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.margins import ShieldParameters
 from testudo_deploy.shield.obstacles import clearance
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import (
+from testudo_sim.scenarios.goal_scenario import (
     GoalScenario,
     GoalTask,
     arena_height_m,
@@ -27,8 +26,9 @@ from testudo_sim.scenarios.goals import (
     spacing_m,
     yaws,
 )
-from testudo_sim.scenarios.grid import Grid
-from testudo_sim.scenarios.robotarium import ROBOTARIUM, SPAWN_EDGE_M
+from testudo_sim.scenarios.grid_placement import Grid
+from testudo_sim.scenarios.robotarium_arena import ROBOTARIUM, SPAWN_EDGE_M
+from testudo_sim.scenarios.scenario import StartState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Navigation(GoalScenario):
     name: str = "navigation"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Navigation:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Navigation:
         """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots."""
         spacing = spacing_m(shield)
         arena, edge = _arena(spec, spacing, room_m(spec, shield), shield.height_ratio)

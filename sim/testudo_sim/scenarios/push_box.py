@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.contract import Signal
-from testudo_deploy.shield.layer1 import Arena
-from testudo_deploy.shield.margins import ShieldParameters
+from testudo_deploy.contract.contract import Signal
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.box import Box
-from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.grid import Grid
-from testudo_sim.scenarios.robotarium import ROBOTARIUM, SPAWN_EDGE_M
-from testudo_sim.scene import BodyState, Scene
-from testudo_sim.worlds.bodies import wheel_inertia
+from testudo_plant.worlds.free_body import Box
+from testudo_plant.worlds.robot_bodies import wheel_inertia
+from testudo_sim.physics.scene import BodyState, Scene
+from testudo_sim.scenarios.grid_placement import Grid
+from testudo_sim.scenarios.robotarium_arena import ROBOTARIUM, SPAWN_EDGE_M
+from testudo_sim.scenarios.scenario import StartState
 
 TEAM_SIZES = (2, 4)
 _SPACING_M = 0.45
@@ -75,7 +75,7 @@ class PushBox:
     name: str = "push_box"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> PushBox:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> PushBox:
         """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots.
 
         Raises:

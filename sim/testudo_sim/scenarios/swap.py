@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.margins import ShieldParameters
-from testudo_deploy.shield.walls import Arena
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scenarios.base import StartState
-from testudo_sim.scenarios.goals import (
+from testudo_sim.scenarios.goal_scenario import (
     GoalScenario,
     GoalTask,
     arena_height_m,
@@ -27,6 +26,7 @@ from testudo_sim.scenarios.goals import (
     spacing_m,
     yaws,
 )
+from testudo_sim.scenarios.scenario import StartState
 
 _RADII = (1.25, 2.25)
 """Least and largest radius of the ring over the spacing: up to 7 robots fit on all, and 14 on the largest."""
@@ -53,7 +53,7 @@ class Swap(GoalScenario):
     name: str = "swap"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ShieldParameters) -> Swap:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Swap:
         """Return the scenario for a kind of robot; the arena lets robots pass outside of the largest ring."""
         spacing, room, up = spacing_m(shield), room_m(spec, shield), shield.height_ratio
         side = _RADII[1] * spacing + max(room, spacing)

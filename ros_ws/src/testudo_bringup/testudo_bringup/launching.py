@@ -1,4 +1,4 @@
-"""Turns a plan, or the part of one computer, into nodes of `launch`; which nodes is up to `testudo_deploy.plan`."""
+"""Turns a launch plan, or the part of one computer, into nodes of `launch`; `launch_plan` says which."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from testudo_deploy.enclave import enclave_words
-from testudo_deploy.files import dated_folder
-from testudo_deploy.fleet import load_fleet
-from testudo_deploy.plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
-from testudo_deploy.ros_domain import LOOPBACK
+from testudo_deploy.files.atomic_files import dated_folder
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
+from testudo_deploy.launch.ros_domain import LOOPBACK
+from testudo_deploy.launch.sros2_enclave import enclave_words
 from testudo_hardware.errors import TestudoError
 
 _PACKAGE = "testudo_bringup"

@@ -1,0 +1,120 @@
+"""Whether a fleet may start: every robot with its policy file, every team in itself, and the teams among each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from testudo_deploy.admission.safety_contract_rules import check_fleet
+from testudo_deploy.admission.safety_contracts import Obligation, fleet_obligations
+from testudo_deploy.contract.command_types import check_link, check_shielded
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot
+from testudo_deploy.fleet.policy_groups import check_groups_apart
+from testudo_deploy.fleet.robot_links import FleetError
+from testudo_deploy.shield.flight_column import ClimbVolume
+from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.wall_constraints import Arena
+from testudo_hardware.spec import RobotSpec
+
+
+def checked_safety_contracts(fleet: Fleet, known: Mapping[str, PolicyArtefact] | None = None) -> tuple[Obligation, ...]:
+    """Load and check everything that robots of a fleet rely on, and return their obligations.
+
+    Args:
+        fleet: all robots, of one or several teams.
+        known: policy files that are loaded already, by hash.
+
+    Raises:
+        TestudoError: a policy file is refused for a robot, what robots of a team assume of each other is not what they
+            guarantee (`check_fleet`), a robot starts, goes or takes off to outside its arena, or two teams could meet
+            (`teams.check_groups_apart`).
+    """
+    _check_phases(fleet)
+    found: list[Obligation] = []
+    teams: dict[str, tuple[RobotSpec, Contract]] = {}
+    for team in fleet.teams:
+        artefact = (known or {}).get(team.policy_sha256)
+        for robot in team.robots if artefact is None else ():
+            artefact = PolicyArtefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
+        check_commands(team, artefact.contract)
+        _check_starts(team, artefact.contract)
+        obligations = fleet_obligations(team, artefact.contract)
+        check_fleet(obligations)
+        found += obligations
+        teams[team.names[0]] = (team.robots[0].spec, artefact.contract)
+    check_groups_apart(teams)
+    for team in fleet.teams:
+        check_inside_arena(team, teams[team.names[0]][1].arena)
+    return tuple(found)
+
+
+def check_inside_arena(team: Fleet, arena: Arena | None) -> None:
+    """Refuse places of robots, or heights to which they take off, outside the arena of their policy file.
+
+    Args:
+        team: robots that run one policy file.
+        arena: of that file; None has no walls.
+
+    Raises:
+        FleetError: a start or a goal is behind a wall, above the ceiling, below the floor, or in an obstacle.
+    """
+    if arena is None:
+        return
+    for robot in team.robots:
+        for key, place in (("initial_position", robot.initial_position_world), ("goal", robot.goal_world)):
+            where = f"{team.file}: robots.{robot.name}.{'follow' if key == 'goal' and robot.follows else key}"
+            for axis, value, low, high in zip("xyz", place, arena.low_world, arena.high_world, strict=False):
+                if not low <= value <= high:
+                    raise FleetError(
+                        f"{where}: found {axis} = {value:g} m, expected {low:g} to {high:g} m: the arena "
+                        f"of {team.policy.name}"
+                    )
+            for number, obstacle in enumerate(arena.obstacles):
+                if clearance(obstacle, np.asarray(place))[0] < 0:
+                    raise FleetError(
+                        f"{where}: found {list(place)}, expected a place outside obstacle {number} of the "
+                        f"arena of {team.policy.name}"
+                    )
+
+
+def climb_volume_of(robot: FleetRobot, contract: Contract) -> ClimbVolume:
+    """Return what the climb of a drone has to stay in."""
+    return ClimbVolume(contract.arena, stop_tube_parameters(robot.spec).wall_m)
+
+
+def _check_starts(team: Fleet, contract: Contract) -> None:
+    """Refuse a drone that would climb to where its shield would not let it fly."""
+    for robot in team.robots:
+        start = robot.initial_position_world
+        if robot.has_flight_phases and (fault := climb_volume_of(robot, contract).fault(start, start[2])):
+            raise FleetError(
+                f"{team.file}: robots.{robot.name}.initial_position: {fault}: the drone climbs there "
+                "before any shield looks at it; change the place or the height, or take a policy of a "
+                "larger arena"
+            )
+
+
+def _check_phases(fleet: Fleet) -> None:
+    """Refuse drones that come down to the ground where robots of another team drive."""
+    flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
+    if flying and any(robot.spec.dimension == 2 for robot in fleet.robots):
+        raise FleetError(
+            f"{fleet.file}: robots.{flying[0]}.link: found flight phases, expected none in a fleet with "
+            "robots on the ground: a drone that takes off or lands knows nothing of them; fly it to its "
+            "start and land it by hand, or by another program, while the ground is clear"
+        )
+
+
+def check_commands(fleet: Fleet, contract: Contract) -> None:
+    """Check that the link and the shield of every robot of a fleet take what its policy commands.
+
+    Raises:
+        CommandTypeError: naming the robot, the field and both values.
+    """
+    for robot in fleet.robots:
+        check_link(contract.command.type, robot.name, robot.link.profile)
+        check_shielded(contract.command.type, robot.name)

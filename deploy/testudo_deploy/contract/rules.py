@@ -1,0 +1,251 @@
+"""Which contracts hold: the signals that exist, what must agree inside, and what with the robot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from testudo_deploy.contract.command_types import FORMS, check_vehicle
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.parts import (
+    COMMAND_TYPE,
+    HOLD_RULE,
+    NEIGHBOURS,
+    VELOCITY_YAW_RATE,
+    PolicyContractError,
+    Signal,
+)
+from testudo_deploy.shield.obstacles import check_obstacle
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
+from testudo_hardware.spec import RobotSpec, parse_robot
+
+HIDDEN, HIDDEN_NEXT, COMMAND = "hidden", "hidden_next", "command"
+TASK_SIGNALS = ("goal_world",)
+"""The task signals that a fleet file can give."""
+_SUM_TOLERANCE_M = 1e-9
+
+
+def robot_signals(spec: RobotSpec) -> tuple[Signal, ...]:
+    """Return the signals that every robot of this kind has; a scenario adds those of its task."""
+    size, age = spec.dimension, spec.pose_max_age_s
+    wheeled = spec.kind == DIFFERENTIAL_DRIVE
+    unit, frame = ("m/s, rad/s", "body") if wheeled else ("m/s", "world")
+    return (
+        Signal("position_world", (size,), "m", "world", age),
+        Signal("yaw", (1,), "rad", "world", age),
+        Signal("velocity", (size,), unit, frame, age),
+        Signal("control_point_world", (size,), "m", "world", age),
+        Signal("neighbour_position_world", (NEIGHBOURS, size), "m", "world", None),
+        Signal("neighbour_velocity_world", (NEIGHBOURS, size), "m/s", "world", None),
+        Signal("neighbour_age", (NEIGHBOURS,), "s", "", None),
+        Signal("neighbour_valid", (NEIGHBOURS,), "0 or 1", "", None),
+    )
+
+
+def graph_inputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
+    """Return the shapes of the graph's inputs by name, without the batch axis."""
+    shapes = {signal.name: signal.shape for signal in contract.signals}
+    return shapes | ({HIDDEN: (contract.hidden_size,)} if contract.hidden_size else {})
+
+
+def graph_outputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
+    """Return the shapes of the graph's outputs by name, without the batch axis."""
+    form = FORMS[contract.command.type]
+    size = len(form.channels) if form.table else contract.dimension
+    shapes: dict[str, tuple[int | str, ...]] = {COMMAND: (size,)}
+    return shapes | ({HIDDEN_NEXT: (contract.hidden_size,)} if contract.hidden_size else {})
+
+
+def check_contract(contract: Contract, where: str) -> None:
+    """Check that the fields agree with each other and with what this software can do.
+
+    Raises:
+        PolicyContractError: naming the field, what was found and what is expected.
+    """
+    try:
+        spec = parse_robot(contract.robot_spec, f"{where}.robot_spec")
+    except TestudoError as error:
+        raise PolicyContractError(str(error)) from error
+    for name, found, expected in (
+        ("robot", contract.robot, spec.name),
+        ("robot_sha256", contract.robot_sha256, spec.sha256),
+        ("dimension", contract.dimension, spec.dimension),
+        ("control_period_s", contract.control_period_s, spec.control_period_s),
+        ("dead_man_s", contract.dead_man_s, spec.dead_man_s),
+        ("hold_rule", contract.hold_rule, HOLD_RULE),
+    ):
+        if found != expected:
+            raise PolicyContractError(
+                f"{where}.{name}: found {found!r}, expected {expected!r}; export the policy again"
+            )
+    _check_command(contract, spec, where)
+    _check_ranges(contract, spec, where)
+    _check_signals(contract, spec, where)
+    _check_test_vector(contract, where)
+
+
+def check_robot(
+    contract: Contract,
+    robot: RobotSpec,
+    where: str,
+    task_signals: Collection[str] = TASK_SIGNALS,
+) -> None:
+    """Check that the policy is for this robot, and that every signal it asks for will be there.
+
+    Raises:
+        PolicyContractError: naming the field and both values; where the hash differs, the quantity.
+    """
+    mend = "export the policy for this robot, or start it on the robot that it names"
+    for name, found, here in (
+        ("robot", contract.robot, robot.name),
+        ("control_period_s", contract.control_period_s, robot.control_period_s),
+        ("dead_man_s", contract.dead_man_s, robot.dead_man_s),
+    ):
+        if found != here:
+            raise PolicyContractError(f"{where}.{name}: found {found!r}, this robot has {here!r}; {mend}")
+    if contract.robot_sha256 != robot.sha256:
+        path, found, here = _first_difference(contract.robot_spec, robot.to_dict())
+        raise PolicyContractError(
+            f"{where}.robot_sha256: found {contract.robot_sha256[:12]}, this robot has "
+            f"{robot.sha256[:12]}; {path} differs: found {found!r}, this robot has {here!r}; {mend}"
+        )
+    check_vehicle(contract.command.type, contract.command.limits, robot, where)
+    known = [*(signal.name for signal in robot_signals(robot)), *task_signals]
+    for index, signal in enumerate(contract.signals):
+        if signal.name not in known:
+            raise PolicyContractError(
+                f"{where}.signals[{index}].name: found {signal.name!r}, which is not there on this "
+                f"robot; known are {', '.join(known)}; nothing measures it here, and the policy of "
+                f"{contract.scenario!r} cannot act without it: it runs in simulation only"
+            )
+
+
+def _check_command(contract: Contract, spec: RobotSpec, where: str) -> None:
+    command = contract.command
+    form = FORMS.get(command.type)
+    if form is None:
+        raise PolicyContractError(
+            f"{where}.command.type: found {command.type!r}, expected one of {', '.join(FORMS)}; update "
+            "this software, or export the policy again"
+        )
+    if form.table and spec.kind != VELOCITY_POINT:
+        raise PolicyContractError(
+            f"{where}.command.type: found {command.type!r} for a {spec.kind}, expected {COMMAND_TYPE!r}"
+        )
+    if command.unit != form.unit:
+        raise PolicyContractError(
+            f"{where}.command.unit: found {command.unit!r}, expected {form.unit!r}; export the policy again"
+        )
+    if len(command.limits) != form.limited:
+        raise PolicyContractError(
+            f"{where}.command.limits: found {len(command.limits)} for {command.type}, expected "
+            f"{form.limited}; export the policy again"
+        )
+    for channel, limits in zip(form.limited_channels, command.limits, strict=True):
+        if len(limits) != 2 or not limits[0] < limits[1]:
+            raise PolicyContractError(f"{where}.command.limits of {channel}: found {limits}, expected low below high")
+    if command.type == VELOCITY_YAW_RATE and command.limits[0][0] != -command.limits[0][1]:
+        raise PolicyContractError(
+            f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected as "
+            "much to one side as to the other"
+        )
+
+
+def _first_difference(policy: Any, robot: Any, path: str = "") -> tuple[str, Any, Any]:
+    if isinstance(policy, Mapping) and isinstance(robot, Mapping):
+        keys = [*robot, *(key for key in policy if key not in robot)]
+        # numbers matter more than the text that says where they come from
+        for key in sorted(keys, key=lambda key: key in ("description", "source")):
+            if key not in policy or key not in robot or policy[key] != robot[key]:
+                inner = f"{path}.{key}" if path else str(key)
+                return _first_difference(policy.get(key), robot.get(key), inner)
+    return path, policy, robot
+
+
+def _check_ranges(contract: Contract, spec: RobotSpec, where: str) -> None:
+    shield = contract.shield
+    terms = sum(term.value_m for term in shield.terms)
+    for name, holds, expected in (
+        ("hidden_size", contract.hidden_size >= 0, "0 or more"),
+        ("decision_ticks", contract.decision_ticks >= 1, "1 or more"),
+        ("team_size", contract.team_size >= 1, "1 or more"),
+        ("command.limit", contract.command.limit > 0, "above 0"),
+        ("shield.hold_s", shield.hold_s >= spec.hold_s - 1e-9, f"at least {spec.hold_s:.6g}"),
+        ("shield.height_ratio", shield.height_ratio >= spec.height_ratio - 1e-9, f"at least {spec.height_ratio:.6g}"),
+        ("shield.coast_s", shield.coast_s >= spec.coast_s - 1e-9, f"at least {spec.coast_s:.6g}"),
+        (
+            "shield.separation_m",
+            abs(shield.separation_m - terms) <= _SUM_TOLERANCE_M,
+            f"the sum of its terms, {terms:.9g}",
+        ),
+    ):
+        if not holds:
+            found = contract
+            for part in name.split("."):
+                found = getattr(found, part)
+            raise PolicyContractError(f"{where}.{name}: found {found!r}, expected {expected}")
+    if contract.arena is not None:
+        low, high = contract.arena.low_world, contract.arena.high_world
+        if len(low) != spec.dimension or len(high) != spec.dimension:
+            raise PolicyContractError(f"{where}.arena: found {low} to {high}, expected {spec.dimension} numbers each")
+        if not all(below < above for below, above in zip(low, high, strict=True)):
+            raise PolicyContractError(f"{where}.arena: found {low} to {high}, expected low below high")
+        for index, obstacle in enumerate(contract.arena.obstacles):
+            check_obstacle(obstacle, spec.dimension, f"{where}.arena.obstacles[{index}]", PolicyContractError)
+
+
+def _check_signals(contract: Contract, spec: RobotSpec, where: str) -> None:
+    own = {signal.name: signal for signal in robot_signals(spec)}
+    names = [signal.name for signal in contract.signals]
+    for index, signal in enumerate(contract.signals):
+        field = f"{where}.signals[{index}]"
+        if signal.name in names[:index] or signal.name in (HIDDEN, ""):
+            raise PolicyContractError(f"{field}.name: found {signal.name!r}, expected a name of its own")
+        for part in ("shape", "unit", "frame"):
+            found, expected = getattr(signal, part), getattr(own.get(signal.name), part, None)
+            if expected is not None and found != expected:
+                raise PolicyContractError(
+                    f"{field}.{part} of {signal.name}: found {found!r}, expected {expected!r}; export the policy again"
+                )
+        lengths = signal.shape[1:] if signal.shape[:1] == (NEIGHBOURS,) else signal.shape
+        if any(isinstance(axis, str) or axis < 1 for axis in lengths):
+            raise PolicyContractError(
+                f"{field}.shape of {signal.name}: found {signal.shape}, expected lengths above 0, "
+                f"or {NEIGHBOURS!r} as the first"
+            )
+    has_slots = any(NEIGHBOURS in signal.shape for signal in contract.signals)
+    if has_slots and "neighbour_valid" not in names:
+        raise PolicyContractError(
+            f"{where}.signals: neighbour_valid is missing: without it a robot that has no "
+            "neighbour cannot run the policy; export the policy again"
+        )
+
+
+def _check_test_vector(contract: Contract, where: str) -> None:
+    for side, shapes in (("inputs", graph_inputs(contract)), ("outputs", graph_outputs(contract))):
+        values = getattr(contract.test_vector, side)
+        field = f"{where}.test_vector.{side}"
+        if set(values) != set(shapes):
+            raise PolicyContractError(
+                f"{field}: found {', '.join(sorted(values)) or 'none'}, expected "
+                f"{', '.join(sorted(shapes))}; export the policy again"
+            )
+        sizes: dict[str, int] = {}
+        for name, shape in shapes.items():
+            found = _array_shape(values[name], f"{field}.{name}")
+            expected = ("batch", *shape)
+            if len(found) != len(expected) or any(
+                sizes.setdefault(axis, length) != length if isinstance(axis, str) else axis != length
+                for axis, length in zip(expected, found, strict=True)
+            ):
+                raise PolicyContractError(f"{field}.{name}: found shape {found}, expected {expected}")
+
+
+def _array_shape(values: Any, where: str) -> tuple[int, ...]:
+    try:
+        return np.asarray(values, np.float32).shape
+    except (TypeError, ValueError) as error:
+        raise PolicyContractError(f"{where}: not an array of numbers: {error}") from error

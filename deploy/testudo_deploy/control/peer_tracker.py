@@ -1,0 +1,205 @@
+"""The peers of a robot: what each said last, how old that can be, and who has not been heard.
+
+Age is bounded by echo, without a shared clock: a peer's message names our own last stamp that it had
+heard, so that it was sent after that moment (shield.md, "Age").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_deploy.contract.messages import PeerMessage
+from testudo_deploy.control.plausibility_checks import left_reserved_segments
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations
+from testudo_deploy.shield.tube_margins import StopTubeParameters
+
+_STALE_ECHO_S = 5.0
+"""An echo of a stamp older than this says nothing: the slot stays unheard."""
+
+
+@dataclass
+class _Heard:
+    message: PeerMessage
+    bound_s: float
+    """Own clock at the moment after which the message was sent; -inf without an echo of ours."""
+
+
+@dataclass
+class _Newest:
+    """The newest message of a peer, whatever it echoes."""
+
+    message: PeerMessage
+    received_s: float
+    acknowledged: int
+
+
+@dataclass(frozen=True)
+class PeerMeasurement:
+    """Where a tracking system saw the middle of a body."""
+
+    stamp_s: float
+    """Own steady clock."""
+    position_world: tuple[float, ...]
+    """(D,) [m]."""
+
+
+class PeerTracker:
+    """The neighbour table of one robot, fed by messages."""
+
+    def __init__(self, robot: str, epoch: str, peers: tuple[str, ...], contract: str, dimension: int) -> None:
+        self.peers = peers
+        self._robot, self._epoch = robot, epoch
+        self._contract, self._dimension = contract, dimension
+        self._heard: dict[str, _Heard] = {}
+        self._last: dict[str, tuple[str, float, int]] = {}
+        self._newest: dict[str, _Newest] = {}
+        self._retired: dict[str, set[str]] = {}
+        """Former lives of each peer, whose late messages say nothing any more."""
+        self._seen: dict[str, PeerMeasurement] = {}
+        self.untrusted: set[str] = set()
+        """Peers that keep to no contract; they must be seen, and their messages count for nothing."""
+        self.refused = 0
+        """Messages that were not taken."""
+
+    def hear(self, message: PeerMessage, received_s: float) -> bool:
+        """Take a message; False if it is foreign, replayed, of another contract or of another shape."""
+        last = self._last.get(message.robot)
+        replayed = last is not None and last[0] == message.epoch and message.sequence <= last[2]
+        replayed = replayed or message.epoch in self._retired.get(message.robot, ())
+        vectors = (
+            message.control_point_world,
+            message.control_velocity_world,
+            *message.reserved_segment_world,
+            *message.requested_segment_world,
+        )
+        shape = set(map(len, vectors))
+        if (
+            message.robot not in self.peers
+            or replayed
+            or message.contract != self._contract
+            or shape != {self._dimension}
+        ):
+            self.refused += 1
+            return False
+        if last is not None and last[0] != message.epoch:
+            self._retired.setdefault(message.robot, set()).add(last[0])
+        self._last[message.robot] = (message.epoch, message.stamp_s, message.sequence)
+        echo = message.echoes.get(self._robot)
+        known = echo is not None and echo[0] == self._epoch
+        self._newest[message.robot] = _Newest(message, received_s, echo[2] if known else NOTHING_HEARD)
+        if echo is not None and echo[0] == self._epoch and received_s - _STALE_ECHO_S < echo[1] <= received_s:
+            self._heard[message.robot] = _Heard(message, echo[1])
+        return True
+
+    def see(self, peer: str, sighting: PeerMeasurement) -> bool:
+        """Take where tracking saw a peer; False if it is foreign, older than the last or not finite."""
+        last = self._seen.get(peer)
+        sound = len(sighting.position_world) == self._dimension and all(
+            abs(x) < 1e12 for x in (sighting.stamp_s, *sighting.position_world)
+        )
+        if peer not in self.peers or not sound or (last is not None and sighting.stamp_s <= last.stamp_s):
+            self.refused += 1
+            return False
+        self._seen[peer] = sighting
+        return True
+
+    def forget(self) -> None:
+        """Forget what was heard and seen, whose times are of another clock; everybody has to be heard anew."""
+        self._heard.clear()
+        self._newest.clear()
+        self._seen.clear()
+
+    def echoes(self) -> dict[str, tuple[str, float, int]]:
+        """Return by peer the epoch, stamp and sequence of its last message, to be sent back to it."""
+        return dict(self._last)
+
+    def unheard(self) -> tuple[str, ...]:
+        """Return the trusted peers whose position has never been known with a bounded age."""
+        return tuple(peer for peer in self.peers if peer not in self._heard and peer not in self.untrusted)
+
+    def unseen(self) -> tuple[str, ...]:
+        """Return the untrusted peers that tracking has never seen."""
+        return tuple(peer for peer in self.peers if peer in self.untrusted and peer not in self._seen)
+
+    def table(self, now_s: float) -> PeerTable:
+        """Return the table (D, K) of all peers, in roster order; every peer must have been heard or seen."""
+        points, velocities, ages, still = [], [], [], (0.0,) * self._dimension
+        for peer in self.peers:
+            if peer in self.untrusted:
+                points.append(self._seen[peer].position_world)
+                velocities.append(still)
+                ages.append(now_s - self._seen[peer].stamp_s)
+            else:
+                heard = self._heard[peer]
+                points.append(heard.message.control_point_world)
+                velocities.append(heard.message.control_velocity_world)
+                ages.append(now_s - heard.bound_s)
+        shape = (len(self.peers), self._dimension)
+        untrusted = np.array([peer in self.untrusted for peer in self.peers], bool) if self.untrusted else None
+        return PeerTable(
+            np.array(points, float).reshape(shape).T,
+            np.array(velocities, float).reshape(shape).T,
+            np.array(ages, float),
+            np.ones(len(ages), bool),
+            untrusted,
+        )
+
+    def spaces(self, now_s: float, silence_s: float) -> PeerReservations:
+        """Return what the newest messages say of space (2, D, K); a peer without one has none and is silent.
+
+        An untrusted peer counts for where it is seen.
+        """
+        newest = [self._newest.get(peer) for peer in self.peers]
+        count = len(newest)
+
+        def lanes(name: str) -> np.ndarray:
+            values = [
+                self._no_segment(peer) if item is None or peer in self.untrusted else getattr(item.message, name)
+                for peer, item in zip(self.peers, newest, strict=True)
+            ]
+            return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
+
+        return PeerReservations(
+            lanes("reserved_segment_world"),
+            lanes("requested_segment_world"),
+            np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
+            np.array([item is None or now_s - item.received_s > silence_s for item in newest], bool),
+            np.array([self._robot < peer for peer in self.peers], bool),
+            np.array([peer not in self.untrusted for peer in self.peers], bool),
+        )
+
+    def _no_segment(self, peer: str) -> tuple[tuple[float, ...], ...]:
+        seen = self._seen.get(peer)
+        return (seen.position_world if peer in self.untrusted and seen else (np.nan,) * self._dimension,) * 2
+
+    def doubtful(self, space: StopTubeParameters, now_s: float, speed_m_s: float) -> tuple[str, ...]:
+        """Return the trusted peers that tracking sees where they said they would not be.
+
+        Args:
+            space: margins.
+            now_s: own steady clock.
+            speed_m_s: highest speed of a peer.
+        """
+        watched = [
+            peer for peer in self.peers if peer in self._seen and peer in self._heard and peer not in self.untrusted
+        ]
+        if not watched:
+            return ()
+        index = [self.peers.index(peer) for peer in watched]
+        spaces = self.spaces(now_s, np.inf)
+        seen = np.array([self._seen[peer].position_world for peer in watched], float).T
+        seen_age = now_s - np.array([self._seen[peer].stamp_s for peer in watched])
+        age = now_s - np.array([self._heard[peer].bound_s for peer in watched])
+        part = PeerReservations(
+            spaces.owned_world[..., index],
+            spaces.announced_world[..., index],
+            spaces.acknowledged[index],
+            spaces.silent[index],
+            spaces.first[index],
+            spaces.reserves[index],
+        )
+        left = left_reserved_segments(space, part, seen, seen_age, age, speed_m_s)
+        return tuple(peer for peer, is_left in zip(watched, left, strict=True) if is_left)

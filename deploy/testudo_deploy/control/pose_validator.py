@@ -1,0 +1,105 @@
+"""What one robot believes of its own place: a pose that jumps is doubted, and a new place believed once it is steady.
+
+A localisation that corrects itself by more than its errors shows as a jump. The robot brakes at once. While it
+stands, the new place is compared with itself: all poses of `STEADY_S` have to agree, moved on by odometry, with the
+first of them. Then it is believed, and the robot begins there anew. One that jumps again and again is not trusted
+before an operator has looked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from testudo_deploy.control.plausibility_checks import follow_pose, poses_agree, propagated_by_odometry
+from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+STEADY_S = 1.0
+"""A new place is believed after poses of so long agree."""
+JUMPS, JUMPS_S = 3, 10.0
+"""So many jumps within so long, and an operator has to look."""
+_STANDS_M_S, _STANDS_RAD_S = 0.05, 0.2
+"""A robot slower than this stands; velocities that a filter makes of poses are not quieter."""
+
+
+class PoseValidator:
+    """The place of one robot; stamps are seconds on the steady clock and rise."""
+
+    def __init__(self, spec: RobotSpec, pose_max_age_s: float, *, turns: bool = False) -> None:
+        """Begin without a place; poses farther apart than the age do not make a place steady.
+
+        Args:
+            spec: the robot.
+            pose_max_age_s: age at which it brakes.
+            turns: a drone that is told to turn, of which odometry says nothing.
+        """
+        self._spec, self._longest_gap_s = spec, pose_max_age_s
+        self._turn_rad_s = spec.yaw_rate_limit_rad_s if turns else 0.0
+        # without poses it is told to turn no more: whatever the gap, it never comes near half a turn
+        self._longest_turn_s = pose_max_age_s + spec.hold_s + spec.quantities["dynamics.command_delay"].high
+        self.anchor: MotionState | None = None
+        """The believed place, moved on by odometry while poses are not believed."""
+        self.located = False
+        """The newest pose is believed."""
+        self.restless = False
+        """It jumped too often; stays until `pardon`."""
+        self._stamp_s = 0.0
+        self._rest: MotionState | None = None
+        """The first pose at a new place, moved on."""
+        self._rest_since_s = 0.0
+        self._jumps: deque[float] = deque()
+
+    def forget(self) -> None:
+        """Begin anew: the next pose is believed."""
+        self.anchor, self.located, self._rest = None, False, None
+        self._jumps.clear()
+
+    def pardon(self) -> None:
+        """Forget the jumps so far: an operator has looked."""
+        self.restless = False
+        self._jumps.clear()
+
+    def take(self, measured: MotionState, stamp_s: float) -> bool:
+        """Take a pose of the robot, later than the one before; returns True for one that begins a new place."""
+        elapsed_s, self._stamp_s = stamp_s - self._stamp_s, stamp_s
+        if self.anchor is None:
+            self.anchor, self.located = measured, True
+            return True
+        before = self.anchor.velocity
+        turned_rad = self._turn_rad_s * min(elapsed_s, self._longest_turn_s)
+        follows, self.anchor = follow_pose(self._spec, self.anchor, measured, elapsed_s, turned_rad)
+        if follows:
+            self.located, self._rest = True, None
+            return False
+        if self.located:
+            self._count_jump(stamp_s)
+        self.located = False
+        if not self._is_steady(measured, before, elapsed_s, stamp_s):
+            return False
+        self.anchor, self.located, self._rest = measured, True, None
+        return True
+
+    def _count_jump(self, stamp_s: float) -> None:
+        self._jumps.append(stamp_s)
+        while stamp_s - self._jumps[0] > JUMPS_S:
+            self._jumps.popleft()
+        self.restless |= len(self._jumps) >= JUMPS
+
+    def _is_steady(self, measured: MotionState, before: np.ndarray, elapsed_s: float, stamp_s: float) -> bool:
+        """Return whether all poses of the last `STEADY_S` agree, while the robot stood and was seen."""
+        if self._rest is not None and self._stands(measured) and elapsed_s <= self._longest_gap_s:
+            start = MotionState(self._rest.position_world, self._rest.yaw, before)
+            self._rest = propagated_by_odometry(self._spec, start, measured.velocity, elapsed_s)
+            if poses_agree(self._spec, self._rest, measured):
+                return stamp_s - self._rest_since_s >= STEADY_S
+        self._rest, self._rest_since_s = measured, stamp_s
+        return False
+
+    def _stands(self, measured: MotionState) -> bool:
+        velocity = measured.velocity
+        if self._spec.kind == DIFFERENTIAL_DRIVE:
+            return abs(velocity[0]) <= _STANDS_M_S and abs(velocity[1]) <= _STANDS_RAD_S
+        return float(np.linalg.norm(velocity)) <= _STANDS_M_S

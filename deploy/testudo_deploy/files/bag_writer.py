@@ -1,0 +1,227 @@
+"""Writes a rosbag2 folder with MCAP: the one form in which a run is kept, recorded or imported.
+
+The folder is readable at any moment: `metadata.yaml` stands there from the beginning and is
+completed at the end, and what was recorded reaches the disk twice a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from mcap.writer import CompressionType, Writer
+
+from testudo_deploy.files.atomic_files import write_whole
+from testudo_hardware.errors import TestudoError
+
+BAG_VERSION = 9
+"""Of rosbag2's metadata."""
+BAG_FILE = "run_0.mcap"
+METADATA_FILE = "metadata.yaml"
+CLOSED_KEY = "testudo_closed"
+_CHUNK_BYTES = 256 * 1024
+_FLUSH_NS = 500_000_000
+
+
+class RunWriteError(TestudoError):
+    """The run cannot be written: the folder holds a run already, or the disk refuses."""
+
+
+@dataclass(frozen=True)
+class RecordedTopic:
+    """One topic and how its messages are to be read."""
+
+    name: str
+    type: str
+    """For example `nav_msgs/msg/Odometry`."""
+    definition: str
+    """The message definition with all that it refers to, in the form `ros2msg`."""
+    type_hash: str
+    """`RIHS01_` and 64 digits; empty if it is not known."""
+    reliable: bool
+    transient_local: bool
+    depth: int
+
+
+@dataclass(frozen=True)
+class Enclosed:
+    """A file of the folder that stands in the bag, too: bags are copied without others."""
+
+    name: str
+    kind: str
+    """Its media type."""
+
+
+class BagWriter:
+    """Writes serialised messages into a folder; times are nanoseconds of the Unix epoch."""
+
+    def __init__(self, folder: Path, topics: Sequence[RecordedTopic], start_ns: int, library: str) -> None:
+        """Begin; nothing is on the disk before `open`.
+
+        Args:
+            folder: must not hold a run already; other files in it stay.
+            topics: what will be written.
+            start_ns: time of the start.
+            library: who writes, as the file says it.
+
+        Raises:
+            RunWriteError: the folder holds a run.
+        """
+        self.folder = folder
+        self._topics, self._start_ns, self._library = tuple(topics), start_ns, library
+        self._last_flush_ns = self._last_ns = start_ns
+        self._counts = {topic.name: 0 for topic in topics}
+        if (folder / METADATA_FILE).exists():
+            raise RunWriteError(f"{folder}: holds a run already; give another run folder")
+
+    @property
+    def message_count(self) -> int:
+        """Return how many messages were taken."""
+        return sum(self._counts.values())
+
+    def open(self, enclosed: Sequence[Enclosed] = (), metadata: Mapping[str, str] | None = None) -> None:
+        """Write the beginning.
+
+        Args:
+            enclosed: files of the folder that stand in the bag, too.
+            metadata: facts that stand in the bag, too.
+
+        Raises:
+            RunWriteError: the disk refuses.
+        """
+        try:
+            self._write_metadata(closed=False)
+            self._stream = (self.folder / BAG_FILE).open("wb")
+            self._open_bag()
+            for file in enclosed:
+                data = (self.folder / file.name).read_bytes()
+                self._writer.add_attachment(self._start_ns, self._start_ns, file.name, file.kind, data)
+            if metadata:
+                self._writer.add_metadata("testudo", dict(metadata))
+            self._stream.flush()
+        except OSError as error:
+            raise self.refused(error) from error
+
+    def write(self, topic: str, data: bytes, time_ns: int) -> None:
+        """Take one serialised message of a topic.
+
+        Raises:
+            RunWriteError: the disk refuses; what is on it stays readable.
+        """
+        try:
+            self._writer.add_message(
+                self._channels[topic], time_ns, data, time_ns, sequence=self._counts[topic] & 0xFFFFFFFF
+            )
+            self._counts[topic] += 1
+            self._last_ns = max(self._last_ns, time_ns)
+            if time_ns - self._last_flush_ns > _FLUSH_NS:
+                self._writer.flush()
+                self._last_flush_ns = time_ns
+        except OSError as error:
+            raise self.refused(error) from error
+
+    def close(self) -> None:
+        """Complete bag and metadata.
+
+        Raises:
+            RunWriteError: the disk refuses.
+        """
+        if self._stream.closed:
+            return
+        try:
+            try:
+                self._writer.finish()
+            finally:
+                self._stream.close()
+            self._write_metadata(closed=True)
+        except OSError as error:
+            raise self.refused(error) from error
+
+    def abandon(self) -> None:
+        """Close without completing anything: for a disk that has refused."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+
+    def _open_bag(self) -> None:
+        self._writer = Writer(self._stream, chunk_size=_CHUNK_BYTES, compression=CompressionType.ZSTD)
+        self._writer.start(profile="ros2", library=self._library)
+        schemas: dict[str, int] = {}
+        self._channels: dict[str, int] = {}
+        for topic in self._topics:
+            if topic.type not in schemas:
+                schemas[topic.type] = self._writer.register_schema(topic.type, "ros2msg", topic.definition.encode())
+            qos = yaml.safe_dump([_qos(topic)], default_flow_style=False)
+            self._channels[topic.name] = self._writer.register_channel(
+                topic.name,
+                "cdr",
+                schemas[topic.type],
+                {"offered_qos_profiles": qos, "topic_type_hash": topic.type_hash},
+            )
+
+    def _write_metadata(self, *, closed: bool) -> None:
+        """Write `metadata.yaml`, the old one staying whole until the new one is."""
+        start = {"nanoseconds_since_epoch": self._start_ns}
+        length = {"nanoseconds": self._last_ns - self._start_ns}
+        information: dict[str, Any] = {
+            "version": BAG_VERSION,
+            "storage_identifier": "mcap",
+            "duration": length,
+            "starting_time": start,
+            "message_count": self.message_count,
+            "topics_with_message_count": [
+                {
+                    "topic_metadata": {
+                        "name": topic.name,
+                        "type": topic.type,
+                        "serialization_format": "cdr",
+                        "offered_qos_profiles": [_qos(topic)],
+                        "type_description_hash": topic.type_hash,
+                    },
+                    "message_count": self._counts[topic.name],
+                }
+                for topic in self._topics
+            ],
+            "compression_format": "",
+            "compression_mode": "",
+            "relative_file_paths": [BAG_FILE],
+            "files": [
+                {
+                    "path": BAG_FILE,
+                    "starting_time": dict(start),
+                    "duration": dict(length),
+                    "message_count": self.message_count,
+                }
+            ],
+            "custom_data": {CLOSED_KEY: "yes" if closed else "no"},
+            "ros_distro": os.environ.get("ROS_DISTRO", "kilted"),
+        }
+        text = yaml.safe_dump({"rosbag2_bagfile_information": information}, sort_keys=False)
+        write_whole(self.folder / METADATA_FILE, text)
+
+    def refused(self, error: OSError) -> RunWriteError:
+        """Return the error that says what the disk refused."""
+        return RunWriteError(
+            f"{self.folder}: the run cannot be written: {error.strerror or error}; "
+            "recording ends, what is on the disk stays readable"
+        )
+
+
+def _qos(topic: RecordedTopic) -> dict[str, Any]:
+    """Return the offered quality of service as rosbag2 writes it since version 9."""
+    unlimited = {"sec": 9223372036, "nsec": 854775807}
+    return {
+        "history": "keep_last",
+        "depth": topic.depth,
+        "reliability": "reliable" if topic.reliable else "best_effort",
+        "durability": "transient_local" if topic.transient_local else "volatile",
+        "deadline": dict(unlimited),
+        "lifespan": dict(unlimited),
+        "liveliness": "automatic",
+        "liveliness_lease_duration": dict(unlimited),
+        "avoid_ros_namespace_conventions": False,
+    }

@@ -1,0 +1,425 @@
+"""The fleet file: which robots there are, where they start and go, and what drives them."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testudo_deploy.files.strict_yaml import parse_tables, read_text
+from testudo_deploy.fleet.link_topics import check_topics
+from testudo_deploy.fleet.policy_groups import (
+    Follow,
+    PolicyEntry,
+    PolicyGroup,
+    check_follow,
+    check_sha256,
+    clear_of,
+    policy_files,
+)
+from testudo_deploy.fleet.robot_links import (
+    FleetError,
+    LinkChoice,
+    LinkEntry,
+    PoseEntry,
+    PoseSource,
+    check_host,
+    check_radios,
+    check_shared_frame,
+    check_tracking,
+    default_link,
+    default_pose,
+    link_choice,
+    link_tables,
+    pose_source,
+    pose_tables,
+    spelled_out,
+)
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.strict_json import OPTIONAL, read_as
+from testudo_hardware.spec import RobotSpec, load_robot
+
+FILE_VERSION = 1
+FARTHEST_M = 10_000.0
+"""Places are within this of the origin of the shared frame, in each coordinate."""
+_TURN_RAD = 2 * math.pi
+_EXPECTED = "fileversion: 1, policy, policy_sha256 and robots, as in the example of docs/hardware.md"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy", "driver")
+
+
+@dataclass(frozen=True)
+class FleetRobot:
+    """One robot; positions in the fleet's shared world frame."""
+
+    name: str
+    """Also its namespace on ROS 2."""
+    type: str
+    """A registered robot, or the path of a .toml file, relative to the fleet file."""
+    initial_position_world: tuple[float, ...]
+    """(D,) [m]."""
+    initial_yaw: float
+    """[rad]."""
+    goal_world: tuple[float, ...]
+    """(D,) [m]; of a robot that follows, while its leader is at its start."""
+    spec: RobotSpec = field(repr=False)
+    untrusted: bool = False
+    """The others rely on nothing that it says and keep clear of where tracking sees it."""
+    host: str = ""
+    """The computer that its nodes run on; empty for the one where they are started."""
+    link: LinkChoice = field(default_factory=default_link)
+    """How its driver is reached."""
+    pose: PoseSource | None = None
+    """What tells it where it is; None becomes `default_pose`."""
+    follows: Follow | None = None
+    """Whom it goes with; None has a goal that stays."""
+
+    def __post_init__(self) -> None:
+        if self.pose is None:
+            object.__setattr__(self, "pose", default_pose(self.spec))
+
+    @property
+    def has_flight_phases(self) -> bool:
+        """Return whether it stands on the ground at first, takes off to its initial position and lands at the end."""
+        return self.spec.dimension == 3 and self.link.profile.flight is not None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The robots of one run and their policies."""
+
+    file: Path
+    """Where it was read from."""
+    policy: Path
+    """The policy file, absolute."""
+    policy_sha256: str
+    """The hash that the policy file must have."""
+    robots: tuple[FleetRobot, ...]
+    tracking: bool = False
+    """Each robot's odometry comes from a tracking system that the others may rely on."""
+    policies: Mapping[str, PolicyGroup] = field(default_factory=dict)
+    """By type of robot, where that is not `policy`."""
+
+    @property
+    def teams(self) -> tuple[Fleet, ...]:
+        """Return the fleet's parts that run one policy file each, in the order of their first robots."""
+        if not self.policies:
+            return (self,)
+        return tuple(
+            replace(
+                self,
+                policy=file.path,
+                policy_sha256=file.sha256,
+                policies={},
+                robots=tuple(robot for robot in self.robots if self._policy_file(robot) == file),
+            )
+            for file in dict.fromkeys(map(self._policy_file, self.robots))
+        )
+
+    def team_of(self, name: str) -> Fleet:
+        """Return the part of the fleet that runs the policy file of a robot; its peers are the others in it.
+
+        Raises:
+            FleetError: there is no robot of that name.
+        """
+        self.robot(name)
+        return next(team for team in self.teams if name in team.names)
+
+    def _policy_file(self, robot: FleetRobot) -> PolicyGroup:
+        return self.policies.get(robot.type, PolicyGroup(self.policy, self.policy_sha256))
+
+    @property
+    def frame(self) -> str:
+        """Return the frame in which all positions stand."""
+        return self.robots[0].pose.frame
+
+    @property
+    def untrusted(self) -> tuple[str, ...]:
+        """Return the names of the robots that are not trusted."""
+        return tuple(robot.name for robot in self.robots if robot.untrusted)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the robots, in the order of the file."""
+        return tuple(robot.name for robot in self.robots)
+
+    def robot(self, name: str) -> FleetRobot:
+        """Return one robot.
+
+        Raises:
+            FleetError: there is none of that name.
+        """
+        for robot in self.robots:
+            if robot.name == name:
+                return robot
+        raise FleetError(f"{self.file}: robots: there is no {name!r}; known are {', '.join(self.names)}")
+
+    def peers(self, name: str) -> tuple[str, ...]:
+        """Return the names of all other robots that run the policy file of ``name``."""
+        return tuple(other for other in self.team_of(name).names if other != name)
+
+
+@dataclass(frozen=True)
+class _RobotEntry:
+    """A robot as it stands in the file."""
+
+    type: str
+    initial_position: tuple[float, ...]
+    initial_yaw: float
+    goal: tuple[float, ...] = field(default=(), metadata=OPTIONAL)
+    follow: Follow | None = field(default=None, metadata=OPTIONAL)
+    untrusted: bool = field(default=False, metadata=OPTIONAL)
+    host: str = field(default="", metadata=OPTIONAL)
+    link: LinkEntry | None = field(default=None, metadata=OPTIONAL)
+    pose: PoseEntry | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class _FleetEntry:
+    """A fleet as it stands in the file."""
+
+    fileversion: int
+    policy: str
+    policy_sha256: str
+    robots: dict[str, Any]
+    tracking: bool = field(default=False, metadata=OPTIONAL)
+    policies: dict[str, PolicyEntry] = field(default_factory=dict, metadata=OPTIONAL)
+
+
+def load_fleet(path: str | Path) -> Fleet:
+    """Read and check a fleet file.
+
+    Raises:
+        FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is
+            not finite, or a place or angle beyond reason; an unknown robot type; a start or goal of another dimension;
+            two robots that start, or go, into each other; an untrusted robot without tracking; a link or
+            pose source that does not hold, robots that share no frame, or that share a topic which is one's alone.
+    """
+    file = Path(path)
+    return parse_fleet(read_text(file, "fleet file", FleetError, _EXPECTED), file)
+
+
+def parse_fleet(text: str, file: Path) -> Fleet:
+    """Read the text of a fleet file; ``file`` names it in errors and is the base of relative paths.
+
+    Raises:
+        FleetError: see `load_fleet`.
+    """
+    tables = parse_tables(text, file, FleetError, _EXPECTED)
+    entry: _FleetEntry = read_as(_FleetEntry, tables, f"{file}: fleet", FleetError)
+    if entry.fileversion != FILE_VERSION:
+        raise FleetError(f"{file}: fileversion: found {entry.fileversion}, expected {FILE_VERSION}")
+    check_sha256(entry.policy_sha256, f"{file}: policy_sha256")
+    if not entry.robots:
+        raise FleetError(f"{file}: robots: found none, expected at least one")
+    robots = _with_leaders(tuple(_robot(name, values, file) for name, values in entry.robots.items()), file)
+    _check_room(robots, file)
+    check_shared_frame({robot.name: robot.pose.frame for robot in robots}, file)
+    check_radios({robot.name: (robot.host, robot.link) for robot in robots}, file)
+    check_topics({robot.name: (robot.link, robot.pose) for robot in robots}, file)
+    if entry.tracking:
+        check_tracking({robot.name: robot.pose.source for robot in robots}, file)
+    fleet = Fleet(
+        file,
+        (file.parent / entry.policy).absolute(),
+        entry.policy_sha256,
+        robots,
+        entry.tracking,
+        policy_files(entry.policies, [robot.type for robot in robots], file),
+    )
+    if fleet.untrusted and not fleet.tracking:
+        raise FleetError(
+            f"{file}: robots.{fleet.untrusted[0]}.untrusted: found true, expected `tracking: true` in the fleet, too: "
+            "a robot that is not trusted must be seen by a tracking system"
+        )
+    return fleet
+
+
+def save_fleet(fleet: Fleet, path: str | Path) -> None:
+    """Write a fleet file, with the paths in it relative to its folder."""
+    Path(path).write_text(fleet_text(fleet, Path(path)), encoding="utf-8")
+
+
+def fleet_text(fleet: Fleet, file: Path) -> str:
+    """Return the text of a fleet as ``file`` holds it, with the paths in it relative to its folder."""
+    tables = {
+        "fileversion": FILE_VERSION,
+        "policy": _relative(fleet.policy, file.parent),
+        "policy_sha256": fleet.policy_sha256,
+        "robots": {
+            robot.name: {
+                "type": _moved(robot.type, fleet.file, file),
+                "initial_position": _plain(robot.initial_position_world),
+                "initial_yaw": float(robot.initial_yaw),
+                **_goal(robot),
+                **({"untrusted": True} if robot.untrusted else {}),
+                **({"host": robot.host} if robot.host else {}),
+                **_link(robot, fleet.file, file),
+                **pose_tables(robot.pose, robot.spec),
+            }
+            for robot in fleet.robots
+        },
+        **({"tracking": True} if fleet.tracking else {}),
+        **(
+            {
+                "policies": {
+                    _moved(kind, fleet.file, file): {
+                        "policy": _relative(one.path, file.parent),
+                        "policy_sha256": one.sha256,
+                    }
+                    for kind, one in fleet.policies.items()
+                }
+            }
+            if fleet.policies
+            else {}
+        ),
+    }
+    return yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
+
+
+def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
+    where = f"{file}: robots.{name}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        raise FleetError(
+            f"{where}: found the name {name!r}, expected small letters, digits and _, "
+            f"a letter first, and none of {', '.join(_RESERVED)}"
+        )
+    entry: _RobotEntry = read_as(_RobotEntry, spelled_out(values), where, FleetError)
+    _check_bounds(entry, where)
+    try:
+        is_file = entry.type.endswith(".toml")
+        spec = load_robot(file.parent / entry.type if is_file else entry.type)
+    except TestudoError as error:
+        raise FleetError(f"{where}.type: {error}") from error
+    if bool(entry.goal) == (entry.follow is not None):
+        found = "found with follow" if entry.goal else "missing, and follow, too"
+        raise FleetError(f"{where}.goal: {found}; expected one of them")
+    for key in ("initial_position", "goal") if entry.goal else ("initial_position",):
+        found = len(getattr(entry, key))
+        if found != spec.dimension:
+            raise FleetError(f"{where}.{key}: found {found} coordinates, expected {spec.dimension} for a {spec.name}")
+    link = link_choice(entry.link, name, spec, file, where)
+    pose = pose_source(entry.pose, name, spec, link.profile, where)
+    robot = FleetRobot(
+        name,
+        entry.type,
+        entry.initial_position,
+        entry.initial_yaw,
+        entry.goal,
+        spec,
+        entry.untrusted,
+        check_host(entry.host, where),
+        link,
+        pose,
+        entry.follow,
+    )
+    if robot.has_flight_phases and not robot.initial_position_world[2] > 0:
+        raise FleetError(
+            f"{where}.initial_position: found the height {robot.initial_position_world[2]:g} m, expected "
+            "one above 0, the floor: it takes off to there"
+        )
+    return robot
+
+
+def _check_bounds(entry: _RobotEntry, where: str) -> None:
+    """Refuse places and angles that are finite, but no places and angles of a robot: degrees, or millimetres."""
+    offset = entry.follow.offset if entry.follow is not None else ()
+    for key, values, most, unit in (
+        ("initial_position", entry.initial_position, FARTHEST_M, "m"),
+        ("goal", entry.goal, FARTHEST_M, "m"),
+        ("follow.offset", offset, FARTHEST_M, "m"),
+        ("initial_yaw", (entry.initial_yaw,), _TURN_RAD, "rad"),
+    ):
+        for value in values:
+            if not -most <= value <= most:
+                raise FleetError(f"{where}.{key}: found {value:g} {unit}, expected {-most:.5g} to {most:.5g} {unit}")
+
+
+def _with_leaders(robots: tuple[FleetRobot, ...], file: Path) -> tuple[FleetRobot, ...]:
+    """Give robots that follow the goal that they have at the start."""
+    by_name = {robot.name: robot for robot in robots}
+    dimensions = {robot.name: robot.spec.dimension for robot in robots}
+    follows = {robot.name: robot.follows for robot in robots if robot.follows is not None}
+    for name, follow in follows.items():
+        check_follow(name, follow, dimensions, follows, f"{file}: robots.{name}.follow")
+    return tuple(
+        robot
+        if robot.follows is None
+        else replace(
+            robot,
+            goal_world=robot.follows.goal_world(
+                by_name[robot.follows.robot].initial_position_world, robot.spec.dimension
+            ),
+        )
+        for robot in robots
+    )
+
+
+def _goal(robot: FleetRobot) -> dict[str, Any]:
+    if robot.follows is None:
+        return {"goal": _plain(robot.goal_world)}
+    offset = {"offset": _plain(robot.follows.offset)} if robot.follows.offset else {}
+    return {"follow": {"robot": robot.follows.robot, **offset}}
+
+
+def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
+    """Refuse robots that would touch at the start or at their goals."""
+    for first, second in combinations(robots, 2):
+        needed = first.spec.body_radius_m + second.spec.body_radius_m
+        for key, one, other in (
+            ("initial_position", first.initial_position_world, second.initial_position_world),
+            ("goal", first.goal_world, second.goal_world),
+        ):
+            axes = min(len(one), len(other))
+            # one of them stands on the ground below it, and takes off straight up
+            below = key == "initial_position" and (first.has_flight_phases or second.has_flight_phases)
+            axes = 2 if below else axes
+            distance = math.dist(one[:axes], other[:axes])
+            if distance <= needed and (below or not _one_flies_above(first, second, one, other)):
+                raise FleetError(
+                    f"{file}: robots.{second.name}.{key}: is {distance:.3g} m from that of "
+                    f"{first.name}, expected more than {needed:.3g} m: they would touch"
+                )
+
+
+def _one_flies_above(first: FleetRobot, second: FleetRobot, one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Return whether one robot is on the ground and the other flies above it, at these places."""
+    if len(one) == len(other):
+        return False
+    ground, drone, height_m = (first, second, other[2]) if len(one) == 2 else (second, first, one[2])
+    return clear_of(ground.spec, drone.spec, height_m)
+
+
+def _moved(name: str, before: Path, after: Path) -> str:
+    """Return a name, or the path of a .toml file relative to a fleet file, relative to another one."""
+    return _relative(before.parent / name, after.parent) if name.endswith(".toml") else name
+
+
+def _link(robot: FleetRobot, before: Path, after: Path) -> dict[str, Any]:
+    config = {name: _relative(before.parent / path, after.parent) for name, path in robot.link.config.items()}
+    return link_tables(robot.link, _moved(robot.link.name, before, after), config)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+
+
+def _plain(values: Iterable[float]) -> list[float]:
+    return [float(value) for value in values]
+
+
+class _FlowLists(yaml.SafeDumper):
+    """Writes lists of numbers on one line."""
+
+
+_FlowLists.add_representer(
+    list,
+    lambda dumper, values: dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True),
+)

@@ -1,0 +1,246 @@
+"""Where a robot is in the frame that the fleet shares, from what its pose source tells (REP-105).
+
+`odom` is continuous and drifts, the shared frame jumps when a localisation corrects it. Odometry that stands where
+the robot was switched on is placed in the shared frame: once, at the robot's initial pose, or by what a localisation
+says, as transform or as `amcl_pose`. Poses without odometry get their velocity from `velocity_filter`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+from itertools import pairwise
+from typing import Protocol
+
+from testudo_deploy.fleet.fleet import FleetRobot
+from testudo_deploy.fleet.pose_velocity import FilteredPose, VelocityFilter, filter_window_s
+from testudo_hardware.frames import PlanarTransform, turned, wrapped
+from testudo_hardware.links.pose_messages import PoseReading, TransformReading
+from testudo_hardware.links.topics import Measurement
+from testudo_hardware.links.wire import OdometryReading
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+TRANSFORM_MAX_AGE_S = 1.0
+"""A correction that comes as transform is sent again and again; one older than this is not relied on."""
+AHEAD_S = 1.0
+"""A localisation may date a correction ahead by its tolerance (amcl: 1 s); farther ahead its clock is wrong."""
+UNCORRECTED_WAY_M = 1.0
+"""The longest way on odometry alone after an `amcl_pose`, which comes every 0.25 m unless nav2 is told otherwise."""
+_HISTORY_S = 2.0
+_START_M, _START_RAD = 0.1, 0.2
+"""A robot whose odometry counts from its initial pose has not come farther before it drives."""
+
+
+class Localiser(Protocol):
+    """Turns what the pose source of one robot tells into odometry in the shared frame."""
+
+    def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
+        """Take a measurement, stamped on the steady clock; None if it gives no place now.
+
+        Args:
+            reading: odometry, or a pose.
+            received_s: when it came, on the steady clock.
+        """
+
+    def correct(self, transform: TransformReading, received_s: float) -> None:
+        """Take a transform from the shared frame to that of the odometry; who needs none does not look at it.
+
+        Args:
+            transform: stamped on the steady clock.
+            received_s: when it came, on the steady clock.
+        """
+
+
+def localiser(robot: FleetRobot) -> Localiser:
+    """Return what localises a robot of a fleet by its `pose` and `link`."""
+    source, profile = robot.pose.source, robot.link.profile
+    if source == "odom":
+        return PlacedOdometry(robot.spec, None)
+    if source == "odom+initial":
+        return PlacedOdometry(robot.spec, PlanarTransform(robot.initial_position_world, robot.initial_yaw))
+    if source == "mocap":
+        rate_hz = profile.pose.rate.value
+        window_s = filter_window_s(robot.spec, rate_hz, robot.pose.sigma_m, robot.pose.max_age_s)
+        return PoseOnly(VelocityFilter(robot.spec, rate_hz, window_s))
+    return CorrectedOdometry(robot.spec)
+
+
+def switched_on_at(robot: FleetRobot) -> PlanarTransform | None:
+    """Return where odometry has to say that a robot is before it first drives; None if it may say anything.
+
+    Only odometry that counts from the initial pose: one that was not set to zero there is wrong from the start, and
+    nothing else would show it.
+    """
+    return (
+        PlanarTransform(robot.initial_position_world, robot.initial_yaw)
+        if robot.pose.source == "odom+initial"
+        else None
+    )
+
+
+def offset_from_start(start: PlanarTransform, now: PlanarTransform) -> str:
+    """Return by how much a robot is away from its initial pose, ``code: details``; empty if it is there."""
+    away_m, turned_rad = math.dist(start.position, now.position), abs(wrapped(now.yaw - start.yaw))
+    if away_m <= _START_M and turned_rad <= _START_RAD:
+        return ""
+    return f"away_from_start: by {away_m:.2f} m and {turned_rad:.2f} rad"
+
+
+def placed(reading: OdometryReading, frame: PlanarTransform, spec: RobotSpec) -> OdometryReading:
+    """Return odometry of one frame in the parent of that frame.
+
+    Args:
+        reading: in the frame.
+        frame: where it stands in its parent.
+        spec: velocities in the body stay, those in the frame turn with it.
+    """
+    there = frame.then(PlanarTransform(reading.position_world, reading.yaw))
+    velocity = reading.velocity if spec.kind == DIFFERENTIAL_DRIVE else turned(reading.velocity, frame.yaw)
+    return OdometryReading(reading.stamp_s, there.position, there.yaw, velocity, reading.tilt_rad)
+
+
+class PlacedOdometry:
+    """Sources `odom` and `odom+initial`: odometry whose frame never moves in the shared one.
+
+    The frame of the odometry is the place where the robot was switched on, so it has to stand at its initial pose
+    then, or have its odometry set to zero there, see `offset_from_start`. A node that starts again while the robot is
+    away says rightly where it is, but a robot cannot tell that from odometry that was never set to zero.
+    """
+
+    def __init__(self, spec: RobotSpec, frame: PlanarTransform | None) -> None:
+        """Place the frame of the odometry in the shared frame; None if it is the shared frame."""
+        self._spec, self._frame = spec, frame
+
+    def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
+        """Return odometry in the shared frame; a pose is not looked at."""
+        if not isinstance(reading, OdometryReading):
+            return None
+        return FilteredPose(reading if self._frame is None else placed(reading, self._frame, self._spec), 0.0)
+
+    def correct(self, transform: TransformReading, received_s: float) -> None:
+        """Do nothing: the frame stays where it is."""
+
+
+class PoseOnly:
+    """Source `mocap`: poses in the shared frame, velocities from the filter."""
+
+    def __init__(self, velocity_filter: VelocityFilter) -> None:
+        """Take the filter, which counts what it refuses."""
+        self.filter = velocity_filter
+
+    def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
+        """Return the fit through the newest poses; odometry is not looked at."""
+        located = self.filter.take(reading, received_s) if isinstance(reading, PoseReading) else None
+        return located and replace(located, reading=replace(located.reading, tilt_rad=reading.tilt_rad))
+
+    def correct(self, transform: TransformReading, received_s: float) -> None:
+        """Do nothing: poses stand in the shared frame."""
+
+
+class CorrectedOdometry:
+    """Sources `tf` and `amcl_pose`: odometry in a frame that a localisation places, again and again.
+
+    Position and velocity of one moment come from odometry, so a correction adds no delay; it shows as a jump, which
+    the control loop refuses if it is larger than the errors of the robot's localisation. `amcl_pose` comes only when
+    the robot has moved on: after the start of this node amcl has to be told the initial pose, or asked for an update.
+    """
+
+    def __init__(self, spec: RobotSpec) -> None:
+        """Wait for the first correction: without it the robot is nowhere."""
+        self._spec = spec
+        self._frame: TransformReading | None = None
+        self._by_transform, self._corrected_s = False, 0.0
+        self._pending: PoseReading | None = None
+        self._history: deque[OdometryReading] = deque()
+        self._way_m = 0.0
+        self.refused = 0
+        """Corrections that were not finite, came late, are of the future, or belong to no odometry at hand."""
+
+    def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
+        """Take odometry, which is placed, or an `amcl_pose`, which corrects its frame and gives no place itself."""
+        if isinstance(reading, PoseReading):
+            self._take_pose(reading)
+            return None
+        if all(map(math.isfinite, (reading.stamp_s, reading.yaw, *reading.position_world))):
+            self._remember(reading)
+        if self._pending is not None and self._history and self._pending.stamp_s <= self._history[-1].stamp_s:
+            self._correct_by(self._pending)
+        if self._frame is None or not self._holds(reading.stamp_s):
+            return None
+        return FilteredPose(placed(reading, self._frame.placement, self._spec), 0.0)
+
+    def correct(self, transform: TransformReading, received_s: float) -> None:
+        """Take where the odometry's frame stands in the shared one; localisations date it ahead, by a little.
+
+        Its age counts from its stamp, or from its arrival where that is earlier: one that is dated ahead ages, too.
+        """
+        late = (
+            self._frame is not None
+            and self._by_transform
+            and (0 < self._frame.stamp_s - transform.stamp_s <= TRANSFORM_MAX_AGE_S)
+        )
+        numbers = (transform.stamp_s, received_s, transform.placement.yaw, *transform.placement.position)
+        if late or not all(map(math.isfinite, numbers)) or transform.stamp_s > received_s + AHEAD_S:
+            self.refused += 1
+            return
+        self._frame, self._by_transform = transform, True
+        self._corrected_s = min(transform.stamp_s, received_s)
+
+    def _remember(self, reading: OdometryReading) -> None:
+        """Keep the odometry of the last seconds, and the way since the last correction."""
+        if self._history:
+            elapsed_s = reading.stamp_s - self._history[-1].stamp_s
+            if -_HISTORY_S <= elapsed_s <= 0:
+                return
+            if elapsed_s > 0:
+                self._way_m += math.dist(reading.position_world, self._history[-1].position_world)
+            else:
+                self._history.clear()  # the clock was set back
+        self._history.append(reading)
+        while reading.stamp_s - self._history[0].stamp_s > _HISTORY_S:
+            self._history.popleft()
+
+    def _holds(self, stamp_s: float) -> bool:
+        if self._by_transform:
+            return stamp_s - self._corrected_s <= TRANSFORM_MAX_AGE_S
+        return self._way_m <= UNCORRECTED_WAY_M
+
+    def _take_pose(self, pose: PoseReading) -> None:
+        numbers = (pose.stamp_s, pose.yaw, *pose.position_world)
+        ahead = bool(self._history) and pose.stamp_s > self._history[-1].stamp_s + AHEAD_S
+        if not all(map(math.isfinite, numbers)) or not self._history or ahead:
+            self.refused += 1
+        elif pose.stamp_s > self._history[-1].stamp_s:
+            self._pending = pose  # its odometry is still on the way
+        else:
+            self._correct_by(pose)
+
+    def _correct_by(self, pose: PoseReading) -> None:
+        """Place the frame so that the odometry of the pose's moment comes to lie on the pose."""
+        self._pending = None
+        body = self._odometry_at(pose.stamp_s)
+        late = (
+            self._frame is not None
+            and not self._by_transform
+            and (0 <= self._frame.stamp_s - pose.stamp_s <= _HISTORY_S)
+        )
+        if body is None or late:
+            self.refused += 1
+            return
+        there = PlanarTransform(pose.position_world, pose.yaw)
+        self._frame = TransformReading(pose.stamp_s, there.then(body.inverse()))
+        self._by_transform, self._way_m = False, 0.0
+
+    def _odometry_at(self, stamp_s: float) -> PlanarTransform | None:
+        """Return the odometry of a moment, between the samples beside it."""
+        for before, after in pairwise(self._history):
+            if before.stamp_s <= stamp_s <= after.stamp_s:
+                share = (stamp_s - before.stamp_s) / (after.stamp_s - before.stamp_s)
+                position = tuple(
+                    one + share * (other - one)
+                    for one, other in zip(before.position_world, after.position_world, strict=True)
+                )
+                return PlanarTransform(position, wrapped(before.yaw + share * wrapped(after.yaw - before.yaw)))
+        return None

@@ -1,0 +1,332 @@
+"""How each robot of a fleet file is reached and localised: its `host`, `link` and `pose`, all of which may be left out.
+
+Left out, they mean a robot that our own driver or the plant moves on this machine, and whose odometry stands in the
+frame `world`, which the whole fleet shares.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from testudo_deploy.fleet.pose_velocity import filter_delay_s, filter_window_s
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.strict_json import OPTIONAL
+from testudo_hardware.links.link_profile import DEFAULT_LINK, LinkProfile, load_link, named
+from testudo_hardware.links.topics import CommandWire
+from testudo_hardware.links.wire import WORLD_FRAME
+from testudo_hardware.spec import RobotSpec
+
+DRIVER_FILES = ("crazyflies", "motion_capture", "server")
+"""What the configuration of Crazyswarm2 consists of; the first has to be there."""
+Source = Literal["odom", "odom+initial", "tf", "amcl_pose", "mocap"]
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_URI = re.compile(r"(radio|usb|udp|tcp|serial)://[\w.:/?=&-]+")
+_TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
+_FRAME = re.compile(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
+
+
+class FleetError(TestudoError):
+    """A fleet file does not hold: the text names file, key, what was found and what is expected."""
+
+
+@dataclass(frozen=True)
+class PoseSource:
+    """What tells a robot where it is."""
+
+    source: Source
+    frame: str
+    """In which the fleet's positions stand: one for the whole fleet."""
+    sigma_m: float
+    """Standard deviation of the position; the shield relies on three of them."""
+    max_age_s: float
+    """A pose older than this makes the robot brake."""
+
+
+@dataclass(frozen=True)
+class LinkChoice:
+    """How a robot is reached."""
+
+    name: str
+    """Of a known profile, or the path of a .toml file, relative to the fleet file."""
+    profile: LinkProfile = field(repr=False)
+    remappings: Mapping[str, str] = field(default_factory=dict)
+    """Names of topics that the profile says, and what they are called on this robot."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Files that its driver was set up with, by what they are (`DRIVER_FILES`), relative to the fleet file."""
+    types: tuple[str, ...] = ()
+    """Robot types of that configuration that the robot's file describes, as was said at import; empty: nobody said."""
+    uri: str = ""
+    """Address of the robot's radio, for profiles with a driver of our own."""
+    onboard_brake: bool = False
+    """Somebody has made sure that the vehicle brakes by itself when its radio is silent."""
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """Return what is called `cmd_vel`, `odom`, `pose` and `battery_state` in nodes, and its name on this robot.
+
+        A topic that the driver does not have is left out.
+        """
+        profile = self.profile
+        parts = {
+            "cmd_vel": profile.command,
+            "odom": profile.odometry,
+            "pose": profile.pose,
+            "battery_state": profile.battery,
+        }
+        named_so = {name: part.topic.value for name, part in parts.items() if part is not None}
+        return {name: self.remappings.get(topic, topic) for name, topic in named_so.items()}
+
+
+@dataclass(frozen=True)
+class LinkEntry:
+    """A link as it stands in the file."""
+
+    profile: str
+    remappings: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
+    config: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
+    types: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    uri: str = field(default="", metadata=OPTIONAL)
+    onboard_brake: bool = field(default=False, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class PoseEntry:
+    """A pose source as it stands in the file."""
+
+    source: Source
+    frame: str = field(default=WORLD_FRAME, metadata=OPTIONAL)
+    sigma: float | None = field(default=None, metadata=OPTIONAL)
+    max_age: float | None = field(default=None, metadata=OPTIONAL)
+
+
+@functools.cache
+def default_link() -> LinkChoice:
+    """Return the link of a robot whose file names none."""
+    return LinkChoice(DEFAULT_LINK, load_link(DEFAULT_LINK))
+
+
+def default_pose(spec: RobotSpec) -> PoseSource:
+    """Return the pose source of a robot whose file names none: odometry in the shared frame, limits of its spec."""
+    return PoseSource("odom", WORLD_FRAME, spec.position_error_m / 3, spec.pose_max_age_s)
+
+
+def spelled_out(values: Any) -> Any:
+    """Return a robot's table with a `link` that is a name alone spelled out as a table."""
+    if isinstance(values, Mapping) and isinstance(values.get("link"), str):
+        return {**values, "link": {"profile": values["link"]}}
+    return values
+
+
+def check_host(host: str, where: str) -> str:
+    """Return the name of a host; empty is this machine.
+
+    Raises:
+        FleetError: no name that a host can have.
+    """
+    if host and not _HOST.fullmatch(host):
+        raise FleetError(f"{where}.host: found {host!r}, expected the name or address of a computer")
+    return host
+
+
+def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path, where: str) -> LinkChoice:
+    """Return the link of a robot; ``file`` is the fleet file, the base of relative paths.
+
+    Raises:
+        FleetError: no such profile, it does not hold or is for another kind of robot, a remapping that is no name of
+            a topic, or a URI that is missing or of no use.
+    """
+    if entry is None:
+        return default_link()
+    try:
+        profile = load_link(file.parent / entry.profile if entry.profile.endswith(".toml") else entry.profile)
+        CommandWire(robot, spec, profile)  # refuses a wire that is for other robots
+    except TestudoError as error:
+        raise FleetError(f"{where}.link: {error}") from error
+    for name, other in entry.remappings.items():
+        for text in (name, other):
+            if not _TOPIC.fullmatch(text):
+                raise FleetError(f"{where}.link.remappings: found {text!r}, expected the name of a topic")
+    wrong = [name for name in entry.config if name not in DRIVER_FILES]
+    if wrong or (entry.config and (DRIVER_FILES[0] not in entry.config or profile.wire != "crazyswarm2")):
+        raise FleetError(
+            f"{where}.link.config: found {', '.join(entry.config)} for wire {profile.wire!r}, expected "
+            f"{', '.join(DRIVER_FILES)} for wire 'crazyswarm2', the first of them at least"
+        )
+    if entry.types and not entry.config:
+        raise FleetError(
+            f"{where}.link.types: found {', '.join(entry.types)}, expected them beside config: they are "
+            "robot types of its crazyflies.yaml"
+        )
+    _check_uri(entry.uri, profile, where)
+    return LinkChoice(
+        entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.types, entry.uri, entry.onboard_brake
+    )
+
+
+def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
+    """Return what localises a robot, in a frame that it can share with others.
+
+    Raises:
+        FleetError: odometry in a frame of the robot's own, a source that the link does not have, an error or an age
+            beyond what the shield relies on, or poses that are too rare for their age limit.
+    """
+    at = default_pose(spec)
+    if entry is not None:
+        at = PoseSource(
+            entry.source,
+            entry.frame,
+            at.sigma_m if entry.sigma is None else entry.sigma,
+            at.max_age_s if entry.max_age is None else entry.max_age,
+        )
+    if not _FRAME.fullmatch(at.frame):
+        raise FleetError(f"{where}.pose.frame: found {at.frame!r}, expected the name of a frame")
+    _check_frame(at, robot, profile, where)
+    if not 0 <= 3 * at.sigma_m <= spec.position_error_m * (1 + 1e-9):
+        raise FleetError(
+            f"{where}.pose.sigma: found {at.sigma_m:g} m, expected 0 to {spec.position_error_m / 3:g} m: "
+            f"three sigma within sensing.position_error of {spec.name}"
+        )
+    if not 0 < at.max_age_s <= spec.pose_max_age_s * (1 + 1e-9):
+        raise FleetError(
+            f"{where}.pose.max_age: found {at.max_age_s:g} s, expected above 0 and at most "
+            f"{spec.pose_max_age_s:g} s: sensing.pose_max_age of {spec.name}"
+        )
+    if entry is not None or profile != default_link().profile:
+        _check_rate(at, spec, profile, where)
+    return at
+
+
+def check_tracking(sources: Mapping[str, str], file: Path) -> None:
+    """Refuse wheel odometry in a fleet whose poses all come from a tracking system; ``sources`` by robot.
+
+    Raises:
+        FleetError: a source that is not seen from outside.
+    """
+    for robot, source in sources.items():
+        if source not in ("odom", "mocap"):
+            raise FleetError(
+                f"{file}: robots.{robot}.pose.source: found {source}, expected mocap, or odometry in the "
+                "shared frame: with `tracking: true` every pose comes from a tracking system"
+            )
+
+
+def check_radios(links: Mapping[str, tuple[str, LinkChoice]], file: Path) -> None:
+    """Refuse two drones at one radio, which one driver holds; ``links`` by robot: its host, and how it is reached.
+
+    Raises:
+        FleetError: one Crazyradio of one computer, or one address, for two robots.
+    """
+    taken: dict[tuple[str, str], str] = {}
+    for robot, (host, link) in links.items():
+        if not link.uri:
+            continue
+        dongle = re.match(r"radio://[^/]+", link.uri)
+        radio = (host, dongle[0]) if dongle else ("", link.uri)
+        if radio in taken:
+            raise FleetError(
+                f"{file}: robots.{robot}.link.uri: found {radio[1]}, which {taken[radio]} has; expected a "
+                "radio of its own: one driver holds it (many drones at one radio need Crazyswarm2)"
+            )
+        taken[radio] = robot
+
+
+def check_shared_frame(frames: Mapping[str, str], file: Path) -> None:
+    """Refuse robots whose poses stand in different frames; ``frames`` by robot.
+
+    Raises:
+        FleetError: two frames.
+    """
+    first, shared = next(iter(frames.items()))
+    for robot, frame in frames.items():
+        if frame != shared:
+            raise FleetError(
+                f"{file}: robots.{robot}.pose.frame: found {frame!r}, expected {shared!r} as for {first}: "
+                "one frame is shared by the whole fleet"
+            )
+
+
+def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a fleet file says of a link, by the key `link`; nothing for the default.
+
+    Args:
+        choice: the link.
+        name: what the file calls its profile.
+        config: what the file calls the files of its driver.
+    """
+    if choice == default_link():
+        return {}
+    tables = {
+        "remappings": dict(choice.remappings),
+        "config": dict(config),
+        "types": list(choice.types),
+        "uri": choice.uri,
+        "onboard_brake": choice.onboard_brake,
+    }
+    given = {key: table for key, table in tables.items() if table}
+    return {"link": {"profile": name, **given} if given else name}
+
+
+def pose_tables(pose: PoseSource, spec: RobotSpec) -> dict[str, Any]:
+    """Return what a fleet file says of a pose source, by the key `pose`; nothing for the default."""
+    if pose == default_pose(spec):
+        return {}
+    return {
+        "pose": {
+            "source": pose.source,
+            "frame": pose.frame,
+            "sigma": float(pose.sigma_m),
+            "max_age": float(pose.max_age_s),
+        }
+    }
+
+
+def _check_uri(uri: str, profile: LinkProfile, where: str) -> None:
+    if profile.driver is None and uri:
+        raise FleetError(f"{where}.link.uri: unknown key for link {profile.name!r}, which is reached by topics")
+    if profile.driver is not None and not _URI.fullmatch(uri):
+        raise FleetError(
+            f"{where}.link.uri: found {uri!r}, expected the address of the drone as cflib writes it, such "
+            "as radio://0/80/2M/E7E7E7E701"
+        )
+
+
+def _check_frame(at: PoseSource, robot: str, profile: LinkProfile, where: str) -> None:
+    own = None if profile.odometry is None else named(profile.odometry.frame.value, robot)
+    if at.source == "mocap":
+        if profile.pose is None:
+            raise FleetError(
+                f"{where}.pose.source: found mocap, expected a link with [pose], which {profile.name!r} lacks"
+            )
+    elif own is None:
+        raise FleetError(
+            f"{where}.pose.source: found {at.source}, expected mocap: link {profile.name!r} tells no odometry"
+        )
+    if at.source == "odom" and own != at.frame:
+        raise FleetError(
+            f"{where}.pose.source: found odom, which stands in {own!r} and not in the shared frame "
+            f"{at.frame!r}; expected odom+initial, which places it at initial_position, or tf, amcl_pose "
+            "or mocap"
+        )
+    if at.source != "odom" and own == at.frame:
+        raise FleetError(
+            f"{where}.pose.frame: found {at.frame!r}, in which the odometry of link {profile.name!r} "
+            f"stands by itself; expected source odom, or another frame for {at.source}"
+        )
+
+
+def _check_rate(at: PoseSource, spec: RobotSpec, profile: LinkProfile, where: str) -> None:
+    rate_hz, lag_s, what = profile.odometry.rate.value if profile.odometry else 0.0, 0.0, "odometry"
+    if at.source == "mocap":
+        rate_hz, what = profile.pose.rate.value, "poses, whose velocities lag by the filter,"
+        lag_s = filter_delay_s(rate_hz, filter_window_s(spec, rate_hz, at.sigma_m, at.max_age_s))
+    oldest_s = 1 / rate_hz + lag_s
+    if oldest_s > at.max_age_s:
+        raise FleetError(
+            f"{where}.pose.max_age: found {at.max_age_s:g} s, expected at least {oldest_s:.3g} s: link "
+            f"{profile.name!r} tells {what} at {rate_hz:g} Hz"
+        )

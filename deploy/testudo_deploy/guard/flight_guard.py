@@ -1,0 +1,341 @@
+"""The guard's part of a flight: when set-points leave, and what the vehicle is asked; pure, on an injected clock.
+
+On the ground no set-point leaves: a velocity of zero would spin the motors up. In the air one leaves at every tick,
+zero if nothing else may pass: a Crazyflie that hears nothing levels out, which is no brake, and then cuts its motors.
+A guard that starts anew says nothing before its policy or the vehicle told whether it flies.
+
+It is the only one that asks anything of the vehicle. Without a policy it hovers for `ALONE_S` and lands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
+
+ORDER_SILENT_S = 0.5
+"""The supervisor orders ten times a second."""
+ALONE_S = 10.0
+"""A vehicle that hovers because its policy is gone is landed after so long, straight down: hovering on, it would fall
+when its battery ends."""
+HOVER_S = 2.0
+"""In an emergency stop nothing passes for so long; then what goes down does."""
+DESCENT_M_S, ASIDE_M_S = 0.35, 0.1
+"""A command goes down if it is no faster than this downwards and aside."""
+REPEAT_S = 1.0
+"""What has not shown its effect is asked again after so long."""
+LAND_REPEAT_S = 3.0
+"""The same of a landing, after its end: the firmware says for two seconds after its motors ran that it flies, and a
+landing that is asked for on the ground turns them on again."""
+ARM_REPEAT_S = 0.5
+"""The same of arming."""
+LIFTS_S = 0.5
+"""A vehicle that was asked to take off may say for so long that it stands."""
+REMAIN_VALID_S = 0.1
+"""How long the last set-point holds while the vehicle's own planner takes over."""
+SETTLE_S, SHOWS_S, BRIDGE_S = 0.1, 0.4, 0.2
+"""After a landing was asked for: what the vehicle said before the first is older than that; by the second its planner
+has to be seen at work, else set-points leave again for the third, before 0.5 s of silence, and it is asked anew."""
+TRIES = 5
+"""After so many the end of the set-points is told anyway: a vehicle that hovers for ever falls at last."""
+LATE_S = 3.0
+LAST_S = 2.0
+"""A guard that is to end waits no longer for the planner; who started it ends it by force after 4 s."""
+
+
+_END = FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S)
+
+
+class GuardPhase(StrEnum):
+    """Where the guard believes that its vehicle is in its flight."""
+
+    UNKNOWN = "unknown"
+    GROUND = "ground"
+    TAKE_OFF = "take_off"
+    """The vehicle climbs by its own planner, which a set-point would end."""
+    FLY = "fly"
+    """Set-points leave at every tick."""
+    LAND = "land"
+    """The vehicle lands by its own planner; nothing takes that back."""
+    OFF = "off"
+    """An operator switched the motors off, wherever it was."""
+
+
+@dataclass(frozen=True)
+class MotorsOffReply:
+    """Whether the motors are switched off, and what to tell the operator."""
+
+    granted: bool
+    sentence: str
+    requests: tuple[FlightRequest, ...] = ()
+
+
+class FlightGuard:
+    """The flight of one vehicle as its guard sees it."""
+
+    def __init__(self) -> None:
+        self.phase = GuardPhase.UNKNOWN
+        self._order: FlightOrder | None = None
+        self._order_s = -math.inf
+        self._vehicle: VehicleState | None = None
+        self._vehicle_s = -math.inf
+        self._since_s = -math.inf
+        self._asked_s = -math.inf
+        self._alone_since_s: float | None = None
+        self._stopped_since_s: float | None = None
+        self._ends_s = -math.inf
+        self._armed_s = self._lifted_s = -math.inf
+        """When it was asked last to arm, and to take off, since it stood."""
+        self._told_end = True
+        """The vehicle was told that the set-points have ended."""
+        self._bridge_s: float | None = None
+        """Since when set-points leave again in a landing that did not begin."""
+        self._tries = 0
+
+    @property
+    def streams(self) -> bool:
+        """Return whether a set-point has to leave at every tick."""
+        return self.phase is GuardPhase.FLY or self._bridge_s is not None
+
+    def hear_vehicle(self, state: VehicleState, now_s: float) -> None:
+        """Take what the vehicle says; what is told anew does not make it younger than it is."""
+        heard_s = state.heard_s(now_s)
+        if heard_s is not None:
+            self._vehicle, self._vehicle_s = state, heard_s
+
+    def hear_order(self, order: FlightOrder, now_s: float) -> None:
+        """Take what the supervisor wants; old orders, and those of the future, do not count."""
+        if abs(now_s - order.stamp_s) <= ORDER_SILENT_S:
+            self._order, self._order_s = order, now_s
+
+    def may_descend(self, values: Sequence[float], now_s: float) -> bool:
+        """Return whether a command (3,) [m/s] may pass although the emergency stop is pressed."""
+        since_s = self._stopped_since_s
+        return (
+            self.phase is GuardPhase.FLY
+            and since_s is not None
+            and now_s - since_s >= HOVER_S
+            and len(values) == 3
+            and -DESCENT_M_S <= values[2] <= 0.0
+            and math.hypot(values[0], values[1]) <= ASIDE_M_S
+        )
+
+    def step(self, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+        """Return what to ask of the vehicle now; ``stopped``: the emergency stop is pressed or latched."""
+        if not stopped:
+            self._stopped_since_s = None
+        elif self._stopped_since_s is None:
+            self._stopped_since_s = now_s
+        wanted = self._wanted(now_s)
+        if self.phase is GuardPhase.UNKNOWN:
+            return self._begin(wanted, now_s)
+        if self.phase is GuardPhase.GROUND:
+            return self._on_ground(wanted, now_s, stopped=stopped)
+        if self.phase is GuardPhase.TAKE_OFF:
+            return self._climbing(wanted, now_s, stopped=stopped)
+        if self.phase is GuardPhase.FLY:
+            return self._flying(wanted, now_s)
+        if self.phase is GuardPhase.LAND:
+            return self._landing(wanted, now_s)
+        return self._off(now_s, stopped=stopped)
+
+    def motors_off(self, now_s: float, *, stopped: bool) -> MotorsOffReply:
+        """Switch the motors off, which an emergency stop has to come before."""
+        if not stopped:
+            return MotorsOffReply(
+                False,
+                "motors_off refused: press the emergency stop first; in the air the vehicle then hovers and lands",
+            )
+        self._go(GuardPhase.OFF, now_s)
+        self._asked_s = now_s
+        return MotorsOffReply(
+            True, "the motors are switched off; in the air the vehicle falls", (FlightRequest(FlightAct.EMERGENCY),)
+        )
+
+    def close(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Return what a guard that is to end asks first: a vehicle in the air lands, rather than to fall after silence.
+
+        It then goes on with `step` until `ended`, `LAST_S` at most, and ends with `farewell`.
+        """
+        if self.phase is GuardPhase.TAKE_OFF and self._stands(now_s):
+            self._go(GuardPhase.GROUND, now_s)
+            return (FlightRequest(FlightAct.DISARM),)
+        return self._land(now_s) if self.phase in (GuardPhase.FLY, GuardPhase.TAKE_OFF) else ()
+
+    @property
+    def ended(self) -> bool:
+        """Return whether a guard that is to end may: its vehicle has no use for further set-points."""
+        return not self.streams and self._told_end
+
+    def farewell(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Return the very last words: a landing that nobody saw begin, and one that may have been lost, once more."""
+        if self.phase is not GuardPhase.LAND:
+            return ()
+        if not self.ended:
+            land, *_ = self._ask_landing(now_s)
+            return (land, _END)
+        vehicle, left_s = self._vehicle, self._ends_s - now_s
+        repeats = vehicle is not None and vehicle.planner_active is not None and left_s > LIFTS_S
+        return (self._landing_request(left_s),) if repeats else ()  # who lands already takes no notice of it
+
+    def _wanted(self, now_s: float) -> DesiredFlightState | None:
+        """Return what the supervisor wants; None if it is silent."""
+        if self._order is None or now_s - self._order_s > ORDER_SILENT_S:
+            return None
+        return DesiredFlightState(self._order.wanted)
+
+    def _says_flying(self, now_s: float) -> bool | None:
+        """Return whether the vehicle says that it flies; None if it does not say."""
+        vehicle = self._heard(now_s)
+        return None if vehicle is None else vehicle.flying
+
+    def _heard(self, now_s: float) -> VehicleState | None:
+        """Return what the vehicle said last; None if that is long ago."""
+        return self._vehicle if now_s - self._vehicle_s <= LATE_S else None
+
+    def _stands(self, now_s: float) -> bool:
+        """Return whether the vehicle says that it stands, and not from before what may have lifted it."""
+        return self._says_flying(now_s) is False and self._vehicle_s > self._lifted_s + LIFTS_S
+
+    def _begin(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
+        flying = self._says_flying(now_s)
+        if flying or (flying is None and wanted in (DesiredFlightState.FLY, DesiredFlightState.LAND)):
+            self._go(GuardPhase.FLY, now_s)
+        elif wanted is not None and (flying is False or wanted is DesiredFlightState.GROUND):
+            self._go(GuardPhase.GROUND, now_s)
+        return ()
+
+    def _on_ground(
+        self, wanted: DesiredFlightState | None, now_s: float, *, stopped: bool
+    ) -> tuple[FlightRequest, ...]:
+        if self._says_flying(now_s) and now_s - self._since_s > LATE_S:  # carried, or flown by somebody else
+            self._go(GuardPhase.FLY, now_s)
+            return ()
+        if wanted is not DesiredFlightState.TAKE_OFF or stopped:
+            return ()
+        self._go(GuardPhase.TAKE_OFF, now_s)
+        self._armed_s = self._lifted_s = -math.inf
+        return self._lift(now_s)
+
+    def _lift(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Arm, and take off once the vehicle says that it may fly: before that it refuses. Both again until it does."""
+        vehicle, order = self._heard(now_s), self._order
+        if vehicle is None or vehicle.flying or (vehicle.planner_active and self._vehicle_s > self._lifted_s):
+            return ()
+        untold = vehicle.armed is None and ARM_REPEAT_S <= now_s - self._armed_s < math.inf
+        if not (vehicle.armed or untold):
+            if now_s - self._armed_s < ARM_REPEAT_S:
+                return ()
+            self._armed_s = now_s
+            return (FlightRequest(FlightAct.ARM),)
+        if vehicle.can_fly is False or now_s - self._lifted_s < REPEAT_S:
+            return ()
+        if not math.isfinite(self._lifted_s):
+            self._ends_s = now_s + order.climb_s
+        self._lifted_s = now_s
+        # a set-point of any time before would keep the planner from having its way
+        return (_END, FlightRequest(FlightAct.TAKE_OFF, height_m=order.top_m, duration_s=order.climb_s))
+
+    def _climbing(self, wanted: DesiredFlightState | None, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+        if wanted is DesiredFlightState.TAKE_OFF and not stopped:
+            return self._lift(now_s)
+        lifted = math.isfinite(self._lifted_s)
+        if wanted is None and not stopped and lifted and now_s < self._ends_s:
+            return ()
+        if not lifted or self._stands(now_s):  # a set-point would turn its motors up
+            self._go(GuardPhase.GROUND, now_s)
+            return (FlightRequest(FlightAct.DISARM),)
+        if wanted in (DesiredFlightState.LAND, DesiredFlightState.GROUND) or self._says_flying(now_s) is False:
+            return self._land(now_s)
+        self._go(GuardPhase.FLY, now_s)
+        return ()
+
+    def _flying(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
+        if self._says_flying(now_s) is False and wanted is DesiredFlightState.GROUND:
+            self._go(GuardPhase.GROUND, now_s)
+            return (_END, FlightRequest(FlightAct.DISARM))
+        if wanted is DesiredFlightState.LAND:
+            return self._land(now_s)
+        if wanted is DesiredFlightState.FLY:
+            self._alone_since_s = None
+        elif self._alone_since_s is None:
+            self._alone_since_s = now_s
+        elif now_s - self._alone_since_s >= ALONE_S:
+            return self._land(now_s)
+        return ()
+
+    def _landing(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
+        flying, stands = self._says_flying(now_s), self._stands(now_s)
+        down = stands and wanted is DesiredFlightState.GROUND
+        if now_s < self._ends_s and not down:
+            return self._hand_over(now_s)
+        if stands or (flying is None and now_s >= self._ends_s + LATE_S):
+            ends = () if self._told_end else (_END,)
+            self._go(GuardPhase.GROUND, now_s)
+            return (*ends, FlightRequest(FlightAct.DISARM))
+        if now_s - self._ends_s >= LAND_REPEAT_S:
+            return self._land(now_s)
+        return ()
+
+    def _hand_over(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Tell the vehicle that set-points have ended once its planner is seen at work, and hold it until then.
+
+        Firmware since 2023 finds its planner idle when set-points end without a landing, and cuts the motors.
+        """
+        vehicle = self._heard(now_s)
+        active = None if vehicle is None else vehicle.planner_active
+        news = self._vehicle_s > self._asked_s + SETTLE_S
+        if self._bridge_s is not None:
+            if now_s - self._bridge_s < BRIDGE_S:
+                return ()
+            self._tries += 1
+            return self._ask_landing(now_s)
+        if self._told_end:
+            # at the end of its way the planner is idle, too, and a set-point would lift the vehicle up again
+            stopped = active is False and news and self._vehicle_s < self._ends_s - LIFTS_S
+            if stopped and vehicle.flying and vehicle.armed is not False:
+                self._told_end, self._bridge_s = False, now_s
+            return ()
+        if active is None or (active and news) or self._tries >= TRIES:
+            self._told_end = True
+            return (_END,)
+        if now_s - self._asked_s >= SHOWS_S and vehicle.flying is not False:
+            self._bridge_s = now_s
+        return ()
+
+    def _off(self, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
+        vehicle = self._vehicle
+        obeyed = vehicle is not None and (vehicle.locked or vehicle.armed is False)
+        if not stopped and (obeyed or self._says_flying(now_s) is False):
+            self._go(GuardPhase.GROUND, now_s)
+            return ()
+        if obeyed or now_s - self._asked_s < REPEAT_S:
+            return ()
+        self._asked_s = now_s
+        return (FlightRequest(FlightAct.EMERGENCY),)
+
+    def _land(self, now_s: float) -> tuple[FlightRequest, ...]:
+        self._go(GuardPhase.LAND, now_s)
+        self._tries = 0
+        return self._ask_landing(now_s)
+
+    def _ask_landing(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Ask for a landing; a vehicle that does not tell what its planner does is told at once that set-points end."""
+        vehicle = self._heard(now_s)
+        duration_s = ALONE_S if self._order is None else self._order.down_s
+        self._asked_s, self._ends_s, self._bridge_s = now_s, now_s + duration_s, None
+        self._told_end = vehicle is None or vehicle.planner_active is None
+        land = self._landing_request(duration_s)
+        return (land, _END) if self._told_end else (land,)
+
+    def _landing_request(self, duration_s: float) -> FlightRequest:
+        ground_m = 0.0 if self._order is None else self._order.ground_m
+        return FlightRequest(FlightAct.LAND, height_m=ground_m, duration_s=duration_s)
+
+    def _go(self, phase: GuardPhase, now_s: float) -> None:
+        self.phase, self._since_s, self._alone_since_s = phase, now_s, None
+        self._bridge_s, self._told_end = None, True

@@ -1,0 +1,5 @@
+"""Processes of a fleet on this machine: plan, start, lock-step, run folder.
+
+In: a fleet file.
+Out: running nodes and a recorded run.
+"""

@@ -1,0 +1,204 @@
+"""Starts the processes of a plan on this machine, listens to them, and leaves none behind.
+
+Meanwhile the cores of this machine are kept awake where that helps, see `awake_cores`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Self
+
+from testudo_deploy.launch.core_wakefulness import CpuKeepAwake
+from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
+from testudo_deploy.launch.ros_domain import LOOPBACK
+from testudo_deploy.launch.sros2_enclave import enclave_words
+from testudo_hardware.errors import TestudoError
+
+_DOMAINS = range(1, 102)
+"""Above these, DDS ports meet those that the system gives to clients."""
+_STOP_S = 4.0
+_KILL_S = 2.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class ProcessEvent:
+    """Something that a process told."""
+
+    process: str
+    """Label in the plan: `plant`, `recorder`, `r0/policy`."""
+    kind: str
+    """As told by the process; or `error_line` (on standard error) or `ended`."""
+    values: Mapping[str, Any]
+
+
+class FleetProcesses:
+    """The processes of a plan; a context manager. Start it from the main thread."""
+
+    def __init__(self, plan: Sequence[ProcessPlan], *, domain_id: int | None = None) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            plan: what to start; robots are stopped first, then the rest from the end.
+            domain_id: the ROS domain; None takes one that nobody on this machine uses.
+        """
+        self.domain_id = free_domain_id() if domain_id is None else domain_id
+        self._plan = tuple(plan)
+        self._running: dict[str, subprocess.Popen[str]] = {}
+        self._threads: list[threading.Thread] = []
+        self._events: queue.Queue[ProcessEvent] = queue.Queue()
+        self._awake = CpuKeepAwake()
+
+    def __enter__(self) -> Self:
+        try:
+            self._awake.__enter__()
+            for process in self._plan:
+                self.start(process)
+        except BaseException:
+            self.kill_all()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the processes; who sets it is in the same ROS domain."""
+        return os.environ | {
+            "ROS_DOMAIN_ID": str(self.domain_id),
+            **LOOPBACK,
+            "OMP_NUM_THREADS": "1",
+            SUPERVISOR_VARIABLE: str(os.getpid()),
+        }
+
+    def start(self, process: ProcessPlan) -> None:
+        """Start one process of a plan, or start it again."""
+        words = [
+            sys.executable,
+            "-m",
+            process.module,
+            *ros_arguments(process),
+            *enclave_words(process),
+            "--disable-external-lib-logs",
+        ]
+        child = subprocess.Popen(  # noqa: S603 -- our own modules
+            words,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )  # Ctrl-C in the terminal comes to us alone
+        self._running[process.label] = child
+        for target, stream in (
+            (self._read_events, child.stdout),
+            (self._read_errors, child.stderr),
+        ):
+            thread = threading.Thread(target=target, args=(process.label, stream), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def next_event(self, timeout_s: float) -> ProcessEvent | None:
+        """Return the oldest event that was not taken yet; None if none comes in time."""
+        try:
+            return self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def exit_status(self, label: str) -> int | None:
+        """Return the exit status of a process; None while it runs."""
+        return self._running[label].poll()
+
+    def process_id(self, label: str) -> int:
+        """Return the process id."""
+        return self._running[label].pid
+
+    def signal(self, label: str, number: signal.Signals) -> None:
+        """Send a signal to a process if it still runs."""
+        child = self._running[label]
+        if child.poll() is None:
+            child.send_signal(number)
+
+    def stop(self) -> None:
+        """End all by SIGINT, robots first, and what does not obey by SIGKILL."""
+        try:
+            robots = [process.label for process in self._plan if process.namespace]
+            others = [process.label for process in reversed(self._plan) if not process.namespace]
+            for group in (robots, *([label] for label in others)):
+                self._stop_group([label for label in group if label in self._running])
+        finally:
+            self.kill_all()
+            for thread in self._threads:
+                thread.join(_KILL_S)
+
+    def kill_all(self) -> None:
+        """End all at once, with whatever they started; cores may sleep again."""
+        for child in self._running.values():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_KILL_S)
+        self._awake.__exit__()
+
+    def _stop_group(self, labels: Sequence[str]) -> None:
+        for label in labels:
+            self.signal(label, signal.SIGINT)
+        end_s = time.monotonic() + _STOP_S
+        while time.monotonic() < end_s and any(self.exit_status(label) is None for label in labels):
+            time.sleep(_POLL_S)
+
+    def _read_events(self, label: str, stream: IO[str]) -> None:
+        for line in stream:
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                values = json.loads(line)
+                self._events.put(ProcessEvent(label, values.pop("event"), values))
+        self._events.put(ProcessEvent(label, "ended", {}))
+
+    def _read_errors(self, label: str, stream: IO[str]) -> None:
+        for line in stream:
+            if line.strip():
+                self._events.put(ProcessEvent(label, "error_line", {"text": line.rstrip()}))
+
+
+def free_domain_id() -> int:
+    """Return a ROS domain whose ports nobody on this machine has open.
+
+    Raises:
+        TestudoError: there is none.
+    """
+    for domain_id in random.sample(_DOMAINS, len(_DOMAINS)):
+        if all(_is_free(port) for port in _ports(domain_id)):
+            return domain_id
+    raise TestudoError("ROS_DOMAIN_ID: 1 to 101 are all in use on this machine; stop a fleet")
+
+
+def _ports(domain_id: int) -> list[int]:
+    """Return the discovery port of a domain and the ports of its first participants (DDSI-RTPS)."""
+    base = 7400 + 250 * domain_id
+    return [
+        base,
+        *(base + offset + 2 * participant for participant in range(4) for offset in (10, 11)),
+    ]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

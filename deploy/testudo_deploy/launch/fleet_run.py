@@ -1,0 +1,197 @@
+"""One run of a fleet on this machine, from the start of its processes to the result."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts
+from testudo_deploy.admission.safety_contracts import save_safety_contracts
+from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
+from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, plan
+from testudo_hardware.errors import TestudoError
+
+_LISTEN_S = 0.1
+_KEPT_LINES = 50
+_SILENCE_S = 45.0
+"""A plant that says nothing for so long hangs; it needs some seconds to start."""
+_END_EVENTS_S = 0.5
+
+
+class FleetRunError(TestudoError):
+    """The fleet could not be started: a node refused or died, with what it said."""
+
+
+class FleetRunInterruptedError(KeyboardInterrupt):
+    """Ctrl-C came while the fleet drove; everything is stopped and the run folder is closed."""
+
+    def __init__(self, state: FleetRunState) -> None:
+        super().__init__("the fleet was stopped by Ctrl-C")
+        self.state = state
+
+
+@dataclass
+class FleetRunState:
+    """What is known of a run while it goes on, and after it; mappings by robot."""
+
+    robots: tuple[str, ...]
+    started: bool = False
+    outcome: str = ""
+    """Empty while it goes on; then arrived, timeout, not_started, plant_died, plant_silent
+    stalled (in lock-step a node did not answer) or interrupted."""
+    time_s: float = 0.0
+    """Since the start; at the end until the last robot had arrived."""
+    distance_m: dict[str, float] = field(default_factory=dict)
+    """To the goal."""
+    contacts: int = 0
+    separation_m: float = math.inf
+    """Smallest distance of two robots' centres so far."""
+    closest: tuple[str, ...] = ()
+    """The two robots that it was between."""
+    braked: dict[str, str] = field(default_factory=dict)
+    """Why a robot brakes now; robots that drive are left out."""
+    ticks: dict[str, int] = field(default_factory=dict)
+    late_ticks: dict[str, int] = field(default_factory=dict)
+    """Ticks that began more than 10 ms late or not at all."""
+    cpu_share: dict[str, float] = field(default_factory=dict)
+    """Of one core, by process, start-up included."""
+    recorded_messages: int = 0
+    real_time_factor: float | None = None
+    """Simulated time over real time, from the start of the plant to its end."""
+    run_folder: Path | None = None
+    lines: list[str] = field(default_factory=list)
+    """What the processes wrote on standard error."""
+    domain_id: int = 0
+
+    @property
+    def success(self) -> bool:
+        """Return whether all robots arrived and nothing touched."""
+        return self.outcome == "arrived" and self.contacts == 0
+
+    def take(self, event: ProcessEvent) -> None:
+        """Take in an event of one of the processes."""
+        values = event.values
+        if event.kind == "error_line":
+            self.lines = [*self.lines, f"{event.process}: {values['text']}"][-_KEPT_LINES:]
+        elif event.kind == "started":
+            self.started = True
+        elif event.kind in ("state", "finished"):
+            self._take_state(values)
+            self.outcome = values.get("outcome", self.outcome)
+        elif event.kind == "brake":
+            self.braked.pop(values["robot"], None)
+            if values["reason"]:
+                self.braked[values["robot"]] = values["reason"]
+        elif event.kind == "summary":
+            self.ticks[values["robot"]] = values["ticks"]
+            self.late_ticks[values["robot"]] = values["late_ticks"] + values["missed_ticks"]
+        elif event.kind == "recorded":
+            self.recorded_messages = values["messages"]
+        elif event.kind == "plant":
+            self.real_time_factor = values["real_time_factor"]
+        if "cpu_share" in values:
+            self.cpu_share[event.process] = values["cpu_share"]
+
+    def _take_state(self, values: Mapping) -> None:
+        if self.outcome:  # the plant goes on; the result stands
+            return
+        self.time_s, self.contacts = values["time_s"], values["contacts"]
+        self.distance_m = dict(values["distance_m"])
+        if values["separation_m"] is not None:
+            self.separation_m, self.closest = values["separation_m"], tuple(values["closest"])
+
+
+def run_fleet(
+    fleet: Fleet,
+    *,
+    run_folder: Path | None,
+    seed: int = 0,
+    duration_s: float = DEFAULT_DURATION_S,
+    watch: Sequence[str] = (),
+    lock_step: bool = False,
+    domain_id: int | None = None,
+    show: Callable[[FleetRunState], None] | None = None,
+) -> FleetRunState:
+    """Start the fleet with the plant, wait until it has arrived or time is over, stop it.
+
+    Args:
+        fleet: the robots and their policy.
+        run_folder: where to record; None records nothing.
+        seed: of the plant.
+        duration_s: longest time [s] from the start.
+        watch: nodes of the station that are also started, see `testudo_deploy.launch.launch_plan.WATCHERS`.
+        lock_step: in rounds of simulated time instead of real time.
+        domain_id: the ROS domain; None takes a free one.
+        show: is called with the state some times a second.
+
+    Raises:
+        TestudoError: the fleet may not start (`checked_safety_contracts`), or a node refused to start or died
+            before it.
+        FleetRunInterruptedError: Ctrl-C; holds the state at the end.
+    """
+    obligations = checked_safety_contracts(fleet)  # a refusal here is clearer than one of many processes
+    show = show or _show_nothing
+    processes = FleetProcesses(
+        plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step),
+        domain_id=domain_id,
+    )
+    state = FleetRunState(fleet.names, run_folder=run_folder, domain_id=processes.domain_id)
+    try:
+        with processes:
+            _listen(processes, state, show)
+    except KeyboardInterrupt as error:
+        state.outcome = "interrupted"
+        _take_rest(processes, state)
+        raise FleetRunInterruptedError(state) from error
+    finally:
+        if run_folder is not None and state.started:  # the recorder has the folder, and it held no run before
+            save_safety_contracts(run_folder, obligations)
+    _take_rest(processes, state)
+    show(state)
+    return state
+
+
+def _show_nothing(_: FleetRunState) -> None:
+    pass
+
+
+def _listen(processes: FleetProcesses, state: FleetRunState, show: Callable[[FleetRunState], None]) -> None:
+    heard_s = time.monotonic()
+    while not state.outcome:
+        event = processes.next_event(_LISTEN_S)
+        if time.monotonic() - heard_s > _SILENCE_S:
+            state.outcome = "plant_silent"
+        if event is None:
+            show(state)
+            continue
+        if event.process == "plant":
+            heard_s = time.monotonic()
+        state.take(event)
+        if event.kind == "ended":
+            _judge_end(processes, event.process, state)
+        if event.kind != "error_line":
+            show(state)
+
+
+def _judge_end(processes: FleetProcesses, label: str, state: FleetRunState) -> None:
+    """Decide what the end of a process means: no run before the start, later only the plant's."""
+    if not state.started:
+        _take_rest(processes, state)
+        said = [line for line in state.lines if line.startswith(f"{label}: ")]
+        raise FleetRunError(f"{label} ended before the start" + (f": {said[-1]}" if said else ""))
+    if label == "plant":
+        state.outcome = "plant_died"
+    else:
+        state.lines.append(f"{label}: ended during the run (exit status {processes.exit_status(label)})")
+
+
+def _take_rest(processes: FleetProcesses, state: FleetRunState) -> None:
+    """Take what the processes told last; those that still run are not waited for."""
+    end_s = time.monotonic() + _END_EVENTS_S
+    while (event := processes.next_event(_LISTEN_S)) is not None and time.monotonic() < end_s:
+        if event.kind != "ended":
+            state.take(event)

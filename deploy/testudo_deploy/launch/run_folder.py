@@ -1,0 +1,128 @@
+"""Writes what the robots did: a bag, and beside it the fleet, the policy and the versions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Self
+
+from testudo_deploy.files.bag_writer import BagWriter, Enclosed, RecordedTopic
+from testudo_deploy.fleet.fleet import Fleet, save_fleet
+
+RUN_SCHEMA = "testudo/run/1"
+FLEET_FILE, POLICY_FILE, INFO_FILE = "fleet.yaml", "policy.onnx", "run.json"
+_NANO = 1_000_000_000
+_PACKAGES = ("testudo", "numpy", "onnxruntime", "mcap")
+
+
+class RunWriter:
+    """Records messages; a context manager. Times are seconds on the steady clock.
+
+    The log time in the file is the wall clock of the start plus the steady time since then, so that
+    a jump of the wall clock leaves no mark; `run.json` holds both.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        topics: Sequence[RecordedTopic],
+        fleet: Fleet,
+        *,
+        facts: Mapping[str, str | int | float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Open the folder, making it where needed.
+
+        Args:
+            folder: must not hold a run already; other files in it stay.
+            topics: what will be written.
+            fleet: is saved in the folder, with a copy of its policy.
+            facts: further entries of `run.json`, such as the seed.
+            clock: the steady clock [s].
+
+        Raises:
+            RunWriteError: the folder holds a run, or cannot be written.
+        """
+        self.folder = Path(folder)
+        self._start_wall_ns, self._start_s = time.time_ns(), clock()
+        self._bag = BagWriter(self.folder, topics, self._start_wall_ns, f"testudo {versions().get('testudo', '')}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._save_sources(fleet, dict(facts or {}))
+        except OSError as error:
+            raise self._bag.refused(error) from error
+        self._bag.open(
+            (Enclosed(FLEET_FILE, "application/yaml"), Enclosed(INFO_FILE, "application/json")),
+            {"policy_sha256": fleet.policy_sha256},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def message_count(self) -> int:
+        """Return how many messages were taken."""
+        return self._bag.message_count
+
+    def write(self, topic: str, data: bytes, received_s: float) -> None:
+        """Take one serialised message of a topic, received at ``received_s`` [s].
+
+        Raises:
+            RunWriteError: the disk refuses; what is on it stays readable.
+        """
+        self._bag.write(topic, data, self._start_wall_ns + round((received_s - self._start_s) * _NANO))
+
+    def close(self) -> None:
+        """Complete bag and metadata.
+
+        Raises:
+            RunWriteError: the disk refuses.
+        """
+        self._bag.close()
+
+    def abandon(self) -> None:
+        """Close without completing anything: for a disk that has refused."""
+        self._bag.abandon()
+
+    def _save_sources(self, fleet: Fleet, facts: dict[str, str | int | float]) -> None:
+        policies = {
+            kind: replace(one, path=self._copy(one.path, f"policy_{Path(kind).stem}.onnx"))
+            for kind, one in fleet.policies.items()
+        }
+        copied = replace(fleet, policy=self._copy(fleet.policy, POLICY_FILE), policies=policies)
+        save_fleet(copied, self.folder / FLEET_FILE)
+        info = {
+            "schema": RUN_SCHEMA,
+            "start_wall_ns": self._start_wall_ns,
+            "start_steady_s": self._start_s,
+            "policy_sha256": fleet.policy_sha256,
+            "versions": versions(),
+            **facts,
+        }
+        (self.folder / INFO_FILE).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
+
+    def _copy(self, policy: Path, name: str) -> Path:
+        """Copy a policy file into the folder, and return where it is."""
+        copy = self.folder / name
+        if policy != copy.absolute():
+            shutil.copyfile(policy, copy)
+        return copy.absolute()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what writes a run, by name."""
+    found = {"python": platform.python_version(), "system": platform.platform()}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

@@ -1,0 +1,265 @@
+"""Whether a robot moves as it was told: wheels that are blocked, actuators that are saturated or off.
+
+For each direction of motion the least speed is followed that any lag, delay and scale within the robot's intervals
+leave it, under the commands that were sent, whatever its driver reports. Where the poses fall behind the way that
+this makes by more than the error of two poses, no parameters explain it. Directions are both ways of: a differential
+drive's forward way and turn, a base's or a drone's axes of the world. Shortfalls of any length count, not from a
+fixed moment on: a robot that was ahead of the least way before it was blocked shows no later for that. They are
+means of two neighbouring poses, so that noise that is rarely beyond its bound raises no alarm either.
+
+How soon that tells, in seconds from the blockage until the control loop brakes (mean and worst of 20): from steady
+speed, all at nominal values, a pose in each control period, 20 ms old, with noise of which the bound is three sigma.
+Least speed is what shows within 0.3 s whatever the noise within its bounds, 2 e / (least scale * (0.3 s - age - 1.5
+periods)); e is the error bound of the position. For drones it is more by how far their velocity drifts.
+
+| robot | blocked at top speed | at half | one wheel at top | at half | least speed, of top speed [m/s] |
+|---|---|---|---|---|---|
+| crazyflie_2x | 0.10, 0.12 | 0.10, 0.12 | - | - | 0.09 of 1.0 |
+| robomaster_s1 | 0.13, 0.15 | 0.13, 0.15 | - | - | 0.06 of 1.0 |
+| irobot_create | 0.21, 0.25 | 0.27, 0.34 | 0.14, 0.18 | 0.17, 0.23 | 0.15 of 0.3 |
+| gritsbot_x | 0.25, 0.32 | 0.42, 0.67 | 0.12, 0.14 | 0.17, 0.20 | 0.16 of 0.2 |
+| turtlebot4 | 0.32, 0.39 | 0.45, 0.72 | 0.17, 0.21 | 0.26, 0.33 | 0.31 of 0.306: none |
+| turtlebot3_burger | 0.49, 0.83 | 0.75, 1.64 | 0.17, 0.25 | 0.25, 0.33 | 0.31 of 0.22: none |
+
+Both TurtleBots cannot be told in 0.3 s if all wheels block at once: 2 e is 0.060 m, and in the 0.205 s that the age
+and the period of their poses leave, 0.0596 m and 0.043 m are certain. Slower than the least speed it takes
+2 e / (least scale * speed). A worst beyond that of the bound comes from ticks in which the shield brakes meanwhile.
+
+After a start, a gap in the poses, or a guard that braked, the least speed is that of a robot which may move anyhow: it
+takes 0.2 s (gritsbot_x) to 1.5 s (crazyflie_2x) of driving at top speed until half of that is certain, less after a
+stand.
+
+A robot that stands, or whose guard brakes it, falls short of nothing, so it may be carried. One that pushes what does
+not give way does fall short, and is told to be broken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.motion_model import hover_drift_m_s, slip_ratio
+from testudo_hardware.motion.motion_state import TINY, length
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+_LARGEST_BEND_RAD = 0.6
+"""So far a heading may be from the direction in which a forward way is measured."""
+LONGEST_GAP_S = 0.2
+"""Ways between two poses further apart are not held against the commands."""
+
+
+@dataclass(frozen=True)
+class ActuationLimits:
+    """What is fixed for a robot; arrays (2 D, 1...), both ways of each channel."""
+
+    turns: bool
+    """It is a differential drive."""
+    lags_s: tuple[float, float]
+    low: Array
+    """Least scale of a command, over the nominal one."""
+    high: Array
+    """Greatest."""
+    acceleration: Array
+    """[m/s^2], [rad/s^2]."""
+    reach: Array
+    """Acceleration times the greatest lag: the greatest difference from a command that it follows as a pure lag."""
+    crosstalk: Array
+    """Share of the speed asked for by which a channel may differ from its own command beside the scale: a twist that
+    is turned by the error of the yaw, a wheel's scale at one end of the interval and the other's at the other end."""
+    drift: Array
+    """[m/s] by which a channel may differ from its command whatever that is, see `hover_drift_m_s`."""
+    fastest: Array
+    """Greatest speed."""
+    allowed: Array
+    """Error of two poses."""
+    yaw_error_rad: float
+    turn_acceleration: float
+
+
+@dataclass(frozen=True)
+class ActuationMonitorState:
+    """What is known after a pose (...)."""
+
+    position_world: Array
+    """(D, ...) [m] of that pose."""
+    yaw: Array
+    """(...) [rad]."""
+    located: Array
+    """(...) bool: it is believed."""
+    direction_world: Array
+    """(2, ...): unit vector along which forward ways are measured."""
+    bend: Array
+    """(...) [rad] from there to the heading."""
+    speed: Array
+    """(2 D, ...): least speed of each direction."""
+    late: Array
+    """(2 D, ...): by how much the last way fell short."""
+    short: Array
+    """(2 D, ...) [m], [rad]: greatest sum of those up to now, from any pose on."""
+
+
+def actuation_limits(spec: RobotSpec, like: Array) -> ActuationLimits:
+    """Return the limits of a robot as arrays of the library, type and batch axes of ``like`` (...)."""
+    xp, quantities = array_namespace(like), spec.quantities
+    turns, size = spec.kind == DIFFERENTIAL_DRIVE, spec.dimension
+    names = ("speed_scale", "turn_scale") if turns else ("speed_scale",) * size
+    scales = [quantities[f"dynamics.{name}"] for name in names]
+    slipping = list(zip(scales, (slip_ratio(spec), *((1.0, 1.0),) * (size - 1)), strict=True))
+    speed = max(spec.speed_limit_m_s, spec.wheel_limit_m_s) if turns else spec.speed_limit_m_s
+    swing = (scales[0].high - scales[0].low) / scales[0].value
+
+    def both(values: Sequence[float]) -> Array:
+        return xp.reshape(xp.asarray(np.array([*values, *values]), dtype=like.dtype), (2 * size,) + (1,) * like.ndim)
+
+    def per_channel(first: float, second: float) -> Array:
+        return both((first, second) if turns else (first,) * size)
+
+    lag = quantities["dynamics.velocity_lag"]
+    acceleration = per_channel(spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2)
+    return ActuationLimits(
+        turns,
+        (lag.low, lag.high),
+        both([scale.low / scale.value * low for scale, (low, _) in slipping]),
+        both([scale.high / scale.value * high for scale, (_, high) in slipping]),
+        acceleration,
+        lag.high * acceleration,
+        both((0.0, swing / spec.wheel_base_m)) if turns else both((spec.yaw_error_rad,) * size),
+        both(hover_drift_m_s(spec)),
+        per_channel(speed * scales[0].high, spec.turn_rate_limit_rad_s * scales[-1].high),
+        per_channel(2 * spec.position_error_m, 2 * spec.yaw_error_rad),
+        spec.yaw_error_rad,
+        spec.turn_acceleration_limit_rad_s2,
+    )
+
+
+def begin_actuation_monitor(limits: ActuationLimits, measured: MotionState, located: Array) -> ActuationMonitorState:
+    """Return the watch at a pose (...) of a robot that may move at any speed."""
+    nothing = 0 * limits.fastest + 0 * measured.yaw
+    return ActuationMonitorState(
+        measured.position_world,
+        measured.yaw,
+        located,
+        _heading(measured.yaw),
+        0 * measured.yaw,
+        nothing - limits.fastest,
+        nothing,
+        nothing,
+    )
+
+
+def update_actuation_monitor(
+    limits: ActuationLimits,
+    watch: ActuationMonitorState,
+    measured: MotionState,
+    located: Array,
+    acting: Sequence[Array],
+    elapsed_s: Array,
+) -> tuple[ActuationMonitorState, Array]:
+    """Return the watch after a pose, and by how much the robot falls short (2 D, ...); above zero it is broken.
+
+    Args:
+        limits: of the robot.
+        watch: after the pose before.
+        measured: the new pose (...).
+        located: (...) bool: it is believed.
+        acting: effective commands (D, ...), each of which may have acted between the two poses at some time.
+        elapsed_s: (...) time between the two poses.
+    """
+    xp = array_namespace(measured.position_world)
+    speed, least = _least_way(limits, watch.speed, acting, elapsed_s)
+    step = measured.position_world - watch.position_world
+    kept = located & watch.located & (elapsed_s < LONGEST_GAP_S)
+    bend, direction, driven = watch.bend, watch.direction_world, least
+    if limits.turns:
+        turn = measured.yaw - watch.yaw
+        turn = turn - 2 * math.pi * xp.round(turn / (2 * math.pi))
+        bend = watch.bend + turn
+        stray = xp.maximum(xp.abs(watch.bend), xp.abs(bend))
+        kept = kept & (stray < _LARGEST_BEND_RAD)
+        # between two poses it may bend beyond both of their headings
+        cosine = xp.cos(stray + (limits.yaw_error_rad + limits.turn_acceleration / 8 * elapsed_s**2))
+        one = 1 + 0 * cosine
+        least = xp.minimum(least, least * stacked(cosine, one, cosine, one))
+        # a blocked wheel turns a robot that is to drive straight on
+        drives = xp.maximum(least[0, ...], least[2, ...])
+        driven = xp.maximum(least, stacked(least[0, ...], drives, least[2, ...], drives))
+        step = stacked(direction[0, ...] * step[0, ...] + direction[1, ...] * step[1, ...], turn)
+        direction = xp.where(kept, direction, _heading(measured.yaw))
+        bend = xp.where(kept, bend, 0 * bend)
+    late = least - xp.concat([step, -step])
+    mean = 0.5 * (late + watch.late)
+    # who is not driven that way falls short of nothing: too long a way is for the watch over the brakes
+    short = xp.maximum(watch.short + xp.where(driven > 0, mean, xp.minimum(mean, 0 * mean)), 0 * mean)
+    short, late = (xp.where(kept, values, 0 * values) for values in (short, late))
+    after = ActuationMonitorState(measured.position_world, measured.yaw, located, direction, bend, speed, late, short)
+    return after, short - limits.allowed
+
+
+def actuation_shortfall_text(spec: RobotSpec, watch: ActuationMonitorState, excess: np.ndarray) -> str:
+    """Return the sentence about one robot that falls short by ``excess`` (2 D,)."""
+    row = int(np.argmax(excess))
+    channel, backwards = row % spec.dimension, row >= spec.dimension
+    what, unit = f"way along {'-' if backwards else ''}{'xyz'[channel]}", "m"
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        what = (("way ahead", "way backwards"), ("turn to the left", "turn to the right"))[channel][backwards]
+        unit = ("m", "rad")[channel]
+    short = float(watch.short[row])
+    return (
+        f"no_response: the {what} is {short:.3f} {unit} less than the commands leave at any lag, delay and scale "
+        f"of its file, and the error of two poses is {short - float(excess[row]):.3f} {unit}"
+    )
+
+
+def _least_way(limits: ActuationLimits, speed: Array, acting: Sequence[Array], elapsed_s: Array) -> tuple[Array, Array]:
+    """Return the least speed (2 D, ...) of each direction after a time, and the least way in it.
+
+    The least of all commands is taken to act all the time: it costs little while they hardly change, and a third of
+    the computing time of one command after the other.
+    """
+    xp = array_namespace(speed)
+    asked, greatest = _asked(limits, acting)
+    gap = asked - speed
+    # below what an acceleration that is limited and then dies away with the lag makes of it
+    if limits.turns:
+        rise = xp.minimum(gap, limits.reach)
+    else:
+        # the limit is that of the whole change of velocity, in all axes
+        change = length(_ends(xp.minimum(asked, speed)))
+        change = xp.minimum(change, limits.high[0, ...] * greatest + limits.fastest[0, ...])
+        rise = gap * xp.minimum(limits.reach / (change + TINY), 1 + 0 * gap)
+    quick, slow = (-xp.expm1(-elapsed_s / lag) for lag in limits.lags_s)
+    after = speed + xp.where(gap > 0, slow * rise, xp.maximum(quick * gap, -elapsed_s * limits.acceleration))
+    # rising it is above the mean of both, falling above the later one
+    return after, elapsed_s * xp.minimum(0.5 * (speed + after), after)
+
+
+def _asked(limits: ActuationLimits, acting: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the least speed (2 D, ...) of each direction that one of the commands asks for, and the speed (...)."""
+    xp = array_namespace(acting[0])
+    low = high = acting[0]
+    for command in acting[1:]:
+        low, high = xp.minimum(low, command), xp.maximum(high, command)
+    asked = xp.concat([low, -high])
+    size = low.shape[0]
+    if limits.turns:
+        greatest = -xp.minimum(asked[0, ...], asked[2, ...])
+    else:
+        greatest = length(xp.minimum(asked[:size, ...], asked[size:, ...]))
+    return xp.minimum(limits.low * asked, limits.high * asked) - limits.crosstalk * greatest - limits.drift, greatest
+
+
+def _ends(rows: Array) -> Array:
+    """Return the sum (D, ...) of both ways (2 D, ...) of each channel."""
+    size = rows.shape[0] // 2
+    return rows[:size, ...] + rows[size:, ...]
+
+
+def _heading(yaw: Array) -> Array:
+    xp = array_namespace(yaw)
+    return stacked(xp.cos(yaw), xp.sin(yaw))

@@ -1,0 +1,43 @@
+"""What a process says of itself: a level, one plain sentence, and named values; pure.
+
+`diagnostic_msgs/DiagnosticStatus` carries it; the stable code of a stop is the value `code`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Level(IntEnum):
+    """Levels of `diagnostic_msgs/DiagnosticStatus`."""
+
+    OK = 0
+    WARN = 1
+    ERROR = 2
+    STALE = 3
+
+
+@dataclass(frozen=True)
+class Status:
+    """One status."""
+
+    level: Level
+    name: str
+    """Of what: `r0: policy`, `r0: guard`."""
+    hardware_id: str
+    """The robot."""
+    message: str
+    """One plain sentence."""
+    values: Mapping[str, str]
+    """In the order to show."""
+
+
+def diagnostic_text(value: float | str | bool | None) -> str:
+    """Return a value as diagnostics show it; empty for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

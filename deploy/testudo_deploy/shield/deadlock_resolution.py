@@ -1,0 +1,124 @@
+"""Deadlocks: seeing one, and turning the wanted velocity so that it dissolves.
+
+The rule changes the nominal velocity only, before the shield, so that it cannot weaken safety. A robot that has
+been held back for a while turns its wish to the right, all of them to the same side as in a roundabout, until it
+can move, and back towards where it wants to go as soon as that way is free.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from testudo_deploy.shield.peer_table import PeerTable, extrapolated
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.segment_distance import dot, squeezed
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.motion_state import TINY, length
+
+BLOCKED_SHARE = 0.3
+"""Below this share of the wanted speed a robot counts as blocked."""
+FREE_SHARE = 0.6
+"""Above this share a way counts as free."""
+MEMORY_S = 0.7
+"""Time constant of the mean by which progress is judged; single ticks are noise."""
+STUCK_S = 5.0
+"""A robot that is blocked for longer is told to be deadlocked."""
+TURN_RATE_RAD_S = math.radians(60)
+LARGEST_TURN_RAD = math.radians(70)
+_LOOK_RAD = math.radians(20)
+_STEEP_SHARE = 0.5
+"""A wish is steep if it is less than this share as fast along the floor as up or down."""
+
+
+@dataclass(frozen=True)
+class DeadlockState:
+    """What a robot remembers of being blocked; batch (...)."""
+
+    progress: Array
+    """Mean share of the wanted velocity that it made."""
+    free: Array
+    """Mean share that layer 1's rows leave of the wish, turned back a little."""
+    turn_rad: Array
+    """By how much it turns its wish to the right."""
+    stuck_s: Array
+    """For how long it has made no way although it wants to."""
+
+
+def initial_deadlock_state(like: Array) -> DeadlockState:
+    """Return the memory of robots that are not blocked, in the shape (...) of ``like``."""
+    return DeadlockState(1 + 0 * like, 1 + 0 * like, 0 * like, 0 * like)
+
+
+def is_deadlocked(memory: DeadlockState) -> Array:
+    """Return which robots (...) have wanted to move and could not for `STUCK_S`."""
+    return memory.stuck_s > STUCK_S
+
+
+def resolve_deadlock(
+    shield: ProjectionParameters,
+    memory: DeadlockState,
+    control_point_world: Array,
+    neighbours: PeerTable,
+    nominal_world: Array,
+    moved_world: Array,
+    period_s: float,
+) -> tuple[Array, DeadlockState]:
+    """Return the wanted velocity (D, ...) [m/s], turned where the robot is blocked, and what to remember.
+
+    Args:
+        shield: margins of layer 1.
+        memory: of the tick before.
+        control_point_world: (D, ...) [m].
+        neighbours: slots (K, ...).
+        nominal_world: wanted velocity (D, ...) [m/s].
+        moved_world: the velocity that the shield let through at the tick before (D, ...) [m/s].
+        period_s: time since the tick before.
+    """
+    xp = array_namespace(nominal_world)
+    speed = length(nominal_world)
+    offset = extrapolated(neighbours, shield.hold_s) - control_point_world[:, None, ...]
+    wants = speed > 0.05 * shield.peer_speed_m_s
+    wish = _turned(nominal_world, memory.turn_rad)
+    made = xp.clip(dot(wish, moved_world) / (speed**2 + TINY), 0.0, 1.0)
+    back = _turned(nominal_world, xp.maximum(memory.turn_rad - _LOOK_RAD, 0 * speed))
+    left = xp.clip(_free_share(shield, offset, back), 0.0, 1.0)
+    gain = period_s / MEMORY_S
+    progress = xp.where(wants, memory.progress + gain * (made - memory.progress), 1.0)
+    free = xp.where(wants, memory.free + gain * (left - memory.free), 1.0)
+    step = TURN_RATE_RAD_S * period_s
+    change = xp.where(progress < BLOCKED_SHARE, step, xp.where(free > FREE_SHARE, 0 * free - step, 0.0))
+    turn = xp.where(wants, xp.clip(memory.turn_rad + change, 0.0, LARGEST_TURN_RAD), 0.0)
+    stuck_s = xp.where(wants & (progress < BLOCKED_SHARE), memory.stuck_s + period_s, 0.0)
+    return _turned(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s)
+
+
+def _free_share(shield: ProjectionParameters, offset: Array, velocity: Array) -> Array:
+    """Return which share of a velocity (D, ...) layer 1's pair rows leave, peers at ``offset`` (D, K, ...)."""
+    xp = array_namespace(velocity)
+    if offset.shape[1] == 0:
+        return xp.ones_like(velocity[0, ...])
+    offset = squeezed(offset, shield.height_ratio)
+    distance = length(offset)
+    towards = dot(offset, squeezed(velocity, shield.height_ratio)[:, None, ...]) / (distance + TINY)
+    allowed = shield.gap_share / (2 * shield.reach_s) * xp.maximum(distance - shield.separation_m, 0 * distance)
+    return xp.min(xp.where(towards > TINY, allowed / xp.maximum(towards, TINY + 0 * towards), 1.0), axis=0)
+
+
+def _turned(vector: Array, angle_rad: Array) -> Array:
+    """Return vectors (D, ...) turned to the right by an angle (...), about the vertical; steep ones out of it.
+
+    One that goes up turns to y, one that goes down against it: two that meet head-on do not turn to the same side.
+    """
+    xp = array_namespace(vector)
+    cosine, sine = xp.cos(angle_rad), xp.sin(angle_rad)
+    x, y = vector[0, ...], vector[1, ...]
+    if vector.shape[0] == 2:
+        return xp.stack([cosine * x + sine * y, cosine * y - sine * x])
+    z = vector[2, ...]
+    steep = x * x + y * y < _STEEP_SHARE**2 * z * z
+    return xp.where(
+        steep,
+        xp.stack([x + 0 * sine, cosine * y + sine * z, cosine * z - sine * y]),
+        xp.stack([cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine]),
+    )

@@ -1,0 +1,222 @@
+"""The margins of layer 1: each term named, with unit and source, and what they add up to.
+
+The pair rule is n . q' >= -gap_share * gap / (2 * hold), where the gap is what the distance leaves beyond
+these margins and the reach of the peer since its message. What a peer does within the hold that follows is
+not part of the reach: that is the work of the layers above, and of the room between these margins and contact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion.motion_model import turn_slip_m_s
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
+from testudo_hardware.spec import RobotSpec
+
+SHIELD_VERSION = 3
+GAP_SHARE = 0.9
+"""What the pair lemma bears with ticks that are not synchronous and up to a third of T_hold long."""
+
+
+@dataclass(frozen=True)
+class ProjectionTerm:
+    """One part of the separation that is enforced."""
+
+    name: str
+    value_m: float
+    source: str
+
+
+@dataclass(frozen=True)
+class ProjectionParameters:
+    """What layer 1 needs beyond the motion model; lengths m, times s. Part of the contract."""
+
+    version: int
+    gap_share: float
+    """Share of the gap that a pair may use per hold (gamma)."""
+    hold_s: float
+    """Longest time that one command can act (T_hold)."""
+    direction_factor: float
+    """What a position error costs, the uncertain direction included (kappa)."""
+    separation_m: float
+    """Distance of control points that is kept from a peer at rest and of age zero: the sum of `terms`."""
+    wall_m: float
+    """Distance of the control point that is kept from a wall."""
+    peer_speed_m_s: float
+    """Highest speed of a peer's control point."""
+    peer_acceleration_m_s2: float
+    """Highest acceleration of a peer."""
+    peer_lag_s: float
+    """Velocity lag of a peer."""
+    peer_period_s: float
+    """Control tick of a peer: for so long it does what it announced."""
+    neighbour_rows: int
+    """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
+    terms: tuple[ProjectionTerm, ...]
+    height_ratio: float = 1.0
+    """Heights between robots count 1/this (`segments.squeezed`); all distances to peers above are such."""
+    coast_s: float = 0.0
+    """How long a robot that has gone silent moves on after the hold without a brake."""
+
+    @property
+    def reach_s(self) -> float:
+        """Return the longest time for which a command can move a robot on: the shares of gaps are for that."""
+        return self.hold_s + self.coast_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self) | {"terms": [asdict(term) for term in self.terms]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ProjectionParameters:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            TestudoError: keys are missing or unknown, or the shield version is another.
+        """
+        try:
+            terms = tuple(ProjectionTerm(**term) for term in values["terms"])
+            parameters = cls(**{**values, "terms": terms})
+        except (KeyError, TypeError) as error:
+            raise TestudoError(f"contract: shield: {error}") from error
+        if parameters.version != SHIELD_VERSION:
+            raise TestudoError(
+                f"contract: shield.version: found {parameters.version}, "
+                f"this software has {SHIELD_VERSION}; export the policy again"
+            )
+        return parameters
+
+
+def projection_parameters(
+    own: RobotSpec, peer: RobotSpec | None = None, *, gap_share: float = GAP_SHARE, neighbour_rows: int = 8
+) -> ProjectionParameters:
+    """Return the parameters of a robot among peers of one kind (its own by default)."""
+    peer = peer or own
+    hold = max(own.hold_s, peer.hold_s)
+    bodies = own.keep_radius_m + peer.keep_radius_m
+    ahead = _look_ahead(own) + _look_ahead(peer)
+    lag = _lag_margin(own, peer, bodies + ahead)
+    arc = 2 * hold / gap_share * _held_arc(own)
+    slip = 2 * hold / gap_share * turn_slip_m_s(own)
+    located = _localisation(own) + _localisation(peer)
+    model = _model_error(own) + _model_error(peer)
+    kappa = _direction_factor(
+        bodies + ahead + lag + arc + slip, located + model, 2 * hold * own.control_point_speed_m_s / gap_share
+    )
+    located, model = kappa * located, kappa * model
+    terms = (
+        ProjectionTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
+        ProjectionTerm("look-ahead", ahead, "control points ahead of the axles"),
+        ProjectionTerm("lag", lag, "the body trails its stopping point while the pair turns"),
+        ProjectionTerm("localisation", located, "kappa * (position error + look-ahead * yaw error), both robots"),
+        ProjectionTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
+        ProjectionTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
+    )
+    if own.coast_s + peer.coast_s > 0:
+        terms += (
+            ProjectionTerm(
+                "silence",
+                coast_drift_m(own) + coast_drift_m(peer),
+                "error of the level and of the speed while coasting, both robots",
+            ),
+        )
+    if slip:
+        terms += (ProjectionTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
+    wall = (
+        own.body_radius_m
+        + _look_ahead(own)
+        + _localisation(own)
+        + _model_error(own)
+        + hold / gap_share * (_held_arc(own) + turn_slip_m_s(own))
+    )
+    return ProjectionParameters(
+        SHIELD_VERSION,
+        gap_share,
+        hold,
+        kappa,
+        sum(term.value_m for term in terms),
+        wall,
+        peer.control_point_speed_m_s,
+        peer.acceleration_limit_m_s2,
+        peer.velocity_lag_s,
+        peer.control_period_s,
+        neighbour_rows,
+        terms,
+        max(own.height_ratio, peer.height_ratio),
+        max(own.coast_s, peer.coast_s),
+    )
+
+
+def coast_drift_m(spec: RobotSpec) -> float:
+    """Return how far a drone that has gone silent can be from where its speed would have taken it [m]."""
+    if spec.coast_s == 0:
+        return 0.0
+    level, cut = (spec.silence[f"silence.{name}_after"] for name in ("level", "cut"))
+    scale = spec.quantities["dynamics.speed_scale"]
+    time_s = cut.high - level.low
+    drift = GRAVITY_M_S2 * spec.silence["silence.level_error"].high
+    off_level = drift * time_s**2 / 2 + drift * time_s * (spec.coast_s - time_s)
+    half_width = max(scale.high - scale.value, scale.value - scale.low)
+    return off_level + half_width * spec.speed_limit_m_s * spec.coast_s
+
+
+def _direction_factor(certain_m: float, uncertain_m: float, use_m: float) -> float:
+    """Return kappa = 1 + use / D, where D = certain + kappa * uncertain is the separation itself."""
+    half = (certain_m + uncertain_m) / 2
+    separation = half + math.sqrt(half**2 + uncertain_m * use_m)
+    return 1 + use_m / separation
+
+
+def _look_ahead(spec: RobotSpec) -> float:
+    return spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
+
+
+def _lag_margin(own: RobotSpec, peer: RobotSpec, apart: float) -> float:
+    """Return D' - apart for D' / (1 + (omega * lag)²) = apart, omega = closing speed / D'."""
+    speed = own.control_point_speed_m_s + peer.control_point_speed_m_s
+    lag = max(own.quantities["dynamics.velocity_lag"].high, peer.quantities["dynamics.velocity_lag"].high)
+    separation = apart
+    for _ in range(50):  # a contraction: separation = apart * (1 + (speed * lag / separation)²)
+        separation = apart * (1 + (speed * lag / separation) ** 2)
+    delay = speed * abs(own.command_delay_s - peer.command_delay_s)
+    return separation - apart + delay
+
+
+def _localisation(spec: RobotSpec) -> float:
+    return spec.position_error_m + _look_ahead(spec) * spec.yaw_error_rad
+
+
+def _model_error(spec: RobotSpec) -> float:
+    """Return how far the stopping point is off at full speed, at the ends of the intervals."""
+
+    def half_width(key: str) -> float:
+        quantity = spec.quantities[key]
+        return max(quantity.high - quantity.value, quantity.value - quantity.low)
+
+    ahead_s = spec.velocity_lag_s + spec.command_delay_s
+    speed = spec.control_point_speed_m_s
+    along = speed * (
+        half_width("dynamics.velocity_lag")
+        + half_width("dynamics.command_delay")
+        + half_width("dynamics.speed_scale") * ahead_s
+    )
+    if spec.kind == HOLONOMIC:  # it drives along its own axes: where they really point, the whole way is turned
+        return along + speed * spec.yaw_error_rad * ahead_s
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        return along
+    turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
+    # commands do not make up for what is lost in turns, and neither does what is announced for a tick
+    lost = turn_slip_m_s(spec) * (ahead_s + spec.control_period_s)
+    return along + spec.look_ahead_m * turned + lost
+
+
+def _held_arc(spec: RobotSpec) -> float:
+    """Return how much the direction of a held command costs in speed [m/s]."""
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        return 0.0
+    return spec.control_point_speed_m_s * spec.turn_rate_limit_rad_s * spec.control_period_s / 2

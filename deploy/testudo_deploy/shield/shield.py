@@ -1,0 +1,124 @@
+"""The shield: layer 1, then the gate with reservations; one command, one status, and the space owned from then on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.reservations import ShieldInputs, apply_stop_tube_check
+from testudo_deploy.shield.reserved_space import ReservedSpace, farthest_peer_position
+from testudo_deploy.shield.tube_margins import StopTubeParameters
+from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
+from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.motion import MotionModel, StoppingPoint
+from testudo_hardware.motion.motion_model import actuator_command
+from testudo_hardware.motion.motion_state import length, shorten
+
+_MOVING_M_S = 1e-3
+_BEYOND = 1e-3
+"""Excess of a command over the robot's limits from which it is clipped [its unit]; less is rounding."""
+
+
+@dataclass(frozen=True)
+class Shield:
+    """What is fixed for one robot."""
+
+    model: MotionModel
+    parameters: ProjectionParameters
+    space: StopTubeParameters
+    arena: Arena | None
+    project: bool = True
+    """False leaves layer 1 out: the gate alone carries the guarantee, and tests show that it does."""
+
+    def step(
+        self, sight: ShieldInputs, own: ReservedSpace, nominal_world: Array, number: Array
+    ) -> tuple[ShieldResult, ReservedSpace]:
+        """Return the command that may be sent, and the robot's space for the message that follows.
+
+        Args:
+            sight: the robot's state and what it knows of its neighbours.
+            own: its space so far.
+            nominal_world: wanted velocity of the control point (D, ...) [m/s].
+            number: of the message that follows (...).
+        """
+        xp = array_namespace(nominal_world)
+        table = sight.table
+        if not known_false(self.parameters.peer_speed_m_s * table.age_s > self.space.beside_m):  # else lanes say less
+            table = replace(
+                table,
+                farthest_m=farthest_peer_position(
+                    sight.peers,
+                    table.control_point_world,
+                    table.age_s,
+                    self.space.silence_s,
+                    self.space.beside_m,
+                    self.space.height_ratio,
+                ),
+            )
+        first = (
+            self.layer1(sight.stop, table, nominal_world)
+            if self.project
+            else self._unchecked(sight.stop, nominal_world)
+        )
+        gate = apply_stop_tube_check(
+            self.model, self.space, self.arena, sight, own, first.control_velocity_world, number
+        )
+        first = replace(first, status=xp.where(_known(sight, nominal_world), first.status, int(ShieldStatus.BRAKED)))
+        # a brake answers the velocity that was measured, whatever that is
+        clipped = self.model.limit_command(gate.command)
+        beyond = xp.any(xp.abs(gate.command - clipped) > _BEYOND, axis=0)
+        command = xp.where(beyond[None, ...], clipped, gate.command)
+        return _merged(first, gate.velocity_world, command, gate.factor, gate.clear, nominal_world), gate.space
+
+    def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: Array) -> ShieldResult:
+        """Return what layer 1 alone lets through; see `project_velocity`.
+
+        The rows keep as much from walls and obstacles as the gate does, and the noise of a pose more: else a robot that
+        could slide along an obstacle would be let towards it by one layer and be stopped there by the other.
+        """
+        return project_velocity(self.model, self._beside_walls, self.arena, stop, table, nominal_world)
+
+    @cached_property
+    def _beside_walls(self) -> ProjectionParameters:
+        """Return the parameters with the margin that layer 1 keeps from walls."""
+        kept_m = max(self.parameters.wall_m, self.space.wall_m + self.space.noise_m)
+        return replace(self.parameters, wall_m=kept_m)
+
+    def _unchecked(self, stop: StoppingPoint, nominal_world: Array) -> ShieldResult:
+        xp = array_namespace(nominal_world)
+        velocity = shorten(nominal_world, self.model.spec.control_point_speed_m_s)
+        share = self.model.braking_share(stop, velocity)
+        velocity = velocity if share is None else velocity * share
+        change = 0 * velocity[0, ...]
+        return ShieldResult(
+            actuator_command(self.model, stop, velocity), velocity, change, xp.astype(change > 1, xp.int32)
+        )
+
+
+def _known(sight: ShieldInputs, nominal_world: Array) -> Array:
+    """Return whether the own state and the wish are finite (...), also what a motion model makes no use of."""
+    xp = array_namespace(nominal_world)
+    state = sight.estimate
+    total = sight.measured_position_world + state.position_world + state.velocity + nominal_world + state.yaw[None, ...]
+    return xp.all(xp.abs(total) < xp.inf, axis=0)
+
+
+def _merged(
+    first: ShieldResult, velocity: Array, command: Array, factor: Array, clear: Array, nominal_world: Array
+) -> ShieldResult:
+    """Return layer 1's result with what the gate made of it; what is not finite anywhere brakes."""
+    xp = array_namespace(velocity)
+    finite = xp.all((xp.abs(command) < xp.inf) & (xp.abs(velocity) < xp.inf), axis=0)
+    sound = finite & (first.status != int(ShieldStatus.BRAKED))
+    moving = length(first.control_velocity_world) > _MOVING_M_S
+    status = xp.where(moving & (factor < 1), int(ShieldStatus.GATED), first.status)
+    status = xp.where(moving & (factor == 0) & clear, int(ShieldStatus.WAITING), status)
+    velocity, command = xp.where(sound, velocity, 0.0), xp.where(sound, command, 0.0)
+    return ShieldResult(
+        command,
+        velocity,
+        xp.where(sound, length(velocity - nominal_world), 0.0),
+        xp.where(sound, status, int(ShieldStatus.BRAKED)),
+    )

@@ -1,0 +1,178 @@
+"""The stop-tube gate (shield.md, layer 2): the first of a command and shorter ones whose tube is clear, or a brake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from testudo_deploy.shield.obstacles import clearance, hull_clearance
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.segment_distance import point_distance, squeezed
+from testudo_deploy.shield.stop_tube import stop_tube, tube_segments
+from testudo_deploy.shield.tube_margins import StopTubeParameters
+from testudo_deploy.shield.wall_constraints import Arena
+from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
+from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.motion_model import actuator_command, effective_command
+from testudo_hardware.motion.motion_state import length
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+FACTORS = (1.0, 0.6, 0.3, 0.1, 0.0)
+"""Shares of the velocity that are tried in this order; the last is the brake."""
+_AWAY = 0.2
+"""Who is too near to a wall moves off it by this share of his way at least: no direction is wrong by 11 degrees."""
+
+
+@dataclass(frozen=True)
+class CommandCandidates:
+    """The commands that are tried; C is the number of `FACTORS`."""
+
+    velocity_world: Array
+    """(D, C, ...) [m/s]: of the control point."""
+    command: Array
+    """(D, C, ...): for the actuators."""
+    tube_world: Array
+    """(D, P, C, ...) [m]: see `stop_tube`."""
+
+
+def command_candidates(
+    model: MotionModel,
+    space: StopTubeParameters,
+    measured_position_world: Array,
+    estimate: MotionState,
+    stop: StoppingPoint,
+    velocity_world: Array,
+) -> CommandCandidates:
+    """Return the velocity (D, ...) and its shorter versions with their commands and tubes."""
+    xp = array_namespace(velocity_world)
+    factors = xp.reshape(
+        xp.asarray(np.array(FACTORS), dtype=velocity_world.dtype), (1, len(FACTORS)) + (1,) * (velocity_world.ndim - 1)
+    )
+    velocity = factors * velocity_world[:, None, ...]
+    command = actuator_command(model, _with_candidates(stop), velocity)
+    tube = stop_tube(
+        model,
+        measured_position_world[:, None, ...],
+        _with_candidates(estimate),
+        effective_command(model, command),
+        space.hold_ticks,
+        space.sample_ticks,
+    )
+    return CommandCandidates(velocity, command, tube)
+
+
+def _with_candidates(values: Any) -> Any:
+    """Return a state or stopping point with an axis for the candidates before the batch."""
+    return type(values)(
+        **{name: value[(slice(None),) * _COMPONENTS.get(name, 1) + (None,)] for name, value in vars(values).items()}
+    )
+
+
+_COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}
+"""Component axes of a field; one if it is not here."""
+
+
+def within_segment(tube_world: Array, lane_world: Array, lane_m: float, height_ratio: float) -> Array:
+    """Return whether tubes (D, P, C, ...) lie within a lane with ends (2, D, ...), half-width [m]: (C, ...)."""
+    xp = array_namespace(tube_world)
+    ends = squeezed(lane_world, height_ratio, 1)[:, :, None, None, ...]
+    tube = squeezed(tube_world, height_ratio)
+    return xp.all(point_distance(tube, ends[0, ...], ends[1, ...]) <= lane_m, axis=0)
+
+
+def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array:
+    """Return whether tubes (D, P, C, ...) keep their distance from walls and obstacles: (C, ...).
+
+    A tube is the hull of its points. The arena is convex, so that points inside it have their hull inside; an obstacle
+    may lie between points that are all far from it, so that the hull itself is compared.
+    """
+    xp = array_namespace(tube_world)
+    inside = xp.all(tube_world[0, ...] < xp.inf, axis=0)
+    if arena is None:
+        return inside
+    low, high = arena.corners(tube_world)
+    inside = inside & xp.all((tube_world >= low + wall_m) & (tube_world <= high - wall_m), axis=(0, 1))
+    for obstacle in arena.obstacles:
+        inside = inside & (hull_clearance(obstacle, tube_world) >= wall_m)
+    return inside
+
+
+def within_walls_or_away(tube_world: Array, arena: Arena | None, wall_m: float) -> Array:
+    """Return the same as `within_walls`, and also what leads a robot away that is too near already: (C, ...).
+
+    The last tube is the brake's, which runs if no other does. Where that one is too near to a wall or an obstacle, a
+    tube that comes no nearer passes if it ends farther off, by `_AWAY` of its way beyond the brake's: what slid along
+    would come nearer by errors of its direction. Without this a drone that braked there would sink on without end, by
+    what its controller has learnt (`hover_drift_m_s`) and in the wash of others.
+    """
+    xp = array_namespace(tube_world)
+    passes = xp.all(tube_world[0, ...] < xp.inf, axis=0)
+    if arena is None:
+        return passes
+    rest = tube_world[:, -1, ...]
+    way = rest - rest[:, -1:, ...]
+    least = _AWAY * length(way)
+    low, high = (corner[:, 0, ...] for corner in arena.corners(tube_world))
+    for sign, limit in ((1.0, low + wall_m), (-1.0, -(high - wall_m))):
+        nearest = xp.min(sign * tube_world, axis=1)
+        brake = nearest[:, -1:, ...]
+        away = (nearest >= brake) & (sign * way >= least[None, ...])
+        passes = passes & xp.all((nearest >= limit) | ((brake < limit) & away), axis=0)
+    for obstacle in arena.obstacles:
+        nearest, ends = hull_clearance(obstacle, tube_world), clearance(obstacle, rest)[0]
+        brake = nearest[-1:, ...]
+        away = (nearest >= brake) & (ends - ends[-1:, ...] >= least)
+        passes = passes & ((nearest >= wall_m) | ((brake < wall_m) & away))
+    return passes
+
+
+def clear_of_untrusted(
+    model: MotionModel,
+    space: StopTubeParameters,
+    tube_world: Array,
+    velocity_world: Array,
+    estimate: MotionState,
+    table: PeerTable,
+) -> Array:
+    """Return whether the robot rests before an untrusted neighbour can be on its tube (rule R5): (C, ...).
+
+    Args:
+        model: the robot's motion model.
+        space: margins.
+        tube_world: (D, P, C, ...).
+        velocity_world: velocities of the control point (D, C, ...) [m/s].
+        estimate: the robot's state, arrays (D, ...); a slow command does not make a fast robot rest sooner.
+        table: slots (K, ...); where `untrusted`, the point is where the body was seen.
+    """
+    xp = array_namespace(tube_world)
+    if table.untrusted is None or known_false(table.untrusted):
+        return xp.all(tube_world[0, ...] < xp.inf, axis=0)
+    spec = model.spec
+    brake_s = _brake_time_s(spec, xp.maximum(length(velocity_world), _speed(spec, estimate)[None, ...]))
+    ahead_s = spec.command_delay_s + spec.hold_s + spec.coast_s
+    reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + ahead_s + brake_s)
+    # from its lines: between the points, where the body rests and where it still drives, there can be a long way
+    starts, ends = tube_segments(squeezed(tube_world, space.height_ratio), space.hold_ticks)
+    seen = squeezed(table.control_point_world, space.height_ratio)[:, :, None, None, ...]
+    distance = point_distance(seen, starts[:, None, ...], ends[:, None, ...])
+    near = ~(xp.min(distance, axis=1) >= space.untrusted_m + reach)
+    return ~xp.any(near & table.untrusted[:, None, ...], axis=0)
+
+
+def _speed(spec: RobotSpec, state: MotionState) -> Array:
+    """Return how fast the point moves that is controlled (...) [m/s]."""
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        return length(state.velocity)
+    return length(stacked(state.velocity[0, ...], spec.look_ahead_m * state.velocity[1, ...]))
+
+
+def _brake_time_s(spec: RobotSpec, speed: Array) -> Array:
+    """Return how long a robot needs after a hold from a speed (C, ...) [m/s] to rest, below 1 cm/s: (1, C, ...)."""
+    xp = array_namespace(speed)
+    lag = spec.quantities["dynamics.velocity_lag"].high
+    # the lag's tail: ln(v / 1 cm/s) time constants; and the part at the limit of deceleration
+    tail = lag * xp.log(xp.maximum(speed / 0.01, xp.ones_like(speed)))
+    return (tail + speed / spec.acceleration_limit_m_s2)[None, ...]

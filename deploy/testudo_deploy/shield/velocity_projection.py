@@ -1,0 +1,236 @@
+"""Layer 1: the nearest control-point velocity that keeps its share of every gap (shield.md).
+
+Standing still is always allowed. Where a gap has come out negative, the row asks for a retreat: a row that
+only forbade the approach would let errors of direction (held arcs, unequal scales) creep inwards for ever.
+If the retreats contradict each other, the robot stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.segment_distance import squeezed
+from testudo_deploy.shield.wall_constraints import Arena, obstacle_rows, wall_rows
+from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.motion import MotionModel, StoppingPoint
+from testudo_hardware.motion.motion_model import actuator_command
+from testudo_hardware.motion.motion_state import TINY, length, shorten, sum_terms
+
+_TOUCHED_M_S = 1e-4
+_VIOLATION_M_S = 1e-4
+_FAR_M = 1e3
+RECENT_S = 0.5
+"""A retreat makes room for what a peer can have done in this time at most; nobody flees from one that is silent."""
+RETREAT_SHARE = 0.3
+"""Fastest retreat as a share of the control-point speed; above what errors of direction can creep."""
+
+
+class ShieldStatus(IntEnum):
+    """What the shield did with the nominal command."""
+
+    PASSED = 0
+    PROJECTED = 1
+    BRAKED = 2
+    GATED = 3
+    """Shortened by the stop-tube gate."""
+    WAITING = 4
+    """Stands until its peers have acknowledged the space that it needs."""
+
+
+@dataclass(frozen=True)
+class ShieldResult:
+    """What leaves the shield; batch shape (...)."""
+
+    command: Array
+    """(D, ...): actuator command."""
+    control_velocity_world: Array
+    """(D, ...) [m/s]: velocity of the control point that the command causes."""
+    change_m_s: Array
+    """(...) [m/s]: how far it is from the nominal one."""
+    status: Array
+    """(...) int: `ShieldStatus`."""
+
+
+def project_velocity(
+    model: MotionModel,
+    parameters: ProjectionParameters,
+    arena: Arena | None,
+    stop: StoppingPoint,
+    neighbours: PeerTable,
+    nominal_world: Array,
+) -> ShieldResult:
+    """Return the shielded command.
+
+    Args:
+        model: the robot's motion model.
+        parameters: margins and rates.
+        arena: walls and obstacles.
+        stop: the robot's stopping point, pending commands included; arrays (D, ...).
+        neighbours: the table, slots (K, ...).
+        nominal_world: wanted velocity of the control point (D, ...) [m/s].
+    """
+    xp = array_namespace(nominal_world)
+    table_rows, cap, doubt = pair_rows(parameters, stop, neighbours)
+    retreat = -RETREAT_SHARE * model.spec.control_point_speed_m_s
+    normals, bounds, firm = [], [], []
+    for rows in (table_rows, wall_rows(parameters, arena, stop), obstacle_rows(parameters, arena, stop)):
+        if rows is not None:
+            normals.append(rows[0])
+            bounds.append(xp.maximum(rows[1], retreat))
+            firm.append(xp.maximum(rows[1], 0.0))
+    limits = model.limit_rows(stop)
+    if limits is not None:
+        normals.append(limits[0])
+        bounds.append(limits[1])
+        firm.append(limits[1])
+    all_normals, all_bounds = xp.concat(normals, axis=1), xp.concat(bounds, axis=0)
+    target = shorten(nominal_world, model.spec.control_point_speed_m_s)
+    target = _slow_beside(target, bounds[0] * doubt.share, doubt)
+    velocity, _ = project_onto_halfspaces(target, all_normals, all_bounds)  # zero if the retreats contradict each other
+    velocity = _within_doubt(velocity, table_rows[0], doubt)
+    velocity = _scaled_back(model, stop, velocity, cap)
+    values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
+    kept = xp.all(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
+    command = actuator_command(model, stop, velocity)
+    change = length(velocity - nominal_world)
+    # a comparison with NaN is false, so that anything not finite ends in `sound` being false
+    sound = kept & xp.all(xp.abs(command) < xp.inf, axis=0) & (change < xp.inf)
+    velocity = xp.where(sound, velocity, 0.0)
+    command = xp.where(sound, command, 0.0)
+    status = xp.astype(change > _TOUCHED_M_S, xp.int32)  # PASSED or PROJECTED
+    status = xp.where(sound, status, int(ShieldStatus.BRAKED))
+    return ShieldResult(command, velocity, xp.where(sound, change, 0.0), status)
+
+
+@dataclass(frozen=True)
+class PeerUncertainty:
+    """How little is known of where each peer is, once its message is old; arrays (K, ...)."""
+
+    sine: Array
+    """[1]: share of the distance by which the peer can be elsewhere: the sine of its bearing's error."""
+    allowed_m_s: Array
+    """Highest speed towards the nearest place where it can be, zero or above, heights squeezed."""
+    share: Array
+    """[1]: speed towards it, heights squeezed, over the speed along its row."""
+    height_ratio: float
+
+
+def pair_rows(
+    parameters: ProjectionParameters, stop: StoppingPoint, neighbours: PeerTable
+) -> tuple[tuple[Array, Array], Array | None, PeerUncertainty]:
+    """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
+
+    With S the matrix that squeezes heights, distances are those of S times the offsets: the peer's side of the gap
+    closes at n . S u, n the unit vector of S times the offset. The row is a = S n in the velocity u itself, brought to
+    length one with its bound, so that the nearest velocity stays the nearest one.
+
+    A bound is negative, asking for a retreat, where the margins are used up by what the peer can have done within
+    `RECENT_S`.
+    """
+    xp = array_namespace(neighbours.age_s)
+    kappa = parameters.direction_factor
+    half = rate = parameters.gap_share / (2 * parameters.reach_s)
+    point, reach = reachable_peer_positions(parameters, neighbours)
+    offset = squeezed(stop.position_world[:, None, ...] - point, parameters.height_ratio)
+    distance = length(offset)
+    away, share = _rows_along(offset / (distance + TINY), parameters.height_ratio)
+    if neighbours.untrusted is not None:  # it gives no room: all of the gap is ours to keep
+        rate = rate * (1.0 + xp.astype(neighbours.untrusted, distance.dtype))
+    recent = xp.minimum(reach, parameters.peer_speed_m_s * RECENT_S)
+    beyond = distance - parameters.separation_m
+    gap, retreat_gap = beyond - kappa * reach, beyond - kappa * recent
+    gap = xp.where(neighbours.valid, gap, _FAR_M)
+    bounds = rate * xp.maximum(gap, xp.minimum(retreat_gap, 0.0))
+    sine = xp.where(neighbours.valid, reach / (distance + TINY), 0.0)
+    allowed = rate * xp.where(neighbours.valid, xp.maximum(beyond - reach, 0.0), _FAR_M)
+    rows = parameters.neighbour_rows
+    if gap.shape[0] <= rows:
+        return (-away, bounds / share), None, PeerUncertainty(sine, allowed, share, parameters.height_ratio)
+    order = xp.argsort(gap, axis=0)
+
+    def nearest(values: Array) -> Array:
+        return xp.take_along_axis(values, order[:rows, ...], axis=0)
+
+    left_out = xp.take_along_axis(gap, order[rows : rows + 1, ...], axis=0)[0, ...]
+    known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
+    cap = xp.where(known, half * xp.maximum(left_out, 0.0), xp.nan)
+    away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
+    doubt = PeerUncertainty(nearest(sine), nearest(allowed), nearest(share), parameters.height_ratio)
+    return (-away, nearest(bounds) / doubt.share), cap, doubt
+
+
+def _rows_along(unit: Array, height_ratio: float) -> tuple[Array, Array]:
+    """Return the rows S n of unit vectors n (D, K, ...), of length one, and the lengths that they had (K, ...)."""
+    xp = array_namespace(unit)
+    row = squeezed(unit, height_ratio)
+    if row is unit:
+        return unit, xp.ones_like(unit[0, ...])
+    # of no length only where the offset has none: two control points at one place, of which no direction is right
+    size = xp.maximum(length(row), 0.1 / height_ratio + 0 * row[0, ...])
+    return row / size, size
+
+
+def reachable_peer_positions(parameters: ProjectionParameters, neighbours: PeerTable) -> tuple[Array, Array]:
+    """Return balls that hold the peers' control points: middles (D, K, ...) [m] and radii (K, ...) [m].
+
+    For its control tick a peer does what it announced, but when it sent that is known by an upper bound only: it is
+    on a piece of its announced way. After that it may have done anything at top speed, since a control point follows
+    commands at once, so that no bound of acceleration holds for it. The space that it owns may say more. An
+    untrusted body does anything at once, and during the hold as well.
+    """
+    xp = array_namespace(neighbours.age_s)
+    age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is none
+    certain = xp.minimum(age, parameters.peer_period_s + 0 * age)
+    if neighbours.untrusted is not None:
+        age = xp.where(neighbours.untrusted, age + parameters.hold_s, age)
+        certain = xp.where(neighbours.untrusted, 0 * age, certain)
+    half_way = 0.5 * certain[None, ...] * neighbours.control_velocity_world
+    on_way = length(half_way)
+    reach = on_way + parameters.peer_speed_m_s * (age - certain)
+    if neighbours.farthest_m is not None:
+        reach = xp.minimum(reach, neighbours.farthest_m + on_way)
+    return neighbours.control_point_world + half_way, reach
+
+
+def _slow_beside(target: Array, bounds: Array, doubt: PeerUncertainty) -> Array:
+    """Shorten the wish until a retreat that rows (K, ...) ask for, heights squeezed, is one from wherever the peer is.
+
+    Without that `_within_doubt` would stop the robot in the end: two of them would stand side by side for ever.
+    """
+    if doubt.sine.shape[0] == 0 or known_false(bounds < 0):
+        return target
+    xp = array_namespace(target)
+    # a retreat r leaves sine * |v| <= r + allowed; without `allowed` a gap of rounding size below zero would stop it
+    fastest = xp.minimum((doubt.allowed_m_s - bounds) / (doubt.sine + TINY), _FAR_M)
+    beside = xp.where(bounds < 0, xp.sqrt(xp.maximum(fastest**2 - bounds**2, 0 * bounds)), _FAR_M)
+    return shorten(target, xp.min(beside, axis=0))
+
+
+def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerUncertainty) -> Array:
+    """Shorten ``velocity`` until it is slow enough towards every place where a peer can be.
+
+    With fresh messages the rows see to that; an old one says little of where its peer is, and in the end
+    only standing still is safe.
+    """
+    if doubt.sine.shape[0] == 0:
+        return velocity
+    xp = array_namespace(velocity)
+    towards = sum_terms([towards_peer[d, ...] * velocity[d, None, ...] for d in range(velocity.shape[0])])
+    fastest = doubt.share * towards + doubt.sine * length(squeezed(velocity, doubt.height_ratio))[None, ...]
+    over = fastest > doubt.allowed_m_s
+    if known_false(over):
+        return velocity
+    share = xp.where(over, doubt.allowed_m_s / xp.where(over, fastest, 1.0), 1.0)
+    return velocity * xp.min(share, axis=0)
+
+
+def _scaled_back(model: MotionModel, stop: StoppingPoint, velocity: Array, cap: Array | None) -> Array:
+    """Shorten ``velocity`` to the cap and to what the acceleration allows; shorter keeps every row."""
+    if cap is not None:
+        velocity = shorten(velocity, cap)
+    share = model.braking_share(stop, velocity)
+    return velocity if share is None else velocity * share

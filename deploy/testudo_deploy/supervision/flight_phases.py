@@ -1,0 +1,350 @@
+"""The flight of one robot: the arming check-list, when it has arrived, how it comes down, and what the guard is told.
+
+Pure, on one injected clock. The phases themselves are modes of the supervisor (`modes.py`). The vehicle climbs by its
+own planner, straight up in a column of space that the robot owns while it stands below. It comes down by velocities
+that the shield lets through, as in all other flight, and by its own planner on the last `FINAL_M` only, or where
+nobody can say where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from testudo_deploy.guard.flight_messages import DesiredFlightState
+from testudo_deploy.monitoring.climb_monitor import ClimbLimits
+from testudo_deploy.shield.flight_column import ClimbVolume
+from testudo_deploy.supervision.modes import Event, Mode
+from testudo_hardware.links.flight_link import VehicleState
+from testudo_hardware.spec import RobotSpec
+
+CLIMB_M_S, DESCENT_M_S = 0.5, 0.3
+"""Mean speed of the take-off, and the speed wanted of the shield on the way down."""
+FINAL_M = 0.2
+"""So far above the ground the vehicle's own planner takes over."""
+FINAL_S = 1.5
+"""How long it takes for that way."""
+SETTLE_S = 1.0
+"""Added to the time of a climb: the planner begins and ends slowly."""
+REACHED_M, REACHED_M_S = 0.1, 0.1
+"""So near to the start height, and so slow, the climb is over."""
+SETTLED_S = 5.0
+"""For so long the vehicle holds itself at the start height before set-points begin: a velocity controller that has not
+found its thrust yet lets it sink (firmware: by 0.37 m/s at first, dying away with 1.7 s)."""
+START_M = 0.1
+"""A robot so near to the place below its initial position is at its start."""
+LEVEL_RAD = math.radians(10)
+HOVER_S = 2.0
+"""An emergency brakes and hovers for so long before it lands."""
+LATE_S = 5.0
+"""A take-off that takes so much longer than it should is given up."""
+POSE_LOST_S = 1.0
+"""Without a pose for so long a vehicle in the air drifts, and is told to land by itself."""
+UNBELIEVED_S = 5.0
+"""One that is to come down, and whose poses are not believed for so long, is told the same."""
+VEHICLE_SILENT_S = 2.0
+BATTERY_LOW_S = 5.0
+"""The voltage dips at every burst of thrust; low for so long is low."""
+LATENCY_S = 1.0
+"""One slow round trip is none; a radio whose readings are all slow for so long is slow."""
+_GROUND_M = 0.05
+"""A body so near to the height at which it stood before the take-off may stand there again."""
+_STOOD_S = 1.0
+
+
+@dataclass(frozen=True)
+class BatteryLimits:
+    """Voltages of a robot's battery."""
+
+    arm_v: float
+    """Below this it is not armed."""
+    land_v: float
+    """Below this for `BATTERY_LOW_S` it lands."""
+
+    @staticmethod
+    def of(spec: RobotSpec) -> BatteryLimits | None:
+        """Return the limits of a robot's file; None if it has none."""
+        if not spec.power:
+            return None
+        return BatteryLimits(spec.power["power.arm"].value, spec.power["power.land"].value)
+
+
+@dataclass(frozen=True)
+class FlightIntent:
+    """What the guard is told, and what the loop wants in place of the policy."""
+
+    wanted: DesiredFlightState
+    top_m: float
+    """Height of the end of the take-off, above the origin of the world."""
+    climb_s: float
+    ground_m: float
+    """Height of the body on the ground."""
+    down_s: float
+    """How long the vehicle takes from here to the ground by itself."""
+    velocity_world: tuple[float, float, float] | None
+    """[m/s] wanted of the shield; None: the policy decides, or the robot brakes."""
+
+
+class FlightSupervisor:
+    """What is known of the flight of one robot."""
+
+    def __init__(
+        self,
+        start_world: Sequence[float],
+        battery: BatteryLimits | None,
+        *,
+        controller: str = "",
+        estimator: str = "",
+        latency_s: float = math.inf,
+        room: ClimbVolume | None = None,
+        climb: ClimbLimits | None = None,
+    ) -> None:
+        """Begin on the ground.
+
+        Args:
+            start_world: (3,) [m]: where the flight begins; it stands below that.
+            battery: its limits; None where the robot's file has none, and nobody looks at it.
+            controller: the one that its set-points need, such as `pid`; empty: any.
+            estimator: the one that its poses need, such as `kalman`; empty: any.
+            latency_s: longest of its radio.
+            room: what the way up has to stay in; None: a world without walls and obstacles.
+            climb: how far the climb may be from its column; None: nobody looks.
+        """
+        self._room, self._climb = room, climb
+        self._start, self._battery = tuple(start_world), battery
+        self._controller, self._estimator, self._latency_s = controller, estimator, latency_s
+        self._vehicle: VehicleState | None = None
+        self._heard_s = -math.inf
+        self._tilt_rad = 0.0
+        self._low_since_s: float | None = None
+        self._slow_since_s: float | None = None
+        self._trip_s = 0.0
+        """The latency of its radio that was told last."""
+        self._volts: float | None = None
+        """The voltage that was told last, if ever."""
+        self._ground_m: float | None = None
+        """Height of the body where it stood before the take-off."""
+        self._foot: tuple[float, ...] | None = None
+        """Where it stood then (3,) [m]."""
+        self._place: tuple[float, ...] | None = None
+        """The newest place that is believed (3,) [m]."""
+        self._climb_m_s = 0.0
+        self._pose_s = self._believed_s = -math.inf
+        self._final = False
+        """The vehicle's own planner has the last way; nothing takes that back."""
+        self._up_since_s: float | None = None
+        self._down_since_s: float | None = None
+
+    @property
+    def battery_v(self) -> float | None:
+        """Return the voltage that was told last."""
+        return self._volts
+
+    @property
+    def top_world(self) -> tuple[float, ...]:
+        """Return where the column of a take-off ends (3,) [m]."""
+        return self._start
+
+    def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
+        """Take what the vehicle says of itself; what is told anew does not make it younger than it is."""
+        heard_s = state.heard_s(received_s)
+        if heard_s is None:
+            return
+        self._vehicle, self._heard_s = state, heard_s
+        limits, volts, latency_s = self._battery, state.battery_v, state.latency_s
+        if volts is not None:  # one that was not measured is no good one
+            self._volts = volts
+            low = limits is not None and volts < limits.land_v
+            self._low_since_s = _since(self._low_since_s, received_s) if low else None
+        if latency_s is not None:
+            self._trip_s = latency_s
+            self._slow_since_s = _since(self._slow_since_s, received_s) if latency_s > self._latency_s else None
+
+    def hear_tilt(self, tilt_rad: float) -> None:
+        """Take the angle between the body's z axis and the vertical, of the newest pose."""
+        self._tilt_rad = tilt_rad
+
+    def hear_pose(self, position_world: Sequence[float], climb_m_s: float, stamp_s: float, *, believed: bool) -> None:
+        """Take a pose; the height of one that is not believed, as after a jump, does not count."""
+        self._pose_s = stamp_s
+        if believed:
+            self._place, self._climb_m_s, self._believed_s = tuple(position_world), climb_m_s, stamp_s
+
+    def begin(self, now_s: float) -> None:
+        """Note, as the robot is armed, where the ground is."""
+        self._foot, self._ground_m, self._final = self._place, self._height_m, False
+        self._up_since_s = self._down_since_s = None
+        self._low_since_s = None
+
+    def reasons(
+        self, mode: Mode, since_s: float, now_s: float, position_world: Sequence[float] | None, guard: str
+    ) -> tuple[str, ...]:
+        """Return what speaks against going on, ``code: details`` each.
+
+        Args:
+            mode: of the supervisor.
+            since_s: when it began.
+            now_s: the clock.
+            position_world: (3,) [m] of the newest pose; None without one.
+            guard: the phase in which the guard says that it is; empty if it did not say.
+        """
+        if mode is Mode.DISARMED:
+            return tuple(
+                reason
+                for reason in (
+                    self._vehicle_check(now_s),
+                    self._place_check(position_world, guard),
+                    self._battery_check(),
+                )
+                if reason
+            )
+        found = []
+        vehicle = self._vehicle
+        if vehicle is not None and (vehicle.tumbled or vehicle.locked):
+            found.append("vehicle_tumbled")
+        if vehicle is not None and vehicle.holds:
+            found.append(f"vehicle_holds: {vehicle.holds}")
+        if self._low_since_s is not None and now_s - self._low_since_s >= BATTERY_LOW_S:
+            found.append(f"battery_low: {self.battery_v:.2f} V")
+        if self._slow_since_s is not None and now_s - self._slow_since_s >= LATENCY_S:
+            found.append(f"radio_late: {self._slow_radio}")
+        if now_s - self._heard_s > VEHICLE_SILENT_S:
+            found.append("vehicle_silent")
+        if now_s - self._pose_s > POSE_LOST_S:
+            found.append(f"pose_lost: for {now_s - self._pose_s:.1f} s")
+        if mode is Mode.TAKE_OFF:
+            astray = self._climb_fault(now_s)
+            found += [f"climb_astray: {astray}"] if astray else []
+            found += ["no_take_off"] if now_s - since_s > self._climb_s + SETTLED_S + LATE_S else []
+        if guard in ("land", "off") and mode is not Mode.TAKE_OFF:
+            found.append("guard_lands")
+        return tuple(found)
+
+    def arrival(self, mode: Mode, now_s: float) -> Event | None:
+        """Return whether the start height is reached, or the ground."""
+        if mode is Mode.TAKE_OFF:
+            fresh = now_s - self._believed_s <= POSE_LOST_S
+            near = self._height_m is not None and abs(self._height_m - self._start[2]) <= REACHED_M
+            if not (near and fresh and abs(self._climb_m_s) <= REACHED_M_S):
+                self._up_since_s = None
+                return None
+            if self._up_since_s is None:
+                self._up_since_s = now_s
+            return Event.REACH if now_s - self._up_since_s >= SETTLED_S else None
+        if mode is Mode.DISARMED:
+            return None
+        if not self._is_down(now_s):
+            self._down_since_s = None
+            return None
+        if self._down_since_s is None:
+            self._down_since_s = now_s
+        return Event.TOUCH if now_s - self._down_since_s >= _STOOD_S else None
+
+    def wish(self, mode: Mode, since_s: float, now_s: float) -> FlightIntent:
+        """Return what to tell the guard and the loop now."""
+        if mode is Mode.DISARMED:
+            self._final = False
+            return self._told(DesiredFlightState.GROUND)
+        if mode is Mode.TAKE_OFF:
+            return self._told(DesiredFlightState.TAKE_OFF)
+        if mode not in (Mode.LAND, Mode.EMERGENCY):
+            self._final = False
+            return self._told(DesiredFlightState.FLY)
+        waits = mode is Mode.EMERGENCY and now_s - since_s < HOVER_S
+        if not waits:
+            near = self._height_m is not None and self._height_m - (self._ground_m or 0.0) <= FINAL_M
+            unknown = now_s - self._pose_s > POSE_LOST_S or now_s - self._believed_s > UNBELIEVED_S
+            self._final |= near or unknown
+        if self._final:
+            return self._told(DesiredFlightState.LAND)
+        return self._told(DesiredFlightState.FLY, None if waits else (0.0, 0.0, -DESCENT_M_S))
+
+    def _told(
+        self, wanted: DesiredFlightState, velocity_world: tuple[float, float, float] | None = None
+    ) -> FlightIntent:
+        return FlightIntent(wanted, self._start[2], self._climb_s, self._ground_m or 0.0, self._fall_s, velocity_world)
+
+    @property
+    def _height_m(self) -> float | None:
+        return None if self._place is None else float(self._place[2])
+
+    def _climb_fault(self, now_s: float) -> str:
+        """Return how the climb leaves what was checked before it; empty if it does not."""
+        if now_s - self._believed_s > POSE_LOST_S:
+            return f"its poses are not believed for {now_s - self._believed_s:.1f} s"
+        if self._climb is None or self._foot is None or self._place is None:
+            return ""
+        return self._climb.fault(self._foot, self._start[2], self._place, self._climb_m_s)
+
+    @property
+    def _climb_s(self) -> float:
+        return max(self._start[2] - (self._ground_m or 0.0), 0.0) / CLIMB_M_S + SETTLE_S
+
+    @property
+    def _fall_s(self) -> float:
+        """Return how long the vehicle may take from here to the ground by itself."""
+        above_m = max((self._height_m or 0.0) - (self._ground_m or 0.0), 0.0)
+        return above_m / DESCENT_M_S + FINAL_S
+
+    def _is_down(self, now_s: float) -> bool:
+        """Return whether the vehicle is on the ground: by its word, else by its height once it was to stop there."""
+        vehicle = self._vehicle
+        fresh = vehicle is not None and now_s - self._heard_s <= VEHICLE_SILENT_S
+        if fresh and vehicle.flying is not None:  # some are always armed
+            return not vehicle.flying and (self._final or vehicle.armed is False)
+        low = self._height_m is not None and self._height_m - (self._ground_m or 0.0) <= _GROUND_M
+        return self._final and low and now_s - self._believed_s <= POSE_LOST_S
+
+    def _vehicle_check(self, now_s: float) -> str:
+        vehicle = self._vehicle
+        if vehicle is None or now_s - self._heard_s > VEHICLE_SILENT_S:
+            return "vehicle_unheard"
+        wrong, lost = (
+            "" not in (needed, found) and needed != found
+            for needed, found in ((self._controller, vehicle.controller), (self._estimator, vehicle.estimator))
+        )
+        checks = (
+            (vehicle.tumbled or vehicle.locked, "vehicle_tumbled"),
+            (vehicle.can_fly is False, "vehicle_not_ready"),
+            (vehicle.flying, "in_the_air"),
+            (vehicle.latency_s is not None and vehicle.latency_s > self._latency_s, f"radio_slow: {self._slow_radio}"),
+            (wrong, f"wrong_controller: found {vehicle.controller}, expected {self._controller}"),
+            (lost, f"wrong_estimator: found {vehicle.estimator}, expected {self._estimator}"),
+        )
+        return next((reason for speaks_against, reason in checks if speaks_against), "")
+
+    @property
+    def _slow_radio(self) -> str:
+        return f"found {1000 * self._trip_s:.0f} ms, expected {1000 * self._latency_s:.0f} ms"
+
+    def _place_check(self, position_world: Sequence[float] | None, guard: str) -> str:
+        if guard not in ("", "unknown", "ground"):
+            return "in_the_air"
+        if position_world is None:
+            return ""  # the loop says so
+        away_m = math.dist(position_world[:2], self._start[:2])
+        if away_m > START_M or position_world[2] > self._start[2] - REACHED_M:
+            return (
+                f"not_at_start: {away_m:.2f} m beside it and {self._start[2] - position_world[2]:.2f} m below the "
+                "start height"
+            )
+        if not self._tilt_rad <= LEVEL_RAD:
+            return f"not_level: tilted by {math.degrees(self._tilt_rad):.0f} degrees"
+        outside = "" if self._room is None else self._room.fault(position_world, self._start[2])
+        return outside and f"outside_arena: {outside}"
+
+    def _battery_check(self) -> str:
+        limits = self._battery
+        if limits is None:
+            return ""
+        volts = None if self._vehicle is None else self._vehicle.battery_v
+        if volts is None:
+            return "battery_not_full: the vehicle does not tell its voltage"
+        if volts < limits.arm_v:
+            return f"battery_not_full: found {volts:.2f} V, expected {limits.arm_v:g} V or more"
+        return ""
+
+
+def _since(begin_s: float | None, now_s: float) -> float:
+    return now_s if begin_s is None else begin_s

@@ -1,0 +1,256 @@
+"""What a robot may do, what changes that, and every reason to brake: one table each; pure.
+
+Whatever is in no table is refused, or treated as the worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class VehicleKind(StrEnum):
+    """Which column of the table a robot goes by."""
+
+    GROUND = "ground"
+    FLIGHT = "flight"
+    """It starts on the ground, takes off, hovers and lands; to stop in the air is to hover."""
+
+
+class Mode(StrEnum):
+    """What a robot may do; the policy drives it in ``active`` only."""
+
+    IDLE = "idle"
+    """Inactive: it listens and says where it stands; people may carry it."""
+    ARMED = "armed"
+    """All checks passed; it stands, owns its place, and may be started."""
+    ACTIVE = "active"
+    HOLDING = "holding"
+    """Brakes for something that may pass by itself; in the air it hovers."""
+    STOPPED = "stopped"
+    """An operator stopped it; only an operator starts it again."""
+    FAULT = "fault"
+    """Something is broken; only deactivating leaves this mode."""
+
+    DISARMED = "disarmed"
+    """On the ground with its motors off; people may carry it."""
+    TAKE_OFF = "take_off"
+    """Its vehicle climbs straight up to the start height by itself, in space that the robot owns."""
+    HOLD = "hold"
+    """Hovers, and may be started."""
+    LAND = "land"
+    """Goes down through the shield, the last way by its vehicle itself."""
+    EMERGENCY = "emergency"
+    """Brakes and hovers, then lands; ends on the ground."""
+
+
+class Event(StrEnum):
+    """What changes the mode."""
+
+    ARM = "arm"
+    """Of a robot that flies: and take off."""
+    START = "start"
+    STOP = "stop"
+    DEACTIVATE = "deactivate"
+    LAND = "land"
+    """An operator's word, or a watchdog whose reaction is to land."""
+    BRAKE_REASON = "doubt"
+    """A watchdog whose reaction is to hold."""
+    HEALTHY = "healthy"
+    """Nothing was wrong for `HEALTHY_S`."""
+    ESTOP = "estop"
+    REARM = "rearm"
+    """The emergency stop was taken back by hand."""
+    BREAK = "break"
+    """A watchdog whose reaction is fault."""
+    GUARD_LOST = "lose_guard"
+    REACH = "reach"
+    """The vehicle has climbed to the start height."""
+    TOUCH = "touch"
+    """The vehicle stands on the ground with its motors off."""
+
+
+_RUNNING = (Mode.ARMED, Mode.ACTIVE, Mode.HOLDING)
+_UP = (Mode.TAKE_OFF, Mode.HOLD, Mode.ACTIVE, Mode.HOLDING)
+_GROUND: dict[tuple[Mode, Event], Mode] = {
+    (Mode.IDLE, Event.ARM): Mode.ARMED,
+    (Mode.ARMED, Event.START): Mode.ACTIVE,
+    (Mode.ACTIVE, Event.BRAKE_REASON): Mode.HOLDING,
+    (Mode.HOLDING, Event.HEALTHY): Mode.ACTIVE,
+    (Mode.ACTIVE, Event.STOP): Mode.ARMED,
+    (Mode.HOLDING, Event.STOP): Mode.ARMED,
+    (Mode.STOPPED, Event.REARM): Mode.ARMED,
+    **{(mode, Event.ESTOP): Mode.STOPPED for mode in _RUNNING},
+    **{(mode, Event.BREAK): Mode.FAULT for mode in (*_RUNNING, Mode.STOPPED)},
+    **{(mode, Event.GUARD_LOST): Mode.IDLE for mode in (*_RUNNING, Mode.STOPPED)},
+    **{(mode, Event.DEACTIVATE): Mode.IDLE for mode in (*_RUNNING, Mode.IDLE, Mode.STOPPED, Mode.FAULT)},
+}
+_FLIGHT: dict[tuple[Mode, Event], Mode] = {
+    (Mode.DISARMED, Event.ARM): Mode.TAKE_OFF,
+    (Mode.TAKE_OFF, Event.REACH): Mode.HOLD,
+    (Mode.HOLD, Event.START): Mode.ACTIVE,
+    (Mode.ACTIVE, Event.BRAKE_REASON): Mode.HOLDING,
+    (Mode.HOLDING, Event.HEALTHY): Mode.ACTIVE,
+    (Mode.ACTIVE, Event.STOP): Mode.HOLD,
+    (Mode.HOLDING, Event.STOP): Mode.HOLD,
+    **{(mode, Event.LAND): Mode.LAND for mode in _UP},
+    # nobody lets go of a robot in the air: it lands first
+    **{(mode, Event.DEACTIVATE): Mode.LAND for mode in (*_UP, Mode.LAND)},
+    (Mode.EMERGENCY, Event.DEACTIVATE): Mode.EMERGENCY,
+    (Mode.DISARMED, Event.DEACTIVATE): Mode.DISARMED,
+    **{
+        (mode, event): Mode.EMERGENCY
+        for mode in (*_UP, Mode.LAND)
+        for event in (Event.ESTOP, Event.BREAK, Event.GUARD_LOST)
+    },
+    # TOUCH in any mode: the vehicle says that it stands with its motors off, whatever it was to do
+    **{(mode, Event.TOUCH): Mode.DISARMED for mode in (*_UP, Mode.LAND, Mode.EMERGENCY)},
+}
+TRANSITIONS: Mapping[VehicleKind, Mapping[tuple[Mode, Event], Mode]] = {
+    VehicleKind.GROUND: _GROUND,
+    VehicleKind.FLIGHT: _FLIGHT,
+}
+"""Every change of mode, for robots on the ground and for those that fly; what is not here does not happen."""
+BEGINNING: Mapping[VehicleKind, Mode] = {VehicleKind.GROUND: Mode.IDLE, VehicleKind.FLIGHT: Mode.DISARMED}
+RESTING = (Mode.IDLE, Mode.DISARMED)
+"""Modes in which nothing is sent to the actuators and people may carry the robot."""
+READY = (Mode.ARMED, Mode.HOLD)
+"""Modes from which a robot can be started."""
+
+
+class Reaction(StrEnum):
+    """What a watchdog does."""
+
+    REFUSE = "refuse"
+    """Keeps a robot from being armed or started; one that drives drives on."""
+    BRAKE = "brake"
+    """In this tick only."""
+    HOLD = "hold"
+    """Until nothing was wrong for `HEALTHY_S`."""
+    LAND = "land"
+    """A robot in the air comes down; one on the ground stays there."""
+    STOP = "stop"
+    """Until an operator re-arms."""
+    FAULT = "fault"
+    """Until the node is deactivated by hand."""
+    DEACTIVATE = "deactivate"
+    """The node becomes inactive; arming it again is checked anew."""
+
+
+@dataclass(frozen=True)
+class Watchdog:
+    """One reason to brake."""
+
+    code: str
+    """Stable; diagnostics, records and tests name it."""
+    reaction: Reaction
+    sentence: str
+    """For people: what is wrong and what to look at."""
+
+
+_WATCHDOGS = (
+    Watchdog("no_pose", Reaction.HOLD, "no pose has been heard; is the odometry topic published and its type right?"),
+    Watchdog("stale_pose", Reaction.HOLD, "the last pose is older than the robot's pose_max_age"),
+    Watchdog("pose_jump", Reaction.HOLD, "the pose jumped; a new place is believed once it is steady for 1 s"),
+    Watchdog("pose_restless", Reaction.FAULT, "the pose jumped 3 times in 10 s; mend localisation, then deactivate"),
+    Watchdog("away_from_start", Reaction.REFUSE, "put it on its initial pose and set its odometry to zero there"),
+    Watchdog("clock_backwards", Reaction.HOLD, "the clock or a stamp went backwards"),
+    Watchdog("peer_unheard", Reaction.HOLD, "a robot of the fleet has never been heard"),
+    Watchdog("untrusted_unseen", Reaction.HOLD, "an untrusted robot has never been seen by the tracking system"),
+    Watchdog("too_close", Reaction.HOLD, "it stands too close to another robot; move one of them"),
+    Watchdog("peer_in_space", Reaction.HOLD, "another robot appeared where this one may drive; move one of them"),
+    Watchdog("peer_unaware", Reaction.HOLD, "another robot has not answered since this one was re-localised"),
+    Watchdog("policy_error", Reaction.HOLD, "the policy raised an error or gave no finite command"),
+    Watchdog("shield_braked", Reaction.BRAKE, "the shield found no safe command"),
+    Watchdog("internal_error", Reaction.HOLD, "the control loop raised an error"),
+    Watchdog("brakes_weak", Reaction.FAULT, "the robot brakes worse than its file says"),
+    Watchdog("no_response", Reaction.FAULT, "the robot does not move as commanded: wheel blocked, actuator saturated"),
+    Watchdog(
+        "stranger",
+        Reaction.REFUSE,
+        "a robot speaks here that is not in the fleet file, so nobody keeps clear "
+        "of it; give all computers one fleet file, and each fleet a ROS_DOMAIN_ID of its own",
+    ),
+    Watchdog("qos_mismatch", Reaction.REFUSE, "a partner's quality of service does not match; mend it, configure anew"),
+    Watchdog("guard_brakes", Reaction.HOLD, "the guard does not pass commands on"),
+    Watchdog("guard_silent", Reaction.DEACTIVATE, "the guard process is gone"),
+    Watchdog("estop", Reaction.STOP, "emergency stop; release it and call the guard's rearm service"),
+    # of robots that fly
+    Watchdog("vehicle_unheard", Reaction.REFUSE, "the vehicle does not say how it is; is its driver or radio up?"),
+    Watchdog("vehicle_silent", Reaction.LAND, "the vehicle has not said for 2 s how it is; its radio may be going"),
+    Watchdog("vehicle_holds", Reaction.HOLD, "its driver keeps it at standstill, and says why on /diagnostics"),
+    Watchdog("vehicle_not_ready", Reaction.REFUSE, "the vehicle says that it cannot fly; look at it and reset it"),
+    Watchdog("vehicle_tumbled", Reaction.FAULT, "the vehicle has tumbled or locked itself; pick it up and reset it"),
+    Watchdog(
+        "wrong_controller",
+        Reaction.REFUSE,
+        "velocity set-points need another controller: set stabilizer.controller to 1 (PID)",
+    ),
+    Watchdog(
+        "wrong_estimator",
+        Reaction.REFUSE,
+        "poses from outside need another estimator: set stabilizer.estimator to 2 (Kalman)",
+    ),
+    Watchdog(
+        "radio_slow", Reaction.REFUSE, "its radio is slower than the robot file says; look at channel and distance"
+    ),
+    Watchdog("radio_late", Reaction.HOLD, "its radio has become slower than the robot file says"),
+    Watchdog("in_the_air", Reaction.REFUSE, "it is not on the ground; its guard holds it and lands it"),
+    Watchdog("not_at_start", Reaction.REFUSE, "put it on the ground below its initial position"),
+    Watchdog(
+        "outside_arena",
+        Reaction.REFUSE,
+        "the way up to its start height leaves the arena of the policy, or leads past an obstacle in it",
+    ),
+    Watchdog("not_level", Reaction.REFUSE, "put it on level ground"),
+    Watchdog("column_taken", Reaction.REFUSE, "another robot is, or asks to be, where this one would take off"),
+    Watchdog("battery_not_full", Reaction.REFUSE, "charge its battery, or put in a full one"),
+    Watchdog("battery_low", Reaction.LAND, "its battery is low; it lands before it falls"),
+    Watchdog("pose_lost", Reaction.LAND, "without a pose it cannot hold its place; its vehicle lands it"),
+    Watchdog("no_take_off", Reaction.LAND, "it did not reach its start height in time"),
+    Watchdog(
+        "climb_astray",
+        Reaction.LAND,
+        "it leaves the column of its take-off sideways or upwards, or nobody knows that it does not",
+    ),
+    Watchdog("column_entered", Reaction.LAND, "another robot came into the column in which this one climbs"),
+    Watchdog("drifted", Reaction.LAND, "it hovers, and has drifted farther than others keep clear of"),
+    Watchdog("guard_lands", Reaction.LAND, "the guard lands the robot, because the policy was silent"),
+)
+WATCHDOGS: dict[str, Watchdog] = {watchdog.code: watchdog for watchdog in _WATCHDOGS}
+"""By code."""
+UNKNOWN = Watchdog("unknown", Reaction.FAULT, "a reason that no watchdog knows")
+SEVERITY = (
+    Reaction.REFUSE,
+    Reaction.BRAKE,
+    Reaction.HOLD,
+    Reaction.LAND,
+    Reaction.STOP,
+    Reaction.DEACTIVATE,
+    Reaction.FAULT,
+)
+"""From the mildest."""
+EVENTS = {
+    Reaction.HOLD: Event.BRAKE_REASON,
+    Reaction.LAND: Event.LAND,
+    Reaction.STOP: Event.ESTOP,
+    Reaction.FAULT: Event.BREAK,
+    Reaction.DEACTIVATE: Event.GUARD_LOST,
+}
+"""What changes the mode when a watchdog of that reaction speaks; the others change nothing."""
+
+
+def code_of(reason: str) -> str:
+    """Return the stable code of a reason, ``code: details``."""
+    return reason.partition(":")[0].strip()
+
+
+def watchdog_of(reason: str) -> Watchdog:
+    """Return whose reason it is; one that nobody knows is the worst."""
+    return WATCHDOGS.get(code_of(reason), UNKNOWN)
+
+
+def severity_of(reason: str) -> int:
+    """Return the place of a reason's reaction in `SEVERITY`."""
+    return SEVERITY.index(watchdog_of(reason).reaction)

@@ -1,0 +1,255 @@
+"""One robot as it is deployed: control loop, supervisor and pacer together, behind the ROS node; pure.
+
+Times are seconds on one clock that the caller injects.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts, climb_volume_of
+from testudo_deploy.contract.messages import PeerMessage, TickRecord
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.control.tick_pacing import TickPacer
+from testudo_deploy.fleet.crazyswarm2_import import check_driver
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot
+from testudo_deploy.fleet.localiser import offset_from_start, switched_on_at
+from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
+from testudo_deploy.monitoring.climb_monitor import ClimbLimits
+from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
+from testudo_deploy.supervision.flight_phases import BatteryLimits, FlightIntent, FlightSupervisor
+from testudo_deploy.supervision.modes import RESTING, VehicleKind
+from testudo_deploy.supervision.supervisor import Event, GuardReport, Mode, RequestReply, Supervisor, code_of
+from testudo_hardware.frames import PlanarTransform
+from testudo_hardware.links.flight_link import VehicleState
+
+_LEVELS = {
+    Mode.HOLDING: Level.WARN,
+    Mode.LAND: Level.WARN,
+    Mode.STOPPED: Level.ERROR,
+    Mode.FAULT: Level.ERROR,
+    Mode.EMERGENCY: Level.ERROR,
+}
+"""Of modes that are not as they should be."""
+_INTERVENTIONS = ("projected", "gated", "waiting", "braked")
+"""Statuses of the shield in which it did not let the wish through."""
+_SLEPT_S = 0.1
+"""A tick so late shows that the process slept or hung; what others said meanwhile has not been heard yet."""
+
+
+@dataclass(frozen=True)
+class TickOutput:
+    """What a tick leaves to be sent."""
+
+    record: TickRecord
+    announcement: PeerMessage | None
+    """For the peers; None while the own pose is not known."""
+    commands: bool
+    """The record's command is to be sent; a robot at rest is silent, and its guard brakes if it has to."""
+    changed: bool
+    """The mode or its reason is another than after the tick before."""
+
+
+class Robot:
+    """One robot, its policy loaded and checked against the fleet."""
+
+    def __init__(
+        self, fleet: Fleet, name: str, policy: str, *, epoch: str, now_s: float, simulated_time: bool = False
+    ) -> None:
+        """Load and check everything.
+
+        Args:
+            fleet: all robots.
+            name: of this one.
+            policy: the policy file.
+            epoch: names this life of the process.
+            now_s: the clock.
+            simulated_time: ticks take no time, so that runs on simulated time are equal to the last byte.
+
+        Raises:
+            TestudoError: the policy, the robot or the fleet is refused.
+        """
+        robot, team = fleet.robot(name), fleet.team_of(name)
+        artefact = PolicyArtefact.load(policy, robot=robot.spec, sha256=team.policy_sha256)
+        check_driver(robot, fleet.file.parent)
+        checked_safety_contracts(fleet, {team.policy_sha256: artefact})
+        peers = team.peers(name)
+        self.name, self.spec = name, robot.spec
+        self.loop = ControlLoop(
+            artefact,
+            robot.spec,
+            robot=name,
+            peers=peers,
+            goal_world=robot.goal_world,
+            epoch=epoch,
+            untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted),
+            pose_max_age_s=robot.pose.max_age_s,
+            stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
+        )
+        self.supervisor = Supervisor(
+            now_s=now_s, kind=VehicleKind.FLIGHT if robot.has_flight_phases else VehicleKind.GROUND
+        )
+        self.flight = _flight_of(robot, artefact) if robot.has_flight_phases else None
+        """Of a robot with flight phases."""
+        self.pacer = TickPacer(robot.spec.control_period_s)
+        self.refused_messages = 0
+        """Messages that could not be read."""
+        self.interventions = 0
+        """Ticks in which the robot was to drive and the shield changed or stopped that."""
+        self._start = switched_on_at(robot)
+        """Where it has to be when it is armed first; later, or with another source, it may be anywhere."""
+        self._follows = robot.follows
+        self._shown = ("", "")
+        self._last: TickRecord | None = None
+
+    def request(self, event: Event, now_s: float) -> RequestReply:
+        """Answer an operator; see `Supervisor.request`."""
+        answer = self.supervisor.request(event, now_s)
+        if answer.granted and event is Event.DEACTIVATE and self.supervisor.mode in RESTING:
+            self.loop.let_go()
+        if answer.granted and event is Event.ARM:
+            self._start = None
+            if self.flight is not None:
+                self.flight.begin(now_s)
+        return answer
+
+    def hear_guard(self, report: GuardReport) -> None:
+        """Take the guard's report."""
+        self.supervisor.hear_guard(report)
+        self.loop.on_guard(passes=not report.code, received_s=report.received_s)
+
+    def hear_leader(self, message: PeerMessage) -> None:
+        """Go where the robot that this one follows says that it is; while it is silent, to where it was last."""
+        if self._follows is not None and message.robot == self._follows.robot:
+            self.loop.aim(self._follows.goal_world(message.position_world, self.spec.dimension))
+
+    def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
+        """Take what the vehicle says of itself; for a robot with flight phases."""
+        self.flight.hear_vehicle(state, received_s)
+        self.loop.on_vehicle(passes=not state.holds)
+
+    def flight_order(self, now_s: float) -> FlightOrder:
+        """Return what to tell the guard of the flight; for a robot with flight phases."""
+        wish = self._wish(now_s)
+        return FlightOrder(self.name, now_s, str(wish.wanted), wish.top_m, wish.climb_s, wish.ground_m, wish.down_s)
+
+    def tick(self, now_s: float, *, on_pose: bool = True) -> TickOutput:
+        """Run one control tick, on the arrival of a pose or alone."""
+        late_s = self.pacer.begin(now_s, on_pose=on_pose)
+        supervisor = self.supervisor
+        if late_s > _SLEPT_S:
+            supervisor.wake(now_s)
+        if supervisor.mode in RESTING:
+            self.loop.let_go()
+        driving, order = supervisor.mode is Mode.ACTIVE, supervisor.order
+        record = self.loop.tick(now_s, late_s, order, self._prepare(now_s))
+        doubt = "" if record.reason == order else record.reason
+        supervisor.observe(now_s, doubt or self._away(record), *self._look_at_flight(record, now_s))
+        self.interventions += driving and record.status in _INTERVENTIONS
+        self._last = record
+        shown_now = (supervisor.mode, code_of(supervisor.reason))
+        changed, self._shown = shown_now != self._shown, shown_now
+        return TickOutput(record, self.loop.announcement(now_s), supervisor.mode not in RESTING, changed)
+
+    def _wish(self, now_s: float) -> FlightIntent:
+        return self.flight.wish(self.supervisor.mode, self.supervisor.since_s, now_s)
+
+    def _prepare(self, now_s: float) -> tuple[float, ...] | None:
+        """Tell the loop in which part of a flight it is; return the velocity [m/s] that is wanted to come down."""
+        if self.flight is None:
+            return None
+        wish = self._wish(now_s)
+        self.loop.flown_by_itself = wish.wanted is not DesiredFlightState.FLY
+        self.loop.take_off_to_m = wish.top_m if self.supervisor.mode is Mode.DISARMED else None
+        self.loop.lands_to_m = wish.ground_m if wish.wanted is DesiredFlightState.LAND else None
+        self.loop.climbs = self.supervisor.mode is Mode.TAKE_OFF
+        return wish.velocity_world
+
+    def _look_at_flight(self, record: TickRecord, now_s: float) -> tuple[str, ...]:
+        """Take the newest pose and return what speaks against the flight; may end a take-off or a landing."""
+        flight, supervisor = self.flight, self.supervisor
+        if flight is None:
+            return ()
+        newest, place = self.loop.pose, None
+        if newest is not None:
+            flight.hear_pose(newest.position_world, newest.velocity[2], newest.stamp_s, believed=self.loop.located)
+            place = record.measured_position_world if self.loop.located else None
+        found = flight.reasons(supervisor.mode, supervisor.since_s, now_s, place, supervisor.guard_flight)
+        strays = self.loop.strays if supervisor.mode in (Mode.HOLD, Mode.HOLDING) else ""
+        if strays:
+            found += (f"drifted: {strays}",)
+        event = flight.arrival(supervisor.mode, now_s)
+        if event is not None:
+            supervisor.arrive(event, now_s)
+        return found
+
+    def _battery_text(self) -> str:
+        volts = None if self.flight is None else self.flight.battery_v
+        return "" if volts is None else f"{volts:.2f} V"
+
+    def _away(self, record: TickRecord) -> str:
+        if self._start is None or self.supervisor.mode not in RESTING or record.measured_position_world is None:
+            return ""
+        return offset_from_start(self._start, PlanarTransform(record.measured_position_world, record.measured_yaw))
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Return what the supervisor of the processes reads at the end."""
+        pacer, loop = self.pacer, self.loop
+        return {
+            "robot": self.name,
+            "ticks": pacer.ticks,
+            "late_ticks": pacer.late_ticks,
+            "missed_ticks": pacer.missed_ticks,
+            "worst_late_s": pacer.worst_late_s,
+            "refused_messages": self.refused_messages,
+            "refused_poses": loop.refused_poses,
+            "refused_peer_messages": loop.refused_peer_messages,
+        }
+
+    def status(self, now_s: float) -> Status:
+        """Return what to show people."""
+        supervisor, record, pacer = self.supervisor, self._last, self.pacer
+        pose_s = None if record is None else record.pose_stamp_s
+        ages = record.neighbour_age_s if record is not None else ()
+        return Status(
+            _LEVELS.get(supervisor.mode, Level.OK),
+            f"{self.name}: policy",
+            self.name,
+            supervisor.sentence,
+            {
+                "mode": str(supervisor.mode),
+                "code": code_of(supervisor.reason),
+                "reason": supervisor.reason,
+                "since_s": diagnostic_text(now_s - supervisor.since_s),
+                "was_active": str(supervisor.was_active).lower(),
+                "flew": str(supervisor.flew).lower(),
+                "by_hand": str(supervisor.by_hand).lower(),
+                "battery": self._battery_text(),
+                "shield": "" if record is None else record.status,
+                "pose_age_s": diagnostic_text(None if pose_s is None else now_s - pose_s),
+                "peer_age_s": diagnostic_text(max(ages, default=None)),
+                "ticks": diagnostic_text(pacer.ticks),
+                "late_ticks": diagnostic_text(pacer.late_ticks + pacer.missed_ticks),
+                "worst_late_s": diagnostic_text(pacer.worst_late_s),
+                "interventions": diagnostic_text(self.interventions),
+                "refused_poses": diagnostic_text(self.loop.refused_poses),
+                "refused_messages": diagnostic_text(self.refused_messages + self.loop.refused_peer_messages),
+            },
+        )
+
+
+def _flight_of(robot: FleetRobot, artefact: PolicyArtefact) -> FlightSupervisor:
+    part = robot.link.profile.flight
+    needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
+    room = climb_volume_of(robot, artefact.contract)
+    return FlightSupervisor(
+        robot.initial_position_world,
+        BatteryLimits.of(robot.spec),
+        controller=needs[0],
+        estimator=needs[1],
+        latency_s=robot.spec.link_delay_most_s,
+        room=room,
+        climb=ClimbLimits.of(robot.spec, room),
+    )

@@ -1,0 +1,384 @@
+"""Decides what is sent to one Crazyflie: phases of a flight, set-points, repeated orders, and what ends it; pure.
+
+Every order that the radio may swallow is repeated until the vehicle's supervisor shows that it took effect. Set-points
+go out at every step while it flies: the command, or standstill if anything is wrong. A landing is asked for *before*
+the set-points are said to end: since 2023 the firmware's planner is idle while set-points come, an idle planner wants
+the motors off, and the notice would let it have its way until the landing arrives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from testudo_hardware.links.crazyflie.link_monitor import LinkMonitor
+from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
+from testudo_hardware.links.crazyflie.vehicle_requests import (
+    SENTENCES,
+    STANDSTILL,
+    LinkPhase,
+    VehicleAction,
+    VehicleRequest,
+)
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
+
+REPEAT_S, NOTIFY_S = 0.2, 0.05
+"""Between two tries of one order, and between two notices."""
+GIVE_UP_S = 2.0
+"""After so long an order that shows no effect is given up."""
+LANDING_HEIGHT_M, LANDING_SPEED_M_S, FASTEST_LANDING_M_S = 0.04, 0.3, 0.4
+"""Mean speeds: a planner that is faster than the vehicle stops the motors while that is still in the air."""
+CYCLE_S, PAUSE_S, SETTLE_S = 0.28, 0.08, 0.05
+"""Of a landing that is asked for: between two tries, between standstill and landing, and for how long the planner has
+to be seen active after it."""
+BATTERY_V = (3.4, 3.1)
+"""Of a robot file that does not say."""
+EARLY_COMMANDS_S = 0.1
+"""Commands that arrive so shortly after a take-off was asked for were on their way before."""
+UNCOMMANDED_S = 15.0
+"""A drone that has taken off and is commanded by nobody lands after so long; its supervisor lets it hover for 5 s."""
+_BLIND_TRIES = 4
+_BLIND_S, _BLIND_REPEAT_S = 0.16, 0.5
+"""Of a landing of which nothing is heard: for so long it is sent at every step, then so often while it would last."""
+_LIFTS_WITHIN_S = 0.5
+"""What may lift a drone off shows its effect after so long."""
+_DOWN_M = 0.1
+_UP = (LinkPhase.TAKING_OFF, LinkPhase.HOVERING, LinkPhase.FLYING)
+
+
+class FlightSequencer:
+    """The pilot of one vehicle; times are seconds on one clock that the caller injects."""
+
+    def __init__(
+        self, *, dead_man_s: float, speed_limit_m_s: float, battery_v: tuple[float, float] = BATTERY_V
+    ) -> None:
+        """Begin on the ground, knowing nothing of the vehicle.
+
+        Args:
+            dead_man_s: so long a command holds.
+            speed_limit_m_s: to which commands are shortened.
+            battery_v: below which voltage it does not take off, and below which it lands at last.
+        """
+        self.watch = LinkMonitor(dead_man_s, battery_v)
+        self.phase = LinkPhase.GROUND
+        self.refusal = ""
+        """Why the last request was refused; empty if it was not."""
+        self._speed_limit_m_s = speed_limit_m_s
+        self._command: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self._yaw_rate = 0.0
+        self._order: VehicleRequest | None = None
+        self._ended = ""
+        self._arm: bool | None = None
+        self._since_s = self._sent_s = -math.inf
+        self._tries, self._cycle_s = 0, -math.inf
+        self._taken = False
+        """The planner of the vehicle has taken over."""
+        self._down = False
+        """It is known that the vehicle is on the ground: it said so after the last order that may have lifted it."""
+        self._lifted_s, self._top_m = -math.inf, 0.0
+        """When such an order went out last, and to which height."""
+        self._blind_since_s = math.inf
+        """Since when a landing goes on of which nothing is heard."""
+
+    @property
+    def code(self) -> str:
+        """Return what is wrong; empty if nothing is."""
+        return self.watch.code
+
+    @property
+    def sentence(self) -> str:
+        """Return how things stand as one plain sentence."""
+        if self.phase == LinkPhase.STOPPED and not self.code:
+            return self._ended
+        return SENTENCES[self.code].format(detail=self.watch.detail)
+
+    def see(self, sample: RadioSample) -> None:
+        """Take what the vehicle logged."""
+        self.watch.see(sample, streaming=self.phase == LinkPhase.FLYING)
+
+    def command(self, velocity_world: Sequence[float], now_s: float, yaw_rate: float = 0.0) -> None:
+        """Take a velocity (3,) [m/s] in the world, shortened to the speed limit, and a yaw rate [rad/s]; finite."""
+        length = math.hypot(*velocity_world)
+        share = min(1.0, self._speed_limit_m_s / length) if length > 0 else 1.0
+        self._command = tuple(share * value for value in velocity_world)
+        self._yaw_rate = yaw_rate
+        self.watch.hear_command(now_s)
+
+    def ask(self, request: FlightRequest, now_s: float) -> str:
+        """Take a request; return why it is refused, empty if it is not. One that is under way already is no new one."""
+        self.look(now_s)
+        act = request.act
+        if act == FlightAct.EMERGENCY:
+            self._enter(LinkPhase.STOPPED, now_s)
+            self.watch.stopped = True
+            self.refusal = ""
+        elif act in (FlightAct.ARM, FlightAct.DISARM):
+            self.refusal = self._ask_arming(act == FlightAct.ARM, now_s)
+        elif act == FlightAct.TAKE_OFF:
+            self.refusal = self._ask_take_off(request, now_s)
+        elif act == FlightAct.LAND and self.phase == LinkPhase.TAKING_OFF and self._down and not self._flies:
+            self._enter(LinkPhase.GROUND, now_s)  # a set-point would turn the motors on
+        elif act == FlightAct.LAND and (self.phase in _UP or (self.phase == LinkPhase.GROUND and not self._down)):
+            self._land(request.height_m, request.duration_s, now_s)
+        return self.refusal if act in (FlightAct.ARM, FlightAct.DISARM, FlightAct.TAKE_OFF) else ""
+
+    def step(self, now_s: float) -> list[VehicleRequest]:
+        """Return what to send now; called at the rate of set-points."""
+        self.look(now_s)
+        self._follow_vehicle(now_s)
+        steps = {
+            LinkPhase.GROUND: self._on_ground,
+            LinkPhase.TAKING_OFF: self._take_off,
+            LinkPhase.HOVERING: self._hover,
+            LinkPhase.FLYING: self._fly,
+            LinkPhase.LANDING: self._come_down,
+            LinkPhase.STOPPED: self._stop,
+        }
+        orders = steps[self.phase](now_s)
+        for order in orders:
+            if order.act == VehicleAction.SET_POINT:
+                self.watch.sent(order.velocity_world, now_s)
+            if order.act in (VehicleAction.SET_POINT, VehicleAction.TAKE_OFF):
+                self._down, self._lifted_s, self._top_m = False, now_s, max(self._top_m, order.height_m)
+        return orders
+
+    def holds(self, now_s: float) -> str:
+        """Return the code of what makes it send standstill whatever is commanded; empty if commands pass."""
+        self.look(now_s)
+        if self.phase == LinkPhase.FLYING:
+            return self.watch.holds(now_s)
+        return str(self.phase) if self.phase in (LinkPhase.LANDING, LinkPhase.STOPPED) else ""
+
+    def look(self, now_s: float) -> None:
+        """Find out what is wrong now, without sending anything."""
+        in_air = self._is_up or self.phase == LinkPhase.LANDING
+        self.watch.judge(now_s, in_air=in_air, streaming=self.phase == LinkPhase.FLYING)
+        info = self.watch.info_since(self._lifted_s + _LIFTS_WITHIN_S)
+        if info is not None and not info.flying:
+            self._down, self._top_m = True, 0.0
+
+    @property
+    def _climbs(self) -> bool:
+        """Return whether the vehicle has begun to take off."""
+        return self.phase == LinkPhase.TAKING_OFF and self._taken
+
+    @property
+    def _is_up(self) -> bool:
+        """Return whether it is in the air and was not told to land."""
+        return self._climbs or self.phase in (LinkPhase.HOVERING, LinkPhase.FLYING)
+
+    @property
+    def _rests(self) -> bool:
+        """Return whether the vehicle says that it stands and that its planner does nothing."""
+        info = self.watch.info
+        return info is not None and not info.flying and not info.planner_active
+
+    @property
+    def _flies(self) -> bool:
+        """Return whether the vehicle says that it flies, or nothing is heard of it."""
+        info = self.watch.info
+        return info is None or info.flying
+
+    def _follow_vehicle(self, now_s: float) -> None:
+        """Change the phase by what the vehicle does of itself."""
+        info = self.watch.info
+        if self.code in ("emergency", "locked", "tumbled", "restarted", "disarmed"):
+            if self.phase not in (LinkPhase.STOPPED, LinkPhase.GROUND):
+                self._enter(LinkPhase.STOPPED, now_s)
+                self._ended = self.sentence
+        elif self.phase == LinkPhase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
+            self._enter(LinkPhase.FLYING, now_s)  # whoever flew it before is gone
+        elif (self._is_up or (self.phase == LinkPhase.TAKING_OFF and not self._down)) and self.watch.must_land:
+            self._come_down_alone(now_s)
+
+    def _ask_arming(self, arm: bool, now_s: float) -> str:
+        info = self.watch.info
+        if self.phase == LinkPhase.STOPPED and info is not None and not info.locked and not self.code:
+            self._enter(LinkPhase.GROUND, now_s)
+        if self.phase == LinkPhase.TAKING_OFF and not arm:
+            if not self._rests:
+                self._come_down_alone(now_s)
+                return ""
+            self._enter(LinkPhase.GROUND, now_s)
+        if self.phase != LinkPhase.GROUND:
+            return f"{'arming' if arm else 'disarming'} refused: {self._where()}"
+        if arm and (reason := self._not_ready(info)):
+            return f"arming refused: {reason}"
+        if self._arm is not arm:
+            self._arm, self._since_s, self._sent_s = arm, now_s, -math.inf
+        return ""
+
+    def _where(self) -> str:
+        return self.sentence if self.phase == LinkPhase.STOPPED else f"the drone is {self.phase}"
+
+    def _not_ready(self, info: Info | None) -> str:
+        """Return why the vehicle cannot be armed now."""
+        if self.code:
+            return self.sentence
+        if info is None:
+            return "nothing is heard from the drone"
+        if not (info.armed or info.can_be_armed or info.arms_itself):
+            return "the drone does not accept it yet; it must stand upright, its checks passed"
+        return f"the battery is at {self.watch.battery_v:.2f} V" if self.watch.battery_is_low else ""
+
+    def _ask_take_off(self, request: FlightRequest, now_s: float) -> str:
+        if self.phase in _UP:
+            return ""
+        info = self.watch.info
+        reason = self._not_ready(info)
+        if not reason and self.phase != LinkPhase.GROUND:
+            reason = self._where()
+        if not reason and not (info.armed or info.arms_itself or self._arm):
+            reason = "the drone is not armed"
+        if reason:
+            return f"take-off refused: {reason}"
+        self._order = VehicleRequest(VehicleAction.TAKE_OFF, height_m=request.height_m, duration_s=request.duration_s)
+        self._enter(LinkPhase.TAKING_OFF, now_s)
+        return ""
+
+    def _come_down_alone(self, now_s: float) -> None:
+        self._land(LANDING_HEIGHT_M, max(1.0, (self._height_m - LANDING_HEIGHT_M) / LANDING_SPEED_M_S), now_s)
+
+    @property
+    def _height_m(self) -> float:
+        """Return how high it may be: while nothing is heard, at the end of its climb."""
+        return self.watch.height_m if self.watch.info else max(self.watch.height_m, self._top_m)
+
+    def _land(self, height_m: float, duration_s: float, now_s: float) -> None:
+        least_s = (self._height_m - height_m) / FASTEST_LANDING_M_S
+        self._order = VehicleRequest(VehicleAction.LAND, height_m=height_m, duration_s=max(duration_s, least_s))
+        unseen = self.watch.info is None and not self._is_up
+        self._enter(LinkPhase.LANDING, now_s)
+        self._blind_since_s = now_s if unseen else math.inf  # standstill would turn the motors of one that stands on
+
+    def _enter(self, phase: LinkPhase, now_s: float) -> None:
+        self.phase, self._since_s, self._sent_s = phase, now_s, -math.inf
+        self._tries, self._taken, self._arm, self._cycle_s = 0, False, None, -math.inf
+        self.watch.begin_phase(now_s)
+
+    def _is_due(self, now_s: float, every_s: float = REPEAT_S) -> bool:
+        if now_s - self._sent_s < every_s - 1e-6:
+            return False
+        self._sent_s, self._tries = now_s, self._tries + 1
+        return True
+
+    def _on_ground(self, now_s: float) -> list[VehicleRequest]:
+        info = self.watch.info
+        if self._arm is None or info is None:
+            return []
+        if info.armed == self._arm or (not self._arm and info.arms_itself):
+            self._arm = None
+        elif now_s - self._since_s > GIVE_UP_S:
+            self.refusal = f"the drone {'was not armed' if self._arm else 'stayed armed'} within {GIVE_UP_S:g} s"
+            self._arm = None
+        elif self._is_due(now_s):
+            return [VehicleRequest(VehicleAction.ARM if self._arm else VehicleAction.DISARM)]
+        return []
+
+    def _take_off(self, now_s: float) -> list[VehicleRequest]:
+        info = self.watch.info if self._tries == 0 else self.watch.info_since(self._sent_s)
+        if info is not None and info.flying and self.watch.commanded_after(self._since_s + EARLY_COMMANDS_S):
+            self._enter(LinkPhase.FLYING, now_s)  # set-points end a climb
+            return self._fly(now_s)
+        if self._taken:
+            late = now_s - self._since_s > self._order.duration_s + GIVE_UP_S
+            if info is not None and info.planner_active and info.planner_finished:
+                self._enter(LinkPhase.HOVERING, now_s)
+            elif late or (info is not None and not info.planner_active):
+                self._enter(LinkPhase.FLYING, now_s)
+                return [STANDSTILL]
+            return []
+        self._taken = info is not None and info.planner_active
+        if now_s - self._since_s > GIVE_UP_S and not self._taken and (self._down or self.watch.info is not None):
+            self.refusal = f"the drone did not {'take off' if info and info.armed else 'arm'} within {GIVE_UP_S:g} s"
+            self._enter(LinkPhase.GROUND, now_s)
+        elif not self._taken and (info is not None or self._down) and self._is_due(now_s):
+            ready = info is not None and info.armed and info.can_fly
+            return [VehicleRequest(VehicleAction.NOTIFY), self._order] if ready else [VehicleRequest(VehicleAction.ARM)]
+        return []
+
+    def _hover(self, now_s: float) -> list[VehicleRequest]:
+        info = self.watch.info
+        if self.watch.commanded_after(self._since_s) or (info is not None and not info.planner_active):
+            self._enter(LinkPhase.FLYING, now_s)
+            return self._fly(now_s)
+        if now_s - self._since_s > UNCOMMANDED_S:
+            self._come_down_alone(now_s)
+        return []
+
+    def _fly(self, now_s: float) -> list[VehicleRequest]:
+        return (
+            [STANDSTILL]
+            if self.watch.holds(now_s)
+            else [VehicleRequest(VehicleAction.SET_POINT, self._command, self._yaw_rate)]
+        )
+
+    def _come_down(self, now_s: float) -> list[VehicleRequest]:
+        if math.isfinite(self._blind_since_s):
+            if self.watch.info is None:
+                return self._land_blindly(now_s)
+            self._blind_since_s, self._taken = math.inf, not self.watch.info.flying
+            self._sent_s = self._cycle_s = -math.inf  # heard again: what is seen counts from here on
+        if self._rests and not self._taken:  # standstill would turn its motors on
+            return self._touch_down(self.watch.info, now_s) if self._down else []
+        return self._begin_landing(now_s)
+
+    def _begin_landing(self, now_s: float) -> list[VehicleRequest]:
+        """Stand still, send the landing, and leave the rest to the planner once it is seen to have begun."""
+        # before the landing was sent, an active planner is that of the climb
+        info = self.watch.info_since(self._sent_s + SETTLE_S) if math.isfinite(self._sent_s) else None
+        if not self._taken and info is not None and info.planner_active:
+            self._taken, self._sent_s = True, -math.inf
+        if self._taken:
+            return self._leave_to_planner(self.watch.info_since(self._sent_s), now_s)
+        if now_s - self._cycle_s > CYCLE_S - 1e-6:
+            self._cycle_s, self._tries = now_s, self._tries + 1
+        if self.watch.info is None and self._tries > _BLIND_TRIES:
+            self._blind_since_s = now_s
+            return self._land_blindly(now_s)
+        # standstill first, which keeps the vehicle where it is until the landing is seen to have begun; then a pause,
+        # so that no set-point that comes late stops the planner again
+        passed_s = now_s - self._cycle_s
+        if passed_s < PAUSE_S / 2:
+            return [STANDSTILL]
+        if PAUSE_S <= passed_s < 1.5 * PAUSE_S:
+            self._sent_s = now_s
+            return [self._order]
+        return []
+
+    def _leave_to_planner(self, info: Info | None, now_s: float) -> list[VehicleRequest]:
+        if info is not None:
+            if not info.flying or (not info.planner_active and self.watch.height_m < _DOWN_M):
+                return self._touch_down(info, now_s)
+            if not info.planner_active:  # somebody's set-point stopped it in the air
+                self._taken, self._cycle_s = False, -math.inf
+                return []
+        return [VehicleRequest(VehicleAction.NOTIFY)] if self._is_due(now_s, NOTIFY_S) else []
+
+    def _touch_down(self, info: Info, now_s: float) -> list[VehicleRequest]:
+        self._enter(LinkPhase.GROUND, now_s)
+        self._down = True
+        self._taken = True  # it says that it flies until two seconds after
+        self._arm = None if info.arms_itself else False
+        return []
+
+    def _land_blindly(self, now_s: float) -> list[VehicleRequest]:
+        """Nothing is heard: send the landing several times, then the notice that lets it begin, and both again.
+
+        A landing that is under way refuses another one; after its time one would lift the drone off the ground.
+        """
+        passed_s = now_s - self._blind_since_s
+        if passed_s < _BLIND_S:
+            return [self._order]
+        if not self._is_due(now_s, NOTIFY_S):
+            return []
+        if passed_s + _BLIND_REPEAT_S + CYCLE_S < self._order.duration_s and now_s - self._cycle_s >= _BLIND_REPEAT_S:
+            self._cycle_s = now_s
+            return [self._order]
+        return [VehicleRequest(VehicleAction.NOTIFY)]
+
+    def _stop(self, now_s: float) -> list[VehicleRequest]:
+        info = self.watch.info_since(self._since_s)
+        if self.watch.stopped and (info is None or not info.locked) and self._is_due(now_s):
+            return [VehicleRequest(VehicleAction.EMERGENCY)]
+        return []

@@ -1,0 +1,299 @@
+"""`CrazyflieRadio`: the link to one Crazyflie through `cflib`, which is imported when the link is opened.
+
+Threads: `cflib` calls back from its own; one of ours asks the pilot what to send. Whatever
+is wrong with the vehicle or the radio ends in a sentence of the pilot, and in standstill, a landing, or motors off.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from testudo_hardware.frames import PlanarTransform
+from testudo_hardware.links.crazyflie.cflib_client import CflibClient, RadioError
+from testudo_hardware.links.crazyflie.flight_sequencer import (
+    BATTERY_V,
+    LANDING_HEIGHT_M,
+    LANDING_SPEED_M_S,
+    FlightSequencer,
+)
+from testudo_hardware.links.crazyflie.preflight_checks import (
+    CONTROLLER,
+    CONTROLLERS,
+    ESTIMATOR,
+    ESTIMATORS,
+    MeasuredSettings,
+    parameter_faults,
+    radio_faults,
+)
+from testudo_hardware.links.crazyflie.telemetry import RadioSample
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
+from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
+from testudo_hardware.spec import RobotSpec
+
+OPEN_WITHIN_S = 30.0
+"""Real drones have some hundred parameters and log variables, each of which takes a round trip or two."""
+_MEASURE_S = 1.0
+_LAND_WITHIN_S = 8.0
+_STALE_S = 0.5
+"""What an older packet of the log block says of the vehicle is not known to be so any more."""
+_PATIENCE = 1.5
+"""Periods after which a set-point goes out without a new command."""
+_ROUNDING_S, _ROUNDING_RAD_S = 0.001, 1e-6
+_CLOCK_TOLERANCE_S = 0.002
+"""A stamp so far in the future is rounding."""
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """How a link stands at one moment."""
+
+    phase: LinkPhase
+    code: str
+    """What is wrong; empty if nothing is."""
+    sentence: str
+    refusal: str
+    """Why the last request was refused; empty if it was not."""
+
+
+class CrazyflieRadio:
+    """A `RobotLink` and a `FlightLink` to one Crazyflie; a context manager that lands what still flies."""
+
+    def __init__(
+        self, robot: str, spec: RobotSpec, uri: str, *, on_sample: Callable[[RadioSample], None] | None = None
+    ) -> None:
+        """Prepare a link that `open` connects.
+
+        Args:
+            robot: its name, for messages.
+            spec: of the robot: rate of set-points, dead-man time, speed limit.
+            uri: as `cflib` writes it: `radio://0/80/2M/E7E7E7E701`, `usb://0`, `udp://127.0.0.1:19850`.
+            on_sample: called from a thread of `cflib` for each packet of the log block.
+        """
+        self.robot, self.spec, self.uri = robot, spec, uri
+        self.console: deque[str] = deque(maxlen=200)
+        """What the vehicle wrote on its console last."""
+        battery_v = tuple(spec.power[f"power.{key}"].value for key in ("arm", "land")) if spec.power else BATTERY_V
+        self._pilot = FlightSequencer(
+            dead_man_s=spec.dead_man_s, speed_limit_m_s=spec.speed_limit_m_s, battery_v=battery_v
+        )
+        self._lock = threading.Lock()
+        self._on_sample = on_sample
+        self._sample: RadioSample | None = None
+        self._samples = 0
+        self._client = CflibClient(robot, uri)
+        self._values: dict[str, float] = {}
+        self._ends, self._wakes = threading.Event(), threading.Event()
+        self._holds_until_s = -math.inf
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Open the link."""
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Land if it flies, and close."""
+        self.close()
+
+    def open(self, within_s: float = OPEN_WITHIN_S) -> None:
+        """Connect, check parameters, start the log block, measure the radio, and begin to fly the vehicle.
+
+        Raises:
+            RadioError: `cflib` is not installed, nothing answers, or something found is not as it has to be.
+        """
+        try:
+            self._client.connect(within_s, self._hear, self._lose, self._say)
+            self._values = self._client.parameters((CONTROLLER, ESTIMATOR))
+            self._refuse(parameter_faults(self._values))
+            self._client.start_log(self._take)
+            self._refuse(radio_faults(self._measure()))
+        except BaseException:
+            self._client.close()
+            raise
+        self._thread = threading.Thread(target=self._pump, name=f"{self.robot} set-points", daemon=True)
+        self._thread.start()
+
+    def close(self, *, land: bool = True) -> None:
+        """Land and wait for it, if it flies and ``land`` is true, and end the link; never raises.
+
+        A landing that has begun goes on without the radio. `cflib` itself would end with a set-point of zero thrust,
+        which drops a drone that flies: that is not sent.
+        """
+        if self._thread is not None:
+            if land:
+                self._land_and_wait()
+            self._ends.set()
+            self._wakes.set()
+            self._thread.join(timeout=1.0)
+        self._client.close()
+
+    def send(self, reading: CommandReading, at: PlanarTransform | None = None) -> None:
+        """Take a velocity in the world as the command, which goes out at the next step; see `RobotLink.send`.
+
+        One with a stamp of the future is refused, too: it would hold until then, though whoever sent it be gone.
+        """
+        if len(reading.command) != 3 or not all(map(math.isfinite, (*reading.command, reading.yaw_rate))):
+            raise WireError(
+                f"{self.robot}: found the command {reading.command} and the yaw rate {reading.yaw_rate}, "
+                "expected 3 finite numbers and one"
+            )
+        if abs(reading.yaw_rate) > self.spec.yaw_rate_limit_rad_s + _ROUNDING_RAD_S:
+            raise WireError(
+                f"{self.robot}: found a yaw rate of {reading.yaw_rate:g} rad/s, {self.spec.name} takes at "
+                f"most {self.spec.yaw_rate_limit_rad_s:g}"
+            )
+        if not reading.stamp_s <= time.monotonic() + _CLOCK_TOLERANCE_S:
+            raise WireError(f"{self.robot}: found a command with a stamp of the future, expected the steady clock")
+        with self._lock:
+            self._pilot.command(reading.command, reading.stamp_s, reading.yaw_rate)
+        self._holds_until_s = reading.stamp_s + self.spec.dead_man_s + _ROUNDING_S
+        self._wakes.set()  # waiting for the next period would be half of one later in the mean
+
+    def take(self, sample: RadioSample) -> OdometryReading:
+        """Return where the vehicle was; see `RobotLink.take`."""
+        return sample.odometry
+
+    def ask(self, request: FlightRequest) -> None:
+        """Ask the vehicle for something; see `FlightLink.ask`.
+
+        Raises:
+            WireError: it cannot be done now; the text says why.
+        """
+        with self._lock:
+            refusal = self._pilot.ask(request, time.monotonic())
+        if request.act == FlightAct.EMERGENCY:
+            self._client.stop_motors()  # at once, whatever the other thread does
+        if refusal:
+            raise WireError(f"{self.robot}: {refusal}")
+
+    def send_pose(self, position_world: tuple[float, float, float], quaternion_xyzw: tuple[float, ...]) -> None:
+        """Tell the vehicle's estimator where motion capture saw it; NaN is not passed on."""
+        if all(map(math.isfinite, (*position_world, *quaternion_xyzw))):
+            self._client.send_pose(position_world, quaternion_xyzw)
+
+    @property
+    def standing(self) -> LinkState:
+        """Return how the link stands now; does not wait for the thread that sends."""
+        with self._lock:
+            pilot = self._pilot
+            pilot.look(time.monotonic())
+            return LinkState(pilot.phase, pilot.code, pilot.sentence, pilot.refusal)
+
+    @property
+    def latest(self) -> RadioSample | None:
+        """Return the newest packet of the log block."""
+        return self._sample
+
+    @property
+    def samples(self) -> int:
+        """Return how many packets of the log block came."""
+        return self._samples
+
+    @property
+    def holds(self) -> str:
+        """Return why standstill is sent whatever is commanded; empty if commands pass."""
+        with self._lock:
+            return self._pilot.holds(time.monotonic())
+
+    @property
+    def vehicle(self) -> VehicleState | None:
+        """Return what the vehicle says of itself; None before it has spoken.
+
+        Of a vehicle that was silent for half a second nothing is told but when it spoke last, and what its driver does.
+        """
+        sample = self._sample
+        if sample is None:
+            return None
+        if time.monotonic() - sample.stamp_s > _STALE_S:
+            return VehicleState(sample.stamp_s, holds=self.holds)
+        info = sample.info
+        can_fly = info.can_fly if info.armed else info.can_be_armed
+        return VehicleState(
+            sample.stamp_s,
+            sample.battery_v,
+            info.armed,
+            can_fly,
+            info.flying,
+            info.tumbled,
+            info.locked or info.crashed,
+            CONTROLLERS.get(int(self._values.get(CONTROLLER, 0)), ""),
+            ESTIMATORS.get(int(self._values.get(ESTIMATOR, 0)), ""),
+            self._client.clock.trip_s,
+            self.holds,
+        )
+
+    def _refuse(self, faults: list[str]) -> None:
+        if faults:
+            raise RadioError(f"{self.robot}: {self.uri}: {faults[0]}")
+
+    def _measure(self) -> MeasuredSettings:
+        """Wait for the log block and see how often it comes."""
+        end_s = time.monotonic() + 2 * _MEASURE_S
+        while not self._samples and time.monotonic() < end_s:
+            time.sleep(0.01)
+        before, begin_s = self._samples, time.monotonic()
+        time.sleep(_MEASURE_S)
+        rate_hz = (self._samples - before) / (time.monotonic() - begin_s)
+        return MeasuredSettings(rate_hz, self._client.clock.least_trip_s)
+
+    def _pump(self) -> None:
+        """Ask the pilot what to send: as a command comes, and without one at the rate of set-points."""
+        while not self._ends.is_set():
+            self._wakes.wait(self._pause_s())
+            self._wakes.clear()
+            try:
+                self._send_what_is_due()
+            except Exception as error:  # noqa: BLE001 -- without this thread the drone would fall, and nobody say so
+                self._lose(f"{type(error).__name__}: {error}")
+
+    def _send_what_is_due(self) -> None:
+        with self._lock:
+            orders = self._pilot.step(time.monotonic())
+        for order in orders:
+            self._client.send(order)
+
+    def _pause_s(self) -> float:
+        """Return how long to wait for a command: not beyond the end of the dead-man time of the last one."""
+        holds_s = self._holds_until_s - time.monotonic()
+        pause_s = _PATIENCE * self.spec.control_period_s
+        return min(pause_s, holds_s) if holds_s > 0 else pause_s
+
+    def _take(self, sample: RadioSample) -> None:
+        with self._lock:
+            self._sample, self._samples = sample, self._samples + 1
+            self._pilot.see(sample)
+        if self._on_sample is not None:
+            self._on_sample(sample)
+
+    def _hear(self, now_s: float) -> None:
+        with self._lock:
+            self._pilot.watch.hear(now_s)
+            self._pilot.watch.restarted |= self._client.clock.restarted
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            self._pilot.watch.lose(reason)
+
+    def _say(self, text: str) -> None:
+        self.console.append(text)
+
+    def _land_and_wait(self) -> None:
+        with self._lock:
+            now_s, height_m = time.monotonic(), self._pilot.watch.height_m
+            duration_s = max(1.0, (height_m - LANDING_HEIGHT_M) / LANDING_SPEED_M_S)
+            self._pilot.ask(FlightRequest(FlightAct.LAND, LANDING_HEIGHT_M, duration_s), now_s)
+        end_s = now_s + duration_s + _LAND_WITHIN_S
+        while time.monotonic() < end_s:
+            with self._lock:
+                if self._pilot.phase in (LinkPhase.GROUND, LinkPhase.STOPPED):
+                    return
+            if self._client.is_lost:
+                return
+            time.sleep(0.05)

@@ -1,0 +1,83 @@
+"""Whether a drone's thrust can do what its limits promise: brake a descent, at the worse ends of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from testudo_hardware.motion.battery import maximum_thrust_at
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
+from testudo_hardware.spec import RobotSpec
+
+
+@dataclass(frozen=True)
+class MinimumThrust:
+    """What all rotors lift at least when told to do their most, and what makes that so little."""
+
+    lift_n: float
+    names: tuple[str, ...]
+    """Quantities of the file that it comes from."""
+
+
+def minimum_thrust(spec: RobotSpec) -> MinimumThrust | None:
+    """Return the least lift, with every quantity at its worse end; None for a file without `[rotors]`.
+
+    That is at the voltage at which the drone is told to land; where the file has `[attitude]`, its controller asks for
+    no more than that table allows.
+    """
+    if not spec.rotors:
+        return None
+    below_v = spec.power["power.land"].low - spec.rotors["rotors.battery"].high if spec.power else 0.0
+    slope = spec.rotors["rotors.thrust_most_per_volt"]
+    most = maximum_thrust_at(spec.rotors["rotors.thrust_most"].low, slope.high if below_v < 0 else slope.low, below_v)
+    by_rotors = MinimumThrust(
+        4 * max(most, 0.0) * spec.rotors["rotors.thrust_scale"].low,
+        ("rotors.thrust_most", "rotors.thrust_scale", "rotors.thrust_most_per_volt"),
+    )
+    if not spec.attitude:
+        return by_rotors
+    asked_n, scale = spec.attitude["attitude.thrust_most"].low, spec.attitude["attitude.thrust_scale"].low
+    by_controller = MinimumThrust(asked_n * scale, ("attitude.thrust_most", "attitude.thrust_scale"))
+    return min(by_rotors, by_controller, key=lambda one: one.lift_n)
+
+
+def needed_m_s2(spec: RobotSpec) -> float:
+    """Return the greatest deceleration that stopping from full speed asks for, see `motion.velocity_point`."""
+    return min(spec.acceleration_limit_m_s2, spec.speed_limit_m_s / spec.quantities["dynamics.velocity_lag"].low)
+
+
+def thrust_warning(spec: RobotSpec) -> str | None:
+    """Return a sentence about a drone whose thrust may not brake a descent as the shield counts on.
+
+    None if it does, or if the file says nothing about the rotors. It is no refusal: intervals that hold what several
+    sources say are wider than one vehicle, and only measured values tell.
+    """
+    least, mass = minimum_thrust(spec), spec.quantities["geometry.mass"]
+    if least is None:
+        return None
+    weight_n = mass.high * GRAVITY_M_S2
+    left_m_s2 = (least.lift_n - weight_n) / mass.high
+    if left_m_s2 >= needed_m_s2(spec):
+        return None
+    at = f" at power.land, {spec.power['power.land'].low:g} V" if spec.power else ""
+    head = f"{spec.name}: at the worse ends of its file its rotors lift {least.lift_n:.3f} N{at}"
+    mend = f"replace the intervals of {', '.join(least.names)} by measured values"
+    if left_m_s2 <= 0:
+        return f"{head}, which does not carry its weight, {weight_n:.3f} N; {mend}"
+    slow_m_s = left_m_s2 * spec.quantities["dynamics.velocity_lag"].low
+    return (
+        f"{head}, which brakes a descent at {left_m_s2:.2f} m/s^2, while the shield counts on "
+        f"{needed_m_s2(spec):.2f} m/s^2; {mend}, or lower limits.acceleration to {_down(left_m_s2)} m/s^2 or "
+        f"limits.speed to {_down(slow_m_s)} m/s"
+    )
+
+
+def thrust_warnings(specs: Iterable[RobotSpec]) -> list[str]:
+    """Return what there is to say about the robots of a fleet, each sentence once."""
+    found = (thrust_warning(spec) for spec in specs)
+    return list(dict.fromkeys(line for line in found if line is not None))
+
+
+def _down(value: float) -> str:
+    """Return a value rounded down to two places, so that what is advised is enough."""
+    return f"{int(value * 100) / 100:.2f}"

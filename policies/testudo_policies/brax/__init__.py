@@ -1,0 +1,5 @@
+"""Brax's own trainers on our environments and networks.
+
+In: a training configuration.
+Out: a training run as ours.
+"""

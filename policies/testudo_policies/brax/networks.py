@@ -1,0 +1,136 @@
+"""Our actor and critic behind brax's network interfaces, so that what brax learns is an `AgentParameters`.
+
+brax normalises a flat observation entry by entry. Here its running statistics are read for what our
+agent keeps: one mean and spread for each own feature, and one for each feature of a neighbour,
+pooled over the slots. So the network that brax trains is the one that is exported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from testudo_policies.adapters.team_view import ObservationLayout, TeamView
+from testudo_policies.brax.learners import FeedForwardNetwork, PPONetworks, SACNetworks, unchanged
+from testudo_policies.networks.actor_critic import NetworkConfig, TeamEncoder
+from testudo_policies.networks.agent import LEAST_SPREAD, Agent, AgentParameters, Params
+from testudo_policies.networks.observation_encoding import Features
+
+_CRITICS = 2
+"""Of SAC: it trusts the lower estimate (Fujimoto et al., 2018)."""
+
+
+class ActionCritic(nn.Module):
+    """Features and action to two estimates of its value, for SAC."""
+
+    config: NetworkConfig
+
+    @nn.compact
+    def __call__(self, features: Features, action: jax.Array) -> jax.Array:
+        """Return the estimates (..., 2) for actions (..., D)."""
+        estimates = []
+        for _ in range(_CRITICS):
+            x = jnp.concatenate([TeamEncoder(self.config.width)(features), action], axis=-1)
+            x = nn.tanh(nn.Dense(self.config.width)(x))
+            x = nn.tanh(nn.Dense(self.config.width)(x))
+            estimates.append(nn.Dense(1)(x))
+        return jnp.concatenate(estimates, axis=-1)
+
+
+@dataclass(frozen=True)
+class BraxNetworks:
+    """The networks of a feed-forward agent for observations of a `TeamView`."""
+
+    agent: Agent
+    layouts: tuple[ObservationLayout, ...]
+    """Of the view: the actor's part, and the critic's if it is a central one."""
+    action_size: int
+
+    @classmethod
+    def of(cls, agent: Agent, view: TeamView) -> BraxNetworks:
+        """Return the networks for what a view shows."""
+        return cls(agent, view.layouts, view.action_size)
+
+    def for_ppo(
+        self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
+    ) -> PPONetworks:
+        """Return brax's PPO networks; a `network_factory`, whose arguments say nothing new here."""
+        return PPONetworks(self._policy(), FeedForwardNetwork(self._init_critic, self._value), self.agent.distribution)
+
+    def for_sac(
+        self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
+    ) -> SACNetworks:
+        """Return brax's SAC networks: our actor, and critics of their own; a `network_factory`."""
+        return SACNetworks(
+            self._policy(), FeedForwardNetwork(self._init_action_critic, self._action_value), self.agent.distribution
+        )
+
+    def parameters(self, statistics: Any, actor: Params, critic: Params) -> AgentParameters:
+        """Return brax's running statistics and networks as an agent's parameters."""
+        return AgentParameters(actor, critic, *pooled(statistics, self.layouts[0]))
+
+    def _policy(self) -> FeedForwardNetwork:
+        return FeedForwardNetwork(lambda key: self._init(key).actor, self._logits)
+
+    def _logits(self, statistics: Any, actor: Params, observation: jax.Array) -> jax.Array:
+        features = self._parts(observation)[0]
+        nothing = self.agent.blank_memory(0)
+        return self.agent.act(self.parameters(statistics, actor, None), features, nothing, nothing)[0]
+
+    def _init_critic(self, key: jax.Array) -> Params:
+        return self._init(key).critic
+
+    def _value(self, statistics: Any, critic: Params, observation: jax.Array) -> jax.Array:
+        return self.agent.value(
+            self.parameters(statistics, None, critic), self._critic_features(statistics, observation)
+        )
+
+    def _init_action_critic(self, key: jax.Array) -> Params:
+        features = self._blank()[-1]
+        return ActionCritic(self.agent.config).init(key, features, jnp.zeros((1, self.action_size)))
+
+    def _action_value(self, statistics: Any, critic: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
+        features = self._critic_features(statistics, observation)
+        return ActionCritic(self.agent.config).apply(critic, features, action)
+
+    def _critic_features(self, statistics: Any, observation: jax.Array) -> Features:
+        parts = self._parts(observation)
+        if self.agent.config.central_critic:
+            return parts[1]
+        return self.agent.normalise(self.parameters(statistics, None, None), parts[0])
+
+    def _parts(self, observation: jax.Array) -> list[Features]:
+        ends = [sum(layout.size for layout in self.layouts[:count]) for count in range(1, len(self.layouts))]
+        return [
+            layout.features(part)
+            for layout, part in zip(self.layouts, jnp.split(observation, ends, axis=-1), strict=True)
+        ]
+
+    def _init(self, key: jax.Array) -> AgentParameters:
+        blank = self._blank()
+        return self.agent.init(key, blank[0], blank[-1])
+
+    def _blank(self) -> list[Features]:
+        return self._parts(jnp.zeros((1, sum(layout.size for layout in self.layouts))))
+
+
+def pooled(statistics: Any, layout: ObservationLayout) -> tuple[Any, Any]:
+    """Return the statistics of own features (F,) and of a neighbour's (G,) from those of flat observations.
+
+    A slot counts as much as another, so mean and variance over all slots follow from those of each.
+    """
+    # what a central critic reads comes after, and is not normalised
+    mean, spread = (layout.features(x[..., : layout.size]) for x in (statistics.mean, statistics.std))
+    middle = jnp.mean(mean.neighbours, axis=-2)
+    variance = jnp.mean(spread.neighbours**2 + (mean.neighbours - middle) ** 2, axis=-2)
+    own = _statistics(statistics, mean.own, spread.own)
+    return own, _statistics(statistics, middle, jnp.sqrt(variance))
+
+
+def _statistics(source: Any, mean: jax.Array, spread: jax.Array) -> Any:
+    count = jnp.float32(source.count.hi) * 2.0**32 + jnp.float32(source.count.lo)
+    return replace(source, mean=mean, std=jnp.maximum(spread, LEAST_SPREAD), summed_variance=spread**2 * count)

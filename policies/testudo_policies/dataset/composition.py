@@ -1,0 +1,86 @@
+"""The composition of a dataset by episode return: Good, Medium, Poor, or a Replay mixture.
+
+The classes are those of Off-the-Grid MARL (Formanek et al., 2023). There the borders are chosen for each task by hand;
+here the return is put on a scale that every scenario has: 0 is a team that stands still from the same start for the
+whole time limit, 1 is the best episode of the dataset, or a return that the user names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from testudo_policies.dataset.episodes import DatasetEpisode
+
+GOOD, MEDIUM, POOR, REPLAY = "Good", "Medium", "Poor", "Replay"
+GOOD_FROM, MEDIUM_FROM = 0.75, 0.4
+"""Shares of the scale at which the classes begin."""
+_MAJORITY = 2 / 3
+"""A dataset is named after a class that so many of its episodes have; else it is a replay mixture."""
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class CompositionProfile:
+    """What a dataset is made of."""
+
+    name: str
+    """Good, Medium, Poor or Replay."""
+    reference_return: float
+    """The return that counts as 1."""
+    returns: tuple[float, ...]
+    """Of every episode, mean over the robots of the sum of rewards."""
+    quality: tuple[float, ...]
+    """The same on the scale from 0 (standing still) to 1 (reference)."""
+    classes: tuple[str, ...]
+    """Of every episode."""
+
+    @classmethod
+    def of(cls, episodes: Sequence[DatasetEpisode], good_return: float | None = None) -> CompositionProfile:
+        """Return the profile of some episodes; ``good_return`` is the return that counts as 1."""
+        returns = np.array([episode.team_return for episode in episodes])
+        rest = np.array([episode.rest_return for episode in episodes])
+        best = float(returns.max()) if good_return is None else good_return
+        quality = (returns - rest) / np.maximum(best - rest, 1e-9)
+        classes = tuple(_class(value) for value in quality)
+        names = [name for name in (GOOD, MEDIUM, POOR) if classes.count(name) >= _MAJORITY * len(classes)]
+        return cls(names[0] if names else REPLAY, best, tuple(returns.tolist()), tuple(quality.tolist()), classes)
+
+    def count(self, name: str) -> int:
+        """Return how many episodes are of a class."""
+        return self.classes.count(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values, with statistics and histogram of the returns."""
+        returns = np.array(self.returns)
+        counts, edges = np.histogram(returns, _BINS)
+        quartiles = np.percentile(returns, (25, 50, 75))
+        return {
+            "name": self.name,
+            "scale": {"0": "standing still", "1": self.reference_return},
+            "classes": {name: self.count(name) for name in (GOOD, MEDIUM, POOR)},
+            "borders": {GOOD: GOOD_FROM, MEDIUM: MEDIUM_FROM},
+            "return": {
+                "mean": float(returns.mean()),
+                "std": float(returns.std()),
+                "min": float(returns.min()),
+                "p25": float(quartiles[0]),
+                "median": float(quartiles[1]),
+                "p75": float(quartiles[2]),
+                "max": float(returns.max()),
+            },
+            "histogram": {"counts": counts.tolist(), "edges": edges.tolist()},
+            "episodes": [
+                {"return": a, "quality": b, "class": c}
+                for a, b, c in zip(self.returns, self.quality, self.classes, strict=True)
+            ],
+        }
+
+
+def _class(quality: float) -> str:
+    if quality >= GOOD_FROM:
+        return GOOD
+    return MEDIUM if quality >= MEDIUM_FROM else POOR

@@ -1,0 +1,196 @@
+"""The file of a dataset, in the arrays and names of Off-the-Grid MARL, and its card.
+
+One ``.npz``: time first, then robots; the episodes one after the other. A Flashbax vault, which Off-the-Grid MARL
+reads, takes these arrays with one axis in front; D4RL's ``timeouts`` are the truncations. See
+`docs/replay.md`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.files.atomic_files import whole_file
+from testudo_hardware.errors import TestudoError
+from testudo_policies.dataset.composition import CompositionProfile
+from testudo_policies.dataset.episodes import DatasetEpisode
+
+CARD_SCHEMA = "testudo/dataset/1"
+_PACKAGES = ("testudo", "jax", "numpy")
+
+
+@dataclass(frozen=True)
+class DatasetSource:
+    """A run folder that went into a dataset."""
+
+    folder: Path
+    contract: Contract = field(repr=False)
+    policy_sha256: str
+    bag_sha256: str
+    started: str
+    """Of the recording, ISO 8601, UTC."""
+    complete: bool
+    episodes: tuple[DatasetEpisode, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Episodes of one task and one kind of team."""
+
+    sources: tuple[DatasetSource, ...]
+    profile: CompositionProfile
+
+    @classmethod
+    def of(cls, sources: Sequence[DatasetSource], good_return: float | None = None) -> Dataset:
+        """Return the dataset of some runs.
+
+        Raises:
+            TestudoError: the runs are of different tasks, robots or team sizes.
+        """
+        first = sources[0]
+        for source in sources[1:]:
+            for what, found, expected in (
+                ("scenario", source.contract.scenario, first.contract.scenario),
+                ("robot", source.contract.robot, first.contract.robot),
+                ("team size", len(source.episodes[0].robots), len(first.episodes[0].robots)),
+                ("signals", source.contract.signals, first.contract.signals),
+                ("decision period", source.contract.decision_period_s, first.contract.decision_period_s),
+            ):
+                if found != expected:
+                    raise TestudoError(
+                        f"{source.folder}: {what}: found {found}, expected {expected} as in "
+                        f"{first.folder}; write one dataset for each"
+                    )
+        episodes = [episode for source in sources for episode in source.episodes]
+        return cls(tuple(sources), CompositionProfile.of(episodes, good_return))
+
+    @property
+    def episodes(self) -> tuple[DatasetEpisode, ...]:
+        """Return the episodes of all runs, in their order."""
+        return tuple(episode for source in self.sources for episode in source.episodes)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays of the file by name, T transitions of all episodes: see `docs/replay.md`."""
+        episodes, contract = self.episodes, self.sources[0].contract
+        names = [signal.name for signal in contract.signals]
+
+        def joined(part: Any) -> np.ndarray:
+            return np.concatenate([part(episode) for episode in episodes])
+
+        def each(part: str) -> np.ndarray:
+            return joined(lambda episode: np.repeat(getattr(episode, part)[:, None], len(episode.robots), axis=1))
+
+        return {
+            "observations": joined(lambda episode: flat_observations(episode.signals, names)),
+            "next_observations": joined(lambda episode: flat_observations(episode.next_signals, names)),
+            "actions": joined(lambda episode: episode.actions),
+            "rewards": joined(lambda episode: episode.rewards),
+            "terminals": each("terminals"),
+            "truncations": each("truncations"),
+            "infos/state": joined(lambda episode: episode.state),
+            "infos/next_state": joined(lambda episode: episode.next_state),
+            "infos/hidden": joined(lambda episode: episode.hidden),
+            "infos/valid": joined(lambda episode: episode.valid),
+            "infos/episode": np.concatenate([np.full(len(e), k, np.int32) for k, e in enumerate(episodes)]),
+        }
+
+    def card(self, arrays: Mapping[str, np.ndarray], sha256: str) -> dict[str, Any]:
+        """Return what the dataset is, JSON-ready."""
+        contract, first = self.sources[0].contract, self.episodes[0]
+        return {
+            "schema": CARD_SCHEMA,
+            "sha256": sha256,
+            "scenario": contract.scenario,
+            "robot": contract.robot,
+            "robots": len(first.robots),
+            "decision_period_s": contract.decision_period_s,
+            "transitions": len(arrays["rewards"]),
+            "episodes": len(self.episodes),
+            "invalid": int((~arrays["infos/valid"]).sum()),
+            "arrays": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in arrays.items()},
+            "observation": observation_layout(first.signals, contract),
+            "action": {
+                "unit": contract.command.unit,
+                "limit": contract.command.limit,
+                "frame": "world",
+                "meaning": "nominal control-point velocity, before the shield",
+            },
+            "reward_terms": list(first.terms),
+            "state": "for each robot: position_world, yaw, velocity, goal_world",
+            "profile": self.profile.to_dict(),
+            "runs": [_source(source) for source in self.sources],
+            "versions": {name: version(name) for name in _PACKAGES},
+        }
+
+
+def flat_observations(signals: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:
+    """Return the observations (T, N, O): the signals one after the other, slots and components in a row."""
+    parts = [signals[name] for name in names]
+    return np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=-1)
+
+
+def observation_layout(signals: Mapping[str, np.ndarray], contract: Contract) -> list[dict[str, Any]]:
+    """Return where each signal stands in an observation."""
+    layout, begin = [], 0
+    for signal in contract.signals:
+        shape = signals[signal.name].shape[2:]
+        end = begin + int(np.prod(shape))
+        layout.append(
+            {
+                "name": signal.name,
+                "unit": signal.unit,
+                "frame": signal.frame,
+                "shape": list(shape),
+                "columns": [begin, end],
+            }
+        )
+        begin = end
+    return layout
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write the file; it has its name only once it is whole.
+
+    Raises:
+        TestudoError: it cannot be written.
+    """
+    try:
+        with whole_file(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+    except OSError as error:
+        raise TestudoError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def save_card(path: Path, card: Mapping[str, Any]) -> None:
+    """Write the card beside the file.
+
+    Raises:
+        TestudoError: it cannot be written.
+    """
+    try:
+        path.write_text(json.dumps(card, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise TestudoError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _source(source: DatasetSource) -> dict[str, Any]:
+    provenance = source.contract.provenance
+    return {
+        "folder": source.folder.name,
+        "bag_sha256": source.bag_sha256,
+        "policy_sha256": source.policy_sha256,
+        "robot_sha256": source.contract.robot_sha256,
+        "started": source.started,
+        "complete": source.complete,
+        "episodes": len(source.episodes),
+        "transitions": sum(len(episode) for episode in source.episodes),
+        "policy_versions": provenance.get("versions", {}),
+        "policy_git": provenance.get("git", ""),
+    }

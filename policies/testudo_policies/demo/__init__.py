@@ -1,0 +1,5 @@
+"""The demo: train, evaluate, export, drive, replay, report.
+
+In: a training configuration.
+Out: a demo folder.
+"""

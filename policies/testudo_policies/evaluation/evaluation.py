@@ -1,0 +1,247 @@
+"""Held-out episodes: success, contacts at every tick, separation, interventions, deadlocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import binomtest
+
+from testudo_hardware.errors import TestudoError
+from testudo_sim.environment.environment import Environment, StepMetrics, WorldState
+from testudo_sim.team.batch_policy import BatchPolicy
+
+HELD_OUT_SEED = 1_000_000
+"""Evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these."""
+LAST_SEED = 2**31 - 1
+_BATCH = 1000
+_SHRINK = 0.25
+"""Of MuJoCo worlds, which are slow, those that are done are dropped once so few are open."""
+_DEADLOCK_S = 5.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The outcome of held-out episodes."""
+
+    team_size: int
+    episodes: int
+    first_seed: int
+    horizon_s: float
+    crossing_share: float
+    """Share of episodes in which at least two straight paths cross (plane only)."""
+    success: float
+    success_low: float
+    success_high: float
+    """Wilson interval, 95 %."""
+    contacts: int
+    """Control ticks times touching pairs."""
+    episodes_with_contact: int
+    contact_rate_high: float
+    """Upper 95 % bound of the share of episodes with a contact (3/n if there was none)."""
+    minimum_separation_m: float
+    """Least distance of two centres in all episodes."""
+    separation_p1_m: float
+    """The first percentile over episodes of the least distance."""
+    intervention_rate: float
+    brake_rate: float
+    deadlocks: int
+    """Episodes that ended without success and in which nobody moved in the last five seconds."""
+    time_to_success_s: float
+    """Median over the successful episodes; NaN without one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; not-a-number becomes None."""
+        return {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class _Batch:
+    success: np.ndarray
+    contacts: np.ndarray
+    separation_m: np.ndarray
+    interventions: np.ndarray
+    braked: np.ndarray
+    stuck: np.ndarray
+    duration_s: np.ndarray
+    crossing: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """The compiled parts of an environment, the same for all batches."""
+
+    reset: Callable[..., Any]
+    signals: Callable[..., Any]
+    """Robots of all worlds in one batch axis."""
+    success: Callable[..., Any]
+    run_ticks: Callable[..., Any]
+
+
+def evaluate_policy(
+    environment: Environment,
+    policy: BatchPolicy,
+    memory: int,
+    episodes: int,
+    first_seed: int = HELD_OUT_SEED,
+    on_progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """Run ``episodes`` episodes of committed seeds to success or to the time limit.
+
+    Args:
+        environment: the scenario and team.
+        policy: acts for all robots of all worlds at once; called between decisions, need not be JAX.
+        memory: size of the policy's hidden state.
+        episodes: how many.
+        first_seed: seed of the first episode.
+        on_progress: told the number of finished episodes.
+
+    Raises:
+        TestudoError: no episodes are asked for, or their seeds run out of range.
+    """
+    if episodes < 1:
+        raise TestudoError(f"--episodes: found {episodes}, expected at least 1")
+    if not 0 <= first_seed <= LAST_SEED - episodes:
+        raise TestudoError(f"--seed: found {first_seed}, expected 0 to {LAST_SEED - episodes}")
+    programs = _programs(environment)
+    batches: list[_Batch] = []
+    done = 0
+    while done < episodes:
+        count = min(_BATCH, episodes - done)
+        batches.append(_run_batch(environment, programs, policy, memory, first_seed + done, count))
+        done += count
+        if on_progress:
+            on_progress(done)
+    return _summarise(environment, batches, first_seed)
+
+
+def _programs(environment: Environment) -> _Programs:
+    def signals(state: WorldState) -> dict[str, jax.Array]:
+        named = environment.signals(state)
+        return {name: value.reshape(-1, *value.shape[2:]) for name, value in named.items()}
+
+    def success(state: WorldState) -> jax.Array:
+        return environment.scenario.success(state.task, environment.scene(state))
+
+    return _Programs(jax.jit(environment.reset), jax.jit(signals), jax.jit(success), jax.jit(environment.run_ticks))
+
+
+def _run_batch(
+    environment: Environment, programs: _Programs, policy: BatchPolicy, memory: int, seed: int, count: int
+) -> _Batch:
+    keys = jax.vmap(jax.random.key)(jnp.arange(seed, seed + count))
+    world = programs.reset(keys)
+    crossing = crossing_paths(environment, world)
+    decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
+    size = environment.team.size
+    hidden = jnp.zeros((count * size, memory))
+    open_ = np.ones(count, bool)
+    totals = _Batch(*(np.zeros(count) for _ in range(7)), crossing)
+    totals.separation_m[:] = np.inf
+    still = np.zeros(count)
+    rows = np.arange(count)
+    for index in range(environment.horizon):
+        if environment.team.physics.name != "kinematic" and open_.sum() <= len(rows) * _SHRINK:
+            chosen = np.flatnonzero(open_[rows])
+            rows = rows[chosen]
+            world, hidden = _keep(world, chosen), _keep_robots(hidden, chosen, size)
+        velocity, hidden = policy(programs.signals(world), hidden)
+        nominal = jnp.transpose(jnp.asarray(velocity).reshape(len(rows), size, -1), (2, 1, 0))
+        key = jax.random.fold_in(jax.random.key(seed), index)
+        team, metrics = programs.run_ticks(world.team, nominal, key)
+        world = WorldState(team, environment.next_task(world.task), world.elapsed + 1)
+        _add(totals, jax.tree.map(np.asarray, metrics), rows, open_[rows])
+        still[rows] = np.where(np.asarray(metrics.idle), still[rows] + decision_s, 0.0)
+        totals.duration_s[open_] += decision_s
+        reached = np.zeros(count, bool)
+        reached[rows] = np.asarray(programs.success(world)) & open_[rows]
+        totals.success[reached] = 1
+        open_ = open_ & ~reached
+        if not open_.any():
+            break
+    totals.stuck[:] = open_ & (still >= _DEADLOCK_S)
+    return totals
+
+
+def _keep(world: WorldState, chosen: np.ndarray) -> WorldState:
+    """Return some of the worlds."""
+    return jax.tree.map(lambda x: x[..., chosen], world)
+
+
+def _keep_robots(hidden: jax.Array, chosen: np.ndarray, size: int) -> jax.Array:
+    """Return the memory of the robots of some worlds."""
+    robots = (chosen[:, None] * size + np.arange(size)).reshape(-1)
+    return jnp.asarray(hidden)[robots]
+
+
+def _add(totals: _Batch, metrics: StepMetrics, rows: np.ndarray, open_: np.ndarray) -> None:
+    """Count a decision of the episodes ``rows`` for those that are still open."""
+    chosen = rows[open_]
+    totals.contacts[chosen] += metrics.contacts[open_]
+    totals.separation_m[chosen] = np.minimum(totals.separation_m[chosen], metrics.separation_m[open_])
+    totals.interventions[chosen] += metrics.interventions[open_]
+    totals.braked[chosen] += metrics.braked[open_]
+
+
+def _summarise(environment: Environment, batches: list[_Batch], first_seed: int) -> Evaluation:
+    def joined(name: str) -> np.ndarray:
+        return np.concatenate([getattr(batch, name) for batch in batches])
+
+    success, contacts, duration = joined("success"), joined("contacts"), joined("duration_s")
+    count, good, touched = len(success), int(success.sum()), int((contacts > 0).sum())
+    interval = binomtest(good, count).proportion_ci(0.95, method="wilson")
+    decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
+    decisions = duration.sum() / decision_s
+    return Evaluation(
+        environment.team.size,
+        count,
+        first_seed,
+        environment.scenario.horizon_s,
+        float(joined("crossing").mean()),
+        good / count,
+        float(interval.low),
+        float(interval.high),
+        int(contacts.sum()),
+        touched,
+        float(binomtest(touched, count, alternative="less").proportion_ci(0.95, method="exact").high),
+        float(joined("separation_m").min()),
+        float(np.percentile(joined("separation_m"), 1)),
+        float(joined("interventions").sum() / decisions),
+        float(joined("braked").sum() / decisions),
+        int(joined("stuck").sum()),
+        float(np.median(duration[success > 0])) if good else float("nan"),
+    )
+
+
+def crossing_paths(environment: Environment, world: WorldState) -> np.ndarray:
+    """Return (E,) bool: the straight paths of at least two robots cross, seen from above."""
+    scene = environment.scene(world)
+    begin = np.asarray(scene.robots.position_world)[:2]
+    signals = environment.scenario.signals(world.task, scene)
+    crossing = np.zeros(begin.shape[-1], bool)
+    if "goal_world" not in signals:
+        return crossing
+    end = np.asarray(signals["goal_world"])[:2]
+    for i, j in itertools.combinations(range(begin.shape[1]), 2):
+        crossing = crossing | (
+            _sides(begin[:, i], end[:, i], begin[:, j], end[:, j])
+            & _sides(begin[:, j], end[:, j], begin[:, i], end[:, i])
+        )
+    return crossing
+
+
+def _sides(a: np.ndarray, b: np.ndarray, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return whether p and q (2, E) lie on different sides of the line through a and b."""
+
+    def side(point: np.ndarray) -> np.ndarray:
+        return (b[0] - a[0]) * (point[1] - a[1]) - (b[1] - a[1]) * (point[0] - a[0])
+
+    return side(p) * side(q) < 0

@@ -1,0 +1,99 @@
+"""What is evaluated: an exported artefact or the newest checkpoint of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+
+from testudo_deploy.contract.command_types import turns
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.shield.obstacles import Obstacle
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import RobotSpec, parse_robot
+from testudo_policies.learning.builder import build, make_environment
+from testudo_policies.learning.checkpoints import load_config
+from testudo_policies.learning.training_run import load_parameters
+from testudo_sim.environment.environment import Environment
+from testudo_sim.physics_choice import PhysicsChoice
+from testudo_sim.starts import StartDistribution
+from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
+
+
+@dataclass(frozen=True)
+class PolicyUnderTest:
+    """A policy with the team and scenario that it is for."""
+
+    policy: BatchPolicy
+    memory: int
+    scenario: str
+    spec: RobotSpec
+    shield: ProjectionParameters
+    team_size: int
+    obstacles: tuple[Obstacle, ...] = ()
+    yaw_rate_limit: float = 0.0
+    """[rad/s] of a policy that commands a yaw rate, else 0."""
+
+    def environment(
+        self,
+        team_size: int,
+        *,
+        shielded: bool = True,
+        physics: PhysicsChoice | None = None,
+        starts: StartDistribution | None = None,
+    ) -> Environment:
+        """Return its scenario with a team of another size, on other physics, or begun from the starts of a file."""
+        if team_size < 2:
+            raise TestudoError(f"--team-size: found {team_size}, a team has at least 2 robots")
+        return make_environment(
+            self.scenario,
+            self.spec,
+            self.shield,
+            team_size,
+            shielded=shielded,
+            physics=physics or PhysicsChoice(),
+            obstacles=self.obstacles,
+            starts=starts,
+            yaw_rate_limit=self.yaw_rate_limit,
+        )
+
+
+def load_policy_under_test(path: Path) -> PolicyUnderTest:
+    """Read a policy file or a training run.
+
+    Raises:
+        TestudoError: neither of the two, or one that does not hold.
+    """
+    return _from_run(path) if path.is_dir() else _from_artefact(path)
+
+
+def _from_run(folder: Path) -> PolicyUnderTest:
+    workshop = build(load_config(folder))
+    policy = jax.jit(workshop.agent.policy(load_parameters(workshop, folder)))
+    return PolicyUnderTest(
+        policy,
+        workshop.config.memory,
+        workshop.config.scenario,
+        workshop.spec,
+        workshop.shield,
+        workshop.config.team_size,
+        workshop.obstacles,
+        workshop.agent.yaw_rate_limit,
+    )
+
+
+def _from_artefact(path: Path) -> PolicyUnderTest:
+    artefact = PolicyArtefact.load(path)  # refuses a file that does not hold
+    contract = artefact.contract
+    return PolicyUnderTest(
+        artefact_policy(artefact),
+        contract.hidden_size,
+        contract.scenario,
+        parse_robot(contract.robot_spec, str(path)),
+        contract.shield,
+        contract.team_size,
+        contract.arena.obstacles if contract.arena is not None else (),
+        contract.command.limits[0][1] if turns(contract.command) else 0.0,
+    )

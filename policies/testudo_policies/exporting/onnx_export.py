@@ -1,0 +1,175 @@
+"""Writes a policy as one ONNX file that carries its contract, and keeps it only once it is proven.
+
+jax2onnx turns the step function into a graph with free axes for batch and neighbours. What version
+0.17 cannot convert: `nn.scan` (for one step call the cell itself), `jnp.max(where=, initial=)`
+(mask with `jnp.where` and take the plain maximum), sorting along the neighbours, `%` on arrays, and
+dense layers on inputs without a batch axis.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx
+from jax2onnx import to_onnx
+
+from testudo_deploy.contract.contract import METADATA_KEY, Contract, TestVector
+from testudo_deploy.contract.onnx_header import read_header
+from testudo_deploy.contract.onnx_policy import open_session
+from testudo_deploy.contract.parts import NEIGHBOURS
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
+from testudo_deploy.files.atomic_files import whole_file
+from testudo_hardware.errors import TestudoError
+from testudo_policies.exporting.graph_reduction import BATCH, SLOTS, simplify
+from testudo_policies.exporting.parity import Parity, Step, call_step, measure_parity, random_inputs
+
+OPSET = 21  # what onnxruntime 1.20 reads, the oldest that the robot side accepts
+_VECTOR_ROWS = 4
+
+
+class ExportError(TestudoError):
+    """A policy cannot be exported: not convertible, or the graph computes something else."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written."""
+
+    path: Path
+    sha256: str
+    contract: Contract
+    """With test vector and parity."""
+    parity: Parity
+    opset: int
+    ir_version: int
+    nodes: int
+    size_bytes: int
+
+
+def export_policy(
+    step: Step,
+    contract: Contract,
+    example_signals: Mapping[str, np.ndarray],
+    path: Path,
+    *,
+    loops: Mapping[str, np.ndarray] | None = None,
+) -> ExportReport:
+    """Write ``path`` and prove it: graph check, parity, and a load by the robot's own loader.
+
+    Args:
+        step: the policy; its parameters should be NumPy arrays (`jax.device_get`), so that it runs
+            where the test inputs are. A policy without memory gets hidden (B, 0).
+        contract: complete but for parity and test vector, which are filled in here.
+        example_signals: real inputs, (B, ...) by contract name, of which the first rows become the
+            test vector; `hidden` may be among them.
+        path: where the file goes; it appears only if all holds.
+        loops: signals along closed loops, (T, B, ...) by name, for the parity over time.
+
+    Raises:
+        ExportError: the function cannot be converted, or the graph deviates from it.
+        TestudoError: the contract does not hold.
+    """
+    path = Path(path)
+    for what, given in (("example_signals", example_signals), ("loops", loops)):
+        _check_names(what, given, contract)
+    model = convert(step, contract)
+    header = read_header(model.SerializeToString(), str(path))
+    session = open_session(model.SerializeToString(), header, str(path))
+    parity = measure_parity(step, session, contract, loops=loops)
+    if not parity.holds:
+        raise ExportError(
+            f"{path}: the graph deviates from the policy by {parity.max_error:.3g} (commands "
+            f"{parity.command_error:.3g}, hidden {parity.hidden_error:.3g}, along loops "
+            f"{parity.teacher_forced_error:.3g}), expected at most {parity.tolerance:g}; NaN means "
+            "an output that is not finite. The file was not written"
+        )
+    contract = contract.replace(parity=parity.to_dict(), test_vector=_test_vector(step, contract, example_signals))
+    onnx.helper.set_model_props(model, {METADATA_KEY: contract.to_json()})
+    artefact = _write_proven(model, path)
+    return ExportReport(
+        path, artefact.sha256, contract, parity, header.opsets[""], header.ir_version,
+        len(model.graph.node), path.stat().st_size,
+    )  # fmt: skip
+
+
+def convert(step: Step, contract: Contract) -> onnx.ModelProto:
+    """Return the graph of a step function, without metadata; batch and neighbours are free axes.
+
+    Raises:
+        ExportError: jax2onnx cannot convert it, or the result is no valid graph.
+    """
+    shapes = graph_inputs(contract)
+
+    def positional(*arrays: Any) -> Any:
+        inputs = dict(zip(shapes, arrays, strict=True))
+        hidden = inputs.pop(HIDDEN, None)
+        if hidden is None:
+            hidden = jnp.zeros((arrays[0].shape[0], 0), jnp.float32)
+        command, hidden_next = step(inputs, hidden)
+        return (command, hidden_next) if contract.hidden_size else command
+
+    try:
+        # without jit: jax2onnx 0.17 cannot read the nested programs of JAX 0.12
+        with jax.enable_x64(False), jax.disable_jit(), _quiet("onnx_ir"):
+            model: onnx.ModelProto = to_onnx(
+                positional,
+                inputs=[
+                    (BATCH, *(SLOTS if axis == NEIGHBOURS else axis for axis in shape)) for shape in shapes.values()
+                ],
+                model_name=f"{contract.scenario}_{contract.robot}",
+                opset=OPSET,
+                input_names=list(shapes),
+                output_names=list(graph_outputs(contract)),
+            )
+        model = simplify(model)
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ExportError(f"the policy cannot be converted to ONNX: {type(error).__name__}: {reason}") from error
+    return model
+
+
+def _check_names(what: str, given: Mapping[str, np.ndarray] | None, contract: Contract) -> None:
+    wanted = {signal.name for signal in contract.signals}
+    if given is not None and set(given) - {HIDDEN} != wanted:
+        raise ExportError(f"{what}: found {', '.join(sorted(given))}, expected {', '.join(sorted(wanted))}")
+
+
+def _test_vector(step: Step, contract: Contract, example_signals: Mapping[str, np.ndarray]) -> TestVector:
+    """Return the first rows of the examples and what JAX makes of them."""
+    rows = {name: np.asarray(array[:_VECTOR_ROWS], np.float32) for name, array in example_signals.items()}
+    if contract.hidden_size and HIDDEN not in rows:
+        batch = len(next(iter(rows.values())))
+        rng = np.random.default_rng(0)
+        rows[HIDDEN] = random_inputs(contract, batch, 1, rng)[HIDDEN]
+    inputs = {name: rows[name] for name in graph_inputs(contract)}
+    return TestVector.from_arrays(inputs, call_step(jax.jit(step), inputs))
+
+
+def _write_proven(model: onnx.ModelProto, path: Path) -> PolicyArtefact:
+    """Write, load as the robot does, and only then give the file its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as partial:
+        partial.write_bytes(model.SerializeToString(deterministic=True))
+        return PolicyArtefact.load(partial)
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Hide the warnings of a logger: onnx_ir tells of values without a type, which ONNX allows."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,196 @@
+"""How far the exported graph is from the JAX function, on random inputs and along closed loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import onnxruntime
+
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import REPLAY_TOLERANCE
+from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT, graph_inputs, graph_outputs
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import parse_robot
+
+Step = Callable[[dict[str, Any], Any], tuple[Any, Any]]
+"""``step(signals (B, ...) by name, hidden (B, H)) -> (command (B, D), next hidden (B, H))``."""
+
+SLOTS = tuple(range(1, 9))
+INPUTS = 10_240
+_COINCIDENT = 0.03  # share of inputs where two points are one: no direction is defined there
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Largest deviations between graph and JAX function, over all outputs."""
+
+    tolerance: float
+    inputs: int
+    """How many random inputs were compared."""
+    slots: tuple[int, ...]
+    """Numbers of neighbour slots among them."""
+    command_error: float
+    """[m/s]"""
+    hidden_error: float
+    loop_steps: int
+    """Steps of the closed loops; 0 if none were given."""
+    loops: int
+    teacher_forced_error: float
+    """Along the loops, each step from the hidden state that JAX had."""
+    free_running_drift: float
+    """Along the loops, each with its own hidden state: reported, not bounded."""
+
+    @property
+    def max_error(self) -> float:
+        """Return the largest deviation that is bounded by the tolerance."""
+        # not max(): it drops NaN
+        return float(np.max([self.command_error, self.hidden_error, self.teacher_forced_error]))
+
+    @property
+    def holds(self) -> bool:
+        """Return whether every bounded deviation is within the tolerance."""
+        return self.max_error <= self.tolerance
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self) | {"slots": list(self.slots), "max_error": self.max_error}
+
+
+def measure_parity(
+    step: Step,
+    session: onnxruntime.InferenceSession,
+    contract: Contract,
+    *,
+    loops: Mapping[str, np.ndarray] | None = None,
+    seed: int = 0,
+) -> Parity:
+    """Compare the JAX function with the graph.
+
+    Args:
+        step: the function that was exported.
+        session: the graph.
+        contract: names and shapes.
+        loops: signals recorded in closed loops, (T, B, ...) by name; None leaves that part out.
+        seed: of the random inputs.
+    """
+    pair = _Pair(step, session, contract)
+    rng = np.random.default_rng(seed)
+    batch = math.ceil(INPUTS / len(SLOTS))
+    command_error = hidden_error = 0.0
+    for slots in SLOTS:
+        inputs = random_inputs(contract, batch, slots, rng)
+        expected, found = pair.by_jax(inputs), pair.by_graph(inputs)
+        command_error = _worst(command_error, expected, found, COMMAND)
+        hidden_error = _worst(hidden_error, expected, found, HIDDEN_NEXT)
+    steps, count, forced, drift = _along_loops(pair, loops or {}, contract.hidden_size)
+    return Parity(
+        REPLAY_TOLERANCE, batch * len(SLOTS), SLOTS, command_error, hidden_error,
+        steps, count, forced, drift,
+    )  # fmt: skip
+
+
+def random_inputs(contract: Contract, batch: int, slots: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return random inputs (B, ...) of the graph by name, float32, all over arena and limits."""
+    spec = parse_robot(contract.robot_spec, "contract.robot_spec")
+    size, arena = spec.dimension, contract.arena
+    low, high = (arena.low_world, arena.high_world) if arena else ((-3.0,) * size, (3.0,) * size)
+    speed = spec.control_point_speed_m_s
+    turn = spec.turn_rate_limit_rad_s if spec.kind == DIFFERENTIAL_DRIVE else spec.speed_limit_m_s
+    limits = np.array([spec.speed_limit_m_s] + [turn] * (size - 1))
+
+    def coincide(shape: tuple[int, ...]) -> np.ndarray:
+        return rng.random((*shape, 1)) < _COINCIDENT
+
+    position = rng.uniform(low, high, (batch, size))
+    control_point = position + rng.normal(0, 0.05, (batch, size))
+    goal = rng.uniform(low, high, (batch, size))
+    peers = rng.uniform(low, high, (batch, slots, size))
+    values = {
+        "position_world": position,
+        "yaw": rng.uniform(-2 * np.pi, 2 * np.pi, (batch, 1)),
+        "velocity": rng.uniform(-limits, limits, (batch, size)),
+        "control_point_world": control_point,
+        "goal_world": np.where(coincide((batch,)), control_point, goal),
+        "neighbour_position_world": np.where(coincide((batch, slots)), control_point[:, None, :], peers),
+        "neighbour_velocity_world": rng.uniform(-speed, speed, (batch, slots, size)),
+        "neighbour_age": rng.exponential(0.2, (batch, slots)),
+        "neighbour_valid": rng.random((batch, slots)) < 0.8,
+        HIDDEN: rng.uniform(-1, 1, (batch, contract.hidden_size)),
+    }
+    inputs = {}
+    for name, shape in graph_inputs(contract).items():
+        full = (batch, *(slots if isinstance(axis, str) else axis for axis in shape))
+        value = values[name] if name in values else _task_values(name, full, low, high, rng)
+        inputs[name] = value.astype(np.float32)
+    return inputs
+
+
+def _task_values(
+    name: str, shape: tuple[int, ...], low: Sequence[float], high: Sequence[float], rng: np.random.Generator
+) -> np.ndarray:
+    """Return random values of a signal that a task adds: places in the arena, angles, or numbers."""
+    if name.endswith("_position_world"):
+        return rng.uniform(low, high, shape)
+    return rng.uniform(-2 * np.pi, 2 * np.pi, shape) if name.endswith("_yaw") else rng.uniform(-1, 1, shape)
+
+
+class _Pair:
+    """The function and the graph, both from inputs by name to outputs by name."""
+
+    def __init__(self, step: Step, session: onnxruntime.InferenceSession, contract: Contract) -> None:
+        self._step = jax.jit(step)
+        self._session = session
+        self._names = list(graph_outputs(contract))
+
+    def by_jax(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return call_step(self._step, inputs)
+
+    def by_graph(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        results = self._session.run(self._names, dict(inputs))
+        return dict(zip(self._names, results, strict=True))
+
+
+def call_step(step: Step, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the outputs of a step function by name, float32 arrays with a batch axis."""
+    signals = {name: value for name, value in inputs.items() if name != HIDDEN}
+    batch = len(next(iter(signals.values())))
+    hidden = inputs.get(HIDDEN, np.zeros((batch, 0), np.float32))
+    # a GPU multiplies matrices in a coarser format unless told otherwise
+    with jax.enable_x64(False), jax.default_matmul_precision("highest"):
+        command, hidden_next = step(signals, hidden)
+    outputs = {COMMAND: np.asarray(command)}
+    return outputs | ({HIDDEN_NEXT: np.asarray(hidden_next)} if HIDDEN in inputs else {})
+
+
+def _worst(so_far: float, expected: dict[str, np.ndarray], found: dict[str, np.ndarray], name: str) -> float:
+    if name not in expected:
+        return so_far
+    if expected[name].shape != found[name].shape:
+        return math.inf
+    return float(np.max([so_far, np.max(np.abs(expected[name] - found[name]))]))
+
+
+def _along_loops(pair: _Pair, loops: Mapping[str, np.ndarray], hidden_size: int) -> tuple[int, int, float, float]:
+    """Return steps, loops, error with JAX's hidden state, and command drift with its own."""
+    if not loops:
+        return 0, 0, 0.0, 0.0
+    steps, count = next(iter(loops.values())).shape[:2]
+    taught = own = np.zeros((count, hidden_size), np.float32)
+    forced = drift = 0.0
+    for tick in range(steps):
+        signals = {name: np.asarray(value[tick], np.float32) for name, value in loops.items()}
+        memory = {HIDDEN: taught} if hidden_size else {}
+        expected = pair.by_jax(signals | memory)
+        found = pair.by_graph(signals | memory)
+        for name in expected:
+            forced = _worst(forced, expected, found, name)
+        if hidden_size:
+            found = pair.by_graph(signals | {HIDDEN: own})
+            taught, own = expected[HIDDEN_NEXT], found[HIDDEN_NEXT]
+        drift = _worst(drift, expected, found, COMMAND)
+    return steps, count, forced, drift

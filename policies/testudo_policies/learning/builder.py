@@ -1,0 +1,162 @@
+"""From a configuration to the things that learn and are evaluated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import get_args
+
+import jax
+
+from testudo_deploy.contract.parts import VELOCITY_YAW_RATE
+from testudo_deploy.shield.obstacles import Obstacle, read_obstacles
+from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import motion_model
+from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_policies.learning.ppo import PPO
+from testudo_policies.networks.agent import Agent
+from testudo_policies.train_config import Commanded, TrainConfig
+from testudo_sim.environment.environment import Environment
+from testudo_sim.physics_choice import PhysicsChoice, make_physics
+from testudo_sim.scenarios import make_scenario
+from testudo_sim.starts import StartDistribution, parse_starts
+from testudo_sim.team.team_tick import SimulatedTeam
+
+_ALGORITHMS = ("mappo", "ippo")
+_PRECISIONS = ("highest", "high", "default")
+_BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
+    (("decisions", "worlds", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
+    (("memory",), 0, math.inf),
+    (("seed",), 0, 2**31 - 1),
+    (("discount", "trace", "starts_share"), 0, 1),
+    (("learning_rate", "clip", "max_gradient"), 1e-9, 1e9),
+    (("entropy", "value_weight", "change_price", "facing_price"), 0, 1e9),
+)
+"""Options, and the least and largest value of each."""
+
+
+@dataclass(frozen=True)
+class TrainingComponents:
+    """A run's parts, built once."""
+
+    config: TrainConfig
+    spec: RobotSpec
+    shield: ProjectionParameters
+    environment: Environment
+    agent: Agent
+
+    @property
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """Return what stands in the arena."""
+        return read_obstacles(self.config.obstacles, self.spec.dimension, "--obstacles")
+
+    @cached_property
+    def ppo(self) -> PPO:
+        """The learner: one, so that what it has compiled is used again."""
+        return PPO(self.config, self.agent, self.environment)
+
+
+def build(config: TrainConfig) -> TrainingComponents:
+    """Build a run's parts.
+
+    Raises:
+        TestudoError: the configuration does not hold; the text names the option.
+    """
+    _check(config)
+    spec = load_robot(config.robot)
+    turn_rad_s = _yaw_rate_limit(config, spec)
+    shield = projection_parameters(spec)
+    environment = make_environment(
+        config.scenario,
+        spec,
+        shield,
+        config.team_size,
+        physics=config.physics_choice,
+        obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"),
+        yaw_rate_limit=turn_rad_s,
+    )
+    task = environment.scenario.for_training()
+    if config.starts:
+        if not hasattr(task, "with_starts"):
+            raise TestudoError(f"--starts: scenario {config.scenario!r} takes none")
+        task = task.with_starts(parse_starts(config.starts, "--starts"), config.starts_share)
+        # without running it, as in `make_environment`
+        jax.eval_shape(lambda key: task.start(key, config.team_size), jax.random.key(0))
+    environment = replace(
+        environment,
+        scenario=task,
+        change_price=config.change_price,
+        facing_price=config.facing_price if turn_rad_s else 0.0,
+    )
+    agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s, turn_rad_s)
+    return TrainingComponents(config, spec, shield, environment, agent)
+
+
+def make_environment(
+    scenario: str,
+    spec: RobotSpec,
+    shield: ProjectionParameters,
+    team_size: int,
+    *,
+    shielded: bool = True,
+    physics: PhysicsChoice = PhysicsChoice(),  # noqa: B008 -- frozen
+    obstacles: tuple[Obstacle, ...] = (),
+    starts: StartDistribution | None = None,
+    yaw_rate_limit: float = 0.0,
+) -> Environment:
+    """Return a scenario for a team of one kind of robot, begun from ``starts`` where these are given.
+
+    With a ``yaw_rate_limit`` [rad/s] the last number of a command is a yaw rate.
+
+    Raises:
+        TestudoError: there is no such scenario, the team does not fit into it or into the starts, or the physics
+            cannot run it.
+    """
+    model = motion_model(spec)
+    task = make_scenario(scenario, spec, shield, obstacles, starts)
+    # without running it: says now, and not when all is compiled, that the team does not fit
+    jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
+    below = make_physics(physics, model, task.arena, team_size, task.boxes)
+    team = SimulatedTeam(model, shield, task.arena, below, team_size, shielded=shielded, yaw_rate_limit=yaw_rate_limit)
+    return Environment(task, team, spread=1.0 if starts is None else starts.spread.parameters)
+
+
+def _yaw_rate_limit(config: TrainConfig, spec: RobotSpec) -> float:
+    """Return how fast the team is told to turn at most [rad/s]; 0 where it holds its heading."""
+    if config.command_type != VELOCITY_YAW_RATE:
+        return 0.0
+    missing = [table for table in ("heading", "attitude") if not getattr(spec, table)]
+    if missing:
+        raise TestudoError(
+            f"--command {config.command}: {spec.name} is a {spec.kind} without [{missing[0]}] in its "
+            "file; only drones with both tables turn beside their velocity, use --command velocity"
+        )
+    if config.trainer != "testudo":
+        raise TestudoError(
+            f"--command {config.command}: found --trainer {config.trainer}, expected testudo, the only "
+            "one that trains yaw rates"
+        )
+    return spec.yaw_rate_limit_rad_s
+
+
+def _check(config: TrainConfig) -> None:
+    if config.command not in get_args(Commanded):
+        raise TestudoError(f"--command: found {config.command!r}, expected one of {', '.join(get_args(Commanded))}")
+    if config.algorithm not in _ALGORITHMS:
+        raise TestudoError(f"--algorithm: found {config.algorithm!r}, expected one of {', '.join(_ALGORITHMS)}")
+    if config.precision not in _PRECISIONS:
+        raise TestudoError(f"--precision: found {config.precision!r}, expected one of {', '.join(_PRECISIONS)}")
+    if config.team_size < 2:
+        raise TestudoError(f"--team-size: found {config.team_size}, a team has at least 2 robots")
+    for names, low, high in _BOUNDS:
+        for name in names:
+            value = getattr(config, name)
+            if not low <= value <= high:  # also true for NaN
+                expected = f"at least {low}" if high == math.inf else f"{low} to {high}"
+                raise TestudoError(f"--{name.replace('_', '-')}: found {value}, expected {expected}")
+    if config.worlds * config.team_size % config.minibatches:
+        raise TestudoError(
+            f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds x {config.team_size} robots"
+        )

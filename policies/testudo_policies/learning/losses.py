@@ -1,0 +1,109 @@
+"""Advantages and the clipped loss of PPO (Schulman et al., 2017), time-outs kept apart from endings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from testudo_policies.networks.agent import Agent, AgentParameters
+from testudo_policies.networks.observation_encoding import Features
+from testudo_policies.train_config import TrainConfig
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Batch:
+    """A rollout: time T by robots B (worlds times team)."""
+
+    features: Features
+    """(T, B, ...): what the actor read."""
+    central: Features
+    """(T, B, ...): what the critic reads."""
+    fresh: jax.Array
+    """(T, B) bool: an episode begins at this step."""
+    action: jax.Array
+    """(T, B, D): before the tanh."""
+    log_probability: jax.Array
+    """(T, B)."""
+    value: jax.Array
+    """(T, B)."""
+    next_value: jax.Array
+    """(T, B): value of the state that the step led to, before any restart."""
+    reward: jax.Array
+    """(T, B)."""
+    terminated: jax.Array
+    """(T, B) bool."""
+    truncated: jax.Array
+    """(T, B) bool."""
+    trust: jax.Array | None = None
+    """(T, B), 0 to 1: how far each step is believed; left out, wholly."""
+
+
+def advantages(
+    reward: jax.Array,
+    value: jax.Array,
+    next_value: jax.Array,
+    terminated: jax.Array,
+    truncated: jax.Array,
+    discount: float,
+    trace: float,
+    trust: jax.Array | None = None,
+) -> jax.Array:
+    """Return generalised advantages (T, B) (Schulman et al., 2016).
+
+    A termination has no future; a time-out has one, which the value of the last state stands for; at
+    both the trace is cut, since the next step belongs to another episode.
+
+    ``trust`` (T, B) weighs each step's own error and all that follows it: with the truncated ratio of another
+    dynamics over the one that was sampled, these are V-trace's errors (Espeholt et al., 2018).
+    """
+    delta = reward + discount * jnp.where(terminated, 0.0, next_value) - value
+    carry_on = jnp.where(terminated | truncated, 0.0, discount * trace)
+    if trust is not None:
+        delta, carry_on = trust * delta, trust * carry_on
+
+    def backwards(later: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        now, weight = step
+        advantage = now + weight * later
+        return advantage, advantage
+
+    _, result = jax.lax.scan(backwards, jnp.zeros_like(delta[0]), (delta, carry_on), reverse=True)
+    return result
+
+
+def _normalised(advantage: jax.Array, trust: jax.Array | None) -> jax.Array:
+    """Return advantages of mean 0 and variance 1; what is not trusted counts for neither, and stays 0."""
+    trust = jnp.ones_like(advantage) if trust is None else trust
+    centred = advantage - trust * jnp.sum(advantage) / (jnp.sum(trust) + 1e-8)
+    return centred / (jnp.sqrt(jnp.mean(centred**2)) + 1e-8)
+
+
+def ppo_loss(
+    parameters: AgentParameters,
+    agent: Agent,
+    config: TrainConfig,
+    batch: Batch,
+    hidden: jax.Array,
+    advantage: jax.Array,
+    key: jax.Array,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Return the loss and its parts; ``advantage`` (T, B) is not yet normalised, and already weighed by trust."""
+    logits, _ = agent.act(parameters, batch.features, hidden, batch.fresh)
+    distribution = agent.distribution
+    log_probability = distribution.log_prob(logits, batch.action)
+    ratio = jnp.exp(log_probability - batch.log_probability)
+    scaled = _normalised(advantage, batch.trust)
+    clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+    actor_loss = -jnp.mean(jnp.minimum(ratio * scaled, clipped * scaled))
+    value = agent.value(parameters, batch.central)
+    value_loss = jnp.mean((value - (batch.value + advantage)) ** 2)
+    entropy = jnp.mean(distribution.entropy(logits, key))
+    total = actor_loss + config.value_weight * value_loss - config.entropy * entropy
+    return total, {
+        "loss/actor": actor_loss,
+        "loss/value": value_loss,
+        "loss/entropy": entropy,
+        "loss/ratio_off": jnp.mean(jnp.abs(ratio - 1)),
+    }

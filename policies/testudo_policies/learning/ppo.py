@@ -1,0 +1,155 @@
+"""PPO for teams that share one policy: MAPPO and IPPO, feed-forward and recurrent, one core.
+
+`PPO.update` is one pure function of a pytree: jit it, or vmap it over seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from testudo_policies.distributed.sharding import split
+from testudo_policies.learning.losses import Batch, advantages, ppo_loss
+from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout, flat
+from testudo_policies.networks.agent import Agent, AgentParameters
+from testudo_policies.networks.observation_encoding import encode
+from testudo_policies.train_config import TrainConfig
+from testudo_sim.environment.environment import Environment
+
+Metrics = dict[str, jax.Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TrainState:
+    """All that a run needs to go on exactly where it stopped."""
+
+    parameters: AgentParameters
+    optimiser: Any
+    rollout: RolloutState
+    key: jax.Array
+    updates: jax.Array
+    """() int: updates done."""
+
+
+@dataclass(frozen=True)
+class PPO:
+    """The learner of one run."""
+
+    config: TrainConfig
+    agent: Agent
+    environment: Environment
+    mesh: Mesh | None = None
+    """Devices that share the worlds; None is one device."""
+
+    @cached_property
+    def start(self) -> Callable[[jax.Array], TrainState]:
+        """`init` as one program, which is traced and compiled once for as long as this learner lives."""
+        return jax.jit(self.init)
+
+    def init(self, key: jax.Array) -> TrainState:
+        """Return the state before the first update."""
+        world_key, network_key, key = jax.random.split(key, 3)
+        rollout = begin(self.agent, self.environment, world_key, self.config.worlds)
+        features = flat(encode(self.environment.signals(rollout.worlds)))
+        central = features
+        if self.agent.config.central_critic:
+            central = flat(encode(self.environment.central_signals(rollout.worlds)))
+        parameters = self.agent.init(network_key, features, central)
+        learned = (parameters.actor, parameters.critic)
+        optimiser = self._optimiser.init(learned)
+        state = TrainState(parameters, optimiser, rollout, key, jnp.zeros((), jnp.int32))
+        return jax.tree.map(_typed, state)
+
+    def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """Run one rollout and learn from it."""
+        rollout_key, learn_key, key = jax.random.split(state.key, 3)
+        hidden = state.rollout.hidden
+        rollout, batch, metrics = collect_rollout(
+            self.agent, self.environment, state.parameters, state.rollout, rollout_key, self.config.rollout
+        )
+        parameters = self.agent.observe(state.parameters, batch.features)
+        advantage = advantages(
+            batch.reward,
+            batch.value,
+            batch.next_value,
+            batch.terminated,
+            batch.truncated,
+            self.config.discount,
+            self.config.trace,
+        )
+        parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
+        done = batch.terminated | batch.truncated
+        summary = {
+            "train/reward": jnp.mean(batch.reward),
+            "train/return": jnp.sum(batch.reward) / jnp.maximum(jnp.sum(done), self.config.worlds),
+            "train/episodes": jnp.sum(done) / self.environment.team.size,
+            "train/success": jnp.sum(batch.terminated) / jnp.maximum(jnp.sum(done), 1),
+            "train/contacts": jnp.sum(metrics.contacts),
+            "shield/intervention_rate": jnp.mean(metrics.interventions),
+            "shield/brake_rate": jnp.mean(metrics.braked),
+            "shield/separation_m": jnp.min(metrics.separation_m),
+            **losses,
+        }
+        return TrainState(parameters, optimiser, rollout, key, state.updates + 1), summary
+
+    def _learn(
+        self,
+        parameters: AgentParameters,
+        optimiser: Any,
+        batch: Batch,
+        hidden: jax.Array,
+        advantage: jax.Array,
+        key: jax.Array,
+    ) -> tuple[AgentParameters, Any, Metrics]:
+        """Take the gradient steps of all epochs; minibatches are whole sequences of some robots."""
+        robots, parts = batch.reward.shape[1], self.config.minibatches
+
+        def gradient_step(carry: Any, index: tuple[jax.Array, jax.Array]) -> Any:
+            current, optimiser = carry
+            chosen, step_key = index
+            # the shuffle is over all worlds, as on one device; what it gathers is shared out again
+            part, after = split(jax.tree.map(lambda x: x[:, chosen], (batch, advantage)), self.mesh, axis=1)
+            memory = split(hidden[chosen], self.mesh, axis=0)
+
+            def loss(learned: tuple[Any, Any]) -> Any:
+                trial = replace(current, actor=learned[0], critic=learned[1])
+                return ppo_loss(trial, self.agent, self.config, part, memory, after, step_key)
+
+            learned = (current.actor, current.critic)
+            (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
+            changes, optimiser = self._optimiser.update(gradient, optimiser, learned)
+            actor, critic = optax.apply_updates(learned, changes)
+            return (replace(current, actor=actor, critic=critic), optimiser), losses
+
+        def epoch(carry: Any, epoch_key: jax.Array) -> Any:
+            shuffle_key, step_key = jax.random.split(epoch_key)
+            order = jax.random.permutation(shuffle_key, robots).reshape(parts, -1)
+            return jax.lax.scan(gradient_step, carry, (order, jax.random.split(step_key, parts)))
+
+        (parameters, optimiser), losses = jax.lax.scan(
+            epoch, (parameters, optimiser), jax.random.split(key, self.config.epochs)
+        )
+        return parameters, optimiser, jax.tree.map(jnp.mean, losses)
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        config = self.config
+        steps = config.updates * config.epochs * config.minibatches
+        schedule = optax.linear_schedule(config.learning_rate, config.learning_rate / 10, steps)
+        return optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(schedule, eps=1e-5))
+
+
+def _typed(value: Any) -> jax.Array:
+    """Return a value of firm type, as a checkpoint gives it back: else a resume is another program."""
+    value = jnp.asarray(value)
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value
+    return jnp.asarray(value, value.dtype)

@@ -1,0 +1,92 @@
+"""Running a policy in an environment to learn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_policies.learning.losses import Batch
+from testudo_policies.networks.agent import Agent, AgentParameters
+from testudo_policies.networks.observation_encoding import Features, encode
+from testudo_sim.environment.environment import Environment, StepMetrics, WorldState
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RolloutState:
+    """Where the worlds are between rollouts."""
+
+    worlds: WorldState
+    hidden: jax.Array
+    """(B, M)."""
+    fresh: jax.Array
+    """(E,) bool: the worlds that have just begun."""
+
+
+def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -> RolloutState:
+    """Return worlds at their start."""
+    state = environment.reset(jax.random.split(key, worlds))
+    return RolloutState(state, agent.blank_memory(worlds * environment.team.size), jnp.ones(worlds, bool))
+
+
+def collect_rollout(
+    agent: Agent,
+    environment: Environment,
+    parameters: AgentParameters,
+    state: RolloutState,
+    key: jax.Array,
+    length: int,
+) -> tuple[RolloutState, Batch, StepMetrics]:
+    """Run ``length`` decisions; returns the batch and the metrics (T, E) of every decision."""
+    team = environment.team.size
+
+    def step(carry: RolloutState, step_key: jax.Array) -> tuple[RolloutState, Any]:
+        action_key, world_key = jax.random.split(step_key)
+        features = flat(encode(environment.signals(carry.worlds)))
+        central = critic_features(agent, environment, parameters, carry.worlds, features)
+        fresh = jnp.repeat(carry.fresh, team)
+        logits, hidden = agent.act(parameters, _now(features), carry.hidden, fresh[None])
+        action = agent.distribution.sample_no_postprocessing(logits[0], action_key)
+        command = agent.command(features, agent.distribution.postprocess(action))
+        nominal = command.reshape(-1, team, command.shape[-1])
+        worlds, result = environment.step(carry.worlds, nominal, world_key)
+        last_features = flat(encode(environment.signals(result.last)))
+        after = critic_features(agent, environment, parameters, result.last, last_features)
+        done = result.terminated | result.truncated
+        batch = Batch(
+            features,
+            central,
+            fresh,
+            action,
+            agent.distribution.log_prob(logits[0], action),
+            agent.value(parameters, central),
+            agent.value(parameters, after),
+            result.reward.T.reshape(-1),
+            jnp.repeat(result.terminated, team),
+            jnp.repeat(result.truncated, team),
+        )
+        return RolloutState(worlds, hidden, done), (batch, result.metrics)
+
+    state, (batch, metrics) = jax.lax.scan(step, state, jax.random.split(key, length))
+    return state, batch, metrics
+
+
+def critic_features(
+    agent: Agent, environment: Environment, parameters: AgentParameters, worlds: WorldState, own: Features
+) -> Features:
+    """Return what the critic reads (B, ...): the true team (MAPPO), or what the actor reads (IPPO)."""
+    if agent.config.central_critic:
+        return flat(encode(environment.central_signals(worlds)))
+    return agent.normalise(parameters, own)
+
+
+def flat(features: Features) -> Features:
+    """Return features (E, N, ...) as (E * N, ...)."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), features)
+
+
+def _now(features: Features) -> Features:
+    return jax.tree.map(lambda x: x[None], features)

@@ -1,0 +1,125 @@
+"""How many worlds fit: measured on the compiled update, and said in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import jax
+
+from testudo_hardware.errors import TestudoError
+from testudo_policies.distributed.sharding import DevicePlacement
+from testudo_policies.learning.builder import build
+from testudo_policies.train_config import TrainConfig
+from testudo_sim.jax_support.devices import Devices, devices
+
+_SAMPLE_WORLDS = 256
+"""The update is compiled for this many to see what one costs."""
+_SHARE = 0.8
+"""Of a device's memory; the rest is for what the compiler does not tell."""
+_LEAST_UPDATES = 50
+"""Fewer, and there is nothing left to learn with."""
+_MOST = {"cpu": 256}
+"""Worlds on one device beyond which a step only takes longer (measured on two cores)."""
+_MOST_ELSEWHERE = 65_536
+"""The most that `testudo bench gpu` steps."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """A number of worlds, and why."""
+
+    worlds: int
+    reason: str
+
+
+def choose_worlds(config: TrainConfig) -> Sizing:
+    """Return how many worlds to run at once: a power of two for each device.
+
+    The update is compiled once for one device, and what XLA says that it needs is scaled.
+
+    Raises:
+        TestudoError: the configuration does not hold, or not even one world fits.
+    """
+    found = devices()
+    return largest_that_fits(config, found, bytes_per_world(config))
+
+
+def sized(config: TrainConfig, say: Callable[[str], None]) -> TrainConfig:
+    """Return a configuration whose number of worlds is chosen, and say why, where it was left open.
+
+    Raises:
+        TestudoError: see `choose_worlds`.
+    """
+    if config.worlds:
+        return config
+    sizing = choose_worlds(config)
+    say(sizing.reason)
+    return replace(config, worlds=sizing.worlds)
+
+
+def bytes_per_world(config: TrainConfig) -> int:
+    """Return the memory of the update for each world [bytes]: state before and after, and all between."""
+    sample = replace(config, worlds=_SAMPLE_WORLDS, minibatches=1)
+    ppo = build(sample).ppo
+    state = jax.eval_shape(ppo.init, jax.random.key(0))
+    with memory_told(sample):
+        needs = jax.jit(ppo.update).lower(state).compile().memory_analysis()
+    total = needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes
+    return max(1, total // _SAMPLE_WORLDS)
+
+
+def largest_that_fits(config: TrainConfig, found: Devices, world_bytes: int) -> Sizing:
+    """Return the largest number of worlds within memory, the run's length and what a device can use.
+
+    Raises:
+        TestudoError: not even one world for each device fits.
+    """
+    per_update = config.rollout * found.count
+    most = _MOST.get(found.platform, _MOST_ELSEWHERE)
+    bounds = {
+        "more would not fit into its memory": int(_SHARE * found.memory_bytes) // world_bytes,
+        f"more would leave fewer than {_LEAST_UPDATES} updates of --decisions {config.decisions}": max(
+            1, config.decisions // (per_update * _LEAST_UPDATES)
+        ),
+        "more on a device only take longer": most,
+    }
+    reason = min(bounds, key=bounds.__getitem__)
+    each = 1 << max(0, bounds[reason].bit_length() - 1)
+    if bounds[reason] < 1 or not _divides(config, each, found.count):
+        raise TestudoError(
+            f"--worlds: {each} on each of {found.count} devices, a world of {world_bytes:,} bytes, do not fit: "
+            f"{reason}; give fewer --minibatches, a shorter --rollout or --worlds itself"
+        )
+    gib = each * world_bytes / 2**30
+    where = f" on each of {found.count} devices" if found.count > 1 else ""
+    return Sizing(
+        each * found.count,
+        f"--worlds {each * found.count}: {gib:.2f} of {found.memory_bytes / 2**30:.1f} GiB{where}; {reason}",
+    )
+
+
+@contextmanager
+def memory_told(config: TrainConfig) -> Iterator[None]:
+    """Turn the compiler's pages about memory into a sentence.
+
+    Raises:
+        TestudoError: the device's memory did not suffice.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise TestudoError(
+            f"--worlds: the memory of {devices().text.removeprefix('device ')}, does not suffice for "
+            f"{config.worlds} worlds; try --worlds {max(1, config.worlds // 2)} in a new run, or 0 to have "
+            f"the number chosen"
+        ) from error
+
+
+def _divides(config: TrainConfig, each: int, count: int) -> bool:
+    whole = replace(config, worlds=each * count)
+    robots = whole.worlds * config.team_size
+    return robots % config.minibatches == 0 and DevicePlacement.shares(whole, count) == count

@@ -1,0 +1,117 @@
+"""Actor and critic: permutation-invariant over neighbours, feed-forward or with a GRU.
+
+Every neighbour goes through the same small network and the results are pooled by their maximum, so
+that a policy trained with four robots runs with any number (Deep Sets, Zaheer et al., 2017).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from testudo_policies.networks.observation_encoding import Features
+
+_FIRST_SCALE = -1.0
+"""Raw scale of the first actions: noise small enough that the shield seldom hides its effect."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Sizes of the networks."""
+
+    width: int = 64
+    """Units of every hidden layer."""
+    memory: int = 0
+    """Units of the GRU; 0 is feed-forward."""
+    central_critic: bool = True
+    """MAPPO: the critic reads the true state of the team; else IPPO: it reads what the actor reads."""
+
+
+class TeamEncoder(nn.Module):
+    """Own features and pooled neighbours to one vector (..., width)."""
+
+    width: int
+
+    @nn.compact
+    def __call__(self, features: Features) -> jax.Array:
+        """Return the encoding (..., width)."""
+        each = nn.tanh(nn.Dense(self.width, name="neighbour_1")(features.neighbours))
+        each = nn.sigmoid(nn.Dense(self.width, name="neighbour_2")(each))
+        # an absent neighbour counts like one that is far away, so that the team's size does not matter
+        pooled = jnp.max(each * features.nearness[..., None], axis=-2)
+        joined = jnp.concatenate([features.own, pooled], axis=-1)
+        return nn.tanh(nn.Dense(self.width, name="joined")(joined))
+
+
+class Actor(nn.Module):
+    """Features and memory to the parameters of the action's distribution."""
+
+    config: NetworkConfig
+    action_size: int
+
+    def setup(self) -> None:
+        """Make the layers."""
+        self.encoder = TeamEncoder(self.config.width)
+        if self.config.memory:
+            self.memory = nn.GRUCell(self.config.memory)
+        self.head = nn.Dense(self.config.width)
+        self.mean = nn.Dense(self.action_size, kernel_init=nn.initializers.orthogonal(0.01))
+        self.scale = self.param("scale", nn.initializers.constant(_FIRST_SCALE), (self.action_size,))
+
+    def __call__(self, features: Features, hidden: jax.Array, fresh: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Run over time.
+
+        Args:
+            features: arrays (T, B, ...).
+            hidden: (B, M) memory before the first step.
+            fresh: (T, B) bool: an episode begins at this step, so memory is cleared before it.
+
+        Returns:
+            Mean and raw scale (T, B, 2 * action_size), and the memory after the last step.
+        """
+        x = self.encoder(features)
+        if self.config.memory:
+            scan = nn.scan(_remember, variable_broadcast="params", split_rngs={"params": False})
+            hidden, x = scan(self, hidden, (x, fresh))
+        return self._distribution(features, x), hidden
+
+    def step(self, features: Features, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Run one step for features (B, ...): as `__call__`, without the time axis."""
+        x = self.encoder(features)
+        if self.config.memory:
+            hidden, x = self.memory(hidden, x)
+        return self._distribution(features, x), hidden
+
+    def _distribution(self, features: Features, x: jax.Array) -> jax.Array:
+        # learning begins at driving straight to the goal
+        mean = self.mean(nn.tanh(self.head(x))) + self._pull(features)
+        return jnp.concatenate([mean, jnp.broadcast_to(self.scale, mean.shape)], axis=-1)
+
+    def _pull(self, features: Features) -> jax.Array:
+        """Return the pull to the goal; what is no axis of space, a yaw rate, begins at zero."""
+        missing = self.action_size - features.pull.shape[-1]
+        if not missing:
+            return features.pull
+        return jnp.concatenate([features.pull, 0 * features.pull[..., :missing]], axis=-1)
+
+
+class Critic(nn.Module):
+    """Features to the value of each robot's state."""
+
+    config: NetworkConfig
+
+    @nn.compact
+    def __call__(self, features: Features) -> jax.Array:
+        """Return values (...)."""
+        x = TeamEncoder(self.config.width)(features)
+        x = nn.tanh(nn.Dense(self.config.width, name="head")(x))
+        return nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0), name="value")(x)[..., 0]
+
+
+def _remember(actor: Actor, hidden: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """Run the GRU for one step of time, with memory cleared where an episode is fresh."""
+    x, fresh = step
+    return actor.memory(jnp.where(fresh[:, None], 0.0, hidden), x)

@@ -1,0 +1,138 @@
+"""Actor, critic and normalisation as one set of parameters, and what acts with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig
+from testudo_policies.networks.brax_imports import NormalTanhDistribution, running_statistics, specs
+from testudo_policies.networks.observation_encoding import Features, encode, out_of_goal_frame
+
+Params = Any
+LEAST_SPREAD = 1e-2
+"""A feature that hardly varies in training must not be blown up."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class AgentParameters:
+    """Everything that learning changes."""
+
+    actor: Params
+    critic: Params
+    own_statistics: Any
+    neighbour_statistics: Any
+
+
+@dataclass(frozen=True)
+class Agent:
+    """The networks of a policy for robots with D space dimensions and a speed limit."""
+
+    config: NetworkConfig
+    dimension: int
+    speed_limit_m_s: float
+    yaw_rate_limit: float = 0.0
+    """[rad/s] of drones that are told to turn; 0: none is."""
+
+    @property
+    def action_size(self) -> int:
+        """Return the numbers of an action: one for each axis, and one more for a yaw rate."""
+        return self.dimension + bool(self.yaw_rate_limit)
+
+    @property
+    def distribution(self) -> NormalTanhDistribution:
+        """Return the distribution of actions, in (-1, 1) for each axis of the goal frame, and for the yaw rate."""
+        return NormalTanhDistribution(self.action_size)
+
+    def init(self, key: jax.Array, features: Features, central: Features) -> AgentParameters:
+        """Return fresh parameters for features (B, ...) of actor and critic."""
+        actor_key, critic_key = jax.random.split(key)
+        hidden = self.blank_memory(features.own.shape[0])
+        fresh = jnp.zeros((1, features.own.shape[0]), bool)
+        return AgentParameters(
+            self._actor.init(actor_key, _with_time(features), hidden, fresh),
+            self._critic.init(critic_key, central),
+            _statistics(features.own),
+            _statistics(features.neighbours),
+        )
+
+    def blank_memory(self, robots: int) -> jax.Array:
+        """Return the memory (robots, M) of an episode's start."""
+        return jnp.zeros((robots, self.config.memory))
+
+    def act(
+        self, parameters: AgentParameters, features: Features, hidden: jax.Array, fresh: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the distribution's parameters (T, B, 2A) and the memory after; see `Actor`."""
+        return self._actor.apply(parameters.actor, self.normalise(parameters, features), hidden, fresh)
+
+    def value(self, parameters: AgentParameters, central: Features) -> jax.Array:
+        """Return values (...) for the critic's features."""
+        return self._critic.apply(parameters.critic, central)
+
+    def normalise(self, parameters: AgentParameters, features: Features) -> Features:
+        """Return features of about zero mean and unit variance."""
+        return replace(
+            features,
+            own=running_statistics.normalize(features.own, parameters.own_statistics),
+            neighbours=running_statistics.normalize(features.neighbours, parameters.neighbour_statistics),
+        )
+
+    def observe(self, parameters: AgentParameters, features: Features) -> AgentParameters:
+        """Return the parameters with statistics that have seen these features (T, B, ...)."""
+        return replace(
+            parameters,
+            own_statistics=running_statistics.update(
+                parameters.own_statistics, features.own, std_min_value=LEAST_SPREAD
+            ),
+            neighbour_statistics=running_statistics.update(
+                parameters.neighbour_statistics, features.neighbours, std_min_value=LEAST_SPREAD
+            ),
+        )
+
+    def command(self, features: Features, action: jax.Array) -> jax.Array:
+        """Return what an action (..., A) commands: a velocity (..., D) [m/s], and as last number a yaw rate [rad/s]."""
+        velocity = self.velocity_world(features, action[..., : self.dimension])
+        if not self.yaw_rate_limit:
+            return velocity
+        return jnp.concatenate([velocity, self.yaw_rate_limit * action[..., self.dimension :]], axis=-1)
+
+    def velocity_world(self, features: Features, action: jax.Array) -> jax.Array:
+        """Return the control-point velocity (..., D) [m/s] of an action (..., D) of the goal frame."""
+        length = jnp.sqrt(jnp.sum(action**2, axis=-1, keepdims=True))
+        shortened = action / jnp.maximum(length, 1.0)
+        return self.speed_limit_m_s * out_of_goal_frame(shortened, features.goal_frame)
+
+    def policy(
+        self, parameters: AgentParameters
+    ) -> Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]:
+        """Return the deterministic step (signals (B, ...), hidden (B, M)) -> (command (B, A), hidden)."""
+
+        def step(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
+            features = encode(signals)
+            seen = self.normalise(parameters, features)
+            logits, hidden = self._actor.apply(parameters.actor, seen, hidden, method="step")
+            return self.command(features, self.distribution.mode(logits)), hidden
+
+        return step
+
+    @property
+    def _actor(self) -> Actor:
+        return Actor(self.config, self.action_size)
+
+    @property
+    def _critic(self) -> Critic:
+        return Critic(self.config)
+
+
+def _with_time(features: Features) -> Features:
+    return jax.tree.map(lambda x: x[None], features)
+
+
+def _statistics(values: jax.Array) -> Any:
+    return running_statistics.init_state(specs.Array(values.shape[-1:], jnp.dtype("float32")))

@@ -1,0 +1,1 @@
+"""Shared by all nodes: clock, quality of service, conversions, scheduling."""

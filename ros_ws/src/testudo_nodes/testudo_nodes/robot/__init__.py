@@ -1,0 +1,5 @@
+"""The nodes of one robot: policy, guard, driver.
+
+In: poses, peer messages, stops.
+Out: shielded commands.
+"""

@@ -1,0 +1,422 @@
+"""Runs the policy of one robot as a managed node: poses and peers in, one shielded command a tick out.
+
+configure loads and checks policy, fleet and robot; activate arms; the service `~/start` lets it drive. All that
+decides is in `testudo_deploy.supervision.robot`; this node carries messages to it and from it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import TwistStamped
+from rclpy.duration import Duration
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.task import Future
+from std_msgs.msg import UInt8MultiArray
+from std_srvs.srv import Trigger
+
+from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
+from testudo_deploy.control.peer_tracker import PeerMeasurement
+from testudo_deploy.fleet.fleet import Fleet, load_fleet
+from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC
+from testudo_deploy.monitoring.diagnostics import Level, Status
+from testudo_deploy.supervision.modes import READY, RESTING
+from testudo_deploy.supervision.robot import Robot, TickOutput
+from testudo_deploy.supervision.supervisor import Event, GuardReport, Supervisor, code_of
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.topics import Measurement
+from testudo_hardware.links.wire import CommandReading, OdometryReading, body_forward_command
+from testudo_nodes.common.clock import clock_of
+from testudo_nodes.common.message_conversions import (
+    command_message,
+    diagnostics_message,
+    envelope_message,
+    raw_envelope,
+    raw_envelope_bytes,
+    status_message,
+    status_values,
+)
+from testudo_nodes.common.node_runner import (
+    WARN_EVERY_S,
+    CpuMeter,
+    flag_parameter,
+    report_status,
+    run,
+    text_parameter,
+    told,
+)
+from testudo_nodes.common.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request
+from testudo_nodes.robot.flight_topics import hear_vehicle, speaks_topics
+from testudo_nodes.robot.pose_subscription import PoseSubscription
+from testudo_nodes.station.unknown_nodes import find_unknown_robots
+
+_LAST_WORD_S = 0.2
+_LOOKS, _LOOK_S = 20, 0.05
+"""So often, and at this distance, a process that refuses looks for somebody who hears why."""
+_UNREAD = 1000
+"""More than all peers say between two ticks; a flood costs memory no more."""
+_STATUS_S = 0.5
+_ORDER_S = 0.1
+_DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+
+
+class PolicyNode(LifecycleNode):
+    """The node of one robot, in the robot's namespace."""
+
+    def __init__(self, _stop: Future) -> None:
+        """Declare the parameters and, where that is wanted, configure.
+
+        Raises:
+            TestudoError: policy, fleet or robot is refused.
+        """
+        super().__init__("policy")
+        self.failed = False
+        self._files = (
+            text_parameter(self, "fleet", "the fleet file"),
+            text_parameter(self, "robot", "the name of this robot in the fleet file"),
+            text_parameter(self, "policy", "the policy file; its hash stands in the fleet file"),
+        )
+        self._configures = flag_parameter(
+            self, "configure", default=False, description="configure at once; refused: end"
+        )
+        self._tempo = clock_of(self)
+        self.priority = self._tempo.priority
+        # from the beginning: what refuses a configuration is told, too
+        self._diagnostics = self._tempo.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
+        self._robot: Robot | None = None
+        self._past: Supervisor | None = None
+        """Of the configuration before."""
+        self._command: Any = None
+        self._ticks: Any = None
+        self._poses: list[PoseSubscription] = []
+        """Of the robot itself, and where a tracking system sees them of its peers."""
+        self._unread: deque[tuple[bytes, float]] = deque(maxlen=_UNREAD)
+        """What peers said since the last tick, and when it came; of too many the newest."""
+        self._refusal: TestudoError | None = None
+        self._entities: list[Callable[[], Any]] = []
+        self._flight_order: Any = None
+        """Publishes what the guard of a robot with flight phases is told."""
+        self._flight_topics: bool | None = None
+        self._braked_for = ""
+        self._cpu = CpuMeter()
+        if self._configures and self.trigger_configure() != _DONE:
+            raise self._refusal or TestudoError("policy: could not be configured")
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Load and verify everything; from then on the robot listens and says where it stands."""
+        try:
+            self._configure()
+        except TestudoError as error:
+            self._refuse_configuration(error)
+            return _REFUSED
+        except Exception as error:  # noqa: BLE001 -- rclpy would swallow it
+            self._disconnect()
+            self._refuse_configuration(TestudoError(f"{type(error).__name__}: {error}"))
+            return _REFUSED
+        return _DONE
+
+    def _configure(self) -> None:
+        fleet_file, name, policy = self._files
+        fleet = load_fleet(fleet_file)
+        robot = Robot(
+            fleet,
+            name,
+            policy,
+            epoch=self._new_epoch(),
+            now_s=self._tempo.now_s(),
+            simulated_time=self._tempo.in_rounds,
+        )
+        clocks = self._tempo.clocks
+        self._poses = [PoseSubscription(clocks, fleet.robot(name))]
+        if fleet.tracking:
+            self._poses += [PoseSubscription(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
+        if self._past is not None:
+            robot.supervisor.remember(self._past)
+        self._robot = robot
+        self._everybody = fleet.names
+        self._connect(fleet, robot)
+
+    def _refuse_configuration(self, error: TestudoError) -> None:
+        """Say why; a process that ends after that says it as its last line, too."""
+        self._refusal = error
+        status = self._broken("not_configured", str(error))
+        if not self._configures:
+            self.get_logger().error(f"refused: {error}")
+            self._diagnose(status)
+            return
+        for _ in range(_LOOKS):
+            if self._diagnostics.get_subscription_count():
+                break
+            time.sleep(_LOOK_S)
+        self._diagnose(status)
+        self._diagnostics.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+
+    def tell_failure(self, sentence: str) -> None:
+        """Say what a transition raised; see `told`."""
+        self.get_logger().error(sentence)
+        self._diagnose(self._broken("transition_failed", sentence))
+
+    def _broken(self, code: str, sentence: str) -> Status:
+        name = self._files[1]
+        return Status(Level.ERROR, f"{name}: policy", name, sentence, {"code": code})
+
+    def _diagnose(self, status: Status) -> None:
+        self._diagnostics.publish(diagnostics_message(status_message(status), self))
+
+    @told
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Arm, if nothing speaks against it."""
+        return _DONE if self._ask(Event.ARM)[0] else _REFUSED
+
+    @told
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brake, and be silent; a robot in the air lands."""
+        self._ask(Event.DEACTIVATE)
+        self._send_brake()
+        return _DONE
+
+    @told
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Forget everything; the next configuration is a new life of the robot."""
+        self._disconnect()
+        return _DONE
+
+    @told
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brake as the last command."""
+        self._disconnect()
+        return _DONE
+
+    @told
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Brake, and wait to be configured anew."""
+        self._disconnect()
+        return _DONE
+
+    def close(self) -> None:
+        """Brake as the last command, and tell what happened."""
+        robot = self._robot
+        self._disconnect()
+        if robot is not None:
+            report_status("summary", {**robot.summary(), "cpu_share": self._cpu.share()})
+
+    def _new_epoch(self) -> str:
+        """Return the name of this life of the robot; a run in lock-step has one, the same in each run."""
+        return "lock-step" if self._tempo.in_rounds else uuid.uuid4().hex
+
+    def _connect(self, fleet: Fleet, robot: Robot) -> None:
+        self._command = self._publisher(TwistStamped, "cmd_vel_policy")
+        self._peer_state = self._publisher(UInt8MultiArray, "peer_state")
+        self._record = self._publisher(UInt8MultiArray, "tick")
+        self._mode = self._publisher(DiagnosticStatus, "mode")
+        pose, *sightings = self._poses
+        pose.begin(self._listen, self._on_pose, self._refuse)
+        self._listen(DiagnosticStatus, "guard_status", self._on_guard)
+        peers = fleet.peers(robot.name)
+        for peer in peers:
+            self._listen(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)
+        follows = fleet.robot(robot.name).follows
+        if follows is not None:
+            self._listen(UInt8MultiArray, f"/{follows.robot}/peer_state", self._on_leader, raw=True)
+        for peer, sighting in zip(peers if sightings else (), sightings, strict=True):
+            sighting.begin(self._listen, self._sighter(peer), self._refuse)
+        words = [("~/start", Event.START), ("~/stop", Event.STOP)]
+        if robot.flight is not None:
+            words.append(("~/land", Event.LAND))
+            self._connect_flight(fleet, robot)
+        for name, event in words:
+            service = self.create_service(Trigger, name, self._operator(event))
+            self._entities.append(lambda service=service: self.destroy_service(service))
+        if self._tempo.in_rounds:
+            self._ticks = self._tempo.every(robot.spec.control_period_s, self._tick_of_round)
+        else:  # runs out where no pose begins the tick; set anew by each tick
+            self._ticks = self._tempo.every(robot.pacer.alone_s(0.0), self._tick_alone)
+        show = self._tempo.every(_STATUS_S, self._tell)
+        self._entities.append(lambda: self._tempo.drop(show))
+
+    def _connect_flight(self, fleet: Fleet, robot: Robot) -> None:
+        if self._flight_topics is None:
+            self._flight_topics = speaks_topics(self, fleet.robot(robot.name))
+        self._flight_order = self._publisher(UInt8MultiArray, "flight_order")
+        hear_vehicle(
+            self._listen,
+            self._tempo.now_s,
+            fleet.robot(robot.name),
+            robot.hear_vehicle,
+            self._refuse,
+            topics=self._flight_topics,
+        )
+        orders = self._tempo.every(_ORDER_S, self._order_flight)
+        self._entities.append(lambda: self._tempo.drop(orders))
+
+    def _order_flight(self) -> None:
+        if self._flight_order is not None:
+            order = self._robot.flight_order(self._tempo.now_s())
+            self._flight_order.publish(envelope_message(order.encode()))
+
+    def _disconnect(self) -> None:
+        """Brake as the last command, and be silent and deaf."""
+        if self._robot is None:
+            return
+        if self._ticks is not None:
+            self._tempo.drop(self._ticks)  # nothing may follow the brake
+            self._ticks = None
+        if self._command is not None:
+            self._send_brake()
+            self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+            self._command = None
+        for destroy in reversed(self._entities):
+            destroy()
+        self._entities.clear()
+        self._past = self._robot.supervisor
+        self._robot, self._flight_order = None, None
+
+    def _publisher(self, kind: type, topic: str) -> Any:
+        publisher = self._tempo.publisher(
+            kind, topic, OFFERED[topic.rpartition("/")[2]], event_callbacks=mismatch_of_offer(topic, self._on_mismatch)
+        )
+        self._entities.append(lambda: self._tempo.drop(publisher))
+        return publisher
+
+    def _listen(
+        self, kind: type, topic: str, callback: Callable[[Any], None], quality: str = "", *, raw: bool = False
+    ) -> None:
+        profile = REQUESTED[quality or topic.rpartition("/")[2]]
+        subscription = self._tempo.listen(
+            kind, topic, callback, profile, raw=raw, event_callbacks=mismatch_of_request(topic, self._on_mismatch)
+        )
+        self._entities.append(lambda: self._tempo.drop(subscription))
+
+    def _operator(self, event: Event) -> Callable[..., Trigger.Response]:
+        def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            response.success, response.message = self._ask(event)
+            return response
+
+        return answer
+
+    def _ask(self, event: Event) -> tuple[bool, str]:
+        answer = self._robot.request(event, self._tempo.now_s())
+        self.get_logger().info(answer.sentence)  # who asked is answered, and the mode is told
+        if not answer.granted:
+            name = self._robot.name
+            self._diagnose(Status(Level.WARN, f"{name}: request", name, answer.sentence, {"code": answer.code}))
+        self._tell()
+        self._order_flight()
+        return answer.granted, answer.sentence
+
+    def _sighter(self, peer: str) -> Callable[[Measurement, float], None]:
+        def on_sighting(reading: Measurement, _: float) -> None:
+            self._robot.loop.on_sighting(peer, PeerMeasurement(reading.stamp_s, reading.position_world))
+
+        return on_sighting
+
+    def _on_pose(self, reading: OdometryReading, received_s: float) -> None:
+        robot = self._robot
+        if robot.flight is not None:
+            robot.flight.hear_tilt(reading.tilt_rad)
+        taken = robot.loop.on_odometry(
+            reading.stamp_s, received_s, reading.position_world, reading.yaw, reading.velocity
+        )
+        if self._tempo.in_rounds:
+            return  # the tick comes when everything of the round is here
+        # a pose that is not believed ends in a brake at once, not at the next tick
+        if taken and (robot.pacer.is_due(received_s) or not robot.loop.located):
+            self._tick(on_pose=True)
+
+    def _on_peer(self, data: bytes) -> None:
+        self._unread.append((data, self._tempo.now_s()))
+
+    def _on_leader(self, data: bytes) -> None:
+        try:
+            self._robot.hear_leader(PeerMessage.decode(raw_envelope_bytes(data)))
+        except EnvelopeError as error:
+            self._refuse(error)
+
+    def _read_peers(self) -> None:
+        """Read what the peers said since the last tick; read one after the other they cost half the time."""
+        unread = tuple(self._unread)
+        self._unread.clear()
+        for data, received_s in unread:
+            try:
+                self._robot.loop.on_peer(PeerMessage.decode(raw_envelope_bytes(data)), received_s)
+            except EnvelopeError as error:
+                self._refuse(error)
+
+    def _on_guard(self, message: DiagnosticStatus) -> None:
+        self._robot.hear_guard(GuardReport.of(status_values(message), self._tempo.now_s()))
+
+    def _on_mismatch(self, sentence: str) -> None:
+        self.get_logger().warning(sentence)
+        if self._robot is not None:
+            self._robot.supervisor.see_mismatch(sentence)
+
+    def _refuse(self, error: Exception) -> None:
+        self._robot.refused_messages += 1
+        self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
+
+    def _tick_alone(self) -> None:
+        self._tick(on_pose=False)
+
+    def _tick_of_round(self) -> None:
+        self._tick(on_pose=True)
+
+    def _tick(self, *, on_pose: bool) -> None:
+        self._read_peers()
+        now_s = self._tempo.now_s()
+        outcome = self._robot.tick(now_s, on_pose=on_pose)
+        if not self._tempo.in_rounds:
+            self._ticks.timer_period_ns = round(1e9 * self._robot.pacer.alone_s(now_s))
+            self._ticks.reset()
+        record = outcome.record
+        if outcome.commands:
+            # without an estimate the command is zero, which no angle turns
+            yaw = record.estimate_yaw or 0.0
+            travels = body_forward_command(self._robot.spec, record.sent_command, yaw)
+            self._send(CommandReading(record.stamp_s, travels, record.sent_yaw_rate))
+        if outcome.announcement is not None:
+            self._peer_state.publish(raw_envelope(outcome.announcement.encode()))
+        self._record.publish(raw_envelope(record.encode()))
+        self._note(outcome)
+
+    def _note(self, outcome: TickOutput) -> None:
+        """Tell when the mode changes, and when the robot begins or ends to brake."""
+        robot, record = self._robot, outcome.record
+        code = code_of(record.reason)
+        if code != self._braked_for:
+            self._braked_for = code
+            report_status("brake", {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason})
+        if outcome.changed:
+            self._tell()
+            self._order_flight()
+            self.get_logger().info(f"{robot.supervisor.mode}: {robot.supervisor.sentence}")
+        if robot.supervisor.mode in RESTING and self._state_machine.current_state[1] == "active":
+            self.trigger_deactivate()
+
+    def _tell(self) -> None:
+        now_s, supervisor = self._tempo.now_s(), self._robot.supervisor
+        if supervisor.mode in (*RESTING, *READY):  # what drives has no time to look around
+            supervisor.see_unknown_robots(find_unknown_robots(self, self._everybody))
+        status = self._robot.status(now_s)
+        self._mode.publish(status_message(status))
+        self._diagnose(status)
+
+    def _send_brake(self) -> None:
+        self._send(CommandReading(self._tempo.now_s(), (0.0,) * self._robot.spec.dimension))
+
+    def _send(self, reading: CommandReading) -> None:
+        self._command.publish(command_message(self._robot.name, self._robot.spec, reading))
+
+
+def main() -> None:
+    """Run the node until a signal comes."""
+    sys.exit(run(PolicyNode))
+
+
+if __name__ == "__main__":
+    main()

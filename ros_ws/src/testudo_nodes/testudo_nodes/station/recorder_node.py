@@ -1,0 +1,113 @@
+"""Records every topic of a fleet into a run folder, as the messages come, without decoding them.
+
+Nothing waits for the recorder: when the disk refuses, it says so once and ends; control goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
+from rclpy.task import Future
+
+from testudo_deploy.files.bag_writer import RecordedTopic, RunWriteError
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.launch_plan import BACKENDS, MOST_SEED, TopicPlan, topics
+from testudo_deploy.launch.run_folder import RunWriter
+from testudo_nodes.common.clock import clock_of
+from testudo_nodes.common.message_definitions import message_class, message_definition, type_hash
+from testudo_nodes.common.node_runner import CpuMeter, integer_parameter, report_status, run, text_parameter
+from testudo_nodes.common.qos import offered, recorded
+
+_NICE = 5
+"""Control comes first where processors are short; what waits is in the queues."""
+
+
+class RecorderNode(Node):
+    """The node that writes the run."""
+
+    def __init__(self, stop: Future) -> None:
+        """Open the run folder.
+
+        Raises:
+            TestudoError: the fleet is refused, or the folder cannot be written.
+        """
+        super().__init__("recorder")
+        self.failed = False
+        self._stop, self._cpu = stop, CpuMeter()
+        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
+        policy = Path(text_parameter(self, "policy", "the policy file, of which a copy is kept"))
+        folder = text_parameter(self, "run_folder", "the folder to write, which holds no run yet")
+        backend = text_parameter(self, "backend", f"what moves the robots: {' or '.join(BACKENDS)}")
+        seed = integer_parameter(self, "seed", 0, (0, MOST_SEED), "seed of the plant, for the record")
+        planned = topics(fleet)
+        self._tempo = clock_of(self)
+        self._writer = RunWriter(
+            folder,
+            [_recorded_topic(topic) for topic in planned],
+            replace(fleet, policy=policy.absolute()),
+            facts={"seed": seed, "backend": backend},
+            clock=self._tempo.now_s,
+        )
+        for topic in planned:
+            listen = self._tempo.listen_outside if topic.kind == "estop" else self._tempo.listen
+            listen(
+                message_class(topic.type),
+                topic.name,
+                partial(self._take, topic.name),
+                recorded(topic.kind, reliable=topic.reliable),
+                raw=True,
+            )
+        report_status("recording", {"run_folder": folder})
+        os.nice(_NICE)
+
+    def close(self) -> None:
+        """Complete the run."""
+        if not self.failed:
+            if self._tempo.in_rounds:
+                self._tempo.deliver()  # what was sent after the last round
+            self._guarded(self._writer.close)
+        report_status("recorded", {"messages": self._writer.message_count, "cpu_share": self._cpu.share()})
+
+    def _take(self, topic: str, data: bytes) -> None:
+        if not self.failed:
+            self._guarded(partial(self._writer.write, topic, data, self._tempo.now_s()))
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        """Write; if the disk refuses, say so once and end."""
+        try:
+            write()
+        except RunWriteError as error:
+            self.failed = True
+            sys.stderr.write(f"recorder: {error}\n")
+            self._writer.abandon()
+            if not self._stop.done():
+                self._stop.set_result(None)
+
+
+def _recorded_topic(topic: TopicPlan) -> RecordedTopic:
+    profile = offered(topic.kind)
+    return RecordedTopic(
+        topic.name,
+        topic.type,
+        message_definition(topic.type),
+        type_hash(topic.type),
+        reliable=topic.reliable and profile.reliability == ReliabilityPolicy.RELIABLE,
+        transient_local=profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
+        depth=profile.depth,
+    )
+
+
+def main() -> None:
+    """Run the node until a signal comes."""
+    sys.exit(run(RecorderNode))
+
+
+if __name__ == "__main__":
+    main()

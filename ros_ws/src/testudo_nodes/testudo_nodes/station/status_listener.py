@@ -1,0 +1,122 @@
+"""Subscribes to the status of the robots of a ROS domain; `testudo_deploy.station.fleet_status` interprets it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, Self
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.qos import qos_profile_sensor_data
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import BatteryState
+
+from testudo_deploy.launch.node_interfaces import OPERATOR, TOOL_NODES
+from testudo_deploy.launch.ros_domain import LOOPBACK
+from testudo_deploy.launch.sros2_enclave import ENCLAVES
+from testudo_hardware.errors import TestudoError
+from testudo_nodes.common.qos import SHOWN
+
+_LOOK_S = 0.5
+"""How often it looks for robots that are new."""
+_STEP_S = 0.05
+_TYPES = {"mode": DiagnosticStatus, "guard_status": DiagnosticStatus, "battery_state": BatteryState}
+_TOPIC = re.compile(rf"/([a-z][a-z0-9_]*)/({'|'.join(_TYPES)})")
+
+
+class Heard(Protocol):
+    """Takes what is heard, such as `testudo_deploy.station.fleet_status.FleetStatus`."""
+
+    def hear_mode(self, robot: str, sentence: str, values: dict[str, str], received_s: float) -> None:
+        """Take a status of the topic `mode`."""
+
+    def hear_guard(self, robot: str, values: dict[str, str], received_s: float) -> None:
+        """Take a status of the topic `guard_status`."""
+
+    def hear_battery(self, robot: str, share: float, voltage_v: float) -> None:
+        """Take a `sensor_msgs/BatteryState`."""
+
+
+class StatusListener:
+    """Hears the robots of a domain; a context manager. Between its ends, ``node`` is for others to use, too."""
+
+    def __init__(self, heard: Heard, domain_id: int, *, local: bool) -> None:
+        """Prepare.
+
+        Args:
+            heard: takes what is heard.
+            domain_id: the ROS domain.
+            local: hear this machine only, as `testudo up` speaks.
+        """
+        self._heard, self._domain_id, self._local = heard, domain_id, local
+        self._known: set[str] = set()
+
+    def __enter__(self) -> Self:
+        if self._local:
+            os.environ.update(LOOPBACK)
+        self._context = rclpy.Context()
+        try:
+            self._begin()
+        except RuntimeError as error:  # of rcl
+            self._context.try_shutdown()
+            raise TestudoError(f"ROS 2 refuses to start: {' '.join(str(error).split())}") from error
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown()
+        self.node.destroy_node()
+        self._context.try_shutdown()
+
+    def _begin(self) -> None:
+        # Ctrl-C is the terminal's way to end, not an error of ROS
+        rclpy.init(
+            args=["--ros-args", "--enclave", f"{ENCLAVES}/{OPERATOR}"],
+            context=self._context,
+            domain_id=self._domain_id,
+            signal_handler_options=SignalHandlerOptions.NO,
+        )
+        self.node = rclpy.create_node(
+            f"{TOOL_NODES}_{os.getpid()}", context=self._context, start_parameter_services=False
+        )
+
+    def listen(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
+        """Listen for some time [s], or until it is enough."""
+        end_s, look_s = time.monotonic() + seconds, 0.0
+        while (now_s := time.monotonic()) < end_s and not enough():
+            if now_s >= look_s:
+                look_s = now_s + _LOOK_S
+                self._look_around()
+            self._executor.spin_once(timeout_sec=_STEP_S)
+
+    def _look_around(self) -> None:
+        """Subscribe to what robots publish that are new."""
+        for topic, types in self.node.get_topic_names_and_types():
+            match = _TOPIC.fullmatch(topic)
+            if match is None or topic in self._known:
+                continue
+            robot, kind = match.groups()
+            package, _, message = types[0].split("/")
+            expected = _TYPES[kind]
+            if (package, message) != (expected.__module__.split(".")[0], expected.__name__):
+                continue
+            self._known.add(topic)
+            profile = SHOWN.get(kind, qos_profile_sensor_data)
+            self.node.create_subscription(expected, topic, partial(self._take, robot, kind), profile)
+
+    def _take(self, robot: str, kind: str, message: Any) -> None:
+        now_s = time.monotonic()
+        if kind == "battery_state":
+            self._heard.hear_battery(robot, message.percentage, message.voltage)
+            return
+        values = {pair.key: pair.value for pair in message.values}
+        if kind == "mode":
+            self._heard.hear_mode(robot, message.message, values, now_s)
+        else:
+            self._heard.hear_guard(robot, values, now_s)

@@ -1,0 +1,127 @@
+"""The verb `gap`: how far is the model from what recorded robots really did, where, and what does it mean?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from testudo_analysis.gap.gap_analysis import TypeReplay, analyse, compare
+from testudo_analysis.gap.gap_report import GapReport
+from testudo_analysis.gap.presentation.findings_text import findings
+from testudo_analysis.gap.presentation.gap_page import PageData, write_page
+from testudo_analysis.gap.presentation.gap_tables import gap_tables
+from testudo_analysis.gap.presentation.rerun_file import rerun_library, write_rerun
+from testudo_analysis.gap.presentation.top_view import courses
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import TeamRecording, load, prepare
+from testudo_runs.progress_bar import Tell, part, progress_bar
+
+_PAGE, _NUMBERS = "gap.html", "gap.json"
+
+
+def gap(
+    run: Annotated[Path, tyro.conf.Positional],
+    against: Path | None = None,
+    robot_type: str | None = None,
+    identified: Path | None = None,
+    out: Path | None = None,
+    json: Path | None = None,
+    rerun: Path | None = None,
+    allow_damage: bool = False,
+) -> int:
+    """Replay every start of a recorded run open loop, and report how far the model is from it.
+
+    Errors after 0.1 to 2 s by robot and channel with intervals, the robot file against dead reckoning and against an
+    identified file, where in state space the model is wrong and what kind of error that is, latency, residuals against
+    the shield's margins, predicted against real score. Exit status 1 means that part of the run could not be read.
+
+    Example:
+        testudo gap run --out report             # gap.html and gap.json in report/
+        testudo gap run --identified create.toml --rerun run.rrd
+        testudo gap run --against other_run      # or another robot file, on the same run
+
+    Args:
+        run: the run folder, imported or recorded by `testudo up`.
+        against: another run folder, or a robot file (.toml), to set beside.
+        robot_type: robot or robot file for all robots; what the run says if not given.
+        identified: robot file that `testudo identify` wrote.
+        out: folder for the page and the numbers; `gap` in the run folder if not given.
+        json: also write the numbers to this file.
+        rerun: also write poses and errors as a Rerun recording (.rrd).
+        allow_damage: a run of which part cannot be read is no failure.
+    """
+    console = Console()
+    with progress_bar(f"reading {run}") as tell:
+        recording = load(run, robot_type=robot_type, velocities="poses", share=partial(tell, f"reading {run}"))
+    for warning in recording.source.warnings:
+        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+    if rerun is not None:
+        rerun_library()  # refuse before the work, not after it
+    spec = None if identified is None else load_robot(identified)
+    folder = out or run / "gap"
+    with progress_bar("replaying") as tell:
+        share = 0.8 if against is None else 0.4
+        report, replays = analyse(recording, identified=spec, tell=part(tell, 0.0, share))
+        if against is not None:
+            report = _beside(report, replays, recording, against, robot_type, part(tell, 0.4, 0.8))
+        tell("drawing", 0.8)
+        made = tuple(
+            () if replay.flown else tuple(courses([out.robot for out in replay.outs], list(replay.models.values())[-1]))
+            for replay in replays
+        )
+        files = [write_page(PageData(report, replays, made), folder / _PAGE), folder / _NUMBERS]
+        numbers = dumps(report.to_dict(), indent=1, allow_nan=False) + "\n"
+        files[1].write_text(numbers, encoding="utf-8")
+        if json is not None:
+            json.parent.mkdir(parents=True, exist_ok=True)
+            json.write_text(numbers, encoding="utf-8")
+            files.append(json)
+        if rerun is not None:
+            tell("writing the Rerun recording", 0.9)
+            files.append(write_rerun(rerun, report, replays, made))
+    _show(console, report, files)
+    return 0 if recording.source.complete or allow_damage else 1
+
+
+def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
+    for table in gap_tables(report):
+        console.print(table)
+    for sentence in findings(report):
+        console.print(f"• {sentence}", highlight=False)
+    for name, why in report.left_out.items():
+        console.print(f"[yellow]{name} could not be replayed:[/] {why}", highlight=False)
+    for file in files:
+        console.print(f"written: {file}", highlight=False)
+
+
+def _beside(
+    report: GapReport,
+    replays: tuple[TypeReplay, ...],
+    recording: TeamRecording,
+    against: Path,
+    robot_type: str | None,
+    tell: Tell,
+) -> GapReport:
+    """Return the report with a second run, or another robot file, set beside."""
+    if against.suffix == ".toml":
+        other = load_robot(against)
+        if all(replay.spec.kind != other.kind for replay in replays):
+            raise TestudoError(
+                f"--against: {against} is a {other.kind}, the run has "
+                f"{', '.join(sorted({replay.spec.kind for replay in replays}))}"
+            )
+        _, rival = analyse(prepare(recording.source, str(against)), horizons_s=report.horizons_s, tell=tell)
+    else:
+        reading = partial(part(tell, 0.0, 0.2), f"reading {against}")
+        other_run = load(against, robot_type=robot_type, velocities="poses", share=reading)
+        _, rival = analyse(other_run, horizons_s=report.horizons_s, seed=1, tell=part(tell, 0.2, 1.0))
+    found = compare(replays, rival, ("this", against.name), report.horizons_s)
+    return replace(report, against=found, against_name=str(against))

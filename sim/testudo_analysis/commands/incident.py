@@ -1,0 +1,185 @@
+"""The verb `incident`: what went wrong in a run, why, and what would have happened otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from testudo_analysis.incident.find import find_incidents
+from testudo_analysis.incident.incident import Incident, IncidentThresholds, kept_apart_m
+from testudo_analysis.incident.incident_page import write_page
+from testudo_analysis.incident.incident_replay import IncidentReplay, replay_incidents, worst
+from testudo_analysis.incident.incident_tables import incident_table
+from testudo_analysis.incident.start_states import merged, starts_of
+from testudo_analysis.replay.counterfactual import counterfactual_variants
+from testudo_analysis.replay.one_team import load_team
+from testudo_analysis.replay.replay_tables import counterfactual_tables
+from testudo_hardware.errors import TestudoError
+from testudo_runs.alignment import TeamRecording
+from testudo_runs.progress_bar import progress_bar
+from testudo_sim.starts import save_starts
+
+SCHEMA = "testudo/incidents/1"
+_READ = 0.7
+"""About the share of the time to the first table that reading takes."""
+
+
+@dataclass(frozen=True)
+class IncidentSelection:
+    """Which incidents, and how they are gone on from."""
+
+    worst: int = 3
+    """For so many of the worst incidents the counterfactual is made; 0 for none."""
+    incident: tuple[int, ...] = ()
+    """Numbers of the incidents to save or to go on from, in place of the worst."""
+    near: float | None = None
+    """Distance of two centres [m] below which they are near; by default what layer 1 of the shield keeps."""
+    robot: str = ""
+    """Kind of the robots, for imported runs that do not say."""
+    shown: int = 5
+    """Incidents of each kind in the terminal's table."""
+    draws: int = 8
+    """Worlds of each counterfactual: the first with the dynamics as described, the others drawn."""
+    commands: bool = False
+    """Counterfactuals go on with the recorded commands, in place of the recorded policy."""
+
+
+def incident(
+    run: Annotated[Path, tyro.conf.Positional],
+    *,
+    policy: Path | None = None,
+    json: Path | None = None,
+    out: Path | None = None,
+    save_scenario: Path | None = None,
+    choice: Annotated[IncidentSelection, tyro.conf.arg(name="")] = IncidentSelection(),
+) -> int:
+    """Tell what went wrong in a run, its likely cause, and what would have happened with and without the shield.
+
+    Contacts and near contacts, deadlocks, stops by code, jumps of localisation, stale peers, guard brakes, saturation
+    and late ticks; of imported runs what poses and commands tell.
+
+    Example:
+        testudo incident runs/mine/run --out incidents
+        testudo incident imported --robot turtlebot4 --worst 0 --json incidents.json
+        testudo incident runs/mine/run --save-scenario incident.yaml      (then: testudo evaluate policy.onnx --starts)
+
+    Args:
+        run: the run folder, recorded by `testudo up` or imported.
+        policy: policy of the counterfactuals; that of the run if not given.
+        json: also write everything to this file.
+        out: folder for the page with pictures, incidents.html.
+        save_scenario: write the moment before the worst incident, or before those of --incident, as start states that
+            `train` and `evaluate` begin from.
+        choice: which incidents, and how they are gone on from.
+    """
+    console = Console()
+    with progress_bar(f"reading {run}") as show:
+        recording = load_team(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
+        show("looking for incidents", _READ)
+        bounds = IncidentThresholds.of(recording, choice.near)
+        incidents = find_incidents(recording, bounds)
+    for warning in recording.warnings:
+        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+    if incidents:
+        console.print(incident_table(incidents, choice.shown))
+    else:
+        console.print("nothing went wrong in this run, as far as it was recorded")
+    picked = _picked(incidents, choice, run)
+    aftermaths = _gone_on(recording, picked, policy, choice, bounds, console) if picked and choice.worst else []
+    for item in aftermaths:
+        console.print(f"[bold]{item.incident.what}[/]", highlight=False)
+        for table in counterfactual_tables(item.incident.aftermath):
+            console.print(table)
+    _write(recording, incidents, aftermaths, bounds, json, out, console)
+    if save_scenario is not None:
+        _save(recording, picked, choice, bounds, save_scenario, console)
+    return 0
+
+
+def _picked(incidents: list[Incident], choice: IncidentSelection, run: Path) -> list[Incident]:
+    unknown = [number for number in choice.incident if not 0 <= number < len(incidents)]
+    if unknown:
+        raise TestudoError(
+            f"--incident: found {unknown[0]}, expected 0 to {len(incidents) - 1}: {run} has {len(incidents)} incidents"
+        )
+    return [incidents[number] for number in choice.incident] or worst(incidents, max(choice.worst, 1))
+
+
+def _gone_on(
+    recording: TeamRecording,
+    picked: list[Incident],
+    policy: Path | None,
+    choice: IncidentSelection,
+    bounds: IncidentThresholds,
+    console: Console,
+) -> list[IncidentReplay]:
+    ways = counterfactual_variants(recording, policy, commands=choice.commands)
+    if any(way.artefact is None for way in ways) and any(robot.commands is None for robot in recording.robots):
+        console.print("[yellow]note:[/] no commands are recorded: the robots are told to move as they then moved")
+    what = "going on from before the worst"
+    with progress_bar(what) as show:
+        return replay_incidents(recording, picked, ways, bounds, choice.draws, partial(show, what))
+
+
+def _write(
+    recording: TeamRecording,
+    incidents: list[Incident],
+    aftermaths: list[IncidentReplay],
+    bounds: IncidentThresholds,
+    json: Path | None,
+    out: Path | None,
+    console: Console,
+) -> None:
+    if json is not None:
+        outcomes = {
+            (item.incident.kind, item.incident.robots, item.incident.at_s): item.incident for item in aftermaths
+        }
+        rows = [outcomes.get((item.kind, item.robots, item.at_s), item).to_dict() for item in incidents]
+        values = {
+            "schema": SCHEMA,
+            "run": str(recording.folder),
+            "robot": recording.spec.name,
+            "robots": list(recording.names),
+            "near_m": bounds.near_m,
+            "warnings": list(recording.warnings),
+            "incidents": rows,
+        }
+        json.parent.mkdir(parents=True, exist_ok=True)
+        json.write_text(dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        console.print(f"written: {json}", highlight=False)
+    if out is not None:
+        with progress_bar("drawing") as show:
+            file = write_page(recording, incidents, aftermaths, bounds, out, partial(show, "drawing"))
+        console.print(f"written: {file}", highlight=False)
+
+
+def _save(
+    recording: TeamRecording,
+    picked: list[Incident],
+    choice: IncidentSelection,
+    bounds: IncidentThresholds,
+    file: Path,
+    console: Console,
+) -> None:
+    if not picked:
+        raise TestudoError(
+            f"{recording.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
+            "of it, use `testudo replay --mode counterfactual --from`"
+        )
+    chosen = picked if choice.incident else picked[:1]
+    starts = merged([starts_of(recording, item, bounds) for item in chosen])
+    save_starts(starts, file)
+    kept_m, apart_m = kept_apart_m(recording), starts.least_distance_m
+    if apart_m < kept_m:
+        console.print(
+            f"[yellow]note:[/] at the start two robots are {apart_m:.3f} m apart already; the shield keeps "
+            f"{kept_m:.3f} m and cannot promise anything from there",
+            highlight=False,
+        )
+    console.print(f"written: {file}; next: testudo evaluate POLICY --starts {file}", highlight=False)

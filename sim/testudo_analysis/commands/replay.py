@@ -1,0 +1,261 @@
+"""The verb `replay`: is the record true, and how far is the training model from what happened?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+
+from testudo_analysis.gap.imported_open_loop import open_loop_recording
+from testudo_analysis.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
+from testudo_analysis.replay.counterfactual import HorizonSettings, counterfactual_variants, simulate_from
+from testudo_analysis.replay.one_team import load_team
+from testudo_analysis.replay.open_loop import ALL_ROBOTS, Reference
+from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables, reinference_tables
+from testudo_analysis.replay.variants import recorded_outcome
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import parse_robot
+from testudo_runs.alignment import load
+from testudo_runs.progress_bar import part, progress_bar
+from testudo_runs.run_reader import RecordedRun, is_imported, read_run
+
+
+@dataclass(frozen=True)
+class CounterfactualOptions:
+    """Counterfactual replay: where it begins, and how the team goes on."""
+
+    start: Annotated[tuple[float, ...], tyro.conf.arg(name="from")] = ()
+    """Counterfactual: moments to go on from [s since the start of the run]."""
+    commands: bool = False
+    """Counterfactual: go on with the recorded commands, as imported runs do, in place of a policy."""
+    shield: bool = True
+    """Counterfactual: with the shield, and without it beside; `--no-shield` is without it alone."""
+    horizon: float = 10.0
+    """Counterfactual: for so long [s]."""
+    draws: int = 16
+    """Counterfactual: worlds for each moment; the first has the dynamics as described, the others drawn ones."""
+    seed: int = 0
+    """Counterfactual: seed of the draws, of noise and of losses."""
+    robot: str = ""
+    """Counterfactual and open-loop: kind of the robots, for imported runs that do not say."""
+
+
+def replay(
+    run: Annotated[Path, tyro.conf.Positional],
+    policy: Path | None = None,
+    mode: Literal["all", "reinference", "open-loop", "counterfactual"] = "all",
+    reference: Reference = "truth",
+    alter: bool = False,
+    allow_damage: bool = False,
+    json: Path | None = None,
+    branch: Annotated[CounterfactualOptions, tyro.conf.arg(name="")] = CounterfactualOptions(),
+) -> int:
+    """Infer a run's commands again, measure the sim-to-real gap, or go on otherwise from a moment.
+
+    Exit status 1 means that re-inference failed, so that the record does not follow from its inputs, or that part of
+    the run could not be read: the rest is replayed all the same. Imported runs have no artefact to infer with: all is
+    open-loop then, against poses from outside, or odometry where there are none.
+
+    Example:
+        testudo replay runs/latest/run --json replay.json
+        testudo replay run --mode reinference --alter    # changes one input; must fail
+        testudo replay run --mode counterfactual --from 4.5 --policy other.onnx
+
+    Args:
+        run: the run folder.
+        policy: policy file to use; the copy in the run folder if not given.
+        mode: reinference compares commands, open-loop measures the gap by horizon, all does both; counterfactual goes
+            on in simulation from --from, with and without the shield, against what really happened.
+        reference: what open-loop replay starts from and is compared with.
+        alter: change one recorded input before, to see re-inference fail.
+        allow_damage: a run of which part cannot be read is no failure.
+        json: also write the results to this file.
+        branch: of a counterfactual.
+    """
+    console = Console()
+    if mode == "counterfactual":
+        return _counterfactual(run, policy, branch, json, console)
+    if mode != "reinference" and is_imported(run):
+        if policy is not None or alter:
+            raise TestudoError(
+                f"{run}: was imported: {'--policy' if policy is not None else '--alter'} is of no use, "
+                "as it does not hold what a policy was told; --mode counterfactual lets one go on"
+            )
+        return _imported(run, mode, reference, branch.robot or None, allow_damage, json, console)
+    with progress_bar(f"reading {run}") as show:
+        recording = read_run(run, partial(show, f"reading {run}"))
+    _warn(recording.warnings, console)
+    whole: dict[str, Any] = {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings)}
+    status = 0 if recording.complete or allow_damage else 1
+    if policy is not None and len(recording.teams) > 1:
+        raise TestudoError(f"--policy: found {policy}, expected none: {run} has {len(recording.teams)} policy files")
+    found = []
+    for team in recording.teams:
+        results, passed = _replay_team(team, _load(team, policy), mode, reference, alter, console)
+        found.append(results)
+        status = status if passed else 1
+    _write(json, whole | (found[0] if len(found) == 1 else {"teams": found}), console)
+    if not recording.complete and not allow_damage:
+        console.print("[red]part of the run could not be read[/]; --allow-damage takes the rest for good")
+    return status
+
+
+def _replay_team(
+    recording: RecordedRun, artefact: PolicyArtefact, mode: str, reference: Reference, alters: bool, console: Console
+) -> tuple[dict[str, Any], bool]:
+    """Replay the robots that one policy file drove; return what was found, and whether re-inference passed."""
+    results: dict[str, Any] = {
+        "robots": list(recording.robots),
+        "policy_sha256": artefact.sha256,
+        "is_recorded_policy": artefact.sha256 == recording.policy_sha256,
+    }
+    passed = True
+    if mode != "open-loop":
+        inferred = _reinfer(recording, artefact, alters, console)
+        results |= {"reinference": inferred.to_dict(), "altered": alters}
+        passed = inferred.passed
+    if mode != "reinference":
+        spec = parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract")
+        what = "replaying the commands from every pose"
+        with progress_bar(what) as show:
+            gap = open_loop(recording, spec, reference=reference, share=partial(show, what))
+        for table in gap_tables(gap):
+            console.print(table)
+        results |= {"open_loop": gap.to_dict()}
+    return results, passed
+
+
+def _imported(
+    run: Path,
+    mode: str,
+    reference: Reference,
+    robot: str | None,
+    allow_damage: bool,
+    json: Path | None,
+    console: Console,
+) -> int:
+    """Replay the recorded commands of an imported run open loop."""
+    with progress_bar(f"reading {run}") as show:
+        recording = load(run, robot_type=robot, seen=reference, share=partial(show, f"reading {run}"))
+        _warn(recording.source.warnings, console)
+        show("replaying the commands from every pose", 0.5)
+        gaps, left_out = open_loop_recording(recording)
+    for gap in gaps:
+        for table in gap_tables(gap):
+            console.print(table)
+    for name, why in left_out.items():
+        console.print(f"[yellow]{name} could not be replayed:[/] {why}", highlight=False)
+    if mode == "all":
+        console.print(
+            "[yellow]re-inference left out:[/] an imported run holds neither the artefact that drove the "
+            "robots nor its inputs",
+            highlight=False,
+        )
+    results = [
+        {"robots": [name for name in gap.robots if name != ALL_ROBOTS], "open_loop": gap.to_dict()} for gap in gaps
+    ]
+    _write(
+        json,
+        {
+            "run": str(run),
+            "complete": recording.source.complete,
+            "warnings": list(recording.source.warnings),
+            "left_out": left_out,
+        }
+        | (results[0] if len(results) == 1 else {"teams": results}),
+        console,
+    )
+    return 0 if recording.source.complete or allow_damage else 1
+
+
+def _warn(warnings: Sequence[str], console: Console) -> None:
+    for warning in warnings:
+        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+
+
+def _write(file: Path | None, results: dict[str, Any], console: Console) -> None:
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        console.print(f"written: {file}", highlight=False)
+
+
+def _counterfactual(
+    folder: Path, policy: Path | None, branch: CounterfactualOptions, json: Path | None, console: Console
+) -> int:
+    if not branch.start:
+        raise TestudoError("--from: found nothing, expected the moment [s] from which the team goes on")
+    with progress_bar(f"reading {folder}") as show:
+        recording = load_team(folder, branch.robot or None, partial(show, f"reading {folder}"))
+    _warn(recording.warnings, console)
+    whole, recording = recording, recording.seen_at(branch.start)
+    if len(recording.robots) < 2:
+        spans = ", ".join(
+            f"{one.name} {one.trajectory.stamp_s[0]:.1f} to {one.trajectory.stamp_s[-1]:.1f} s" for one in whole.robots
+        )
+        raise TestudoError(
+            f"{folder}: --from: found {', '.join(f'{time_s:g}' for time_s in branch.start)} s, expected "
+            f"times at which two robots were recorded all the while: {spans}"
+        )
+    if len(recording.robots) < len(whole.robots):
+        absent = ", ".join(sorted(set(whole.names) - set(recording.names)))
+        console.print(f"[yellow]note:[/] {absent}: not recorded at these times; the others go on without")
+    ahead = HorizonSettings(branch.horizon, branch.draws, branch.seed)
+    ways = counterfactual_variants(recording, policy, commands=branch.commands, shield=branch.shield)
+    outcomes = [recorded_outcome(recording, time_s, branch.horizon)[0] for time_s in branch.start]
+    with progress_bar("going on") as show:
+        for k, way in enumerate(ways):
+            own = part(show, k / len(ways), (k + 1) / len(ways))
+            own(way.name, 0.0)
+            outcomes += simulate_from(recording, branch.start, way, ahead, partial(own, way.name)).outcomes
+    for table in counterfactual_tables(outcomes):
+        console.print(table)
+    if any(robot.commands is None for robot in recording.robots) and any(way.artefact is None for way in ways):
+        console.print("[yellow]note:[/] no commands are recorded: the robots were told to move as they then moved")
+    _write(
+        json,
+        {
+            "run": str(folder),
+            "robots": list(recording.names),
+            "ahead": asdict(ahead),
+            "counterfactual": [outcome.to_dict() for outcome in outcomes],
+        },
+        console,
+    )
+    return 0
+
+
+def _load(recording: RecordedRun, policy: Path | None) -> PolicyArtefact:
+    if policy is None:
+        return PolicyArtefact.load(recording.policy_path, sha256=recording.policy_sha256)
+    return PolicyArtefact.load(policy)
+
+
+def _reinfer(recording: RecordedRun, artefact: PolicyArtefact, altered: bool, console: Console) -> Reinference:
+    if artefact.sha256 != recording.policy_sha256:
+        console.print("[yellow]note:[/] this is not the policy that was recorded")
+    recorded, here = recording.info.get("versions", {}).get("testudo"), version("testudo")
+    if recorded not in (None, here):
+        console.print(f"[yellow]note:[/] recorded with testudo {recorded}, this is {here}")
+    if altered:
+        recording, robot, sequence = alter(recording)
+        console.print(f"[yellow]altered:[/] the position estimate of {robot} at tick {sequence}")
+    what = "inferring the commands again"
+    with progress_bar(what) as show:
+        inferred = reinfer(recording, artefact, share=partial(show, what))
+    for table in reinference_tables(inferred):
+        console.print(table)
+    verdict = "[green]passed[/]" if inferred.passed else "[red]FAILED[/]"
+    console.print(
+        f"re-inference {verdict}: {inferred.reinferred} commands of {inferred.ticks} ticks, "
+        f"largest error {inferred.error:.1e}, allowed {TOLERANCE:g}"
+    )
+    return inferred

@@ -1,0 +1,145 @@
+"""The gap report as data: JSON-ready, and what the page and the tables are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from testudo_analysis.gap.statistics.block_bootstrap import Interval
+from testudo_analysis.gap.statistics.command_latency import CommandLatency
+from testudo_analysis.gap.statistics.error_causes import ErrorCause
+from testudo_analysis.gap.statistics.error_map import StateErrors
+from testudo_analysis.gap.statistics.margin_checks import MarginCheck
+from testudo_analysis.gap.statistics.predicted_score import ScoreComparison
+
+SCHEMA = "testudo/gap/1"
+ALL = "all"
+DEAD_RECKONING, NOMINAL, IDENTIFIED = "dead reckoning", "nominal", "identified"
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """The error of one parameter set, for one robot or all, in one channel after one horizon."""
+
+    robot: str
+    channel: str
+    unit: str
+    horizon_s: float
+    model: str
+    median: Interval
+    """Of the size of the error."""
+    p90: Interval
+    bias: float
+    """Median of predicted less real, where the channel has a sign."""
+    count: int
+    travel_m: float
+    """How far the robot really got within the horizon (median)."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure of two parameter sets or runs: the second less the first."""
+
+    first: str
+    second: str
+    robot: str
+    channel: str
+    unit: str
+    horizon_s: float
+    median: Interval
+    p90: Interval
+    relative: float
+    """Of the median, to the first."""
+
+    @property
+    def significant(self) -> bool:
+        """Return whether the median surely differs."""
+        return self.median.is_above or self.median.is_below
+
+
+@dataclass(frozen=True)
+class TypeGap:
+    """The gap of all robots of one type."""
+
+    robot_type: str
+    robots: tuple[str, ...]
+    models: tuple[str, ...]
+    parameters: Mapping[str, Mapping[str, float]]
+    """By parameter set: what the motion model reads."""
+    rows: tuple[ErrorRow, ...]
+    differences: tuple[Difference, ...]
+    """Between parameter sets on the same windows."""
+    state: Mapping[str, StateErrors]
+    """By parameter set: where the model is wrong, in the position after `state_horizon_s`."""
+    state_horizon_s: float
+    causes: Mapping[str, tuple[ErrorCause, ...]]
+    """By parameter set: what kind of error it is, after `cause_horizon_s`."""
+    cause_horizon_s: Mapping[str, float]
+    latencies: tuple[CommandLatency, ...]
+    margins: tuple[MarginCheck, ...]
+
+    def find(self, model: str, channel: str, horizon_s: float, robot: str = ALL) -> ErrorRow | None:
+        """Return one row; None if there is none."""
+        wanted = (robot, channel, horizon_s, model)
+        return next((r for r in self.rows if (r.robot, r.channel, r.horizon_s, r.model) == wanted), None)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Return the channels in order."""
+        return tuple(dict.fromkeys(row.channel for row in self.rows))
+
+    @property
+    def flown(self) -> bool:
+        """Return whether motor signals were replayed, rather than velocity commands."""
+        return "attitude" in self.channels
+
+    @property
+    def best(self) -> str:
+        """Return the parameter set that counts: the identified one where there is one."""
+        return self.models[-1]
+
+
+@dataclass(frozen=True)
+class GapReport:
+    """How far the model is from a run."""
+
+    run: str
+    source: str
+    """`imported` or `testudo up`."""
+    duration_s: float
+    replayed_s: float
+    """From the first to the last start of any robot."""
+    starts: int
+    horizons_s: tuple[float, ...]
+    types: tuple[TypeGap, ...]
+    score: ScoreComparison
+    against: tuple[Difference, ...] = ()
+    against_name: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Robots that could not be replayed, and why."""
+    notes: tuple[str, ...] = ()
+    """Damage, and choices that were made."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        values = _plain({name: getattr(self, name) for name in self.__dataclass_fields__})
+        return {"schema": SCHEMA, **values}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Difference):
+        return _plain(asdict(value) | {"significant": value.significant})
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,257 @@
+"""What a run says about the shield's margins: each residual against the term that has to cover it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_analysis.gap.statistics.command_latency import CommandLatency
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import AlignedRobot, Trajectory
+
+_WITHIN = 99.0
+"""A run stays within a term if this share of it does [%]."""
+_SMOOTH_S = 0.1
+
+
+@dataclass(frozen=True)
+class MarginCheck:
+    """One residual of a run against what covers it."""
+
+    term: str
+    """Margin term, guarantee or assumption, as the shield's code and its contract name it."""
+    what: str
+    """The residual in words."""
+    unit: str
+    limit: float
+    p50: float
+    p99: float
+    worst: float
+    """Of all samples, those of `robot`."""
+    beyond: float
+    """Share of the samples that is beyond the limit."""
+    count: int
+    within: bool
+    robot: str
+    """The one that had the worst sample."""
+    model: str = "nominal"
+    """Parameter set whose predictions and margins these are."""
+
+
+def margin_checks(
+    spec: RobotSpec,
+    robots: Sequence[AlignedRobot],
+    errors: Sequence[Mapping[str, np.ndarray]],
+    horizons_s: Sequence[float],
+    found: Sequence[CommandLatency] = (),
+) -> list[MarginCheck]:
+    """Hold the residuals of all robots of one type against the margins that its file makes.
+
+    Args:
+        spec: the robot as the shield knows it.
+        robots: of the robots.
+        errors: by robot, of the model with that file: (H, S) by channel.
+        horizons_s: (H,).
+        found: latencies of the robots.
+    """
+    shield, space = projection_parameters(spec), stop_tube_parameters(spec)
+    terms = {
+        term.name: term.value_m / (2 * shield.direction_factor)
+        for term in shield.terms
+        if term.name in ("model", "localisation")
+    }
+    tube = {term.name: term.value_m for term in space.terms}
+    stop_s = spec.velocity_lag_s + spec.command_delay_s
+    ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
+    stop, ahead = (int(np.argmin(np.abs(np.asarray(horizons_s) - wanted))) for wanted in (stop_s, ahead_s))
+    ahead_m = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
+    check = _of_robots(robots)
+
+    def control_point(own: Mapping[str, np.ndarray]) -> np.ndarray:
+        return own["position"][stop] + ahead_m * np.abs(own["yaw"][stop])
+
+    checks = [
+        *check(
+            "layer 1: model",
+            f"error of the control point that was predicted {horizons_s[stop]:g} s ahead (the "
+            f"stopping point is {stop_s:.2g} s ahead)",
+            "m",
+            terms["model"],
+            [control_point(own) for own in errors],
+        ),
+        *_localisation(robots, terms["localisation"], ahead_m),
+        *check(
+            "layer 2: tube error",
+            f"error of the position that was predicted {horizons_s[ahead]:g} s ahead (pose "
+            f"age, delay and hold are {ahead_s:.2g} s)",
+            "m",
+            space.tube_error_m,
+            [own["position"][ahead] for own in errors],
+        ),
+        *check(
+            "layer 2: speed scale + lag + delay",
+            f"part of it along the way, {horizons_s[ahead]:g} s ahead",
+            "m",
+            tube["speed scale"] + tube["lag"] + tube["delay"],
+            [np.abs(own["along"][ahead]) for own in errors],
+        ),
+    ]
+    if "heading" in tube:
+        checks += check(
+            "layer 2: heading",
+            f"part of it across the way, {horizons_s[ahead]:g} s ahead",
+            "m",
+            tube["heading"],
+            [np.abs(own["across"][ahead]) for own in errors],
+        )
+    checks += _limits(spec, robots)
+    delay, lag = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.velocity_lag"]
+    for channel in dict.fromkeys(latency.channel for latency in found):
+        checks += _check(
+            "guarantee: velocity_lag_high_s + command_delay_high_s",
+            f"latency from command to response, {channel}",
+            "s",
+            delay.high + lag.high,
+            _of_channel(found, channel),
+        )
+    return checks
+
+
+def flight_checks(
+    spec: RobotSpec, robots: Sequence[AlignedRobot], found: Sequence[CommandLatency]
+) -> list[MarginCheck]:
+    """Hold what drones show whose motors were recorded, but not their velocity commands, against what covers it.
+
+    The terms for the prediction of the control point need velocity commands. The latency of the rotors is held against
+    the intervals that simulation draws it from.
+
+    Args:
+        spec: the robot as the shield knows it.
+        robots: of the robots.
+        found: latencies of their rotors.
+    """
+    terms = {term.name: term.value_m for term in projection_parameters(spec).terms}
+    share = 2 * projection_parameters(spec).direction_factor
+    checks = [*_localisation(robots, terms["localisation"] / share, 0.0), *_limits(spec, robots)]
+    lag, delay = spec.rotors["rotors.thrust_lag"], spec.rotors["rotors.thrust_delay"]
+    for channel in dict.fromkeys(latency.channel for latency in found):
+        checks += _check(
+            "rotors: thrust_lag + thrust_delay, upper ends",
+            f"latency from motor command to {channel}",
+            "s",
+            lag.high + delay.high,
+            _of_channel(found, channel),
+        )
+    return checks
+
+
+def _of_robots(robots: Sequence[AlignedRobot]) -> Callable[..., Iterator[MarginCheck]]:
+    """Return `_check` for samples that stand in the order of the robots."""
+    names = [robot.name for robot in robots]
+
+    def check(term: str, what: str, unit: str, limit: float, samples: Sequence[np.ndarray]) -> Iterator[MarginCheck]:
+        yield from _check(term, what, unit, limit, dict(zip(names, samples, strict=True)))
+
+    return check
+
+
+def _of_channel(found: Sequence[CommandLatency], channel: str) -> dict[str, np.ndarray]:
+    return {latency.robot: np.array([latency.real_s.value]) for latency in found if latency.channel == channel}
+
+
+def _localisation(robots: Sequence[AlignedRobot], limit: float, ahead_m: float) -> Iterator[MarginCheck]:
+    yield from _of_robots(robots)(
+        "layer 1: localisation",
+        "distance of poses from their smoothed course",
+        "m",
+        limit,
+        [_roughness(robot, ahead_m) for robot in robots],
+    )
+
+
+def _limits(spec: RobotSpec, robots: Sequence[AlignedRobot]) -> Iterator[MarginCheck]:
+    """Hold times and speeds against what the robot promises to its peers."""
+    check = _of_robots(robots)
+    tracks = [robot.trajectory for robot in robots]
+    yield from check(
+        "sensing.pose_max_age",
+        "time from one pose to the next",
+        "s",
+        spec.pose_max_age_s,
+        [np.diff(track.stamp_s) for track in tracks],
+    )
+    rates = [_accelerations(track) for track in tracks]
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        fastest = [np.abs(t.velocity[:, 0]) + 0.5 * spec.wheel_base_m * np.abs(t.velocity[:, 1]) for t in tracks]
+        yield from check("guarantee: speed_m_s", "rim speed of the faster wheel", "m/s", spec.wheel_limit_m_s, fastest)
+        yield from check(
+            "limits.turn_acceleration",
+            "change of the turn rate",
+            "rad/s^2",
+            spec.turn_acceleration_limit_rad_s2,
+            [np.abs(rate[:, 1]) for rate in rates],
+        )
+        along = [np.abs(rate[:, 0]) for rate in rates]
+    else:
+        yield from check(
+            "guarantee: speed_m_s",
+            "speed",
+            "m/s",
+            spec.speed_limit_m_s,
+            [np.linalg.norm(track.velocity, axis=1) for track in tracks],
+        )
+        along = [np.linalg.norm(rate, axis=1) for rate in rates]
+    yield from check(
+        "guarantee: acceleration_m_s2", "change of the speed", "m/s^2", spec.acceleration_limit_m_s2, along
+    )
+
+
+def _accelerations(track: Trajectory) -> np.ndarray:
+    """Return the change of the velocity (T, D) per second, over `_SMOOTH_S`: shorter ones are noise of the poses."""
+    stamps, velocity = track.stamp_s, track.velocity
+    after = np.minimum(np.searchsorted(stamps, stamps + _SMOOTH_S), len(stamps) - 1)
+    apart = stamps[after] - stamps
+    good = (apart > 0.5 * _SMOOTH_S) & (apart < 2 * _SMOOTH_S)
+    return (velocity[after[good]] - velocity[good]) / apart[good, None]
+
+
+def _check(term: str, what: str, unit: str, limit: float, by_robot: Mapping[str, np.ndarray]) -> Iterator[MarginCheck]:
+    usable = {name: values[np.isfinite(values)] for name, values in by_robot.items()}
+    usable = {name: values for name, values in usable.items() if len(values)}
+    if not usable:
+        return
+    pooled = np.concatenate(list(usable.values()))
+    half, high = np.percentile(pooled, (50.0, _WITHIN))
+    worst = max(usable, key=lambda name: float(usable[name].max()))
+    yield MarginCheck(
+        term,
+        what,
+        unit,
+        float(limit),
+        float(half),
+        float(high),
+        float(pooled.max()),
+        float(np.mean(pooled > limit)),
+        len(pooled),
+        bool(high <= limit),
+        worst,
+    )
+
+
+def _roughness(robot: AlignedRobot, ahead_m: float) -> np.ndarray:
+    """Return how far each pose is from a straight line through its neighbours' mean, look-ahead and yaw included."""
+    track = robot.trajectory
+    columns = np.column_stack([track.position_world, track.yaw])
+    gaps = np.diff(track.stamp_s)
+    inside = (gaps[1:] < _SMOOTH_S) & (gaps[:-1] < _SMOOTH_S)
+    share = (gaps[:-1] / (gaps[:-1] + gaps[1:]))[:, None]
+    middle = (1 - share) * columns[:-2] + share * columns[2:]
+    # of independent errors, the middle one and two weighted ones: undo what the neighbours add
+    rough = (columns[1:-1] - middle) / np.sqrt(1 + share**2 + (1 - share) ** 2)
+    way = np.linalg.norm(rough[:, :-1], axis=1) + ahead_m * np.abs(rough[:, -1])
+    return way[inside]

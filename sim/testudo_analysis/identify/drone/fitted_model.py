@@ -1,0 +1,415 @@
+"""What is fitted of a quadrotor, and its open-loop prediction from logged motor signals.
+
+The rotor model of `testudo_hardware.motion.rotor_drone` with the torques as accelerations: a gain of each axis
+[rad/s² per N of thrust difference], damping of the rates, stiffness of the tilt, an offset, and a balance::
+
+    dw/dt = g u - d w - k (tilt) + b + balance,    T d(balance)/dt = -(share g u + balance)
+
+On a rigid body in still air whose log holds every motor command, damping, stiffness and balance are about zero and
+the gain is arm over inertia. In flight most of the slow torque of the motors, and of their lift beyond the weight,
+answers something that is not in the model (gusts, downwash of others, trim): the balances take that share of them
+away. And a log at a fifth of the controller's rate lacks most of its commands; damping and stiffness stand for what
+those do. All of these are *effective*: they predict from such a log, and are no properties of the drone alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from scipy.signal import lfilter
+
+from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples
+from testudo_hardware.motion.rotor_drone import (
+    GRAVITY_M_S2,
+    PITCH_SIGNS,
+    ROLL_SIGNS,
+    YAW_SIGNS,
+    Disturbance,
+    RotorDroneParameters,
+    RotorDroneState,
+    step,
+)
+from testudo_hardware.quaternions import conjugate, multiply, rotate_back, rotation_vector
+from testudo_hardware.spec import RobotSpec
+
+NAMES = (
+    "thrust_scale",
+    "thrust_lag",
+    "thrust_delay",
+    "thrust_most",
+    "drag_across",
+    "drag_along",
+    "roll_gain",
+    "pitch_gain",
+    "yaw_gain",
+    "roll_damping",
+    "pitch_damping",
+    "yaw_damping",
+    "tilt_stiffness",
+    "roll_offset",
+    "pitch_offset",
+    "yaw_offset",
+    "balance_share",
+    "balance_memory",
+    "lift_share",
+    "lift_memory",
+    "force_memory",
+    "force_share",
+    "force_decay",
+)
+UNITS = (
+    "1",
+    "s",
+    "s",
+    "N",
+    "kg/s",
+    "kg/s",
+    *("rad/s^2/N",) * 3,
+    *("1/s",) * 3,
+    "1/s^2",
+    *("rad/s^2",) * 3,
+    "1",
+    "s",
+    "1",
+    "s",
+    "s",
+    "1",
+    "s",
+)
+DISTURBANCE = NAMES[20:]
+"""How the causal estimate of the disturbance is made; without it, these are unused."""
+
+
+@dataclass(frozen=True)
+class DroneModel:
+    """Maps a vector of parameters, in the order of `NAMES`, to the rotor model of a robot."""
+
+    spec: RobotSpec
+    causal: bool = False
+    """Estimate a force from the samples before the start, which then fades; the attitude is as without."""
+    parts: int = 1
+    """Steps of the model in a sample."""
+
+    def file_vector(self) -> np.ndarray:
+        """Return the parameters (P,) of the robot file: a rigid body in still air."""
+        rotors = {key.removeprefix("rotors."): quantity.value for key, quantity in self.spec.rotors.items()}
+        values = {name: rotors.get(name, 0.0) for name in NAMES}
+        for axis, lever in (("roll", "arm"), ("pitch", "arm"), ("yaw", "torque_per_thrust")):
+            values[f"{axis}_gain"] = rotors[lever] * rotors["thrust_scale"] / rotors[f"{axis}_inertia"]
+        values |= {"balance_memory": 1.0, "lift_memory": 1.0, "force_memory": 0.05, "force_decay": 1.0}
+        return np.array([values[name] for name in NAMES])
+
+    def start_vector(self) -> np.ndarray:
+        """Return the parameters (P,) that a fit starts from: the robot file's, and an attitude that resists."""
+        values = dict(zip(NAMES, self.file_vector(), strict=True)) | {
+            "thrust_delay": 0.015,
+            "roll_gain": 600.0,
+            "pitch_gain": 600.0,
+            "yaw_gain": 60.0,
+            "roll_damping": 10.0,
+            "pitch_damping": 10.0,
+            "yaw_damping": 5.0,
+            "tilt_stiffness": 20.0,
+            "balance_share": 0.8,
+            "balance_memory": 0.1,
+            "lift_share": 0.3,
+            "lift_memory": 0.3,
+            "force_memory": 0.05,
+            "force_share": 0.8,
+            "force_decay": 1.0,
+        }
+        return np.array([values[name] for name in NAMES])
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return lower and upper bounds (P,) of a fit; wide, about the robot file's numbers."""
+        hover = self.spec.mass_kg * 9.81 / 4
+        limits = {
+            "thrust_scale": (0.5, 2),
+            "thrust_lag": (0.003, 0.3),
+            "thrust_delay": (0, 0.12),
+            "thrust_most": (1.15 * hover, 4 * hover),
+            "drag_across": (0, 0.3),
+            "drag_along": (0, 0.3),
+            "tilt_stiffness": (0, 400),
+            "balance_share": (0, 1.0),
+            "balance_memory": (0.02, 2),
+            "lift_share": (0, 1.0),
+            "lift_memory": (0.02, 2),
+            "force_memory": (0.02, 1),
+            "force_share": (0, 1.2),
+            "force_decay": (0.05, 20),
+        }
+        for axis in ("roll", "pitch", "yaw"):
+            limits |= {f"{axis}_gain": (0.5, 5000), f"{axis}_damping": (0, 200), f"{axis}_offset": (-30, 30)}
+        return tuple(np.array([limits[name][end] for name in NAMES]) for end in (0, 1))
+
+    def parameters(self, vectors: np.ndarray) -> RotorDroneParameters:
+        """Return the rotor model of vectors (P, K); its batch axes are (K, 1)."""
+        value = {name: vectors[k][:, None] for k, name in enumerate(NAMES)}
+        inertia = tuple(self.spec.rotors[f"rotors.{axis}_inertia"].value for axis in ("roll", "pitch", "yaw"))
+        lever = [
+            value[f"{axis}_gain"] * inertia[k] / value["thrust_scale"]
+            for k, axis in enumerate(("roll", "pitch", "yaw"))
+        ]
+        return RotorDroneParameters(
+            mass_kg=self.spec.mass_kg,
+            arm_m=(lever[0], lever[1]),
+            inertia_kg_m2=inertia,
+            torque_per_thrust_m=lever[2],
+            thrust_scale=value["thrust_scale"],
+            thrust_lag_s=value["thrust_lag"],
+            drag_kg_s=(value["drag_across"], value["drag_across"], value["drag_along"]),
+            rate_damping_n_m_s=tuple(
+                value[f"{axis}_damping"] * inertia[k] for k, axis in enumerate(("roll", "pitch", "yaw"))
+            ),
+            torque_offset_n_m=tuple(
+                value[f"{axis}_offset"] * inertia[k] for k, axis in enumerate(("roll", "pitch", "yaw"))
+            ),
+            # commands are clipped before they are delayed
+            thrust_least_n=-np.inf,
+            thrust_most_n=np.inf,
+        )
+
+    def clipped(self, flight: FlightRecord, vector: np.ndarray) -> np.ndarray:
+        """Return the logged commands (4, T) [N] as far as the rotors can follow at the battery's voltage."""
+        most = vector[NAMES.index("thrust_most")]
+        if flight.battery_v is not None:
+            rotors = self.spec.rotors
+            most = most + rotors["rotors.thrust_most_per_volt"].value * (
+                flight.battery_v - rotors["rotors.battery"].value
+            )
+        return np.clip(flight.thrust_command, 0.0, most)
+
+    def driven(self, flight: FlightRecord, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what acts after clipping, delay and lag: see `driven`."""
+        lag, delay = (vector[NAMES.index(name)] for name in ("thrust_lag", "thrust_delay"))
+        return driven(self.clipped(flight, vector), flight.period_s, lag, delay, self.parts)
+
+
+def driven(
+    clipped: np.ndarray, period_s: float, lag_s: float, delay_s: float, parts: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what acts of commands (4, T) [N] after delay and lag, in each part of a sample, of which there are F.
+
+    A delay that is no whole number of parts lets two commands act in one. The thrust (F, 4, T) [N] at the beginning of
+    a part is exact; the command (F, 4, T) [N] is the one which, held from that thrust on, gives the mean thrust of the
+    part.
+    """
+    clipped, period = np.repeat(clipped, parts, axis=1), period_s / parts
+    late = delay_s / period
+    whole = int(late)
+    share = late - whole
+    index = np.arange(clipped.shape[1])
+    newer, older = (clipped[:, np.maximum(index - back, 0)] for back in (whole, whole + 1))
+    decay, rest = np.exp(-period / lag_s), np.exp(-(1 - share) * period / lag_s)
+    after = lfilter(
+        [1.0], [1.0, -decay], older * (rest - decay) + newer * (1 - rest), axis=1, zi=decay * clipped[:, :1]
+    )[0]
+    thrust = np.concatenate([clipped[:, :1], after[:, :-1]], axis=1)
+    mean = share * older + (1 - share) * newer - (after - thrust) * lag_s / period
+    kept = (1 - decay) * lag_s / period
+    return tuple(
+        np.moveaxis(values.reshape(len(values), -1, parts), 2, 0)
+        for values in ((mean - kept * thrust) / (1 - kept), thrust)
+    )
+
+
+def predict(
+    model: DroneModel, samples: FlightSamples, vectors: np.ndarray, marks: tuple[int, ...]
+) -> dict[int, RotorDroneState]:
+    """Return the states (.., K, S) so many samples after the starts.
+
+    Args:
+        model: which model.
+        samples: S starts.
+        vectors: (P, K) parameters.
+        marks: numbers of samples, at most ``samples.steps``.
+    """
+    parameters = model.parameters(vectors)
+    signals = _Signals.create(model, samples, vectors)
+    count = vectors.shape[1]
+    state = RotorDroneState(
+        *(
+            np.repeat(samples.at(name)[:, None], count, axis=1)
+            for name in ("position_world", "quaternion_xyzw", "velocity_world", "rates_body")
+        ),
+        thrust=signals.thrust(0, 0),
+    )
+    stiffness = vectors[NAMES.index("tilt_stiffness")][:, None]
+    share, memory = (vectors[NAMES.index(name)][:, None] for name in ("balance_share", "balance_memory"))
+    lift_share, lift_memory = (vectors[NAMES.index(name)][:, None] for name in ("lift_share", "lift_memory"))
+    balance, lift, elapsed, found = signals.balance, signals.lift, 0.0, {}
+    for k, part in product(range(max(marks)), range(model.parts)):
+        duration, wanted = samples.durations(k) / model.parts, signals.command(k, part)
+        state = replace(state, thrust=signals.thrust(k, part))
+        ratio = duration / parameters.thrust_lag_s
+        mean = wanted - np.expm1(-ratio) / ratio * (state.thrust - wanted)
+        pushed = torque_acceleration(parameters, mean)
+        lifted = -np.expm1(-duration / lift_memory) * (-lift_share * excess_lift(parameters, mean) - lift)
+        change = -np.expm1(-duration / memory) * (-share * pushed - balance)
+        force = signals.force(elapsed + duration / 2)
+        force[2] += lift + lifted / 2
+        lift = lift + lifted
+        outside = Disturbance(force, righting(state.quaternion_xyzw, stiffness) + balance + change / 2)
+        balance = balance + change
+        state = step(parameters, state, wanted, duration, outside)
+        elapsed = elapsed + duration
+        if k + 1 in marks and part == model.parts - 1:
+            found[k + 1] = state
+    return found
+
+
+def torque_acceleration(parameters: RotorDroneParameters, thrust: np.ndarray) -> np.ndarray:
+    """Return the angular acceleration (3, ...) [rad/s²] of rotor thrusts (4, ...), without the constant offset."""
+    levers = (*parameters.arm_m, parameters.torque_per_thrust_m)
+    return np.stack(
+        [
+            parameters.thrust_scale * lever / inertia * sum(sign * thrust[k] for k, sign in enumerate(signs))
+            for signs, lever, inertia in zip(
+                (ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS), levers, parameters.inertia_kg_m2, strict=True
+            )
+        ]
+    )
+
+
+def excess_lift(parameters: RotorDroneParameters, thrust: np.ndarray) -> np.ndarray:
+    """Return by how much rotor thrusts (4, ...) [N] exceed the weight, as an acceleration (...) [m/s²]."""
+    return parameters.thrust_scale / parameters.mass_kg * thrust.sum(axis=0) - GRAVITY_M_S2
+
+
+def righting(quaternion_xyzw: np.ndarray, stiffness: np.ndarray) -> np.ndarray:
+    """Return the angular acceleration (3, ...) [rad/s²] that a tilt stiffness [1/s²] sets against the tilt."""
+    zero = np.zeros_like(quaternion_xyzw[:3])
+    zero[2] = 1
+    up = rotate_back(quaternion_xyzw, zero)
+    return np.stack([-stiffness * up[1], stiffness * up[0], 0 * up[2]])
+
+
+def errors(samples: FlightSamples, mark: int, state: RotorDroneState) -> tuple[np.ndarray, np.ndarray]:
+    """Return position errors (3, K, S) [m] and rotation vectors (3, K, S) [rad] from the prediction to the log."""
+    position = state.position_world - samples.at("position_world", mark)[:, None]
+    logged = np.broadcast_to(samples.at("quaternion_xyzw", mark)[:, None], state.quaternion_xyzw.shape)
+    return position, rotation_vector(multiply(conjugate(state.quaternion_xyzw), logged))
+
+
+@dataclass(frozen=True)
+class _Signals:
+    """What drives a prediction: commands, thrust, and the causal estimates."""
+
+    samples: FlightSamples
+    driven: list[list[tuple[np.ndarray, np.ndarray]]]
+    """By candidate and flight: command and thrust (F, 4, T)."""
+    balance: np.ndarray
+    """(3, K, S) [rad/s²]: at the starts."""
+    lift: np.ndarray
+    """(K, S) [m/s²]: the same of the lift."""
+    force_start: np.ndarray | None
+    """(3, K, S) [m/s²]; None without an estimate."""
+    force_decay: np.ndarray
+    """(K, 1) [s]."""
+
+    @classmethod
+    def create(cls, model: DroneModel, samples: FlightSamples, vectors: np.ndarray) -> _Signals:
+        series: dict[bytes, list[tuple[np.ndarray, np.ndarray]]] = {}
+        driving = [NAMES.index(name) for name in ("thrust_lag", "thrust_delay", "thrust_most")]
+        used = []
+        for vector in vectors.T:
+            key = vector[driving].tobytes()
+            if key not in series:
+                series[key] = [model.driven(flight, vector) for flight in samples.flights]
+            used.append(series[key])
+        thrusts = [[thrust[0] for _, thrust in one] for one in used]
+        slow = [
+            [balances(model, flight, vector, thrust) for flight, thrust in zip(samples.flights, one, strict=True)]
+            for vector, one in zip(vectors.T, thrusts, strict=True)
+        ]
+        balance, lift = (
+            np.stack([samples.gather([each[part] for each in one]) for one in slow], axis=-2) for part in (0, 1)
+        )
+        force = None
+        if model.causal:
+            force = np.stack(
+                [held_force(model, samples, vector, one) for vector, one in zip(vectors.T, thrusts, strict=True)],
+                axis=1,
+            )
+        return cls(samples, used, balance, lift, force, vectors[NAMES.index("force_decay")][:, None])
+
+    def command(self, shift: int, part: int) -> np.ndarray:
+        """Return the command (4, K, S) that acts in a part of the sample ``shift`` samples after the starts."""
+        return self._gathered(0, shift, part)
+
+    def thrust(self, shift: int, part: int) -> np.ndarray:
+        """Return the thrust (4, K, S) at its beginning."""
+        return self._gathered(1, shift, part)
+
+    def _gathered(self, which: int, shift: int, part: int) -> np.ndarray:
+        known: dict[int, np.ndarray] = {}
+        for driven in self.driven:
+            if id(driven) not in known:
+                known[id(driven)] = self.samples.gather([each[which][part] for each in driven], shift)
+        return np.stack([known[id(driven)] for driven in self.driven], axis=1)
+
+    def force(self, elapsed_s: np.ndarray) -> np.ndarray:
+        """Return the acceleration (3, K, S) [m/s²] of the disturbance, a time (S,) after the starts."""
+        if self.force_start is None:
+            return np.zeros((3, *self.balance.shape[1:]))
+        return self.force_start * np.exp(-elapsed_s / self.force_decay)
+
+
+def balances(
+    model: DroneModel, flight: FlightRecord, vector: np.ndarray, lagged: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the commands so far have balanced: torque (3, T) [rad/s²] and lift (T,) [m/s²]."""
+    value = dict(zip(NAMES, vector, strict=True))
+    parameters = _flat_parameters(model.parameters(vector[:, None]))
+    found = []
+    for name, pushed in (
+        ("balance", torque_acceleration(parameters, lagged)),
+        ("lift", excess_lift(parameters, lagged)[None]),
+    ):
+        gain = -np.expm1(-flight.period_s / value[f"{name}_memory"])
+        target = -value[f"{name}_share"] * pushed
+        found.append(lfilter([gain], [1, gain - 1], target, axis=1, zi=(1 - gain) * target[:, :1])[0])
+    return found[0], found[1][0]
+
+
+def held_force(model: DroneModel, samples: FlightSamples, vector: np.ndarray, lagged: list[np.ndarray]) -> np.ndarray:
+    """Return the acceleration (3, S) [m/s²] in the world that the model misses at the starts.
+
+    Causal: the slope, over the memory before the start, of the logged velocity less what the model integrates from
+    the logged states.
+    """
+    value = dict(zip(NAMES, vector, strict=True))
+    parameters = _flat_parameters(model.parameters(vector[:, None]))
+    forces = []
+    for flight, thrust in zip(samples.flights, lagged, strict=True):
+        short = 1e-4
+        state = RotorDroneState(
+            flight.position_world, flight.quaternion_xyzw, flight.velocity_world, flight.rates_body, thrust
+        )
+        rate = (step(parameters, state, thrust, short).velocity_world - state.velocity_world) / short
+        rate[2] += balances(model, flight, vector, thrust)[1]
+        forces.append(value["force_share"] * _slope(flight, flight.velocity_world, rate, value["force_memory"]))
+    return samples.gather(forces)
+
+
+def _flat_parameters(parameters: RotorDroneParameters) -> RotorDroneParameters:
+    return RotorDroneParameters(**{name: _flat(value) for name, value in vars(parameters).items()})
+
+
+def _flat(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_flat, value))
+    return value[0, 0] if isinstance(value, np.ndarray) else value
+
+
+def _slope(flight: FlightRecord, logged: np.ndarray, rate: np.ndarray, memory_s: float) -> np.ndarray:
+    """Return the slope (3, T) of logged values less the integral of a rate, by a critically damped tracker."""
+    period = flight.period_s
+    steps = (rate[:, 1:] + rate[:, :-1]) / 2 * np.diff(flight.stamp_s)
+    rest = logged - np.concatenate([np.zeros((len(rate), 1)), np.cumsum(steps, axis=1)], axis=1)
+    pole = np.exp(-period / memory_s)
+    level, slope = 1 - pole**2, (1 - pole) ** 2
+    return lfilter([slope / period, -slope / period], [1, level + slope - 2, 1 - level], rest - rest[:, :1], axis=1)

@@ -1,0 +1,333 @@
+"""From a recorded run to an identification: which robots, which fit, and what it says in the words of a robot file."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testudo_analysis.identify.drone.identify_drone import DroneSettings, can_identify, identify_drone
+from testudo_analysis.identify.estimation.bootstrap_uncertainty import MANOEUVRES, BootstrapSpread, prior
+from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, SLIP, to_file
+from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Estimate, Identification
+from testudo_analysis.identify.ground.ground_fit import GroundFit, HoldOut, fit_ground
+from testudo_analysis.identify.ground.residual_model import FEATURES, WORTH, worth
+from testudo_deploy.files.bag_writer import BAG_FILE
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES, VELOCITY_POINT
+from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_runs.alignment import AlignedRobot, TeamRecording
+from testudo_runs.progress_bar import Tell, part, quiet
+from testudo_runs.recording import Recording, RobotRecording, Series
+
+WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
+_LATE_S = 0.01
+"""From this time between stamp and arrival on the delay says that a clock may be behind."""
+_SHARED_S = 5.0
+"""A robot whose poses and commands were recorded together for less makes hardly one stretch."""
+_DAY_KNOWN_NS = 100_000_000_000_000_000
+"""Of a run that begins before (1973) only the time since a robot was switched on is known."""
+_ALIGNED = 0.1
+"""About the share of the time that alignment takes."""
+_SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
+_UNSEEN = (_SPEED, _TURN, SLIP)
+"""What odometry shares with the wheels, and so cannot tell of what they do on the floor."""
+
+
+def identify_run(
+    team: TeamRecording,
+    *,
+    robots: Sequence[str] = (),
+    hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
+    residual: bool = False,
+    tell: Tell = quiet,
+) -> tuple[Identification, str]:
+    """Return what a run says about one robot type, and the robot file that it improves.
+
+    Drones whose motors were recorded are identified from those (`identify_drone`), all others from velocity commands.
+
+    Args:
+        team: the run.
+        robots: names; all of the type if none.
+        hold_out: what to measure the fit on.
+        residual: also try a residual model, and measure what it is worth.
+        tell: is told what is being done, and the share that is done.
+
+    Raises:
+        TestudoError: no such robot, no type or several, a kind that this cannot fit, too little motion, or a residual
+            model of what has none or with nothing held out.
+    """
+    recording = team.source
+    chosen, source = choose(recording, robots, team.robot_type)
+    spec = load_robot(source)
+    if residual and (spec.kind != DIFFERENTIAL_DRIVE or not hold_out):
+        raise TestudoError(
+            f"--residual: found a {spec.kind} and {len(hold_out)} kinds of what is held out, expected a "
+            f"{DIFFERENTIAL_DRIVE} and at least one: what a residual model is worth is measured there"
+        )
+    if spec.kind == VELOCITY_POINT and all(map(can_identify, chosen)):
+        found = identify_drone(
+            [recording],
+            spec,
+            robots=[robot.name for robot in chosen],
+            settings=DroneSettings(hold_out=tuple(hold_out)),
+            tell=tell,
+        )
+        return replace(found, facts=facts_of(recording, chosen) | dict(found.facts)), source
+    chosen, left_out = (chosen, {}) if robots else usable(chosen)
+    aligned = []
+    for k, robot in enumerate(chosen):
+        tell(f"aligning {robot.name}", _ALIGNED * k / len(chosen))
+        aligned.append(team.robot(robot.name))
+        _ = aligned[-1].needed_commands(), aligned[-1].latency
+    found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual, tell=part(tell, _ALIGNED, 1.0))
+    return Identification(
+        spec.name,
+        tuple(robot.name for robot in chosen),
+        estimates(found, spec, aligned),
+        found.held_out,
+        facts_of(recording, chosen)
+        | ({"left_out": "; ".join(left_out.values())} if left_out else {})
+        | _choices(found, aligned)
+        | (_residual(found) if residual else {}),
+    ), source
+
+
+def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tuple[list[RobotRecording], str]:
+    """Return the robots to fit, all of one type, and that type.
+
+    Raises:
+        TestudoError: an unknown name, no type, or several.
+    """
+    unknown = set(robots) - set(recording.robots)
+    if unknown:
+        raise TestudoError(f"--robot: found {min(unknown)}, expected some of {', '.join(recording.robots)}")
+    chosen = [robot for name, robot in recording.robots.items() if not robots or name in robots]
+    types = sorted({robot.robot_type for robot in chosen})
+    if robot_type:
+        return chosen, robot_type
+    if types == [""] or not types:
+        raise TestudoError("identify: the run does not say which robots these are; give --robot-type TYPE")
+    if len(types) > 1:
+        raise TestudoError(
+            f"identify: found robots of {len(types)} types ({', '.join(filter(None, types))}), expected "
+            "one; name those of one type with --robot"
+        )
+    return chosen, types[0]
+
+
+def usable(robots: Sequence[RobotRecording]) -> tuple[list[RobotRecording], dict[str, str]]:
+    """Return the robots that can be fitted, and why not the others, by name; all of them if none can.
+
+    Raises:
+        TestudoError: none can, as poses and commands are of different times.
+    """
+    reasons = {robot.name: reason for robot in robots if (reason := _unusable(robot))}
+    kept = [robot for robot in robots if robot.name not in reasons]
+    apart = [reasons[robot.name] for robot in robots if _shared_s(robot) <= 0]
+    if apart and not kept:
+        raise TestudoError("; ".join(apart))
+    return (kept, reasons) if kept else (list(robots), {})
+
+
+def _seen(robot: RobotRecording) -> Series | None:
+    return next((robot.series[role] for role in ("pose", "odometry") if len(robot.series.get(role, ()))), None)
+
+
+def _shared_s(robot: RobotRecording) -> float:
+    """Return for how long poses and commands were recorded together [s]; infinite where one of them is missing."""
+    seen, told = _seen(robot), robot.series.get("command", ())
+    if seen is None or not len(told):
+        return math.inf
+    return float(min(seen.stamp_s.max(), told.stamp_s.max()) - max(seen.stamp_s.min(), told.stamp_s.min()))
+
+
+def _unusable(robot: RobotRecording) -> str:
+    """Return why a robot cannot be fitted; nothing if it can."""
+    if _seen(robot) is None:
+        return f"{robot.name}: neither pose nor odometry is recorded"
+    if not len(robot.series.get("command", ())):
+        return f"{robot.name}: no command is recorded"
+    shared_s = _shared_s(robot)
+    if shared_s <= 0:
+        return f"{robot.name}: its poses and its commands are of other times"
+    if shared_s < _SHARED_S:
+        return f"{robot.name}: poses and commands have only {shared_s:.1f} s in common"
+    return ""
+
+
+def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot]) -> tuple[Estimate, ...]:
+    """Return the parameters in the units of the robot file, and what wheels would do the same as both scales."""
+    believed = any(robot.report.reference == "odometry" for robot in robots)
+    low, high = found.spread.interval(found.values)
+    value, low, high = (to_file(found.keys, part) for part in (found.values, low, high))
+    singles = [
+        (to_file(found.keys, values), *(to_file(found.keys, end) for end in spread.interval(values)))
+        for values, spread in zip(found.by_robot, found.robot_spread, strict=True)
+    ]
+    rows = []
+    for k, key in enumerate(found.keys):
+        rule = QUANTITIES[key]
+        if key in _UNSEEN and believed:
+            rows.append(_unseen(found, spec, k))
+            continue
+        if not found.free[k]:
+            rows.append(_undetermined(found, spec, k))
+            continue
+        by_robot = (
+            {
+                robot.name: tuple(float(np.clip(part[k], rule.low, rule.high)) for part in single)
+                for robot, single, tells in zip(robots, singles, found.robot_tells, strict=True)
+                if tells[k]
+            }
+            if len(robots) > 1
+            else {}
+        )
+        ends = (float(np.clip(end[k], rule.low, rule.high)) for end in (low, high))
+        row = Estimate(key, float(value[k]), *ends, rule.unit, True, "", by_robot)
+        rows.append(_with_clocks(row, robots) if key == DELAY else row)
+    whole = not believed and spec.kind == DIFFERENTIAL_DRIVE
+    if whole and all(found.free[found.keys.index(key)] for key in (_SPEED, _TURN)):
+        rows += _wheels(found, spec)
+    return tuple(rows)
+
+
+def _with_clocks(estimate: Estimate, robots: Sequence[AlignedRobot]) -> Estimate:
+    """Return the estimate of the delay with an interval that holds what clocks leave open.
+
+    A message that was received some time after it was stamped was under way, or the clock of its sender is behind.
+    Where stamps were taken as they are, the delay is shorter by what the clock of the commands is behind, and longer by
+    what that of the poses is.
+    """
+    behind = {
+        role: max(
+            (
+                max(fit.offset_s, 0.0)
+                for robot in robots
+                if (fit := robot.report.clocks.get(role)) is not None and not fit.corrected
+            ),
+            default=0.0,
+        )
+        for role in ("command", "pose")
+    }
+    note = (
+        ""
+        if max(behind.values()) < _LATE_S
+        else (
+            "at the least, commands came {command:.0f} ms, poses {pose:.0f} ms after their stamps: transport, or a "
+            "clock that is behind".format(**{role: 1e3 * late for role, late in behind.items()})
+        )
+    )
+    return replace(
+        estimate, low=max(estimate.low - behind["command"], 0.0), high=estimate.high + behind["pose"], note=note
+    )
+
+
+def facts_of(recording: Recording, robots: Sequence[RobotRecording]) -> dict[str, Any]:
+    """Return where the numbers come from."""
+    start = datetime.fromtimestamp(recording.start_ns / 1e9, UTC)
+    digest = file_sha256(recording.folder / BAG_FILE) if recording.folder else ""
+    return {
+        "run": "" if recording.folder is None else recording.folder.resolve().name,
+        "run_sha256": digest,
+        "recorded": start.strftime("%Y-%m-%d") if recording.start_ns > _DAY_KNOWN_NS else "",
+        "version": version("testudo"),
+        "fitted": ", ".join(robot.name for robot in robots),
+        "duration_s": recording.duration_s,
+        "complete": recording.complete,
+    }
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hash of a file; empty if it is not there."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _undetermined(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
+    """Return the estimate of a parameter that the run does not tell: what was known before, why, what to drive."""
+    key = found.keys[k]
+    low, high = prior(spec, key)
+    reason = "nothing in the run depends on it" if found.flat[k] else "its interval is as wide as what was known before"
+    if key == SLIP:
+        reason = "none is seen beyond the noise"
+    value = float(getattr(spec, QUANTITIES[key].attribute))
+    note = f"{reason}; to find it: {MANOEUVRES.get(key, 'drive more')}"
+    return Estimate(key, value, low, high, QUANTITIES[key].unit, False, note)
+
+
+def _unseen(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
+    """Return the estimate of a parameter that odometry does not tell, with what it says of itself."""
+    key = found.keys[k]
+    value, low, high = (
+        float(to_file(found.keys, part)[k]) for part in (found.values, *found.spread.interval(found.values))
+    )
+    said = f"; against odometry itself it is {value:.4g} [{low:.4g}, {high:.4g}]" if found.free[k] else ""
+    note = (
+        "the reference is odometry, which does not see how far the wheels really go"
+        + said
+        + "; to find it: record poses from outside, and "
+        + MANOEUVRES.get(key, "drive more")
+    )
+    return Estimate(
+        key, float(getattr(spec, QUANTITIES[key].attribute)), *prior(spec, key), QUANTITIES[key].unit, False, note
+    )
+
+
+def _wheels(found: GroundFit, spec: RobotSpec) -> list[Estimate]:
+    """Return the wheel radius and base with which the file's scales would be one."""
+    at = [found.keys.index(_SPEED), found.keys.index(_TURN)]
+
+    def both(values: np.ndarray) -> np.ndarray:
+        speed, turn = values[..., at[0]], values[..., at[1]]
+        return np.stack([spec.wheel_radius_m * speed, spec.wheel_base_m * speed / turn], axis=-1)
+
+    value = both(found.values)
+    spread = BootstrapSpread(both(found.spread.samples), found.spread.blocks, found.spread.fitted)
+    low, high = spread.interval(value)
+    return [
+        Estimate(name, float(value[k]), float(low[k]), float(high[k]), "m")
+        for k, name in enumerate((WHEEL_RADIUS, WHEEL_BASE))
+    ]
+
+
+def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]:
+    cutting = found.cutting
+    believed = [robot.name for robot in robots if robot.report.reference == "odometry"]
+    horizons = ", ".join(f"{horizon:g}" for horizon in cutting.horizons_s)
+    return {
+        "windows": f"{int(found.stretches.fitted.sum())} of {horizons} s in {len(found.stretches)} stretches",
+        "horizons_s": list(cutting.horizons_s),
+        "step_s": cutting.step_s,
+        "spacing_s": cutting.spacing_s,
+        "bootstrap_blocks": found.spread.blocks,
+        "loss": found.loss,
+        "dead_reckoning_loss": found.baseline_loss,
+        "delay_at_start_s": found.start_delay_s,
+        "residual_deviation": found.scale.tolist(),
+        "alignment": {robot.name: robot.provenance() for robot in robots},
+        **({"reference": f"odometry of {', '.join(believed)}: no poses from outside are recorded"} if believed else {}),
+    }
+
+
+def _residual(found: GroundFit) -> dict[str, Any]:
+    """Return what the residual model is worth; the motion models have no place for one, so that nothing uses it."""
+    value = worth(found.held_out)
+    return {
+        "residual": {
+            "features": list(FEATURES),
+            "lower_by": value.shares,
+            "worth": WORTH,
+            "helps": value.helps,
+            "used": False,
+        }
+    }

@@ -1,0 +1,131 @@
+"""Writes what was identified back into a robot file, with intervals and provenance.
+
+Simulation, the shield's margins and domain randomisation read it as they read any robot file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from testudo_analysis.identify.estimation.identification_result import Estimate, Identification
+from testudo_deploy.files.atomic_files import whole_file
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.toml_files import read_toml
+from testudo_hardware.schema import QUANTITIES, ROTORS
+from testudo_hardware.spec import SpecError, parse_robot, robot_files
+
+_RULES = QUANTITIES | ROTORS
+_HEAD = ("schema", "name", "kind", "description")
+
+
+def write_identified(spec_source: str | Path, identification: Identification, path: str | Path) -> None:
+    """Write a robot file that differs from another one by what was identified.
+
+    Estimates that are not determined, or that a robot file has no key for, leave it as it is; the latter are in the
+    comment at its head.
+
+    Args:
+        spec_source: registered robot or robot file.
+        identification: of that robot.
+        path: of the new file, ``.toml``.
+
+    Raises:
+        TestudoError: the source does not hold, the new file would not, or it cannot be written.
+    """
+    target = Path(path)
+    if target.suffix != ".toml":
+        raise TestudoError(f"--out: found {target}, expected a file that ends in .toml")
+    tables, where = read_toml(spec_source, robot_files(), "robot", SpecError)
+    parse_robot(tables, where)
+    text = robot_text(_merged(tables, identification), _comments(where, identification))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as partial:  # it has to hold, too
+            partial.write_text(text, encoding="utf-8")
+            parse_robot(read_toml(partial, {}, "robot", SpecError)[0], str(target))
+    except OSError as error:
+        raise TestudoError(f"{target}: cannot be written: {error.strerror}") from error
+
+
+def provenance(identification: Identification) -> str:
+    """Return in one line where the numbers come from."""
+    facts = identification.facts
+    words = [f"testudo identify {facts.get('version', '')}".strip()]
+    words += [
+        f"{name} {facts[key]}"
+        for name, key in (
+            ("run", "run"),
+            ("sha256", "run_sha256"),
+            ("recorded", "recorded"),
+            ("windows", "windows"),
+            ("robots", "fitted"),
+        )
+        if facts.get(key)
+    ]
+    return ", ".join(words)
+
+
+def robot_text(tables: Mapping[str, Any], comments: list[str]) -> str:
+    """Return the TOML text of a robot's tables, below comments."""
+    lines = [f"# {line}" for line in comments]
+    lines += [f"{key} = {_text(tables[key])}" for key in _HEAD]
+    for section, content in tables.items():
+        if section in _HEAD:
+            continue
+        lines += ["", f"[{section}]"]
+        for name, entry in content.items():
+            inner = ", ".join(f"{key} = {_text(value)}" for key, value in entry.items())
+            lines.append(f"{name} = {{ {inner} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _merged(tables: Mapping[str, Any], identification: Identification) -> dict[str, Any]:
+    merged = {
+        section: dict(content) if isinstance(content, Mapping) else content for section, content in tables.items()
+    }
+    for estimate in identification.estimates:
+        if estimate.determined and estimate.key in _RULES:
+            section, name = estimate.key.split(".")
+            if section == "rotors" and section not in tables:  # all of its keys or none
+                continue
+            merged.setdefault(section, {})[name] = _entry(estimate, provenance(identification))
+    return merged
+
+
+def _entry(estimate: Estimate, source: str) -> dict[str, Any]:
+    rule = _RULES[estimate.key]
+    if estimate.unit != rule.unit:
+        raise TestudoError(f"{estimate.key}: found unit {estimate.unit!r}, expected {rule.unit!r}")
+    low, high = (min(max(end, rule.low), rule.high) for end in estimate.hull)
+    value = min(max(estimate.value, low), high)
+    return {
+        "value": _rounded(value),
+        "unit": rule.unit,
+        "source": source,
+        "interval": [min(_rounded(low), _rounded(value)), max(_rounded(high), _rounded(value))],
+    }
+
+
+def _comments(where: str, identification: Identification) -> list[str]:
+    lines = [f"{Path(where).name} as identified: {provenance(identification)}"]
+    for estimate in identification.estimates:
+        found = f"{estimate.value:.4g} in [{estimate.low:.4g}, {estimate.high:.4g}] {estimate.unit}"
+        if not estimate.determined:
+            lines.append(f"{estimate.key}: not determined by this run ({found}): {estimate.note}")
+        elif estimate.key not in _RULES:
+            lines.append(f"{estimate.key}: {found}" + (f" ({estimate.note})" if estimate.note else ""))
+    return [" ".join(line.split()) for line in lines]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _text(value: Any) -> str:
+    """Return a TOML value; JSON's strings and numbers are TOML's, but for control characters that it escapes alike."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

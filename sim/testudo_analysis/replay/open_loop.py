@@ -1,0 +1,186 @@
+"""Open-loop replay: the commands that were sent, through the training model, against what happened.
+
+From every recorded pose the model runs on its own; how far it is off after a horizon is the gap
+between the model and the world that was recorded. All starts of all robots are one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from testudo_analysis.replay.batched_rollout import rollout
+from testudo_analysis.replay.command_timeline import command_timeline
+from testudo_analysis.replay.open_loop_windows import OpenLoopWindows, pick_windows
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import wrap_angle
+from testudo_hardware.motion import MotionState, motion_model
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import Trajectory, prepare_run
+from testudo_runs.progress_bar import Share, quiet
+from testudo_runs.run_reader import RecordedRun, ticks_in_order
+
+Reference = Literal["truth", "odometry"]
+HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+ALL_ROBOTS = "all"
+"""Name of the rows that pool every robot."""
+
+
+@dataclass(frozen=True)
+class OpenLoopErrors:
+    """Quantiles of the absolute error, in the unit of its channel."""
+
+    median: float
+    p90: float
+    p99: float
+    count: int
+
+
+@dataclass(frozen=True)
+class GapRow:
+    """The gap of one robot in one channel after one horizon."""
+
+    robot: str
+    channel: str
+    """x, y (and z), position, yaw or speed."""
+    unit: str
+    horizon_s: float
+    errors: OpenLoopErrors
+    travel_m: float
+    """How far the robot really went within the horizon (median), to compare with."""
+
+
+@dataclass(frozen=True)
+class OpenLoopGap:
+    """How far the training model is from the world of a run."""
+
+    reference: str
+    """What the model is compared with: truth or odometry; of imported runs pose or odometry."""
+    robot_model: str
+    velocity_lag_s: float
+    command_delay_s: float
+    horizons_s: tuple[float, ...]
+    rows: tuple[GapRow, ...]
+
+    def find(self, channel: str, horizon_s: float, robot: str = ALL_ROBOTS) -> GapRow | None:
+        """Return one row; None if the run is shorter than the horizon, or a name is not known."""
+        wanted = (robot, channel, horizon_s)
+        return next((r for r in self.rows if (r.robot, r.channel, r.horizon_s) == wanted), None)
+
+    @property
+    def robots(self) -> tuple[str, ...]:
+        """Return the robots that have rows, the pooled one last."""
+        return tuple(dict.fromkeys(row.robot for row in self.rows))
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Return the channels in order."""
+        return tuple(dict.fromkeys(row.channel for row in self.rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self) | {"rows": [asdict(row) for row in self.rows]}
+
+
+def open_loop(
+    run: RecordedRun,
+    spec: RobotSpec,
+    *,
+    reference: Reference = "truth",
+    horizons_s: Sequence[float] = HORIZONS_S,
+    share: Share = quiet,
+) -> OpenLoopGap:
+    """Replay the sent commands from every recorded pose.
+
+    Args:
+        run: the recording.
+        spec: the robot as the training model has it: nominal lag, delay and scale.
+        reference: what the model starts from and is compared with. Odometry brings its own noise.
+        horizons_s: how far ahead [s]; the sample nearest to each horizon is compared.
+        share: is told the share that is done.
+
+    Raises:
+        TestudoError: no robot has both ticks and such a series that is long enough.
+    """
+    model, tracks = motion_model(spec), run.truth if reference == "truth" else run.odometry
+    recording = prepare_run(run, seen=reference)
+    robots = [one for one in recording.robots if run.ticks[one.name] and len(tracks[one.name].stamp_s) > 1]
+    if not robots:
+        raise TestudoError(f"{run.folder}: no robot has both tick records and {reference}")
+    timelines = [command_timeline(model, ticks_in_order(run.ticks[one.name]), recording.start_s) for one in robots]
+    windows = [
+        pick_windows(timeline, one.trajectory, horizons_s) for timeline, one in zip(timelines, robots, strict=True)
+    ]
+    share(0.3)
+    predicted = rollout(model, timelines, [own.starts for own in windows], exact=True)
+    share(0.8)
+    errors = [errors_of(spec, one.trajectory, *parts) for one, *parts in zip(robots, windows, predicted, strict=True)]
+    rows = rows_of([one.name for one in robots], errors, horizons_s)
+    if not rows:
+        raise TestudoError(f"{run.folder}: shorter than the shortest horizon, {min(horizons_s)} s, or full of gaps")
+    return OpenLoopGap(
+        reference,
+        spec.name,
+        spec.velocity_lag_s,
+        spec.command_delay_s,
+        tuple(horizons_s),
+        tuple(rows),
+    )
+
+
+def errors_of(
+    spec: RobotSpec, track: Trajectory, windows: OpenLoopWindows, predicted: MotionState
+) -> dict[str, np.ndarray]:
+    """Return absolute errors (H, S) by channel, NaN where a window has no such horizon; the way travelled, too."""
+    end = windows.end
+    offset = predicted.position_world - track.position_world[end].transpose(2, 0, 1)
+    speed = predicted.velocity - track.velocity[end].transpose(2, 0, 1)
+    moved = track.position_world[end] - track.position_world[windows.start][None]
+    wheeled = spec.kind == DIFFERENTIAL_DRIVE
+    values = {axis: np.abs(offset[k]) for k, axis in enumerate("xyz"[: spec.dimension])}
+    values |= {
+        "position": np.linalg.norm(offset, axis=0),
+        "yaw": np.abs(wrap_angle(predicted.yaw - track.yaw[end])),
+        "speed": np.abs(speed[0]) if wheeled else np.linalg.norm(speed, axis=0),
+        "travel": np.linalg.norm(moved, axis=2),
+    }
+    return {name: np.where(windows.valid, value, np.nan) for name, value in values.items()}
+
+
+def rows_of(
+    names: Sequence[str], errors: Sequence[Mapping[str, np.ndarray]], horizons_s: Sequence[float]
+) -> list[GapRow]:
+    """Return the rows of each robot and of all together, from errors (H, S) of each by channel."""
+    pooled = {channel: np.concatenate([own[channel] for own in errors], axis=1) for channel in errors[0]}
+    return [
+        row
+        for name, own in zip([*names, ALL_ROBOTS], [*errors, pooled], strict=True)
+        for row in _rows(name, own, horizons_s)
+    ]
+
+
+def _rows(robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[float]) -> list[GapRow]:
+    """Return the rows of one robot, or of all, from errors (H, S) by channel."""
+    units = {"yaw": "rad", "speed": "m/s"}
+    rows = []
+    for channel, values in errors.items():
+        for h, horizon in enumerate(horizons_s):
+            usable = values[h][np.isfinite(values[h])]
+            if channel == "travel" or not len(usable):
+                continue
+            median, p90, p99 = (float(value) for value in np.percentile(usable, (50, 90, 99)))
+            rows.append(
+                GapRow(
+                    robot,
+                    channel,
+                    units.get(channel, "m"),
+                    horizon,
+                    OpenLoopErrors(median, p90, p99, len(usable)),
+                    float(np.nanmedian(errors["travel"][h])),
+                )
+            )
+    return rows

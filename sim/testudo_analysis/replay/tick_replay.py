@@ -1,0 +1,304 @@
+"""One robot's record, tick by tick through the same policy, estimate and shield as on the robot.
+
+Every tick is teacher-forced: it starts from the recorded inputs, so that deviations do not add up.
+What only the order of the ticks tells is checked too: the memory that is handed on, the decision
+period, the held command, and the commands that had yet to act.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from testudo_analysis.replay.reinference_checks import FieldErrors
+from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, turns
+from testudo_deploy.contract.messages import SegmentEnds, TickRecord
+from testudo_deploy.contract.onnx_header import ArtefactError
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.signals import policy_signals
+from testudo_deploy.control.control_loop import estimate_state, slots_first
+from testudo_deploy.control.pending_commands import PendingCommands
+from testudo_deploy.shield.flight_column import landing_shield
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace
+from testudo_deploy.shield.shield import Shield
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
+from testudo_deploy.supervision.modes import Mode
+from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.motion_model import effective_command
+
+FIELDS = {
+    "pose": "the odometry sample of the same stamp",
+    "goal": "the fleet file of the run",
+    "pending": "the commands sent before, with their stamps",
+    "estimate": "measured pose rolled through the pending commands",
+    "control point": "stopping point of the recorded estimate",
+    "neighbours": "a recorded announcement of the peer",
+    "schedule": "decision period: 0 as expected, 1 otherwise",
+    "memory": "hidden state that the tick before left",
+    "nominal": "policy on the recorded inputs, held between decisions; velocity and yaw rate",
+    "hidden": "policy on the recorded inputs",
+    "shielded": "shield on the recorded inputs and the nominal just inferred",
+    "sent": "actuator command of that shield and yaw rate within its limits; zero when braked",
+}
+"""What is compared, and with what."""
+
+AFTER_A_LOSS = "held command after a lost tick"
+_BRAKED_BY_SHIELD = "shield_braked"
+_DOWN = (str(Mode.LAND), str(Mode.EMERGENCY))
+"""Modes in which a robot comes down by the shield of a landing."""
+
+
+@dataclass
+class TickReplay:
+    """Takes the ticks of one robot in order and compares what they should have computed."""
+
+    artefact: PolicyArtefact
+    model: MotionModel
+    errors: FieldErrors = field(default_factory=lambda: FieldErrors(FIELDS))
+    skipped: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    decisions: int = 0
+    reinferred: int = 0
+    _last: TickRecord | None = None
+    _nominal: np.ndarray | None = None
+    _yaw_rate: float = 0.0
+    """[rad/s] beside it, of a policy that commands one."""
+    _since_decision: int = 0
+    _sent: PendingCommands | None = None
+    _sent_from_s: float = -np.inf
+    """Commands are known from this stamp on; -inf: from the first one."""
+    _estimate: MotionState | None = None
+    """As recorded in the tick at hand."""
+    _stop: StoppingPoint | None = None
+
+    def take(self, record: TickRecord) -> None:
+        """Compare the next tick."""
+        self._check_order(record)
+        try:
+            self._compare(record)
+        except (ValueError, TypeError, IndexError):
+            # numbers are missing or do not fit together: such a tick cannot have been computed
+            self.errors.add("sent", record.sequence, None, record.sent_command)
+            self._forget(record.stamp_s)
+        self._last = record
+
+    def _compare(self, record: TickRecord) -> None:
+        self._check_estimate(record)
+        code = record.reason.split(":")[0]
+        if not code:
+            self._infer(record)
+        elif code in _DOWN and record.nominal_world is not None:
+            self._infer_landing(record)
+        else:
+            self.skipped[code] += 1
+            self.errors.add("sent", record.sequence, _flat(0 * np.array(record.sent_command), 0.0), _sent(record))
+            if code == _BRAKED_BY_SHIELD:
+                self._infer_braked(record)
+            self._nominal = None
+        self._sent.push(record.stamp_s, effective_command(self.model, np.array(record.sent_command)))
+
+    def _check_order(self, record: TickRecord) -> None:
+        """Compare the memory with the tick before; forget what a lost tick makes unknown."""
+        last = self._last
+        size = self.artefact.contract.hidden_size
+        if record.sequence == 0 or (last is not None and record.sequence <= last.sequence):
+            self._forget(-np.inf)
+            if record.sequence == 0:
+                self.errors.add("memory", 0, np.zeros(size), record.hidden_before)
+        elif last is None or record.sequence > last.sequence + 1:
+            self.lost += record.sequence - (last.sequence + 1 if last else 0)
+            self._forget(record.stamp_s)
+        else:
+            self.errors.add("memory", record.sequence, last.hidden_after, record.hidden_before)
+
+    def _forget(self, sent_from_s: float) -> None:
+        spec = self.model.spec
+        self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
+        self._sent_from_s = sent_from_s
+        self._nominal, self._since_decision = None, 0
+
+    def _check_estimate(self, record: TickRecord) -> None:
+        unknown = record.pose_stamp_s is None or record.estimate_position_world is None
+        if unknown and record.reason:
+            return
+        self._estimate = MotionState(
+            np.array(record.estimate_position_world),
+            np.array(record.estimate_yaw),
+            np.array(record.estimate_velocity),
+        )
+        self._stop = self.model.stopping_point(self._estimate)
+        if record.pose_stamp_s - self.model.spec.command_delay_s >= self._sent_from_s:
+            pending, pending_s = self._sent.since(record.pose_stamp_s, record.stamp_s)
+            self.errors.add(
+                "pending",
+                record.sequence,
+                _flat(pending, pending_s),
+                _flat(record.pending_commands, record.pending_time_s),
+            )
+        measured = MotionState(
+            np.array(record.measured_position_world),
+            np.array(record.measured_yaw),
+            np.array(record.measured_velocity),
+        )
+        estimate = estimate_state(
+            self.model,
+            measured,
+            [np.array(command) for command in record.pending_commands],
+            record.pending_time_s,
+        )
+        self.errors.add(
+            "estimate",
+            record.sequence,
+            _flat(estimate.position_world, estimate.yaw, estimate.velocity),
+            _flat(record.estimate_position_world, record.estimate_yaw, record.estimate_velocity),
+        )
+        self.errors.add(
+            "control point",
+            record.sequence,
+            self._stop.position_world,
+            record.control_point_world,
+        )
+
+    def _infer(self, record: TickRecord) -> None:
+        """Run policy and shield for a tick that sent a command."""
+        if not self._decide(record):
+            self.skipped[AFTER_A_LOSS] += 1
+            return
+        add, sequence = self.errors.add, record.sequence
+        add(
+            "nominal",
+            sequence,
+            _flat(self._nominal, self._yaw_rate),
+            _flat(record.nominal_world, record.nominal_yaw_rate),
+        )
+        result = self._shield(record)
+        braked = result is None or int(result.status) == ShieldStatus.BRAKED
+        add(
+            "shielded",
+            sequence,
+            None if braked else result.control_velocity_world,
+            record.shielded_world,
+        )
+        turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
+        add("sent", sequence, None if braked else _flat(result.command, turn), _sent(record))
+        self.reinferred += 1
+
+    def _infer_landing(self, record: TickRecord) -> None:
+        """Run the shield of a landing, whose wish is not the policy's but as recorded."""
+        self._nominal = np.array(record.nominal_world)
+        result = self._shield(record, self._landing_shield)
+        braked = result is None or int(result.status) == ShieldStatus.BRAKED
+        self.errors.add(
+            "shielded", record.sequence, None if braked else result.control_velocity_world, record.shielded_world
+        )
+        self.errors.add("sent", record.sequence, None if braked else _flat(result.command, 0.0), _sent(record))
+        self._nominal = None
+        self.reinferred += 1
+
+    def _infer_braked(self, record: TickRecord) -> None:
+        """The shield must brake again; the record holds no nominal command to compare."""
+        if self._decide(record):
+            result = self._shield(record)
+            braked = result is not None and int(result.status) == ShieldStatus.BRAKED
+            self.errors.add("shielded", record.sequence, 0.0 if braked else np.inf, 0.0)
+
+    def _decide(self, record: TickRecord) -> bool:
+        """Bring the nominal command up to this tick; False if it is not known."""
+        period = self.artefact.contract.decision_ticks
+        if self._nominal is None and not record.decided:
+            return False
+        due = self._nominal is None or self._since_decision >= period
+        self.errors.add("schedule", record.sequence, float(due), float(record.decided))
+        if not record.decided:
+            self._since_decision += 1
+            self.errors.add("hidden", record.sequence, record.hidden_before, record.hidden_after)
+            return True
+        self._since_decision = 1
+        self.decisions += 1
+        command = self.artefact.contract.command
+        signals = policy_signals(
+            self._estimate,
+            self._stop,
+            recorded_table(record),
+            self.artefact.contract.shield.hold_s,
+            {"goal_world": np.array(record.goal_world)},
+        )
+        try:
+            nominal, hidden = self.artefact.step(slots_first(signals), np.array(record.hidden_before, np.float32))
+        except ArtefactError:
+            nominal, hidden = np.full(self.model.spec.dimension + turns(command), np.inf), None
+        self._nominal, self._yaw_rate = split_output(command, np.asarray(nominal, float))
+        self.errors.add("hidden", record.sequence, hidden, record.hidden_after)
+        return True
+
+    def _shield(self, record: TickRecord, shield: Shield | None = None) -> ShieldResult | None:
+        if not np.isfinite(self._nominal).all():
+            return None
+        own, peers = _spaces(record)
+        sight = ShieldInputs(
+            np.array(record.measured_position_world), self._estimate, self._stop, recorded_table(record), peers
+        )
+        return (shield or self._whole_shield).step(sight, own, self._nominal, np.array(float(record.sequence + 1)))[0]
+
+    @cached_property
+    def _whole_shield(self) -> Shield:
+        contract = self.artefact.contract
+        return Shield(self.model, contract.shield, stop_tube_parameters(self.model.spec), contract.arena)
+
+    @cached_property
+    def _landing_shield(self) -> Shield:
+        return landing_shield(self._whole_shield)
+
+
+def recorded_table(record: TickRecord) -> PeerTable:
+    """Return the recorded neighbour table (D, K)."""
+    shape = (len(record.neighbour_names), len(record.goal_world))
+    return PeerTable(
+        np.array(record.neighbour_control_point_world, float).reshape(shape).T,
+        np.array(record.neighbour_control_velocity_world, float).reshape(shape).T,
+        np.array(record.neighbour_age_s, float).reshape(shape[:1]),
+        np.array(record.neighbour_valid, bool).reshape(shape[:1]),
+        np.array(record.neighbour_untrusted, bool) if any(record.neighbour_untrusted) else None,
+    )
+
+
+def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
+    """Return the recorded space of the robot (2, D) and of its peers (2, D, K)."""
+    count, dimension = len(record.neighbour_names), len(record.goal_world)
+
+    def lanes(values: tuple[SegmentEnds, ...]) -> np.ndarray:
+        return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
+
+    own = ReservedSpace(
+        np.array(record.reserved_segment_world, float),
+        np.array(record.requested_segment_world, float),
+        np.array(record.request_pending),
+        np.array(float(record.requested_since)),
+    )
+    peers = PeerReservations(
+        lanes(record.neighbour_reserved_segment_world),
+        lanes(record.neighbour_requested_segment_world),
+        np.array(record.neighbour_acknowledged, float),
+        np.array(record.neighbour_silent, bool),
+        np.array([record.robot < name for name in record.neighbour_names], bool),
+        ~np.array(record.neighbour_untrusted, bool),
+    )
+    return own, peers
+
+
+def _sent(record: TickRecord) -> np.ndarray | None:
+    """Return what the tick sent, the yaw rate last."""
+    return _flat(record.sent_command, record.sent_yaw_rate)
+
+
+def _flat(*parts: object) -> np.ndarray | None:
+    """Return all numbers of the parts in a row; None if one is missing."""
+    if any(part is None for part in parts):
+        return None
+    return np.concatenate([np.ravel(np.asarray(part, float)) for part in parts])

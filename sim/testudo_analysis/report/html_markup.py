@@ -1,0 +1,102 @@
+"""Small pieces of HTML; every text that goes in is escaped here."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+from testudo_analysis.report.plot_style import PlotImage
+from testudo_hardware.errors import TestudoError
+
+_FILM_TYPES = {".gif": "image/gif", ".webp": "image/webp", ".png": "image/png"}
+
+
+class Html:
+    """Text that is markup already."""
+
+    def __init__(self, markup: str) -> None:
+        self.markup = markup
+
+
+def text(value: object) -> str:
+    """Return a value as escaped text; None is a dash."""
+    return "-" if value is None else escape(str(value))
+
+
+def pill(passed: bool | None, good: str = "passed", bad: str = "failed") -> Html:
+    """Return the mark of a verdict; None is for information only."""
+    if passed is None:
+        return Html('<span class="pill none">for information</span>')
+    kind, word = ("good", good) if passed else ("bad", bad)
+    return Html(f'<span class="pill {kind}">{text(word)}</span>')
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[int] = ()) -> str:
+    """Return a table; ``numbers`` are the columns that stand to the right. Cells may be `Html`."""
+    right = set(numbers)
+
+    def cells(tag: str, values: Sequence[object]) -> str:
+        return "".join(
+            f"<{tag}{' class=num' if k in right else ''}>"
+            f"{value.markup if isinstance(value, Html) else text(value)}</{tag}>"
+            for k, value in enumerate(values)
+        )
+
+    head = f"<thead><tr>{cells('th', columns)}</tr></thead>" if any(columns) else ""
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table>{head}<tbody>{body}</tbody></table></div>'
+
+
+def code(value: object) -> Html:
+    """Return a value in the type of code."""
+    return Html(f"<code>{text(value)}</code>")
+
+
+def facts(values: Mapping[str, object]) -> str:
+    """Return names and values side by side."""
+    items = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in values.items())
+    return f'<dl class="facts">{items}</dl>'
+
+
+def figure(picture: PlotImage | None, caption: str) -> str:
+    """Return a plot with its caption; nothing for no plot."""
+    if picture is None:
+        return ""
+    image = f'<img alt="{escape(picture.description, quote=True)}" src="{picture.data_uri}">'
+    return f"<figure>{image}<figcaption>{text(caption)}</figcaption></figure>"
+
+
+def film(path: Path, caption: str) -> str:
+    """Return an animation or a still picture from a file.
+
+    Raises:
+        TestudoError: it is missing, or of a type that pages do not show.
+    """
+    kind = _FILM_TYPES.get(path.suffix.lower())
+    if kind is None:
+        known = ", ".join(_FILM_TYPES)
+        raise TestudoError(f"{path}: film: found {path.suffix!r}, expected one of {known}")
+    try:
+        data = base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise TestudoError(f"{path}: film: cannot be read: {error.strerror}") from error
+    image = f'<img class="film" alt="film of the run" src="data:{kind};base64,{data}">'
+    return f"<figure>{image}<figcaption>{text(caption)}</figcaption></figure>"
+
+
+def link(address: str, words: str, about: str) -> str:
+    """Return a link to a file in the folder of the page, with what it is."""
+    return f'<p><a href="{escape(quote(address), quote=True)}">{text(words)}</a>: {text(about)}.</p>'
+
+
+def details(summary: str, content: str) -> str:
+    """Return content that is folded away at first."""
+    return f"<details><summary>{text(summary)}</summary>{content}</details>"
+
+
+def paragraph(value: str) -> str:
+    """Return a paragraph of text."""
+    return f"<p>{text(value)}</p>"

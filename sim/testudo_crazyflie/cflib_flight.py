@@ -1,0 +1,181 @@
+"""A flight by the real `cflib`: server, link, and somebody who commands at 50 Hz, for the benchmark and tests."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from testudo_crazyflie.radio_channel import RadioConditions
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import CrazyflieServer
+from testudo_deploy.launch.core_wakefulness import CpuKeepAwake
+from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
+from testudo_hardware.links.crazyflie.telemetry import RadioSample
+from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
+from testudo_hardware.links.flight_link import FlightAct, FlightRequest
+from testudo_hardware.links.wire import CommandReading, WireError
+
+HEIGHT_M, CLIMB_S = 0.8, 1.5
+_ASK_WITHIN_S, _LOOK_S = 8.0, 0.004
+
+
+@dataclass
+class CflibFlight:
+    """One vehicle, the link to it, and what is seen of both."""
+
+    server: CrazyflieServer
+    radio: CrazyflieRadio
+    command: tuple[float, float, float] | None = None
+    """[m/s], sent fifty times a second; None: nobody commands."""
+    stamps: list[tuple[float, float]] = field(default_factory=list)
+    """Of each sample: when it was measured and when it came [s]."""
+    codes: set[str] = field(default_factory=set)
+    """Everything that was wrong at some time."""
+    states: set[int] = field(default_factory=set)
+    """States of the vehicle's supervisor that were seen."""
+    stall_s: float = 0.0
+    """The longest time in which this process did not get to look: how busy the machine was."""
+    _ends: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self, until: Callable[[], bool], within_s: float, every_s: float = _LOOK_S) -> float | None:
+        """Return after how long [s] something became true; None if it did not in time; looks every so often."""
+        begin_s = looked_s = time.monotonic()
+        while (passed_s := time.monotonic() - begin_s) < within_s:
+            self.stall_s, looked_s = max(self.stall_s, time.monotonic() - looked_s - every_s), time.monotonic()
+            self.look()
+            if until():
+                return passed_s
+            time.sleep(every_s)
+        return None
+
+    def look(self) -> None:
+        """Take down what is wrong, and what the vehicle does."""
+        self.codes.add(self.radio.standing.code)
+        with self.server.craft() as craft:
+            self.states.add(int(craft.supervisor.state))
+
+    def ask(self, act: FlightAct, height_m: float = HEIGHT_M, duration_s: float = CLIMB_S) -> str:
+        """Ask for something; return why it is refused, empty if it is not."""
+        try:
+            self.radio.ask(FlightRequest(act, height_m, duration_s))
+        except WireError as error:
+            return str(error)
+        return ""
+
+    def climb(self) -> CflibFlight:
+        """Arm, take off and hold, until commands pass.
+
+        Raises:
+            AssertionError: it is not in the air after some seconds.
+        """
+        with self.server.craft() as craft:
+            arms_itself = craft.supervisor.auto_arm
+        if not arms_itself:
+            self.ask(FlightAct.ARM)
+            self.wait(lambda: self.radio.vehicle.armed, _ASK_WITHIN_S)
+        refusal = self.ask(FlightAct.TAKE_OFF)
+        if refusal or self.wait(lambda: self.phase == LinkPhase.HOVERING, _ASK_WITHIN_S) is None:
+            raise AssertionError(f"it does not fly: {refusal or self.radio.standing}")
+        self.command = (0.0, 0.0, 0.0)
+        self.wait(lambda: False, 1.3)
+        self.codes.clear()
+        self.states.clear()
+        self.stamps.clear()
+        self.stall_s = 0.0
+        return self
+
+    def lands(self, within_s: float = 12.0) -> bool:
+        """Return whether it stands on the ground, motors off, within some time."""
+        return self.wait(lambda: self.height_m < 0.01 and not self.motors_on, within_s) is not None
+
+    @property
+    def phase(self) -> LinkPhase:
+        """Return where the flight stands."""
+        return self.radio.standing.phase
+
+    @property
+    def height_m(self) -> float:
+        """Return the true height."""
+        with self.server.craft() as craft:
+            return float(craft.vehicle.position[2])
+
+    @property
+    def position(self) -> np.ndarray:
+        """Return the true position (3,) [m]."""
+        with self.server.craft() as craft:
+            return craft.vehicle.position.copy()
+
+    @property
+    def speed_m_s(self) -> float:
+        """Return the true speed."""
+        with self.server.craft() as craft:
+            return float(np.linalg.norm(craft.vehicle.velocity))
+
+    @property
+    def motors_on(self) -> bool:
+        """Return whether the motors turn."""
+        with self.server.craft() as craft:
+            return craft.vehicle.motors_on
+
+    @property
+    def set_points(self) -> int:
+        """Return how many set-points the vehicle got."""
+        with self.server.craft() as craft:
+            return craft.set_points
+
+    def take(self, sample: RadioSample) -> None:
+        """Take down a sample."""
+        self.stamps.append((sample.stamp_s, sample.received_s))
+
+    def command_on(self) -> None:
+        """Command at 50 Hz until the end, as a guard does."""
+        next_s = time.monotonic()
+        while not self._ends.wait(max(0.0, next_s - time.monotonic())):
+            next_s += self.radio.spec.control_period_s
+            if self.command is not None:
+                self.radio.send(CommandReading(time.monotonic(), self.command))
+
+    def end(self) -> None:
+        """Command no more."""
+        self._ends.set()
+
+
+@contextlib.contextmanager
+def fly_with_cflib(
+    air: RadioConditions | None = None,
+    *,
+    seed: int = 0,
+    prepare: Callable[[CrazyflieServer], None] | None = None,
+    **settings: object,
+) -> Iterator[CflibFlight]:
+    """Start a vehicle, connect to it, and tidy up at the end without waiting for a landing.
+
+    Args:
+        air: how good the connection is, from the first packet on.
+        seed: of what is lost.
+        prepare: is called with the server before the link is opened.
+        settings: of `SimulatedCrazyflieSettings`.
+    """
+    craft = SimulatedCrazyflieSettings.create(**settings)
+    with CpuKeepAwake(), CrazyflieServer(craft, seed=seed) as server:
+        server.set_air(air or RadioConditions())
+        if prepare is not None:
+            prepare(server)
+        seen: list[CflibFlight] = []
+        radio = CrazyflieRadio("cf1", craft.spec, server.uri, on_sample=lambda sample: seen and seen[0].take(sample))
+        radio.open()
+        flight = CflibFlight(server, radio)
+        seen.append(flight)
+        thread = threading.Thread(target=flight.command_on, daemon=True)
+        thread.start()
+        try:
+            yield flight
+        finally:
+            flight.end()
+            thread.join(timeout=1.0)
+            radio.close(land=False)

@@ -1,0 +1,5 @@
+"""CRTP services of the simulated Crazyflie: log, parameters, memory, platform.
+
+In: CRTP packets.
+Out: CRTP packets.
+"""

@@ -1,0 +1,148 @@
+"""The simulated vehicle behind a UDP socket, as `cflib` reaches it by `udp://127.0.0.1:PORT`, in real time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+from testudo_crazyflie.radio_channel import DOWN, UP, RadioChannel, RadioConditions
+from testudo_crazyflie.services import crtp_packets
+from testudo_crazyflie.services.log_service import TICK_S
+from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
+
+FIRST_PORT = 19850
+"""Where `cflib` looks for vehicles when it scans."""
+PRIORITY = 3
+"""Of real-time scheduling: that of the plant."""
+_NULL = crtp_packets.encode(crtp_packets.Packet(crtp_packets.LINK, crtp_packets.NULL_CHANNEL))
+_Address = tuple[str, int]
+
+
+class CrazyflieServer:
+    """Runs one vehicle in a thread; a context manager.
+
+    Answers go to whoever asked; what the vehicle says by itself goes to whoever asked for log blocks last.
+    """
+
+    def __init__(
+        self,
+        settings: SimulatedCrazyflieSettings,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        seed: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Bind the socket; port 0 takes a free one.
+
+        Raises:
+            OSError: the port is in use.
+        """
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((host, port))
+        self._socket.setblocking(False)
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._craft = SimulatedCrazyflie(settings, clock())
+        self._channel = RadioChannel(seed)
+        self._client: _Address | None = None
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="crazyflie", daemon=True)
+
+    @property
+    def uri(self) -> str:
+        """Return the address as `cflib` writes it."""
+        host, port = self._socket.getsockname()
+        return f"udp://{host}:{port}"
+
+    def __enter__(self) -> Self:
+        """Begin to run."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the thread and free the socket."""
+        self._ends.set()
+        self._thread.join(timeout=2.0)
+        self._socket.close()
+
+    @contextlib.contextmanager
+    def craft(self) -> Iterator[SimulatedCrazyflie]:
+        """Give the vehicle, which stands still meanwhile: to look at it, or to let something happen to it."""
+        with self._lock:
+            yield self._craft
+
+    def set_air(self, air: RadioConditions) -> None:
+        """Change how good the connection is, from now on."""
+        with self._lock:
+            self._channel.air = air
+
+    def lost(self) -> tuple[int, int]:
+        """Return how many packets were lost up and down."""
+        with self._lock:
+            return tuple(self._channel.lost)
+
+    def _run(self) -> None:
+        keep_time(PRIORITY)  # a vehicle does not stand still because a computer is busy
+        next_s = self._clock()
+        while not self._ends.is_set():
+            wait_s = max(0.0, min(next_s, self._channel.due_s) - self._clock())
+            select.select([self._socket], [], [], min(wait_s, TICK_S))
+            with self._lock:
+                now_s = self._clock()
+                for raw, address in self._heard():
+                    self._channel.send(UP, (raw, address), now_s)
+                for raw in self._craft.advance(now_s):
+                    self._say(raw, now_s)
+                self._deliver(now_s)
+                if now_s >= next_s:
+                    next_s = max(next_s + TICK_S, now_s)
+
+    def _deliver(self, now_s: float) -> None:
+        while arrived := self._channel.arrived(now_s):  # an answer may arrive at once
+            for towards, load in arrived:
+                if towards == UP:
+                    self._take(*load, now_s)
+                else:
+                    self._send(load)
+
+    def _take(self, raw: bytes, address: _Address, now_s: float) -> None:
+        packet = crtp_packets.decode(raw)
+        if packet is None:
+            return
+        if packet.port == crtp_packets.LOG or self._client is None:
+            self._client = address
+        if packet.is_null:
+            self._channel.send(DOWN, (_NULL, address), now_s)
+        for answer in self._craft.receive(raw, now_s):
+            self._channel.send(DOWN, (answer, address), now_s)
+
+    def _say(self, raw: bytes, now_s: float) -> None:
+        if self._client is not None:
+            self._channel.send(DOWN, (raw, self._client), now_s)
+
+    def _heard(self) -> Iterator[tuple[bytes, _Address]]:
+        while True:
+            try:
+                yield self._socket.recvfrom(64)
+            except (BlockingIOError, ConnectionError):
+                return
+
+    def _send(self, load: Any) -> None:
+        with contextlib.suppress(OSError):  # the client is gone
+            self._socket.sendto(*load)
+
+
+def keep_time(priority: int) -> bool:
+    """Ask for real-time scheduling of this thread, and of those that it starts; return whether it is granted."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
+    except (OSError, AttributeError):  # no right to it, or another system
+        return False
+    return True

@@ -1,0 +1,5 @@
+"""MuJoCo worlds and the plant that stands in for robots behind ROS 2. No JAX.
+
+In: robot files, commands.
+Out: poses, odometry, contacts.
+"""

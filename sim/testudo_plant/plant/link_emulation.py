@@ -1,0 +1,83 @@
+"""What driver and localisation of a robot would say of what the plant measured, in the words of its link; pure.
+
+The inverse of `testudo_deploy.fleet.pose_source`, and the other end of the commands that a guard sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from testudo_deploy.fleet.fleet import FleetRobot
+from testudo_deploy.fleet.localiser import placed
+from testudo_deploy.fleet.pose_source import SensedTopic, sensed_topics
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import PlanarTransform
+from testudo_hardware.links.link_profile import NAMED_POSES, ODOMETRY
+from testudo_hardware.links.pose_messages import PoseReading
+from testudo_hardware.links.topics import CommandWire, Measurement
+from testudo_hardware.links.wire import CommandReading, OdometryReading, convert_clock_s
+
+_AMCL_EVERY = 10
+"""Odometry samples for each `amcl_pose`; nav2 sends one for every 0.25 m."""
+
+
+class LinkEmulation:
+    """The driver's side of one robot's link."""
+
+    def __init__(self, robot: FleetRobot) -> None:
+        """Look up the topics of the robot.
+
+        Raises:
+            TestudoError: a pose source that the plant cannot play.
+        """
+        self._robot, self._start = robot, PlanarTransform(robot.initial_position_world, robot.initial_yaw)
+        self.commands = CommandWire(robot.name, robot.spec, robot.link.profile)
+        self.topics = sensed_topics(robot)
+        self.uses_ros_time = robot.link.profile.stamps.value == "ros"
+        """Stamps are on the ROS clock; else on the steady clock."""
+        self._samples = 0
+        if robot.pose.source == "tf" or self.topics[0].type == NAMED_POSES:
+            found = "source tf" if robot.pose.source == "tf" else self.topics[0].type
+            raise TestudoError(
+                f"{robot.name}: pose: found {found}, which the plant does not play; expected odom, "
+                "odom+initial, amcl_pose, or mocap as PoseStamped"
+            )
+
+    @property
+    def rate_hz(self) -> float:
+        """Return how often odometry, or a pose, is measured."""
+        return self.topics[0].wire.rate_hz
+
+    def say(self, sample: OdometryReading, ros_now_s: float, now_s: float) -> Iterator[tuple[SensedTopic, Measurement]]:
+        """Yield what to send of a sample, and where.
+
+        Args:
+            sample: in the fleet's frame, stamped on the steady clock.
+            ros_now_s: the ROS clock at the same moment as ``now_s``.
+            now_s: the steady clock.
+        """
+        robot, first = self._robot, self.topics[0]
+        if self.uses_ros_time:
+            sample = replace(sample, stamp_s=convert_clock_s(sample.stamp_s, now_s, ros_now_s))
+        pose = PoseReading(sample.stamp_s, sample.position_world, sample.yaw)
+        if first.type != ODOMETRY:
+            yield first, pose
+            return
+        # an odometry of its own begins where the robot was switched on
+        yield first, sample if robot.pose.source == "odom" else placed(sample, self._start.inverse(), robot.spec)
+        if len(self.topics) > 1 and self._samples % _AMCL_EVERY == 1:  # never before the second sample
+            yield self.topics[1], pose
+        self._samples += 1
+
+    def command(self, message: Any, ros_now_s: float, now_s: float) -> CommandReading:
+        """Return a command that has just arrived, stamped on the steady clock.
+
+        Raises:
+            WireError: another frame, or a set-point that cannot be read.
+        """
+        if not self.uses_ros_time:
+            return self.commands.decode(message, now_s)
+        reading = self.commands.decode(message, ros_now_s)
+        return replace(reading, stamp_s=convert_clock_s(reading.stamp_s, ros_now_s, now_s))

@@ -1,0 +1,304 @@
+"""Drivers, physics and sensors of a team on one injected clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from testudo_deploy.shield.velocity_projection import Arena
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.flight_link import FlightRequest, VehicleState
+from testudo_hardware.links.wire import world_command
+from testudo_hardware.schema import HOLONOMIC
+from testudo_hardware.spec import RobotSpec
+from testudo_plant.plant.battery import Battery
+from testudo_plant.plant.contact_monitor import ContactEvent, ContactWatch
+from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver
+from testudo_plant.plant.drone_driver import FlyingDriver
+from testudo_plant.plant.drone_fleet import DroneOptions, Drones
+from testudo_plant.plant.flight_firmware import CommandSilence, CrazyflieFirmware, FlightPhase
+from testudo_plant.plant.injected_faults import RobotFaults
+from testudo_plant.plant.odometry_sensor import OdometryModel, OdometrySample, OdometrySensor
+from testudo_plant.plant.setpoint_radio import SetPointRadio
+from testudo_plant.worlds import Contact, MujocoWorld, PlantParameters, RobotPose, WorldRobot
+from testudo_plant.worlds.drone_dynamics import flies
+
+_PARAMETER_STREAM, _SENSOR_STREAM, _RADIO_STREAM = 0, 1, 2
+_GROUND = ("floor", "wall_z_low")
+"""What a drone may stand on."""
+_LOOK_STEPS = 2
+"""Drivers brake so many steps before the dead-man time ends: a step that comes one step late is early enough."""
+
+
+@dataclass(frozen=True)
+class PlantRobot:
+    """A robot and where it starts, at rest."""
+
+    name: str
+    spec: RobotSpec
+    initial_position_world: tuple[float, ...]
+    """(D,) [m]."""
+    initial_yaw: float
+    """[rad]."""
+    odometry_rate_hz: float | None = None
+    """How often it measures where it is; None as the odometry model says."""
+    grounded: bool = False
+    """Whether a drone with an attitude begins on the floor below its initial position, motors off."""
+
+
+class Plant:
+    """The robots of a team in one world, on the caller's clock [s], from ``start_s`` on.
+
+    The same seed and the same calls give the same numbers. ``parameters`` says, by robot, how lag,
+    delay and scale differ from the description; ``watch`` holds contacts and separations.
+
+    Raises:
+        TestudoError: a robot that starts in another or in a wall, or a position of the wrong size.
+    """
+
+    def __init__(
+        self,
+        robots: Sequence[PlantRobot],
+        arena: Arena | None,
+        seed: int,
+        spread: float = 0.2,
+        start_s: float = 0.0,
+        odometry: OdometryModel | None = None,
+        drones: DroneOptions | None = None,
+    ) -> None:
+        self.robots = tuple(robots)
+        _check_numbers(self.robots)
+        self.parameters: Mapping[str, PlantParameters] = {
+            robot.name: PlantParameters.sample(robot.spec, _stream(seed, i, _PARAMETER_STREAM), spread)
+            for i, robot in enumerate(self.robots)
+        }
+        self._world = MujocoWorld(
+            [WorldRobot(robot.name, robot.spec, self.parameters[robot.name]) for robot in self.robots],
+            arena,
+        )
+        floor_m = arena.low_world[2] if arena is not None and len(arena.low_world) == 3 else 0.0
+        starts = [_start_world(robot, floor_m) for robot in self.robots]
+        for i, robot in enumerate(self.robots):
+            self._world.place(i, starts[i], robot.initial_yaw)
+        self._index = {robot.name: i for i, robot in enumerate(self.robots)}
+        options, rng = drones or DroneOptions(), _stream(seed, len(self.robots), _RADIO_STREAM)
+        self.radio = SetPointRadio(options.radio, len(self.robots), rng, start_s)
+        self._drivers = [self._driver(i, start, floor_m, start_s) for i, start in enumerate(starts)]
+        flying = {i: driver for i, driver in enumerate(self._drivers) if isinstance(driver, FlyingDriver)}
+        self._drones = Drones(self._world, flying, options, self.radio)
+        self._check_room()
+        model = odometry or OdometryModel()
+        self._odometers = [
+            OdometrySensor(
+                robot.spec,
+                replace(model, rate_hz=robot.odometry_rate_hz or model.rate_hz),
+                _stream(seed, i, _SENSOR_STREAM),
+                start_s,
+                phase=(i + 0.5) / len(self.robots),  # spread: one machine need not run all robots' ticks at once
+            )
+            for i, robot in enumerate(self.robots)
+        ]
+        self.watch = ContactWatch(combinations([robot.name for robot in self.robots], 2))
+        self._faults = {robot.name: RobotFaults() for robot in self.robots}
+        self._commands = np.zeros((len(self.robots), 3))
+        self._start_s, self._now_s, self._steps = start_s, start_s, 0
+
+    @property
+    def step_s(self) -> float:
+        """Return the time step of the physics [s]."""
+        return self._world.step_s
+
+    @property
+    def time_s(self) -> float:
+        """Return the time [s] to which the plant was stepped last."""
+        return self._now_s
+
+    @property
+    def contacts(self) -> tuple[ContactEvent, ...]:
+        """Return every contact so far, in the order in which they began."""
+        return self.watch.events
+
+    def step_to(self, now_s: float) -> int:
+        """Move on to ``now_s`` [s] in whole steps and return their number; never back.
+
+        Raises:
+            TestudoError: the time is not finite.
+        """
+        if not math.isfinite(now_s):
+            raise TestudoError(f"plant: now_s: found {now_s}, expected a finite time in seconds")
+        steps = max(0, math.floor((now_s - self._start_s) / self.step_s + 1e-6) - self._steps)
+        for _ in range(steps):
+            self._step()
+        self._now_s = max(self._now_s, now_s)
+        return steps
+
+    def command(
+        self, name: str, values: Sequence[float], stamp_s: float, received_s: float, yaw_rate: float = 0.0
+    ) -> CommandVerdict:
+        """Give robot ``name`` a command (D,) sent at ``stamp_s``, arrived at ``received_s`` [s].
+
+        The command is as it travels: (forward [m/s], turn rate [rad/s]) or (x, y) [m/s] in the body, or
+        (x, y, z) [m/s] in the world, with a yaw rate [rad/s] for a drone that turns; a robot that does not refuses one.
+        """
+        driver = self._drivers[self._find(name)]
+        if isinstance(driver, FlyingDriver):
+            return driver.receive(values, stamp_s, received_s, yaw_rate)
+        # a driver without a heading to turn brakes, as for whatever else is no command of its robot
+        return driver.receive((*values, yaw_rate) if yaw_rate else values, stamp_s, received_s)
+
+    def applied(self, name: str) -> AppliedCommand:
+        """Return what the driver of robot ``name`` applies now, before the actuators' own scale."""
+        return self._drivers[self._find(name)].applied
+
+    def odometry(self, name: str) -> tuple[OdometrySample, ...]:
+        """Return the samples of robot ``name`` that arrived since the last call, oldest first."""
+        return self._odometers[self._find(name)].take(self._now_s)
+
+    def truth(self, name: str) -> RobotPose:
+        """Return the true pose of robot ``name`` after the last step."""
+        return self._world.pose(self._find(name))
+
+    def faults(self, name: str) -> RobotFaults:
+        """Return what is broken in robot ``name``."""
+        self._find(name)
+        return self._faults[name]
+
+    def break_robot(self, name: str, faults: RobotFaults) -> None:
+        """Let exactly these faults be in robot ``name`` from now on; for tests."""
+        index = self._find(name)
+        self._world.weaken_brakes(index, faults.braking_share)
+        self._world.block(index, faults.blocked)
+        self.radio.kill(index, faults.radio_lost)
+        self._faults[name] = faults
+
+    def ask(self, name: str, request: FlightRequest) -> None:
+        """Send a request beside the set-points to a drone; the radio carries it as soon as it can.
+
+        Raises:
+            TestudoError: no such robot, or one that takes none.
+        """
+        self._drone(name).ask(request, self._now_s)
+
+    def vehicle(self, name: str) -> VehicleState:
+        """Return what a drone says of itself; `ask` says what is raised."""
+        vehicle = self._drone(name).vehicle
+        locked = vehicle.phase is FlightPhase.LOCKED
+        battery_v = self.faults(name).battery_v or self._battery(name).voltage_v
+        return VehicleState(
+            self._now_s,
+            battery_v,
+            vehicle.armed,
+            vehicle.can_fly(self._now_s),
+            vehicle.flying,
+            vehicle.tumbled,
+            locked,
+            "pid",
+            "kalman",
+        )
+
+    def charge(self, name: str) -> float:
+        """Return the charge of a drone's battery, 0 to 1; `ask` says what is raised."""
+        return self._battery(name).charge
+
+    def verdicts(self, name: str) -> Mapping[CommandVerdict, int]:
+        """Return how many commands of robot ``name`` met which verdict."""
+        return dict(self._drivers[self._find(name)].verdicts)
+
+    def _step(self) -> None:
+        time_s = self._start_s + self._steps * self.step_s
+        self._world.look()
+        self.watch.look(time_s, self._contacts(), self._world.distances())
+        for i, odometer in enumerate(self._odometers):
+            if odometer.wants(time_s):
+                odometer.measure(time_s, self._world.pose(i))
+        # a command due within half a step acts from this step on: the delay is right on average
+        due_s = time_s + self.step_s / 2
+        self._drones.look_around(self._steps, due_s)
+        for i, driver in enumerate(self._drivers):
+            applied = self._drones.fly(i, due_s) if isinstance(driver, FlyingDriver) else driver.advance(due_s)
+            self._commands[i, : len(applied.values)] = self._acting(i, applied.values)
+            if flies(self.robots[i].spec):
+                self._world.turn(i, applied.yaw_rate)
+        self._world.advance(self._commands)
+        self._steps += 1
+
+    def _contacts(self) -> tuple[Contact, ...]:
+        """Return the contacts of the state that was looked at, but for drones that stand, take off or land."""
+        return tuple(
+            one for one in self._world.contacts() if not (one.second in _GROUND and self._drones.may_stand(one.first))
+        )
+
+    def _driver(
+        self, index: int, start_world: Sequence[float], floor_m: float, start_s: float
+    ) -> Driver | FlyingDriver:
+        robot = self.robots[index]
+        drawn = self.parameters[robot.name]
+        delay_s = drawn.attitude.get("attitude.link_delay", drawn.command_delay_s)
+        if not flies(robot.spec):
+            return Driver(robot.spec, delay_s, start_s, _LOOK_STEPS * self.step_s)
+        vehicle = CrazyflieFirmware(
+            CommandSilence.of(robot.spec),
+            start_world,
+            rest_m=floor_m + robot.spec.body_radius_m,
+            hovers=not robot.grounded,
+            start_s=start_s,
+        )
+        return FlyingDriver(robot.spec, delay_s, start_s, vehicle, partial(self.radio.carry, index))
+
+    def _check_room(self) -> None:
+        self._world.look()
+        contacts = self._contacts()
+        if contacts:
+            one = contacts[0]
+            raise TestudoError(
+                f"plant: {one.first} and {one.second} overlap by {one.depth_m:.3g} m at the start; "
+                f"give {one.first} another initial position"
+            )
+
+    def _acting(self, index: int, command: tuple[float, ...]) -> tuple[float, ...]:
+        """Return what robot ``index`` makes of a command: a base drives along its own axes, wherever they point."""
+        spec = self.robots[index].spec
+        return world_command(spec, command, self._world.pose(index).yaw) if spec.kind == HOLONOMIC else command
+
+    def _battery(self, name: str) -> Battery:
+        self._drone(name)
+        return self._drones.batteries[self._find(name)]
+
+    def _drone(self, name: str) -> FlyingDriver:
+        driver = self._drivers[self._find(name)]
+        if not isinstance(driver, FlyingDriver):
+            raise TestudoError(
+                f"plant: {name}: found a robot that takes velocities only, expected a drone with [attitude] in its file"
+            )
+        return driver
+
+    def _find(self, name: str) -> int:
+        if name not in self._index:
+            raise TestudoError(f"plant: robot {name!r} is not known; known are {', '.join(self._index)}")
+        return self._index[name]
+
+
+def _stream(seed: int, robot: int, purpose: int) -> np.random.Generator:
+    """Return the random numbers of one robot for one purpose, whatever the rest of the team."""
+    return np.random.default_rng([seed, robot, purpose])
+
+
+def _check_numbers(robots: tuple[PlantRobot, ...]) -> None:
+    for robot in robots:
+        place, size = robot.initial_position_world, robot.spec.dimension
+        if len(place) != size or not all(math.isfinite(x) for x in (*place, robot.initial_yaw)):
+            raise TestudoError(
+                f"plant: {robot.name}: found initial position {place} and yaw {robot.initial_yaw}, "
+                f"expected {size} finite coordinates and a finite angle"
+            )
+
+
+def _start_world(robot: PlantRobot, floor_m: float) -> tuple[float, ...]:
+    """Return where a robot begins (D,) [m]."""
+    place = robot.initial_position_world
+    return (*place[:2], floor_m + robot.spec.body_radius_m) if robot.grounded and flies(robot.spec) else place

@@ -1,0 +1,107 @@
+"""The radio between a station and its drones: set-points that are late, lost, or lost for a while to all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from testudo_hardware.errors import TestudoError
+
+_GAP_S = 0.1
+"""Shortest time between two bursts, so that they stay two."""
+_ALL = 0.5
+"""Probability that a burst is heard by nobody; else each drone hears nothing with the same probability."""
+
+
+@dataclass(frozen=True)
+class RadioModel:
+    """What the radio does to what is sent over it, beside the delay of the robot's description.
+
+    Raises:
+        TestudoError: a share that is none, or a time that is negative or out of order.
+    """
+
+    loss: float = 0.0
+    """Share of the set-points that is lost, each by itself."""
+    burst_s: float = 0.0
+    """Length of the times in which nothing gets through; 0 for none."""
+    every_s: float = 1.0
+    """Mean time from the end of a burst to the next, drawn from an exponential law, and 0.1 s at least."""
+    late_s: tuple[float, float] = (0.0, 0.0)
+    """What a set-point takes longer than the robot's delay; uniform."""
+
+    def __post_init__(self) -> None:
+        low, high = self.late_s
+        sound = 0 <= self.loss <= 1 and 0 <= self.burst_s < np.inf and 0 < self.every_s < np.inf
+        if not (sound and 0 <= low <= high < np.inf):
+            raise TestudoError(
+                f"radio: found loss {self.loss}, bursts of {self.burst_s} s each {self.every_s} s and "
+                f"{low} to {high} s late, expected a share, times of 0 or more, and low <= high"
+            )
+
+
+class SetPointRadio:
+    """The radio of a team, on the plant's clock; what it does is drawn from its own random numbers."""
+
+    def __init__(self, model: RadioModel, count: int, rng: np.random.Generator, start_s: float) -> None:
+        """Begin with a time without a burst."""
+        self._model, self._count, self._rng = model, count, rng
+        self._dead = np.zeros(count, bool)
+        self._deaf = np.zeros(count, bool)
+        self._begin_s = self._end_s = start_s
+        self.bursts = self.sent = self.lost = 0
+        """Bursts so far; set-points sent, and those of them that were lost."""
+        self._draw_burst(start_s)
+
+    def kill(self, index: int, dead: bool) -> None:
+        """Let nothing get through to a drone until it is taken back; for tests."""
+        self._dead[index] = dead
+
+    def dark(self, index: int, now_s: float) -> bool:
+        """Return whether a drone hears nothing now; times never go back."""
+        while self._model.burst_s and now_s >= self._end_s:
+            self.bursts += 1
+            self._draw_burst(self._end_s)
+        in_burst = bool(self._model.burst_s) and now_s >= self._begin_s and self._deaf[index]
+        return bool(self._dead[index] or in_burst)
+
+    def carry(self, index: int, now_s: float) -> float | None:
+        """Return how much longer [s] than its delay a set-point sent now takes; None if it is lost."""
+        self.sent += 1
+        if self.dark(index, now_s) or self._rng.uniform() < self._model.loss:
+            self.lost += 1
+            return None
+        return float(self._rng.uniform(*self._model.late_s))
+
+    def _draw_burst(self, after_s: float) -> None:
+        self._begin_s = after_s + max(_GAP_S, self._rng.exponential(self._model.every_s))
+        self._end_s = self._begin_s + self._model.burst_s
+        some = self._rng.uniform(size=self._count) < _ALL
+        self._deaf = some | (self._rng.uniform() < _ALL)
+
+
+def read_radio(text: str, where: str) -> RadioModel:
+    """Return the radio that JSON describes, such as ``{"loss": 0.05, "burst_s": 0.1}``; empty text is a perfect one.
+
+    Raises:
+        TestudoError: it is no JSON, has an unknown key, or does not hold.
+    """
+    if not text.strip():
+        return RadioModel()
+    known = [entry.name for entry in fields(RadioModel)]
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TestudoError(f"{where}: found {text[:80]!r}, expected JSON: {error}") from error
+    if not isinstance(values, dict) or not set(values) <= set(known):
+        raise TestudoError(f"{where}: found {text[:80]!r}, expected a mapping with keys from {', '.join(known)}")
+    late = values.pop("late_s", [0.0, 0.0])
+    numbers = [*values.values(), *(late if isinstance(late, list) and len(late) == 2 else [None])]
+    if not all(isinstance(one, int | float) for one in numbers):
+        raise TestudoError(f"{where}: found {text[:80]!r}, expected numbers, and for late_s two of them")
+    try:
+        return RadioModel(**values, late_s=tuple(late))
+    except TestudoError as error:
+        raise TestudoError(f"{where}: {error}") from error

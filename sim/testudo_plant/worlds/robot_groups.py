@@ -1,0 +1,208 @@
+"""Robots of one kind within a MuJoCo model: where their state stands, and the forces that drive them.
+
+One body for NumPy (the plant: (component, robot)) and JAX (the tiers: (component, robot, world)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import mujoco
+import numpy as np
+
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_plant.worlds.actuator_forces import PlanarBody, planar_forces, point_forces, wheel_forces
+from testudo_plant.worlds.drone_dynamics import FlightCommands, FlyingGroup, flies
+from testudo_plant.worlds.robot_bodies import disc_inertia, wheel_inertia
+
+
+@dataclass(frozen=True)
+class GroupForces:
+    """What forces depend on beside the state."""
+
+    gain: Array
+    """`discrete_gain` (...)."""
+    grip: Array | float = 1.0
+    """Friction of the wheels on the floor (...), used where no wheel touches it."""
+    memory: Any = None
+    """What the last step left, see `RobotGroup.begin`."""
+    orders: FlightCommands | None = None
+    """For what flies; None if all follow the velocities."""
+    push_world: Array | None = None
+    """(3, n, ...) acceleration [m/s²] of what flies by what is not in its law, as the downwash of others."""
+    drawn: Mapping[str, Array] | None = None
+    """Of drones of one kind, by `table.key` (E,): what the worlds drew in place of their file's values."""
+    yaw_rate: Array | None = None
+    """(n, ...) [rad/s] of what flies with an attitude; None if all hold their heading."""
+
+
+class RobotGroup(Protocol):
+    """Robots of one kind in a model; arrays have the component first, then the robots n of the group."""
+
+    controls: np.ndarray
+    """(F, n): indices into the model's controls."""
+    start_ids: np.ndarray
+    """(Q, n): indices into qpos of what `start` gives."""
+
+    def start(self, position_world: Array, yaw: Array) -> Array:
+        """Return qpos (Q, n, ...) of robots at position (D, n, ...) [m] and yaw (n, ...) [rad]."""
+
+    def motion(self, qpos: Array, qvel: Array) -> MotionState:
+        """Return the motion (D, n, ...) in a state (nq, ...), (nv, ...); yaw in (-pi, pi] for wheels."""
+
+    def begin(self, yaw: Array) -> Any:
+        """Return what is remembered from step to step of robots at rest with yaw (n, ...); None for nothing."""
+
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, Any]:
+        """Return the controls (F, n, ...) that follow the velocities ``target`` (D, n, ...), and what to remember."""
+
+
+class _Forgetful:
+    """What needs nothing but the state."""
+
+    def begin(self, yaw: Array) -> None:
+        """See `RobotGroup.begin`."""
+        return
+
+
+class WheelGroup(_Forgetful):
+    """Free bodies on wheels; implements `RobotGroup`."""
+
+    def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
+        first = np.array([model.jnt_qposadr[model.joint(f"{name}/free").id] for name in names])
+        self._twist = _range(np.array([model.jnt_dofadr[model.joint(f"{name}/free").id] for name in names]), 6)
+        sides = [
+            [model.jnt_dofadr[model.joint(f"{name}/{side}_wheel").id] for name in names] for side in ("left", "right")
+        ]
+        self._wheels = np.array(sides)
+        self.start_ids = _range(first, 7)
+        self.controls = _controls(model, names, ("speed", "turn"))
+        self._height = np.array([spec.wheel_radius_m for spec in specs])
+        self._radius = self._height
+        self._base = np.array([spec.wheel_base_m for spec in specs])
+        self._inertia = np.array([wheel_inertia(spec) for spec in specs]).T
+        self._limit = np.array([(s.acceleration_limit_m_s2, s.turn_acceleration_limit_rad_s2) for s in specs]).T
+
+    def start(self, position_world: Array, yaw: Array) -> Array:
+        """See `RobotGroup.start`."""
+        xp = array_namespace(yaw)
+        nothing, height = 0 * yaw, 0 * yaw + _like(self._height, yaw, xp)
+        half = yaw / 2
+        return xp.stack(
+            [position_world[0, ...], position_world[1, ...], height, xp.cos(half), nothing, nothing, xp.sin(half)]
+        )
+
+    def motion(self, qpos: Array, qvel: Array) -> MotionState:
+        """See `RobotGroup.motion`."""
+        xp = array_namespace(qpos)
+        x, y, _, w, i, j, k = (qpos[row] for row in self.start_ids)
+        vx, vy, _, _, _, turn = (qvel[row] for row in self._twist)
+        yaw = xp.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
+        return MotionState(xp.stack([x, y]), yaw, xp.stack([xp.cos(yaw) * vx + xp.sin(yaw) * vy, turn]))
+
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
+        """See `RobotGroup.forces`."""
+        xp = array_namespace(qvel)
+        left, right = (qvel[row] for row in self._wheels)
+        radius, base = _like(self._radius, left, xp), _like(self._base, left, xp)
+        rate = xp.stack([radius * (left + right) / 2, radius * (right - left) / base])
+        inertia, limit = _like(self._inertia, rate, xp), _like(self._limit, rate, xp)
+        return wheel_forces(target, rate, drive.gain, inertia, limit), None
+
+
+class PlanarGroup(_Forgetful):
+    """Discs that move like wheeled robots; implements `RobotGroup`."""
+
+    def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
+        joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in ("x", "y", "yaw")]
+        self.start_ids, self._twist = model.jnt_qposadr[np.array(joints)], model.jnt_dofadr[np.array(joints)]
+        self.controls = _controls(model, names, ("x", "y", "yaw"))
+        self._step_s = model.opt.timestep
+        self._mass = np.array([wheel_inertia(spec)[0] for spec in specs])
+        self._inertia = np.array([disc_inertia(spec) for spec in specs])
+        self._limit = np.array([spec.acceleration_limit_m_s2 for spec in specs])
+        self._turn_limit = np.array([spec.turn_acceleration_limit_rad_s2 for spec in specs])
+
+    def start(self, position_world: Array, yaw: Array) -> Array:
+        """See `RobotGroup.start`."""
+        return array_namespace(yaw).stack([position_world[0, ...], position_world[1, ...], yaw])
+
+    def motion(self, qpos: Array, qvel: Array) -> MotionState:
+        """See `RobotGroup.motion`."""
+        xp = array_namespace(qpos)
+        x, y, yaw = (qpos[row] for row in self.start_ids)
+        vx, vy, turn = (qvel[row] for row in self._twist)
+        return MotionState(xp.stack([x, y]), yaw, xp.stack([xp.cos(yaw) * vx + xp.sin(yaw) * vy, turn]))
+
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
+        """See `RobotGroup.forces`."""
+        xp = array_namespace(qvel)
+        yaw = qpos[self.start_ids[2]]
+        body = PlanarBody(
+            *(_like(x, yaw, xp) for x in (self._mass, self._inertia, self._limit, self._turn_limit)), self._step_s
+        )
+        return planar_forces(target, yaw, qvel[self._twist], drive.gain, body, drive.grip), None
+
+
+class PointGroup(_Forgetful):
+    """Robots of one dimension that follow velocity commands in the world; implements `RobotGroup`."""
+
+    def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
+        axes = ("x", "y", "z")[: specs[0].dimension]
+        joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in (*axes, "yaw")]
+        self.start_ids, self._twist = model.jnt_qposadr[np.array(joints)], model.jnt_dofadr[np.array(joints)]
+        self.controls = _controls(model, names, axes)
+        self._mass = np.array([spec.mass_kg for spec in specs])
+        self._limit = np.array([spec.acceleration_limit_m_s2 for spec in specs])
+
+    def start(self, position_world: Array, yaw: Array) -> Array:
+        """See `RobotGroup.start`."""
+        return array_namespace(yaw).stack([*(position_world[axis, ...] for axis in range(len(self.controls))), yaw])
+
+    def motion(self, qpos: Array, qvel: Array) -> MotionState:
+        """See `RobotGroup.motion`."""
+        return MotionState(qpos[self.start_ids[:-1]], qpos[self.start_ids[-1]], qvel[self._twist[:-1]])
+
+    def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
+        """See `RobotGroup.forces`."""
+        xp, velocity = array_namespace(qvel), qvel[self._twist[:-1]]
+        like = velocity[0, ...]
+        mass, limit = _like(self._mass, like, xp), _like(self._limit, like, xp)
+        return point_forces(target, velocity, drive.gain, mass, limit), None
+
+
+def make_group(
+    model: mujoco.MjModel,
+    names: Sequence[str],
+    specs: Sequence[RobotSpec],
+    form: str,
+    drawn: Sequence[Mapping[str, float]] | None = None,
+) -> RobotGroup:
+    """Return the group of robots of one kind, of which all or none have an attitude.
+
+    ``drawn`` holds by robot what differs from the file of a drone, see `PlantParameters.attitude`.
+    """
+    if flies(specs[0]):
+        return FlyingGroup(model, names, specs, drawn)
+    if specs[0].kind != DIFFERENTIAL_DRIVE:
+        return PointGroup(model, names, specs)
+    return WheelGroup(model, names, specs) if form == "wheels" else PlanarGroup(model, names, specs)
+
+
+def _range(first: np.ndarray, count: int) -> np.ndarray:
+    return first[None, :] + np.arange(count)[:, None]
+
+
+def _controls(model: mujoco.MjModel, names: Sequence[str], channels: Sequence[str]) -> np.ndarray:
+    return np.array([[model.actuator(f"{name}/{channel}").id for name in names] for channel in channels])
+
+
+def _like(constant: np.ndarray, array: Array, xp: Any) -> Array:
+    """Return a constant (..., n) with the trailing batch axes and the type of an array (..., n, ...batch)."""
+    shape = constant.shape + (1,) * (array.ndim - constant.ndim)
+    return xp.asarray(constant.reshape(shape), dtype=array.dtype)

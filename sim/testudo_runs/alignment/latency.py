@@ -1,0 +1,118 @@
+"""Latency between a command and what answers to it, by cross-correlation with a peak between samples."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from testudo_runs.recording.recording import RecordingError
+
+_STEP_S = 0.01
+_FEWEST_SAMPLES = 50
+_LEAST_CORRELATION = 0.3
+
+
+@dataclass(frozen=True)
+class LatencyEstimate:
+    """By how much one signal follows another."""
+
+    delay_s: float
+    """NaN if it cannot be told."""
+    correlation: float
+    """At the peak, -1 to 1."""
+    step_s: float
+    """Both signals were sampled so finely; the peak is that of a parabola through three samples."""
+    searched_s: tuple[float, float]
+    determined: bool
+    """The peak is high enough, and inside of what was searched."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self) | {
+            "delay_s": None if np.isnan(self.delay_s) else self.delay_s,
+            "searched_s": list(self.searched_s),
+        }
+
+
+def response_latency(
+    command_s: np.ndarray,
+    command: np.ndarray,
+    response_s: np.ndarray,
+    response: np.ndarray,
+    *,
+    longest_s: float = 1.0,
+    earliest_s: float = 0.0,
+    step_s: float = _STEP_S,
+) -> LatencyEstimate:
+    """Return the shift at which the response resembles the command most.
+
+    Channels are each freed of their mean and divided by their deviation, so that the sum of their correlations counts.
+    A first-order lag adds about its time constant to the delay.
+
+    Args:
+        command_s: (T,) rising.
+        command: (T,) or (T, C), interpolated between samples.
+        response_s: (S,) rising.
+        response: (S,) or (S, C), NaN where it is not known.
+        longest_s: latest answer that is looked for.
+        earliest_s: earliest one.
+        step_s: sampling of both.
+
+    Raises:
+        RecordingError: stamps do not rise.
+    """
+    first, second = _columns(command), _columns(response)
+    for stamps in (command_s, response_s):
+        if np.any(np.diff(stamps) <= 0):
+            raise RecordingError("latency: stamps do not rise; tidy the series first")
+    searched = (earliest_s, longest_s)
+    begin, end = max(command_s[0], response_s[0] - longest_s), min(command_s[-1], response_s[-1] - longest_s)
+    times = np.arange(begin + max(0.0, -earliest_s), end, step_s)
+    if len(times) < _FEWEST_SAMPLES:
+        return LatencyEstimate(float("nan"), 0.0, step_s, searched, False)
+    asked = _sampled(times, command_s, first)
+    shifts = np.arange(np.floor(earliest_s / step_s) - 1, np.ceil(longest_s / step_s) + 2) * step_s
+    score = np.array([_correlation(asked, _sampled(times + shift, response_s, second)) for shift in shifts])
+    best = int(np.argmax(score))
+    inside = 0 < best < len(shifts) - 1
+    peak = _vertex(score[best - 1 : best + 2]) if inside else 0.0
+    determined = bool(inside and score[best] >= _LEAST_CORRELATION)
+    return LatencyEstimate(
+        float(shifts[best] + peak * step_s) if determined else float("nan"),
+        float(score[best]),
+        step_s,
+        searched,
+        determined,
+    )
+
+
+def _columns(values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values, float)
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _sampled(times: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return values (len(times), C); NaN outside of the stamps."""
+    return np.stack([np.interp(times, stamps, column, np.nan, np.nan) for column in values.T], axis=1)
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the mean correlation of the channels that move in both, by the share that each moves of itself."""
+    known = np.isfinite(first) & np.isfinite(second)
+    total, weight = 0.0, 0.0
+    for k in range(first.shape[1]):
+        a, b = first[known[:, k], k], second[known[:, k], k]
+        if len(a) < _FEWEST_SAMPLES or a.std() < 1e-9 or b.std() < 1e-9:
+            continue
+        total += float(np.mean((a - a.mean()) * (b - b.mean())) / (a.std() * b.std()))
+        weight += 1
+    return total / weight if weight else 0.0
+
+
+def _vertex(values: np.ndarray) -> float:
+    """Return where a parabola through values at -1, 0, 1 is highest."""
+    left, middle, right = values
+    bend = left - 2 * middle + right
+    return float(np.clip(0.5 * (left - right) / bend, -0.5, 0.5)) if bend < 0 else 0.0

@@ -1,0 +1,278 @@
+"""Streams the records of an MCAP file, whole or damaged.
+
+A chunk that fails its checksum is left out and told of, the next one is read again; a file that was cut within a
+chunk gives the messages before the cut. Where lengths no longer hold, the next chunk is looked for by its form.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import lz4.frame
+import zstandard
+from mcap.data_stream import ReadDataStream
+from mcap.opcode import Opcode
+from mcap.records import Attachment, Channel, Metadata, Schema, Statistics
+
+from testudo_runs.bags.bag_contents import BagContents, BagMessage, BagTopic, Enclosure, Keep, Tell, clock_time
+
+MAGIC = b"\x89MCAP0\r\n"
+_HEAD = struct.Struct("<BQ")
+_CHUNK = struct.Struct("<QQQII")
+_MESSAGE = struct.Struct("<HIQQ")
+_FOOTER = struct.Struct("<QQI")
+_MAX_CHUNK = 1 << 31
+_MAX_SPAN_NS = 86_400 * 1_000_000_000
+_CHUNK_FORM = re.compile(rb"\x06.{5}\x00{3}.{28}(?:\x00{4}|\x03\x00{3}lz4|\x04\x00{3}zstd)", re.DOTALL)
+_MAX_SHOWN = 5
+
+
+class McapStream:
+    """Reads one file; what is lost goes into ``damage``, in words."""
+
+    def __init__(self, file: Path, contents: BagContents, damage: list[str]) -> None:
+        self._file, self._contents, self._damage = file, contents, damage
+        self._schemas: dict[int, Schema] = {}
+        self._channels: dict[int, BagTopic] = {}
+        self._size = file.stat().st_size
+        self._found = self._unknown = self._pending_lost = 0
+        self._lost_chunk: str | None = None
+        self._last_ns = 0
+        self._expected: int | None = None
+        self._ended = self._asked_summary = False
+        self._jumped = False
+        self._begun = len(damage)
+
+    def messages(self, keep: Keep, tell: Tell = lambda _: None) -> Iterator[BagMessage]:
+        """Yield the messages of wanted topics in file order; ``tell`` is told the share that is done."""
+        with self._file.open("rb") as stream:
+            if stream.read(len(MAGIC)) != MAGIC:
+                self._say("does not begin as an MCAP file does")
+            while not self._ended:
+                begin = stream.tell()
+                head = stream.read(_HEAD.size)
+                if len(head) < _HEAD.size:
+                    self._say(f"was not closed: it ends at byte {self._size}, after {self._found} messages")
+                    break
+                opcode, length = _HEAD.unpack(head)
+                if not 1 <= opcode <= 15 or stream.tell() + length > self._size:
+                    yield from self._cut(stream, begin, opcode, keep)
+                    if not self._resume(stream, begin):
+                        break
+                    continue
+                yield from self._record(opcode, stream.read(length), begin, keep)
+                tell(stream.tell() / self._size)
+            if self._ended and stream.read() != MAGIC:
+                self._say("does not end as an MCAP file does")
+            self._settle()
+
+    def _record(self, opcode: int, body: bytes, begin: int, keep: Keep) -> Iterator[BagMessage]:
+        try:
+            if opcode == Opcode.CHUNK:
+                self._tell_lost_chunk()
+                yield from self._chunk(body, begin, keep)
+            elif opcode == Opcode.MESSAGE:
+                yield from self._message(memoryview(body), keep)
+            elif opcode == Opcode.MESSAGE_INDEX and self._lost_chunk:
+                self._pending_lost += (len(body) - 6) // 16
+            elif opcode == Opcode.DATA_END:
+                self._tell_lost_chunk()
+                self._check_sum(body, begin)
+            elif opcode == Opcode.FOOTER:
+                self._ended = True
+            else:
+                self._fact(opcode, body)
+        except Exception as error:  # noqa: BLE001 -- whatever a broken record raises
+            self._say(f"a record at byte {begin} cannot be read ({type(error).__name__}); left out")
+
+    def _chunk(self, body: bytes, begin: int, keep: Keep) -> Iterator[BagMessage]:
+        start_ns, end_ns, size, crc, named = _CHUNK.unpack_from(body)
+        at = _CHUNK.size + named + 8
+        data = _unpacked(body[at:], body[_CHUNK.size : _CHUNK.size + named], size)
+        if len(data) != size or (crc and zlib.crc32(data) != crc):
+            self._lost_chunk = (
+                f"the chunk at byte {begin}, from {clock_time(start_ns)} to {clock_time(end_ns)}, fails its checksum"
+            )
+            return
+        yield from self._records_within(data, keep, begin)
+
+    def _records_within(self, data: bytes, keep: Keep, begin: int) -> Iterator[BagMessage]:
+        """Yield the messages of a chunk; what stands after its last whole record is no part of it."""
+        view, at, size = memoryview(data), 0, len(data)
+        while at + _HEAD.size <= size:
+            opcode, length = _HEAD.unpack_from(view, at)
+            at += _HEAD.size
+            if at + length > size:
+                return
+            body = view[at : at + length]
+            at += length
+            if opcode == Opcode.MESSAGE:
+                yield from self._message(body, keep)
+            else:
+                try:
+                    self._fact(opcode, bytes(body))
+                except Exception as error:  # noqa: BLE001 -- whatever a broken record raises
+                    self._say(f"a record in the chunk at byte {begin} cannot be read ({type(error).__name__})")
+
+    def _message(self, body: memoryview, keep: Keep) -> Iterator[BagMessage]:
+        channel, sequence, log_ns, publish_ns = _MESSAGE.unpack_from(body)
+        topic = self._channels.get(channel)
+        if topic is None:
+            self._read_summary()
+            topic = self._channels.get(channel)
+        if topic is None:
+            self._unknown += 1
+            return
+        self._found += 1
+        self._last_ns = log_ns
+        self._contents.take(topic, log_ns)
+        if keep(topic):
+            yield BagMessage(topic, log_ns, publish_ns, sequence, bytes(body[_MESSAGE.size :]))
+
+    def _fact(self, opcode: int, body: bytes) -> None:
+        stream = ReadDataStream(BytesIO(body))
+        if opcode == Opcode.SCHEMA:
+            schema = Schema.read(stream)
+            self._schemas[schema.id] = schema
+        elif opcode == Opcode.CHANNEL:
+            self._channel(Channel.read(stream))
+        elif opcode == Opcode.ATTACHMENT:
+            found = Attachment.read(stream)
+            self._contents.enclosed.append(Enclosure(found.name, found.media_type, found.log_time, found.data))
+        elif opcode == Opcode.METADATA:
+            record = Metadata.read(stream)
+            self._contents.records[record.name] = record.metadata
+        elif opcode == Opcode.STATISTICS:
+            self._expected = Statistics.read(stream).message_count
+
+    def _channel(self, channel: Channel) -> None:
+        schema = self._schemas.get(channel.schema_id)
+        text = schema.data.decode("utf-8", "replace") if schema else ""
+        topic = BagTopic(
+            channel.topic,
+            schema.name if schema else "",
+            channel.message_encoding,
+            text,
+            schema.encoding if schema else "",
+            channel.metadata.get("offered_qos_profiles", ""),
+            channel.metadata.get("topic_type_hash", ""),
+        )
+        self._channels[channel.id] = topic
+        self._contents.topics.setdefault(topic.name, topic)
+
+    def _cut(self, stream: BinaryIO, begin: int, opcode: int, keep: Keep) -> Iterator[BagMessage]:
+        """Yield what can be had of a record that is longer than the rest of the file."""
+        before, until = self._found, ""
+        if opcode == Opcode.CHUNK:
+            try:
+                head = stream.read(_CHUNK.size)
+                _, end_ns, size, crc, named = _CHUNK.unpack(head)
+                until = f"; the cut chunk went on to {clock_time(end_ns)}"
+                compression, (packed,) = stream.read(named & 7), struct.unpack("<Q", stream.read(8))
+                data = _unpacked(stream.read(min(packed, self._size)), compression, size)[:size]
+                if len(data) < size or not crc or zlib.crc32(data) == crc:
+                    yield from self._records_within(data, keep, begin)
+            except struct.error:  # the piece is shorter than its head
+                pass
+        got = self._found - before
+        extra = f", {got} of them from the cut chunk, without its checksum" if got else ""
+        self._say(
+            f"cannot be read from byte {begin} of {self._size} on, after {self._found} messages{extra}"
+            + (f"; the last is of {clock_time(self._last_ns)}" if self._found else "")
+            + until
+        )
+
+    def _resume(self, stream: BinaryIO, begin: int) -> bool:
+        """Go to the next chunk after ``begin``; False if there is none."""
+        self._jumped = True
+        rest = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        for match in _CHUNK_FORM.finditer(rest, begin + 1):
+            at = match.start()
+            _, length = _HEAD.unpack_from(rest, at)
+            start_ns, end_ns, size, _, _ = _CHUNK.unpack_from(rest, at + _HEAD.size)
+            far = self._last_ns and abs(start_ns - self._last_ns) > _MAX_SPAN_NS
+            whole = at + _HEAD.size + length <= len(rest)
+            if whole and start_ns <= end_ns < start_ns + _MAX_SPAN_NS and size < _MAX_CHUNK and not far:
+                stream.seek(at)
+                self._say(f"read on at byte {at}: {at - begin} bytes before it are lost")
+                return True
+        return False
+
+    def _read_summary(self) -> None:
+        """Take the channels that stand again at the end, once; a broken end gives none."""
+        if self._asked_summary:
+            return
+        self._asked_summary = True
+        try:
+            with self._file.open("rb") as stream:
+                stream.seek(-(_FOOTER.size + len(MAGIC)), 2)
+                at, _, _ = _FOOTER.unpack(stream.read(_FOOTER.size))
+                stream.seek(at)
+                while at and len(head := stream.read(_HEAD.size)) == _HEAD.size:
+                    opcode, length = _HEAD.unpack(head)
+                    if opcode not in (Opcode.SCHEMA, Opcode.CHANNEL) or length > self._size:
+                        break
+                    self._fact(opcode, stream.read(length))
+        except Exception:  # noqa: BLE001 -- the messages without a channel are told of anyhow
+            return
+
+    def _check_sum(self, body: bytes, begin: int) -> None:
+        """Compare the checksum of all bytes before; that of the head of this record is not part of it."""
+        (expected,) = struct.unpack_from("<I", body)
+        if expected and not self._jumped and len(self._damage) == self._begun:
+            with self._file.open("rb") as stream:
+                found, left = 0, begin
+                while left > 0 and (piece := stream.read(min(left, 1 << 22))):
+                    found, left = zlib.crc32(piece, found), left - len(piece)
+            if found != expected:
+                self._say("the checksum of its data does not hold: a byte was changed that no chunk's checksum covers")
+
+    def _tell_lost_chunk(self) -> None:
+        if self._lost_chunk:
+            count = f"{self._pending_lost} messages" if self._pending_lost else "its messages"
+            self._say(f"{self._lost_chunk}; {count} are left out")
+        self._lost_chunk, self._pending_lost = None, 0
+
+    def _settle(self) -> None:
+        """Tell what only the end shows."""
+        self._tell_lost_chunk()
+        if self._unknown:
+            self._say(f"{self._unknown} messages of a topic that the file does not tell of; left out")
+        if self._expected is not None and self._expected != self._found and len(self._damage) == self._begun:
+            self._say(f"holds {self._found} messages; {self._expected} were written")
+
+    def _say(self, text: str) -> None:
+        shown = len(self._damage) - self._begun
+        if shown < _MAX_SHOWN:
+            self._damage.append(f"{self._file.name}: {text}")
+        elif shown == _MAX_SHOWN:
+            self._damage.append(f"{self._file.name}: and more of the same")
+
+
+def _unpacked(data: bytes, compression: bytes, size: int) -> bytes:
+    """Return what can be unpacked of a chunk, at most ``size`` bytes and one."""
+    if size > _MAX_CHUNK:
+        return b""
+    if compression == b"":
+        return data[: size + 1]
+    pieces: list[bytes] = []
+    have = 0
+    try:
+        reader = (
+            lz4.frame.LZ4FrameFile(BytesIO(data))
+            if compression == b"lz4"
+            else zstandard.ZstdDecompressor().stream_reader(data)
+        )
+        while have <= size and (piece := reader.read(min(1 << 20, size + 1 - have))):
+            pieces.append(piece)
+            have += len(piece)
+    except Exception:  # noqa: BLE001, S110 -- what came before is kept; its length or checksum shows that it is short
+        pass
+    return b"".join(pieces)

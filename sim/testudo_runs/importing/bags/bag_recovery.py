@@ -1,0 +1,280 @@
+"""Rebuilds a bag whose recorder was killed: all that can be read of it, in a new folder, as a whole bag."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from mcap.writer import CompressionType, Writer
+from rosbags.interfaces import Qos
+from rosbags.rosbag2.metadata import dump_qos_v9, parse_qos
+
+from testudo_deploy.files.bag_writer import BAG_FILE, BAG_VERSION, CLOSED_KEY, METADATA_FILE
+from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE, versions
+from testudo_runs.atomic_folder import whole_folder
+from testudo_runs.bags.bag_contents import NANO, BagContents, BagError, BagTopic, Tell, clock_time
+from testudo_runs.importing.bag_files.bag_source import BagSource
+from testudo_runs.importing.bag_files.message_definitions import Types
+
+REPORT_FILE = "recovered.json"
+RECOVERED_KEY = "testudo_recovered"
+_SCHEMA = "testudo/recovered/1"
+_CHUNK_BYTES = 1 << 20
+_OWN = {BAG_FILE, METADATA_FILE, REPORT_FILE}
+_PARSERS: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".yaml": yaml.safe_load}
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was rebuilt."""
+
+    schema: str
+    source: str
+    folder: str
+    messages: int
+    expected: int | None
+    """Messages that the recorder says to have written; None where it does not say."""
+    lost: tuple[str, ...]
+    """In words."""
+    notes: tuple[str, ...]
+    first_ns: int | None
+    last_ns: int | None
+    topics: dict[str, int]
+    """Messages by topic."""
+    files: tuple[str, ...]
+    """Files beside the bag that are there again."""
+    missing: tuple[str, ...]
+    """Files that a run of ours has and this one lacks."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its values for JSON."""
+        return asdict(self)
+
+    @property
+    def span_text(self) -> str:
+        """Return the time that was kept, in words."""
+        if self.first_ns is None or self.last_ns is None:
+            return "none"
+        length_s = (self.last_ns - self.first_ns) / NANO
+        return f"{clock_time(self.first_ns)} to {clock_time(self.last_ns)}, {length_s:.3f} s"
+
+
+def recover_bag(
+    source: str | Path, folder: str | Path, *, msg_path: tuple[Path, ...] = (), tell: Tell = lambda _: None
+) -> Recovered:
+    """Rebuild a bag, or a run of ours, in a new folder; the source is only read.
+
+    Args:
+        source: run folder, folder of a bag, or one file of it.
+        folder: where to; must not hold anything.
+        msg_path: folders with .msg files, for old bags that hold no definitions.
+        tell: is told the share that is done.
+
+    Raises:
+        BagError: there is no bag, nothing in it can be read, there is something in the folder, or the disk refuses.
+    """
+    source, folder = Path(source), Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BagError(f"{folder}: exists already and is never written over; give a new folder")
+    if folder.resolve() == source.resolve():
+        raise BagError(f"{folder}: is the source; give another folder")
+    damage: list[str] = []
+    bag = BagSource(source, damage)
+    try:
+        with whole_folder(folder) as made:
+            return _rebuilt(bag, made, folder, msg_path, tell)
+    except OSError as error:
+        raise BagError(f"{folder}: cannot be written: {error.strerror or error}") from error
+
+
+def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...], tell: Tell) -> Recovered:
+    with (made / BAG_FILE).open("wb") as stream:
+        writer = _BagCopy(Writer(stream, chunk_size=_CHUNK_BYTES, compression=CompressionType.ZSTD), bag, msg_path)
+        try:
+            for message in bag.messages(tell=tell):
+                writer.take(message)
+        except KeyboardInterrupt:
+            bag.damage.append("stopped by Ctrl-C: what was not read yet is left out")
+        contents = bag.contents
+        if not contents.count:
+            raise BagError(f"{bag.folder.path}: no message can be read" + "".join(f"; {text}" for text in bag.damage))
+        kept = _files_beside(bag, made)
+        ours = FLEET_FILE in kept or (INFO_FILE in kept and not _is_imported(made / INFO_FILE))
+        missing = [name for name in (FLEET_FILE, INFO_FILE, POLICY_FILE) if ours and name not in kept]
+        found = Recovered(
+            _SCHEMA,
+            str(bag.folder.path),
+            str(folder),
+            contents.count,
+            bag.folder.expected,
+            tuple(bag.damage),
+            (*bag.folder.notes, *writer.notes),
+            contents.first_ns,
+            contents.last_ns,
+            dict(contents.counts),
+            tuple(kept),
+            tuple(missing),
+        )
+        _note_in_run(made / INFO_FILE, found)
+        writer.finish(made, kept)
+    _write_metadata(made, contents, writer.qos)
+    (made / REPORT_FILE).write_text(json.dumps(found.to_dict(), indent=2) + "\n", encoding="utf-8")
+    return found
+
+
+class _BagCopy:
+    """Writes messages as they were: times, numbers, definitions and offered profiles."""
+
+    def __init__(self, writer: Writer, bag: BagSource, msg_path: tuple[Path, ...]) -> None:
+        self._writer, self._bag, self._msg_path = writer, bag, msg_path
+        self._channels: dict[BagTopic, int] = {}
+        self._schemas: dict[tuple[str, str, str], int] = {}
+        self.qos: dict[str, list[Any]] = {}
+        self.notes: list[str] = []
+        writer.start(profile="ros2", library=f"testudo {versions().get('testudo', '')}")
+
+    def take(self, message: Any) -> None:
+        """Write one message."""
+        channel = self._channels.get(message.topic)
+        if channel is None:
+            channel = self._channels[message.topic] = self._channel(message.topic)
+        self._writer.add_message(channel, message.log_ns, message.data, message.publish_ns, message.sequence)
+
+    def finish(self, folder: Path, names: list[str]) -> None:
+        """Enclose files of the folder, copy the facts, and close."""
+        time_ns = self._bag.contents.first_ns or 0
+        enclosed = {one.name: one for one in self._bag.contents.enclosed}
+        for name in names:
+            if name in enclosed or name in (FLEET_FILE, INFO_FILE):
+                kind = enclosed[name].media_type if name in enclosed else "text/plain"
+                self._writer.add_attachment(time_ns, time_ns, name, kind, (folder / name).read_bytes())
+        for name, facts in self._bag.contents.records.items():
+            self._writer.add_metadata(name, facts)
+        self._writer.finish()
+
+    def _channel(self, topic: BagTopic) -> int:
+        kind, text = topic.definition_kind, topic.definition
+        if not text:
+            kind, text = "ros2msg", self._definition(topic)
+        key = (topic.type, kind, text)
+        if key not in self._schemas:
+            self._schemas[key] = self._writer.register_schema(topic.type, kind, text.encode())
+        self.qos.setdefault(topic.name, profiles := _profiles(topic.qos))
+        words = yaml.safe_dump(profiles, default_flow_style=False) if profiles else ""
+        return self._writer.register_channel(
+            topic.name,
+            topic.encoding,
+            self._schemas[key],
+            {"offered_qos_profiles": words, "topic_type_hash": topic.type_hash},
+        )
+
+    def _definition(self, topic: BagTopic) -> str:
+        """Return the definition of a type that the bag does not bring along; empty if nobody knows it."""
+        types = Types([topic], self._msg_path, self._bag.folder.distribution)
+        if not types.knows(topic):
+            self.notes.append(
+                f"{topic.name}: the definition of {topic.type} is not known; its messages are kept as "
+                "they are, --msg-path FOLDER would add it"
+            )
+            return ""
+        return types.store(topic).generate_msgdef(topic.type, ros_version=2)[0]
+
+
+def _files_beside(bag: BagSource, made: Path) -> list[str]:
+    """Put back the files of the folder that hold, and in place of others those that stand in the bag."""
+    home = bag.folder.path if bag.folder.path.is_dir() else None
+    bags = {file.name for file in bag.folder.files}
+    names: dict[str, bytes] = {}
+    for file in sorted(home.iterdir()) if home else ():
+        if file.is_file() and file.name not in bags | _OWN and not file.name.startswith("."):
+            with suppress(OSError):
+                names[file.name] = file.read_bytes()
+    for one in bag.contents.enclosed:
+        plain = Path(one.name).name == one.name and not one.name.startswith(".") and one.name not in _OWN
+        if plain and not _holds(one.name, names.get(one.name)) and _holds(one.name, one.data):
+            names[one.name] = one.data
+    for name, data in names.items():
+        (made / name).write_bytes(data)
+    return list(names)
+
+
+def _holds(name: str, data: bytes | None) -> bool:
+    """Return whether a file is there, and for JSON and YAML that it can be read as a table."""
+    if data is None:
+        return False
+    parse = _PARSERS.get(Path(name).suffix)
+    if parse is None:
+        return True
+    try:
+        return isinstance(parse(data.decode("utf-8")), dict)
+    except (ValueError, yaml.YAMLError, RecursionError):
+        return False
+
+
+def _is_imported(file: Path) -> bool:
+    try:
+        return "kind" in json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _note_in_run(file: Path, found: Recovered) -> None:
+    """Note in `run.json` that the run was recovered, and what it lost."""
+    if not file.is_file():
+        return
+    try:
+        info = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return
+    if isinstance(info, dict):
+        info["recovered"] = {"messages": found.messages, "expected": found.expected, "lost": list(found.lost)}
+        file.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
+
+
+def _profiles(text: str) -> list[Any]:
+    """Return offered profiles in words, as they are written since version 9, from their old or new form."""
+    try:
+        found: list[Qos] = parse_qos(text) if text else []
+        return list(dump_qos_v9(found))
+    except Exception:  # noqa: BLE001 -- whatever a broken text raises; a bag without profiles is a bag
+        return []
+
+
+def _write_metadata(folder: Path, contents: BagContents, qos: Mapping[str, list[Any]]) -> None:
+    first, last = contents.first_ns or 0, contents.last_ns or 0
+    start, length = {"nanoseconds_since_epoch": first}, {"nanoseconds": last - first}
+    information = {
+        "version": BAG_VERSION,
+        "storage_identifier": "mcap",
+        "duration": length,
+        "starting_time": start,
+        "message_count": contents.count,
+        "topics_with_message_count": [
+            {
+                "topic_metadata": {
+                    "name": name,
+                    "type": contents.topics[name].type,
+                    "serialization_format": contents.topics[name].encoding,
+                    "offered_qos_profiles": qos.get(name, []),
+                    "type_description_hash": contents.topics[name].type_hash,
+                },
+                "message_count": count,
+            }
+            for name, count in contents.counts.items()
+        ],
+        "compression_format": "",
+        "compression_mode": "",
+        "relative_file_paths": [BAG_FILE],
+        "files": [
+            {"path": BAG_FILE, "starting_time": dict(start), "duration": dict(length), "message_count": contents.count}
+        ],
+        "custom_data": {CLOSED_KEY: "yes", RECOVERED_KEY: "yes"},
+        "ros_distro": "unknown",
+    }
+    text = yaml.safe_dump({"rosbag2_bagfile_information": information}, sort_keys=False)
+    (folder / METADATA_FILE).write_text(text, encoding="utf-8")

@@ -1,0 +1,198 @@
+"""From the messages of one bag to samples by robot and role, with stamps that can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, clock_time
+from testudo_runs.importing.bag_files.bag_source import BagSource
+from testudo_runs.importing.bag_files.message_definitions import Types
+from testudo_runs.importing.bag_files.topic_decoding import TF, TopicSamples, read_samples
+from testudo_runs.importing.bags.clock_steps import ClockStep, continuous, falls, mended, recorder_steps
+from testudo_runs.importing.bags.sim_time import convert_to_sim_time
+from testudo_runs.importing.bags.transforms import Link, chain, compose, read_links
+from testudo_runs.importing.mapping.channels import ATTITUDE
+from testudo_runs.importing.mapping.column_conversion import LARGEST, NO_ATTITUDE
+from testudo_runs.importing.mapping.topic_mapping import TopicMap
+
+_OTHER_CLOCK_S = 1.0
+_STRAY_NS = 86_400 * NANO
+_FAR_NS, _FEW = 60 * NANO, 0.01
+_STATIC = "_static"
+
+Found = Mapping[BagTopic, Sequence[BagMessage]]
+
+
+@dataclass
+class BagSeries:
+    """The samples of one bag, and what was found out about it."""
+
+    name: str
+    path: Path
+    samples: dict[TopicMap, TopicSamples]
+    notes: list[str]
+    steps: list[ClockStep] = field(default_factory=list)
+    """Moments at which a clock was set."""
+
+
+def topics_for(entries: Sequence[TopicMap]) -> set[str]:
+    """Return the topics that are needed for some entries, fixed transforms among them."""
+    return {name for entry in entries for name in (entry.topic, entry.topic + _STATIC)}
+
+
+def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], folders: Sequence[Path]) -> BagSeries:
+    """Return the samples of a bag that was read.
+
+    Args:
+        source: the bag; its damage is added to.
+        found: its messages by topic.
+        entries: what the topics mean; those of topics that are not in the bag are left out.
+        folders: with .msg files.
+
+    Raises:
+        BagError: a topic cannot have its role, or its type is not known.
+    """
+    types = Types(source.contents.topics.values(), folders, source.folder.distribution)
+    steps = recorder_steps(found, types)
+    by_name: dict[str, tuple[BagTopic, list[BagMessage]]] = {}
+    simulated, notes = convert_to_sim_time(mended(found, steps, source.name, source.damage), types)
+    for topic, messages in simulated.items():
+        by_name.setdefault(topic.name, (topic, []))[1].extend(messages)
+    made = BagSeries(
+        source.name, source.folder.path, {}, [step.sentence() for step in steps if not step.cut] + notes, steps
+    )
+    links: dict[str, dict[str, Link]] = {}
+    for entry in entries:
+        if entry.topic not in by_name:
+            continue
+        topic, messages = by_name[entry.topic]
+        if topic.type == TF and not entry.fields:
+            if entry.topic not in links:
+                used = {
+                    by_name[name][0]: by_name[name][1]
+                    for name in (entry.topic, entry.topic + _STATIC)
+                    if name in by_name
+                }
+                links[entry.topic] = read_links(used, types, source.damage)
+            samples = _of_transforms(entry, links[entry.topic], source.damage)
+        else:
+            samples = read_samples(topic, messages, entry, types, source.damage)
+        made.samples[entry] = _settled(samples, entry, source.damage, made)
+    return made
+
+
+def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) -> TopicSamples:
+    if not entry.child:
+        raise BagError(
+            f"topics: {entry.topic} of {entry.robot}: child: missing; expected one of the frames "
+            f"{', '.join(links) or '(none)'}"
+        )
+    try:
+        return compose(links, chain(links, entry.child, entry.parent))
+    except BagError:
+        if not lost:
+            raise
+        lost.append(f"{entry.topic}: the transforms to {entry.child} are lost")
+        nothing = np.zeros(0, np.int64)
+        return TopicSamples(nothing, nothing, np.zeros((0, 7)), entry.parent, has_stamp=True)
+
+
+def _settled(samples: TopicSamples, entry: TopicMap, lost: list[str], made: BagSeries) -> TopicSamples:
+    """Leave out what is no number or of no possible time, and bring foreign clocks to that of the recorder."""
+    what, notes = f"{entry.topic} ({entry.robot}, {entry.role})", made.notes
+    if entry.role == "pose" and entry.fields and not set(ATTITUDE) & set(entry.fields):
+        notes.append(f"{what}: {NO_ATTITUDE}")
+    sound = np.isfinite(samples.values).all(axis=1)
+    if not sound.all():
+        lost.append(f"{what}: {int((~sound).sum())} of {len(sound)} samples hold no finite numbers; left out")
+    huge = sound & (np.abs(np.where(np.isfinite(samples.values), samples.values, 0.0)) > LARGEST).any(axis=1)
+    if huge.any():
+        lost.append(
+            f"{what}: {int(huge.sum())} of {len(huge)} samples hold a value that is too large to be true; left out"
+        )
+    samples = _chosen(samples, sound & ~huge)
+    if not len(samples):
+        return samples
+    good = (np.abs(samples.log_ns - np.median(samples.log_ns)) < 30 * _STRAY_NS) & ~_alone(samples.log_ns)
+    if not good.all():
+        lost.append(f"{what}: {int((~good).sum())} messages have an impossible record time; left out")
+        samples = _chosen(samples, good)
+    if entry.stamp == "record" or not samples.has_stamp:
+        if not samples.has_stamp:
+            notes.append(f"{what}: has no stamps; the times of recording are taken")
+        return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
+    if not samples.stamp_ns.any():
+        notes.append(f"{what}: its stamps are all zero; the times of recording are taken")
+        return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
+    return _in_order(_on_record_clock(_without_steps(samples, what, made), what, lost, notes), what, lost)
+
+
+def _without_steps(samples: TopicSamples, what: str, made: BagSeries) -> TopicSamples:
+    """Return stamps and times of recording as if the sender's clock had not been set."""
+    log_ns, stamp_ns, changes = continuous(samples.log_ns, samples.stamp_ns)
+    for k, by_ns, stamped in changes:
+        whose = f"{what}: the clock of its {'stamps' if stamped else 'times of recording'}"
+        made.steps.append(ClockStep(whose, int(samples.log_ns[k - 1]), by_ns))
+        made.notes.append(made.steps[-1].sentence())
+    return replace(samples, log_ns=log_ns, stamp_ns=stamp_ns) if changes else samples
+
+
+def _in_order(samples: TopicSamples, what: str, lost: list[str]) -> TopicSamples:
+    """Leave out all but the longest part whose stamps do not go back for good: parts would be laid into one another."""
+    edges = falls(samples.stamp_ns)
+    if not edges:
+        return samples
+    parts = np.searchsorted(edges, np.arange(len(samples)), side="right")
+    kept = parts == np.bincount(parts).argmax()
+    lost.append(
+        f"{what}: the stamps go back for good {'twice or more' if len(edges) > 1 else 'once'}, first at "
+        f"{clock_time(int(samples.stamp_ns[edges[0]]))}; cut there, {int((~kept).sum())} of {len(kept)} "
+        "samples are left out"
+    )
+    return _chosen(samples, kept)
+
+
+def _on_record_clock(samples: TopicSamples, what: str, lost: list[str], notes: list[str]) -> TopicSamples:
+    late_ns = samples.log_ns - samples.stamp_ns
+    far = np.abs(late_ns - np.median(late_ns))
+    few = (far > _FAR_NS).sum() <= max(1, _FEW * len(far))  # a clock that was set would make many
+    good = far < (_FAR_NS if few else _STRAY_NS)
+    if not good.all():
+        lost.append(f"{what}: {int((~good).sum())} messages have an impossible stamp; left out")
+        samples, late_ns = _chosen(samples, good), late_ns[good]
+    if abs(float(np.median(late_ns))) < _OTHER_CLOCK_S * NANO:
+        return samples
+    # the message that took the least time shows the difference of the clocks
+    ahead_ns = np.int64(np.quantile(late_ns, 0.01))
+    wander_s = float(np.quantile(late_ns, 0.9) - ahead_ns) / NANO
+    if wander_s > _OTHER_CLOCK_S:
+        rate = float(np.ptp(samples.stamp_ns) / max(np.ptp(samples.log_ns), 1))
+        notes.append(
+            f"{what}: its stamps, such as {clock_time(int(samples.stamp_ns[0]))}, are of a clock that runs "
+            f"at {rate:.4g} of that of the recorder; the times of recording are taken. If it is simulated "
+            "time, speeds and delays are wrong by as much, unless a bag that holds /clock is read alone"
+        )
+        return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
+    notes.append(
+        f"{what}: its stamps are of another clock than that of the recorder; put "
+        f"{'forward' if ahead_ns > 0 else 'back'} by {abs(ahead_ns) / NANO:.3f} s"
+    )
+    return replace(samples, stamp_ns=samples.stamp_ns + ahead_ns, ahead_ns=int(ahead_ns))
+
+
+def _alone(times_ns: np.ndarray) -> np.ndarray:
+    """Return which times (T,) are far from those before and behind, which are near to each other."""
+    alone = np.zeros(len(times_ns), bool)
+    step = np.abs(np.diff(times_ns))
+    alone[1:-1] = (step[:-1] > _FAR_NS) & (step[1:] > _FAR_NS) & (np.abs(times_ns[2:] - times_ns[:-2]) < _FAR_NS)
+    return alone
+
+
+def _chosen(samples: TopicSamples, rows: np.ndarray) -> TopicSamples:
+    if rows.all():
+        return samples
+    return replace(samples, stamp_ns=samples.stamp_ns[rows], log_ns=samples.log_ns[rows], values=samples.values[rows])

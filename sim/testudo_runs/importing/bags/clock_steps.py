@@ -1,0 +1,259 @@
+"""Moments at which a clock was set while a bag was recorded: that of the recorder, that of a sender, or both at once.
+
+The delay from stamp to record lies on two flat levels then, while it creeps where a clock runs at another speed. Which
+of the two clocks was set is told by the other one, which goes on as before. Where both were set back nothing says by
+how much: the bag is cut there, as what follows would be laid among what was before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_runs.bags.bag_contents import NANO, BagMessage, BagTopic, clock_time
+from testudo_runs.importing.bag_files.message_definitions import Types
+from testudo_runs.importing.bag_files.topic_decoding import TF
+
+_LEAST_NS = NANO // 10
+_WINDOW, _FEWEST = 25, 3
+_FLAT, _FLAT_NS = 0.05, 40_000_000
+_AGREE, _DISORDER = 0.05, 0.05
+_STAMP = {b"\0\1": struct.Struct("<iI"), b"\0\0": struct.Struct(">iI")}
+_HEADER_AT, _TF_COUNT_AT = 4, 4
+
+
+@dataclass(frozen=True)
+class ClockStep:
+    """A clock was set."""
+
+    whose: str
+    """In words."""
+    at_ns: int
+    """Time of recording before it."""
+    by_ns: int
+    """Forward where positive."""
+    order: int | None = None
+    """Place in the bag of the first message after it; None for the clock of one sender."""
+    cut: bool = False
+    """Nothing says by how much exactly: the bag is cut there."""
+
+    def sentence(self) -> str:
+        """Return what was done about it."""
+        way = "forward" if self.by_ns > 0 else "back"
+        return (
+            f"{self.whose} was set {way} by {abs(self.by_ns) / NANO:.3f} s at {clock_time(self.at_ns)}; what "
+            f"follows is put {'back' if self.by_ns > 0 else 'forward'} by as much"
+        )
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Delays of one topic change for good between two of its messages."""
+
+    before: int
+    """Place in the bag of the last message before."""
+    after: int
+    by_ns: int
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Messages of one topic in the order of the file."""
+
+    order: np.ndarray
+    log_ns: np.ndarray
+    stamp_ns: np.ndarray | None
+
+
+def delay_changes(log_ns: np.ndarray, stamp_ns: np.ndarray) -> list[tuple[int, int]]:
+    """Return where the delay from stamp to record goes from one flat level to another: index and change [ns].
+
+    Args:
+        log_ns: (T,) times of recording, in the order of the file.
+        stamp_ns: (T,).
+    """
+    late = log_ns - stamp_ns
+    if len(late) < 2 * _FEWEST or not (np.diff(stamp_ns) > 0).mean() > 0.5:  # such stamps tell no time
+        return []
+    jump = np.diff(late)
+    at = np.flatnonzero(np.abs(jump) > _LEAST_NS // 2) + 1
+    at = at[(at >= _FEWEST) & (at <= len(late) - _FEWEST)]
+    sides = [
+        late[np.clip(at[:, None] + reach, 0, len(late) - 1)] for reach in (np.arange(-_WINDOW, 0), np.arange(_WINDOW))
+    ]
+    by = np.median(sides[1], axis=1) - np.median(sides[0], axis=1)
+    flat = np.maximum(_FLAT * np.abs(by), _FLAT_NS)
+    good = (np.abs(by) >= _LEAST_NS) & (np.abs(jump[at - 1] - by) < 2 * flat)
+    for side in sides:
+        good &= np.ptp(np.quantile(side, (0.1, 0.9), axis=1), axis=0) < flat
+    return [(int(k), round(float(size))) for k, size in zip(at[good], by[good], strict=True)]
+
+
+def falls(times_ns: np.ndarray) -> list[int]:
+    """Return the indices from which times begin again at earlier ones; strays and times in disorder are none."""
+    steps = np.diff(times_ns)
+    if (steps < -_FLAT_NS).mean() > _DISORDER if len(steps) else True:
+        return []
+    found, period = [], max(float(np.median(steps)), 1.0)
+    for k in (np.flatnonzero(steps < -_LEAST_NS) + 1).tolist():
+        # half of what a step back by so much lays upon one another
+        reach = int(np.clip(-steps[k - 1] / period / 2, 2, _WINDOW))
+        before, after = times_ns[max(0, k - reach) : k], times_ns[k : k + reach]
+        if min(len(before), len(after)) >= 2 and after.max() <= before.min():
+            found.append(k)
+    return found
+
+
+def continuous(log_ns: np.ndarray, stamp_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, bool]]]:
+    """Return times of recording and stamps (T,) of one sender as if no clock had been set, and what was set.
+
+    Args:
+        log_ns: (T,) in the order of the file.
+        stamp_ns: (T,).
+
+    Returns:
+        Both, and for each moment its index, by how much [ns], and whether it was the clock of the stamps.
+    """
+    log_ns, stamp_ns, changes = log_ns.copy(), stamp_ns.copy(), []
+    for k, by_ns in delay_changes(log_ns, stamp_ns):
+        usual = np.median(np.diff(stamp_ns))
+        stamped = bool(abs(stamp_ns[k] - stamp_ns[k - 1] - usual) > abs(log_ns[k] - log_ns[k - 1] - usual))
+        changes.append((k, -by_ns if stamped else by_ns, stamped))
+        if stamped:
+            stamp_ns[k:] += by_ns
+        else:
+            log_ns[k:] -= by_ns
+    return log_ns, stamp_ns, changes
+
+
+def recorder_steps(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types) -> list[ClockStep]:
+    """Return when the clock was set by which messages of a bag were noted, in the order of the bag."""
+    times = [_times(topic, messages, types) for topic, messages in found.items() if messages]
+    if not times:
+        return []
+    every = np.concatenate([one.order for one in times])
+    place = np.argsort(every)
+    order, log_ns = every[place], np.concatenate([one.log_ns for one in times])[place]
+    steps = _by_stamps(times, order, log_ns)
+    mended = record_times(log_ns, order, steps)
+    back = [
+        (int(one.order[k - 1]), int(one.order[k]))
+        for one in times
+        for k in falls(record_times(one.log_ns, one.order, steps))
+    ]
+    for before, after in _common(back):
+        inside = (order > before) & (order <= after)
+        k = int(np.flatnonzero(inside)[np.diff(mended, prepend=mended[0])[inside].argmin()])
+        by_ns = int(mended[k] - mended[k - 1])
+        steps.append(ClockStep("the clock", int(log_ns[k - 1]), by_ns, int(order[k]), cut=True))
+    return sorted(steps, key=lambda step: step.order or 0)
+
+
+def record_times(log_ns: np.ndarray, order: np.ndarray, steps: Sequence[ClockStep]) -> np.ndarray:
+    """Return times of recording (T,) as if the recorder's clock had not been set.
+
+    Args:
+        log_ns: (T,).
+        order: (T,) places of the messages in the bag.
+        steps: those at which the bag is cut change nothing.
+    """
+    log_ns = log_ns.copy()
+    for step in steps:
+        if not step.cut and step.order is not None:
+            log_ns[order >= step.order] -= step.by_ns
+    return log_ns
+
+
+def mended(
+    found: Mapping[BagTopic, Sequence[BagMessage]], steps: Sequence[ClockStep], name: str, lost: list[str]
+) -> dict[BagTopic, list[BagMessage]]:
+    """Return messages as if the recorder's clock had not been set; of a bag that is cut the largest part.
+
+    Args:
+        found: messages by topic.
+        steps: of that clock.
+        name: of the bag.
+        lost: takes what is left out, in words.
+    """
+    if not steps:
+        return {topic: list(messages) for topic, messages in found.items()}
+    edges = [step.order for step in steps if step.cut]
+    orders = np.array([message.order for messages in found.values() for message in messages])
+    parts = np.bincount(np.searchsorted(edges, orders, side="right"), minlength=len(edges) + 1)
+    best = int(parts.argmax())
+    for k, step in enumerate(step for step in steps if step.cut):
+        side = "before it" if k < best else "from then on"
+        text = (
+            f"{name}: the clock of the recorder was set back by about {abs(step.by_ns) / NANO:.1f} s at "
+            f"{clock_time(step.at_ns)}, and no stamps tell by how much: cut there; {parts[k + (k >= best)]} "
+            f"messages {side} are left out"
+        )
+        lost += [] if text in lost else [text]
+    kept: dict[BagTopic, list[BagMessage]] = {}
+    for topic, messages in found.items():
+        mine = [one for one in messages if int(np.searchsorted(edges, one.order, side="right")) == best]
+        log, order = np.array([(one.log_ns, one.order) for one in mine], np.int64).reshape(-1, 2).T
+        log = record_times(log, order, steps)
+        kept[topic] = [one._replace(log_ns=at) for one, at in zip(mine, log.tolist(), strict=True)]
+    return kept
+
+
+def _by_stamps(times: Sequence[_Times], order: np.ndarray, log_ns: np.ndarray) -> list[ClockStep]:
+    """Return the steps that stamps show which go on while the times of recording do not."""
+    changes = []
+    for one in times:
+        for k, by_ns in delay_changes(one.log_ns, one.stamp_ns) if one.stamp_ns is not None else ():
+            if one.stamp_ns[k] - one.stamp_ns[k - 1] > -_LEAST_NS:
+                changes.append(_Change(int(one.order[k - 1]), int(one.order[k]), by_ns))
+    steps, jumps = [], np.diff(log_ns, prepend=log_ns[0])
+    for before, after in _common([(one.before, one.after) for one in changes]):
+        sizes = [one.by_ns for one in changes if one.before <= before and one.after >= after]
+        by_ns = int(np.median(sizes))
+        inside = np.flatnonzero((order > before) & (order <= after))
+        k = int(inside[jumps[inside].argmin() if by_ns < 0 else jumps[inside].argmax()])
+        # a clock that goes back shows in the file, and none that is set forward has messages in between
+        shown = jumps[k] < -_LEAST_NS // 4 if by_ns < 0 else jumps[k] >= 0.9 * by_ns
+        if shown and np.ptp(sizes) <= max(_AGREE * abs(by_ns), _FLAT_NS):
+            steps.append(ClockStep("the clock of the recorder", int(log_ns[k - 1]), by_ns, int(order[k])))
+    return steps
+
+
+def _common(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the common part of each group of spans that lie upon one another."""
+    found: list[tuple[int, int]] = []
+    for before, after in sorted(spans):
+        if found and before < found[-1][1]:
+            found[-1] = max(before, found[-1][0]), min(after, found[-1][1])
+        else:
+            found.append((before, after))
+    return found
+
+
+def _times(topic: BagTopic, messages: Sequence[BagMessage], types: Types) -> _Times:
+    order = np.array([message.order for message in messages])
+    log_ns = np.array([message.log_ns for message in messages], np.int64)
+    at = _stamp_at(topic, types)
+    stamps = [] if at is None else [_stamp(message.data, at) for message in messages]
+    whole = bool(stamps) and None not in stamps
+    return _Times(order, log_ns, np.array(stamps, np.int64) if whole else None)
+
+
+def _stamp_at(topic: BagTopic, types: Types) -> int | None:
+    """Return where a message's stamp begins; None if it does not begin with a header."""
+    if topic.type == TF:
+        return _HEADER_AT + _TF_COUNT_AT
+    if not types.knows(topic):
+        return None
+    first = types.store(topic).fielddefs[topic.type][1][:1]
+    return _HEADER_AT if first and first[0][0] == "header" else None
+
+
+def _stamp(data: bytes, at: int) -> int | None:
+    form = _STAMP.get(bytes(data[:2]))
+    if form is None or len(data) < at + form.size:
+        return None
+    seconds, rest = form.unpack_from(data, at)
+    return seconds * NANO + rest

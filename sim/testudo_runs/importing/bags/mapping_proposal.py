@@ -1,0 +1,249 @@
+"""Proposes a mapping for bags that nobody described: from types, names, transforms, and what moves together.
+
+Nothing is guessed silently. A choice that a rule or the motion decides stands in the mapping with its reason; one that
+nothing decides is told as ambiguous, and the mapping is then only a beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testudo_runs.bags.bag_contents import BagError, Tell
+from testudo_runs.importing.bags.robot_grouping import (
+    CLEAR,
+    LAGS_S,
+    MARGIN,
+    RobotTopics,
+    bodies,
+    follows,
+    grouped,
+    match_of,
+    names_of,
+)
+from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch, candidates_of
+from testudo_runs.importing.bags.topic_names import plain_name
+from testudo_runs.importing.mapping.mapping_file import ReadMap, parse_map
+from testudo_runs.importing.mapping.topic_mapping import topics_text
+from testudo_runs.importing.synchronisation.motion_matching import IN_BODY, IN_WORLD, follow
+from testudo_runs.recording.roles import ROLES
+
+_SAME = 0.98
+_EQUAL = 0.02
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A mapping that was made of what stands in the bags."""
+
+    text: str
+    """The mapping file, ready to be saved."""
+    mapping: ReadMap | None
+    """The same, read; None if nothing of use was found."""
+    ambiguous: tuple[str, ...]
+    """What nothing decides: to be settled by a person."""
+    reasons: dict[str, str]
+    """Why each topic was taken, by topic and role."""
+    unused: tuple[str, ...]
+
+
+def propose_map(
+    paths: Sequence[str | Path] | str | Path,
+    *,
+    tell: Tell = lambda _: None,
+    damage: list[str] | None = None,
+    msg_path: Sequence[str | Path] = (),
+    robot_type: str = "",
+) -> Proposal:
+    """Propose the section `topics` of a mapping.
+
+    Args:
+        paths: a bag, or several that recorded the same run.
+        tell: is told the share that is done.
+        damage: takes what was lost, in words.
+        msg_path: folders with .msg files of custom messages.
+        robot_type: for the mapping; empty to leave it to the person who imports.
+
+    Raises:
+        BagError: there is no bag.
+    """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    lost = damage if damage is not None else []
+    folders = [Path(folder) for folder in msg_path]
+    found = [
+        candidates_of(path, folders, lambda share, k=k: tell((k + share) / len(paths)), lost)
+        for k, path in enumerate(paths)
+    ]
+    team = grouped(found)
+    for robot, candidates in team.robots.items():
+        _choose(team, robot, candidates, several=len(found) > 1)
+    unused = [text for one in found for text in one.unused] + team.left
+    return _written(found, team, unused, robot_type)
+
+
+def _choose(team: RobotTopics, robot: str, candidates: Sequence[Candidate], *, several: bool) -> None:
+    for role in ROLES:
+        mine = [one for one in candidates if one.role == role]
+        if role == "pose" and any(one.role == "odometry" for one in candidates):
+            team.left += [f"{one.topic} to {one.child} (says what the odometry says)" for one in mine if one.reckoned]
+            mine = [one for one in mine if not one.reckoned]
+        by_topic: dict[tuple[str, str], list[Candidate]] = {}
+        for one in mine:
+            by_topic.setdefault((one.topic, one.child), []).append(one)
+        if not by_topic:
+            continue
+        firsts = [ones[0] for ones in by_topic.values()]
+        if role == "command":
+            firsts, doubtful = _commands(firsts, candidates)
+            team.left += [
+                f"{one.topic} (a velocity that is measured, or of no robot, by its name and the motion)"
+                for one in doubtful
+            ]
+            if not firsts:
+                continue
+            chosen, why = _command(team, robot, firsts, candidates)
+        else:
+            chosen, why = _ranked(team, robot, firsts)
+        bag = chosen.bag if several and len(by_topic[chosen.topic, chosen.child]) == 1 else ""
+        entry = chosen.entry(robot, bag, _command_frame(chosen, candidates) if role == "command" else "")
+        details = ", ".join(text for text in (chosen.note, why) if text)
+        team.entries.append(entry)
+        team.why[entry] = f"{chosen.type.rpartition('/')[2]}, {chosen.rate_hz:.1f} Hz" + (
+            f": {details}" if details else ""
+        )
+        team.left += [f"{one.topic} (another {role} of {robot})" for one in firsts if one is not chosen]
+
+
+def _ranked(team: RobotTopics, robot: str, mine: Sequence[Candidate]) -> tuple[Candidate, str]:
+    """Return the likeliest of several for a role that no motion decides."""
+    ranked = sorted(mine, key=lambda one: one.rank)
+    best = ranked[0]
+    if len(ranked) == 1:
+        return best, ""
+    others = names_of(ranked[1:])
+    if ranked[1].rank == best.rank:
+        rivals = [one for one in ranked if one.rank == best.rank]
+        team.ambiguous.append(
+            f"{robot}: its {best.role} could be {names_of(rivals)}; {best.topic} stands in the mapping"
+        )
+        return best, f"AMBIGUOUS: could be {others} as well"
+    return best, f"by its name or kind before {others}"
+
+
+def _commands(mine: Sequence[Candidate], all_of_it: Sequence[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+    """Return what may be the command, and what is none: one so called goes before one that the motion follows."""
+    named = [one for one in mine if not one.unsure]
+    motions = bodies(all_of_it)
+    taken = named or [one for one in mine if any(follows(match_of(one, motion)) for motion in motions)]
+    return taken, [one for one in mine if one not in taken]
+
+
+def _command(
+    team: RobotTopics, robot: str, mine: Sequence[Candidate], all_of_it: Sequence[Candidate]
+) -> tuple[Candidate, str]:
+    """Return the command that the robot's motion follows."""
+    motions = bodies(all_of_it)
+    matches = {
+        one: max(
+            (match for motion in motions if (match := match_of(one, motion))),
+            key=lambda match: match.score,
+            default=None,
+        )
+        for one in mine
+    }
+    # of those that go equally well with the motion the usual name comes first
+    ranked = sorted(mine, key=lambda one: (-round(matches[one].score / _EQUAL) if matches[one] else 1, one.rank))
+    best, match = ranked[0], matches[ranked[0]]
+    if match is None:
+        if len(ranked) > 1:
+            team.ambiguous.append(
+                f"{robot}: its commands could be {names_of(ranked)}, and nothing moves by which to "
+                f"tell; {best.topic} stands in the mapping"
+            )
+        return best, "nothing moves by which to check it" if len(ranked) == 1 else "AMBIGUOUS"
+    when = f"{abs(match.lag_s):.2f} s {'later' if match.lag_s >= 0 else 'before it'}"
+    why = f"the motion follows it (correlation {match.score:.2f}, {when})"
+    if match.score < CLEAR:
+        others = [one for one in all_of_it if one.unsure and any(follows(match_of(one, motion)) for motion in motions)]
+        team.ambiguous.append(
+            f"{robot}: its motion hardly follows {best.topic} (correlation {match.score:.2f}); is it "
+            "another robot's, or are there commands that were not recorded?"
+            + (f" It follows {names_of(others)}" if others else "")
+        )
+        why = f"AMBIGUOUS: the motion hardly follows it (correlation {match.score:.2f})"
+    for other in ranked[1:]:
+        rival = matches[other]
+        score = rival.score if rival else 0.0
+        if match.score - score > MARGIN:
+            why += f"; {other.topic} less ({score:.2f})"
+        elif _alike(best, other):
+            why += f"; {other.topic} holds nearly the same"
+        else:
+            why = f"AMBIGUOUS, {why}"
+            team.ambiguous.append(
+                f"{robot}: its motion follows {best.topic} ({match.score:.2f}) and {other.topic} "
+                f"({score:.2f}) alike; {best.topic} stands in the mapping"
+            )
+    return best, why
+
+
+def _command_frame(command: Candidate, all_of_it: Sequence[Candidate]) -> str:
+    """Return `body` or `world` for commands with a sideways part, by which of them the motion follows."""
+    asked = command.motion
+    if asked is None or "left" not in asked.lively():
+        return ""
+    body = world = 0.0
+    for one in bodies(all_of_it):
+        motion = one.motion
+        if motion is not None:
+            scores = [
+                match.score if (match := follow(asked, motion, LAGS_S, names)) else 0.0
+                for names in (IN_BODY[:2], IN_WORLD[:2])
+            ]
+            body, world = max(body, scores[0]), max(world, scores[1])
+    return "body" if body > world + MARGIN else "world" if world > body + MARGIN else ""
+
+
+def _alike(first: Candidate, second: Candidate) -> bool:
+    one, other = first.motion, second.motion
+    match = follow(one, other, (-0.3, 0.3), IN_BODY) if one and other else None
+    return match is not None and match.score > _SAME
+
+
+def _written(found: Sequence[CandidateSearch], team: RobotTopics, unused: Sequence[str], robot_type: str) -> Proposal:
+    names = [one.source.name for one in found]
+    head = [
+        f"proposed by `testudo inspect` for {', '.join(names)}: look it over, then",
+        "testudo import BAG RUN --map FILE",
+    ]
+    lines = [f"# {line}\n" for line in head]
+    lines += [f"# AMBIGUOUS: {text}\n" for text in team.ambiguous]
+    lines.append(
+        topics_text(plain_name(names[0]), f"proposed for {', '.join(names)}", robot_type, team.entries, team.why)
+    )
+    lines += [f"# not used: {text}\n" for text in unused]
+    text = "".join(lines)
+    if not any(entry.role in ("pose", "odometry") for entry in team.entries):
+        team.ambiguous.append("no topic shows where a robot was: pose or odometry is needed")
+    mapping = parse_map(text, "the proposed mapping") if team.entries else None
+    reasons = {f"{entry.topic} {entry.robot} {entry.role}": why for entry, why in team.why.items()}
+    return Proposal(text, mapping, tuple(team.ambiguous), reasons, tuple(unused))
+
+
+def is_complete_mapping(proposal: Proposal) -> ReadMap:
+    """Return the mapping of a proposal that nothing is ambiguous in.
+
+    Raises:
+        BagError: something is, or there is nothing of use.
+    """
+    if proposal.mapping is None:
+        raise BagError(
+            "no topic of the bag is of a type that can be used: " + ("; ".join(proposal.unused[:8]) or "it holds none")
+        )
+    if proposal.ambiguous:
+        raise BagError(
+            "the mapping is ambiguous: " + "; ".join(proposal.ambiguous) + "; save the proposal that "
+            "`testudo inspect` prints, settle it, and give it with --map"
+        )
+    return proposal.mapping

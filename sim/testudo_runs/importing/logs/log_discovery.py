@@ -1,0 +1,182 @@
+"""Finds out what the files of a source are: which mapping fits them, of which robot and run they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testudo_runs.importing.logs.crazyflie_sd_log import looks_like_usd
+from testudo_runs.importing.mapping.mapping_file import ReadMap, TextMap, UsdMap, load_map, shipped_maps
+from testudo_runs.recording.recording import RecordingError
+
+_HEAD_BYTES = 8192
+_FIELDS = {"robot": "(?P<robot>[A-Za-z0-9-]+)", "run": "(?P<run>.+?)"}
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9_]+")
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One log of one robot."""
+
+    file: Path
+    map: ReadMap
+    part: TextMap | UsdMap
+    robot: str
+    """Its name."""
+    run: str
+    """What `{run}` stood for; empty where the name says no run."""
+    how: str
+    """Why this mapping, in words."""
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """The files to import."""
+
+    logs: tuple[LogFile, ...]
+    ignored: tuple[Path, ...]
+    """Files that are no logs."""
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """Return all files that are named or lie in named folders, hidden ones left out.
+
+    Raises:
+        RecordingError: there is no such file or folder.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found += sorted(
+                file
+                for file in path.rglob("*")
+                if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
+            )
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise RecordingError(f"{path}: no such file or folder")
+    return list(dict.fromkeys(found))
+
+
+def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> LogSource:
+    """Find the logs among files.
+
+    Args:
+        files: to be looked at.
+        given: the mapping that was asked for; None to choose by the beginning of each file.
+        pick: name of the run, where the files are of several.
+
+    Raises:
+        RecordingError: no log, none of the run, or logs of several runs.
+    """
+    maps = [given] if given else [load_map(name) for name in shipped_maps()]
+    found = [(file, _recognised(file, maps, given is not None)) for file in files]
+    logs = [log for _, log in found if log is not None]
+    if not logs:
+        raise RecordingError(_nothing(files, given))
+    runs = sorted({log.run for log in logs if log.run})
+    if pick is not None and pick not in runs:
+        raise RecordingError(
+            f"--pick: found {pick!r}, expected one of {', '.join(runs) or 'none: the names of the files say no run'}"
+        )
+    if pick is None and len(runs) > 1:
+        raise RecordingError(
+            f"the files are of {len(runs)} runs: {', '.join(runs)}; choose one with --pick {runs[0]}, "
+            "or name the files of one"
+        )
+    chosen = [log for log in logs if pick is None or log.run == pick]
+    return LogSource(tuple(chosen), tuple(file for file, log in found if log is None))
+
+
+def runs_of(files: Sequence[Path], given: ReadMap | None) -> dict[str, list[LogFile]]:
+    """Return the logs among files by run."""
+    maps = [given] if given else [load_map(name) for name in shipped_maps()]
+    found: dict[str, list[LogFile]] = {}
+    for file in files:
+        log = _recognised(file, maps, given is not None)
+        if log is not None:
+            found.setdefault(log.run, []).append(log)
+    return found
+
+
+def robot_name(text: str) -> str:
+    """Return a name that a robot can have: small letters, digits and _, a letter first."""
+    name = _NOT_IN_A_NAME.sub("_", text.lower()).strip("_")
+    return name if name[:1].isalpha() else f"r{name}"
+
+
+def _recognised(file: Path, maps: Sequence[ReadMap], asked: bool) -> LogFile | None:
+    """Return what a file is; None if that is not clear.
+
+    Of a mapping that was asked for the name decides, without one the first lines; the other breaks the tie, and
+    decides where the first says nothing.
+    """
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError:
+        head = b""
+    by_name, by_head = [], []
+    for one in maps:
+        for part in (*one.text, *one.usd):
+            fields = _matched(part.files, file)
+            mine = looks_like_usd(head) if isinstance(part, UsdMap) else _detected(part, head)
+            log = LogFile(
+                file,
+                one,
+                part,
+                _robot(one, file, fields),
+                (fields or {}).get("run") or "",
+                "its header says so" if mine else "its name fits the mapping",
+            )
+            if fields is not None:
+                by_name.append(log)
+            if mine:
+                by_head.append(log)
+    first, second = (by_name, by_head) if asked else (by_head, by_name)
+    candidates = [log for log in first if log in second] or first or second
+    return candidates[0] if len(candidates) == 1 or (asked and candidates) else None
+
+
+def _detected(part: TextMap, head: bytes) -> bool:
+    return bool(part.detect) and part.detect.encode() in head
+
+
+def _matched(pattern: str, file: Path) -> dict[str, str] | None:
+    """Return what the fields of a pattern stand for in the last parts of a path; None if it does not fit."""
+    wild = {**{f"{{{name}}}": text for name, text in _FIELDS.items()}, "*": "[^/]*", "?": "[^/]"}
+    text = "".join(wild.get(part, re.escape(part)) for part in re.split(r"(\{\w+\}|\*|\?)", pattern))
+    name = "/".join(file.absolute().parts[-(pattern.count("/") + 1) :])
+    found = re.fullmatch(text, name)
+    return None if found is None else found.groupdict()
+
+
+def _robot(one: ReadMap, file: Path, named: dict[str, str] | None) -> str:
+    """Return the robot's name: by the mapping if the file's name fits, else the file's own without endings."""
+    if named is not None and "robot" in named:
+        return robot_name(one.robot_name.replace("{robot}", named["robot"]))
+    return robot_name(file.name.partition(".")[0])
+
+
+def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
+    shown = ", ".join(file.name + " (0 bytes)" * _is_empty(file) for file in files[:4])
+    shown += f" and {len(files) - 4} more" if len(files) > 4 else ""
+    if not files:
+        return "the source holds no file"
+    if given is not None:
+        patterns = ", ".join(part.files for part in (*given.text, *given.usd)) or "none: it is for bags"
+        return f"{given.file}: no file has a name that it maps: found {shown}, expected {patterns}"
+    return (
+        f"no file is known by its header: found {shown}; write a mapping file and give it with --map, those that "
+        f"come with Testudo are {', '.join(shipped_maps())}"
+    )
+
+
+def _is_empty(file: Path) -> bool:
+    try:
+        return file.stat().st_size == 0
+    except OSError:
+        return False

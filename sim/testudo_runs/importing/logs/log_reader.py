@@ -1,0 +1,296 @@
+"""Reads text and binary logs as one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from testudo_runs.importing.logs.crazyflie_sd_log import read_usd
+from testudo_runs.importing.logs.log_discovery import LogFile
+from testudo_runs.importing.logs.log_stamps import in_order, to_ns, with_unit
+from testudo_runs.importing.logs.text_log import read_text
+from testudo_runs.importing.mapping.channels import ATTITUDE, PWM16
+from testudo_runs.importing.mapping.column_conversion import NO_ATTITUDE, frame_of, missing_columns, values_of
+from testudo_runs.importing.mapping.import_losses import FileLosses, Loss
+from testudo_runs.importing.mapping.log_table import LogTable
+from testudo_runs.importing.mapping.mapping_file import AUTO, RoleMap, TextMap, check_type
+from testudo_runs.importing.synchronisation.clock_offsets import BagClock, ClockMarks, between
+from testudo_runs.importing.synchronisation.motion_matching import motion_of
+from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
+
+_NANO = 1_000_000_000
+_APART_S = 600.0
+"""Logs of one robot that are further apart are no parts of one run."""
+_SEEN = ("pose", "odometry")
+"""Roles that show how a robot moved."""
+
+
+@dataclass(frozen=True)
+class LogSegment:
+    """What one file says of one role of a robot."""
+
+    log: LogFile
+    role: str
+    way: RoleMap
+    clock: str
+    """`unix` or `boot`."""
+    time_ns: np.ndarray
+    values: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A recording, and how it came about."""
+
+    recording: Recording
+    losses: tuple[Loss, ...]
+    notes: tuple[str, ...]
+    """Choices that were made, in words."""
+    origins: Mapping[str, Mapping[str, Mapping[str, object]]]
+    """By robot and role: files, columns, units and frames that it was made of."""
+
+
+def read_logs(
+    logs: Sequence[LogFile],
+    robot_types: Mapping[str, str],
+    tell: Callable[[float], None] = lambda _: None,
+    offsets: Mapping[str, float] | None = None,
+) -> Imported:
+    """Read logs of one run.
+
+    Args:
+        logs: what they are.
+        robot_types: type by robot; by the empty name that of all others. The mapping's own where nothing is said.
+        tell: is told the share that is done.
+        offsets: seconds by which all that a robot logged is put forward, by its name.
+
+    Raises:
+        RecordingError: nothing in them can be used, two files say the same of one robot at the same time, or an offset
+            is of no robot.
+    """
+    for log in logs:
+        if log.robot not in robot_types and "" not in robot_types:
+            check_type(log.map.robot_type, f"{log.map.file}: robot_type")
+    total, done = sum(_size(log) for log in logs) or 1, 0
+    losses: list[Loss] = []
+    notes: list[str] = []
+    pieces: list[LogSegment] = []
+    for log in logs:
+        found = FileLosses(log.file)
+        pieces += _read(log, found, notes)
+        losses += found.all()
+        done += _size(log)
+        tell(done / total)
+    pieces = [piece for piece in pieces if len(piece.time_ns)]
+    if not pieces:
+        raise RecordingError("nothing in the source can be used" + "".join(f"; {loss}" for loss in losses[:4]))
+    return _assembled(_on_one_clock(pieces, offsets or {}, notes), robot_types, tuple(losses), notes)
+
+
+def _size(log: LogFile) -> int:
+    try:
+        return log.file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[LogSegment]:
+    try:
+        if isinstance(log.part, TextMap):
+            table = read_text(log.file, log.part, losses)
+            at = table.index(log.part.time.column)
+            if at is None or not len(table):
+                if len(table):
+                    losses.add(f"the time column {log.part.time.column!r} is missing: nothing can be used")
+                return []
+            time = with_unit(table.columns[at], log.part.time, losses)
+            if log.part.time.unit == AUTO:
+                notes.append(f"{log.robot}: {log.file.name}: the stamps are taken as {time.unit}, by how far they step")
+            tables, clock = [(table, to_ns(table.columns[at], time))], time.clock
+        else:
+            tables, clock = [(table, table.time_ns) for table in read_usd(log.file, losses)], "boot"
+    except OSError as error:
+        losses.add(f"cannot be read: {error.strerror or error}")
+        return []
+    ordered = []
+    for table, time_ns in tables:
+        if time_ns is None:
+            losses.add("no variable 'tick' is logged: the records have no time")
+            continue
+        keep = in_order(time_ns, table.places, losses)
+        ordered.append((table.take(keep), time_ns[keep]))
+    return _roles(log, ordered, clock, losses, notes)
+
+
+def _roles(
+    log: LogFile, tables: list[tuple[LogTable, np.ndarray]], clock: str, losses: FileLosses, notes: list[str]
+) -> list[LogSegment]:
+    """Return a piece for each role that the columns of one table make."""
+    pieces = []
+    for role, ways in log.part.roles.items():
+        whole = [(way, table, time_ns) for way in ways for table, time_ns in tables if not missing_columns(way, table)]
+        if not whole:
+            if isinstance(log.part, TextMap) and tables and tables[0][0].count:
+                absent = missing_columns(ways[0], tables[0][0])
+                losses.add(f"{role}: the column {absent[0]!r} is missing: the role is left out")
+            continue
+        way, table, time_ns = whole[0]
+        values, keep = values_of(role, way, table, losses)
+        pieces.append(LogSegment(log, role, way, clock, time_ns[keep], values))
+        if role == "pose" and not set(ATTITUDE) & set(way.channels):
+            notes.append(f"{log.robot}: {role}: {NO_ATTITUDE}")
+        if any(channel.unit == PWM16.unit for channel in way.channels.values()):
+            notes.append(f"{log.robot}: motors: thrust is the nominal curve of the PWM duty cycle, battery left aside")
+    if not pieces and tables and not isinstance(log.part, TextMap):
+        losses.add("logs none of the variables that the mapping names", (), ", ".join(tables[0][0].names[:4]))
+    return pieces
+
+
+def _on_one_clock(pieces: Sequence[LogSegment], offsets: Mapping[str, float], notes: list[str]) -> list[LogSegment]:
+    """Return the pieces on the clock that knows the time of day, or on that since boot where none does.
+
+    Raises:
+        RecordingError: an offset is of no robot.
+    """
+    robots = list(dict.fromkeys(piece.log.robot for piece in pieces))
+    unknown = sorted(set(offsets) - set(robots))
+    if unknown:
+        raise RecordingError(f"--offset {unknown[0]}: no such robot; there are {', '.join(sorted(robots))}")
+    notes += [
+        f"{robot}: put {'forward' if offset_s > 0 else 'back'} by {abs(offset_s):.3f} s, as given"
+        for robot, offset_s in offsets.items()
+    ]
+    first = {
+        clock: min(int(piece.time_ns[0]) for piece in pieces if piece.clock == clock)
+        for clock in {piece.clock for piece in pieces}
+    }
+    laid = _laid(pieces, notes) if len(first) > 1 else {}
+    loose = sorted({piece.log.robot for piece in pieces if piece.clock == "boot"} - set(laid) - set(offsets))
+    if len(loose) > 1:
+        notes.append(
+            f"{', '.join(loose)}: clocks since boot are taken as one, which is not checked; if you know "
+            f"better, put one forward: --offset {loose[-1]}=SECONDS"
+        )
+    if "unix" not in first:
+        notes.append("the time of day is not known: the run begins at the stamp of the clock since boot")
+    elif loose:
+        notes.append(
+            f"{', '.join(loose)}: clocks since boot are laid so that they begin with the others, which is not checked"
+        )
+    moved = []
+    for piece in pieces:
+        time_ns = piece.time_ns
+        if piece.clock == "boot" and "unix" in first:
+            clock = laid.get(piece.log.robot)
+            time_ns = clock.apply(time_ns) if clock else time_ns + (first["unix"] - first["boot"])
+        moved.append(replace(piece, time_ns=time_ns + round(offsets.get(piece.log.robot, 0.0) * _NANO)))
+    return moved
+
+
+def _laid(pieces: Sequence[LogSegment], notes: list[str]) -> dict[str, BagClock]:
+    """Return the clocks since boot of robots whose motion stands in a log with the time of day, too, by robot."""
+    found, nothing = {}, np.zeros(0, np.int64)
+    for robot in sorted({piece.log.robot for piece in pieces}):
+        both = [
+            ClockMarks(
+                clock,
+                nothing,
+                nothing,
+                {
+                    robot: [
+                        motion
+                        for piece in pieces
+                        if (piece.log.robot, piece.clock) == (robot, clock)
+                        and piece.role in _SEEN
+                        and (motion := motion_of(piece.role, piece.time_ns / _NANO, piece.values))
+                    ]
+                },
+            )
+            for clock in ("boot", "unix")
+        ]
+        clock = between(*both)
+        if clock is not None:
+            found[robot] = clock
+            notes.append(
+                f"{robot}: its clock since boot is laid to the time of day within "
+                f"{1e3 * clock.within_s:.0f} ms (95 %), {clock.how}"
+            )
+    return found
+
+
+def _assembled(
+    pieces: Sequence[LogSegment], robot_types: Mapping[str, str], losses: tuple[Loss, ...], notes: list[str]
+) -> Imported:
+    start_ns = min(int(piece.time_ns[0]) for piece in pieces)
+    by_series: dict[tuple[str, str], list[LogSegment]] = {}
+    for piece in pieces:
+        by_series.setdefault((piece.log.robot, piece.role), []).append(piece)
+    robots: dict[str, dict[str, Series]] = {}
+    types, origins = {}, {}
+    for (robot, role), found in sorted(by_series.items(), key=lambda item: item[0][0]):
+        used = _agreed(robot, role, found, notes)
+        time_ns = np.concatenate([piece.time_ns for piece in used])
+        values = np.concatenate([piece.values for piece in used])
+        frame = frame_of(role, used[0].way, robot)
+        robots.setdefault(robot, {})[role] = Series((time_ns - start_ns) / _NANO, values, None, frame)
+        types.setdefault(robot, robot_types.get(robot, robot_types.get("", used[0].log.map.robot_type)))
+        origins.setdefault(robot, {})[role] = {
+            "files": [piece.log.file.name for piece in used],
+            "map": used[0].log.map.name,
+            "clock": used[0].clock,
+            "columns": {
+                name: _words(channel.column, channel.unit, channel.scale)
+                for name, channel in used[0].way.channels.items()
+            },
+            **({"velocity": used[0].way.velocity} if used[0].way.velocity else {}),
+            **({"acceleration": used[0].way.acceleration} if role == "imu" else {}),
+        }
+    unknown = sorted(set(robot_types) - set(robots) - {""})
+    if unknown:
+        raise RecordingError(f"--robot-type: found the robot {unknown[0]!r}, expected one of {', '.join(robots)}")
+    recording = Recording(
+        {name: RobotRecording(name, types[name], series) for name, series in robots.items()},
+        start_ns,
+        None,
+        {},
+        not losses,
+        tuple(str(loss) for loss in losses),
+    )
+    return Imported(recording, losses, tuple(dict.fromkeys(notes)), origins)
+
+
+def _agreed(robot: str, role: str, pieces: list[LogSegment], notes: list[str]) -> list[LogSegment]:
+    """Return the pieces of one series in order of time; a binary log goes before a text that was made from it."""
+    binary = [piece for piece in pieces if not isinstance(piece.log.part, TextMap)]
+    if binary and len(binary) < len(pieces):
+        other = next(piece for piece in pieces if piece not in binary)
+        notes.append(
+            f"{robot}: what {other.log.file.name} has, too, is taken from the original {binary[0].log.file.name}"
+        )
+        pieces = binary
+    pieces = sorted(pieces, key=lambda piece: int(piece.time_ns[0]))
+    for one, other in pairwise(pieces):
+        if other.time_ns[0] < one.time_ns[-1]:
+            raise RecordingError(
+                f"{robot}: {role} stands in {_path(one)} and in {_path(other)} over the same time; "
+                "name the files of one run, or give a mapping that tells robots apart"
+            )
+        apart_s = float(other.time_ns[0] - one.time_ns[-1]) / _NANO
+        if apart_s > _APART_S:
+            raise RecordingError(
+                f"{robot}: {role} stands in {_path(one)} and, {apart_s:.0f} s later, in "
+                f"{_path(other)}: these are two runs; name the files of one"
+            )
+    return pieces
+
+
+def _path(piece: LogSegment) -> str:
+    """Return the name of a file with that of its folder: logs of several runs are often called alike."""
+    return f"{piece.log.file.absolute().parent.name}/{piece.log.file.name}"
+
+
+def _words(column: int | str, unit: str, scale: float) -> str:
+    return f"{column}" + (f" [{unit}]" if unit else "") + (f" times {scale:g}" if scale != 1 else "")

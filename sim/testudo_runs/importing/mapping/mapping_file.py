@@ -1,0 +1,325 @@
+"""The mapping file: what the files, columns and topics of other people's recordings mean.
+
+A mapping is YAML with the schema ``testudo/map/1``. Three sections say where the numbers stand, each may be left out:
+``text`` for text and CSV logs, ``usd`` for binary logs of the Crazyflie's SD card, ``topics`` for bags.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from testudo_deploy.files.strict_yaml import parse_yaml
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.strict_json import OPTIONAL, read_as
+from testudo_hardware.spec import load_robot
+from testudo_runs.importing.mapping.channels import (
+    ANGLES,
+    ATTITUDE,
+    PACKED,
+    PWM16,
+    QUATERNION,
+    TIME_UNITS,
+    UNITS,
+    needed_of,
+    units_of,
+)
+from testudo_runs.recording.roles import ROLES
+
+SCHEMA = "testudo/map/1"
+MAPS = Path(__file__).parent / "maps"
+"""Folder of the mappings that come with Testudo."""
+AUTO = "auto"
+"""A unit of time that the stamps themselves tell."""
+_FIELD = re.compile(r"\{(\w*)\}")
+_DELIMITER = re.compile(r"[\t !#$%&*,/:;<=>?@^_|~]")
+_FIELDS = ("robot", "run")
+
+
+class MapError(TestudoError):
+    """A mapping file does not hold: the text says file, key, found, expected."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Where one channel stands."""
+
+    column: int | str
+    """Number from 1, or name in the header; for a binary log the name of the variable."""
+    unit: str = field(default="", metadata=OPTIONAL)
+    """Of the number as it stands there; empty for SI."""
+    scale: float = field(default=1.0, metadata=OPTIONAL)
+    """Factor besides that of the unit, such as -1 for an axis that points the other way."""
+
+
+@dataclass(frozen=True)
+class RoleMap:
+    """Which columns make a role."""
+
+    channels: dict[str, Channel]
+    """By channel of the role; `roll`, `pitch`, `yaw` or `packed` may stand for the quaternion."""
+    velocity: Literal["body", "world"] | None = field(default=None, metadata=OPTIONAL)
+    """Frame of vx, vy, vz; None for that of the role. A command may be in the world."""
+    acceleration: Literal["body", "world", "world_without_gravity"] = field(default="body", metadata=OPTIONAL)
+    """Of an IMU: specific force in the body, or the same in the world (+9.81 upwards at rest), or without gravity."""
+
+
+@dataclass(frozen=True)
+class TimeMap:
+    """Where the time of a record stands."""
+
+    column: int | str
+    unit: Literal["s", "ms", "us", "ns", "auto"]
+    """`auto`: s, ms or us, whichever gives between 2 and 2,000 records a second."""
+    clock: Literal["unix", "boot"]
+    """Since 1970, or since the robot was switched on."""
+    bits: int | None = field(default=None, metadata=OPTIONAL)
+    """Width of a counter that starts again at zero when it is full."""
+
+
+@dataclass(frozen=True)
+class TextMap:
+    """Text logs of one kind."""
+
+    files: str
+    """Name with * and ?; `{robot}` and `{run}` stand for what differs between robots and between runs."""
+    time: TimeMap
+    roles: dict[str, tuple[RoleMap, ...]]
+    """By role; of several ways the first whose columns are all there."""
+    delimiter: str = field(default="whitespace", metadata=OPTIONAL)
+    """`whitespace`, or one character."""
+    comment: str = field(default="", metadata=OPTIONAL)
+    """Sign with which lines begin that hold no numbers."""
+    header: Literal["none", "line", "comment"] = field(default="none", metadata=OPTIONAL)
+    """Where the names of the columns stand: nowhere, in the first line, in the last comment before the numbers (in the
+    first line where there is none)."""
+    columns: int | None = field(default=None, metadata=OPTIONAL)
+    """Numbers in each line; None for as many as the header has, or the first line of numbers."""
+    detect: str = field(default="", metadata=OPTIONAL)
+    """Text of the header lines by which such a file is known; empty for never by itself."""
+
+
+@dataclass(frozen=True)
+class UsdMap:
+    """Binary logs of the Crazyflie's SD card."""
+
+    files: str
+    roles: dict[str, tuple[RoleMap, ...]]
+    """By role; of several ways the first whose variables are all logged. The time is the log's own."""
+
+
+@dataclass(frozen=True)
+class MapFile:
+    """A mapping as it stands in its file."""
+
+    schema: str
+    name: str
+    about: str
+    robot_type: str = field(default="", metadata=OPTIONAL)
+    """A registered robot or the path of a robot file; empty where the person who imports says it."""
+    robot_name: str = field(default="{robot}", metadata=OPTIONAL)
+    """Name of a robot, made of what `{robot}` stood for."""
+    text: tuple[TextMap, ...] = field(default=(), metadata=OPTIONAL)
+    usd: tuple[UsdMap, ...] = field(default=(), metadata=OPTIONAL)
+    topics: Any = field(default=None, metadata=OPTIONAL)
+    """As `importing.bags` reads it."""
+
+
+@dataclass(frozen=True)
+class ReadMap(MapFile):
+    """A mapping and where it was read from."""
+
+    file: str = ""
+    raw: str = field(default="", repr=False)
+    """Its text."""
+
+
+def shipped_maps() -> dict[str, Path]:
+    """Return the files of the mappings that come with Testudo, by name."""
+    return {file.stem: file for file in sorted(MAPS.glob("*.yaml"))}
+
+
+def load_map(name_or_path: str | Path) -> ReadMap:
+    """Read and check a mapping.
+
+    Args:
+        name_or_path: one that comes with Testudo, or the path of a .yaml file.
+
+    Raises:
+        MapError: there is none, or it does not hold.
+    """
+    known, file = shipped_maps(), Path(name_or_path)
+    return _shipped(known[str(name_or_path)]) if str(name_or_path) in known else _load(file, known)
+
+
+@cache
+def _shipped(file: Path) -> ReadMap:
+    return _load(file, ())
+
+
+def _load(file: Path, known: Iterable[str]) -> ReadMap:
+    if file.suffix not in (".yaml", ".yml"):
+        raise MapError(
+            f"--map: {str(file)!r} is not known; known are {', '.join(known)}, or give the path of a .yaml file"
+        )
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise MapError(f"{file}: no such mapping file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise MapError(f"{file}: cannot be read: {error}") from error
+    return parse_map(text, str(file))
+
+
+def parse_map(text: str, file: str) -> ReadMap:
+    """Read the text of a mapping; ``file`` names it in errors.
+
+    Raises:
+        MapError: not YAML; an unknown, missing or repeated key; a wrong type; a unit or a channel that there is not.
+    """
+    tables = parse_yaml(text, file, MapError)
+    if not isinstance(tables, Mapping):
+        raise MapError(f"{file}: found {tables!r:.60}, expected the keys schema, name, about and text, usd or topics")
+    if tables.get("schema") != SCHEMA:
+        raise MapError(f"{file}: schema: found {tables.get('schema')!r}, expected {SCHEMA!r}")
+    tables = {**tables, **{key: _spelled_out(tables[key]) for key in ("text", "usd") if key in tables}}
+    entry: MapFile = read_as(MapFile, tables, f"{file}: map", MapError)
+    found = ReadMap(**{key.name: getattr(entry, key.name) for key in fields(entry)}, file=file, raw=text)
+    if not (found.text or found.usd or found.topics):
+        raise MapError(f"{file}: found none of text, usd and topics, expected at least one")
+    _check_pattern(found.robot_name, ("robot",), f"{file}: robot_name")
+    for section in ("text", "usd"):
+        for index, part in enumerate(getattr(found, section)):
+            _check_part(part, f"{file}: {section}[{index}]")
+    return found
+
+
+def _spelled_out(parts: Any) -> Any:
+    """Return a section with every short form written out: one way for a list, a column for a channel."""
+    if not isinstance(parts, list):
+        return parts
+    return [
+        {**part, "roles": {role: _ways(ways) for role, ways in part["roles"].items()}}
+        if isinstance(part, Mapping) and isinstance(part.get("roles"), Mapping)
+        else part
+        for part in parts
+    ]
+
+
+def _ways(ways: Any) -> Any:
+    ways = ways if isinstance(ways, list) else [ways]
+    return [
+        {
+            **way,
+            "channels": {
+                name: {"column": one} if type(one) in (int, str) else one for name, one in way["channels"].items()
+            },
+        }
+        if isinstance(way, Mapping) and isinstance(way.get("channels"), Mapping)
+        else way
+        for way in ways
+    ]
+
+
+def _check_part(part: TextMap | UsdMap, where: str) -> None:
+    _check_pattern(part.files, _FIELDS, f"{where}.files")
+    if isinstance(part, TextMap):
+        _check_column(part.time.column, part, f"{where}.time.column")
+        if part.time.bits is not None and not 8 <= part.time.bits <= 64:
+            raise MapError(f"{where}.time.bits: found {part.time.bits}, expected 8 to 64")
+        if part.delimiter != "whitespace" and not _DELIMITER.fullmatch(part.delimiter):
+            raise MapError(
+                f"{where}.delimiter: found {part.delimiter!r}, expected 'whitespace' or one character, "
+                "such as ',', ';', '|' or a tab"
+            )
+        if part.columns is not None and part.columns < 1:
+            raise MapError(f"{where}.columns: found {part.columns}, expected at least 1")
+        if part.header == "comment" and not part.comment:
+            raise MapError(f"{where}.comment: missing; expected the sign of the comment that holds the header")
+    if not part.roles:
+        raise MapError(f"{where}.roles: found none, expected some of {', '.join(ROLES)}")
+    for role, ways in part.roles.items():
+        if role not in ROLES:
+            raise MapError(f"{where}.roles.{role}: unknown role; known are {', '.join(ROLES)}")
+        for index, way in enumerate(ways):
+            _check_way(role, way, part, f"{where}.roles.{role}" + (f"[{index}]" if len(ways) > 1 else ""))
+
+
+def _check_way(role: str, way: RoleMap, part: TextMap | UsdMap, where: str) -> None:
+    units = units_of(role)
+    for name, channel in way.channels.items():
+        here = f"{where}.channels.{name}"
+        if name not in units:
+            raise MapError(f"{here}: unknown channel; a {role} has {', '.join(units)}")
+        known = (*UNITS[units[name]], *((PWM16.unit,) if role == "motors" else ()))
+        if channel.unit and channel.unit not in known:
+            raise MapError(f"{here}.unit: found {channel.unit!r}, expected one of {', '.join(known)}")
+        _check_column(channel.column, part, f"{here}.column")
+    missing = [name for name in needed_of(role) if name not in way.channels]
+    if missing:
+        raise MapError(f"{where}.channels.{missing[0]}: missing; a {role} has {', '.join(units)}")
+    _check_attitude(role, way, where)
+
+
+def _check_attitude(role: str, way: RoleMap, where: str) -> None:
+    """Refuse half a quaternion, two attitudes, and a frame that only an attitude can turn."""
+    given = [name for name in ATTITUDE if name in way.channels]
+    kinds = [kind for kind in (QUATERNION, ANGLES, (PACKED,)) if set(kind) & set(given)]
+    if len(kinds) > 1 or (kinds == [QUATERNION] and len(given) < len(QUATERNION)):
+        raise MapError(
+            f"{where}.channels: found {', '.join(given)}, expected all of {', '.join(QUATERNION)}, or some "
+            f"of {', '.join(ANGLES)}, or {PACKED}"
+        )
+    native = {"odometry": "body", "setpoint": "world", "command": "body"}.get(role)
+    if way.velocity is not None and native is None:
+        raise MapError(f"{where}.velocity: found {way.velocity!r}, but a {role} has none")
+    if role != "imu" and way.acceleration != "body":
+        raise MapError(f"{where}.acceleration: found {way.acceleration!r}, but a {role} has none")
+    turned = role in ("odometry", "setpoint") and way.velocity not in (None, native)
+    if not given and (role in ("pose", "odometry") or turned or (role == "imu" and way.acceleration != "body")):
+        raise MapError(
+            f"{where}.channels: no attitude; expected {', '.join(QUATERNION)}, or some of "
+            f"{', '.join(ANGLES)}, or {PACKED}"
+        )
+
+
+def _check_column(column: int | str, part: TextMap | UsdMap, where: str) -> None:
+    names = isinstance(part, UsdMap) or part.header != "none"
+    if isinstance(column, str) and not names:
+        raise MapError(f"{where}: found the name {column!r}, but `header: none` has no names; expected a number from 1")
+    if isinstance(column, int) and (column < 1 or isinstance(part, UsdMap)):
+        raise MapError(
+            f"{where}: found {column}, expected "
+            + ("the name of a variable" if isinstance(part, UsdMap) else "a number from 1")
+        )
+
+
+def _check_pattern(pattern: str, known: tuple[str, ...], where: str) -> None:
+    found = _FIELD.findall(pattern)
+    if not pattern or set(found) - set(known) or len(found) != len(set(found)):
+        raise MapError(
+            f"{where}: found {pattern!r}, expected a name in which "
+            f"{' and '.join('{' + name + '}' for name in known)} may stand once"
+        )
+
+
+def check_type(kind: str, where: str) -> None:
+    """Refuse a robot type that is neither registered nor a robot file; an empty one says nothing.
+
+    Raises:
+        MapError: with ``where`` the key stands.
+    """
+    try:
+        if kind:
+            load_robot(kind)
+    except TestudoError as error:
+        raise MapError(f"{where}: {error}") from error
+
+
+def time_factor(time: TimeMap) -> int:
+    """Return the nanoseconds of one unit of a time column."""
+    return TIME_UNITS[time.unit]

@@ -1,0 +1,390 @@
+"""Reads a run folder back into typed tracks."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rosbags.typesys import Stores, get_typestore
+
+from testudo_deploy.contract.messages import PeerMessage, TickRecord
+from testudo_deploy.files.bag_writer import BAG_FILE
+from testudo_deploy.fleet.fleet import Fleet, load_fleet
+from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute
+from testudo_deploy.launch.launch_plan import EVENTS_TOPIC, topics
+from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.topics import CommandWire
+from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
+from testudo_hardware.spec import RobotSpec
+from testudo_runs.progress_bar import Share, quiet
+from testudo_runs.run_bag import read_messages
+
+_NANO = 1_000_000_000
+_SHOWN = 20
+_STREAMED, _DECODED = 0.2, 0.7
+"""About the share of decoding that reading the file takes, and of the whole that both take."""
+_TOLD_EVERY = 1000
+
+
+class RunError(TestudoError):
+    """A run cannot be read: the text names the folder or file and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """Poses of one robot, by stamp; D axes."""
+
+    stamp_s: np.ndarray
+    """(T,) steady clock of the measurement."""
+    received_s: np.ndarray
+    """(T,) steady clock of the recorder."""
+    position_world: np.ndarray
+    """(T, D) [m]."""
+    yaw: np.ndarray
+    """(T,) [rad], unwrapped."""
+    velocity: np.ndarray
+    """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
+    quaternion_xyzw: np.ndarray | None = None
+    """(T, 4): body to world, of a truth that was recorded with it."""
+
+    def in_order(self) -> Track:
+        """Return the samples by stamp, each stamp once."""
+        _, index = np.unique(self.stamp_s, return_index=True)
+        turns = self.quaternion_xyzw
+        columns = (self.stamp_s, self.received_s, self.position_world, self.yaw, self.velocity)
+        return Track(*(column[index] for column in columns), None if turns is None else turns[index])
+
+
+@dataclass(frozen=True)
+class CommandTrack:
+    """Commands of one robot, by stamp."""
+
+    stamp_s: np.ndarray
+    """(T,) steady clock: of sending, or from when on it was applied."""
+    received_s: np.ndarray
+    """(T,) steady clock of the recorder."""
+    command: np.ndarray
+    """(T, D): as it travelled, see `wire.command_frame`."""
+    yaw_rate: np.ndarray | None = None
+    """(T,) [rad/s] beside it, of drones; None where that is not known."""
+
+
+@dataclass(frozen=True)
+class PlantEvent:
+    """Something that the plant told."""
+
+    stamp_s: float
+    """Steady clock."""
+    kind: str
+    """started, state, contact, driver or finished."""
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run folder, read. Mappings are by robot, in the order of the fleet."""
+
+    folder: Path
+    fleet: Fleet
+    info: Mapping[str, Any]
+    """`run.json`: versions, seed, clocks, hash of the policy."""
+    ticks: Mapping[str, tuple[TickRecord, ...]] = field(repr=False)
+    """Written by the control loops, by sequence."""
+    odometry: Mapping[str, Track] = field(repr=False)
+    """As the robots received it."""
+    truth: Mapping[str, Track] = field(repr=False)
+    """From the plant; empty for real robots."""
+    sent: Mapping[str, CommandTrack] = field(repr=False)
+    applied: Mapping[str, CommandTrack] = field(repr=False)
+    """What the drivers let act."""
+    announcements: Mapping[str, tuple[PeerMessage, ...]] = field(repr=False)
+    """What the robots told their peers, by sequence."""
+    events: tuple[PlantEvent, ...] = field(repr=False)
+    complete: bool
+    """The recording was closed and every message could be decoded."""
+    warnings: tuple[str, ...]
+    """What was damaged or lost, and messages that no robot could use."""
+
+    @property
+    def robots(self) -> tuple[str, ...]:
+        """Return the names of the robots."""
+        return self.fleet.names
+
+    @property
+    def policy_path(self) -> Path:
+        """Return the copy of the policy file in the folder.
+
+        Raises:
+            RunError: several kinds of robots have one each; `teams` has a run for each.
+        """
+        return self._one_team().policy
+
+    @property
+    def policy_sha256(self) -> str:
+        """Return the hash of the policy that drove the robots; raises as `policy_path`."""
+        return self._one_team().policy_sha256
+
+    @property
+    def teams(self) -> tuple[RecordedRun, ...]:
+        """Return a run for each policy file, with the robots that it drove; of one policy the run itself."""
+        if not self.fleet.policies:
+            return (self,)
+        # what was announced stays whole: robots of one team may follow those of another
+        by_robot = ("ticks", "odometry", "truth", "sent", "applied")
+        return tuple(
+            replace(
+                self,
+                fleet=team,
+                **{name: {robot: getattr(self, name)[robot] for robot in team.names} for name in by_robot},
+            )
+            for team in self.fleet.teams
+        )
+
+    def located(self, name: str) -> Track:
+        """Return the true poses of a robot, or its own estimate where there is no truth, by stamp, each stamp once."""
+        truth = self.truth[name]
+        return (truth if len(truth.stamp_s) else self.odometry[name]).in_order()
+
+    def _one_team(self) -> Fleet:
+        if self.fleet.policies:
+            kinds = ", ".join(team.robots[0].spec.name for team in self.fleet.teams)
+            raise RunError(
+                f"{self.folder}: was driven by several policy files (of {kinds}); this needs a run of one: "
+                "`testudo replay` and `testudo gap` take each kind of robot in turn"
+            )
+        return self.fleet
+
+
+def ticks_in_order(records: Sequence[TickRecord]) -> tuple[TickRecord, ...]:
+    """Return the ticks as they were made; the sequence of a restarted process begins again at zero."""
+    unique = len({record.sequence for record in records}) == len(records)
+    return tuple(sorted(records, key=lambda record: record.sequence if unique else record.stamp_s))
+
+
+def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
+    """Read a run folder.
+
+    Damage in the recording does not refuse the run: the readable part is returned, with warnings.
+
+    Args:
+        path: the folder.
+        share: is told the share that is done.
+
+    Raises:
+        RunError: no such folder, no recording in it, nothing readable, or a topic of another type.
+        FleetError: its fleet file does not hold.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise RunError(f"{folder}: no such run folder")
+    for name in (FLEET_FILE, INFO_FILE, BAG_FILE):
+        if not (folder / name).is_file():
+            if is_imported(folder):
+                raise RunError(
+                    f"{folder}: was imported: it holds poses and commands, but not the artefact that drove "
+                    "the robots nor its inputs, which this needs; identify, gap, incident, and replay with "
+                    "--mode open-loop or counterfactual work on it"
+                )
+            raise RunError(f"{folder}: {name} is missing: not a run folder, or one never begun")
+    reader = _Reader(folder, lambda done: share(_DECODED * done))
+    fleet, specs = reader.fleet, {robot.name: robot.spec for robot in reader.fleet.robots}
+
+    def by_robot(make: Callable[[str], Any]) -> Mapping[str, Any]:
+        return {name: make(name) for name in fleet.names}
+
+    def truth(name: str) -> Track:
+        spec = specs[name]
+        heard = reader.readings(f"/{name}/truth", lambda message, _: _read_truth(message, name, spec))
+        return _track(heard, spec.dimension)
+
+    def applied(name: str) -> CommandTrack:
+        spec = specs[name]
+        heard = reader.readings(f"/{name}/applied_cmd_vel", lambda message, _: read_command(message, name, spec))
+        return _command_track(heard, spec.dimension)
+
+    run = {
+        "ticks": by_robot(lambda name: reader.envelopes(f"/{name}/tick", TickRecord)),
+        "odometry": by_robot(reader.odometry),
+        "truth": by_robot(truth),
+        "sent": by_robot(reader.sent),
+        "applied": by_robot(applied),
+        "announcements": by_robot(lambda name: reader.envelopes(f"/{name}/peer_state", PeerMessage)),
+        "events": reader.events(),
+    }
+    return RecordedRun(
+        folder,
+        fleet,
+        reader.info,
+        **run,
+        complete=not reader.damage,
+        warnings=(*shortened(reader.damage), *shortened(reader.warnings)),
+    )
+
+
+class _Reader:
+    """The decoded messages of a folder by topic, and what was wrong with them."""
+
+    def __init__(self, folder: Path, share: Share) -> None:
+        self.fleet, self.info = load_fleet(folder / FLEET_FILE), _read_info(folder / INFO_FILE)
+        self.damage: list[str] = []
+        self.warnings: list[str] = []
+        self._messages: dict[str, list[tuple[float, Any]]] = defaultdict(list)
+        expected = {topic.name: topic.type for topic in topics(self.fleet)}
+        # drivers that stamp with the ROS clock take the wall clock
+        self._ros_ahead_s = self.info["start_wall_ns"] / _NANO - self.info["start_steady_s"]
+        store = get_typestore(Stores.ROS2_KILTED)
+        messages = read_messages(folder, self.damage, lambda done: share(_STREAMED * done))
+        for number, raw in enumerate(messages):
+            if number % _TOLD_EVERY == 0:
+                share(_STREAMED + (1 - _STREAMED) * number / len(messages))
+            if raw.topic not in expected:
+                continue
+            if raw.type != expected[raw.topic]:
+                raise RunError(
+                    f"{folder / BAG_FILE}: {raw.topic}: found type {raw.type}, expected {expected[raw.topic]}"
+                )
+            received_s = (raw.log_ns - self.info["start_wall_ns"]) / _NANO + self.info["start_steady_s"]
+            try:
+                message = store.deserialize_cdr(raw.data, raw.type)
+            except Exception as error:  # noqa: BLE001 -- whatever a broken message raises
+                self.damage.append(f"{raw.topic}: a message cannot be decoded ({error}); left out")
+                continue
+            self._messages[raw.topic].append((received_s, message))
+        if not self._messages:
+            raise RunError(
+                f"{folder / BAG_FILE}: holds no readable message" + "".join(f"; {text}" for text in self.damage)
+            )
+
+    def odometry(self, name: str) -> Track:
+        """Return where the robot knew itself to be, as its node made it of what its pose source told."""
+        robot = self.fleet.robot(name)
+        sensor = PoseSourceReader(robot)
+        heard = [
+            (received_s, topic, message)
+            for topic in sensor.topics
+            for received_s, message in self._messages[topic.absolute]
+        ]
+        found = []
+        for received_s, topic, message in sorted(heard, key=lambda item: item[0]):
+            ros_now_s = received_s + self._ros_ahead_s
+            try:
+                reading = sensor.place(topic, message, ros_now_s, received_s)
+            except TestudoError as error:
+                self.warnings.append(f"{topic.absolute}: {error}; left out")
+                continue
+            if reading is not None:
+                found.append((received_s, reading))
+        return _track(found, robot.spec.dimension)
+
+    def sent(self, name: str) -> CommandTrack:
+        """Return what the robot's driver was told."""
+        robot = self.fleet.robot(name)
+        profile = robot.link.profile
+        wire = CommandWire(name, robot.spec, profile)
+        ahead_s = self._ros_ahead_s if profile.stamps.value == "ros" else 0.0
+
+        def read(message: Any, received_s: float) -> CommandReading:
+            reading = wire.decode(message, received_s + ahead_s)
+            return replace(reading, stamp_s=reading.stamp_s - ahead_s)
+
+        topic = absolute(robot.link.topics["cmd_vel"], name)
+        return _command_track(self.readings(topic, read), robot.spec.dimension)
+
+    def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
+        found = self.readings(topic, lambda message, _: kind.decode(message.data.tobytes(), recorded=True))
+        # as they came: the numbers begin anew with each life of a process
+        return tuple(value for _, value in sorted(found, key=lambda item: item[0]))
+
+    def events(self) -> tuple[PlantEvent, ...]:
+        found = []
+        for _, message in self._messages[EVENTS_TOPIC]:
+            try:
+                values = json.loads(message.data)
+                found.append(PlantEvent(float(values.pop("stamp_s")), str(values.pop("event")), values))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                self.warnings.append(f"{EVENTS_TOPIC}: cannot be read ({error!r}); left out")
+        return tuple(found)
+
+    def readings(self, topic: str, read: Callable[[Any, float], Any]) -> Iterator[tuple[float, Any]]:
+        """Yield when each message came and what ``read`` makes of it; what cannot be read is warned of."""
+        for received_s, message in self._messages[topic]:
+            try:
+                yield received_s, read(message, received_s)
+            except TestudoError as error:
+                self.warnings.append(f"{topic}: {error}; left out")
+
+
+def _read_truth(message: Any, name: str, spec: RobotSpec) -> OdometryReading:
+    turn = message.pose.pose.orientation
+    return replace(read_odometry(message, name, spec), quaternion_xyzw=(turn.x, turn.y, turn.z, turn.w))
+
+
+def _track(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> Track:
+    readings = list(heard)
+    turns = all(reading.quaternion_xyzw is not None for _, reading in readings)
+    rows = [
+        (
+            reading.stamp_s,
+            received_s,
+            *reading.position_world,
+            reading.yaw,
+            *reading.velocity,
+            *(reading.quaternion_xyzw if turns else ()),
+        )
+        for received_s, reading in readings
+    ]
+    table = _by_stamp(rows, 3 + 2 * dimension + 4 * turns)
+    end, last = 2 + dimension, 3 + 2 * dimension
+    return Track(
+        table[:, 0],
+        table[:, 1],
+        table[:, 2:end],
+        np.unwrap(table[:, end]),
+        table[:, end + 1 : last],
+        table[:, last:] if turns else None,
+    )
+
+
+def _command_track(heard: Iterable[tuple[float, CommandReading]], dimension: int) -> CommandTrack:
+    rows = [(reading.stamp_s, received_s, *reading.command, reading.yaw_rate) for received_s, reading in heard]
+    table = _by_stamp(rows, 3 + dimension)
+    return CommandTrack(table[:, 0], table[:, 1], table[:, 2:-1], table[:, -1])
+
+
+def _by_stamp(rows: list[tuple[float, ...]], columns: int) -> np.ndarray:
+    """Return the rows (T, columns), ordered by their first column."""
+    table = np.array(rows, float).reshape(len(rows), columns)
+    return table[np.argsort(table[:, 0], kind="stable")]
+
+
+def _read_info(file: Path) -> Mapping[str, Any]:
+    try:
+        info = json.loads(file.read_text(encoding="utf-8"))
+        if info["schema"] != RUN_SCHEMA:
+            raise RunError(f"{file}: schema: found {info['schema']!r}, expected {RUN_SCHEMA!r}")
+        int(info["start_wall_ns"]), float(info["start_steady_s"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file}: cannot be read: {error!r}") from error
+    return info
+
+
+def is_imported(folder: Path) -> bool:
+    """Return whether a run folder was made by `testudo import`."""
+    if (folder / FLEET_FILE).is_file():
+        return False
+    try:
+        return "kind" in json.loads((folder / INFO_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def shortened(lines: list[str]) -> list[str]:
+    """Return the first of many lines, and how many more there are."""
+    more = len(lines) - _SHOWN
+    return lines if more <= 0 else [*lines[:_SHOWN], f"and {more} more"]

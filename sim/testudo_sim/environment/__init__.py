@@ -1,0 +1,5 @@
+"""A scenario as a learning environment.
+
+In: actions at decisions.
+Out: observations, rewards, terminated, truncated.
+"""

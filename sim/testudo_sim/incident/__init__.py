@@ -1,6 +1,0 @@
-"""Why did it fail? Incidents of a run, their likeliest causes, and what would have happened otherwise."""
-
-from testudo_sim.incident.find import find_incidents
-from testudo_sim.incident.types import Bounds, Incident, Kind
-
-__all__ = ["Bounds", "Incident", "Kind", "find_incidents"]

@@ -1,0 +1,1 @@
+"""Support for JAX: devices and pytrees."""

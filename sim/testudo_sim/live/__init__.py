@@ -1,7 +1,0 @@
-"""A scenario's task on a running fleet: measured poses in, the rewards and the success of training out."""
-
-from testudo_sim.live.poses import Pose, PoseTrack
-from testudo_sim.live.task import DecisionScore, LiveTask
-from testudo_sim.live.task_values import goals_of, make_task, scoring_of
-
-__all__ = ["DecisionScore", "LiveTask", "Pose", "PoseTrack", "goals_of", "make_task", "scoring_of"]

@@ -1,0 +1,191 @@
+"""What differs between worlds: dynamics, sensing and communication, drawn from a robot's intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.control.state_prediction import pending_time_s
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import LagResponse
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
+from testudo_sim.physics.drone_parameters import draw_charges, draw_drones
+
+
+@dataclass(frozen=True)
+class Channels:
+    """How poses and messages travel; the ranges from which each world draws."""
+
+    pose_age_s: tuple[float, float] = (0.02, 0.06)
+    """Age of the pose at a tick."""
+    message_ticks: tuple[int, int] = (1, 2)
+    """Ticks that a peer's message takes."""
+    message_loss: tuple[float, float] = (0.0, 0.1)
+    """Probability that a message is lost."""
+    noise_share: float = 1.0
+    """Pose noise as a share of the robot's (its error bound is three sigma)."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WorldParameters:
+    """One draw for each world E; robots of one world share it."""
+
+    response: LagResponse
+    """(E,): how the true velocity follows commands in one tick."""
+    delay_weights: jax.Array
+    """(H, E): share of each past command, newest first, that acts in a tick."""
+    scale: jax.Array
+    """(D, E): realised over effective velocity, which is the commanded one times the description's own scale."""
+    age_weights: jax.Array
+    """(M, E): share of each past state, newest first, in the measured one."""
+    pending: LagResponse
+    """(H, E): the robot's own model of the commands that have yet to act."""
+    velocity_lag_s: jax.Array
+    """(E,)."""
+    friction_scale: jax.Array
+    """(E,): friction of everything on the floor, over the description's (MuJoCo tiers)."""
+    mass_scale: jax.Array
+    """(E,): masses over the description's (MuJoCo tiers)."""
+    grip: jax.Array
+    """(E,): friction of the wheels on the floor (planar form of the MuJoCo tiers)."""
+    message_ticks: jax.Array
+    """(E,) int."""
+    message_loss: jax.Array
+    """(E,) probability."""
+    brake_share: jax.Array | None = None
+    """(E,) deceleration over the identified one (kinematic tier); None is as identified."""
+    turn_slip: jax.Array | None = None
+    """(2, E) [s/rad]: turn slip of the description, which is in effective commands, and of the world, both for
+    effective turn rates; None for robots that have none."""
+    drone: dict[str, jax.Array] | None = None
+    """(E,) of each uncertain quantity of `[attitude]`, `[rotors]` and `[propellers]`, by `table.key`; None without."""
+    charge: jax.Array | None = None
+    """(N, E): of the batteries at the start, 0 to 1; None where there are none, or all are full."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """How far back the histories reach, in ticks; no further than a robot and its channels need."""
+
+    commands: int
+    states: int
+    messages: int
+
+    @classmethod
+    def create(cls, spec: RobotSpec, channels: Channels) -> Slots:
+        """Return the lengths that cover the longest delay, pose age and message time."""
+        period, age_s = spec.control_period_s, channels.pose_age_s[1]
+        delay_s = spec.quantities["dynamics.command_delay"].high
+        pending = math.ceil((age_s + spec.command_delay_s) / period)
+        acting = math.ceil(delay_s / period) + 1
+        return cls(max(pending, acting), math.ceil(age_s / period) + 1, channels.message_ticks[1])
+
+
+def draw_parameters(
+    keys: jax.Array, spec: RobotSpec, channels: Channels, spread: float = 1.0, batteries: int = 0
+) -> WorldParameters:
+    """Draw the parameters of one world for each key (E,).
+
+    Args:
+        keys: one of each world.
+        spec: the robot.
+        channels: how poses and messages travel.
+        spread: scales the intervals (0: nominal).
+        batteries: drones in a world whose batteries are drawn, see `draw_charges`.
+
+    Raises:
+        TestudoError: a range of the channels is out of order, or poses are older than the robot accepts.
+    """
+    _check_channels(spec, channels)
+    units = iter(jax.vmap(lambda key: jax.random.uniform(key, (8,)))(keys).T)
+    lag = _draw(next(units), spec, "dynamics.velocity_lag", spread)
+    delay = _draw(next(units), spec, "dynamics.command_delay", spread)
+    scales = [_over_described(next(units), spec, "dynamics.speed_scale", spread)] * spec.dimension
+    turn = next(units)
+    if "dynamics.turn_scale" in spec.quantities:
+        scales[1] = _over_described(turn, spec, "dynamics.turn_scale", spread)
+    age = _between(next(units), channels.pose_age_s)
+    first, last = channels.message_ticks
+    message_ticks = first + jnp.floor(next(units) * (last - first + 1)).astype(jnp.int32)
+    friction, mass = _draw_contact(keys, spec, spread)
+    period, slots = spec.control_period_s, Slots.create(spec, channels)
+    return WorldParameters(
+        LagResponse.create(jnp.full(lag.shape, period), lag),
+        interpolation(delay / period, slots.commands),
+        jnp.stack(scales),
+        interpolation(age / period, slots.states),
+        LagResponse.create(pending_time_s(spec, age, slots.commands), jnp.float32(spec.velocity_lag_s)),
+        lag,
+        friction,
+        mass,
+        friction * (spec.wheel_friction if "contact.wheel_friction" in spec.quantities else 1.0),
+        message_ticks,
+        _between(next(units), channels.message_loss),
+        turn_slip=_draw_slip(keys, spec, spread),
+        drone=draw_drones(keys, spec, spread),
+        charge=draw_charges(keys, spec, batteries, spread) if batteries else None,
+    )
+
+
+def _over_described(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
+    """Return a drawn scale over the described one, which the effective command has in it already."""
+    return _draw(unit, spec, name, spread) / spec.quantities[name].value
+
+
+def _draw_slip(keys: jax.Array, spec: RobotSpec, spread: float) -> jax.Array | None:
+    """Return the described and a drawn turn slip (2, E) [s/rad], for effective turn rates; None if there is none."""
+    if "dynamics.turn_slip" not in spec.quantities:
+        return None
+    unit = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 2)))(keys)
+    drawn = _draw(unit, spec, "dynamics.turn_slip", spread)
+    return jnp.stack([jnp.full_like(drawn, spec.turn_slip_s_rad), drawn]) / spec.turn_scale
+
+
+def _draw_contact(keys: jax.Array, spec: RobotSpec, spread: float) -> tuple[jax.Array, jax.Array]:
+    """Return the scale of friction and of mass (E,)."""
+    # numbers of their own, so that what else a seed draws stays
+    units = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 1), (2,)))(keys).T
+    names = ("contact.wheel_friction", "geometry.mass")
+    return tuple(_draw_scale(unit, spec, name, spread) for name, unit in zip(names, units, strict=True))
+
+
+def _draw_scale(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
+    """Return drawn over described; 1 for what the robot does not have."""
+    quantity = spec.quantities.get(name)
+    if quantity is None:
+        return jnp.ones_like(unit)
+    low, width = quantity.low - quantity.value, quantity.high - quantity.low
+    return 1 + spread * (low + unit * width) / quantity.value
+
+
+def _check_channels(spec: RobotSpec, channels: Channels) -> None:
+    low, high = channels.pose_age_s
+    if not 0 <= low <= high <= spec.pose_max_age_s:
+        raise TestudoError(
+            f"channels: pose_age_s: found {channels.pose_age_s}, expected a range within 0 "
+            f"and sensing.pose_max_age of {spec.name} ({spec.pose_max_age_s:g} s)"
+        )
+    first, last = channels.message_ticks
+    if not 1 <= first <= last:
+        raise TestudoError(f"channels: message_ticks: found {channels.message_ticks}, expected a range from 1 on")
+
+
+def _draw(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
+    quantity = spec.quantities[name]
+    low = quantity.value + spread * (quantity.low - quantity.value)
+    return low + unit * spread * (quantity.high - quantity.low)
+
+
+def _between(unit: jax.Array, interval: tuple[float, float]) -> jax.Array:
+    return interval[0] + unit * (interval[1] - interval[0])
+
+
+def interpolation(ticks: jax.Array, slots: int) -> jax.Array:
+    """Return weights (slots, E) that read a history at a fractional number of ticks ago."""
+    distance = jnp.abs(jnp.arange(slots, dtype=jnp.float32)[:, None] - jnp.minimum(ticks, slots - 1.0))
+    return jnp.maximum(1 - distance, 0)

@@ -1,0 +1,157 @@
+"""What all tasks have in common in which every robot is given one goal: signal, reward, success, other starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_deploy.contract.contract import Signal
+from testudo_deploy.shield.obstacles import Obstacle
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.wall_constraints import Arena
+from testudo_hardware.motion import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_plant.worlds.free_body import Box
+from testudo_sim.physics.scene import Scene
+from testudo_sim.scenarios.scenario import StartState
+from testudo_sim.starts import StartDistribution
+
+DECISION_S = 0.33
+"""A policy decides about as often; a robot's control tick divides it."""
+_FIRST_GAP_M = 0.1
+"""Starts and goals are at least the enforced separation and this apart, and at least `_GRID_M`."""
+_GRID_M = 0.45
+_HEIGHTS_M = (2.0, 4.0)
+"""Least and largest height of an arena in space: no hall is as high as the shield may ask for."""
+_STARTS_STREAM, _CHOICE_STREAM = 11, 12
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class GoalTask:
+    """The goals."""
+
+    goal_world: jax.Array
+    """(D, N, E) [m]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoalScenario:
+    """Implements `Scenario`, but for where robots start and where they have to go (`own_start`)."""
+
+    arena: Arena
+    spec: RobotSpec
+    spacing_m: float
+    """Least distance of starts, and of goals, at one height."""
+    decision_ticks: int
+    horizon_s: float = 40.0
+    tolerance_m: float = 0.1
+    boxes: tuple[Box, ...] = ()
+    starts: StartDistribution | None = None
+    """What worlds begin from; None are starts of its own."""
+    starts_share: float = 1.0
+    """Share of the worlds that begin from them; the others have starts of its own."""
+    name: str
+
+    @property
+    def task_signals(self) -> tuple[Signal, ...]:
+        """See `Scenario.task_signals`."""
+        return (Signal("goal_world", (self.spec.dimension,), "m", "world", None),)
+
+    @property
+    def full_step_m(self) -> float:
+        """Way of one decision at full speed, which scales the reward for progress."""
+        return self.spec.control_point_speed_m_s * self.spec.control_period_s * self.decision_ticks
+
+    def own_start(self, key: jax.Array, team_size: int) -> StartState:
+        """Draw starts and goals of one world; raises `TestudoError` if the team does not fit."""
+        raise NotImplementedError
+
+    def start(self, key: jax.Array, team_size: int) -> StartState:
+        """See `Scenario.start`."""
+        if self.starts is None:
+            return self.own_start(key, team_size)
+        self.starts.check_fits(self.spec, team_size, "--starts")
+        position, yaw, velocity, goal = self.starts.draw(jax.random.fold_in(key, _STARTS_STREAM))
+        recorded = StartState(position, yaw, GoalTask(goal), velocity=velocity)
+        if self.starts_share == 1:
+            return recorded
+        own = replace(self.own_start(key, team_size), velocity=jnp.zeros_like(velocity))
+        chosen = jax.random.uniform(jax.random.fold_in(key, _CHOICE_STREAM)) < self.starts_share
+        return jax.tree.map(lambda one, other: jnp.where(chosen, one, other), recorded, own)
+
+    def signals(self, task: GoalTask, scene: Scene) -> Mapping[str, jax.Array]:
+        """See `Scenario.signals`."""
+        return {"goal_world": task.goal_world}
+
+    def rewards(self, task: GoalTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
+        """See `Scenario.rewards`: progress to the goal, a price on time, and a share in the success."""
+        distance = self.distance(task, after.robots)
+        progress = (self.distance(task, before.robots) - distance) / self.full_step_m
+        there = distance < self.tolerance_m
+        done = jnp.broadcast_to(jnp.all(there, axis=0), there.shape)
+        return {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05), "success": jnp.where(done, 5.0, 0.0)}
+
+    def success(self, task: GoalTask, scene: Scene) -> jax.Array:
+        """See `Scenario.success`: all robots within the tolerance at once."""
+        return jnp.all(self.distance(task, scene.robots) < self.tolerance_m, axis=0)
+
+    def distance(self, task: GoalTask, motion: MotionState) -> jax.Array:
+        """Return the distance of every robot to its goal (N, E) [m]."""
+        return jnp.sqrt(jnp.sum((task.goal_world - motion.position_world) ** 2, axis=0))
+
+    def for_training(self) -> Self:
+        """See `Scenario.for_training`."""
+        return self
+
+    def with_obstacles(self, obstacles: tuple[Obstacle, ...]) -> Self:
+        """Return the same scenario with obstacles in its arena."""
+        return replace(self, arena=replace(self.arena, obstacles=obstacles))
+
+    def with_starts(self, starts: StartDistribution, share: float = 1.0) -> Self:
+        """Return the same scenario begun from moments of a run, in the arena of that run if it is known."""
+        return replace(
+            self,
+            starts=starts,
+            starts_share=share,
+            horizon_s=starts.horizon_s if share == 1 else self.horizon_s,
+            arena=starts.arena if starts.arena and share == 1 else self.arena,
+        )
+
+    def with_horizon(self, horizon_s: float) -> Self:
+        """Return the same scenario with another time limit [s]."""
+        return replace(self, horizon_s=horizon_s)
+
+
+def spacing_m(shield: ProjectionParameters) -> float:
+    """Return the least distance of starts, and of goals, at one height [m]."""
+    return max(shield.separation_m + _FIRST_GAP_M, _GRID_M)
+
+
+def decision_ticks(spec: RobotSpec, decision_s: float = DECISION_S) -> int:
+    """Return the control ticks of a decision of about ``decision_s``."""
+    return max(1, round(decision_s / spec.control_period_s))
+
+
+def room_m(spec: RobotSpec, shield: ProjectionParameters) -> float:
+    """Return how far from a wall or obstacle a robot can be at rest, whatever its heading [m]."""
+    ahead = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
+    return max(shield.wall_m + ahead, stop_tube_parameters(spec).wall_m) + 0.01
+
+
+def yaws(key: jax.Array, spec: RobotSpec, team_size: int) -> jax.Array:
+    """Draw headings (N,) [rad]; what flies is told velocities in the world and looks along x."""
+    yaw = jax.random.uniform(key, (team_size,), minval=-np.pi, maxval=np.pi)
+    return yaw if spec.dimension == 2 else 0 * yaw
+
+
+def arena_height_m(wanted_m: float) -> float:
+    """Return the height of an arena in space that had better be ``wanted_m``."""
+    return min(max(wanted_m, _HEIGHTS_M[0]), _HEIGHTS_M[1])

@@ -1,0 +1,33 @@
+"""A policy file that acts for all robots of many worlds at once, through the robots' own runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax
+import numpy as np
+
+from testudo_deploy.contract.onnx_policy import open_session
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
+
+BatchPolicy = Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]
+"""(signals (B, ...), hidden (B, M)) -> (velocity (B, D), hidden (B, M)); B robots of all worlds."""
+
+
+def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
+    """Return what a policy file does with many robots at once.
+
+    Raises:
+        ArtefactError: the runtime refuses the file.
+    """
+    contract, path = artefact.contract, artefact.path
+    session = open_session(path.read_bytes(), artefact.header, str(path))
+    inputs, outputs = list(graph_inputs(contract)), list(graph_outputs(contract))
+
+    def policy(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+        values = {**signals, HIDDEN: hidden}
+        found = session.run(outputs, {name: np.asarray(values[name], np.float32) for name in inputs})
+        return found[0], found[1] if contract.hidden_size else np.asarray(hidden)
+
+    return policy

@@ -1,0 +1,58 @@
+"""The watch over a robot's brakes, for robots by worlds with one age of poses for each world."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, update_brake_monitor
+from testudo_hardware.motion import MotionState
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.physics.world_parameters import Slots, WorldParameters
+
+
+def earlier_slots(spec: RobotSpec, slots: Slots) -> int:
+    """Return how many commands beyond ``slots.commands`` may have acted on a pose."""
+    return max(slots.states - 1 + math.ceil(_delays(spec)[-1]) + 1 - slots.commands, 1)
+
+
+def update_brake_monitors(
+    spec: RobotSpec,
+    watch: BrakeMonitorState,
+    measured: MotionState,
+    located: jax.Array,
+    sent: jax.Array,
+    parameters: WorldParameters,
+) -> tuple[BrakeMonitorState, jax.Array]:
+    """Return the watch after a tick, and which robots (N, E) got further than their brakes should let them.
+
+    Args:
+        spec: the robot.
+        watch: after the tick before.
+        measured: the pose of this tick, from odometry where it is not believed.
+        located: (N, E) bool: it is believed.
+        sent: effective commands (H, D, N, E), newest first.
+        parameters: tell the age of the poses.
+    """
+    acting = [
+        (share, [_sent_ago(sent, m + delay) for delay in _delays(spec)])
+        for m, share in enumerate(parameters.age_weights)
+    ]
+    after, excess = update_brake_monitor(spec, watch, measured, located, acting, jnp.float32(spec.control_period_s))
+    return after, excess > 0
+
+
+def _delays(spec: RobotSpec) -> list[float]:
+    """Return delays in ticks of which one brakes least: commands between two ticks are mixtures of both."""
+    delay = spec.quantities["dynamics.command_delay"]
+    low, high = delay.low / spec.control_period_s, delay.high / spec.control_period_s
+    return sorted({low, high, *range(math.ceil(low), math.floor(high) + 1)})
+
+
+def _sent_ago(sent: jax.Array, ticks: float) -> jax.Array:
+    """Return what was sent so many ticks ago."""
+    whole = math.floor(ticks)
+    part = ticks - whole
+    return sent[whole] if part == 0 else (1 - part) * sent[whole] + part * sent[whole + 1]

@@ -1,0 +1,353 @@
+"""One control tick of a team as it is deployed: all layers of the shield, messages with echo, and faults.
+
+The plain tick of `team.py` carries layer 1 and perfect clocks, for training; this one is what the shield's test
+protocol and `evaluate --layers all` run. Arrays are (component, robot, world).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.control.plausibility_checks import follow_pose, left_reserved_segments
+from testudo_deploy.control.state_prediction import predict_state
+from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import ReservedSpace, reserved_at_rest
+from testudo_deploy.shield.shield import Shield
+from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.motion_model import actuator_command, effective_command
+from testudo_hardware.motion.motion_state import length
+from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
+from testudo_sim.physics.kinematic_tier import KinematicPhysics
+from testudo_sim.physics.world_parameters import Slots, WorldParameters
+from testudo_sim.team.brake_monitor import earlier_slots, update_brake_monitors
+from testudo_sim.team.fault_schedule import CHASER, LIAR, Faults
+from testudo_sim.team.initial_motion import (
+    delayed_measurements,
+    held_velocity,
+    motion_history,
+    stationary_history,
+    stopping_segment,
+)
+from testudo_sim.team.lost_link import LostLinkVehicle, coasted, listening, receive
+from testudo_sim.team.message_radio import (
+    MessageRadio,
+    by_slot,
+    exchange,
+    message,
+    neighbour_table,
+    peer_spaces,
+    receive_messages,
+)
+from testudo_sim.team.team_tick import SimulatedTeam, advanced, measure, no_turns, per_robot, split_command, turned_on
+
+_RADIO_STREAM = 7
+"""Randomness of the radio to the vehicles: its own, so that what else a key draws stays."""
+
+
+@dataclass(frozen=True)
+class DeployedTeam:
+    """What is fixed beside the team: layers, and how far back the radio reaches."""
+
+    shield: Shield
+    gate: bool = True
+    """Layers 2 and 3."""
+    stride: int = 1
+    """Ticks of the simulation in one control period of a robot; 2 and more make them asynchronous."""
+    longest_message_ticks: int = 2
+    strangers: bool = False
+    """Worlds with neighbours that keep to no contract (`Faults.stranger`) have a tracking system that sees them."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class DeployedTeamState:
+    """Everything that changes from tick to tick."""
+
+    physics: Any
+    sent: jax.Array
+    """(H, D, N, E): effective commands that reached the drivers, newest first."""
+    past: MotionState
+    """(M, D, N, E)."""
+    table: PeerTable
+    estimate: MotionState
+    measured: MotionState
+    """(D, N, E): as the sensors delivered it last."""
+    anchor: MotionState
+    """(D, N, E): where the next pose is expected, see `follow_pose`."""
+    located: jax.Array
+    """(N, E) bool: the pose is believed."""
+    earlier: jax.Array
+    """(H', D, N, E): commands before `sent`, which may have acted on the latest pose."""
+    watch: BrakeMonitorState
+    weak: jax.Array
+    """(N, E) bool: its brakes were found to be weaker than described; it stays braked."""
+    space: ReservedSpace
+    radio: MessageRadio
+    flagged: jax.Array
+    """(K, N, E) bool: neighbours that this robot does not trust."""
+    pause: jax.Array
+    """(N, E) int: ticks for which the process still sleeps."""
+    held: jax.Array
+    """(N, E) int: ticks for which the driver has held the last command."""
+    number: jax.Array
+    """() int: tick."""
+    parameters: WorldParameters
+    faults: Faults
+    vehicle: LostLinkVehicle | None = None
+    """What reaches the drones, where a radio may lose it."""
+    turns: jax.Array | None = None
+    """(H, N, E) [rad/s]: see `TeamState.turns`."""
+
+
+def start_deployed(
+    team: SimulatedTeam,
+    deployment: DeployedTeam,
+    position_world: jax.Array,
+    yaw: jax.Array,
+    parameters: WorldParameters,
+    faults: Faults,
+    velocity: jax.Array | None = None,
+) -> DeployedTeamState:
+    """Return a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
+    slots = Slots.create(team.model.spec, team.channels)
+    physics = team.physics.reset(position_world, yaw, None, velocity)
+    motion = team.physics.scene(physics).robots
+    held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
+    sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
+    past, seen, estimate = stationary_history(motion, slots.states), motion, motion
+    if velocity is not None:
+        past = motion_history(team.model, motion, slots.states)
+        seen = delayed_measurements(past, parameters)
+        estimate = predict_state(team.model, seen, sent, per_robot(parameters.pending))
+    stop = team.model.stopping_point(estimate)
+    space = reserved_at_rest(position_world) if velocity is None else stopping_segment(team.model, seen, estimate)
+    control = jnp.zeros_like(position_world) if velocity is None else held_velocity(team.model, stop, estimate)
+    radio = receive_messages(message(stop.position_world, control, space), deployment.longest_message_ticks + 1)
+    size = yaw.shape[0]
+    last = (jnp.arange(size) + 1 + jnp.arange(size - 1)[:, None]) % size == size - 1
+    flagged = last[..., None] & (faults.stranger == CHASER)
+    zero = jnp.zeros(yaw.shape, jnp.int32)
+    number = jnp.zeros((), jnp.int32)
+    table = neighbour_table(radio, number, team.model.spec.control_period_s, faults)
+    table = replace(table, untrusted=flagged) if deployment.strangers else table
+    return DeployedTeamState(
+        physics,
+        sent,
+        past,
+        table,
+        estimate,
+        seen,
+        seen,
+        zero == 0,
+        jnp.broadcast_to(held, (earlier_slots(team.model.spec, slots), *held.shape)),
+        begin_brake_monitor(team.model.spec, seen, zero == 0),
+        zero > 0,
+        space,
+        radio,
+        flagged,
+        zero,
+        zero + 1000,
+        number,
+        parameters,
+        faults,
+        listening(sent) if faults.radio is not None else None,
+        no_turns(team, sent),
+    )
+
+
+def tick_deployed(
+    team: SimulatedTeam, deployment: DeployedTeam, state: DeployedTeamState, nominal_world: jax.Array, key: jax.Array
+) -> tuple[DeployedTeamState, ShieldResult]:
+    """Return the state one tick later and what the shield did; arguments as for `team.tick`."""
+    late_key, noise_key, radio_key = jax.random.split(key, 3)
+    runs, pause = _running(deployment, state, late_key)
+    nominal_world, yaw_rate = split_command(team, nominal_world)
+    nominal = _chased(state, team, nominal_world)
+    stop = team.model.stopping_point(state.estimate)
+    result, space = _shielded(team, deployment, state, stop, nominal)
+    sound = runs & state.located & ~state.weak
+    effective = jnp.where(sound, effective_command(team.model, result.command), 0.0)
+    kept = jnp.where(state.held < state.faults.driver_ticks, state.sent[0], 0.0)
+    effective = jnp.where(runs, effective, kept)
+    sent = jnp.concatenate([effective[None], state.sent[:-1]])
+    space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
+    said = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
+    speaks = runs & state.located & ~_is(state.faults, CHASER, sound)
+    radio = exchange(
+        state.radio,
+        _lied(state.faults, said),
+        speaks,
+        state.number,
+        state.parameters.message_loss,
+        state.faults,
+        radio_key,
+    )
+    turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
+    physics, vehicle = _moved(team, state, sent, turns, key)
+    motion = team.physics.scene(physics).robots
+    past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
+    measured = _displaced(state, measure(team, past, state.parameters, noise_key))
+    turned_rad = team.yaw_rate_limit * team.model.spec.control_period_s
+    located, anchor = follow_pose(team.model.spec, state.anchor, measured, team.model.spec.control_period_s, turned_rad)
+    earlier = jnp.concatenate([state.sent[-1:], state.earlier[:-1]])
+    watch, weak = update_brake_monitors(
+        team.model.spec, state.watch, anchor, located, jnp.concatenate([sent, earlier]), state.parameters
+    )
+    estimate = predict_state(team.model, measured, sent, per_robot(state.parameters.pending))
+    number = state.number + 1
+    table = neighbour_table(radio, number, team.model.spec.control_period_s, state.faults)
+    flagged = state.flagged
+    if deployment.strangers:
+        table, flagged = _watch(team, deployment, state, radio, table, measured)
+    braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
+    after = DeployedTeamState(
+        physics,
+        sent,
+        past,
+        table,
+        estimate,
+        measured,
+        anchor,
+        located,
+        earlier,
+        watch,
+        state.weak | weak,
+        space,
+        radio,
+        flagged,
+        pause,
+        jnp.where(runs, 1, state.held + 1),
+        number,
+        state.parameters,
+        state.faults,
+        vehicle,
+        turns,
+    )
+    return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
+
+
+def _moved(
+    team: SimulatedTeam, state: DeployedTeamState, sent: jax.Array, turns: jax.Array | None, key: jax.Array
+) -> tuple[Any, LostLinkVehicle | None]:
+    """Return the physics one tick later under what was sent (H, D, N, E), and what of it reached the vehicles.
+
+    Raises:
+        TestudoError: drones that turn, and a radio that loses what they are sent.
+    """
+    loss = state.faults.radio
+    if state.vehicle is None or loss is None:
+        return advanced(team, state.physics, sent, turns, state.parameters), None
+    if turns is not None:
+        raise TestudoError("a lossy radio: yaw rates do not go over it here; fly a policy without them")
+    vehicle = receive(state.vehicle, loss, sent[0], state.number, jax.random.fold_in(key, _RADIO_STREAM))
+    after = team.physics.advance(state.physics, vehicle.reached, state.parameters)
+    if not isinstance(team.physics, KinematicPhysics):  # only vehicles that brake by themselves fly there
+        return after, vehicle
+    return coasted(team, state.physics, after, vehicle, loss), vehicle
+
+
+def _shielded(
+    team: SimulatedTeam, deployment: DeployedTeam, state: DeployedTeamState, stop: Any, nominal_world: jax.Array
+) -> tuple[ShieldResult, ReservedSpace]:
+    """Return what the layers that are on make of the nominal velocity."""
+    zero = jnp.zeros(nominal_world.shape[1:])
+    bare = ShieldResult(actuator_command(team.model, stop, nominal_world), nominal_world, zero, zero.astype(jnp.int32))
+    if deployment.gate:
+        silent_ticks = deployment.shield.space.silence_s / team.model.spec.control_period_s
+        peers = peer_spaces(state.radio, silent_ticks, ~state.flagged)
+        peers = replace(peers, acknowledged=jnp.where(state.faults.blind_take, 1e6, peers.acknowledged))
+        sight = ShieldInputs(state.measured.position_world, state.estimate, stop, state.table, peers)
+        number = jnp.broadcast_to(state.number.astype(jnp.float32), zero.shape)
+        result, space = deployment.shield.step(sight, state.space, nominal_world, number)
+    elif team.shielded:
+        result = deployment.shield.layer1(stop, state.table, nominal_world)
+        space = state.space
+    else:
+        return bare, state.space
+    if deployment.strangers:
+        hostile = _is(state.faults, CHASER, zero > 0) | _is(state.faults, LIAR, zero > 0)
+        result = jax.tree.map(lambda a, b: jnp.where(hostile, a, b), bare, result)
+    return result, space
+
+
+def _is(faults: Faults, kind: int, like: jax.Array) -> jax.Array:
+    """Return which robots (N, E) are strangers of a kind."""
+    last = jnp.arange(like.shape[0]) == like.shape[0] - 1
+    return last[:, None] & (faults.stranger == kind)
+
+
+def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return which processes run at this tick (N, E), and for how long each will sleep."""
+    faults = state.faults
+    due = (state.number + faults.phase) % deployment.stride == 0
+    dead = (state.number >= faults.dead_from) & (state.number < faults.dead_until)
+    runs = due & (state.pause == 0) & ~dead
+    chance_key, length_key = jax.random.split(key)
+    late = runs & (jax.random.uniform(chance_key, runs.shape) < faults.late_chance)
+    low, high = faults.late_ticks
+    pause = jax.random.randint(length_key, runs.shape, low, high + 1)
+    return runs, jnp.where(late, pause, jnp.maximum(state.pause - 1, 0))
+
+
+def _chased(state: DeployedTeamState, team: SimulatedTeam, nominal_world: jax.Array) -> jax.Array:
+    """Return the nominal velocities with those of chasers turned to their nearest neighbour."""
+    place = team.physics.scene(state.physics).robots.position_world
+    offset = place[:, :-1] - place[:, -1:]
+    distance = length(offset)
+    nearest = jnp.argmin(distance, axis=0)
+    towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
+    speed = team.model.spec.control_point_speed_m_s
+    chaser = _is(state.faults, CHASER, nominal_world[0])
+    return jnp.where(chaser, speed * towards, nominal_world)
+
+
+def _lied(faults: Faults, said: jax.Array) -> jax.Array:
+    """Return the messages (6 D, N, E) with the places of liars moved."""
+    dimension = faults.lie_world.shape[0]
+    moved = jnp.concatenate([faults.lie_world, 0 * faults.lie_world, *([faults.lie_world] * 4)])
+    liar = _is(faults, LIAR, said[0])
+    return said + jnp.where(liar, moved[: 6 * dimension, None], 0.0)
+
+
+def _displaced(state: DeployedTeamState, measured: MotionState) -> MotionState:
+    """Return the measurement with the jump of robot 0's localisation."""
+    faults = state.faults
+    wrong = (state.number >= faults.jump[0]) & (state.number < faults.jump[1])
+    first = (jnp.arange(measured.yaw.shape[0]) == 0)[:, None] & wrong
+    return MotionState(
+        measured.position_world + jnp.where(first, faults.jump_world[:, None], 0.0),
+        measured.yaw + jnp.where(first, faults.jump_yaw, 0.0),
+        measured.velocity,
+    )
+
+
+def _watch(
+    team: SimulatedTeam,
+    deployment: DeployedTeam,
+    state: DeployedTeamState,
+    radio: MessageRadio,
+    table: PeerTable,
+    measured: MotionState,
+) -> tuple[PeerTable, jax.Array]:
+    """Return the table with untrusted neighbours where tracking sees them, and who is not trusted from now on."""
+    spec = team.model.spec
+    seen = by_slot(measured.position_world)
+    age = jnp.full_like(table.age_s, spec.pose_max_age_s)
+    peers = peer_spaces(radio, jnp.inf, ~state.flagged)
+    left = left_reserved_segments(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
+    flagged = state.flagged | (left & (state.faults.stranger > 0))
+    return replace(
+        table,
+        control_point_world=jnp.where(flagged, seen, table.control_point_world),
+        control_velocity_world=jnp.where(flagged, 0.0, table.control_velocity_world),
+        age_s=jnp.where(flagged, age, table.age_s),
+        untrusted=flagged,
+    ), flagged

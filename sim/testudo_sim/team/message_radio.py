@@ -1,0 +1,143 @@
+"""Messages between the robots of simulated worlds: delayed, lost, overtaken, and answered by echo.
+
+Every robot sends one message at every tick in which its process runs. A receiver keeps the newest by number and
+tells the senders which it has heard; ages are bounded by that echo, never by the arrival (shield.md, "Age").
+Arrays are (component, robot, world); slot k of robot i is robot i + 1 + k (modulo N).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
+from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
+from testudo_sim.team.fault_schedule import Faults
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class MessageRadio:
+    """What is under way, and what each robot has heard."""
+
+    sent: jax.Array
+    """(L, C, N, E): messages of the last ticks, a ring by tick; control point, velocity, owned and announced lane."""
+    sent_heard: jax.Array
+    """(L, K, N, E): numbers of the newest messages that each of them said to have heard; a ring."""
+    on_air: jax.Array
+    """(L, N, E) bool: whether a robot sent one; a ring."""
+    heard: jax.Array
+    """(K, N, E): number (tick) of the newest message heard from each peer."""
+    content: jax.Array
+    """(C, K, N, E): what it said."""
+    acknowledged: jax.Array
+    """(K, N, E): number of the newest own message that the peer had heard by then."""
+    silence: jax.Array
+    """(K, N, E): ticks since one arrived."""
+
+
+def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:
+    """Return the radio of robots that have all heard the announcement (C, N, E) just now."""
+    size, worlds = announcement.shape[1:]
+    links = (size - 1, size, worlds)
+    return MessageRadio(
+        jnp.broadcast_to(announcement, (slots, *announcement.shape)),
+        jnp.full((slots, *links), float(NOTHING_HEARD)),
+        jnp.ones((slots, size, worlds), bool),
+        jnp.full(links, float(NOTHING_HEARD)),
+        by_slot(announcement),
+        jnp.full(links, 2.0 * NOTHING_HEARD),
+        jnp.zeros(links),
+    )
+
+
+def exchange(
+    radio: MessageRadio,
+    announcement: jax.Array,
+    sends: jax.Array,
+    tick: jax.Array,
+    loss: jax.Array,
+    faults: Faults,
+    key: jax.Array,
+) -> MessageRadio:
+    """Return the radio after the messages of this tick were sent and those that are due have arrived.
+
+    Args:
+        radio: before.
+        announcement: what each robot says now (C, N, E).
+        sends: robots whose process runs and knows where it is (N, E) bool.
+        tick: since the start; the number of this message.
+        loss: probability (E,) that a message is lost.
+        faults: delays, losses of single links, blackout.
+        key: randomness.
+    """
+    slots = radio.sent.shape[0]
+    place = tick % slots
+    sent = radio.sent.at[place].set(announcement)
+    sent_heard = radio.sent_heard.at[place].set(radio.heard)
+    on_air = radio.on_air.at[place].set(sends)
+    delay_key, loss_key = jax.random.split(key)
+    low, high = faults.message_ticks
+    delay = jax.random.randint(delay_key, low.shape, low, high + 1)
+    number = tick + 1 - delay  # a message of one tick is there at the next one
+    index = jnp.where(number >= 0, number, 0) % slots
+
+    def due(ring: jax.Array) -> jax.Array:
+        return jax.vmap(lambda values, i: values[i], in_axes=(-1, 0), out_axes=-1)(ring, index)
+
+    chance = jax.random.uniform(loss_key, radio.heard.shape)
+    dark = (tick >= faults.blackout[0]) & (tick < faults.blackout[1])
+    lost = (chance < loss) | (chance < faults.link_loss) | dark
+    arrived = by_slot(due(on_air)[None])[0] & ~lost & (number > radio.heard)
+    echoed = _of_receiver(due(sent_heard))
+    return MessageRadio(
+        sent,
+        sent_heard,
+        on_air,
+        jnp.where(arrived, number.astype(jnp.float32), radio.heard),
+        jnp.where(arrived, by_slot(due(sent)), radio.content),
+        jnp.where(arrived, echoed, radio.acknowledged),
+        jnp.where(arrived, 0.0, radio.silence + 1),
+    )
+
+
+def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, faults: Faults) -> PeerTable:
+    """Return what each robot knows of its peers when tick number ``tick`` begins (D, K, N, E)."""
+    dimension = radio.content.shape[0] // 6
+    age = (tick - radio.acknowledged) * period_s
+    age = jnp.where(faults.blind_age, radio.silence * period_s, age)
+    return PeerTable(
+        radio.content[:dimension], radio.content[dimension : 2 * dimension], age, jnp.ones(age.shape, bool)
+    )
+
+
+def peer_spaces(radio: MessageRadio, silent_ticks: float, reserves: jax.Array) -> PeerReservations:
+    """Return what each robot knows of its peers' lanes (2, D, K, N, E)."""
+    dimension = radio.content.shape[0] // 6
+    lanes = radio.content[2 * dimension :].reshape(2, 2, dimension, *radio.content.shape[1:])
+    slots, size = radio.heard.shape[:2]
+    peer = (jnp.arange(size) + 1 + jnp.arange(slots)[:, None]) % size
+    first = jnp.broadcast_to((jnp.arange(size) < peer)[..., None], radio.heard.shape)
+    return PeerReservations(lanes[0], lanes[1], radio.acknowledged, radio.silence > silent_ticks, first, reserves)
+
+
+def message(control_point_world: jax.Array, velocity_world: jax.Array, space: ReservedSpace) -> jax.Array:
+    """Return what a robot says (6 D, N, E)."""
+    lanes = jnp.stack([space.owned_world, space.announced_world])
+    return jnp.concatenate([control_point_world, velocity_world, lanes.reshape(-1, *lanes.shape[3:])])
+
+
+def by_slot(values: jax.Array) -> jax.Array:
+    """Return (C, N-1, N, E): for each robot its peers' values (C, N, E)."""
+    size = values.shape[1]
+    return jnp.stack([jnp.roll(values, -(k + 1), axis=1) for k in range(size - 1)], axis=1)
+
+
+def _of_receiver(heard: jax.Array) -> jax.Array:
+    """Return for each receiver and slot what that peer had heard of the receiver (K, N, E)."""
+    slots = heard.shape[0]
+    # slot k of robot i is robot j = i + 1 + k; in j's own table i sits in slot N - 2 - k
+    return jnp.stack([jnp.roll(heard[slots - 1 - k], -(k + 1), axis=0) for k in range(slots)])

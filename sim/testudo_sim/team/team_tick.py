@@ -1,0 +1,217 @@
+"""One control tick of a team in many worlds: perceive, shield, announce, move.
+
+What a robot does here is what it does on the ground: same estimate, same table, same shield.
+Arrays are (component, robot, world); neighbour slot k of robot i is robot i + 1 + k (modulo N).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.control.state_prediction import predict_state
+from testudo_deploy.shield.peer_table import PeerTable, update_peer_table
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
+from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.motion_model import actuator_command, effective_command
+from testudo_sim.physics.physics_interface import Physics
+from testudo_sim.physics.scene import BodyState
+from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters
+from testudo_sim.team.initial_motion import delayed_measurements, held_velocity, motion_history, stationary_history
+from testudo_sim.team.message_radio import by_slot
+
+
+@dataclass(frozen=True)
+class SimulatedTeam:
+    """What is fixed for a team of one kind of robot."""
+
+    model: MotionModel
+    shield: ProjectionParameters
+    arena: Arena | None
+    physics: Physics
+    size: int
+    channels: Channels = Channels()  # noqa: RUF009 -- frozen
+    shielded: bool = True
+    """False is the negative control: nominal commands pass unchecked."""
+    yaw_rate_limit: float = 0.0
+    """[rad/s] of drones that are told to turn: their commands have a yaw rate as last number; 0: none has."""
+
+    @property
+    def batteries(self) -> int:
+        """Return how many batteries a world has that empty."""
+        return self.size if getattr(self.physics, "battery", False) else 0
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TeamState:
+    """Everything that changes from tick to tick."""
+
+    physics: Any
+    sent: jax.Array
+    """(H, D, N, E): effective commands, newest first."""
+    past: MotionState
+    """(M, D, N, E): true states, newest first; what the sensors will deliver late."""
+    announced: jax.Array
+    """(L, 2D, N, E): control points and velocities sent to the peers, newest first."""
+    table: PeerTable
+    """(D, N-1, N, E)."""
+    estimate: MotionState
+    """(D, N, E): what each robot believes, delay compensated; but for the heading, which is as old as the pose."""
+    parameters: WorldParameters
+    turns: jax.Array | None = None
+    """(H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded."""
+
+
+def start(
+    team: SimulatedTeam,
+    position_world: jax.Array,
+    yaw: jax.Array,
+    parameters: WorldParameters,
+    bodies: BodyState | None = None,
+    velocity: jax.Array | None = None,
+) -> TeamState:
+    """Return the state of a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
+    slots = Slots.create(team.model.spec, team.channels)
+    physics = team.physics.reset(position_world, yaw, bodies, velocity)
+    motion = team.physics.scene(physics).robots
+    held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
+    sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
+    past, estimate = stationary_history(motion, slots.states), motion
+    if velocity is not None:
+        past = motion_history(team.model, motion, slots.states)
+        estimate = predict_state(
+            team.model, delayed_measurements(past, parameters), sent, per_robot(parameters.pending)
+        )
+    stop = team.model.stopping_point(estimate)
+    control = jnp.zeros_like(stop.position_world) if velocity is None else held_velocity(team.model, stop, estimate)
+    announcement = jnp.concatenate([stop.position_world, control])
+    announced = jnp.broadcast_to(announcement, (slots.messages, *announcement.shape))
+    heard = by_slot(announcement)
+    age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
+    dimension = position_world.shape[0]
+    table = PeerTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
+    return TeamState(physics, sent, past, announced, table, estimate, parameters, no_turns(team, sent))
+
+
+def no_turns(team: SimulatedTeam, sent: jax.Array) -> jax.Array | None:
+    """Return the yaw rates (H, N, E) [rad/s] of a team that does not turn yet, beside commands (H, D, N, E)."""
+    return jnp.zeros_like(sent[:, 0]) if team.yaw_rate_limit else None
+
+
+def split_command(team: SimulatedTeam, command: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    """Return the velocity (D, N, E) and the yaw rate (N, E), within its limit, of what policies command; or None."""
+    if not team.yaw_rate_limit:
+        return command, None
+    return command[:-1], jnp.clip(command[-1], -team.yaw_rate_limit, team.yaw_rate_limit)
+
+
+def turned_on(turns: jax.Array | None, yaw_rate: jax.Array | None, braked: jax.Array) -> jax.Array | None:
+    """Return the yaw rates (H, N, E) sent, this tick's first: zero where a robot is ``braked`` (N, E)."""
+    if turns is None or yaw_rate is None:
+        return None
+    return jnp.concatenate([jnp.where(braked, 0.0, yaw_rate)[None], turns[:-1]])
+
+
+def tick(
+    team: SimulatedTeam, state: TeamState, nominal_world: jax.Array, key: jax.Array
+) -> tuple[TeamState, ShieldResult]:
+    """Return the state one control period later and what the shield did.
+
+    Args:
+        team: the fixed part.
+        state: the state at the start of the tick.
+        nominal_world: wanted control-point velocities (D, N, E) [m/s], with a yaw rate [rad/s] as last number where
+            the team turns.
+        key: randomness of noise and loss in this tick.
+    """
+    nominal_world, yaw_rate = split_command(team, nominal_world)
+    stop = team.model.stopping_point(state.estimate)
+    result = _shield(team, stop, state, nominal_world)
+    effective = effective_command(team.model, result.command)
+    sent = jnp.concatenate([effective[None], state.sent[:-1]])
+    announcement = jnp.concatenate([stop.position_world, result.control_velocity_world])
+    announced = jnp.concatenate([announcement[None], state.announced[:-1]])
+    turns = turned_on(state.turns, yaw_rate, result.status == int(ShieldStatus.BRAKED))
+    physics = advanced(team, state.physics, sent, turns, state.parameters)
+    motion = team.physics.scene(physics).robots
+    past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
+    noise_key, loss_key = jax.random.split(key)
+    measured = measure(team, past, state.parameters, noise_key)
+    estimate = predict_state(team.model, measured, sent, per_robot(state.parameters.pending))
+    table = update_peer_table(
+        state.table, _hear(team, announced, state.parameters, loss_key), team.model.spec.control_period_s
+    )
+    return TeamState(physics, sent, past, announced, table, estimate, state.parameters, turns), result
+
+
+def advanced(
+    team: SimulatedTeam, physics: Any, sent: jax.Array, turns: jax.Array | None, parameters: WorldParameters
+) -> Any:
+    """Return the physics one tick later under what was sent: commands (H, D, N, E) and yaw rates (H, N, E) or None."""
+    if turns is None:
+        return team.physics.advance(physics, sent, parameters)
+    return team.physics.advance(physics, sent, parameters, turns)
+
+
+def _shield(team: SimulatedTeam, stop: Any, state: TeamState, nominal_world: jax.Array) -> ShieldResult:
+    if team.shielded:
+        return project_velocity(team.model, team.shield, team.arena, stop, state.table, nominal_world)
+    zero = jnp.zeros(nominal_world.shape[1:])
+    command = actuator_command(team.model, stop, nominal_world)
+    return ShieldResult(command, nominal_world, zero, zero.astype(jnp.int32))
+
+
+def per_robot(response: Any) -> Any:
+    """Return a (H, E) response as (H, 1, E), to broadcast over robots."""
+    return jax.tree.map(lambda x: x[:, None, :], response)
+
+
+def measure(team: SimulatedTeam, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
+    """Return the pose as the sensors deliver it: late, and with noise bounded by three sigma."""
+    state = delayed_measurements(past, parameters)
+    spec, share = team.model.spec, team.channels.noise_share
+    size = state.position_world.shape[0]
+    noise = _bounded_noise(key, size + 1, state.yaw.shape) * share
+    return MotionState(
+        state.position_world + noise[:size] * (spec.position_error_m / 3),
+        state.yaw + noise[size] * (spec.yaw_error_rad / 3),
+        state.velocity,
+    )
+
+
+def _bounded_noise(key: jax.Array, count: int, shape: tuple[int, ...]) -> jax.Array:
+    """Return (count, ...) of unit variance: the sum of three bytes' uniform, so bounded by 3 sigma."""
+    words = jax.random.bits(key, (count, *shape), jnp.uint32)
+    total = (words & 0xFF) + ((words >> 8) & 0xFF) + ((words >> 16) & 0xFF)
+    return (total.astype(jnp.float32) - 382.5) / 128.0
+
+
+def true_table(stop: StoppingPoint, announced: jax.Array) -> PeerTable:
+    """Return the table (D, N-1, N, E) that perfect communication would give: age zero, all valid."""
+    points = by_slot(stop.position_world)
+    velocities = by_slot(announced[stop.position_world.shape[0] :])
+    age = jnp.zeros(points.shape[1:])
+    return PeerTable(points, velocities, age, jnp.ones(age.shape, bool))
+
+
+def _message_age(team: SimulatedTeam, parameters: WorldParameters) -> jax.Array:
+    """Return the age bound (E,) [s] by echo: both ways of the message (shield.md, "Age")."""
+    return 2 * parameters.message_ticks.astype(jnp.float32) * team.model.spec.control_period_s
+
+
+def _hear(team: SimulatedTeam, announced: jax.Array, parameters: WorldParameters, key: jax.Array) -> PeerTable:
+    """Return what arrives in this tick; ``valid`` marks the slots whose message was not lost."""
+    ticks = parameters.message_ticks
+    values = sum(jnp.where(ticks == k + 1, 1.0, 0.0) * announced[k] for k in range(announced.shape[0]))
+    heard = by_slot(values)
+    dimension = values.shape[0] // 2
+    chance = jax.random.bits(key, heard.shape[1:], jnp.uint8)
+    # not as bytes, in which a loss of 1 would read as 255: one message in 256 would arrive
+    arrived = chance.astype(jnp.int32) >= (parameters.message_loss * 256).astype(jnp.int32)
+    age = jnp.broadcast_to(_message_age(team, parameters), arrived.shape)
+    return PeerTable(heard[:dimension], heard[dimension:], age, arrived)

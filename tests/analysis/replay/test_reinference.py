@@ -1,0 +1,262 @@
+"""An honest record infers its commands again; a record with one changed number does not."""
+
+import json
+from dataclasses import fields, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.sim.recorded_run import record_run
+
+from testudo_analysis.commands import replay as verb
+from testudo_analysis.replay import (
+    ALTERABLE,
+    TOLERANCE,
+    alter,
+    mutations_detected,
+    reinfer,
+)
+from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours
+from testudo_analysis.replay.reinference_checks import FieldErrors
+from testudo_analysis.replay.tick_replay import AFTER_A_LOSS
+from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.fleet.policy_groups import Follow
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
+
+
+def with_tick(run, robot, sequence, **changes):
+    """Return the run with some numbers of one tick changed."""
+    ticks = [replace(tick, **changes) if tick.sequence == sequence else tick for tick in run.ticks[robot]]
+    return replace(run, ticks={**run.ticks, robot: tuple(ticks)})
+
+
+def without_ticks(run, robot, sequences):
+    kept = tuple(tick for tick in run.ticks[robot] if tick.sequence not in sequences)
+    return replace(run, ticks={**run.ticks, robot: kept})
+
+
+def through_json(run):
+    """Return the run as it is after its ticks went through their envelope."""
+    ticks = {name: tuple(TickRecord.decode(tick.encode()) for tick in items) for name, items in run.ticks.items()}
+    return replace(run, ticks=ticks)
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
+@pytest.mark.parametrize("hidden_size", [0, 4])
+def test_an_honest_run_infers_its_commands_again(make_artefact, name, hidden_size):
+    artefact = make_artefact(name, hidden_size)
+    spec = load_robot(name)
+    period = spec.control_period_s
+    run = record_run(artefact, spec, seconds=2.0, noise_m=0.002, lag=1.2, delay=0.8)
+    result = reinfer(through_json(run), artefact)
+    assert result.error <= TOLERANCE
+    assert result.passed
+    for robot in result.robots:
+        assert (robot.lost, robot.unverified) == (0, 0)
+        assert robot.reinferred + sum(robot.skipped.values()) == robot.ticks == round(2 / period)
+        assert robot.decisions == -(-robot.reinferred // 10)
+        assert all(check.compared for check in robot.fields)
+
+
+def test_the_run_used_here_has_a_shield_that_acts(recorded):
+    ticks = [tick for ticks in recorded.ticks.values() for tick in ticks]
+    assert sum(tick.status == "projected" for tick in ticks) > 20
+    assert sum(tick.status == "passed" for tick in ticks) > 20
+
+
+def test_braked_ticks_are_skipped_by_reason_and_must_have_sent_zero(recorded, make_artefact):
+    artefact = make_artefact("gritsbot_x")
+    first = reinfer(recorded, artefact).robots[0]
+    assert first.skipped["stale_pose"] > 0
+    assert first.skipped["peer_unheard"] > 0
+    braked = next(t for t in recorded.ticks["r0"] if t.reason == "stale_pose")
+    moving = with_tick(recorded, "r0", braked.sequence, sent_command=(0.05, 0.0))
+    assert not reinfer(moving, artefact).passed
+
+
+@pytest.mark.parametrize("field", ALTERABLE)
+def test_one_altered_input_is_caught(recorded, make_artefact, field):
+    altered, robot, sequence = alter(recorded, field, 1e-3)
+    (before,) = (t for t in recorded.ticks[robot] if t.sequence == sequence)
+    (after,) = (t for t in altered.ticks[robot] if t.sequence == sequence)
+    changed = [f.name for f in fields(before) if getattr(before, f.name) != getattr(after, f.name)]
+    assert changed == [field]
+    result = reinfer(altered, make_artefact("gritsbot_x"))
+    assert result.error > TOLERANCE
+    assert not result.passed
+    assert [check.robot for check in result.robots if check.error > TOLERANCE] == [robot]
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("measured_velocity", lambda v: (v[0] + 1e-3, v[1])),
+        ("pending_time_s", lambda v: (v[0] + 1e-3, *v[1:])),
+        ("pending_commands", lambda v: ((v[0][0] + 1e-3, v[0][1]), *v[1:])),
+        ("control_point_world", lambda v: (v[0], v[1] + 1e-3)),
+        ("neighbour_control_velocity_world", lambda v: ((v[0][0] + 1e-3, v[0][1]), *v[1:])),
+        ("neighbour_valid", lambda v: (False,) * len(v)),
+        ("hidden_after", lambda v: (v[0] + 1e-3, *v[1:])),
+        ("nominal_world", lambda v: (v[0] + 1e-3, v[1])),
+        ("shielded_world", lambda v: (v[0], v[1] - 1e-3)),
+        ("sent_command", lambda v: (v[0], v[1] + 1e-3)),
+        ("decided", lambda v: not v),
+        ("neighbour_age_s", lambda v: v[:1]),
+        ("estimate_position_world", lambda _: None),
+    ],
+)
+def test_every_other_number_that_counts_is_caught_too(recorded, make_artefact, field, change):
+    near = min(
+        (t for t in recorded.ticks["r1"] if t.status == "projected" and not t.decided),
+        key=lambda t: abs(t.sequence - 90),
+    )
+    alone = replace(recorded, ticks={"r1": recorded.ticks["r1"]})
+    spoilt = with_tick(alone, "r1", near.sequence, **{field: change(getattr(near, field))})
+    assert not reinfer(spoilt, make_artefact("gritsbot_x")).passed
+
+
+def test_lost_ticks_leave_the_rest_provable(recorded, make_artefact):
+    artefact = make_artefact("gritsbot_x")
+    lost = without_ticks(recorded, "r1", range(52, 57))
+    result = reinfer(lost, artefact)
+    check = result.robots[1]
+    assert check.lost == 5
+    assert check.skipped[AFTER_A_LOSS] > 0
+    assert result.error <= TOLERANCE
+    late = without_ticks(recorded, "r1", range(50))
+    assert reinfer(late, artefact).passed
+
+
+def test_lost_announcements_leave_inputs_unverified_and_not_wrong(recorded, make_artefact):
+    artefact = make_artefact("gritsbot_x")
+    kept = tuple(m for m in recorded.announcements["r2"] if not 80 <= m.sequence < 90)
+    run = replace(recorded, announcements={**recorded.announcements, "r2": kept})
+    result = reinfer(run, artefact)
+    assert result.passed
+    assert [robot.unverified for robot in result.robots] == [10, 10, 0]
+
+
+@pytest.mark.parametrize(("lost", "wrong"), [((), True), ((4,), False), ((2,), False), ((6,), False), ((8,), True)])
+def test_of_a_peer_that_stands_an_age_may_be_that_of_a_word_that_was_lost(recorded, lost, wrong):
+    """Sequences 3 to 5 announce the same; the tick's age is that of none that is there, and 1 and 9 are elsewhere."""
+    tick = next(tick for tick in recorded.ticks["r0"] if len(tick.neighbour_age_s) == 2)
+    slot = tick.neighbour_names.index("r2")
+    base = next(m for m in recorded.announcements["r2"] if "r0" in m.echoes)
+    told = [
+        replace(
+            base,
+            sequence=k,
+            echoes={"r0": ("epoch", tick.stamp_s - 0.1 * k, k)},
+            control_point_world=tuple(x + (not 3 <= k <= 5) * (1.0 + k) for x in base.control_point_world),
+        )
+        for k in range(1, 10)
+        if k not in lost
+    ]
+
+    def column(values, value):
+        return tuple(value if k == slot else old for k, old in enumerate(values))
+
+    heard = replace(
+        tick,
+        neighbour_control_point_world=column(tick.neighbour_control_point_world, base.control_point_world),
+        neighbour_control_velocity_world=column(tick.neighbour_control_velocity_world, base.control_velocity_world),
+        neighbour_age_s=column(tick.neighbour_age_s, 0.45),
+    )
+    errors = FieldErrors({"neighbours": ""})
+    unverified = check_neighbours(errors, "r0", [heard], {"r2": Announcements.of(told)})
+    [check] = errors.checks()
+    assert (unverified, check.compared) == ((0, 1) if wrong else (1, 0))
+    assert (check.error > TOLERANCE) == wrong
+
+
+def test_a_restarted_process_counts_from_zero_again(make_artefact):
+    artefact = make_artefact("gritsbot_x")
+    spec = load_robot("gritsbot_x")
+    first = record_run(artefact, spec, seconds=1.0)
+    second = record_run(artefact, spec, seconds=1.0)
+    ticks = {
+        name: tuple(
+            sorted(
+                (*items, *(replace(t, stamp_s=t.stamp_s + 50.0) for t in second.ticks[name])),
+                key=lambda t: t.sequence,
+            )
+        )
+        for name, items in first.ticks.items()
+    }
+    result = reinfer(replace(first, ticks=ticks, announcements={}), artefact)
+    memory = next(check for check in result.fields if check.name == "memory")
+    assert memory.error == 0.0
+    assert memory.compared == result.ticks
+
+
+def test_another_policy_does_not_infer_the_commands(recorded, make_artefact):
+    assert not reinfer(recorded, make_artefact("gritsbot_x", 0)).passed
+
+
+def test_a_run_without_a_command_proves_nothing(recorded, make_artefact):
+    braked = {name: tuple(t for t in ticks if t.reason) for name, ticks in recorded.ticks.items()}
+    result = reinfer(replace(recorded, ticks=braked), make_artefact("gritsbot_x"))
+    assert result.error <= TOLERANCE
+    assert not result.passed
+    with pytest.raises(TestudoError, match="no tick record"):
+        reinfer(replace(recorded, ticks={}), make_artefact("gritsbot_x"))
+
+
+def test_the_negative_control_runs_over_all_inputs(recorded, make_artefact):
+    found = mutations_detected(recorded, make_artefact("gritsbot_x"), amount=1e-3)
+    assert [item.field for item in found] == list(ALTERABLE)
+    assert all(item.caught and item.error > TOLERANCE for item in found)
+
+
+def test_values_for_json_hold_no_infinity(recorded, make_artefact):
+    spoilt = with_tick(recorded, "r0", 100, estimate_yaw=None)
+    values = reinfer(spoilt, make_artefact("gritsbot_x")).to_dict()
+    assert json.loads(json.dumps(values, allow_nan=False))["error"] is None
+    assert values["passed"] is False
+
+
+@pytest.fixture
+def on_disk(recorded, make_artefact, monkeypatch):
+    """Return the recorded run with its policy, read instead of a folder."""
+    artefact = make_artefact("gritsbot_x")
+    run = replace(recorded, folder=artefact.path.parent)
+    monkeypatch.setattr(verb, "read_run", lambda *_: run)
+    return run
+
+
+def test_the_verb_tells_by_its_status(on_disk, tmp_path, capsys):
+    file = tmp_path / "replay.json"
+    assert verb.replay(tmp_path, json=file) == 0
+    shown = capsys.readouterr().out
+    values = json.loads(file.read_text())
+    assert values["reinference"]["passed"] is True
+    assert values["open_loop"]["reference"] == "truth"
+    assert np.isfinite(values["open_loop"]["rows"][0]["errors"]["p99"])
+    assert "passed" in shown
+    assert "stale_pose" in shown
+    assert verb.replay(tmp_path, mode="reinference", alter=True, json=file) == 1
+    values = json.loads(file.read_text())
+    assert "open_loop" not in values
+    assert values["altered"] is True
+    assert values["reinference"]["passed"] is False
+
+
+def test_goals_of_a_follower_are_those_that_its_leader_announced_and_a_lost_one_is_no_error():
+    """And a goal that is farther from all of them than the leader went meanwhile is an error."""
+    leader = [SimpleNamespace(sequence=k, position_world=(0.01 * k, 0.0)) for k in (0, 1, 2, 5, 6)]
+    for goal, deviates, unverified in (
+        ((0.02, 0.0, 1.0), False, 0),
+        ((0.034, 0.0, 1.0), False, 1),
+        ((0.2, 0.0, 1.0), True, 0),
+    ):
+        errors = FieldErrors({"goal": "announced"})
+        found = check_goals(
+            errors,
+            [SimpleNamespace(sequence=0, goal_world=goal)],
+            (0.0, 0.0, 1.0),
+            leader,
+            Follow("g0", (0.0, 0.0, 1.0)),
+        )
+        assert found == unverified
+        assert any(check.error > 1e-6 for check in errors.checks()) == deviates

@@ -1,0 +1,275 @@
+"""A node beside the fleet: it hears what is sent, applied and true, relays what robots sense, and asks for services."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import TwistStamped
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from nav_msgs.msg import Odometry
+from rclpy.executors import ExternalShutdownException
+from rclpy.experimental.events_executor import EventsExecutor
+from rclpy.task import Future
+from std_msgs.msg import Bool, String, UInt8MultiArray
+from std_srvs.srv import Trigger
+
+from testudo_bench.fault_matrix.harness.host_steal_time import HostWatch
+from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot
+from testudo_deploy.launch.launch_plan import ESTOP_TOPIC, EVENTS_TOPIC
+from testudo_hardware.links.wire import read_command, read_odometry
+from testudo_nodes.common.message_conversions import envelope_bytes, status_values
+from testudo_nodes.common.qos import OFFERED, REQUESTED, recorded
+from testudo_nodes.common.scheduling import PRIORITIES, go_as_usual, go_first
+
+MOVING_M_S = 0.02
+_WAKE_S = 0.2
+_EPOCH = re.compile(rb'"epoch":"([^"]*)"')
+_SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rearm", "estop": "guard/estop"}
+_TRANSITIONS = {"activate": Transition.TRANSITION_ACTIVATE, "deactivate": Transition.TRANSITION_DEACTIVATE}
+Change = Callable[[Any], Any]
+"""What becomes of a message that is relayed: another one, several in a list, or None."""
+PeerChange = Callable[[str, str, Any], Any]
+"""The same, with its sender and its receiver before it."""
+
+
+@dataclass
+class Heard:
+    """What was said about one robot, each with its arrival on the steady clock [s]."""
+
+    sent: list = field(default_factory=list)
+    """(time, command (D,)) on the actuator topic, from the guard."""
+    applied: list = field(default_factory=list)
+    """(time since which it acts, command (D,)), after the driver's own dead-man time and its delay."""
+    truth: list = field(default_factory=list)
+    """(time, `OdometryReading`)."""
+    mode: str = ""
+    code: str = ""
+    sentence: str = ""
+    codes: list = field(default_factory=list)
+    """(time, mode, code), at each change."""
+    guard_code: str = "unheard"
+    envelopes: deque = field(default_factory=lambda: deque(maxlen=1))
+    """Records of ticks as they came: the newest, or all where somebody wants them."""
+
+    @property
+    def record(self) -> TickRecord:
+        """Return the newest record."""
+        return TickRecord.decode(self.envelopes[-1] if self.envelopes else b"")
+
+
+def pass_on(message: Any) -> Any:
+    """Return the message as it is."""
+    return message
+
+
+def pass_on_to(_sender: str, _receiver: str, message: Any) -> Any:
+    """Return a peer's message as it is."""
+    return message
+
+
+def relayed_topic(sender: str, receiver: str) -> str:
+    """Return on which topic a robot hears a peer through the relay."""
+    return f"/{sender}/peer_state_for_{receiver}"
+
+
+class Observer:
+    """Listens in a thread of its own; mappings by robot."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        domain_id: int,
+        environment: Mapping[str, str],
+        *,
+        receivers: Sequence[str] = ("r0",),
+        keep_ticks: bool = False,
+    ) -> None:
+        """Begin to listen.
+
+        Args:
+            fleet: the robots.
+            domain_id: their ROS domain.
+            environment: of their processes.
+            receivers: robots that hear their peers through relays.
+            keep_ticks: keep the records of all ticks.
+        """
+        self.robots = {name: Heard() for name in fleet.names}
+        self.contacts = 0
+        self.epochs: dict[str, str] = {}
+        """The newest life of each robot, by what it tells its peers."""
+        self.odometry: Change = pass_on
+        """What becomes of r0's odometry."""
+        self.peers: PeerChange = pass_on_to
+        """What becomes of what robots hear from their peers."""
+        self._context = rclpy.Context()
+        os.environ.update({name: environment[name] for name in environment if name.startswith(("ROS_A", "FAST"))})
+        rclpy.init(context=self._context, domain_id=domain_id)
+        self.node = rclpy.create_node("observer", context=self._context)
+        self.button = self.node.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
+        self.fault = self.node.create_publisher(String, "/r0/plant_fault", REQUESTED["plant_fault"])
+        self._clients: dict[tuple[str, str], Any] = {}
+        self._ways = {
+            (peer, name): self.node.create_publisher(UInt8MultiArray, relayed_topic(peer, name), OFFERED["peer_state"])
+            for name in receivers
+            for peer in fleet.peers(name)
+        }
+        for robot in fleet.robots:
+            if keep_ticks:
+                self.robots[robot.name].envelopes = deque()
+            self._observe(robot)
+        self._relay_odometry()
+        self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
+        self._executor = EventsExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        self.host = HostWatch()
+        self._closing = False
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+        go_first(PRIORITIES["observer"], alone=True)
+
+    def close(self) -> None:
+        """Stop listening."""
+        go_as_usual()
+        self.host.close()
+        self._closing = True
+        self._thread.join(5)  # a context that ends while the executor logs waits for it, and it for the context
+        self._context.try_shutdown()
+
+    def pass_everything(self) -> None:
+        """Let the relays pass everything on."""
+        self.odometry, self.peers = pass_on, pass_on_to
+
+    def deliver(self, sender: str, receiver: str, message: UInt8MultiArray) -> None:
+        """Bring a robot what a peer said, later than it was said."""
+        self._ways[sender, receiver].publish(message)
+
+    def ask(self, name: str, what: str) -> Any:
+        """Ask for a service: activate, deactivate, start, stop, rearm, estop; return the future of its answer."""
+        client = self._clients[name, what]
+        if what in _TRANSITIONS:
+            return client.call_async(ChangeState.Request(transition=Transition(id=_TRANSITIONS[what])))
+        return client.call_async(Trigger.Request())
+
+    def drives(self, name: str, for_s: float, until_s: float | None = None) -> bool:
+        """Return whether a robot moved all the time, up to now or to a time."""
+        end_s = time.monotonic() if until_s is None else until_s
+        truth = self.robots[name].truth
+        begin = bisect_left(truth, end_s - for_s, key=lambda item: item[0])
+        speeds = [reading.velocity[0] for at_s, reading in truth[begin:] if at_s <= end_s]
+        return len(speeds) * 0.03 > for_s / 2 and min(speeds) > MOVING_M_S
+
+    def brake_after(self, name: str, fault_s: float, series: str = "sent") -> float | None:
+        """Return when the first zero command of a series came after a fault, None if none has yet."""
+        found = getattr(self.robots[name], series)
+        begin = bisect_left(found, fault_s, key=lambda item: item[0])
+        return next((at_s for at_s, command in found[begin:] if not any(command)), None)
+
+    def rests(self, name: str, since_s: float) -> bool:
+        """Return whether the newest truth from after a time says that the robot stands."""
+        truth = self.robots[name].truth
+        return bool(truth) and truth[-1][0] > since_s and abs(truth[-1][1].velocity[0]) < 0.003
+
+    def place(self, name: str, at_s: float | None = None) -> tuple[float, ...]:
+        """Return the true place of a robot (D,) [m], now or at a time."""
+        truth = self.robots[name].truth
+        index = -1 if at_s is None else min(bisect_left(truth, at_s, key=lambda item: item[0]), len(truth) - 1)
+        return truth[index][1].position_world
+
+    def codes_since(self, name: str, time_s: float) -> set[str]:
+        """Return every code that a robot's mode had since a time."""
+        heard = self.robots[name]
+        return {code for at_s, _, code in heard.codes if at_s >= time_s} | {heard.code}
+
+    def _observe(self, robot: FleetRobot) -> None:
+        name, heard = robot.name, self.robots[robot.name]
+        ways = [(receiver, publisher) for (sender, receiver), publisher in self._ways.items() if sender == name]
+
+        def peer_state(message: UInt8MultiArray) -> None:
+            found = _EPOCH.search(envelope_bytes(message))
+            if found:
+                self.epochs[name] = found[1].decode()
+            for receiver, publisher in ways:
+                _publish(publisher, self.peers(name, receiver, message))
+
+        def tick(message: UInt8MultiArray) -> None:
+            heard.envelopes.append(envelope_bytes(message))
+
+        listeners = (
+            *_motion_listeners(robot, heard),
+            *_mode_listeners(heard),
+            (UInt8MultiArray, "tick", tick),
+            (UInt8MultiArray, "peer_state", peer_state),
+        )
+        for kind, topic, callback in listeners:
+            self.node.create_subscription(kind, f"/{name}/{topic}", callback, recorded(topic))
+        for what, service in _SERVICES.items():
+            self._clients[name, what] = self.node.create_client(Trigger, f"/{name}/{service}")
+        change = self.node.create_client(ChangeState, f"/{name}/policy/change_state")
+        self._clients.update({(name, what): change for what in _TRANSITIONS})
+
+    def _relay_odometry(self) -> None:
+        publisher = self.node.create_publisher(Odometry, "/r0/odom_relayed", OFFERED["odom"])
+        self.node.create_subscription(
+            Odometry, "/r0/odom", lambda message: _publish(publisher, self.odometry(message)), REQUESTED["odom"]
+        )
+
+    def _on_event(self, message: String) -> None:
+        self.contacts += '"contact"' in message.data
+
+    def _spin(self) -> None:
+        never = Future()
+        with suppress(ExternalShutdownException):
+            # a wait without an end spins at full load in the wheels' EventsExecutor
+            while self._context.ok() and not self._closing:
+                self._executor.spin_until_future_complete(never, timeout_sec=_WAKE_S)
+
+
+def _publish(publisher: Any, changed: Any) -> None:
+    """Publish what a change made of a message."""
+    for one in changed if isinstance(changed, list) else [changed]:
+        if one is not None:
+            publisher.publish(one)
+
+
+_Listener = tuple[type, str, Callable[[Any], None]]
+
+
+def _motion_listeners(robot: FleetRobot, heard: Heard) -> list[_Listener]:
+    name, spec = robot.name, robot.spec
+
+    def sent(message: TwistStamped) -> None:
+        heard.sent.append((time.monotonic(), read_command(message, name, spec).command))
+
+    def applied(message: TwistStamped) -> None:
+        reading = read_command(message, name, spec)  # stamped with the time since which it acts
+        heard.applied.append((reading.stamp_s, reading.command))
+
+    def truth(message: Odometry) -> None:
+        heard.truth.append((time.monotonic(), read_odometry(message, name, spec)))
+
+    return [(TwistStamped, "cmd_vel", sent), (TwistStamped, "applied_cmd_vel", applied), (Odometry, "truth", truth)]
+
+
+def _mode_listeners(heard: Heard) -> list[_Listener]:
+    def mode(message: DiagnosticStatus) -> None:
+        values = status_values(message)
+        heard.mode, heard.code, heard.sentence = values["mode"], values["code"], message.message
+        heard.codes.append((time.monotonic(), heard.mode, heard.code))
+
+    def guard(message: DiagnosticStatus) -> None:
+        heard.guard_code = status_values(message)["code"]
+
+    return [(DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard)]

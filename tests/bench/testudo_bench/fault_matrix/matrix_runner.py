@@ -1,0 +1,169 @@
+"""Runs rows of the fault matrix, each in the fleet that it needs, as often as is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testudo_bench.fault_matrix.faults import (
+    dynamics_faults,
+    peer_faults,
+    process_faults,
+    recording_faults,
+    sensing_faults,
+    start_faults,
+)
+from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
+from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
+
+ROWS: tuple[FaultRow, ...] = tuple(
+    sorted(
+        (
+            *sensing_faults.ROWS,
+            *peer_faults.ROWS,
+            *process_faults.ROWS,
+            *start_faults.ROWS,
+            *dynamics_faults.ROWS,
+            *recording_faults.ROWS,
+        ),
+        key=lambda row: row.number,
+    )
+)
+_ORDER = ("none", "driving", "tracked", "chased", "weak", "recorded", "run")
+_ONCE = ("none", "run", "weak", "chased", "recorded")
+"""Beds in which a fault is done once: each repetition begins anew."""
+
+
+_RECORD_S = 3.0
+TRIES = 10
+"""Of one repetition, where the machine stalls before anything is injected."""
+_STALLED = "the machine stalled at every repetition"
+
+
+@dataclass(frozen=True)
+class RowOutcome:
+    """All repetitions of one row."""
+
+    row: FaultRow
+    found: tuple[FaultFinding, ...]
+
+    @property
+    def worst_s(self) -> float | None:
+        """Return the longest time, if the row asks for one."""
+        times = [one.time_s for one in self.found if one.time_s is not None]
+        return max(times) if times and self.row.limit_s is not None else None
+
+    @property
+    def stolen_s(self) -> float:
+        """Return what the host took from the cores during the longest time."""
+        return max(((one.time_s, one.stolen_s) for one in self.found if one.time_s is not None), default=(0.0, 0.0))[1]
+
+    @property
+    def passed(self) -> bool:
+        """Return whether every repetition did what is required, and in time."""
+        in_time = self.row.limit_s is None or (self.worst_s is not None and self.worst_s <= self.row.limit_s)
+        return bool(self.found) and all(one.passed for one in self.found) and in_time
+
+    @property
+    def note(self) -> str:
+        """Return what the first repetition that failed had to say, else the last one."""
+        if not self.found:
+            return _STALLED
+        return next((one.note for one in self.found if not one.passed), self.found[-1].note)
+
+
+def run_matrix(
+    rows: Sequence[FaultRow], repetitions: int, folder: Path, say: Callable[[str], None]
+) -> Iterator[RowOutcome]:
+    """Yield the outcome of each row, ordered by the fleet that it needs.
+
+    Args:
+        rows: of `ROWS`.
+        repetitions: of each row.
+        folder: an empty folder, for fleets and recordings.
+        say: is told what goes on.
+    """
+    for kind in _ORDER:
+        chosen = [row for row in rows if row.bed == kind]
+        if not chosen:
+            continue
+        if kind in _ONCE:
+            for row in chosen:
+                say(f"{row.number}: {row.fault}")
+                yield RowOutcome(
+                    row,
+                    tuple(
+                        _alone(row, folder / f"{kind}_{row.number}_{row.inject.__name__}_{k}")
+                        for k in range(repetitions)
+                    ),
+                )
+            continue
+        with _bed(kind, folder / kind) as bed:
+            for row in chosen:
+                say(f"{row.number}: {row.fault}")
+                yield RowOutcome(row, tuple(_repeated(row, bed, repetitions)))
+
+
+def _repeated(row: FaultRow, bed: TestBed, repetitions: int) -> Iterator[FaultFinding]:
+    """Yield repetitions in one fleet; those in which the machine stalled are repeated."""
+    done = 0
+    for _ in range(3 * repetitions):
+        if done == repetitions:
+            return
+        found = once(row, bed)
+        if found is not None:
+            done += 1
+            yield found
+
+
+def once(row: FaultRow, bed: TestBed) -> FaultFinding | None:
+    """Return what one injection found in a fleet that is to drive; None if the machine stalled: repeat it then."""
+    try:
+        bed.wait_until_all_drive()
+        return row.inject(bed)
+    except StalledError:
+        return None
+    except TestBedError as error:
+        return FaultFinding(False, None, str(error))
+    except Exception as error:  # noqa: BLE001 -- one row that breaks must not cost the others their results
+        return FaultFinding(False, None, f"the injection failed: {type(error).__name__}: {error}")
+
+
+def _alone(row: FaultRow, folder: Path) -> FaultFinding:
+    """Return one repetition of a row that needs a fleet of its own, or none."""
+    if row.bed == "none":
+        return row.inject(folder)
+    for attempt in range(TRIES):
+        here = folder / str(attempt)
+        with _bed(row.bed, here) as bed:  # a new one: what was broken stays broken
+            found = _record(bed) if row.bed == "run" else once(row, bed)
+        if found is not None:
+            return row.inject(here / "run") if row.bed == "run" else found
+    return FaultFinding(False, None, _STALLED)
+
+
+def _record(bed: TestBed) -> FaultFinding | None:
+    """Let a fleet drive for some seconds, so that there is a run; None if the machine stalls."""
+    try:
+        bed.wait_until_all_drive()
+    except StalledError:
+        return None
+    time.sleep(_RECORD_S)
+    return FaultFinding(True)
+
+
+@contextmanager
+def _bed(kind: str, folder: Path) -> Iterator[TestBed]:
+    folder.mkdir(parents=True)
+    options: dict[str, Any] = {}
+    if kind in ("recorded", "run"):
+        options["run_folder"] = folder / "run"
+    if kind == "weak":
+        options["plant"] = dynamics_faults.WEAK
+    fleet = write_fleet(folder, tracking=kind in ("tracked", "chased"), fast=kind == "weak")
+    with TestBed(folder, fleet, **options) as bed:
+        yield bed

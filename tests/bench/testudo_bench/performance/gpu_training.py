@@ -1,0 +1,255 @@
+"""`testudo bench gpu`: stepping and training from 1,024 worlds on, within a given time, the CPU beside it.
+
+The same command runs on a CPU. What does not fit into the time or the memory is said in the table.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_bench.learning.time_to_success import Learning, learn_until_success
+from testudo_bench.performance.world_stepping import drive_to_goals
+from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.velocity_projection import Arena
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import motion_model
+from testudo_hardware.spec import load_robot
+from testudo_sim.environment.environment import Environment, WorldState
+from testudo_sim.jax_support.devices import devices
+from testudo_sim.physics_choice import PhysicsChoice, make_physics
+from testudo_sim.scenarios.navigation import Navigation
+from testudo_sim.team.team_tick import SimulatedTeam
+
+_DECISIONS = 4
+_LEARNING_SHARE = 0.5
+"""Of the time, training may take at most."""
+_NO_TIME = "no time left"
+_KINEMATIC, _PLANAR, _WHEELS = (PhysicsChoice(), PhysicsChoice("mjx", "planar"), PhysicsChoice("mjx", "wheels"))
+
+
+@dataclass(frozen=True)
+class GpuCell:
+    """One figure to be measured."""
+
+    choice: PhysicsChoice
+    team_size: int
+    worlds: int
+    on_cpu: bool = False
+    """On the host's CPU, where the default device is another."""
+    alone: bool = False
+    """The physics by itself, under commands that turn: no sensing, no shield, no restart."""
+
+
+CELLS: tuple[GpuCell, ...] = (
+    GpuCell(_KINEMATIC, 4, 4096),
+    GpuCell(_KINEMATIC, 4, 1024, on_cpu=True),
+    GpuCell(_PLANAR, 4, 1024, alone=True),
+    GpuCell(_PLANAR, 4, 4096),
+    GpuCell(_WHEELS, 4, 1024, alone=True),
+    GpuCell(_WHEELS, 4, 1024),
+    GpuCell(_KINEMATIC, 4, 65536),
+    GpuCell(_KINEMATIC, 16, 4096),
+    GpuCell(_PLANAR, 4, 16384),
+    GpuCell(_KINEMATIC, 64, 1024),
+    GpuCell(_KINEMATIC, 2, 65536),
+    GpuCell(_KINEMATIC, 8, 16384),
+    GpuCell(_KINEMATIC, 4, 1024),
+    GpuCell(_KINEMATIC, 4, 16384),
+    GpuCell(_PLANAR, 16, 1024),
+    GpuCell(_WHEELS, 4, 8192),
+    GpuCell(_KINEMATIC, 32, 4096),
+    GpuCell(_PLANAR, 2, 65536),
+    GpuCell(_PLANAR, 64, 1024),
+    GpuCell(_KINEMATIC, 64, 4096),
+    GpuCell(_WHEELS, 16, 1024),
+    GpuCell(_PLANAR, 4, 65536),
+)
+"""What is told first stands first: the time may not be enough for all."""
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """The speed of one cell; zero and a note where there is none."""
+
+    tier: str
+    team_size: int
+    worlds: int
+    device: str
+    decisions_per_s: float = 0.0
+    """Environment decisions of `decision_ticks` control ticks, all worlds."""
+    physics_steps_per_s: float = 0.0
+    """Steps of the physics, all worlds."""
+    compile_s: float = 0.0
+    memory_bytes: int = 0
+    """Arguments, results and temporaries of the compiled program."""
+    note: str = ""
+
+
+def bench_gpu(
+    *, robot: str = "gritsbot_x", minutes: float = 10.0, repeats: int = 3, say: Callable[[str], None] = lambda _: None
+) -> BenchResult:
+    """Time shielded `navigation` on the kinematic tier and on MJX, and training until it succeeds.
+
+    Every decision is ten control ticks with estimate, neighbour table, shield, physics, reward and restart.
+
+    Args:
+        robot: registered robot.
+        minutes: time that may be spent; cells that no time is left for are told as such.
+        repeats: timed runs of each cell, of which the median counts.
+        say: is told what is being measured.
+
+    Raises:
+        TestudoError: no time is given.
+    """
+    if not 0 < minutes < math.inf or repeats < 1:
+        raise TestudoError(f"--minutes, --repeats: found {minutes} and {repeats}, expected both above 0")
+    begin = time.perf_counter()
+    say("training navigation until it succeeds")
+    learning = learn_until_success(robot, begin + 60 * minutes * _LEARNING_SHARE)
+    stepping = list(_step_all(robot, repeats, begin + 60 * minutes, say))
+    measured = [one for one in stepping if one.note != _NO_TIME]
+    left = len(stepping) - len(measured)
+    here = devices()
+    values = {
+        "device": here.to_dict(),
+        "robot": robot,
+        "minutes": minutes,
+        "repeats": repeats,
+        "stepping": [asdict(one) for one in stepping],
+        "learning": asdict(learning),
+        "peak_memory_bytes": (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
+    }
+    return BenchResult(
+        f"navigation with the shield at every tick, {here.text}",
+        ("what", "robots", "worlds", "decisions/s", "physics steps/s", "compile", "memory"),
+        [*_learning_rows(learning), *map(_row, measured), *_left_rows(left)],
+        values,
+    )
+
+
+def _row(one: Stepping) -> tuple[str, ...]:
+    if one.note:
+        return (one.tier, str(one.team_size), f"{one.worlds:,}", one.note, "", "", "")
+    where = "" if one.device == jax.default_backend() else f" ({one.device})"
+    return (
+        one.tier + where,
+        str(one.team_size),
+        f"{one.worlds:,}",
+        f"{one.decisions_per_s:,.0f}",
+        f"{one.physics_steps_per_s:,.0f}",
+        f"{one.compile_s:.1f} s",
+        f"{one.memory_bytes / 2**20:,.0f} MiB",
+    )
+
+
+def _learning_rows(learning: Learning) -> Iterable[tuple[str, ...]]:
+    reached = f"{learning.seconds:.1f} s" if learning.reached else f"not within {learning.seconds:.0f} s"
+    size, worlds = str(learning.team_size), f"{learning.worlds:,}"
+    yield "training", size, worlds, f"{learning.decisions_per_s:,.0f}", "", f"{learning.compile_s:.1f} s", ""
+    yield f"training to success {learning.success:g}", size, worlds, reached, "", "", ""
+
+
+def _left_rows(left: int) -> Iterable[tuple[str, ...]]:
+    if left:
+        yield (f"{left} more", "", "", "give --minutes more", "", "", "")
+
+
+def _step_all(robot: str, repeats: int, end: float, say: Callable[[str], None]) -> Iterable[Stepping]:
+    for cell in CELLS:
+        tier = cell.choice.physics + ("" if cell.choice.physics == "kinematic" else f" {cell.choice.form}")
+        device = jax.local_devices(backend="cpu")[0] if cell.on_cpu else jax.local_devices()[0]
+        tier += ", physics alone" if cell.alone else ""
+        blank = Stepping(tier, cell.team_size, cell.worlds, device.platform)
+        if cell.on_cpu and jax.default_backend() == "cpu":
+            continue
+        if time.perf_counter() > end:
+            yield replace(blank, note=_NO_TIME)
+            continue
+        say(f"{tier}, {cell.team_size} robots, {cell.worlds:,} worlds")
+        with jax.default_device(device):
+            yield _step_one(robot, cell, blank, repeats, end)
+
+
+def _step_one(robot: str, cell: GpuCell, blank: Stepping, repeats: int, end: float) -> Stepping:
+    environment = make_benchmark_environment(robot, cell.choice, cell.team_size)
+    begin = time.perf_counter()
+    try:
+        state = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), cell.worlds))
+        run = run_physics if cell.alone else run_decisions
+        program = jax.jit(lambda s, k: run(environment, s, k)).lower(state, jax.random.key(1)).compile()
+        state = jax.block_until_ready(program(state, jax.random.key(1)))
+        compile_s = time.perf_counter() - begin
+        times = []
+        while len(times) < repeats and (not times or time.perf_counter() < end):
+            begin = time.perf_counter()
+            state = jax.block_until_ready(program(state, jax.random.key(len(times))))
+            times.append(time.perf_counter() - begin)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return replace(blank, note="out of memory")
+    rate = cell.worlds * _DECISIONS / statistics.median(times)
+    steps = getattr(getattr(environment.team.physics, "tier", None), "steps", 1)
+    return replace(
+        blank,
+        decisions_per_s=rate,
+        physics_steps_per_s=rate * environment.scenario.decision_ticks * steps,
+        compile_s=compile_s,
+        memory_bytes=_memory(program),
+    )
+
+
+def _memory(program: Any) -> int:
+    found = program.memory_analysis()
+    if found is None:
+        return 0
+    return int(found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes)
+
+
+def make_benchmark_environment(robot: str, choice: PhysicsChoice, team_size: int) -> Environment:
+    """Return `navigation` in the Robotarium's arena, which grows with the team so that all find room."""
+    spec = load_robot(robot)
+    shield, model = projection_parameters(spec), motion_model(spec)
+    scenario = Navigation.create(spec, shield)
+    scale = math.sqrt(max(1.0, team_size / 8))
+
+    def grown(values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(scale * value for value in values)
+
+    arena = Arena(grown(scenario.arena.low_world), grown(scenario.arena.high_world))
+    scenario = replace(
+        scenario,
+        arena=arena,
+        spawn_low_world=grown(scenario.spawn_low_world),
+        spawn_high_world=grown(scenario.spawn_high_world),
+    )
+    physics = make_physics(choice, model, arena, team_size)
+    return Environment(scenario, SimulatedTeam(model, shield, arena, physics, team_size))
+
+
+def run_decisions(environment: Environment, state: WorldState, key: jax.Array) -> WorldState:
+    """Return the worlds some decisions later."""
+    return drive_to_goals(environment, state, key, _DECISIONS)[0]
+
+
+def run_physics(environment: Environment, state: WorldState, _: jax.Array) -> WorldState:
+    """Return the worlds as many ticks later, the robots driving in circles."""
+    team = environment.team
+    rate = jnp.asarray((0.1, 0.5, 0.0)[: team.model.spec.dimension])[:, None, None]
+    sent = jnp.broadcast_to(rate, state.team.sent.shape)
+
+    def tick(physics: Any, _: None) -> tuple[Any, None]:
+        return team.physics.advance(physics, sent, state.team.parameters), None
+
+    ticks = _DECISIONS * environment.scenario.decision_ticks
+    physics = jax.lax.scan(tick, state.team.physics, None, length=ticks)[0]
+    return replace(state, team=replace(state.team, physics=physics))

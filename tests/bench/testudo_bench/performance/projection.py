@@ -1,0 +1,183 @@
+"""`testudo bench projection`: exact projections per second in a batch, and the time of one robot's whole shield."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_bench.performance.world_stepping import compiled, seconds
+from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
+from testudo_deploy.shield.shield import Shield
+from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import Arena
+from testudo_hardware.motion import LagResponse, MotionState, motion_model
+from testudo_hardware.motion.motion_model import effective_command
+from testudo_hardware.spec import load_robot
+from testudo_sim.jax_support.devices import devices
+
+_SIZES = ((2, 2, 10.0), (2, 4, 4.0), (2, 8, 1.3), (2, 16, 0.4), (3, 8, 0.15))
+"""Axes, rows, and the bar [million/s] on two cores."""
+_BATCH = 2**14
+_REFERENCE_SOLVES = 4000
+_ROBOTS = (("gritsbot_x", (500, 2000)), ("robomaster_s1", (500, 2000)), ("crazyflie_2x", None))
+"""Robots, and the bars of p50 and p99 [µs]."""
+_NEIGHBOURS = 8
+_TICKS = 1500
+_WARM_UP = 100
+
+
+def bench_projection(*, repeats: int = 9) -> BenchResult:
+    """Time the projection in a batch, a general solver beside it, and all layers of one robot on one core.
+
+    The problems have unit normals of any direction, and rows bind in most of them. The robot drives in circles
+    among eight neighbours at rest, within walls, by the commands that its shield gives it.
+
+    Args:
+        repeats: timed runs, of which medians are given; the robot's ticks are run a third as often.
+    """
+    batch_rows, batch_values = _throughput(repeats)
+    latency_rows, latency_values = _latency(max(1, repeats // 3))
+    values = {
+        "projection": batch_values,
+        "latency": latency_values,
+        "batch": _BATCH,
+        "repeats": repeats,
+        "neighbours": _NEIGHBOURS,
+        "ticks": _TICKS,
+        "device": devices().to_dict(),
+    }
+    title = f"projections, batches of {_BATCH:,}, single precision; {devices().text}"
+    below = f"all layers of one robot, NumPy, one core, {_NEIGHBOURS} neighbours and walls, one tick"
+    columns = ("problem", "million/s", "bar", "compiled in", "rows bind")
+    return BenchResult(
+        title,
+        columns,
+        batch_rows,
+        values,
+        (BenchResult(below, ("robot", "p50", "bar", "p99", "bar of p99"), latency_rows, {}),),
+    )
+
+
+def _throughput(repeats: int) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+    rows, values = [], []
+    for dimension, count, bar in _SIZES:
+        problem = _problems(dimension, count)
+        solve, compile_s = compiled(project_onto_halfspaces, *problem)
+        rate = _BATCH / statistics.median(seconds(solve, *problem) for _ in range(repeats))
+        moved = jnp.any(solve(*problem)[0] != problem[0], axis=0)
+        bound = float(jnp.mean(moved))
+        values.append(
+            {
+                "dimension": dimension,
+                "rows": count,
+                "solves_per_s": rate,
+                "compile_s": compile_s,
+                "share_bound": bound,
+                "bar_solves_per_s": 1e6 * bar,
+            }
+        )
+        rows.append(
+            (
+                f"{count} rows, {dimension}-D",
+                f"{rate / 1e6:.2f}",
+                f"≥ {bar}",
+                f"{compile_s:.1f} s",
+                f"{100 * bound:.0f} %",
+            )
+        )
+    for dimension in (2, 3):
+        rate = _reference(dimension, 8, repeats)
+        values.append({"solver": "quadprog", "dimension": dimension, "rows": 8, "solves_per_s": rate})
+        shown = f"{rate / 1e6:.3f}" if rate is not None else "not installed"
+        rows.append((f"8 rows, {dimension}-D, quadprog, one at a time", shown, "", "", ""))
+    return rows, values
+
+
+def _problems(dimension: int, count: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return targets (D, N), unit normals (D, K, N) and bounds (K, N), which zero keeps."""
+    random = np.random.default_rng(0)
+    normals = random.standard_normal((dimension, count, _BATCH))
+    normals /= np.linalg.norm(normals, axis=0)
+    targets, bounds = random.uniform(-2, 2, (dimension, _BATCH)), random.uniform(0, 1, (count, _BATCH))
+    return (jnp.asarray(targets, jnp.float32), jnp.asarray(normals, jnp.float32), jnp.asarray(bounds, jnp.float32))
+
+
+def _reference(dimension: int, count: int, repeats: int) -> float | None:
+    """Return how many of the problems quadprog solves in a second; None where it is not installed."""
+    try:
+        import quadprog
+    except ImportError:
+        return None
+    targets, normals, bounds = (np.asarray(values, float) for values in _problems(dimension, count))
+    square = np.eye(dimension)
+    problems = [(square, np.array(targets[:, i]), -normals[:, :, i], -bounds[:, i]) for i in range(_REFERENCE_SOLVES)]
+
+    def once() -> float:
+        begin = time.perf_counter()
+        for problem in problems:
+            quadprog.solve_qp(*problem)
+        return time.perf_counter() - begin
+
+    return _REFERENCE_SOLVES / statistics.median(once() for _ in range(repeats))
+
+
+def _latency(repeats: int) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+    rows, values = [], []
+    pinned = hasattr(os, "sched_setaffinity")
+    cores = os.sched_getaffinity(0) if pinned else set()
+    if pinned:
+        os.sched_setaffinity(0, {min(cores)})
+    try:
+        for robot, bars in _ROBOTS:
+            runs = [_one_robot(robot) for _ in range(repeats)]
+            middle, slow = (float(np.median([np.percentile(run, share) for run in runs])) for share in (50, 99))
+            values.append({"robot": robot, "p50_us": middle, "p99_us": slow})
+            shown = [f"≤ {bar} µs" for bar in bars] if bars else ["", ""]
+            rows.append((robot, f"{middle:.0f} µs", shown[0], f"{slow:.0f} µs", shown[1]))
+    finally:
+        if pinned:
+            os.sched_setaffinity(0, cores)
+    return rows, values
+
+
+def _one_robot(robot: str) -> list[float]:
+    """Return the durations [µs] of `Shield.step`."""
+    spec = load_robot(robot)
+    model, parameters, dimension = motion_model(spec), projection_parameters(spec), spec.dimension
+    half = 8 * parameters.separation_m
+    shield = Shield(model, parameters, stop_tube_parameters(spec), Arena((-half,) * dimension, (half,) * dimension))
+    random = np.random.default_rng(0)
+    directions = random.standard_normal((dimension, _NEIGHBOURS))
+    directions /= np.linalg.norm(directions, axis=0)
+    places = directions * parameters.separation_m * random.uniform(1.3, 3, _NEIGHBOURS)
+    yes, lanes = np.ones(_NEIGHBOURS, bool), np.stack([places, places])
+    table = PeerTable(places, np.zeros_like(places), np.full(_NEIGHBOURS, 0.05), yes, ~yes)
+    response = LagResponse.create(np.array(spec.control_period_s), spec.velocity_lag_s)
+    state, own = (
+        MotionState(np.zeros(dimension), np.array(0.0), np.zeros(dimension)),
+        reserved_at_rest(np.zeros(dimension)),
+    )
+    spent = []
+    for tick in range(_WARM_UP + _TICKS):
+        peers = PeerReservations(
+            lanes, lanes, np.full(_NEIGHBOURS, tick - 1.0), ~yes, np.arange(_NEIGHBOURS) % 2 == 0, yes
+        )
+        wanted = np.zeros(dimension)
+        wanted[:2] = spec.control_point_speed_m_s * np.array([np.cos(0.02 * tick), np.sin(0.02 * tick)])
+        sight = ShieldInputs(state.position_world, state, model.stopping_point(state), table, peers)
+        begin = time.perf_counter()
+        result, own = shield.step(sight, own, wanted, np.array(float(tick)))
+        spent.append(1e6 * (time.perf_counter() - begin))
+        state = model.step(state, effective_command(model, result.command), response)
+    return spent[_WARM_UP:]

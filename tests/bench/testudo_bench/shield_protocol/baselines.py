@@ -1,0 +1,178 @@
+"""What the shield is compared with: three published rules, each plainly as in its paper.
+
+All see where their peers are and how fast they move, work on the place of the control point (for wheeled robots a
+point ahead of the axle, as their papers do), and know of no lag, delay or age. Arrays are (D, ...), peers (D, K, ...).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from testudo_bench.shield_protocol.protocol_cell import OTHERS, Rule
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
+from testudo_hardware.motion import MotionModel, StoppingPoint
+from testudo_hardware.motion.motion_model import actuator_command
+from testudo_hardware.motion.motion_state import TINY, length, matrix_vector, shorten
+
+_TOUCHED_M_S = 1e-4
+
+
+@dataclass(frozen=True)
+class BaselineScene:
+    """What one robot (...) sees; every robot has the same size."""
+
+    position_world: jax.Array
+    """(D, ...) [m]."""
+    velocity_world: jax.Array
+    """(D, ...) [m/s]."""
+    peer_position_world: jax.Array
+    """(D, K, ...) [m]."""
+    peer_velocity_world: jax.Array
+    """(D, K, ...) [m/s]."""
+    goal_world: jax.Array
+    """(D, ...) [m]."""
+    separation_m: float
+    """Distance of two centres that is to be kept."""
+    speed_m_s: float
+    period_s: float
+
+
+HORIZON_S = 2.0
+"""Time for which ORCA keeps robots apart."""
+BARRIER_RATE_PER_S = 10.0
+"""alpha of the barrier certificate."""
+GAIN_PER_S = 1.5
+"""How fast the point of a Voronoi cell is closed in on: as the go-to-goal commands of the protocol."""
+
+
+def orca(scene: BaselineScene, wanted_world: jax.Array) -> jax.Array:
+    """Return the velocity of optimal reciprocal collision avoidance.
+
+    Each robot takes half of the smallest change of the relative velocity that leaves the velocity obstacle of the
+    horizon: van den Berg, Guy, Lin and Manocha, Reciprocal n-body collision avoidance, ISRR 2011, in the plane and
+    in space alike. Where no velocity meets all half-spaces the robot stops.
+    """
+    offset = scene.peer_position_world - scene.position_world[:, None]
+    relative = scene.velocity_world[:, None] - scene.peer_velocity_world
+    change, outward = _leave_obstacle(offset, relative, scene)
+    # outward . (v - (own + change / 2)) >= 0
+    bounds = -jnp.sum(outward * (scene.velocity_world[:, None] + change / 2), axis=0)
+    return shorten(
+        project_onto_halfspaces(shorten(wanted_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s
+    )
+
+
+def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: BaselineScene) -> tuple[jax.Array, jax.Array]:
+    """Return the smallest change (D, K, ...) of the relative velocity to the rim of the obstacle, and its normal.
+
+    The obstacle is a cone about the offset, cut off by the ball of radius separation / time about offset / time.
+    """
+    distance, radius = length(offset), scene.separation_m
+    overlaps = distance <= radius
+    time_s = jnp.where(overlaps, scene.period_s, HORIZON_S)
+    from_ball = relative - offset / time_s
+    along = jnp.sum(from_ball * offset, axis=0)
+    ball = (along < 0) & (along**2 > radius**2 * length(from_ball) ** 2) | overlaps
+    ball_outward = from_ball / (length(from_ball) + TINY)
+    ball_change = (radius / time_s - length(from_ball)) * ball_outward
+    # the leg: the line from the origin at the half-angle of the cone, in the plane of offset and relative velocity
+    axis = offset / (distance + TINY)
+    forward = jnp.sum(relative * axis, axis=0)
+    sideways = relative - forward * axis
+    # exactly head-on every side is as good: all take their right
+    right = jnp.stack([axis[1], -axis[0], *(0 * axis[d] for d in range(2, axis.shape[0]))])
+    side = jnp.where(length(sideways) > 1e-6, sideways / (length(sideways) + TINY), right)
+    sine = jnp.clip(radius / (distance + TINY), 0.0, 1.0)
+    cosine = jnp.sqrt(1 - sine**2)
+    leg = cosine * axis + sine * side
+    leg_outward = cosine * side - sine * axis
+    leg_change = jnp.sum(relative * leg, axis=0) * leg - relative
+    return jnp.where(ball, ball_change, leg_change), jnp.where(ball, ball_outward, leg_outward)
+
+
+def buffered_voronoi(scene: BaselineScene) -> jax.Array:
+    """Return the velocity that stays in the robot's buffered Voronoi cell for one period.
+
+    The cell is the set of points nearer to the robot than to any peer, drawn in by half the separation: Zhou, Wang,
+    Bandyopadhyay and Schwager, Fast, on-line collision avoidance for dynamic vehicles using buffered Voronoi
+    cells, RA-L 2017. The robot drives to the point of its cell that is nearest to its goal.
+    """
+    offset = scene.peer_position_world - scene.position_world[:, None]
+    distance = length(offset)
+    normal = offset / (distance + TINY)
+    room = distance / 2 - scene.separation_m / 2
+    way, _ = project_onto_halfspaces(scene.goal_world - scene.position_world, normal, room)
+    return shorten(way * GAIN_PER_S, scene.speed_m_s)
+
+
+def barrier_certificate(scene: BaselineScene, wanted_world: jax.Array) -> jax.Array:
+    """Return the velocity of the textbook control barrier certificate for single integrators.
+
+    h = |p_i - p_j|² - D² and dh/dt >= -alpha h, of which each robot takes half: Wang, Ames and Egerstedt, Safety
+    barrier certificates for collisions-free multirobot systems, T-RO 2017, in its single-integrator form.
+    """
+    offset = scene.position_world[:, None] - scene.peer_position_world
+    h = jnp.sum(offset**2, axis=0) - scene.separation_m**2
+    # -2 offset . u <= alpha h / 2, scaled to a unit normal
+    distance = length(offset) + TINY
+    bounds = BARRIER_RATE_PER_S * h / (4 * distance)
+    return shorten(
+        project_onto_halfspaces(shorten(wanted_world, scene.speed_m_s), -offset / distance, bounds)[0], scene.speed_m_s
+    )
+
+
+@dataclass(frozen=True)
+class OtherShield:
+    """Each world's rule of `OTHERS` in the place of `Shield`, for a model without stopping points."""
+
+    model: MotionModel
+    parameters: ProjectionParameters
+    arena: Arena
+    goal_world: jax.Array | None = None
+    """(D, N, E) [m]; known once there are worlds."""
+    rule: jax.Array | None = None
+    """(E,) int: place in `OTHERS`."""
+
+    def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: jax.Array) -> ShieldResult:
+        """Return what the world's rule makes of the wanted velocity; see `Shield.layer1`."""
+        spec = self.model.spec
+        scene = BaselineScene(
+            stop.position_world,
+            matrix_vector(stop.jacobian, stop.deceleration),
+            table.control_point_world,
+            table.control_velocity_world,
+            self.goal_world,
+            self.parameters.separation_m,
+            spec.control_point_speed_m_s,
+            spec.control_period_s,
+        )
+        plain = project_velocity(self.model, _textbook(self.parameters), self.arena, stop, table, nominal_world)
+        velocities = {
+            Rule.PLAIN: plain.control_velocity_world,
+            Rule.NONE: nominal_world,
+            Rule.ORCA: orca(scene, nominal_world),
+            Rule.VORONOI: buffered_voronoi(scene),
+            Rule.CERTIFICATE: barrier_certificate(scene, nominal_world),
+        }
+        velocity = nominal_world
+        for place, rule in enumerate(OTHERS):
+            velocity = jnp.where(self.rule == place, velocities[rule], velocity)
+        change = length(velocity - nominal_world)
+        return ShieldResult(
+            actuator_command(self.model, stop, velocity),
+            velocity,
+            change,
+            jnp.where(change > _TOUCHED_M_S, int(ShieldStatus.PROJECTED), int(ShieldStatus.PASSED)),
+        )
+
+
+def _textbook(parameters: ProjectionParameters) -> ProjectionParameters:
+    """Return the margins of one who knows of no stopping point: without those for lag and model, which belong to it."""
+    kept = sum(term.value_m for term in parameters.terms if term.name not in ("lag", "model"))
+    return replace(parameters, separation_m=kept)

@@ -1,0 +1,229 @@
+"""Episodes of a batch: drive to the goals under the shield, and keep count.
+
+Everything is counted until an episode is over: at its horizon, a while after all have arrived, or when all have stood
+for long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_bench.shield_protocol.baselines import OtherShield
+from testudo_bench.shield_protocol.compiled_setting import CompiledStage
+from testudo_bench.shield_protocol.world_batch import Batch
+from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
+from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.velocity_projection import ShieldStatus
+from testudo_hardware.motion.motion_state import length
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.physics.world_parameters import draw_parameters
+from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
+
+jax.tree_util.register_dataclass(DeadlockState)
+
+ARRIVED_M = 0.1
+SLOW_M_S = 0.01
+"""Own speed at a contact that a hostile neighbour causes."""
+STILL_M, STILL_S = 0.01, 5.0
+"""Robots of which none moved further in this time, short of their goals, are deadlocked."""
+GIVEN_UP_S = 20.0
+"""An episode is over when none moved for so long, hostile cells apart."""
+_GAIN_PER_S = 1.5
+"""How fast go-to-goal commands close in on the goal."""
+_FROM_SPEED = 0.5
+"""Who was faster than this share of the top speed and was told to slow down to this share of that has braked."""
+_TOUCH_M = 0.002
+"""MuJoCo keeps bodies that touch apart: so close counts as touching when the own speed is looked at."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EpisodeTally:
+    """What was counted, for each world (E,) unless said."""
+
+    contacts: jax.Array
+    """int: physics steps with touching pairs."""
+    fast_contacts: jax.Array
+    """int: robot-ticks in which a robot touched something at an own speed above 1 cm/s."""
+    separation_m: jax.Array
+    arrived_tick: jax.Array
+    """int: when all were at their goals at once; -1 before."""
+    changed: jax.Array
+    """Robot-ticks whose command the shield changed."""
+    change_m_s: jax.Array
+    """Sum of the sizes of these changes."""
+    robot_ticks: jax.Array
+    anchor_world: jax.Array
+    """(D, N, E): where each robot was when it last had moved."""
+    still: jax.Array
+    """(N, E) int: ticks since."""
+    speed_m_s: jax.Array
+    """(N, E): at the tick before."""
+    touching: jax.Array
+    """(N, E) bool: at the tick before."""
+    braked: jax.Array
+    """(N, E) bool: braked from speed at least once."""
+    alarmed: jax.Array
+    """(N, E) bool: found its brakes to be weak."""
+    over: jax.Array
+    """bool."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Course:
+    """A batch on its way."""
+
+    world: DeployedTeamState
+    patience: DeadlockState
+    moved_world: jax.Array
+    """(D, N, E) [m/s]: what the shield let through."""
+    tally: EpisodeTally
+    batch: Batch
+    key: jax.Array
+
+
+def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
+    """Return the batch at its start; ``seed`` draws what happens on the way."""
+    keys = jax.vmap(jax.random.key)(batch.seed)
+    parameters = replace(
+        draw_parameters(keys, stage.spec, stage.team.channels), message_loss=batch.loss, brake_share=batch.brake_share
+    )
+    world = start_deployed(stage.team, stage.deployment, batch.position_world, batch.yaw, parameters, batch.faults)
+    size, worlds = batch.yaw.shape
+    none, still = jnp.zeros(worlds), jnp.zeros((size, worlds))
+    count = none.astype(jnp.int32)
+    tally = EpisodeTally(
+        count,
+        count,
+        none + jnp.inf,
+        count - 1,
+        none,
+        none,
+        none,
+        batch.position_world,
+        still.astype(jnp.int32),
+        still,
+        still > 0,
+        still > 0,
+        still > 0,
+        count > 0,
+    )
+    return Course(
+        world, initial_deadlock_state(still), jnp.zeros_like(batch.position_world), tally, batch, jax.random.key(seed)
+    )
+
+
+def go_on(stage: CompiledStage, course: Course, ticks: int) -> Course:
+    """Return the course so many ticks later."""
+    bound = _bound(stage, course.batch)
+
+    def step(current: Course, _: None) -> tuple[Course, None]:
+        return _tick(bound, current), None
+
+    return jax.lax.scan(step, course, None, length=ticks)[0]
+
+
+def _bound(stage: CompiledStage, batch: Batch) -> CompiledStage:
+    """Return the stage with what differs between its worlds."""
+    deployment, parameters = stage.deployment, replace(stage.team.shield, hold_s=batch.hold_s)
+    shield = replace(deployment.shield, parameters=parameters)
+    if isinstance(shield, OtherShield):
+        shield = replace(shield, goal_world=batch.goal_world, rule=batch.rule)
+    return replace(stage, team=replace(stage.team, shield=parameters), deployment=replace(deployment, shield=shield))
+
+
+def go_to_goals(stage: CompiledStage, position_world: jax.Array, goal_world: jax.Array) -> jax.Array:
+    """Return the velocities (D, N, E) [m/s] straight to the goals, slower near them."""
+    offset = goal_world - position_world
+    distance = length(offset)
+    speed = jnp.minimum(stage.spec.control_point_speed_m_s, _GAIN_PER_S * distance)
+    return offset * (speed / (distance + 1e-6))
+
+
+def _tick(stage: CompiledStage, course: Course) -> Course:
+    key, tick_key = jax.random.split(course.key)
+    world, team = course.world, stage.team
+    nominal = go_to_goals(stage, world.estimate.position_world, course.batch.goal_world)
+    place = team.model.stopping_point(world.estimate).position_world
+    turned, patience = resolve_deadlock(
+        team.shield, course.patience, place, world.table, nominal, course.moved_world, stage.spec.control_period_s
+    )
+    nominal = jnp.where(course.batch.resolves, turned, nominal)
+    after, result = tick_deployed(team, stage.deployment, world, nominal, tick_key)
+    tally = _count(stage, course, after, result)
+    return Course(after, patience, result.control_velocity_world, tally, course.batch, key)
+
+
+def _count(stage: CompiledStage, course: Course, world: DeployedTeamState, result: Any) -> EpisodeTally:
+    tally, batch, spec = course.tally, course.batch, stage.spec
+    watch = stage.team.physics.watch(world.physics)
+    truth = stage.team.physics.scene(world.physics).robots
+    place = truth.position_world
+    speed = jnp.abs(truth.velocity[0]) if spec.kind == DIFFERENTIAL_DRIVE else length(truth.velocity)
+    ours = ~batch.hostile
+    touching = _touching(stage, place) & (watch.contacts > 0)
+    if _bodies_pass(stage):
+        own_speed, counted = speed, touching
+    else:
+        # who is pushed has a speed that is not its own: what counts is the one before the first touch
+        own_speed, counted = tally.speed_m_s, touching & ~tally.touching
+    fast = counted & ours & (own_speed > SLOW_M_S)
+    live = ours & ~batch.gone
+    there = ((length(batch.goal_world - place) < max(ARRIVED_M, spec.body_radius_m)) | ~live) & jnp.any(live, axis=0)
+    moved = length(place - tally.anchor_world) > STILL_M
+    counts = ~tally.over
+    arrived = jnp.where((tally.arrived_tick < 0) & jnp.all(there, axis=0) & counts, world.number, tally.arrived_tick)
+    changed = (result.status != int(ShieldStatus.PASSED)) & ours & counts
+    given_up = jnp.all((tally.still * spec.control_period_s > GIVEN_UP_S) | ~live, axis=0) & jnp.all(ours, axis=0)
+    over = (world.number >= batch.horizon) | given_up | ((arrived >= 0) & (world.number >= arrived + batch.linger))
+    return EpisodeTally(
+        tally.contacts + jnp.where(counts, watch.contacts, 0),
+        tally.fast_contacts + jnp.where(counts, jnp.sum(fast, axis=0), 0),
+        jnp.where(counts, jnp.minimum(tally.separation_m, watch.separation_m), tally.separation_m),
+        arrived,
+        tally.changed + jnp.sum(changed, axis=0),
+        tally.change_m_s + jnp.sum(jnp.where(changed, result.change_m_s, 0.0), axis=0),
+        tally.robot_ticks + jnp.where(counts, jnp.sum(ours, axis=0), 0),
+        jnp.where(moved & counts, place, tally.anchor_world),
+        jnp.where(counts, jnp.where(moved, 0, tally.still + 1), tally.still),
+        speed,
+        touching,
+        tally.braked | (_brakes(spec, world) & ours & counts),
+        tally.alarmed | (world.weak & ours & counts),
+        tally.over | over,
+    )
+
+
+def _brakes(spec: RobotSpec, world: DeployedTeamState) -> jax.Array:
+    """Return which robots (N, E) are well into a braking from speed."""
+    watch = world.watch
+    return (watch.began_m_s > _FROM_SPEED * spec.control_point_speed_m_s) & (
+        watch.speed_m_s < _FROM_SPEED * watch.began_m_s
+    )
+
+
+def _bodies_pass(stage: CompiledStage) -> bool:
+    """Return whether bodies pass through each other."""
+    return stage.setting.choice.physics in ("kinematic", "attitude", "rotors")
+
+
+def _touching(stage: CompiledStage, place: jax.Array) -> jax.Array:
+    """Return which robots (N, E) touch another, a wall or an obstacle."""
+    radius, size = stage.spec.body_radius_m, place.shape[1]
+    slack = 0.0 if _bodies_pass(stage) else _TOUCH_M
+    distance = length(place[:, :, None] - place[:, None, :])
+    apart = jnp.where(jnp.eye(size, dtype=bool)[..., None], jnp.inf, distance)
+    robots = ~jnp.all(apart >= 2 * radius + slack, axis=0)
+    arena = stage.team.arena
+    low, high = (jnp.array(side).reshape(-1, 1, 1) for side in (arena.low_world, arena.high_world))
+    inside = (place >= low + radius + slack) & (place <= high - radius - slack)
+    touching = robots | ~jnp.all(inside, axis=0)
+    for obstacle in arena.obstacles:
+        touching = touching | ~(clearance(obstacle, place)[0] >= radius + slack)
+    return touching

@@ -1,0 +1,194 @@
+"""Runs the cells of the protocol: one program for each setting, its episodes in chunks of worlds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_bench.shield_protocol.batch_episode import STILL_S, Course, begin, go_on
+from testudo_bench.shield_protocol.compiled_setting import CompiledStage, Setting, build_stage, ticks
+from testudo_bench.shield_protocol.protocol_cell import ProtocolCell
+from testudo_bench.shield_protocol.world_batch import Batch, CellEpisode, draw_batch
+from testudo_sim.physics_choice import PhysicsChoice
+
+_SEGMENT_S = 2.5
+"""After so long it is seen whether all worlds of a chunk are over."""
+_ROBOTS_AT_ONCE = 512
+"""Robots in a chunk: as many worlds as make so many, within the limits below."""
+_WORLDS = (32, 128)
+_WORKERS = 2
+
+
+@dataclass(frozen=True)
+class CellOutcome:
+    """What was counted in the episodes n of one cell, (n,) each."""
+
+    contacts: np.ndarray
+    """Physics steps with touching pairs."""
+    fast_contacts: np.ndarray
+    separation_m: np.ndarray
+    arrived_s: np.ndarray
+    """Infinite where they did not."""
+    deadlocked: np.ndarray
+    changed_share: np.ndarray
+    """Share of robot-ticks whose command was changed."""
+    change_m_s: np.ndarray
+    """Mean size of the changes."""
+    braked: np.ndarray
+    """Robots that braked from speed."""
+    alarms: np.ndarray
+    """Robots that found their brakes to be weak."""
+
+    def __add__(self, other: CellOutcome) -> CellOutcome:
+        """Return both together."""
+        return CellOutcome(
+            *(np.concatenate(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
+
+
+@dataclass
+class Tables:
+    """What has been measured so far; filled by several threads."""
+
+    outcomes: dict[tuple[str, ProtocolCell], CellOutcome] = field(default_factory=dict)
+    """By tier and cell."""
+    compile_s: float = 0.0
+    """Summed over all programs, which are compiled side by side."""
+    robot_ticks: float = 0.0
+    stop: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    host: threading.Lock = field(default_factory=threading.Lock)
+    """C MuJoCo has one pool of threads, for one program at a time."""
+    hasty: bool = False
+    """Compile in two thirds of the time what then runs a third slower."""
+
+    def add(self, tier: str, cell: ProtocolCell, outcome: CellOutcome) -> None:
+        """Put episodes of a cell to those before."""
+        with self.lock:
+            before = self.outcomes.get((tier, cell))
+            self.outcomes[tier, cell] = before + outcome if before else outcome
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell to run."""
+
+    cell: ProtocolCell
+    episodes: int
+    choice: PhysicsChoice = PhysicsChoice()
+
+
+def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) -> None:
+    """Run all episodes of the jobs.
+
+    Args:
+        jobs: what to run.
+        say: is told what has been done.
+        tables: filled on the way, so that nothing is lost at an interrupt.
+    """
+    groups: dict[Setting, list[CellEpisode]] = defaultdict(list)
+    for job in jobs:
+        groups[Setting.of(job.cell, job.choice)] += [CellEpisode(job.cell, number) for number in range(job.episodes)]
+    # the longest first, so that no core waits for the other at the end
+    order = sorted(groups, key=lambda setting: -setting.size * len(groups[setting]))
+    done, total = 0, sum(len(group) for group in groups.values())
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        pending = {pool.submit(_run_group, setting, groups[setting], tables): setting for setting in order}
+        try:
+            for future in as_completed(pending):
+                future.result()
+                done += len(groups[pending[future]])
+                say(f"{done} of {total} episodes; last {pending[future].describe()}")
+        except BaseException:
+            tables.stop.set()
+            for future in pending:
+                future.cancel()
+            raise
+
+
+def _run_group(setting: Setting, episodes: list[CellEpisode], tables: Tables) -> None:
+    """Run all episodes of one setting."""
+    if tables.stop.is_set():
+        return
+    stage = build_stage(setting)
+    episodes = sorted(episodes, key=lambda episode: (episode.cell.horizon_s, episode.cell.name))
+    worlds = min(max(_WORLDS[0], min(_ROBOTS_AT_ONCE // setting.size, _WORLDS[1])), -(-len(episodes) // 4) * 4)
+    chunks = [episodes[at : at + worlds] for at in range(0, len(episodes), worlds)]
+    segment = ticks(_SEGMENT_S, stage.spec)
+    first = _padded(chunks[0], worlds)
+    began = time.perf_counter()
+    batch, seed = draw_batch(stage, first), jnp.uint32(0)
+    starter = jax.jit(partial(begin, stage)).lower(batch, seed).compile(_optimise(0))
+    course = starter(batch, seed)
+    program = jax.jit(lambda course: go_on(stage, course, segment), donate_argnums=0).lower(course)
+    program = program.compile(_optimise(1) if tables.hasty else None)
+    with tables.lock:
+        tables.compile_s += time.perf_counter() - began
+    for number, chunk in enumerate(chunks):
+        with tables.host if setting.choice.physics == "mujoco" else nullcontext():
+            if not _run_chunk(stage, chunk, starter, program, (worlds, number), tables):
+                return
+
+
+def _run_chunk(
+    stage: CompiledStage,
+    chunk: list[CellEpisode],
+    starter: Callable[..., Course],
+    program: Callable[..., Course],
+    at: tuple[int, int],
+    tables: Tables,
+) -> bool:
+    """Run one chunk; return whether it came to its end."""
+    worlds, number = at
+    batch: Batch = draw_batch(stage, _padded(chunk, worlds))
+    course = starter(batch, jnp.uint32(number))
+    while not bool(jnp.all(course.tally.over)):
+        if tables.stop.is_set():
+            return False
+        course = program(course)
+    with tables.lock:
+        tables.robot_ticks += float(course.world.number) * worlds * stage.team.size
+    result = _outcome(stage, course)
+    for cell in dict.fromkeys(episode.cell for episode in chunk):
+        mine = [index for index, episode in enumerate(chunk) if episode.cell == cell]
+        tables.add(stage.setting.choice.physics, cell, CellOutcome(*(values[mine] for values in vars(result).values())))
+    return True
+
+
+def _optimise(level: int) -> dict[str, int]:
+    """Return how hard XLA tries (0 to 3)."""
+    return {"xla_backend_optimization_level": level}
+
+
+def _padded(chunk: list[CellEpisode], worlds: int) -> list[CellEpisode]:
+    """Return the chunk with copies of its last episode, so that all chunks run the same program."""
+    return chunk + [chunk[-1]] * (worlds - len(chunk))
+
+
+def _outcome(stage: CompiledStage, course: Course) -> CellOutcome:
+    period, tally = stage.spec.control_period_s, course.tally
+    arrived = np.asarray(tally.arrived_tick)
+    live = ~np.asarray(course.batch.hostile | course.batch.gone)
+    still = np.asarray(tally.still) * period > STILL_S
+    changed, robot_ticks = np.asarray(tally.changed), np.asarray(tally.robot_ticks)
+    return CellOutcome(
+        np.asarray(tally.contacts),
+        np.asarray(tally.fast_contacts),
+        np.asarray(tally.separation_m),
+        np.where(arrived >= 0, arrived * period, np.inf),
+        np.all(still | ~live, axis=0) & (arrived < 0),
+        changed / robot_ticks * stage.setting.stride,
+        np.asarray(tally.change_m_s) / np.maximum(changed, 1),
+        np.sum(np.asarray(tally.braked), axis=0),
+        np.sum(np.asarray(tally.alarmed), axis=0),
+    )

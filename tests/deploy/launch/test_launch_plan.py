@@ -1,0 +1,164 @@
+import ast
+import importlib.util
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.deploy.tiny_fleet import make_tiny_fleet
+
+from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
+from testudo_deploy.launch.launch_plan import ROBOT_TOPICS, ProcessPlan, plan, ros_arguments, topics
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.link_profile import load_link
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    return make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 3)
+
+
+def test_the_plan_is_recorder_plant_station_and_guard_and_policy_of_each_robot(fleet, tmp_path):
+    processes = plan(fleet, run_folder=tmp_path / "run", seed=7, duration_s=30)
+    labels = [process.label for process in processes]
+    robots = [f"{name}/{kind}" for name in ("r0", "r1", "r2") for kind in ("guard", "policy")]
+    assert labels == ["recorder", "plant", "station", *robots]
+    assert len(set(labels)) == len(labels)
+    recorder, plant, _, guard, policy, *_ = processes
+    assert recorder.parameters["run_folder"] == str(tmp_path / "run")
+    assert (plant.parameters["seed"], plant.parameters["duration_s"]) == (7, 30.0)
+    assert policy.parameters == {
+        "fleet": str(fleet.file),
+        "policy": str(fleet.policy),
+        "robot": "r0",
+        "configure": True,
+    }
+    assert guard.parameters["robot"] == "r0"
+    for process in processes:
+        assert process.package == "testudo_nodes"
+        assert process.module.rpartition(".")[2] == process.executable
+
+
+def test_the_plan_of_one_fleet_is_always_the_same(fleet):
+    assert plan(fleet, run_folder=None) == plan(fleet, run_folder=None)
+
+
+def test_real_robots_need_no_plant_and_recording_can_be_left_out(fleet):
+    labels = [process.label for process in plan(fleet, run_folder=None, backend="hw")]
+    assert labels == ["station", "r0/guard", "r0/policy", "r1/guard", "r1/policy", "r2/guard", "r2/policy"]
+
+
+@pytest.mark.parametrize("backend", ["sim", "hw"])
+def test_what_all_computers_start_is_the_whole_plan(fleet, tmp_path, backend):
+    options = {"run_folder": tmp_path / "run", "backend": backend, "seed": 3, "log_level": "info"}
+    station = plan(fleet, station=True, **options)
+    own = [plan(fleet, robot=name, **options) for name in fleet.names]
+    assert (*station, *(process for part in own for process in part)) == plan(fleet, **options)
+    assert [process.label for process in own[1]] == ["r1/guard", "r1/policy"]
+    assert {process.namespace for process in station} == {""}
+
+
+def test_a_part_that_does_not_exist_is_refused(fleet):
+    with pytest.raises(TestudoError, match="there is no 'r9'; known are r0, r1, r2"):
+        plan(fleet, run_folder=None, robot="r9")
+    with pytest.raises(TestudoError, match="station: found true with robot 'r0'"):
+        plan(fleet, run_folder=None, robot="r0", station=True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"backend": "gazebo"},
+        {"duration_s": 0},
+        {"duration_s": float("nan")},
+        {"duration_s": 1e6},
+        {"log_level": "x"},
+        {"seed": -1},
+        {"seed": 2**31},
+    ],
+)
+def test_a_wrong_choice_is_refused(fleet, wrong):
+    with pytest.raises(TestudoError, match=rf"{next(iter(wrong))}: found"):
+        plan(fleet, run_folder=None, **wrong)
+
+
+def test_every_planned_module_exists(fleet, tmp_path):
+    # looked for as files: the modules import ROS
+    package = Path(importlib.util.find_spec("testudo_nodes").origin).parent
+    for process in plan(fleet, run_folder=tmp_path):
+        file = package.parent / f"{process.module.replace('.', '/')}.py"
+        names = [node.name for node in ast.parse(file.read_text()).body if hasattr(node, "name")]
+        assert "main" in names
+
+
+def test_every_topic_is_recorded_once(fleet):
+    found = topics(fleet)
+    assert len({topic.name for topic in found}) == len(found) == 3 * (len(ROBOT_TOPICS) + 2) + 3
+    assert {topic.robot for topic in found} == {"r0", "r1", "r2", ""}
+    types = {topic.name: topic.type for topic in found}
+    assert types["/r1/odom"] == "nav_msgs/msg/Odometry"
+    assert types["/r1/cmd_vel"] == "geometry_msgs/msg/TwistStamped"
+    assert types["/estop"] == types["/r1/estop"] == "std_msgs/msg/Bool"
+
+
+def test_transforms_by_which_a_robot_places_itself_are_recorded(fleet):
+    placed = replace(fleet.robots[0], pose=PoseSource("tf", "map", 0.0, 0.1))
+    found = {topic.name: topic for topic in topics(replace(fleet, robots=(placed, *fleet.robots[1:])))}
+    assert (found["/tf"].type, found["/tf"].reliable) == ("tf2_msgs/msg/TFMessage", False)
+
+
+def test_topics_of_other_drivers_are_recorded_as_these_call_and_offer_them(fleet):
+    renamed = LinkChoice("turtlebot4", load_link("turtlebot4"), {"cmd_vel": "base/cmd", "pose": "/mocap/poses"})
+    seen = PoseSource("mocap", "world", 0.0, 0.1)
+    robots = [replace(robot, link=renamed, pose=seen) for robot in fleet.robots[:2]]
+    robots.append(replace(fleet.robots[2], link=renamed, pose=replace(seen, source="odom+initial")))
+    found = {topic.name: topic for topic in topics(replace(fleet, robots=tuple(robots)))}
+    assert found["/r0/base/cmd"].type == "geometry_msgs/msg/Twist"
+    assert found["/mocap/poses"].kind == "pose"
+    assert not {"/r0/cmd_vel", "/r0/odom", "/r1/pose"} & set(found)
+    assert (found["/r2/odom"].kind, found["/r2/odom"].reliable) == ("odom", False)
+
+
+def test_parameters_keep_their_type_on_the_way_through_the_command_line():
+    values = {
+        "text": "it's 1: [a]",
+        "digits": "123",
+        "flag": True,
+        "whole": 3,
+        "number": 30.0,
+    }
+    process = ProcessPlan("n", "p", "e", "m", "r0", values, ("--log-level", "warn"))
+    words = ros_arguments(process)
+    assert words[:5] == ["--ros-args", "-r", "__node:=n", "-r", "__ns:=/r0"]
+    assert words[-2:] == ["--log-level", "warn"]
+    settings = [after for word, after in pairwise(words) if word == "-p"]
+    read = {}
+    for setting in settings:
+        key, _, value = setting.partition(":=")
+        read[key] = yaml.safe_load(value)
+    assert read == values
+
+
+def test_task_and_markers_are_started_where_asked_for_and_belong_to_the_station(fleet):
+    labels = [process.label for process in plan(fleet, run_folder=None, watch=("markers", "task"), station=True)]
+    assert labels == ["plant", "station", "task", "markers"]
+    with pytest.raises(TestudoError, match="watch: found chess, expected some of task, markers"):
+        plan(fleet, run_folder=None, watch=("chess",))
+
+
+def test_in_lock_step_the_plant_waits_for_all_but_those_who_only_show(fleet, tmp_path):
+    processes = plan(fleet, run_folder=tmp_path / "run", watch=("task", "markers"), lock_step=True)
+    by_label = {process.label: process.parameters for process in processes}
+    awaited = by_label["plant"]["lock_step_nodes"].split()
+    assert sorted([*awaited, "markers", "plant"]) == sorted(by_label)
+    assert all(by_label[label]["lock_step"] for label in (*awaited, "plant"))
+    assert "lock_step" not in by_label["markers"]
+    assert by_label["markers"]["use_sim_time"]
+    part = {process.label: process.parameters for process in plan(fleet, run_folder=None, station=True, lock_step=True)}
+    assert "r0/policy" in part["plant"]["lock_step_nodes"]  # which runs elsewhere
+
+
+def test_real_robots_do_not_wait(fleet):
+    with pytest.raises(TestudoError, match="lock_step: found backend 'hw', expected sim"):
+        plan(fleet, run_folder=None, backend="hw", lock_step=True)

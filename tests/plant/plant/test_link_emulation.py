@@ -1,0 +1,84 @@
+"""The plant speaks as a robot's driver would, and what it says is understood on the robot."""
+
+import math
+
+import pytest
+from tests.hardware import plain_messages as plain
+
+from testudo_deploy.fleet.fleet import FleetRobot
+from testudo_deploy.fleet.pose_source import PoseSourceReader
+from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.link_profile import load_link
+from testudo_hardware.links.wire import CommandReading, OdometryReading
+from testudo_hardware.spec import load_robot
+from testudo_plant.plant import LinkEmulation
+
+ROS_S, NOW_S = 1.7e9, 400.0
+EMPTY = {"odom": plain.odometry, "pose": plain.pose_stamped, "amcl_pose": plain.pose_with_covariance_stamped}
+
+
+def robot(source, link, kind="turtlebot4", frame="map"):
+    spec = load_robot(kind)
+    place = (2.0, 1.0, 1.0)[: spec.dimension]
+    return FleetRobot(
+        "tb1",
+        kind,
+        place,
+        math.pi / 2,
+        place,
+        spec,
+        link=LinkChoice(link, load_link(link)),
+        pose=PoseSource(source, frame, 0.0005, spec.pose_max_age_s),
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "link"),
+    [
+        ("odom", "testudo"),
+        ("odom+initial", "turtlebot4"),
+        ("amcl_pose", "turtlebot3"),
+        ("mocap", "generic_twist"),
+        ("mocap", "testudo"),
+    ],
+)
+def test_what_it_says_is_what_was_measured(source, link):
+    entry = robot(source, link, frame="world" if source == "odom" else "map")
+    stand_in, sensor = LinkEmulation(entry), PoseSourceReader(entry)
+    placed = []
+    for k in range(40):
+        at_s = NOW_S + k / stand_in.rate_hz
+        sample = OdometryReading(at_s - 0.03, (2.0, 1.0 + 0.2 * k / stand_in.rate_hz), math.pi / 2, (0.2, 0.0))
+        clocks = (ROS_S + at_s, at_s)
+        for topic, measurement in stand_in.say(sample, *clocks):
+            message = topic.wire.encode(EMPTY[topic.kind](), measurement)
+            placed.append((sample, sensor.place(topic, message, *clocks)))
+    sample, found = placed[-1]
+    age_s = sample.stamp_s - found.stamp_s  # of a velocity from poses alone
+    assert age_s == pytest.approx(0.03 if source == "mocap" else 0.0, abs=1e-6)
+    assert found.position_world == pytest.approx((2.0, sample.position_world[1] - 0.2 * age_s), abs=1e-5)
+    assert found.yaw == pytest.approx(math.pi / 2, abs=1e-6)
+    assert found.velocity == pytest.approx((0.2, 0.0), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("link", "message", "stamp_s"),
+    [
+        ("turtlebot4", plain.twist, NOW_S),
+        ("turtlebot3", plain.twist_stamped, NOW_S - 0.02),
+    ],
+)
+def test_commands_are_stamped_on_the_steady_clock(link, message, stamp_s):
+    stand_in = LinkEmulation(robot("odom+initial", link))
+    sent = stand_in.commands.encode(message(), CommandReading(ROS_S - 0.02, (0.1, -0.4)))
+    reading = stand_in.command(sent, ROS_S, NOW_S)
+    assert reading.command == (0.1, -0.4)
+    assert reading.stamp_s == pytest.approx(stamp_s, abs=1e-6)
+
+
+def test_what_it_cannot_play_is_refused():
+    with pytest.raises(TestudoError, match="tb1: pose: found source tf"):
+        LinkEmulation(robot("tf", "turtlebot4"))
+    with pytest.raises(TestudoError, match="NamedPoseArray, which the plant does not play"):
+        LinkEmulation(robot("mocap", "crazyswarm2", "crazyflie_2x"))

@@ -1,0 +1,132 @@
+"""Advantages and the PPO loss against numbers worked out by hand."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from testudo_policies.learning.losses import advantages, ppo_loss
+from testudo_policies.train_config import TrainConfig
+
+
+def column(*values, dtype=float):
+    """Return (T, 1): one robot."""
+    return jnp.array(values, dtype)[:, None]
+
+
+def test_advantages_with_a_time_out_and_a_termination_in_the_middle():
+    # discount 0.5, trace 0.5, so that the next advantage weighs 0.25
+    # step      0     1         2    3           4
+    #                 time-out       terminated  rollout ends
+    # reward    1     2         3    4           5
+    # value     1     1         2    2           4
+    # next      1     6         2    100         8
+    # 1's next state is the last one of its episode (6), not the first of the next (value 2);
+    # 3's has no future, whatever the critic says (100)
+    # delta is reward + 0.5 * next - value:
+    #   0: 1 + 0.5 - 1 = 0.5    1: 2 + 3 - 1 = 4    2: 3 + 1 - 2 = 2    3: 4 + 0 - 2 = 2
+    #   4: 5 + 4 - 4 = 5
+    # advantage, from behind: 4: 5    3: 2 (cut)    2: 2 + 0.25 * 2 = 2.5    1: 4 (cut)
+    #   0: 0.5 + 0.25 * 4 = 1.5
+    found = advantages(
+        reward=column(1, 2, 3, 4, 5),
+        value=column(1, 1, 2, 2, 4),
+        next_value=column(1, 6, 2, 100, 8),
+        terminated=column(0, 0, 0, 1, 0, dtype=bool),
+        truncated=column(0, 1, 0, 0, 0, dtype=bool),
+        discount=0.5,
+        trace=0.5,
+    )
+    np.testing.assert_allclose(found[:, 0], [1.5, 4.0, 2.5, 2.0, 5.0], rtol=1e-6)
+
+
+def test_what_one_robot_lives_through_does_not_touch_another():
+    # the same numbers without an end, beside the column above:
+    # delta 3: 4 + 50 - 2 = 52; advantage 4: 5    3: 52 + 1.25 = 53.25
+    #   2: 2 + 13.3125 = 15.3125    1: 4 + 3.828125 = 7.828125    0: 0.5 + 1.95703125 = 2.45703125
+    def both(*values):
+        return jnp.tile(column(*values), (1, 2))
+
+    ended = jnp.array([[0, 0], [0, 0], [0, 0], [1, 0], [0, 0]], bool)
+    timed_out = jnp.array([[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]], bool)
+    found = advantages(both(1, 2, 3, 4, 5), both(1, 1, 2, 2, 4), both(1, 6, 2, 100, 8), ended, timed_out, 0.5, 0.5)
+    np.testing.assert_allclose(found[:, 0], [1.5, 4.0, 2.5, 2.0, 5.0], rtol=1e-6)
+    np.testing.assert_allclose(found[:, 1], [2.45703125, 7.828125, 15.3125, 53.25, 5.0], rtol=1e-6)
+
+
+class HandMadeAgent:
+    """Says what it was told to say; ``parameters`` are (log probabilities, values)."""
+
+    distribution = SimpleNamespace(
+        log_prob=lambda logits, _: logits,
+        entropy=lambda logits, _: jnp.full(logits.shape, 0.7),
+    )
+
+    def act(self, parameters, _features, hidden, _fresh):
+        return parameters[0], hidden
+
+    def value(self, parameters, _central):
+        return parameters[1]
+
+
+def hand_made_loss(log_probability, value, advantage, trust=None):
+    batch = SimpleNamespace(
+        features=None,
+        central=None,
+        fresh=None,
+        action=None,
+        log_probability=jnp.full((1, 4), -2.0),
+        value=jnp.zeros((1, 4)),
+        trust=trust,
+    )
+    config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1)
+    return ppo_loss((log_probability, value), HandMadeAgent(), config, batch, None, advantage, jax.random.key(0))
+
+
+def test_loss_of_a_batch_made_by_hand():
+    # four robots at one step; advantages have mean 0 and variance (9 + 1 + 1 + 9) / 4 = 5
+    # advantage  3          1     -1          -3
+    # ratio      1.5        1.1   0.5         1.5
+    # clipped    1.2        1.1   0.8         1.2
+    # the lesser 1.2 * 3    1.1   0.8 * -1    1.5 * -3     sum -0.6, mean -0.15, over sqrt(5)
+    # value target = old value 0 + advantage; new values 3, 1, -1, -1 miss it by 0, 0, 0, 2: mean 1
+    ratio = jnp.array([[1.5, 1.1, 0.5, 1.5]])
+    value = jnp.array([[3.0, 1.0, -1.0, -1.0]])
+    total, parts = hand_made_loss(jnp.log(ratio) - 2, value, jnp.array([[3.0, 1.0, -1.0, -3.0]]))
+    assert parts["loss/actor"] == pytest.approx(0.15 / 5**0.5, rel=1e-5)
+    assert parts["loss/value"] == pytest.approx(1.0)
+    assert parts["loss/entropy"] == pytest.approx(0.7)
+    assert parts["loss/ratio_off"] == pytest.approx(0.4, rel=1e-5)
+    assert total == pytest.approx(0.15 / 5**0.5 + 0.5 * 1.0 - 0.1 * 0.7, rel=1e-5)
+
+
+def test_a_clipped_ratio_has_no_gradient_and_a_falling_one_for_good_actions_has():
+    # ratio 1.5 with advantage 3 is beyond the clip: nothing pulls it further; 0.5 is pulled back up
+    def actor_loss(log_probability):
+        advantage = jnp.array([[3.0, 1.0, -1.0, -3.0]])
+        value = jnp.zeros((1, 4))
+        return hand_made_loss(log_probability, value, advantage)[1]["loss/actor"]
+
+    high = jax.grad(actor_loss)(jnp.log(jnp.array([[1.5, 1.0, 1.0, 1.0]])) - 2)[0]
+    low = jax.grad(actor_loss)(jnp.log(jnp.array([[0.5, 1.0, 1.0, 1.0]])) - 2)[0]
+    assert high[0] == 0
+    assert low[0] < 0
+    assert high[1] < 0 < high[3]
+
+
+def test_what_is_not_trusted_pushes_nothing_and_moves_no_mean():
+    """Two trusted steps with advantages 1 and 3 beside two untrusted ones are those two alone, but for the scale."""
+
+    def pull(log_probability, advantage, trust):
+        return hand_made_loss(log_probability, jnp.zeros((1, 4)), advantage, trust)[1]["loss/actor"]
+
+    advantage, trust = jnp.array([[3.0, 1.0, 0.0, 0.0]]), jnp.array([[1.0, 1.0, 0.0, 0.0]])
+    push = np.asarray(jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, trust)[0])
+    np.testing.assert_allclose(push[2:], 0.0, atol=1e-7)
+    assert push[0] == pytest.approx(-push[1], rel=1e-5)  # their mean is 2: one better, one as much worse
+    assert push[0] < 0
+    everybody = jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, None)[0]
+    assert everybody[2] > 0.1  # negative control: without the weights the mean pushes them
+    np.testing.assert_array_equal(jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, jnp.ones((1, 4)))[0], everybody)

@@ -1,0 +1,88 @@
+"""`push_box` is learned: the return rises within a short training, with contact and on a stand-in without it."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from tests.sim.sliding_box import sliding_environment
+
+from testudo_deploy.contract.contract import PolicyContractError
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
+from testudo_policies.commands.export import export
+from testudo_policies.exporting.starting_fleet import not_in_a_fleet, write_fleet
+from testudo_policies.learning.builder import build
+from testudo_policies.learning.ppo import PPO
+from testudo_policies.learning.training_run import train_run
+from testudo_policies.networks.agent import Agent
+from testudo_policies.train_config import TrainConfig
+
+SHORT = TrainConfig(
+    scenario="push_box", physics="mjx", form="planar", team_size=2, memory=0, worlds=32, rollout=16, epochs=4,
+    minibatches=4, learning_rate=2e-3, discount=0.97, change_price=0.05, decisions=120_000,
+)  # fmt: skip
+"""Small worlds and many updates, for a return that rises early."""
+
+
+def rewards_of(ppo, updates):
+    """Return the mean reward of a decision and the successes in each update."""
+    state = jax.jit(ppo.init)(jax.random.key(0))
+    update = jax.jit(ppo.update)
+    found = []
+    for _ in range(updates):
+        state, metrics = update(state)
+        found.append((float(metrics["train/reward"]), float(metrics["train/success"] * metrics["train/episodes"])))
+    return np.array(found).T
+
+
+def assert_rising(rewards, successes):
+    """Fail unless the last quarter is clearly better than the first."""
+    quarter = len(rewards) // 4
+    first, last = rewards[:quarter], rewards[-quarter:]
+    deviation = np.hypot(first.std(), last.std()) / np.sqrt(quarter)
+    assert last.mean() - first.mean() > max(0.03, 4 * deviation)
+    assert successes[-quarter:].sum() > 1.5 * successes[:quarter].sum()
+
+
+@pytest.mark.slow
+def test_the_return_rises_on_a_box_that_slides_without_inertia():
+    """The scenario can be learned from its signals and rewards alone, whatever moves the box."""
+    config = replace(SHORT, discount=0.95)
+    environment = sliding_environment(2)
+    environment = replace(environment, scenario=environment.scenario.for_training(), change_price=config.change_price)
+    agent = Agent(config.network, 2, environment.team.model.spec.control_point_speed_m_s)
+    assert_rising(*rewards_of(PPO(config, agent, environment), config.updates))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_return_rises_on_mjx():
+    """With contact and friction, on two cores, in minutes: from behind the box, to goals that are near."""
+    workshop = build(replace(SHORT, epochs=8))
+    environment, scenario = workshop.environment, workshop.environment.scenario
+    easy = replace(scenario, behind=1.0, way_m=(scenario.way_m[0], 0.4))
+    ppo = replace(workshop.ppo, environment=replace(environment, scenario=easy))
+    assert_rising(*rewards_of(ppo, workshop.config.updates))
+
+
+@pytest.mark.slow
+def test_an_export_is_equal_and_no_robot_runs_it(tmp_path, capsys):
+    """The file is proven like any other; a fleet file is not written, and a robot refuses it for the box."""
+    config = replace(SHORT, worlds=4, rollout=4, epochs=1, minibatches=2, width=8, decisions=16)
+    workshop, run = build(config), tmp_path / "run"
+    assert train_run(workshop, run).finished
+    export(run)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no fleet file: on ROS 2 nothing gives a robot box_position_world and box_quarter_yaw" in said
+    assert not (run / "fleet.yaml").exists()
+    artefact = PolicyArtefact.load(run / "policy.onnx")
+    assert artefact.contract.parity["max_error"] <= 1e-5
+    names = [signal.name for signal in artefact.contract.signals]
+    assert names[-3:] == ["goal_world", "box_position_world", "box_quarter_yaw"]
+    with pytest.raises(PolicyContractError, match="found 'box_position_world', which is not there on this robot"):
+        PolicyArtefact.load(run / "policy.onnx", robot=load_robot("gritsbot_x"))
+    assert not_in_a_fleet(workshop) == ("box_position_world", "box_quarter_yaw")
+    with pytest.raises(TestudoError, match="also reads box_position_world, box_quarter_yaw"):
+        write_fleet(workshop, None, tmp_path / "fleet.yaml", 0)

@@ -1,0 +1,195 @@
+"""Faults of the simulated worlds do what they say: pauses, dead processes, drivers, jumps, and hostile neighbours.
+
+One program runs all of them, a fault in each world: two robots far apart that drive along x. Robot 0 has the fault.
+Layer 1 is left out, which takes the compiler longest; nothing here is near enough for it.
+"""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.sim.deployed_team import apart, begin, deployed, drive, places
+
+from testudo_deploy.shield.velocity_projection import ShieldStatus
+from testudo_sim.team.fault_schedule import CHASER, LIAR, NEVER, no_faults
+
+FINE, DEAD, LATE, JUMP, TURN, RUNAWAY = range(6)
+DRIVER_TICKS, BEGIN, END, TICKS = 4, 30, 60, 90
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Drive the six worlds and return what happened by tick, each (T, ..., N, E)."""
+    team, deployment = deployed(longest=2, project=False)
+    worlds = 6
+    faults = no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS)
+    dead = np.full((2, worlds), NEVER)
+    dead[0, [DEAD, RUNAWAY]] = BEGIN
+    until = np.full((2, worlds), NEVER)
+    until[0, DEAD] = END
+    jump = np.full((2, worlds), NEVER)
+    jump[:, [JUMP, TURN]] = [[BEGIN], [END]]
+    faults = replace(
+        faults,
+        dead_from=jnp.asarray(dead),
+        dead_until=jnp.asarray(until),
+        jump=jnp.asarray(jump),
+        jump_world=jnp.zeros((2, worlds)).at[0, JUMP].set(1.0),
+        jump_yaw=jnp.zeros(worlds).at[TURN].set(0.52),
+        late_chance=jnp.zeros(worlds).at[LATE].set(1.0),
+        late_ticks=jnp.full((2, worlds), 3),
+        driver_ticks=faults.driver_ticks.at[RUNAWAY].set(NEVER),
+    )
+    wanted = np.zeros((2, 2, worlds))
+    wanted[0] = 0.1
+    rows = []
+    for state, result in drive(team, deployment, begin(team, deployment, *apart(2, worlds), faults), wanted, TICKS):
+        rows.append(
+            {
+                "sent": state.sent[0],
+                "heard": state.radio.heard,
+                "place": places(state),
+                "located": state.located,
+                "pause": state.pause,
+                "status": result.status,
+                "owned": state.space.owned_world,
+                "weak": state.weak,
+            }
+        )
+    return {key: np.stack([np.asarray(row[key]) for row in rows]) for key in rows[0]}
+
+
+def speed(log, robot, world):
+    return np.linalg.norm(log["sent"][:, :, robot, world], axis=1)
+
+
+def test_without_faults_all_drive(log):
+    assert speed(log, 0, FINE)[10:].mean() > 0.09
+    assert (log["heard"][:, 0, 0, FINE] == np.arange(TICKS)).all()
+    assert log["located"][:, :, FINE].all()
+    assert not log["weak"].any()
+    assert speed(log, 1, FINE)[10:].mean() > 0.09
+
+
+def test_the_robot_that_goes_second_waits_for_a_dead_one(log):
+    """R4: however far away, it gets no lane that the dead one has not acknowledged."""
+    assert speed(log, 1, RUNAWAY)[-20:].mean() < 0.01
+    assert log["place"][-1, 0, 1, RUNAWAY] < log["place"][-1, 0, 1, FINE] - 0.05
+
+
+def test_a_dead_process_sends_nothing_and_its_driver_brakes(log):
+    """The last command acts for the driver's ticks, its own among them; then zero, until the process is back."""
+    sent = log["sent"][:, :, 0, DEAD]
+    last = BEGIN - 1 + DRIVER_TICKS
+    assert (sent[BEGIN - 1 : last] == sent[BEGIN - 1]).all()
+    assert (sent[last:END] == 0).all()
+    assert speed(log, 0, DEAD)[END + 5 :].mean() > 0.08
+    heard = log["heard"][:, 0, 1, DEAD]  # by robot 1 of robot 0
+    assert (heard[BEGIN:END] == BEGIN - 1).all()
+    assert heard[-1] == TICKS - 1
+    owned = log["owned"][..., 0, DEAD]
+    assert (owned[BEGIN:END] == owned[BEGIN - 1]).all()
+
+
+def test_with_a_wrong_dead_man_time_the_last_command_acts_for_ever(log):
+    """Negative control."""
+    assert (speed(log, 0, RUNAWAY)[BEGIN:] > 0.05).all()
+    # out of all that it owns
+    assert log["place"][-1, 0, 0, RUNAWAY] > log["owned"][-1, :, 0, 0, RUNAWAY].max() + 0.1
+
+
+def test_a_late_process_runs_once_in_four_ticks(log):
+    runs = log["pause"][:, 0, LATE] == 3
+    assert np.diff(np.flatnonzero(runs)).tolist() == [4] * (TICKS // 4 - 1 + (TICKS % 4 > 0))
+    changed = (np.diff(log["sent"][:, :, 0, LATE], axis=0) != 0).any(axis=1)
+    assert not changed[~runs[1:]].any()  # four ticks is what the driver holds
+
+
+@pytest.mark.parametrize("world", [JUMP, TURN])
+def test_a_jump_of_the_pose_brakes_and_silences_until_it_is_over(log, world):
+    located = log["located"][:, 0, world]
+    assert located[:BEGIN].all()
+    assert not located[BEGIN:END].any()
+    assert located[END:].all()
+    braked = slice(BEGIN + 1, END + 1)  # the pose of a tick serves the next one
+    assert (speed(log, 0, world)[braked] == 0).all()
+    assert (log["status"][braked, 0, world] == int(ShieldStatus.BRAKED)).all()
+    assert (log["heard"][braked, 0, 1, world] == BEGIN).all()
+    assert speed(log, 0, world)[END + 5 :].mean() > 0.08
+
+
+def test_strangers_are_seen_through():
+    """A chaser drives at its neighbour, unshielded and silent; a liar is found out at its first lie; others never."""
+    team, deployment = deployed(longest=2, strangers=True, project=False)
+    worlds = 3
+    faults = replace(
+        no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS),
+        stranger=jnp.array([0, CHASER, LIAR]),
+        lie_world=jnp.zeros((2, worlds)).at[0].set(2.0),
+    )
+    place, yaw = apart(2, worlds, distance=4.0)
+    wanted = np.zeros((2, 2, worlds))
+    wanted[0] = 0.1
+    states = [state for state, _ in drive(team, deployment, begin(team, deployment, place, yaw, faults), wanted, 60)]
+    flagged = np.stack([np.asarray(state.flagged) for state in states])  # (T, K, N, E)
+    assert not flagged[:, 0, :, 0].any()
+    assert flagged[:, 0, 0, 1].all()
+    assert flagged[5:, 0, 0, 2].all()
+    assert not flagged[:, 0, 1].any()  # the stranger's own idea of robot 0
+    last = states[-1]
+    assert places(last)[1, 1, 1] < 4.0 - 0.2  # the chaser has come nearer, across what was wanted
+    assert (np.asarray(last.radio.heard)[0, 0] == [59, -1, 59]).all()
+    seen = np.asarray(last.table.control_point_world)[:, 0, 0]
+    assert seen[:, 1:] == pytest.approx(places(last)[:, 1, 1:], abs=0.05)
+    assert np.asarray(last.table.untrusted)[0, 0].tolist() == [False, True, True]
+
+
+def test_a_robot_that_is_pushed_goes_on_talking_and_is_found_out():
+    """Robot 1 stands because its brakes were found weak; the chaser pushes it on at 0.2 m/s in one of two worlds.
+
+    There robot 0 no longer trusts it, however old its messages are (all are late).
+    """
+    team, deployment = deployed(size=3, longest=10, strangers=True, project=False)
+    place, yaw = apart(3, 2, distance=4.0)
+    faults = replace(
+        no_faults(2, 3, 2, driver_ticks=DRIVER_TICKS),
+        stranger=jnp.array([CHASER, CHASER]),
+        message_ticks=jnp.full((2, 2), 10),
+    )
+    state = begin(team, deployment, place, yaw, faults)
+    state = replace(state, weak=state.weak.at[1].set(True))
+    way = np.zeros((2, 3, 2))
+    way[0, 1, 0] = 0.2 * team.model.spec.control_period_s
+
+    def pushed(state):
+        moved = replace(state.physics, position_world=state.physics.position_world + jnp.asarray(way, jnp.float32))
+        return replace(state, physics=moved)
+
+    ticks = round(1.0 / team.model.spec.control_period_s)
+    *_, (state, _) = drive(team, deployment, state, np.zeros((2, 3, 2)), ticks, before=pushed)
+    assert np.asarray(state.flagged)[0, 0].tolist() == [True, False]
+    assert (np.asarray(state.radio.silence)[0, 0] <= 2).all()  # heard, but not believed
+    assert np.asarray(state.table.age_s)[0, 0, 1] > 0.5
+
+
+def test_no_faults_are_none():
+    faults = no_faults(3, 4, 5, driver_ticks=7)
+    assert (faults.driver_ticks == 7).all()
+    for field in (faults.dead_from, faults.blackout, faults.jump):
+        assert (field == NEVER).all()
+    assert (faults.message_ticks == 1).all()
+    for field in (
+        faults.phase,
+        faults.late_chance,
+        faults.link_loss,
+        faults.jump_world,
+        faults.jump_yaw,
+        faults.stranger,
+        faults.lie_world,
+        faults.blind_age,
+        faults.blind_take,
+    ):
+        assert not jnp.any(field)
+    assert faults.link_loss.shape == (3, 4, 5)
+    assert faults.jump_world.shape == (3, 5)
