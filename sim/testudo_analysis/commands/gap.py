@@ -77,18 +77,21 @@ def gap(
             () if replay.flown else tuple(courses([out.robot for out in replay.outs], list(replay.models.values())[-1]))
             for replay in replays
         )
-        files = [write_page(PageData(report, replays, made), folder / _PAGE), folder / _NUMBERS]
-        numbers = dumps(report.to_dict(), indent=1, allow_nan=False) + "\n"
-        files[1].write_text(numbers, encoding="utf-8")
-        if json is not None:
-            json.parent.mkdir(parents=True, exist_ok=True)
-            json.write_text(numbers, encoding="utf-8")
-            files.append(json)
+        files = [write_page(PageData(report, replays, made), folder / _PAGE), *_write(report, folder / _NUMBERS, json)]
         if rerun is not None:
             tell("writing the Rerun recording", 0.9)
             files.append(write_rerun(rerun, report, replays, made))
     _show(console, report, files)
     return 0 if recording.source.complete or allow_damage else 1
+
+
+def _write(report: GapReport, *files: Path | None) -> list[Path]:
+    """Write the numbers to each file that is given, and return those."""
+    written = [file for file in files if file is not None]
+    for file in written:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dumps(report.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return written
 
 
 def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:

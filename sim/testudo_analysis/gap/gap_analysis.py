@@ -19,7 +19,7 @@ from testudo_analysis.gap.gap_report import (
     TypeGap,
 )
 from testudo_analysis.gap.prediction.batch_rollout import RollOut, roll_out_all
-from testudo_analysis.gap.prediction.drone_predictions import FlightRecord, flight_of, predict_flights
+from testudo_analysis.gap.prediction.drone_predictions import FlightRecord, predict_flights
 from testudo_analysis.gap.prediction.prediction_errors import (
     UNITS,
     StartFeatures,
@@ -28,6 +28,7 @@ from testudo_analysis.gap.prediction.prediction_errors import (
     start_features,
     travelled,
 )
+from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
 from testudo_analysis.gap.statistics.block_bootstrap import Interval, TimeBlocks, quantiles
 from testudo_analysis.gap.statistics.command_latency import CommandLatency, latencies
 from testudo_analysis.gap.statistics.drone_error_causes import flight_causes, horizon_of
@@ -42,7 +43,6 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.progress_bar import Tell, part, quiet
-from testudo_runs.recording.recording import RecordingError
 from testudo_runs.recording.write import IMPORTED
 
 HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -233,31 +233,6 @@ def compare(
                     if None not in pair:
                         found.append(_difference(names, robot, channel, horizon, pair))
     return tuple(found)
-
-
-def robots_by_type(
-    recording: TeamRecording,
-) -> tuple[list[tuple[RobotSpec, list[AlignedRobot]]], dict[str, str]]:
-    """Return the robots of each type with the samples that have a velocity, and why others cannot be replayed."""
-    groups: dict[tuple[int, bool], tuple[RobotSpec, list[AlignedRobot]]] = {}
-    left_out = dict(recording.left_out)
-    for robot in recording.robots:
-        series = robot.raw.series
-        flown = bool(robot.spec.rotors) and "motors" in series and "command" not in series
-        try:
-            own = flight_of(robot) if flown else _replayable(robot)
-        except RecordingError as error:
-            left_out[robot.name] = str(error).removeprefix(f"{robot.name}: ")
-            continue
-        groups.setdefault((id(robot.spec), flown), (robot.spec, []))[1].append(own)
-    return list(groups.values()), left_out
-
-
-def _replayable(robot: AlignedRobot) -> AlignedRobot:
-    robot.needed_commands()
-    if robot.trajectory.valid.sum() < 2:
-        raise RecordingError("no stretch of poses is long enough to take a velocity from")
-    return replace(robot, trajectory=robot.trajectory.take(robot.trajectory.valid))
 
 
 def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[CommandLatency]) -> list[MarginCheck]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from testudo_analysis.gap.gap_analysis import robots_by_type
 from testudo_analysis.gap.prediction.batch_rollout import roll_out_all
 from testudo_analysis.gap.prediction.drone_predictions import FlightRecord
+from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
 from testudo_analysis.replay.open_loop import HORIZONS_S, GapRow, OpenLoopGap, errors_of, rows_of
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec

@@ -168,6 +168,32 @@ def test_an_imported_recording_tells_the_same_story():
     )
 
 
+def test_command_stamps_of_a_clock_ahead_are_corrected_and_are_no_incident():
+    def wish(t):
+        return (0.16, 0.0) if t % 4 < 2 else (0.04, 0.0)
+
+    told = story(driven("r0", (-0.6, 0.0), 0.0, wish, 30.0), driven("r1", (0.6, 1.5), np.pi, wish, 30.0))
+    whole, robots = recording(told), {}
+    for name, robot in whole.robots.items():
+        sent = robot.series["command"]
+        ahead_s = replace(sent, stamp_s=sent.stamp_s + 3.0, received_s=sent.stamp_s + 0.002)
+        robots[name] = replace(robot, series={**robot.series, "command": ahead_s})
+    read = one_team(prepare(replace(whole, robots=robots)))
+    assert find_incidents(read) == []
+    assert all(robot.report.clocks["command"].corrected for robot in read.robots)
+
+
+def test_nothing_is_said_of_the_speed_in_a_gap_of_the_poses():
+    robot, other = meeting(0.6).robots
+    stamps = robot.trajectory.stamp_s
+    unseen = (stamps > 2.0) & (stamps < 4.0)
+    blocked = driven("r0", (-0.6, 0.0), 0.0, ahead(0.15), does=lambda t: (0.0, 0.0) if 2.0 < t < 3.8 else (0.15, 0.0))
+    cut = blocked.trajectory.take(~unseen)
+    told = story(replace(blocked, trajectory=cut, believed=cut), other)
+    assert IncidentKind.NOT_FOLLOWING not in kinds(told)
+    assert IncidentKind.NOT_FOLLOWING in kinds(story(blocked, other))
+
+
 def test_a_robot_that_nobody_saw_is_left_out_and_named():
     whole = recording(meeting(0.1))
     robot = next(iter(whole.robots.values()))

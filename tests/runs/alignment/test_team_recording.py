@@ -4,25 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.sim.incident.stories import SPEC, driven, meeting, recording, story
 
-from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
-from testudo_analysis.incident.find import find_incidents
-from testudo_hardware.spec import load_robot
 from testudo_runs.alignment.prepare import prepare
 from testudo_runs.alignment.team_recording import Commands
 from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
-
-AHEAD_S = 3.0
-
-
-def with_series(source, **changes):
-    """Return a recording in which the series of every robot are changed, by role."""
-    robots = {}
-    for name, robot in source.robots.items():
-        series = {role: changes.get(role, lambda own: own)(own) for role, own in robot.series.items()}
-        robots[name] = replace(robot, series=series)
-    return replace(source, robots=robots)
 
 
 def posed(stamps, position_world, *, robot_type="gritsbot_x"):
@@ -31,24 +16,6 @@ def posed(stamps, position_world, *, robot_type="gritsbot_x"):
     pose = np.pad(position_world, ((0, 0), (0, 7 - size)))
     pose[:, 6] = 1.0
     return Recording({"r0": RobotRecording("r0", robot_type, {"pose": Series(stamps, pose, None, "world")})}, 0)
-
-
-def test_command_stamps_of_a_clock_ahead_cause_no_incident():
-    def wish(t):
-        return (0.16, 0.0) if t % 4 < 2 else (0.04, 0.0)
-
-    told = story(driven("r0", (-0.6, 0.0), 0.0, wish, 30.0), driven("r1", (0.6, 1.5), np.pi, wish, 30.0))
-
-    def ahead(series):
-        return replace(series, stamp_s=series.stamp_s + AHEAD_S, received_s=series.stamp_s + 0.002)
-
-    source = with_series(recording(told), command=ahead)
-    team = prepare(source)
-    assert find_incidents(team) == []
-    clock = team.robots[0].report.clocks["command"]
-    assert clock.corrected
-    assert clock.offset_s == pytest.approx(-AHEAD_S, abs=0.01)
-    assert team.robots[0].latency.delay_s == pytest.approx(SPEC.command_delay_s + SPEC.velocity_lag_s, abs=0.05)
 
 
 def test_slopes_do_not_bridge_a_gap_and_masks_tell_it():
@@ -81,17 +48,30 @@ def test_slow_poses_have_velocities():
 
 
 def test_drones_are_in_three_dimensions():
-    spec = load_robot("crazyflie_2x")
-    team = prepare(synthetic_recording(spec, seconds=10.0, robots=2))
-    (first, _), low_high = team.robots, team.span_s
-    assert first.trajectory.position_world.shape == first.trajectory.velocity.shape == (len(first.trajectory), 3)
-    assert first.commands.values.shape == (len(first.commands.stamp_s), 3)
-    assert first.pieces.values.shape == (3, len(first.pieces.begin_s))
-    late = spec.command_delay_s + 5 * spec.velocity_lag_s
-    steady = np.arange(low_high[0] + late, low_high[1], 0.05)
-    told = first.commands.held(steady - spec.command_delay_s, 1.0)[0]
-    constant = (told == first.commands.held(steady - late, 1.0)[0]).all(axis=1)
-    assert np.allclose(first.trajectory.at(steady)[2][constant], told[constant], atol=0.05)
+    stamps = np.arange(0, 10, 0.02)
+    source = posed(stamps, np.stack([np.sin(stamps), 0.2 * stamps, np.cos(stamps)], axis=1), robot_type="crazyflie_2x")
+    twist = np.zeros((len(stamps), 6))
+    twist[:, :3] = np.stack([np.cos(stamps), 0.2 + 0 * stamps, -np.sin(stamps)], axis=1)
+    told = Series(stamps - 0.1, twist, None, "world")
+    robot = replace(source.robots["r0"], series={**source.robots["r0"].series, "command": told})
+    (found,) = prepare(replace(source, robots={"r0": robot})).robots
+    assert np.allclose(found.trajectory.velocity, twist[:, :3], atol=0.01)
+    assert found.trajectory.position_world.shape == found.commands.values.shape == (len(stamps), 3)
+    assert np.array_equal(found.commands.values, twist[:, :3])
+    assert found.latency.delay_s == pytest.approx(0.1, abs=0.01)
+
+
+def test_commands_in_the_body_of_a_base_are_turned_into_the_world():
+    stamps = np.arange(0, 10, 0.02)
+    source = posed(stamps, np.zeros((len(stamps), 2)), robot_type="robomaster_s1")
+    pose = source.robots["r0"].series["pose"]
+    pose.values[:, 5], pose.values[:, 6] = np.sin(0.25 * stamps), np.cos(0.25 * stamps)
+    twist = np.zeros((len(stamps), 6))
+    twist[:, 0] = 0.3
+    series = {"pose": pose, "command": Series(stamps, twist, None, "r0/base_link")}
+    (found,) = prepare(replace(source, robots={"r0": replace(source.robots["r0"], series=series)})).robots
+    expected = 0.3 * np.stack([np.cos(0.5 * stamps), np.sin(0.5 * stamps)], axis=1)
+    assert np.allclose(found.commands.values, expected, atol=1e-6)
 
 
 def test_commands_hold_until_the_next_or_the_dead_mans_time():
@@ -106,12 +86,32 @@ def test_commands_hold_until_the_next_or_the_dead_mans_time():
     assert unknown.known.tolist() == [True, False, True, False, True, False]
 
 
+def test_a_clock_ahead_is_corrected_and_the_correction_is_told():
+    stamps = np.arange(0, 20, 0.02)
+    source = posed(stamps, np.stack([np.sin(2 * stamps) / 2, 0 * stamps], axis=1))
+    twist = np.zeros((len(stamps), 6))
+    twist[:, 0] = np.cos(2 * (stamps + 0.1))
+    series = {**source.robots["r0"].series, "command": Series(stamps + 3.0, twist, stamps + 0.002, "r0/base_link")}
+    (found,) = prepare(replace(source, robots={"r0": replace(source.robots["r0"], series=series)})).robots
+    assert found.commands.stamp_s == pytest.approx(stamps + 0.002, abs=1e-3)
+    assert found.latency.delay_s == pytest.approx(0.098, abs=0.01)
+    told = found.provenance()
+    assert told["clocks"]["command"]["offset_s"] == pytest.approx(-2.998)
+    assert told["clocks"]["command"]["corrected"]
+    assert set(told) == {"robot", "series", "clocks", "latency", "velocity", "reference"}
+    assert any("stamps of another clock" in note for note in found.report.notes())
+
+
 def test_robots_that_cannot_be_located_are_left_out_with_the_reason():
-    source = recording(meeting(0.4))
-    first = next(iter(source.robots.values()))
-    blind = replace(first, name="blind", series={"command": first.series["command"]})
-    team = prepare(replace(source, robots=source.robots | {"blind": blind}))
-    assert team.names == ("r0", "r1")
-    assert team.left_out["blind"].startswith("neither pose nor odometry is recorded")
-    with pytest.raises(RecordingError, match="blind: neither pose nor odometry"):
+    source = posed(np.arange(0, 2, 0.02), np.zeros((100, 2)))
+    others = {
+        "blind": replace(source.robots["r0"], name="blind", series={}),
+        "untyped": replace(source.robots["r0"], name="untyped", robot_type=""),
+    }
+    team = prepare(replace(source, robots={**source.robots, **others}))
+    assert team.names == ("r0",)
+    assert set(team.left_out) == {"blind", "untyped"}
+    with pytest.raises(RecordingError, match="blind: neither pose nor odometry is recorded"):
         team.robot("blind")
+    with pytest.raises(RecordingError, match="r0: no command is recorded; there is pose"):
+        team.robot("r0").needed_commands()

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testudo_analysis.gap.gap_analysis import HORIZONS_S, robots_by_type
+from testudo_analysis.gap.gap_analysis import HORIZONS_S
 from testudo_analysis.gap.prediction.batch_rollout import roll_out_all
+from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
 from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
 from testudo_analysis.replay import batched_rollout
 from testudo_analysis.replay.batched_rollout import dead_reckoning

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_analysis.gap.gap_analysis import HORIZONS_S, robots_by_type
+from testudo_analysis.gap.gap_analysis import HORIZONS_S
 from testudo_analysis.gap.prediction.batch_rollout import by_robot, roll_out_all
 from testudo_analysis.gap.prediction.prediction_errors import error_channels
+from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
 from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
 from testudo_bench.performance.importing import DATA_VARIABLE
 from testudo_deploy.bench.result import BenchResult
