@@ -54,5 +54,7 @@ class RobotReport:
                     f"{role}: stamps of another clock, moved by {clock.offset_s:.3f} s with a drift of "
                     f"{1e6 * clock.drift:.0f} ppm"
                 )
-        lonely = self.smoothing.get("samples", 0) - self.smoothing.get("known", 0)
-        return (*found, *([f"{lonely} poses too far from others to have a velocity"] if lonely else []))
+            lonely = self.smoothing.get("samples", 0) - self.smoothing.get("known", 0)
+            if role == "pose" and lonely:
+                found.append(f"{lonely} poses too far from others to have a velocity")
+        return tuple(found)
