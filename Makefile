@@ -11,7 +11,7 @@ NOTHING_IS_FINE = || { [ $$? -eq 5 ] && $(if $(ARGS),true,false); }
 # A sourced system ROS would be mixed with the one in .venv.
 unexport PYTHONPATH PYTHONHOME AMENT_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_PATH RMW_IMPLEMENTATION
 
-.PHONY: help setup demo test test-all bench lint format lock clean
+.PHONY: help setup demo test test-all bench lint format architecture docs lock clean
 
 help:
 	@echo "make demo      train, evaluate, export, drive over ROS 2, replay, report"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-all  all tests"
 	@echo "make bench     speed of simulation (testudo bench robot --policy FILE times the robot side)"
 	@echo "make lint      ruff and the import contracts;  make format  lets ruff mend what it can"
+	@echo "make architecture  the picture of packages and rooms;  make docs  the site, in build/site"
 	@echo "make lock      newest versions into requirements.lock"
 	@echo "make clean     removes what was made, runs/ excepted"
 
@@ -46,6 +47,12 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+architecture: setup
+	$(BIN)/python tools/architecture.py
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # without the extra `gpu`, whose CUDA libraries are gigabytes: docs/accelerators.md says how to add it
 lock: setup

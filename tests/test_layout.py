@@ -26,6 +26,7 @@ TRAINING_SIDE = (
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 10
+MAX_LOOSE_MODULES = 6
 
 # addresses of package hosts and of single files, and paths of one machine
 FORBIDDEN_TEXT = re.compile(
@@ -157,6 +158,29 @@ def test_no_signature_is_long():
         if (count := len(node.args.posonlyargs + node.args.args + node.args.kwonlyargs)) > MAX_PARAMETERS
     ]
     assert not long, f"more than {MAX_PARAMETERS} parameters: {long}"
+
+
+def test_the_page_of_the_architecture_is_the_code_and_no_rooms_import_each_other_in_a_circle():
+    pytest.importorskip("grimp")
+    tool = [sys.executable, ROOT / "tools" / "architecture.py", "--check"]
+    result = subprocess.run(tool, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_few_modules_are_loose_at_the_root_of_a_package():
+    loose = {}
+    for name, _ in shipped_modules():
+        *folders, file = name.split("/")
+        if folders and folders[-1].startswith("testudo_") and file != "__init__.py":
+            loose.setdefault("/".join(folders), []).append(file)
+    assert not {folder: files for folder, files in loose.items() if len(files) > MAX_LOOSE_MODULES}
+
+
+def test_the_architecture_page_names_files_that_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:hardware|deploy|sim|policies|ros_ws)/[\w/]+\.py)`", text)
+    assert len(named) >= 20
+    assert not [path for path in named if not (ROOT / path).is_file()]
 
 
 def public_definitions(nodes, prefix=""):

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE_ROOTS = ("hardware", "deploy", "sim", "policies", "ros_ws", "tests")
 PAGES = (
     ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *(ROOT / folder / "README.md" for folder in SOURCE_ROOTS),
 )
 SCENARIO_SIZE, WORLDS = 4, 3
@@ -184,7 +184,7 @@ def test_every_robot_that_ships_stands_on_the_page():
 
 
 def test_the_fleet_of_the_page_is_a_fleet(tmp_path):
-    (block,) = fenced((ROOT / "docs/architecture.md").read_text(encoding="utf-8"), "yaml")
+    (block,) = fenced((ROOT / "docs/concepts.md").read_text(encoding="utf-8"), "yaml")
     file = tmp_path / "fleet.yaml"
     file.write_text(block)
     assert load_fleet(file).names == ("r0", "r1")
@@ -192,8 +192,8 @@ def test_the_fleet_of_the_page_is_a_fleet(tmp_path):
 
 @pytest.fixture
 def own_package(tmp_path, monkeypatch):
-    """Install the scenario of the README as a package of its own, outside the repository."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Install the scenario of the tutorial as a package of its own, outside the repository."""
+    text = (ROOT / "docs/tutorials/your_scenario.md").read_text(encoding="utf-8")
     (project,) = fenced(text, "toml")
     (code,) = fenced(text, "python")
     group, entry = re.search(r'entry-points\."(.+?)"\]\n(.+)', project).groups()
@@ -206,7 +206,7 @@ def own_package(tmp_path, monkeypatch):
     return SimpleNamespace(name=entry.split()[0])
 
 
-def test_the_scenario_of_the_readme_runs(own_package):
+def test_the_scenario_of_the_tutorial_runs(own_package):
     jax = pytest.importorskip("jax")
     from testudo_deploy.shield.projection_margins import projection_parameters
     from testudo_policies.learning.builder import make_environment
