@@ -88,7 +88,7 @@ def measure(recording: Recording, repeats: int, say: Callable[[str], None] = lam
     starts = [out.windows.start_s for out in outs]
     shared_s = float(min(s.max() for s in starts) - max(s.min() for s in starts))
     real_s = shared_s if shared_s > 0 else float(max(np.ptp(s) for s in starts))
-    windows = int(sum(out.windows.valid.sum() for out in outs))
+    windows = sum(int(out.windows.valid.sum()) for out in outs)
     values = {
         "real": recording.folder is not None,
         "robots": len(robots),
