@@ -60,7 +60,7 @@ def gap(
     """
     console = Console()
     with progress_bar(f"reading {run}") as tell:
-        recording = load(run, robot_type=robot_type, velocities="poses", share=partial(tell, f"reading {run}"))
+        recording = load(run, robot_type=robot_type, as_measured=False, share=partial(tell, f"reading {run}"))
     for warning in recording.source.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     if rerun is not None:
@@ -124,7 +124,7 @@ def _beside(
         _, rival = analyse(prepare(recording.source, str(against)), horizons_s=report.horizons_s, tell=tell)
     else:
         reading = partial(part(tell, 0.0, 0.2), f"reading {against}")
-        other_run = load(against, robot_type=robot_type, velocities="poses", share=reading)
+        other_run = load(against, robot_type=robot_type, as_measured=False, share=reading)
         _, rival = analyse(other_run, horizons_s=report.horizons_s, seed=1, tell=part(tell, 0.2, 1.0))
     found = compare(replays, rival, ("this", against.name), report.horizons_s)
     return replace(report, against=found, against_name=str(against))

@@ -58,7 +58,7 @@ def identify(
         team = load(
             run,
             robot_type=robot_type or None,
-            velocities="poses",
+            as_measured=False,
             share=lambda done: tell(f"reading {run}", _READ * done),
         )
         splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]

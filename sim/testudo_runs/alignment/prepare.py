@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -25,7 +26,6 @@ from testudo_runs.recording.write import IMPORTED
 from testudo_runs.run_reader import RecordedRun, read_run
 
 Seen = Literal["truth", "odometry"]
-Velocities = Literal["recorded", "poses"]
 UNTYPED = "nobody said of which type it is; --robot-type says so"
 UNSEEN = "neither pose nor odometry is recorded"
 
@@ -35,7 +35,7 @@ def load(
     *,
     robot_type: str | None = None,
     seen: Seen = "truth",
-    velocities: Velocities = "recorded",
+    as_measured: bool = True,
     share: Share = quiet,
 ) -> TeamRecording:
     """Read a run folder, recorded by `testudo up` or made by `testudo import`, as aligned trajectories and commands.
@@ -44,8 +44,8 @@ def load(
         path: the run folder.
         robot_type: robot or robot file for all robots; what the run says if not given.
         seen: what counts as the pose where there are both: poses from outside, or the robot's own estimate.
-        velocities: of a run of `testudo up`: as they were recorded with the poses, or from the poses, as those of
-            imported runs always are.
+        as_measured: take stamps and velocities of a run of `testudo up` as they are, on the clock of its ticks; else
+            correct clocks and take velocities from poses, as for imported runs always.
         share: called with the completed fraction.
 
     Raises:
@@ -53,17 +53,17 @@ def load(
         TestudoError: its files do not hold, or the robot type is unknown.
     """
     if (Path(path) / FLEET_FILE).is_file():
-        return prepare_run(read_run(path, share), seen=seen, velocities=velocities, robot_type=robot_type)
+        return prepare_run(read_run(path, share), seen=seen, as_measured=as_measured, robot_type=robot_type)
     return prepare(load_recording(path, share=share), robot_type, seen=seen)
 
 
 def prepare_run(
-    run: RecordedRun, *, seen: Seen = "truth", velocities: Velocities = "recorded", robot_type: str | None = None
+    run: RecordedRun, *, seen: Seen = "truth", as_measured: bool = True, robot_type: str | None = None
 ) -> TeamRecording:
     """Return the aligned recording of a run of `testudo up`; see `load`."""
     recording = recording_of_run(run, seen=seen)
     measured = {}
-    if velocities == "recorded":
+    if as_measured:
         for name in run.robots:
             truth, own = run.truth[name], run.odometry[name]
             pose = truth if seen == "truth" and len(truth.stamp_s) else own
@@ -89,7 +89,8 @@ def prepare(
         recording: of any kind.
         robot_type: robot or robot file for all robots; what the recording says if not given.
         seen: as for `load`.
-        measured: recorded velocities (T, D) by robot and role, in the channels of the motion model.
+        measured: recorded velocities (T, D) by robot and role, in the channels of the motion model; stamps of robots
+            that have them are not corrected.
 
     Raises:
         TestudoError: no such robot type.
@@ -129,7 +130,8 @@ def align_robot(
         raw: as recorded; its odometry stands for poses that nobody saw, which the report says.
         spec: its type.
         smoother: how velocities are found; by the spacing of the poses if not given.
-        measured: recorded velocities (T, D) by role, in the channels of the motion model.
+        measured: recorded velocities (T, D) by role, in the channels of the motion model; stamps are then taken as
+            they are.
 
     Raises:
         RecordingError: fewer than two poses.
@@ -138,12 +140,15 @@ def align_robot(
     if not roles:
         has = ", ".join(role for role, series in raw.series.items() if len(series)) or "nothing"
         raise RecordingError(UNSEEN if has == "nothing" else f"{UNSEEN}; there is {has}")
+    if measured:
+        raw = replace(raw, series={role: replace(own, received_s=None) for role, own in raw.series.items()})
     measured = measured or {}
     trajectory, report, clock, smoothing = _trajectory(raw.series[roles[0]], spec, smoother, measured.get(roles[0]))
     tidied, clocks = {"pose": report}, {"pose": clock} if clock else {}
     believed = trajectory
-    if roles[-1] != roles[0] and len(raw.series["odometry"]) > 1:
-        believed = _trajectory(raw.series["odometry"], spec, smoother, measured.get("odometry"))[0]
+    if roles[-1] != roles[0]:
+        with suppress(RecordingError):
+            believed = _trajectory(raw.series["odometry"], spec, smoother, measured.get("odometry"))[0]
     commands = None
     if len(raw.series.get("command", ())):
         series, tidied["command"], clock = _aligned(raw.series["command"])
