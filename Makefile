@@ -1,24 +1,37 @@
 # `make demo` and `make test` set themselves up; ARGS="..." goes to the program.
 BIN := .venv/bin
 ARGS ?=
-# two cores; the tests of one file share fixtures and, for ROS, a domain: they stay in one worker
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# two cores; the tests of one file share fixtures: they stay in one worker, the rooms that take longest first
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the nodes run in real time: by themselves, so that no other test takes their processor
 ROS_PYTEST := $(BIN)/python -m pytest
+ROS_ROOMS := tests/ros tests/faults
+# no simulated fleets and nothing compiled, but the smoke test of each verb
+FAST_ROOMS := tests/test_cli.py tests/test_verbs.py tests/hardware tests/runs/recording tests/runs/alignment \
+	$(addprefix tests/deploy/,admission contract files fleet launch markers station)
+# paths in ARGS select the passes that have something to do; the other words go to both
+PATHS := $(filter tests%,$(ARGS))
+WORDS := $(filter-out tests%,$(ARGS))
+ROS_PATHS := $(if $(PATHS),$(filter $(addsuffix %,$(ROS_ROOMS)),$(PATHS)),$(ROS_ROOMS))
+OTHER_PATHS := $(if $(PATHS),$(filter-out $(addsuffix %,$(ROS_ROOMS)),$(PATHS)),$(addprefix --ignore=,$(ROS_ROOMS)) tests)
 # with ARGS="-k ..." one of the two runs may well have nothing to do, which pytest ends with 5
 NOTHING_IS_FINE = || { [ $$? -eq 5 ] && $(if $(ARGS),true,false); }
+OTHER_PASS = $(if $(OTHER_PATHS),$(PYTEST) $(1) $(OTHER_PATHS) $(WORDS) $(NOTHING_IS_FINE))
+ROS_PASS = $(if $(ROS_PATHS),$(ROS_PYTEST) $(1) $(ROS_PATHS) $(WORDS) $(NOTHING_IS_FINE))
 
 # A sourced system ROS would be mixed with the one in .venv.
 unexport PYTHONPATH PYTHONHOME AMENT_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_PATH RMW_IMPLEMENTATION
+# Without bytecode each node and each worker compiles its imports again: 2 s of processor time instead of 0.5 s.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all bench lint format architecture docs lock clean
+.PHONY: help setup demo test test-fast test-all bench lint format architecture docs lock clean
 
 help:
 	@echo "make demo      train, evaluate, export, drive over ROS 2, replay, report"
-	@echo "make test      the tests but the slow ones"
+	@echo "make test      the tests but the slow ones;  make test-fast  those that need no simulation"
 	@echo "make test-all  all tests"
 	@echo "make bench     speed of simulation (testudo bench robot --policy FILE times the robot side)"
-	@echo "make lint      ruff and the import contracts;  make format  lets ruff mend what it can"
+	@echo "make lint      ruff (rules and format) and the import contracts;  make format  lets ruff repair what it can"
 	@echo "make architecture  the picture of packages and rooms;  make docs  the site, in build/site"
 	@echo "make lock      newest versions into requirements.lock"
 	@echo "make clean     removes what was made, runs/ excepted"
@@ -30,18 +43,23 @@ demo: setup
 	$(BIN)/testudo demo $(ARGS)
 
 test: setup
-	$(PYTEST) -m "not slow and not ros" $(ARGS) $(NOTHING_IS_FINE)
-	$(ROS_PYTEST) -m "ros and not slow" $(ARGS) $(NOTHING_IS_FINE)
+	$(call OTHER_PASS,-m "not slow")
+	$(call ROS_PASS,-m "not slow")
 
+test-fast: setup
+	$(PYTEST) -m "not slow and not ros" $(FAST_ROOMS) $(WORDS)
+
+test-all: export TESTUDO_HYPOTHESIS_PROFILE = full
 test-all: setup
-	$(PYTEST) -m "not ros" $(ARGS) $(NOTHING_IS_FINE)
-	$(ROS_PYTEST) -m ros $(ARGS) $(NOTHING_IS_FINE)
+	$(call OTHER_PASS)
+	$(call ROS_PASS)
 
 bench: setup
 	$(BIN)/testudo bench sim $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
 format: setup

@@ -1,21 +1,61 @@
-"""Settings and fixtures that hold for all tests; what needs JAX is imported when it is asked for."""
+"""Settings and fixtures for all tests; fixtures import JAX only where a test uses them."""
 
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.full_matrix import mark_left_out
 
-# before any test module imports JAX: tests run on the CPU, also where an accelerator is present
+# Set before a test module imports JAX. Tests run on the CPU, also where an accelerator is present.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-# a shell that starts the tests in the background has them ignore Ctrl-C, and all that they start with them
+# Compilation takes most of the time of the tests that use JAX: compile with few optimisations, and each program once
+# for all workers and later runs. As environment variables they also hold for the programs that tests start.
+_PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
+_PROGRAMS_MAX_BYTES = 2_000_000_000
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_PROGRAMS))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+# The matrices here are small: threads of BLAS and OpenMP cost more processor time than they save.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell that starts the tests in the background makes them, and all programs that they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # no deadline: the machine may be busy; derandomised: a test fails for everybody or for nobody
-settings.register_profile("testudo", deadline=None, derandomize=True)
-settings.load_profile("testudo")
+settings.register_profile("default", deadline=None, derandomize=True)
+settings.register_profile("full", deadline=None, derandomize=True, max_examples=500)
+settings.load_profile(os.environ.get("TESTUDO_HYPOTHESIS_PROFILE", "default"))
+
+_LONG_ROOMS = ("test_verbs.py", "policies", "analysis", "bench", "sim")
+"""Rooms whose files take longest: they run first, so that both workers end at about the same time."""
+
+
+def pytest_configure(config):
+    """Empty the cache of compiled programs when it is too large."""
+    if hasattr(config, "workerinput"):
+        return
+    if sum(file.stat().st_size for file in _PROGRAMS.glob("*")) > _PROGRAMS_MAX_BYTES:
+        shutil.rmtree(_PROGRAMS, ignore_errors=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark what only `make test-all` runs, and put the long rooms first."""
+    mark_left_out(items)
+    here = Path(__file__).parent
+
+    def rank(item):
+        room = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
+        return _LONG_ROOMS.index(room) if room in _LONG_ROOMS else len(_LONG_ROOMS)
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.full_matrix import left_out
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAINING_SIDE = (
@@ -255,3 +256,9 @@ def test_only_the_tempo_of_a_node_reads_a_clock_of_its_own():
     for name in ("plant_node.py", "guard_node.py"):
         lines = [line for line in at[name].read_text().splitlines() if "time.monotonic" in line]
         assert all("real_s" in line or "begun_s" in line for line in lines), lines
+
+
+def test_every_test_of_the_full_matrix_exists():
+    text = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    names = {pattern.split("[")[0] for pattern in left_out()}
+    assert not [name for name in names if f"def {name}(" not in text]

@@ -114,7 +114,9 @@ def on_its_way(model, truth, rng, *, noise=1.0):
     spec, period = model.spec, model.spec.control_period_s
     # on the grid of small steps, so that their rounding is no error of the tube
     size, command = spec.dimension, random_command(spec, rng)
-    count, age_s = 12, STEP_S * rng.integers(0, round(spec.pose_max_age_s / STEP_S) + 1)
+    # enough of them to reach back over pose age and delay, else what acts at first is unknown to the prediction
+    count = max(12, math.ceil((spec.pose_max_age_s + spec.command_delay_s) / period) + 2)
+    age_s = STEP_S * rng.integers(0, round(spec.pose_max_age_s / STEP_S) + 1)
     sent = []
     for k in range(count):  # newest first, one tick apart
         sent.append((age_s - (k + 1) * period, command))

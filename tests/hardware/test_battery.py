@@ -48,7 +48,7 @@ def test_thrust_limit_by_hand(asarray):
 
 def test_worlds_and_robots_are_apart(asarray):
     """Drawn values (E,) beside charges (N, E)."""
-    drawn = {"rotors.maximum_thrust": asarray([0.1, 0.16]), "rotors.thrust_most_per_volt": asarray([0.0, 0.05])}
+    drawn = {"rotors.thrust_most": asarray([0.1, 0.16]), "rotors.thrust_most_per_volt": asarray([0.0, 0.05])}
     law = BatteryParameters.from_spec(SPEC, HOVER_N, drawn)
     load = load_of(law, asarray([[HOVER_N, 0.0], [-1.0, HOVER_N]]))
     np.testing.assert_allclose(np.asarray(load), [[1, 0], [0, 1]], atol=1e-12)

@@ -1,11 +1,9 @@
 """Runs that are tiny, and compilation that is quick: for tests of the learning side."""
 
-import os
 from contextlib import contextmanager
 
 import jax
 import numpy as np
-from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from testudo_policies.train_config import TrainConfig
 
@@ -38,26 +36,8 @@ TINY_OPTIONS = tuple(
 
 @contextmanager
 def quick_compilation(tmp_path_factory):
-    """Compile without optimisation, and every program only once for all tests of a session."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    settings = {
-        "jax_disable_most_optimizations": True,
-        "jax_compilation_cache_dir": str(shared / "programs"),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-    }
-    before = {name: jax.config.values[name] for name in settings}
-    _configure(settings)
-    try:
-        yield
-    finally:
-        _configure(before)
-
-
-def _configure(settings):
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    reset_cache()
+    """Change nothing: tests/conftest.py sets quick compilation for all tests."""
+    yield
 
 
 def assert_equal_trees(first, second):

@@ -54,7 +54,7 @@ def test_a_configuration_that_fails_half_way_leaves_nothing_and_may_be_repeated(
     said = []
     monkeypatch.setattr(node, "_diagnose", said.append)
     with monkeypatch.context() as patch:
-        patch.setattr("testudo_nodes.robot.policy_node.PoseHearer.begin", fail)
+        patch.setattr("testudo_nodes.robot.policy_node.PoseSubscription.begin", fail)
         assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
     assert [(status.values["code"], status.message) for status in said] == [
         ("not_configured", "ValueError: the disk is on fire")

@@ -59,7 +59,7 @@ class BatteryParameters:
         value = {key: quantity.value for key, quantity in spec.rotors.items()} | dict(drawn or {})
         return cls(
             hover_thrust_n,
-            4 * value["rotors.maximum_thrust"],
+            4 * value["rotors.thrust_most"],
             4 * value["rotors.thrust_most_per_volt"],
             value["rotors.battery"],
         )

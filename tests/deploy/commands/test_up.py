@@ -16,7 +16,7 @@ def test_thrust_that_may_not_do_is_told_once_before_the_start(tmp_path, monkeypa
     def refuse(*_, **__):
         raise _ReachedError
 
-    monkeypatch.setattr(verb, "drive", refuse)
+    monkeypatch.setattr(verb, "run_fleet", refuse)
     fleet = make_tiny_fleet(tmp_path, robot=robot, lane_m=1.0)
     with pytest.raises(_ReachedError):
         verb.up(fleet.file, record=False)

@@ -56,9 +56,9 @@ def test_the_spinners_end_when_their_parent_is_killed():
             "-c",
             (
                 "import time\n"
-                "from testudo_deploy import awake_cores\n"
-                "awake_cores.cores_wake_late = lambda: True\n"
-                "with awake_cores.CpuKeepAwake() as awake:\n"
+                "from testudo_deploy.launch import core_wakefulness\n"
+                "core_wakefulness.cores_wake_late = lambda: True\n"
+                "with core_wakefulness.CpuKeepAwake() as awake:\n"
                 "    print(*(s.pid for s in awake._spinners), flush=True)\n"
                 "    time.sleep(60)\n"
             ),

@@ -7,11 +7,13 @@ which the command begins to act. The way before that, which is driven anyhow, tu
 are covered by the sum of all terms only.
 """
 
+from itertools import pairwise
+
 import array_api_strict
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.deploy.fine_motion import STEP_S, drawn, nominal, on_its_way, path_to_rest, random_command
 
@@ -25,7 +27,7 @@ from testudo_hardware.spec import load_robot, robot_files
 ROBOTS = sorted(robot_files())
 FINE = 4
 """Parts of a tick."""
-SATURATION_M, TURNING_BACK_M = 4e-3, 8e-3
+TURNING_BACK_M = 8e-3
 
 
 def hull_distance(tube, path):
@@ -55,6 +57,30 @@ def tube_of(model, run, command, ticks):
     return stop_tube(model, run.measured.position_world, run.estimate, effective_command(model, command), ticks)
 
 
+def limit_end_m(spec, run):
+    """Return how far the predicted body can be off because ticks in which the acceleration limit ends are simplified.
+
+    The lag's error e is followed for one tick T as min(g e, a T) with g = 1 - exp(-T / lag). A limit that ends a time s
+    after the start of the tick leaves a s + a lag (1 - exp(-(T - s) / lag)) in truth. Each change of command ends the
+    limit at most once, and a velocity error lasts over pose age, delay, hold, lag and braking.
+    """
+    period, lag, most = spec.control_period_s, spec.velocity_lag_s, spec.acceleration_limit_m_s2
+    end = np.linspace(0, period, 101)
+    truth = most * end + most * lag * (1 - np.exp(-(period - end) / lag))
+    model = np.minimum(-np.expm1(-period / lag) * most * (lag + end), most * period)
+    commands = [command for _, command in run.sent]
+    changes = 2 + sum(not np.array_equal(*pair) for pair in pairwise(commands))  # with the new command and its stop
+    ahead_s = run.age_s + spec.command_delay_s + spec.hold_s
+    lasts_s = ahead_s + lag + spec.speed_limit_m_s / most
+    return changes * np.abs(model - truth).max() * lasts_s
+
+
+def rest_spacing_m(tube):
+    """Return half the distance of neighbouring places of rest: a stop between two ticks ends between their lines."""
+    last = (tube.shape[1] - 3) // 2
+    return np.linalg.norm(np.diff(tube[:, last + 2 :]), axis=0).max() / 2
+
+
 def some_time(spec, rng):
     """Return for how long a command acts: whole ticks, any time, or all of the hold [s]."""
     ticks = spec.control_period_s * rng.integers(0, int(spec.hold_s / spec.control_period_s) + 1)
@@ -72,22 +98,29 @@ def test_the_body_stays_in_the_tube_within_its_error(name, seed, ends):
     truth = drawn(spec, rng, ends=ends)
     run, command = on_its_way(model, truth, rng), random_command(spec, rng)
     path = path_to_rest(spec, truth, run, command, some_time(spec, rng))
-    assert hull_distance(tube_of(model, run, command, space.hold_ticks), path[::3]).max() <= space.tube_error_m
+    tube = tube_of(model, run, command, space.hold_ticks)
+    assert hull_distance(tube, path[::3]).max() <= space.tube_error_m
+    assert line_distance(tube, path[::3]).max() <= space.tube_error_m
 
 
 @pytest.mark.parametrize("name", ROBOTS)
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_a_robot_as_described_leaves_the_tube_by_its_bends_only(name, seed):
+@example(seed=82)
+@example(seed=132)
+@example(seed=60)
+@example(seed=19)
+def test_a_robot_as_described_leaves_the_tube_by_its_bends_and_the_end_of_the_limit_only(name, seed):
     spec, rng = load_robot(name), np.random.default_rng(seed)
     model, space, truth = motion_model(spec), stop_tube_parameters(spec), nominal(spec)
     run, command = on_its_way(model, truth, rng, noise=0), random_command(spec, rng)
     path = path_to_rest(spec, truth, run, command, some_time(spec, rng))
     bends = next(term.value_m for term in stop_tube_terms(spec) if term.name == "bends")
-    distance = hull_distance(tube_of(model, run, command, space.hold_ticks), path)
+    tube = tube_of(model, run, command, space.hold_ticks)
+    distance, allowed = hull_distance(tube, path), bends + limit_end_m(spec, run)
     begin = round((run.age_s + truth.delay_s) / STEP_S)
-    assert line_distance(tube_of(model, run, command, space.hold_ticks), path)[begin:].max() <= bends + SATURATION_M
-    assert distance[begin:].max() <= bends + SATURATION_M
+    assert distance[begin:].max() <= allowed
+    assert line_distance(tube, path)[begin:].max() <= allowed + rest_spacing_m(tube)
     # before its command acts it may turn back by an arc above the straight line
     arc = spec.acceleration_limit_m_s2 * (run.age_s + truth.delay_s) ** 2 / 8
     assert distance[: begin + 1].max() <= max(TURNING_BACK_M, arc)

@@ -93,7 +93,7 @@ def test_a_recording_whose_policy_is_unreadable_is_shown_all_the_same(recording,
     def refuse(*_, **__):
         raise TestudoError("policy.onnx: made by another version")
 
-    monkeypatch.setattr(view_module, "Artefact", SimpleNamespace(load=refuse))
+    monkeypatch.setattr(view_module, "PolicyArtefact", SimpleNamespace(load=refuse))
     assert "walls are guessed" in view(capsys, recording)
     assert len(played[0][0].scenery.specs) == 2
 

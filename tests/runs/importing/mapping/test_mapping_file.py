@@ -30,7 +30,7 @@ def test_shipped_maps_hold_and_know_their_files():
 
 
 def test_the_example_of_the_documentation_holds():
-    text = (Path(__file__).parents[3] / "docs" / "replay.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[4] / "docs" / "replay.md").read_text(encoding="utf-8")
     begin = text.index("    schema: testudo/map/1")
     lines = text[begin : text.index("A column is a name", begin)].splitlines()
     found = parse_map("\n".join(line.removeprefix("    ") for line in lines), "docs/replay.md")
