@@ -27,11 +27,6 @@ class RawMessage:
     data: bytes
 
 
-def is_closed(folder: Path) -> bool:
-    """Return whether the recorder of a run folder came to its end."""
-    return _written(folder) is not None
-
-
 def _written(folder: Path) -> int | None:
     """Return how many messages a recorder wrote that came to its end; None for any other."""
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,13 @@ class Track:
     """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
     quaternion_xyzw: np.ndarray | None = None
     """(T, 4): body to world, of a truth that was recorded with it."""
+
+    def in_order(self) -> Track:
+        """Return the samples by stamp, each stamp once."""
+        _, index = np.unique(self.stamp_s, return_index=True)
+        turns = self.quaternion_xyzw
+        columns = (self.stamp_s, self.received_s, self.position_world, self.yaw, self.velocity)
+        return Track(*(column[index] for column in columns), None if turns is None else turns[index])
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,11 @@ class RecordedRun:
             for team in self.fleet.teams
         )
 
+    def located(self, name: str) -> Track:
+        """Return the true poses of a robot, or its own estimate where there is no truth, by stamp, each stamp once."""
+        truth = self.truth[name]
+        return (truth if len(truth.stamp_s) else self.odometry[name]).in_order()
+
     def _one_team(self) -> Fleet:
         if self.fleet.policies:
             kinds = ", ".join(team.robots[0].spec.name for team in self.fleet.teams)
@@ -147,6 +159,12 @@ class RecordedRun:
                 "`testudo replay` and `testudo gap` take each kind of robot in turn"
             )
         return self.fleet
+
+
+def ticks_in_order(records: Sequence[TickRecord]) -> tuple[TickRecord, ...]:
+    """Return the ticks as they were made; the sequence of a restarted process begins again at zero."""
+    unique = len({record.sequence for record in records}) == len(records)
+    return tuple(sorted(records, key=lambda record: record.sequence if unique else record.stamp_s))
 
 
 def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:

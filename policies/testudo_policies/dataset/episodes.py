@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from testudo_analysis.replay.tick_replay import recorded_table
-from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.messages import TickRecord
@@ -23,7 +22,7 @@ from testudo_deploy.control.control_loop import slots_first
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot
-from testudo_runs.run_reader import RecordedRun, Track
+from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 from testudo_sim.online_task.online_task import SUCCESS, DecisionScore, OnlineTask
 from testudo_sim.online_task.pose_track import Pose
 from testudo_sim.online_task.task_state import make_task, scoring_of
@@ -126,7 +125,7 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
             f"{run.folder}: {', '.join(idle) or 'no robot'} never ran its policy in the record; a "
             "dataset needs a run in which every robot was active"
         )
-    tracks = {name: track_in_order(best_track(run, name)) for name in run.robots}
+    tracks = {name: best_track(run, name) for name in run.robots}
     begin_s = max(decisions.stamp_s[decisions.decided][0] for decisions in series.values())
     end_s = max(track.stamp_s[-1] for track in tracks.values())
     task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
@@ -149,7 +148,7 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
 
 def best_track(run: RecordedRun, name: str) -> Track:
     """Return the truth of a robot where there is any, else what it believed."""
-    track = run.truth[name] if len(run.truth[name].stamp_s) else run.odometry[name]
+    track = run.located(name)
     if not len(track.stamp_s):
         raise TestudoError(f"{run.folder}: {name}: no pose is recorded, neither truth nor odometry")
     return track

@@ -11,10 +11,11 @@ import numpy as np
 from scipy.stats import binomtest
 
 from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
-from testudo_analysis.replay.team_story import TeamStory, story_of_run
+from testudo_analysis.replay.one_team import one_team
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import TeamRecording, prepare_run
 from testudo_runs.run_reader import RecordedRun
 
 _MOMENTS = 4
@@ -57,10 +58,10 @@ def counterfactual(
     Raises:
         TestudoError: the robots were not seen, or the policy is for others.
     """
-    story = story_of_run(run, contract)
-    story = replace(story, robots=tuple(replace(robot, spec=spec) for robot in story.robots))
+    recording = one_team(replace(prepare_run(run), contract=contract))
+    recording = replace(recording, robots=tuple(replace(robot, spec=spec) for robot in recording.robots))
     way = CounterfactualVariant("improved", PolicyArtefact.load(policy), shielded=True)
-    found = simulate_from(story, _moments(story), way, HorizonSettings(horizon_s, _DRAWS), tell).outcomes
+    found = simulate_from(recording, _moments(recording), way, HorizonSettings(horizon_s, _DRAWS), tell).outcomes
     worlds, arrived, touched = (
         sum(values) for values in zip(*((one.worlds, one.arrived or 0, one.touched) for one in found), strict=True)
     )
@@ -94,7 +95,7 @@ def complaints(old: Arrivals, new: Arrivals) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _moments(story: TeamStory) -> list[float]:
+def _moments(recording: TeamRecording) -> list[float]:
     """Return moments in the first three quarters of the time in which all robots were seen."""
-    low, high = story.span_s
+    low, high = recording.span_s
     return [float(time_s) for time_s in low + (high - low) * np.arange(_MOMENTS) / _MOMENTS]

@@ -13,6 +13,7 @@ from testudo_analysis.identify.robot_file_writer import robot_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.improve.steps import Improvement
+from testudo_runs.alignment import prepare
 from testudo_runs.progress_bar import part, progress_bar
 from testudo_runs.recording import Recording, load_recording
 
@@ -44,7 +45,8 @@ def identify_step(state: Improvement, robot_file: Path | None) -> None:
         before.write_text(
             robot_text(state.old.contract.robot_spec, ["as the old policy's artefact has it"]), encoding="utf-8"
         )
-        found, _ = identify_run(recording, robot_type=str(before), hold_out=(HALF,), tell=part(tell, _READ, 1.0))
+        team = prepare(recording, str(before))
+        found, _ = identify_run(team, hold_out=(HALF,), tell=part(tell, _READ, 1.0))
     (state.order.folder / _FOUND).write_text(json.dumps(found.to_dict(), indent=2) + "\n", encoding="utf-8")
     write_identified(before, found, state.robot_file)
 

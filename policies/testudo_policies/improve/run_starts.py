@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.replay.time_order import track_in_order
 from testudo_deploy.contract.contract import Contract
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
@@ -56,7 +55,7 @@ def run_starts(run: RecordedRun, contract: Contract, spec: RobotSpec) -> RunStar
     """
     scenario = scoring_of(contract, spec).scenario
     task = make_task(scenario, [run.fleet.robot(name).goal_world for name in run.robots])
-    tracks = {name: track_in_order(best_track(run, name)) for name in run.robots}
+    tracks = {name: best_track(run, name) for name in run.robots}
     begin = max(track.stamp_s[0] for track in tracks.values())
     end = min(track.stamp_s[-1] for track in tracks.values())
     moments = np.arange(begin, max(end, begin + _EVERY_S), _EVERY_S)

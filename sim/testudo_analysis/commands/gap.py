@@ -17,12 +17,12 @@ from testudo_analysis.gap.gap_report import GapReport
 from testudo_analysis.gap.presentation.findings_text import findings
 from testudo_analysis.gap.presentation.gap_page import PageData, write_page
 from testudo_analysis.gap.presentation.gap_tables import gap_tables
-from testudo_analysis.gap.presentation.replayed_courses import courses
 from testudo_analysis.gap.presentation.rerun_file import rerun_library, write_rerun
+from testudo_analysis.gap.presentation.top_view import courses
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import TeamRecording, load, prepare
 from testudo_runs.progress_bar import Tell, part, progress_bar
-from testudo_runs.recording import Recording, load_recording
 
 _PAGE, _NUMBERS = "gap.html", "gap.json"
 
@@ -60,38 +60,38 @@ def gap(
     """
     console = Console()
     with progress_bar(f"reading {run}") as tell:
-        recording = load_recording(run, share=partial(tell, f"reading {run}"))
-    for warning in recording.warnings:
+        recording = load(run, robot_type=robot_type, as_measured=False, share=partial(tell, f"reading {run}"))
+    for warning in recording.source.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     if rerun is not None:
         rerun_library()  # refuse before the work, not after it
     spec = None if identified is None else load_robot(identified)
     folder = out or run / "gap"
-    with progress_bar("tidying the series") as tell:
-        report, replays = analyse(
-            recording, robot_type=robot_type, identified=spec, tell=part(tell, 0.0, 0.8 if against is None else 0.4)
-        )
+    with progress_bar("replaying") as tell:
+        share = 0.8 if against is None else 0.4
+        report, replays = analyse(recording, identified=spec, tell=part(tell, 0.0, share))
         if against is not None:
             report = _beside(report, replays, recording, against, robot_type, part(tell, 0.4, 0.8))
         tell("drawing", 0.8)
         made = tuple(
-            ()
-            if replay.flown
-            else tuple(courses([out.motion for out in replay.outs], list(replay.models.values())[-1]))
+            () if replay.flown else tuple(courses([out.robot for out in replay.outs], list(replay.models.values())[-1]))
             for replay in replays
         )
-        files = [write_page(PageData(report, replays, made), folder / _PAGE), folder / _NUMBERS]
-        numbers = dumps(report.to_dict(), indent=1, allow_nan=False) + "\n"
-        files[1].write_text(numbers, encoding="utf-8")
-        if json is not None:
-            json.parent.mkdir(parents=True, exist_ok=True)
-            json.write_text(numbers, encoding="utf-8")
-            files.append(json)
+        files = [write_page(PageData(report, replays, made), folder / _PAGE), *_write(report, folder / _NUMBERS, json)]
         if rerun is not None:
             tell("writing the Rerun recording", 0.9)
             files.append(write_rerun(rerun, report, replays, made))
     _show(console, report, files)
-    return 0 if recording.complete or allow_damage else 1
+    return 0 if recording.source.complete or allow_damage else 1
+
+
+def _write(report: GapReport, *files: Path | None) -> list[Path]:
+    """Write the numbers to each file that is given, and return those."""
+    written = [file for file in files if file is not None]
+    for file in written:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dumps(report.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return written
 
 
 def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
@@ -108,7 +108,7 @@ def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
 def _beside(
     report: GapReport,
     replays: tuple[TypeReplay, ...],
-    recording: Recording,
+    recording: TeamRecording,
     against: Path,
     robot_type: str | None,
     tell: Tell,
@@ -121,11 +121,10 @@ def _beside(
                 f"--against: {against} is a {other.kind}, the run has "
                 f"{', '.join(sorted({replay.spec.kind for replay in replays}))}"
             )
-        _, rival = analyse(recording, robot_type=str(against), horizons_s=report.horizons_s, tell=tell)
+        _, rival = analyse(prepare(recording.source, str(against)), horizons_s=report.horizons_s, tell=tell)
     else:
-        other_run = load_recording(against, share=partial(part(tell, 0.0, 0.2), f"reading {against}"))
-        _, rival = analyse(
-            other_run, robot_type=robot_type, horizons_s=report.horizons_s, seed=1, tell=part(tell, 0.2, 1.0)
-        )
+        reading = partial(part(tell, 0.0, 0.2), f"reading {against}")
+        other_run = load(against, robot_type=robot_type, as_measured=False, share=reading)
+        _, rival = analyse(other_run, horizons_s=report.horizons_s, seed=1, tell=part(tell, 0.2, 1.0))
     found = compare(replays, rival, ("this", against.name), report.horizons_s)
     return replace(report, against=found, against_name=str(against))

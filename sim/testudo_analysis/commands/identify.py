@@ -14,8 +14,8 @@ from testudo_analysis.identify.result_tables import identification_tables
 from testudo_analysis.identify.robot_file_writer import write_identified
 from testudo_deploy.commands.report import Report
 from testudo_hardware.errors import TestudoError
+from testudo_runs.alignment import load
 from testudo_runs.progress_bar import part, progress_bar
-from testudo_runs.recording import load_recording
 
 _READ = 0.1
 """About the share of the time that reading takes."""
@@ -55,20 +55,24 @@ def identify(
         raise TestudoError(f"--out: found {out}, expected a file that ends in .toml")
     console = Console(stderr=True)
     with progress_bar(f"reading {run}", console) as tell:
-        recording = load_recording(run, share=lambda done: tell(f"reading {run}", _READ * done))
+        team = load(
+            run,
+            robot_type=robot_type or None,
+            as_measured=False,
+            share=lambda done: tell(f"reading {run}", _READ * done),
+        )
         splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]
         found, source = identify_run(
-            recording,
+            team,
             robots=robot,
-            robot_type=robot_type,
             hold_out=splits,
             residual=residual,
             tell=part(tell, _READ, 1.0),
         )
-    for warning in recording.warnings:
+    for warning in team.source.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     Report(found.to_dict(), identification_tables(found)).show(json)
     if out is not None:
         write_identified(source, found, out)
         console.print(f"wrote {out}", highlight=False)
-    return 0 if recording.complete or allow_damage else 1
+    return 0 if team.source.complete or allow_damage else 1

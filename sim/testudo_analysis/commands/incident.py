@@ -18,9 +18,10 @@ from testudo_analysis.incident.incident_replay import IncidentReplay, replay_inc
 from testudo_analysis.incident.incident_tables import incident_table
 from testudo_analysis.incident.start_states import merged, starts_of
 from testudo_analysis.replay.counterfactual import counterfactual_variants
+from testudo_analysis.replay.one_team import load_team
 from testudo_analysis.replay.replay_tables import counterfactual_tables
-from testudo_analysis.replay.team_story import TeamStory, read_team_story
 from testudo_hardware.errors import TestudoError
+from testudo_runs.alignment import TeamRecording
 from testudo_runs.progress_bar import progress_bar
 from testudo_sim.starts import save_starts
 
@@ -79,25 +80,25 @@ def incident(
     """
     console = Console()
     with progress_bar(f"reading {run}") as show:
-        story = read_team_story(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
+        recording = load_team(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
         show("looking for incidents", _READ)
-        bounds = IncidentThresholds.of(story, choice.near)
-        incidents = find_incidents(story, bounds)
-    for warning in story.warnings:
+        bounds = IncidentThresholds.of(recording, choice.near)
+        incidents = find_incidents(recording, bounds)
+    for warning in recording.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     if incidents:
         console.print(incident_table(incidents, choice.shown))
     else:
         console.print("nothing went wrong in this run, as far as it was recorded")
     picked = _picked(incidents, choice, run)
-    aftermaths = _gone_on(story, picked, policy, choice, bounds, console) if picked and choice.worst else []
+    aftermaths = _gone_on(recording, picked, policy, choice, bounds, console) if picked and choice.worst else []
     for item in aftermaths:
         console.print(f"[bold]{item.incident.what}[/]", highlight=False)
         for table in counterfactual_tables(item.incident.aftermath):
             console.print(table)
-    _write(story, incidents, aftermaths, bounds, json, out, console)
+    _write(recording, incidents, aftermaths, bounds, json, out, console)
     if save_scenario is not None:
-        _save(story, picked, choice, bounds, save_scenario, console)
+        _save(recording, picked, choice, bounds, save_scenario, console)
     return 0
 
 
@@ -111,23 +112,23 @@ def _picked(incidents: list[Incident], choice: IncidentSelection, run: Path) -> 
 
 
 def _gone_on(
-    story: TeamStory,
+    recording: TeamRecording,
     picked: list[Incident],
     policy: Path | None,
     choice: IncidentSelection,
     bounds: IncidentThresholds,
     console: Console,
 ) -> list[IncidentReplay]:
-    ways = counterfactual_variants(story, policy, commands=choice.commands)
-    if any(way.artefact is None for way in ways) and any(robot.sent is None for robot in story.robots):
+    ways = counterfactual_variants(recording, policy, commands=choice.commands)
+    if any(way.artefact is None for way in ways) and any(robot.commands is None for robot in recording.robots):
         console.print("[yellow]note:[/] no commands are recorded: the robots are told to move as they then moved")
     what = "going on from before the worst"
     with progress_bar(what) as show:
-        return replay_incidents(story, picked, ways, bounds, choice.draws, partial(show, what))
+        return replay_incidents(recording, picked, ways, bounds, choice.draws, partial(show, what))
 
 
 def _write(
-    story: TeamStory,
+    recording: TeamRecording,
     incidents: list[Incident],
     aftermaths: list[IncidentReplay],
     bounds: IncidentThresholds,
@@ -142,11 +143,11 @@ def _write(
         rows = [outcomes.get((item.kind, item.robots, item.at_s), item).to_dict() for item in incidents]
         values = {
             "schema": SCHEMA,
-            "run": str(story.folder),
-            "robot": story.spec.name,
-            "robots": list(story.names),
+            "run": str(recording.folder),
+            "robot": recording.spec.name,
+            "robots": list(recording.names),
             "near_m": bounds.near_m,
-            "warnings": list(story.warnings),
+            "warnings": list(recording.warnings),
             "incidents": rows,
         }
         json.parent.mkdir(parents=True, exist_ok=True)
@@ -154,12 +155,12 @@ def _write(
         console.print(f"written: {json}", highlight=False)
     if out is not None:
         with progress_bar("drawing") as show:
-            file = write_page(story, incidents, aftermaths, bounds, out, partial(show, "drawing"))
+            file = write_page(recording, incidents, aftermaths, bounds, out, partial(show, "drawing"))
         console.print(f"written: {file}", highlight=False)
 
 
 def _save(
-    story: TeamStory,
+    recording: TeamRecording,
     picked: list[Incident],
     choice: IncidentSelection,
     bounds: IncidentThresholds,
@@ -168,13 +169,13 @@ def _save(
 ) -> None:
     if not picked:
         raise TestudoError(
-            f"{story.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
+            f"{recording.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
             "of it, use `testudo replay --mode counterfactual --from`"
         )
     chosen = picked if choice.incident else picked[:1]
-    starts = merged([starts_of(story, item, bounds) for item in chosen])
+    starts = merged([starts_of(recording, item, bounds) for item in chosen])
     save_starts(starts, file)
-    kept_m, apart_m = kept_apart_m(story), starts.least_distance_m
+    kept_m, apart_m = kept_apart_m(recording), starts.least_distance_m
     if apart_m < kept_m:
         console.print(
             f"[yellow]note:[/] at the start two robots are {apart_m:.3f} m apart already; the shield keeps "

@@ -16,15 +16,15 @@ from rich.console import Console
 from testudo_analysis.gap.imported_open_loop import open_loop_recording
 from testudo_analysis.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
 from testudo_analysis.replay.counterfactual import HorizonSettings, counterfactual_variants, simulate_from
+from testudo_analysis.replay.one_team import load_team
 from testudo_analysis.replay.open_loop import ALL_ROBOTS, Reference
 from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables, reinference_tables
-from testudo_analysis.replay.team_story import read_team_story
 from testudo_analysis.replay.variants import recorded_outcome
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
+from testudo_runs.alignment import load
 from testudo_runs.progress_bar import part, progress_bar
-from testudo_runs.recording import load_recording
 from testudo_runs.run_reader import RecordedRun, is_imported, read_run
 
 
@@ -144,10 +144,10 @@ def _imported(
 ) -> int:
     """Replay the recorded commands of an imported run open loop."""
     with progress_bar(f"reading {run}") as show:
-        recording = load_recording(run, share=partial(show, f"reading {run}"))
-        _warn(recording.warnings, console)
+        recording = load(run, robot_type=robot, seen=reference, share=partial(show, f"reading {run}"))
+        _warn(recording.source.warnings, console)
         show("replaying the commands from every pose", 0.5)
-        gaps, left_out = open_loop_recording(recording, robot_type=robot, reference=reference)
+        gaps, left_out = open_loop_recording(recording)
     for gap in gaps:
         for table in gap_tables(gap):
             console.print(table)
@@ -164,11 +164,16 @@ def _imported(
     ]
     _write(
         json,
-        {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings), "left_out": left_out}
+        {
+            "run": str(run),
+            "complete": recording.source.complete,
+            "warnings": list(recording.source.warnings),
+            "left_out": left_out,
+        }
         | (results[0] if len(results) == 1 else {"teams": results}),
         console,
     )
-    return 0 if recording.complete or allow_damage else 1
+    return 0 if recording.source.complete or allow_damage else 1
 
 
 def _warn(warnings: Sequence[str], console: Console) -> None:
@@ -189,37 +194,37 @@ def _counterfactual(
     if not branch.start:
         raise TestudoError("--from: found nothing, expected the moment [s] from which the team goes on")
     with progress_bar(f"reading {folder}") as show:
-        story = read_team_story(folder, branch.robot or None, partial(show, f"reading {folder}"))
-    _warn(story.warnings, console)
-    whole, story = story, story.seen_at(branch.start)
-    if len(story.robots) < 2:
+        recording = load_team(folder, branch.robot or None, partial(show, f"reading {folder}"))
+    _warn(recording.warnings, console)
+    whole, recording = recording, recording.seen_at(branch.start)
+    if len(recording.robots) < 2:
         spans = ", ".join(
-            f"{one.name} {one.motion.stamp_s[0]:.1f} to {one.motion.stamp_s[-1]:.1f} s" for one in whole.robots
+            f"{one.name} {one.trajectory.stamp_s[0]:.1f} to {one.trajectory.stamp_s[-1]:.1f} s" for one in whole.robots
         )
         raise TestudoError(
             f"{folder}: --from: found {', '.join(f'{time_s:g}' for time_s in branch.start)} s, expected "
             f"times at which two robots were recorded all the while: {spans}"
         )
-    if len(story.robots) < len(whole.robots):
-        absent = ", ".join(sorted(set(whole.names) - set(story.names)))
+    if len(recording.robots) < len(whole.robots):
+        absent = ", ".join(sorted(set(whole.names) - set(recording.names)))
         console.print(f"[yellow]note:[/] {absent}: not recorded at these times; the others go on without")
     ahead = HorizonSettings(branch.horizon, branch.draws, branch.seed)
-    ways = counterfactual_variants(story, policy, commands=branch.commands, shield=branch.shield)
-    outcomes = [recorded_outcome(story, time_s, branch.horizon)[0] for time_s in branch.start]
+    ways = counterfactual_variants(recording, policy, commands=branch.commands, shield=branch.shield)
+    outcomes = [recorded_outcome(recording, time_s, branch.horizon)[0] for time_s in branch.start]
     with progress_bar("going on") as show:
         for k, way in enumerate(ways):
             own = part(show, k / len(ways), (k + 1) / len(ways))
             own(way.name, 0.0)
-            outcomes += simulate_from(story, branch.start, way, ahead, partial(own, way.name)).outcomes
+            outcomes += simulate_from(recording, branch.start, way, ahead, partial(own, way.name)).outcomes
     for table in counterfactual_tables(outcomes):
         console.print(table)
-    if any(robot.sent is None for robot in story.robots) and any(way.artefact is None for way in ways):
+    if any(robot.commands is None for robot in recording.robots) and any(way.artefact is None for way in ways):
         console.print("[yellow]note:[/] no commands are recorded: the robots were told to move as they then moved")
     _write(
         json,
         {
             "run": str(folder),
-            "robots": list(story.names),
+            "robots": list(recording.names),
             "ahead": asdict(ahead),
             "counterfactual": [outcome.to_dict() for outcome in outcomes],
         },

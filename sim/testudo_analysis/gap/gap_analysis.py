@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,8 +18,8 @@ from testudo_analysis.gap.gap_report import (
     GapReport,
     TypeGap,
 )
-from testudo_analysis.gap.prediction.batch_rollout import RollOut, dead_reckoning, roll_out_all
-from testudo_analysis.gap.prediction.drone_predictions import FlightRecord, flight_of, predict_flights
+from testudo_analysis.gap.prediction.batch_rollout import RollOut, roll_out_all
+from testudo_analysis.gap.prediction.drone_predictions import FlightRecord, predict_flights
 from testudo_analysis.gap.prediction.prediction_errors import (
     UNITS,
     StartFeatures,
@@ -29,7 +28,7 @@ from testudo_analysis.gap.prediction.prediction_errors import (
     start_features,
     travelled,
 )
-from testudo_analysis.gap.prediction.prepared_motion import PreparedMotion, motion_of
+from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
 from testudo_analysis.gap.statistics.block_bootstrap import Interval, TimeBlocks, quantiles
 from testudo_analysis.gap.statistics.command_latency import CommandLatency, latencies
 from testudo_analysis.gap.statistics.drone_error_causes import flight_causes, horizon_of
@@ -38,13 +37,12 @@ from testudo_analysis.gap.statistics.error_map import axes_of, state_errors
 from testudo_analysis.gap.statistics.margin_checks import MarginCheck, flight_checks, margin_checks
 from testudo_analysis.gap.statistics.predicted_score import score
 from testudo_analysis.gap.statistics.rotor_latency import flight_latencies
+from testudo_analysis.replay.batched_rollout import dead_reckoning
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_runs.alignment import located
+from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.progress_bar import Tell, part, quiet
-from testudo_runs.recording import Recording
-from testudo_runs.recording.recording import RecordingError
 from testudo_runs.recording.write import IMPORTED
 
 HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -78,18 +76,17 @@ class TypeReplay:
     @property
     def flown(self) -> bool:
         """Return whether motor signals were replayed, rather than velocity commands."""
-        return isinstance(self.outs[0].motion, FlightRecord)
+        return isinstance(self.outs[0].robot, FlightRecord)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the robots."""
-        return tuple(out.motion.robot for out in self.outs)
+        return tuple(out.robot.name for out in self.outs)
 
 
 def analyse(
-    recording: Recording,
+    recording: TeamRecording,
     *,
-    robot_type: str | None = None,
     identified: RobotSpec | None = None,
     horizons_s: Sequence[float] = HORIZONS_S,
     seed: int = 0,
@@ -99,7 +96,6 @@ def analyse(
 
     Args:
         recording: of any kind.
-        robot_type: robot or robot file for all robots; what the recording says if not given.
         identified: the robot as identified, for robots of its kind.
         horizons_s: how far ahead, rising [s].
         seed: of the bootstrap: the same for what is to be compared on one run, another one for another run.
@@ -108,33 +104,33 @@ def analyse(
     Raises:
         TestudoError: no robot can be replayed.
     """
-    tell("tidying the series", 0.0)
-    groups, left_out = recorded_motions(recording, robot_type)
+    groups, left_out = robots_by_type(recording)
     if not groups:
         raise TestudoError(
-            f"{recording.folder or 'recording'}: no robot can be replayed: "
+            f"{recording.folder}: no robot can be replayed: "
             + "; ".join(f"{name}: {why}" for name, why in left_out.items())
         )
     replays, types = [], []
-    for k, (spec, motions) in enumerate(groups):
+    for k, (spec, robots) in enumerate(groups):
         own = part(tell, 0.2 + 0.8 * k / len(groups), 0.2 + 0.8 * (k + 1) / len(groups))
-        own(f"replaying {len(motions)} {spec.name}", 0.0)
-        replays.append(replay_type(spec, motions, identified, horizons_s, seed))
+        own(f"replaying {len(robots)} {spec.name}", 0.0)
+        replays.append(replay_type(spec, robots, identified, horizons_s, seed))
         own(f"errors of {spec.name}", 0.4)
         types.append(type_gap(replays[-1], horizons_s))
     starts = [out.windows.start_s for replay in replays for out in replay.outs]
-    versions = recording.info.get("versions", {})
+    source = recording.source
+    versions = source.info.get("versions", {})
     report = GapReport(
-        run=str(recording.folder or ""),
-        source="imported" if recording.info.get("kind") == IMPORTED else "testudo up",
-        duration_s=recording.duration_s,
+        run=str(source.folder or ""),
+        source="imported" if source.info.get("kind") == IMPORTED else "testudo up",
+        duration_s=source.duration_s,
         replayed_s=float(max(s.max() for s in starts) - min(s.min() for s in starts)),
         starts=sum(map(len, starts)),
         horizons_s=tuple(horizons_s),
         types=tuple(types),
-        score=score(recording),
+        score=score(source),
         left_out=left_out,
-        notes=(*recording.warnings, *_choices(replays)),
+        notes=(*source.warnings, *_choices(replays)),
         versions=versions,
     )
     return report, tuple(replays)
@@ -142,7 +138,7 @@ def analyse(
 
 def replay_type(
     spec: RobotSpec,
-    motions: Sequence[PreparedMotion],
+    robots: Sequence[AlignedRobot],
     identified: RobotSpec | None,
     horizons_s: Sequence[float],
     seed: int = 0,
@@ -152,14 +148,14 @@ def replay_type(
     Raises:
         TestudoError: no window is as long as the shortest horizon.
     """
-    flown = isinstance(motions[0], FlightRecord)
+    flown = isinstance(robots[0], FlightRecord)
     models = {DEAD_RECKONING: spec if flown else dead_reckoning(spec), NOMINAL: spec}
     if identified is not None and identified.kind == spec.kind:
         models[IDENTIFIED] = identified
-    made = (predict_flights if flown else roll_out_all)(motions, list(models.values()), horizons_s)
+    made = (predict_flights if flown else roll_out_all)(robots, list(models.values()), horizons_s)
     outs = [out for out in made if out.windows.valid.any()]
     if not outs:
-        names = ", ".join(motion.robot for motion in motions)
+        names = ", ".join(robot.name for robot in robots)
         raise TestudoError(
             f"{names}: no stretch of poses with known commands is as long as the shortest horizon, {min(horizons_s)} s"
         )
@@ -190,7 +186,7 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
         if model != DEAD_RECKONING
     }
     measure = flight_latencies if replay.flown else latencies
-    found = [each for out in replay.outs for each in measure(out.motion, replay.spec)]
+    found = [each for out in replay.outs for each in measure(out.robot, replay.spec)]
     after = {model: _cause_horizon(replay, model, at) for model in replay.models if model != DEAD_RECKONING}
     why = {model: _causes(replay, model, h, horizons_s[h]) for model, h in after.items() if h is not None}
     return TypeGap(
@@ -239,52 +235,16 @@ def compare(
     return tuple(found)
 
 
-def recorded_motions(
-    recording: Recording, robot_type: str | None
-) -> tuple[list[tuple[RobotSpec, list[PreparedMotion]]], dict[str, str]]:
-    """Return the robots of each type, ready for replay, and why others are not.
-
-    Args:
-        recording: of any kind.
-        robot_type: robot or robot file for all robots; what the recording says if not given.
-
-    Raises:
-        TestudoError: no such robot type.
-    """
-    imported = recording.info.get("kind") == IMPORTED or recording.folder is None
-    groups: dict[tuple[str, bool], tuple[RobotSpec, list[PreparedMotion]]] = {}
-    specs: dict[str, RobotSpec] = {}
-    left_out: dict[str, str] = defaultdict(str)
-    for name, robot in recording.robots.items():
-        kind = robot_type or robot.robot_type
-        if not kind:
-            left_out[name] = "nobody said of which type it is; --robot-type says so"
-            continue
-        spec = specs[kind] = specs.get(kind) or load_robot(kind)
-        flown = bool(spec.rotors) and "motors" in robot.series and "command" not in robot.series
-        try:
-            motion = (
-                flight_of(robot)
-                if flown
-                else motion_of(located(robot), spec, dead_man_s=None if imported else spec.dead_man_s)
-            )
-        except RecordingError as error:
-            left_out[name] = str(error).removeprefix(f"{name}: ")
-            continue
-        groups.setdefault((kind, flown), (spec, []))[1].append(motion)
-    return list(groups.values()), dict(left_out)
-
-
 def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[CommandLatency]) -> list[MarginCheck]:
     """Return the checks of the nominal file, and of the identified one those that depend on what was identified."""
-    motions = [out.motion for out in replay.outs]
+    robots = [out.robot for out in replay.outs]
 
     def checks_of(model: str) -> list[MarginCheck]:
         spec = replay.models[model]
         return (
-            flight_checks(spec, motions, found)
+            flight_checks(spec, robots, found)
             if replay.flown
-            else margin_checks(spec, motions, replay.errors[model], horizons_s, found)
+            else margin_checks(spec, robots, replay.errors[model], horizons_s, found)
         )
 
     checks = checks_of(NOMINAL)
@@ -302,7 +262,9 @@ def _parameters(replay: TypeReplay, spec: RobotSpec) -> dict[str, float]:
 
 
 def _choices(replays: Sequence[TypeReplay]) -> list[str]:
-    return [f"{out.motion.robot}, {note}" for replay in replays for out in replay.outs for note in out.motion.notes]
+    return [
+        f"{out.robot.name}, {note}" for replay in replays for out in replay.outs for note in out.robot.report.notes()
+    ]
 
 
 def _pooled(errors: Sequence[Mapping[str, np.ndarray]], channel: str) -> np.ndarray:

@@ -23,7 +23,7 @@ from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_runs.alignment import AlignedRobot, align_robot
+from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.progress_bar import Tell, part, quiet
 from testudo_runs.recording import Recording, RobotRecording, Series
 
@@ -42,10 +42,9 @@ _UNSEEN = (_SPEED, _TURN, SLIP)
 
 
 def identify_run(
-    recording: Recording,
+    team: TeamRecording,
     *,
     robots: Sequence[str] = (),
-    robot_type: str = "",
     hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
     residual: bool = False,
     tell: Tell = quiet,
@@ -55,9 +54,8 @@ def identify_run(
     Drones whose motors were recorded are identified from those (`identify_drone`), all others from velocity commands.
 
     Args:
-        recording: the run.
+        team: the run.
         robots: names; all of the type if none.
-        robot_type: registered robot or robot file; what the recording says if empty.
         hold_out: what to measure the fit on.
         residual: also try a residual model, and measure what it is worth.
         tell: is told what is being done, and the share that is done.
@@ -66,7 +64,8 @@ def identify_run(
         TestudoError: no such robot, no type or several, a kind that this cannot fit, too little motion, or a residual
             model of what has none or with nothing held out.
     """
-    chosen, source = choose(recording, robots, robot_type)
+    recording = team.source
+    chosen, source = choose(recording, robots, team.robot_type)
     spec = load_robot(source)
     if residual and (spec.kind != DIFFERENTIAL_DRIVE or not hold_out):
         raise TestudoError(
@@ -86,7 +85,8 @@ def identify_run(
     aligned = []
     for k, robot in enumerate(chosen):
         tell(f"aligning {robot.name}", _ALIGNED * k / len(chosen))
-        aligned.append(align_robot(robot, world=spec.kind != DIFFERENTIAL_DRIVE))
+        aligned.append(team.robot(robot.name))
+        _ = aligned[-1].needed_commands(), aligned[-1].latency
     found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual, tell=part(tell, _ALIGNED, 1.0))
     return Identification(
         spec.name,
@@ -314,7 +314,7 @@ def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]
         "dead_reckoning_loss": found.baseline_loss,
         "delay_at_start_s": found.start_delay_s,
         "residual_deviation": found.scale.tolist(),
-        "alignment": {robot.name: robot.report.to_dict() for robot in robots},
+        "alignment": {robot.name: robot.provenance() for robot in robots},
         **({"reference": f"odometry of {', '.join(believed)}: no poses from outside are recorded"} if believed else {}),
     }
 

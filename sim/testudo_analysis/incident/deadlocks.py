@@ -10,8 +10,8 @@ import numpy as np
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.tick_incidents import driven
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.team_story import RobotStory, TeamStory
-from testudo_analysis.replay.time_order import ticks_in_order
+from testudo_runs.alignment import AlignedRobot, TeamRecording
+from testudo_runs.run_reader import ticks_in_order
 
 _STILL_M = 0.02
 """Who moves by less in `IncidentThresholds.still_s` stands."""
@@ -24,19 +24,19 @@ _TOLD_SHARE = 0.1
 """Of the speed limit: who is told to drive at least so fast is told to drive."""
 
 
-def find_deadlocks(story: TeamStory, bounds: IncidentThresholds) -> list[Incident]:
+def find_deadlocks(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:
     """Return deadlocks; robots that stand at the same time are one."""
-    single = [incident for robot in story.robots for incident in _of_robot(story, robot, bounds)]
+    single = [incident for robot in recording.robots for incident in _of_robot(recording, robot, bounds)]
     return [_named(group) for group in _together(single)]
 
 
-def _of_robot(story: TeamStory, robot: RobotStory, bounds: IncidentThresholds) -> list[Incident]:
-    begin_s, end_s = _watched(story, robot)
+def _of_robot(recording: TeamRecording, robot: AlignedRobot, bounds: IncidentThresholds) -> list[Incident]:
+    begin_s, end_s = _watched(recording, robot)
     at_s = np.arange(begin_s, end_s, _GRID_S)
     window = round(bounds.still_s / _GRID_S)
     if len(at_s) <= window:
         return []
-    place = robot.motion.at(at_s)[0]
+    place = robot.trajectory.at(at_s)[0]
     views = np.lib.stride_tricks.sliding_window_view(place, window + 1, axis=0)
     begins_still = np.flatnonzero(np.linalg.norm(np.ptp(views, axis=-1), axis=1) < _STILL_M)
     still = np.zeros(len(at_s), bool)
@@ -64,31 +64,29 @@ def _of_robot(story: TeamStory, robot: RobotStory, bounds: IncidentThresholds) -
     return found
 
 
-def _watched(story: TeamStory, robot: RobotStory) -> tuple[float, float]:
+def _watched(recording: TeamRecording, robot: AlignedRobot) -> tuple[float, float]:
     """Return from when to when the robot could drive: of a run of ours, from its first driven tick."""
-    begin, end = float(robot.motion.stamp_s[0]), float(robot.motion.stamp_s[-1])
-    if story.run is None or not story.run.ticks[robot.name]:
+    begin, end = float(robot.trajectory.stamp_s[0]), float(robot.trajectory.stamp_s[-1])
+    if recording.run is None or not recording.run.ticks[robot.name]:
         return begin, end
-    ticks = ticks_in_order(story.run.ticks[robot.name])
+    ticks = ticks_in_order(recording.run.ticks[robot.name])
     part = driven(ticks)
     if part.stop == 0:
         return begin, begin
-    first = ticks[part.start].stamp_s - story.start_s
-    stopped = [tick.stamp_s - story.start_s for tick in ticks[part.stop :] if tick.reason.split(":")[0] in _RESTS]
+    first = ticks[part.start].stamp_s - recording.start_s
+    stopped = [tick.stamp_s - recording.start_s for tick in ticks[part.stop :] if tick.reason.split(":")[0] in _RESTS]
     return max(begin, first), min([end, *stopped[:1]])
 
 
-def _wants_to_move(robot: RobotStory, at_s: np.ndarray, place: np.ndarray) -> np.ndarray:
+def _wants_to_move(robot: AlignedRobot, at_s: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Return when (T,) the robot was short of its goal, or, where none is known, told to drive."""
     if robot.goal_world is not None:
         away = np.linalg.norm(place - np.array(robot.goal_world), axis=1)
         return away > max(_ARRIVED_M, robot.spec.body_radius_m)
-    if robot.sent is None:
+    if robot.commands is None:
         return np.zeros(len(at_s), bool)
-    index = np.searchsorted(robot.sent.stamp_s, at_s, side="right") - 1
-    fresh = (index >= 0) & (at_s - robot.sent.stamp_s[np.maximum(index, 0)] < _FRESH_S)
-    told = np.abs(robot.sent.command[np.maximum(index, 0), 0])
-    return fresh & (told > _TOLD_SHARE * robot.spec.speed_limit_m_s)
+    told, fresh = robot.commands.held(at_s, _FRESH_S)
+    return fresh & (np.abs(told[:, 0]) > _TOLD_SHARE * robot.spec.speed_limit_m_s)
 
 
 def _together(single: Sequence[Incident]) -> list[list[Incident]]:

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from testudo_analysis.replay.team_story import TeamStory
 from testudo_analysis.replay.variants import VariantOutcome
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_runs.alignment import TeamRecording
 
 
 class IncidentKind(StrEnum):
@@ -95,7 +95,7 @@ class IncidentThresholds:
     """A robot does not follow when its speed is off by this share of the limit, for half a second."""
 
     @classmethod
-    def of(cls, story: TeamStory, near_m: float | None = None) -> IncidentThresholds:
+    def of(cls, recording: TeamRecording, near_m: float | None = None) -> IncidentThresholds:
         """Return the bounds for a run; two centres are near when layer 1 of the shield would not let them be so.
 
         Raises:
@@ -103,10 +103,10 @@ class IncidentThresholds:
         """
         if near_m is not None and not 0 < near_m < float("inf"):
             raise TestudoError(f"--near: found {near_m}, expected a distance in metres")
-        return cls(kept_apart_m(story) if near_m is None else near_m)
+        return cls(kept_apart_m(recording) if near_m is None else near_m)
 
 
-def kept_apart_m(story: TeamStory) -> float:
+def kept_apart_m(recording: TeamRecording) -> float:
     """Return how far layer 1 keeps two centres apart [m]: the control points' distance less both look-aheads."""
-    ahead = story.spec.look_ahead_m if story.spec.kind == DIFFERENTIAL_DRIVE else 0.0
-    return story.shield.separation_m - 2 * ahead
+    ahead = recording.spec.look_ahead_m if recording.spec.kind == DIFFERENTIAL_DRIVE else 0.0
+    return recording.shield.separation_m - 2 * ahead

@@ -11,10 +11,10 @@ from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentT
 from testudo_analysis.incident.incident_plots import incident_plot, timeline_plot
 from testudo_analysis.incident.incident_replay import IncidentReplay
 from testudo_analysis.incident.incident_tables import chosen
-from testudo_analysis.replay.team_story import TeamStory
 from testudo_analysis.replay.variants import VariantOutcome
 from testudo_analysis.report.html_markup import Html, details, facts, figure, paragraph, pill, table, text
 from testudo_hardware.errors import TestudoError
+from testudo_runs.alignment import TeamRecording
 from testudo_runs.progress_bar import Share, quiet
 
 PAGE = "incidents.html"
@@ -23,7 +23,7 @@ _SHOWN = 12
 
 
 def write_page(
-    story: TeamStory,
+    recording: TeamRecording,
     incidents: Sequence[Incident],
     aftermaths: Sequence[IncidentReplay],
     bounds: IncidentThresholds,
@@ -38,14 +38,14 @@ def write_page(
     file = folder / PAGE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(page(story, incidents, aftermaths, bounds, share), encoding="utf-8")
+        file.write_text(page(recording, incidents, aftermaths, bounds, share), encoding="utf-8")
     except OSError as error:
         raise TestudoError(f"--out {folder}: cannot be written: {error.strerror}") from error
     return file
 
 
 def page(
-    story: TeamStory,
+    recording: TeamRecording,
     incidents: Sequence[Incident],
     aftermaths: Sequence[IncidentReplay],
     bounds: IncidentThresholds,
@@ -53,16 +53,16 @@ def page(
 ) -> str:
     """Return the page; ``share`` is told the share that is done."""
     style = (resources.files("testudo_analysis.report") / "page.css").read_text(encoding="utf-8")
-    title = f"Incidents of {'/'.join(story.folder.parts[-2:])}"
-    parts = [_section("timeline", "Timeline", _timeline(story, incidents, bounds))]
+    title = f"Incidents of {'/'.join(recording.folder.parts[-2:])}"
+    parts = [_section("timeline", "Timeline", _timeline(recording, incidents, bounds))]
     for k, item in enumerate(aftermaths, 1):
         share(k / (len(aftermaths) + 1))
         parts.append(
             _section(f"worst-{k}", f"{item.incident.kind} at {item.incident.at_s:.1f} s", _aftermath(item, bounds))
         )
     parts.append(_section("all", "All incidents", _all(incidents)))
-    begin, end = story.span_s
-    subtitle = f"{len(story.robots)} {story.spec.name}, {end - begin:.1f} s: {', '.join(story.names)}"
+    begin, end = recording.span_s
+    subtitle = f"{len(recording.robots)} {recording.spec.name}, {end - begin:.1f} s: {', '.join(recording.names)}"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -84,15 +84,15 @@ def _banner(incidents: Sequence[Incident]) -> str:
     )
 
 
-def _timeline(story: TeamStory, incidents: Sequence[Incident], bounds: IncidentThresholds) -> str:
+def _timeline(recording: TeamRecording, incidents: Sequence[Incident], bounds: IncidentThresholds) -> str:
     counts = Counter(item.kind for item in incidents)
     values = {str(kind): counts[kind] for kind in IncidentKind if counts[kind]}
     content = facts(values) if values else paragraph("Nothing went wrong in this run, as far as it was recorded.")
-    content += figure(timeline_plot(story, incidents), "When what happened.")
+    content += figure(timeline_plot(recording, incidents), "When what happened.")
     content += paragraph(
-        f"Two centres are near below {bounds.near_m:.3f} m (contact at {2 * story.spec.body_radius_m:.3f} m)."
+        f"Two centres are near below {bounds.near_m:.3f} m (contact at {2 * recording.spec.body_radius_m:.3f} m)."
     )
-    return content + "".join(paragraph(f"Warning: {line}") for line in story.warnings)
+    return content + "".join(paragraph(f"Warning: {line}") for line in recording.warnings)
 
 
 def _aftermath(item: IncidentReplay, bounds: IncidentThresholds) -> str:

@@ -11,7 +11,6 @@ from matplotlib.patches import Circle, Rectangle
 
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.incident_replay import IncidentReplay
-from testudo_analysis.replay.team_story import RobotStory, TeamStory
 from testudo_analysis.replay.variants import least_distances
 from testudo_analysis.report.plot_style import (
     BAD,
@@ -25,6 +24,7 @@ from testudo_analysis.report.plot_style import (
     picture,
     robot_colour,
 )
+from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _COLOURS = {IncidentKind.CONTACT: BAD, IncidentKind.NEAR_CONTACT: WARN, IncidentKind.DEADLOCK: "#7a4fa3"}
 _LINES = ("-", (0, (5, 2)), (0, (1, 1.6)))
@@ -34,13 +34,13 @@ _LEAST_BAR = 0.004
 """Share of the time axis that a bar takes at least."""
 
 
-def timeline_plot(story: TeamStory, incidents: Sequence[Incident]) -> PlotImage | None:
+def timeline_plot(recording: TeamRecording, incidents: Sequence[Incident]) -> PlotImage | None:
     """Return when what happened, a line for each kind; None without incidents."""
     kinds = [kind for kind in IncidentKind if any(item.kind is kind for item in incidents)]
     if not kinds:
         return None
-    begin = min(float(robot.motion.stamp_s[0]) for robot in story.robots)
-    end = max(float(robot.motion.stamp_s[-1]) for robot in story.robots)
+    begin = min(float(robot.trajectory.stamp_s[0]) for robot in recording.robots)
+    end = max(float(robot.trajectory.stamp_s[-1]) for robot in recording.robots)
     least = _LEAST_BAR * (end - begin)
     with drawing(9.2, 0.62 + 0.3 * len(kinds)) as figure:
         axes = figure.subplots()
@@ -55,8 +55,8 @@ def timeline_plot(story: TeamStory, incidents: Sequence[Incident]) -> PlotImage 
 
 def incident_plot(aftermath: IncidentReplay, bounds: IncidentThresholds) -> PlotImage:
     """Return the incident from above and the least distance over time, in each way of going on; in space heights."""
-    item, story = aftermath.incident, aftermath.story
-    flies = story.spec.dimension == 3
+    item, recording = aftermath.incident, aftermath.recording
+    flies = recording.spec.dimension == 3
     with drawing(9.2, 3.7 + 1.6 * flies) as figure:
         places = [["above", "beside"], ["heights", "heights"]][: 1 + flies]
         panels = figure.subplot_mosaic(places, width_ratios=(1.15, 1), height_ratios=(3.7, 1.6)[: 1 + flies])
@@ -69,17 +69,17 @@ def incident_plot(aftermath: IncidentReplay, bounds: IncidentThresholds) -> Plot
         names = " and ".join(item.robots)
         return picture(
             figure,
-            f"{item.kind} of {names} at {item.at_s:.1f} s among {len(story.robots)} robots, from "
+            f"{item.kind} of {names} at {item.at_s:.1f} s among {len(recording.robots)} robots, from "
             "above and as least distance over time.",
         )
 
 
 def _draw_above(axes: Axes, aftermath: IncidentReplay) -> None:
-    item, story = aftermath.incident, aftermath.story
-    involved = [k for k, robot in enumerate(story.robots) if robot.name in item.robots]
+    item, recording = aftermath.incident, aftermath.recording
+    involved = [k for k, robot in enumerate(recording.robots) if robot.name in item.robots]
     points = []
     for line, (_, ways) in zip(_LINES, aftermath.ways, strict=False):
-        for k, robot in enumerate(story.robots):
+        for k, robot in enumerate(recording.robots):
             path = ways.position_world[:, :2, k, 0]
             mine = k in involved
             colour = robot_colour(k) if mine else FAINT
@@ -88,11 +88,11 @@ def _draw_above(axes: Axes, aftermath: IncidentReplay) -> None:
                 points.append(path)
             if line == "-":
                 _draw_body(axes, robot, item.at_s, colour, strong=mine)
-    if story.arena is not None:
-        low, high = story.arena.low_world, story.arena.high_world
+    if recording.arena is not None:
+        low, high = recording.arena.low_world, recording.arena.high_world
         axes.add_patch(Rectangle(low[:2], high[0] - low[0], high[1] - low[1], fill=False, edgecolor=FAINT, lw=1.2))
     every = np.concatenate(points)
-    room = 3 * story.spec.body_radius_m
+    room = 3 * recording.spec.body_radius_m
     low, high = every.min(axis=0) - room, every.max(axis=0) + room
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xlabel="x [m]", ylabel="y [m]")
     axes.set_title(f"From above, bodies at {item.at_s:.1f} s")
@@ -101,11 +101,11 @@ def _draw_above(axes: Axes, aftermath: IncidentReplay) -> None:
 
 
 def _draw_heights(axes: Axes, aftermath: IncidentReplay) -> None:
-    item, story = aftermath.incident, aftermath.story
+    item, recording = aftermath.incident, aftermath.recording
     for line, (_, ways) in zip(_LINES, aftermath.ways, strict=False):
         heights = ways.position_world[:, 2, :, 0]
-        times = item.from_s + story.spec.control_period_s * (1 + np.arange(len(heights)))
-        for k, robot in enumerate(story.robots):
+        times = item.from_s + recording.spec.control_period_s * (1 + np.arange(len(heights)))
+        for k, robot in enumerate(recording.robots):
             mine = robot.name in item.robots
             axes.plot(
                 times,
@@ -120,8 +120,8 @@ def _draw_heights(axes: Axes, aftermath: IncidentReplay) -> None:
     axes.margins(x=0)
 
 
-def _draw_body(axes: Axes, robot: RobotStory, at_s: float, colour: str, *, strong: bool) -> None:
-    position, yaw, _ = robot.motion.at(np.array([at_s]))
+def _draw_body(axes: Axes, robot: AlignedRobot, at_s: float, colour: str, *, strong: bool) -> None:
+    position, yaw, _ = robot.trajectory.at(np.array([at_s]))
     place, radius = position[0][:2], robot.spec.body_radius_m
     axes.add_patch(Circle(place, radius, facecolor=colour, alpha=0.28 if strong else 0.12, edgecolor=colour))
     axes.plot(
@@ -143,15 +143,15 @@ def _draw_body(axes: Axes, robot: RobotStory, at_s: float, colour: str, *, stron
 
 
 def _draw_distances(axes: Axes, aftermath: IncidentReplay, bounds: IncidentThresholds) -> None:
-    item, story = aftermath.incident, aftermath.story
-    period = story.spec.control_period_s
+    item, recording = aftermath.incident, aftermath.recording
+    period = recording.spec.control_period_s
     for tone, line, (outcome, ways) in zip(_TONES, _LINES, aftermath.ways, strict=False):
         distance = least_distances(ways.position_world)
         times = item.from_s + period * (1 + np.arange(len(distance)))
         if distance.shape[1] > 1:
             axes.fill_between(times, distance.min(axis=1), distance.max(axis=1), color=tone, alpha=0.13, linewidth=0)
         axes.plot(times, distance[:, 0], color=tone, linestyle=line, label=outcome.way)
-    touching = 2 * story.spec.body_radius_m
+    touching = 2 * recording.spec.body_radius_m
     axes.axhline(touching, color=BAD, linewidth=1)
     axes.annotate(
         "contact",

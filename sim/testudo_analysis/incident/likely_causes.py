@@ -9,8 +9,8 @@ import numpy as np
 
 from testudo_analysis.incident.approach_analysis import blind_approach, commanded_approach, unchecked
 from testudo_analysis.incident.incident import Incident, IncidentKind
-from testudo_analysis.replay.team_story import RobotStory, TeamStory
 from testudo_deploy.supervision.supervisor import WATCHDOGS
+from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _BEFORE_S = 3.0
 """What happened so long before an encounter may have led to it."""
@@ -26,13 +26,13 @@ _TRACED = (
 """What explains an encounter, the likelier cause first."""
 
 
-def with_likely_cause(story: TeamStory, incidents: Sequence[Incident]) -> list[Incident]:
+def with_likely_cause(recording: TeamRecording, incidents: Sequence[Incident]) -> list[Incident]:
     """Return the incidents with their likeliest causes."""
-    return [replace(incident, cause=_CAUSES[incident.kind](story, incident, incidents)) for incident in incidents]
+    return [replace(incident, cause=_CAUSES[incident.kind](recording, incident, incidents)) for incident in incidents]
 
 
-def _robot(story: TeamStory, name: str) -> RobotStory:
-    return next(robot for robot in story.robots if robot.name == name)
+def _robot(recording: TeamRecording, name: str) -> AlignedRobot:
+    return next(robot for robot in recording.robots if robot.name == name)
 
 
 def _around(
@@ -51,9 +51,9 @@ def _around(
     return sorted(found, key=lambda other: kinds.index(other.kind))
 
 
-def _encounter(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
+def _encounter(recording: TeamRecording, incident: Incident, others: Sequence[Incident]) -> str:
     traced = _around(replace(incident, begin_s=incident.at_s), others, _TRACED, _BEFORE_S)
-    wrong = blind_approach(story, incident)
+    wrong = blind_approach(recording, incident)
     if wrong and not (traced and traced[0].kind is IncidentKind.POSE_JUMP):
         return wrong
     if traced:
@@ -68,21 +68,21 @@ def _encounter(story: TeamStory, incident: Incident, others: Sequence[Incident])
             IncidentKind.SATURATION: "it could not do what it was told",
         }[first.kind]
         return f"{first.what}, {when:.1f} s before it was worst: {means}"
-    return unchecked(story, incident) or commanded_approach(story, incident)
+    return unchecked(recording, incident) or commanded_approach(recording, incident)
 
 
-def _deadlock(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
+def _deadlock(recording: TeamRecording, incident: Incident, others: Sequence[Incident]) -> str:
     stops = _around(replace(incident, at_s=incident.end_s), others, (IncidentKind.STOP, IncidentKind.GUARD_BRAKE), 0.0)
     if stops and stops[0].end_s - stops[0].begin_s > 0.5 * (incident.end_s - incident.begin_s):
         return f"it was braked all the while: {stops[0].what}"
-    if story.run is None:
+    if recording.run is None:
         blocked = _around(replace(incident, at_s=incident.end_s), others, (IncidentKind.NOT_FOLLOWING,), 0.0)
         return blocked[0].what if blocked else "it was told to drive and did not: blocked, or no command got through"
     ticks = [
         tick
         for name in incident.robots
-        for tick in story.run.ticks[name]
-        if incident.begin_s <= tick.stamp_s - story.start_s <= incident.end_s
+        for tick in recording.run.ticks[name]
+        if incident.begin_s <= tick.stamp_s - recording.start_s <= incident.end_s
     ]
     if not ticks:
         return "its process was gone: there are no ticks of that time"
@@ -92,7 +92,7 @@ def _deadlock(story: TeamStory, incident: Incident, others: Sequence[Incident]) 
         for status in ("waiting", "gated", "projected", "braked", "passed")
     }
     wish = np.median([np.linalg.norm(tick.nominal_world) for tick in ticks if tick.nominal_world] or [0.0])
-    if wish < 0.05 * story.spec.control_point_speed_m_s:
+    if wish < 0.05 * recording.spec.control_point_speed_m_s:
         return f"the policy asks for next to nothing there ({1e3 * wish:.0f} mm/s)"
     worst = max(shares, key=lambda name: shares[name])
     means = {
@@ -106,20 +106,20 @@ def _deadlock(story: TeamStory, incident: Incident, others: Sequence[Incident]) 
     return f"the shield: {means[worst]} ({100 * shares[worst]:.0f} % of the ticks {worst})"
 
 
-def _stop(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
-    robot = _robot(story, incident.robots[0])
-    if story.run is None:
+def _stop(recording: TeamRecording, incident: Incident, others: Sequence[Incident]) -> str:
+    robot = _robot(recording, incident.robots[0])
+    if recording.run is None:
         told = 0.0
-        if robot.sent is not None:
-            inside = (robot.sent.stamp_s >= incident.begin_s) & (robot.sent.stamp_s <= incident.end_s)
-            told = float(np.median(np.abs(robot.sent.command[inside, 0]))) if inside.any() else 0.0
+        if robot.commands is not None:
+            inside = (robot.commands.stamp_s >= incident.begin_s) & (robot.commands.stamp_s <= incident.end_s)
+            told = float(np.median(np.abs(robot.commands.values[inside, 0]))) if inside.any() else 0.0
         return (
             "it was told to stand"
             if told < 0.1 * robot.spec.speed_limit_m_s
             else f"it stood although it was told to drive at {told:.2f} m/s: blocked, or no command got through"
         )
     if incident.code in ("stale_pose", "no_pose"):
-        return _pose_cause(story, robot, incident, others)
+        return _pose_cause(recording, robot, incident, others)
     if incident.code == "shield_braked":
         near = _around(
             incident, others, (IncidentKind.CONTACT, IncidentKind.NEAR_CONTACT, IncidentKind.STALE_PEER), 1.0
@@ -134,9 +134,9 @@ def _stop(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> s
     return WATCHDOGS[incident.code].sentence if incident.code in WATCHDOGS else incident.what
 
 
-def _pose_cause(story: TeamStory, robot: RobotStory, incident: Incident, others: Sequence[Incident]) -> str:
-    track = story.run.odometry[robot.name]
-    stamps, received = track.stamp_s - story.start_s, track.received_s - story.start_s
+def _pose_cause(recording: TeamRecording, robot: AlignedRobot, incident: Incident, others: Sequence[Incident]) -> str:
+    track = recording.run.odometry[robot.name]
+    stamps, received = track.stamp_s - recording.start_s, track.received_s - recording.start_s
     last = np.searchsorted(received, incident.begin_s, side="right") - 1
     if last < 0:
         return "its pose source had told nothing yet"
@@ -156,14 +156,14 @@ def _pose_cause(story: TeamStory, robot: RobotStory, incident: Incident, others:
     return f"its pose source was silent for {silent:.2f} s; {accepts}"
 
 
-def _stale_peer(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
+def _stale_peer(recording: TeamRecording, incident: Incident, others: Sequence[Incident]) -> str:
     name, peer = incident.robots
 
     def inside(stamps: np.ndarray) -> int:
         return int(((stamps >= incident.begin_s) & (stamps <= incident.end_s)).sum())
 
-    ticks = inside(np.array([tick.stamp_s - story.start_s for tick in story.run.ticks[peer]]))
-    said = inside(np.array([message.stamp_s - story.start_s for message in story.run.announcements[peer]]))
+    ticks = inside(np.array([tick.stamp_s - recording.start_s for tick in recording.run.ticks[peer]]))
+    said = inside(np.array([message.stamp_s - recording.start_s for message in recording.run.announcements[peer]]))
     if not ticks:
         return f"{peer}'s process was gone: it has no ticks in that time"
     if not said:
@@ -182,7 +182,7 @@ def _stale_peer(story: TeamStory, incident: Incident, others: Sequence[Incident]
     )
 
 
-def _late_tick(story: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
+def _late_tick(recording: TeamRecording, incident: Incident, others: Sequence[Incident]) -> str:
     same = sorted(
         {
             other.robots[0]
@@ -196,18 +196,18 @@ def _late_tick(story: TeamStory, incident: Incident, others: Sequence[Incident])
         return f"the computer was busy: {', '.join(same)} {'were' if len(same) > 1 else 'was'} late at the same time"
     ticks = [
         tick
-        for tick in story.run.ticks[incident.robots[0]]
-        if incident.begin_s - _SAME_S <= tick.stamp_s - story.start_s <= incident.end_s
+        for tick in recording.run.ticks[incident.robots[0]]
+        if incident.begin_s - _SAME_S <= tick.stamp_s - recording.start_s <= incident.end_s
     ]
     longest = max((tick.duration_s for tick in ticks), default=0.0)
-    if longest > 0.5 * story.spec.control_period_s:
-        period_ms = 1e3 * story.spec.control_period_s
+    if longest > 0.5 * recording.spec.control_period_s:
+        period_ms = 1e3 * recording.spec.control_period_s
         return f"its own computing took up to {1e3 * longest:.0f} ms of a period of {period_ms:.0f} ms"
     return "its process was not run in time: others on its computer came first, or it slept"
 
 
-def _pose_jump(story: TeamStory, incident: Incident, _: Sequence[Incident]) -> str:
-    motion = _robot(story, incident.robots[0]).believed
+def _pose_jump(recording: TeamRecording, incident: Incident, _: Sequence[Incident]) -> str:
+    motion = _robot(recording, incident.robots[0]).believed
     index = int(np.searchsorted(motion.stamp_s, incident.begin_s))
     after = int(np.searchsorted(motion.stamp_s, incident.end_s + 1e-9, side="right"))
     back = np.linalg.norm(motion.position_world[min(after, len(motion.stamp_s) - 1)] - motion.position_world[index])
@@ -220,7 +220,7 @@ def _pose_jump(story: TeamStory, incident: Incident, _: Sequence[Incident]) -> s
     return "it was located anew and stayed there: a re-localisation, or somebody carried it"
 
 
-def _pose_gap(_: TeamStory, incident: Incident, others: Sequence[Incident]) -> str:
+def _pose_gap(_: TeamRecording, incident: Incident, others: Sequence[Incident]) -> str:
     same = sorted(
         {
             other.robots[0]
@@ -238,20 +238,20 @@ def _pose_gap(_: TeamStory, incident: Incident, others: Sequence[Incident]) -> s
     )
 
 
-def _saturation(story: TeamStory, _: Incident, __: Sequence[Incident]) -> str:
+def _saturation(recording: TeamRecording, _: Incident, __: Sequence[Incident]) -> str:
     return (
-        f"it was asked for more than {story.spec.name}'s file allows: commands are too fast, or the limits in the "
+        f"it was asked for more than {recording.spec.name}'s file allows: commands are too fast, or the limits in the "
         "file too low"
     )
 
 
-def _not_following(_: TeamStory, incident: Incident, __: Sequence[Incident]) -> str:
+def _not_following(_: TeamRecording, incident: Incident, __: Sequence[Incident]) -> str:
     if incident.value > 0:
         return "it did not slow down as told: brakes weaker than described, a slope, or it was pushed"
     return "it did not drive as told: a blocked wheel, slip, a low battery, or its guard or driver held it"
 
 
-_CAUSES: dict[IncidentKind, Callable[[TeamStory, Incident, Sequence[Incident]], str]] = {
+_CAUSES: dict[IncidentKind, Callable[[TeamRecording, Incident, Sequence[Incident]], str]] = {
     IncidentKind.CONTACT: _encounter,
     IncidentKind.NEAR_CONTACT: _encounter,
     IncidentKind.DEADLOCK: _deadlock,

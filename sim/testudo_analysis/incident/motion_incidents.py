@@ -6,10 +6,10 @@ import numpy as np
 
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.team_story import RobotMotion, RobotStory, TeamStory
 from testudo_hardware.motion import LagResponse, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_runs.alignment import AlignedRobot, TeamRecording, Trajectory
 
 _JOIN_S = 1.0
 _SLACK = 1.2
@@ -22,9 +22,11 @@ _BEYOND = 0.02
 """Share of a command that is clipped."""
 _SATURATED_S, _OFF_S = 0.2, 0.5
 _STILL_M_S = 0.01
+_EDGE_S = 0.2
+"""Shorter motion is the error of a velocity; at the ends of a recording it is largest."""
 
 
-def find_jumps(robot: RobotStory) -> list[Incident]:
+def find_jumps(robot: AlignedRobot) -> list[Incident]:
     """Return poses that the robot cannot have reached from those before, as its pose source told them."""
     motion, spec = robot.believed, robot.spec
     elapsed = np.diff(motion.stamp_s)
@@ -59,7 +61,7 @@ def find_jumps(robot: RobotStory) -> list[Incident]:
     return found
 
 
-def find_gaps(robot: RobotStory) -> list[Incident]:
+def find_gaps(robot: AlignedRobot) -> list[Incident]:
     """Return times without poses of the robot that are longer than it accepts."""
     stamps = robot.believed.stamp_s
     apart = np.diff(stamps)
@@ -83,15 +85,15 @@ def find_gaps(robot: RobotStory) -> list[Incident]:
     return found
 
 
-def find_saturation(robot: RobotStory) -> list[Incident]:
+def find_saturation(robot: AlignedRobot) -> list[Incident]:
     """Return times in which the robot was told more than its actuators can do."""
-    if robot.sent is None:
+    if robot.commands is None:
         return []
-    model, command = motion_model(robot.spec), robot.sent.command.T
+    model, command = motion_model(robot.spec), robot.commands.values.T
     clipped = model.limit_command(command)
     size = np.linalg.norm(command, axis=0)
     share = np.linalg.norm(command - clipped, axis=0) / np.maximum(size, 1e-9)
-    stamp_s, found = robot.sent.stamp_s, []
+    stamp_s, found = robot.commands.stamp_s, []
     for begin, end in spans(share > _BEYOND, stamp_s, _JOIN_S):
         if stamp_s[end] - stamp_s[begin] < _SATURATED_S:
             continue
@@ -113,16 +115,16 @@ def find_saturation(robot: RobotStory) -> list[Incident]:
     return found
 
 
-def find_not_following(robot: RobotStory, bounds: IncidentThresholds) -> list[Incident]:
+def find_not_following(robot: AlignedRobot, bounds: IncidentThresholds) -> list[Incident]:
     """Return times in which the robot's speed was not what its commands cause."""
-    if robot.sent is None or len(robot.sent.stamp_s) < 2:
+    if robot.commands is None or len(robot.commands.stamp_s) < 2:
         return []
     at_s, expected = expected_speed(robot)
     if not len(at_s):
         return []
-    actual = _speed(robot, robot.motion.at(at_s)[2])
+    actual = _speed(robot, robot.trajectory.at(at_s)[2])
     bound = bounds.slow_share * _top_speed(robot)
-    off, found = actual - expected, []
+    off, found = np.where(robot.trajectory.observed(at_s), actual - expected, 0.0), []
     for begin, end in spans(np.abs(off) > bound, at_s):
         if at_s[end] - at_s[begin] < _OFF_S:
             continue
@@ -143,17 +145,15 @@ def find_not_following(robot: RobotStory, bounds: IncidentThresholds) -> list[In
     return found
 
 
-def expected_speed(robot: RobotStory) -> tuple[np.ndarray, np.ndarray]:
+def expected_speed(robot: AlignedRobot) -> tuple[np.ndarray, np.ndarray]:
     """Return times (T,), a control period apart, and the speed (T,) [m/s] that the commands cause in the model."""
     spec, model = robot.spec, motion_model(robot.spec)
-    begin = max(robot.sent.stamp_s[0], robot.motion.stamp_s[0])
-    end = min(robot.sent.stamp_s[-1], robot.motion.stamp_s[-1])
+    begin = max(robot.commands.stamp_s[0], robot.trajectory.stamp_s[0])
+    end = min(robot.commands.stamp_s[-1], robot.trajectory.stamp_s[-1])
     at_s = np.arange(begin, end, spec.control_period_s)
-    index = np.searchsorted(robot.sent.stamp_s, at_s - spec.command_delay_s, side="right") - 1
-    age = at_s - spec.command_delay_s - robot.sent.stamp_s[np.maximum(index, 0)]
-    acts = (index >= 0) & (age <= max(spec.dead_man_s, 2 * _median_gap(robot.sent.stamp_s)))
-    effective = effective_command(model, robot.sent.command[np.maximum(index, 0)].T)
-    effective = np.where(acts, effective, 0.0)
+    longest_s = max(spec.dead_man_s, 2 * _median_gap(robot.commands.stamp_s))
+    told, acts = robot.commands.held(at_s - spec.command_delay_s, longest_s)
+    effective = np.where(acts, effective_command(model, told.T), 0.0)
     gain = float(LagResponse.create(np.array(spec.control_period_s), spec.velocity_lag_s).gain)
     velocity = np.empty_like(effective)
     now = effective[:, 0] if effective.shape[1] else None
@@ -163,14 +163,13 @@ def expected_speed(robot: RobotStory) -> tuple[np.ndarray, np.ndarray]:
     return at_s, _speed(robot, velocity.T)
 
 
-def find_standing(robot: RobotStory, bounds: IncidentThresholds) -> list[Incident]:
+def find_standing(robot: AlignedRobot, bounds: IncidentThresholds) -> list[Incident]:
     """Return times between two drives in which the robot stood: all that poses tell of a stop."""
-    motion = robot.motion
-    still = still_samples(motion)
-    found = []
-    for begin, end in spans(still, motion.stamp_s, 0.2):
+    motion = robot.trajectory
+    found, first_s, last_s = [], motion.stamp_s[0] + _EDGE_S, motion.stamp_s[-1] - _EDGE_S
+    for begin, end in spans(still_samples(motion), motion.stamp_s, _EDGE_S):
         lasted = motion.stamp_s[end] - motion.stamp_s[begin]
-        if lasted < bounds.stood_s or begin == 0 or end >= len(still) - 1:
+        if lasted < bounds.stood_s or motion.stamp_s[begin] <= first_s or motion.stamp_s[end] >= last_s:
             continue
         found.append(
             Incident(
@@ -188,28 +187,27 @@ def find_standing(robot: RobotStory, bounds: IncidentThresholds) -> list[Inciden
     return found
 
 
-def still_samples(motion: RobotMotion) -> np.ndarray:
+def still_samples(motion: Trajectory) -> np.ndarray:
     """Return (T,) bool: slower than a centimetre a second, and hardly turning where it could."""
-    speed = np.linalg.norm(motion.velocity, axis=1)
-    return speed < _STILL_M_S
+    return motion.valid & (np.linalg.norm(motion.velocity, axis=1) < _STILL_M_S)
 
 
-def find_in_motion(story: TeamStory, bounds: IncidentThresholds) -> list[Incident]:
+def find_in_motion(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:
     """Return everything that poses and commands of the robots tell."""
     found = []
-    for robot in story.robots:
+    for robot in recording.robots:
         found += find_jumps(robot) + find_saturation(robot) + find_not_following(robot, bounds)
-        if story.run is None:  # the ticks of a run of ours say more
+        if recording.run is None:  # the ticks of a run of ours say more
             found += find_gaps(robot) + find_standing(robot, bounds)
     return found
 
 
-def _speed(robot: RobotStory, velocity: np.ndarray) -> np.ndarray:
+def _speed(robot: AlignedRobot, velocity: np.ndarray) -> np.ndarray:
     """Return speeds (T,) [m/s] of velocities (T, D); of a wheeled robot with the sign of its direction."""
     return velocity[:, 0] if robot.spec.kind == DIFFERENTIAL_DRIVE else np.linalg.norm(velocity, axis=1)
 
 
-def _top_speed(robot: RobotStory) -> float:
+def _top_speed(robot: AlignedRobot) -> float:
     return robot.spec.speed_limit_m_s
 
 

@@ -8,35 +8,35 @@ import numpy as np
 
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.team_story import RobotStory, TeamStory
 from testudo_deploy.shield.obstacles import clearance
+from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _JOIN_S = 1.0
 _UNSEEN_S = 1.0
 """Between two poses so far apart nobody knows how near a robot was."""
 
 
-def find_encounters(story: TeamStory, bounds: IncidentThresholds) -> list[Incident]:
+def find_encounters(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:
     """Return contacts and near contacts: of each two robots, with walls and obstacles, and those the plant counted."""
     found = [
-        incident for first, second in combinations(story.robots, 2) for incident in _of_pair(first, second, bounds)
+        incident for first, second in combinations(recording.robots, 2) for incident in _of_pair(first, second, bounds)
     ]
-    found += [incident for robot in story.robots for incident in _with_walls(story, robot)]
-    return found + _counted(story, found)
+    found += [incident for robot in recording.robots for incident in _with_walls(recording, robot)]
+    return found + _counted(recording, found)
 
 
-def distances(first: RobotStory, second: RobotStory) -> tuple[np.ndarray, np.ndarray]:
+def distances(first: AlignedRobot, second: AlignedRobot) -> tuple[np.ndarray, np.ndarray]:
     """Return times (T,) at which both were seen, and the distances of their centres (T,) [m]."""
-    at_s = first.motion.stamp_s
-    one, other = first.motion.stamp_s, second.motion.stamp_s
+    at_s = first.trajectory.stamp_s
+    one, other = first.trajectory.stamp_s, second.trajectory.stamp_s
     at_s = at_s[(at_s >= other[0]) & (at_s <= other[-1])]
     near = np.clip(np.searchsorted(other, at_s), 1, len(other) - 1)
     own = np.clip(np.searchsorted(one, at_s), 1, len(one) - 1)
     at_s = at_s[(other[near] - other[near - 1] <= _UNSEEN_S) & (one[own] - one[own - 1] <= _UNSEEN_S)]
-    return at_s, np.linalg.norm(first.motion.at(at_s)[0] - second.motion.at(at_s)[0], axis=1)
+    return at_s, np.linalg.norm(first.trajectory.at(at_s)[0] - second.trajectory.at(at_s)[0], axis=1)
 
 
-def _of_pair(first: RobotStory, second: RobotStory, bounds: IncidentThresholds) -> list[Incident]:
+def _of_pair(first: AlignedRobot, second: AlignedRobot, bounds: IncidentThresholds) -> list[Incident]:
     at_s, distance = distances(first, second)
     touching = first.spec.body_radius_m + second.spec.body_radius_m
     found = []
@@ -66,18 +66,18 @@ def _of_pair(first: RobotStory, second: RobotStory, bounds: IncidentThresholds) 
     return found
 
 
-def _with_walls(story: TeamStory, robot: RobotStory) -> list[Incident]:
-    if story.arena is None:
+def _with_walls(recording: TeamRecording, robot: AlignedRobot) -> list[Incident]:
+    if recording.arena is None:
         return []
-    place, radius = robot.motion.position_world.T, robot.spec.body_radius_m
-    low, high = story.arena.corners(place)
+    place, radius = robot.trajectory.position_world.T, robot.spec.body_radius_m
+    low, high = recording.arena.corners(place)
     room = np.minimum(place - low, high - place).min(axis=0)
-    for obstacle in story.arena.obstacles:
+    for obstacle in recording.arena.obstacles:
         room = np.minimum(room, clearance(obstacle, place)[0])
     found = []
-    for begin, end in spans(room < radius, robot.motion.stamp_s, _JOIN_S):
+    for begin, end in spans(room < radius, robot.trajectory.stamp_s, _JOIN_S):
         worst = begin + int(np.argmin(room[begin : end + 1]))
-        stamp_s = robot.motion.stamp_s
+        stamp_s = robot.trajectory.stamp_s
         found.append(
             Incident(
                 IncidentKind.CONTACT,
@@ -94,13 +94,13 @@ def _with_walls(story: TeamStory, robot: RobotStory) -> list[Incident]:
     return found
 
 
-def _counted(story: TeamStory, known: list[Incident]) -> list[Incident]:
+def _counted(recording: TeamRecording, known: list[Incident]) -> list[Incident]:
     """Return contacts that the plant counted, at every step of its physics, and that the recorded poses missed."""
-    if story.run is None:
+    if recording.run is None:
         return []
     found, before, before_s = [], 0, 0.0
-    for event in story.run.events:
-        count, at_s = event.values.get("contacts"), event.stamp_s - story.start_s
+    for event in recording.run.events:
+        count, at_s = event.values.get("contacts"), event.stamp_s - recording.start_s
         if count is None:
             continue
         seen = any(
@@ -108,17 +108,17 @@ def _counted(story: TeamStory, known: list[Incident]) -> list[Incident]:
             for item in (*known, *found)
         )
         if count > before and not seen:
-            pair = tuple(name for name in event.values.get("closest", ()) if name in story.names)
+            pair = tuple(name for name in event.values.get("closest", ()) if name in recording.names)
             distance = event.values.get("separation_m")
             found.append(
                 Incident(
                     IncidentKind.CONTACT,
-                    pair or story.names,
+                    pair or recording.names,
                     before_s,
                     at_s,
                     at_s,
-                    2 * story.spec.body_radius_m if distance is None else float(distance),
-                    2 * story.spec.body_radius_m,
+                    2 * recording.spec.body_radius_m if distance is None else float(distance),
+                    2 * recording.spec.body_radius_m,
                     "m",
                     f"the plant counted {count - before} steps of contact, closest {' and '.join(pair) or 'unknown'}",
                 )

@@ -9,11 +9,11 @@ import numpy as np
 from testudo_analysis.incident.incident import Incident, IncidentThresholds
 from testudo_analysis.incident.incident_replay import moment_before
 from testudo_analysis.replay.run_moment import goals_of, moment_at
-from testudo_analysis.replay.team_story import TeamStory
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_runs.alignment import TeamRecording
 from testudo_sim.starts import STARTS_SCHEMA, StartDistribution, StartPerturbation, StartSample, StartsSource
 
 _LATER_S = 10.0
@@ -26,20 +26,20 @@ _SLOWEST_SHARE = 0.4
 _WAIT_S = 5.0
 
 
-def starts_of(story: TeamStory, incident: Incident, bounds: IncidentThresholds) -> StartDistribution:
+def starts_of(recording: TeamRecording, incident: Incident, bounds: IncidentThresholds) -> StartDistribution:
     """Return the start-state distribution of the moment before an incident.
 
     Raises:
         TestudoError: fewer than two robots were seen at that moment.
     """
-    from_s = incident.from_s if incident.from_s is not None else moment_before(story, incident, bounds)
-    seen = story if from_s is None else story.seen_at((from_s, incident.at_s))
+    from_s = incident.from_s if incident.from_s is not None else moment_before(recording, incident, bounds)
+    seen = recording if from_s is None else recording.seen_at((from_s, incident.at_s))
     if from_s is None or len(seen.robots) < 2:
         raise TestudoError(
-            f"{story.folder}: --save-scenario: fewer than two robots were seen before the incident at "
+            f"{recording.folder}: --save-scenario: fewer than two robots were seen before the incident at "
             f"{incident.at_s:.1f} s; choose another with --incident"
         )
-    moment, spec = moment_at(seen, from_s), story.spec
+    moment, spec = moment_at(seen, from_s), recording.spec
     goal, source = goals_of(seen), "the fleet file of the run"
     if goal is None:
         goal, later_s = _places_later(seen, incident), incident.at_s + _LATER_S
@@ -52,25 +52,25 @@ def starts_of(story: TeamStory, incident: Incident, bounds: IncidentThresholds) 
         STARTS_SCHEMA,
         spec.name,
         seen.names,
-        StartsSource(str(story.folder), from_s, str(incident.kind), incident.what, source),
+        StartsSource(str(recording.folder), from_s, str(incident.kind), incident.what, source),
         round(horizon, 1),
         StartPerturbation(
             spec.position_error_m, spec.yaw_error_rad if spec.kind == DIFFERENTIAL_DRIVE else 0.0, _VELOCITY_SHARE
         ),
         (start,),
-        story.arena or _walls_around(seen, goal),
+        recording.arena or _walls_around(seen, goal),
     )
 
 
-def _places_later(story: TeamStory, incident: Incident) -> np.ndarray:
-    at_s = np.array([min(incident.at_s + _LATER_S, story.span_s[1])])
-    return np.stack([robot.motion.at(at_s)[0][0] for robot in story.robots], axis=1)
+def _places_later(recording: TeamRecording, incident: Incident) -> np.ndarray:
+    at_s = np.array([min(incident.at_s + _LATER_S, recording.span_s[1])])
+    return np.stack([robot.trajectory.at(at_s)[0][0] for robot in recording.robots], axis=1)
 
 
-def _walls_around(story: TeamStory, goal_world: np.ndarray) -> Arena:
+def _walls_around(recording: TeamRecording, goal_world: np.ndarray) -> Arena:
     """Return walls so far out that no robot meets them where it drove."""
-    places = np.concatenate([goal_world.T, *(robot.motion.position_world for robot in story.robots)])
-    room = story.shield.wall_m + _ROOM_M
+    places = np.concatenate([goal_world.T, *(robot.trajectory.position_world for robot in recording.robots)])
+    room = recording.shield.wall_m + _ROOM_M
     return Arena(tuple((places.min(axis=0) - room).tolist()), tuple((places.max(axis=0) + room).tolist()))
 
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.team_story import TeamStory
-from testudo_analysis.replay.time_order import ticks_in_order
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.guard.command_guard import SENTENCES
 from testudo_deploy.supervision.supervisor import WATCHDOGS, Mode
+from testudo_runs.alignment import TeamRecording
+from testudo_runs.run_reader import ticks_in_order
 
 _JOIN_S = 1.0
 _MODES = {str(mode) for mode in Mode}
@@ -21,18 +21,18 @@ _ORDERED = {"", "idle", "armed", "disarmed", "take_off", "hold", "land"}
 """Roots of a stop that an operator asked for."""
 
 
-def find_in_ticks(story: TeamStory, bounds: IncidentThresholds) -> list[Incident]:
+def find_in_ticks(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:
     """Return what the ticks of a run of ours tell; nothing of another run."""
-    if story.run is None:
+    if recording.run is None:
         return []
     found = []
-    for name in story.names:
-        ticks = ticks_in_order(story.run.ticks[name]) if story.run.ticks[name] else ()
+    for name in recording.names:
+        ticks = ticks_in_order(recording.run.ticks[name]) if recording.run.ticks[name] else ()
         if len(ticks) > 1:
-            stamp_s = np.array([tick.stamp_s for tick in ticks]) - story.start_s
+            stamp_s = np.array([tick.stamp_s for tick in ticks]) - recording.start_s
             found += find_stops(name, ticks, stamp_s)
             found += find_stale_peers(name, ticks, stamp_s, bounds)
-            found += find_late(name, ticks, stamp_s, story.spec.control_period_s, bounds)
+            found += find_late(name, ticks, stamp_s, recording.spec.control_period_s, bounds)
     return found
 
 

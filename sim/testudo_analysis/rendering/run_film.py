@@ -26,7 +26,7 @@ def recorded_show(run: RecordedRun, arena: Arena | None, title: str | None = Non
     Raises:
         RunError: no time at which all robots were seen.
     """
-    tracks = [run.truth[name] if len(run.truth[name].stamp_s) else run.odometry[name] for name in run.robots]
+    tracks = [run.located(name) for name in run.robots]
     begin = max((track.stamp_s[0] for track in tracks if len(track.stamp_s)), default=0.0)
     end = min(track.stamp_s[-1] if len(track.stamp_s) else begin for track in tracks)
     if begin >= end:

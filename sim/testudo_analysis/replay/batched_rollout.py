@@ -25,11 +25,13 @@ from testudo_analysis.replay.command_timeline import CommandTimeline
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
+from testudo_hardware.spec import RobotSpec
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
 
 LONGEST_STEP_S = 0.05
 """A step of the model is exact for a constant turn rate only; a command that holds for long is taken in parts."""
 _QUICKEST_LAG_S = 1e-6
+_NO_LIMIT = 1e9
 _BLOCK = 128
 """Starts that go together on a processor."""
 _CALL = 128 * _BLOCK
@@ -56,21 +58,35 @@ class RolloutStarts:
     """(H, S) int: command that acts just before the end, or at it."""
 
 
-def roll_out(
-    model: MotionModel, timelines: Sequence[CommandTimeline], starts: Sequence[RolloutStarts], *, exact: bool = False
+def dead_reckoning(spec: RobotSpec) -> RobotSpec:
+    """Return a robot that follows every command at once and exactly: the prediction that any model has to beat."""
+    return replace(
+        spec,
+        velocity_lag_s=_QUICKEST_LAG_S,
+        command_delay_s=0.0,
+        speed_scale=1.0,
+        turn_scale=1.0,
+        turn_slip_s_rad=0.0,
+        acceleration_limit_m_s2=_NO_LIMIT,
+        turn_acceleration_limit_rad_s2=_NO_LIMIT,
+    )
+
+
+def rollout(
+    model: MotionModel, commands: Sequence[CommandTimeline], starts: Sequence[RolloutStarts], *, exact: bool = False
 ) -> list[MotionState]:
     """Return for each robot the predicted states (D, H, S) at the ends.
 
     Args:
         model: of all robots.
-        timelines: of each robot, effective commands, delayed.
+        commands: of each robot, effective and delayed.
         starts: of each robot.
         exact: in double precision and not compiled; else to about 1e-6 of the way.
     """
     precision = np.float64 if exact else np.float32
     lag_s = max(float(model.spec.velocity_lag_s), _QUICKEST_LAG_S)
     found = [_empty(own) for own in starts]
-    pieces = [_Pieces.create(timeline, own, lag_s, precision) for timeline, own in zip(timelines, starts, strict=True)]
+    pieces = [_Pieces.create(timeline, own, lag_s, precision) for timeline, own in zip(commands, starts, strict=True)]
 
     def roll(k: int, part: slice) -> None:
         block = _Block.create(pieces[k], starts[k], part, precision)

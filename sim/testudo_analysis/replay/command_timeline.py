@@ -10,6 +10,8 @@ import numpy as np
 from testudo_deploy.contract.messages import TickRecord
 from testudo_hardware.motion import MotionModel
 from testudo_hardware.motion.motion_model import effective_command
+from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import CommandPieces
 
 
 @dataclass(frozen=True)
@@ -33,26 +35,43 @@ class CommandTimeline:
         return unknown[last + 1] == unknown[first]
 
 
-def command_timeline(model: MotionModel, records: Sequence[TickRecord]) -> CommandTimeline:
-    """Return the timeline of a robot's sent commands.
+def timeline_of(model: MotionModel, pieces: CommandPieces, *, from_rest: bool = False) -> CommandTimeline:
+    """Return the effective commands of a model with its delay.
 
-    A command acts from its stamp plus the nominal delay until the next one does, or until the
-    driver's dead-man time is over and zero acts (as `testudo_deploy.control.pending_commands`).
+    Args:
+        model: of the robot.
+        pieces: its commands.
+        from_rest: nothing acted before the first command; else that is not known.
     """
-    spec = model.spec
+    effective = effective_command(model, pieces.values)
+    return CommandTimeline(
+        np.append(-np.inf, pieces.begin_s + model.spec.command_delay_s),
+        np.concatenate([np.zeros_like(effective[:, :1]), effective], axis=1),
+        np.append(from_rest, pieces.known),
+    )
+
+
+def command_timeline(model: MotionModel, records: Sequence[TickRecord], start_s: float = 0.0) -> CommandTimeline:
+    """Return the timeline of the commands that a robot's ticks record; times from ``start_s`` of their clock."""
+    return timeline_of(model, tick_pieces(model.spec, records, start_s), from_rest=records[0].sequence == 0)
+
+
+def tick_pieces(spec: RobotSpec, records: Sequence[TickRecord], start_s: float = 0.0) -> CommandPieces:
+    """Return the sent commands of ticks.
+
+    A command acts from its stamp until the next one does, or until the driver's dead-man time is over and zero acts (as
+    `testudo_deploy.control.pending_commands`). What acts after a missing tick is not known.
+    """
     zero = np.zeros(spec.dimension)
-    from_the_start = records[0].sequence == 0
-    parts: list[tuple[float, np.ndarray, bool]] = [(-np.inf, zero, from_the_start)]
-    sent = np.array([record.sent_command for record in records]).T
-    effective = effective_command(model, sent)
+    parts: list[tuple[float, np.ndarray, bool]] = []
     for k, record in enumerate(records):
-        begin = record.stamp_s + spec.command_delay_s
-        is_last = k == len(records) - 1
-        follows = is_last or records[k + 1].sequence == record.sequence + 1
-        parts.append((begin, effective[:, k], follows))
-        if is_last:
-            parts.append((begin + spec.control_period_s, zero, False))
-        elif follows and records[k + 1].stamp_s - record.stamp_s > spec.dead_man_s:
+        begin, sent = record.stamp_s - start_s, np.array(record.sent_command, float)
+        if k == len(records) - 1:
+            parts += [(begin, sent, True), (begin + spec.control_period_s, zero, False)]
+            continue
+        follows = records[k + 1].sequence == record.sequence + 1
+        parts.append((begin, sent, follows))
+        if follows and records[k + 1].stamp_s - record.stamp_s > spec.dead_man_s:
             parts.append((begin + spec.dead_man_s, zero, True))
     begins, commands, known = zip(*parts, strict=True)
-    return CommandTimeline(np.array(begins), np.stack(commands, axis=1), np.array(known))
+    return CommandPieces(np.array(begins), np.stack(commands, axis=1), np.array(known))

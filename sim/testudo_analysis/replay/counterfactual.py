@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_analysis.replay.run_moment import RunMoment, commands_from, goals_of, moment_at
-from testudo_analysis.replay.team_story import TeamStory
 from testudo_analysis.replay.variants import CounterfactualOutcomes
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -31,6 +30,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import control_velocity
 from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import TeamRecording
 from testudo_sim.environment.environment import to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
@@ -77,12 +77,12 @@ class HorizonSettings:
 
 
 def counterfactual_variants(
-    story: TeamStory, policy: Path | None, *, commands: bool = False, shield: bool = True
+    recording: TeamRecording, policy: Path | None, *, commands: bool = False, shield: bool = True
 ) -> list[CounterfactualVariant]:
     """Return how to go on: with the policy of the run or another, or else with the recorded commands.
 
     Args:
-        story: the run.
+        recording: the run.
         policy: another policy than that of the run.
         commands: the recorded commands, whatever policy there is.
         shield: with the shield and without; False is without alone.
@@ -93,14 +93,14 @@ def counterfactual_variants(
     artefact, name = None, "commands"
     if not commands and policy is not None:
         artefact, name = PolicyArtefact.load(policy), policy.name
-    elif not commands and story.run is not None and story.contract is not None:
-        artefact, name = PolicyArtefact.load(story.run.policy_path), "policy"
+    elif not commands and recording.run is not None and recording.contract is not None:
+        artefact, name = PolicyArtefact.load(recording.run.policy_path), "policy"
     made = [CounterfactualVariant(f"{name}, shield", artefact, shielded=True)] if shield else []
     return [*made, CounterfactualVariant(f"{name}, no shield", artefact, shielded=False)]
 
 
 def simulate_from(
-    story: TeamStory,
+    recording: TeamRecording,
     times_s: Sequence[float],
     way: CounterfactualVariant,
     ahead: HorizonSettings,
@@ -109,7 +109,7 @@ def simulate_from(
     """Return what becomes of the team from moments on; worlds of one moment are side by side.
 
     Args:
-        story: the run.
+        recording: the run.
         times_s: moments, seconds since its start.
         way: how it goes on.
         ahead: for how long, and in how many worlds.
@@ -119,15 +119,15 @@ def simulate_from(
         TestudoError: a moment at which the robots were not seen, or a policy for other robots or another task.
     """
     ahead.check()
-    moments = [moment_at(story, time_s) for time_s in times_s]
-    goal = goals_of(story)
+    moments = [moment_at(recording, time_s) for time_s in times_s]
+    goal = goals_of(recording)
     if way.artefact is not None:
-        _check_policy(story, way.artefact, goal)
-    stage = _Stage.create(story, way)
+        _check_policy(recording, way.artefact, goal)
+    stage = _Stage.create(recording, way)
     ticks = max(1, round(ahead.horizon_s / stage.team.model.spec.control_period_s))
     told = None
     if way.artefact is None:
-        parts = [commands_from(story, time_s, ticks) for time_s in times_s]
+        parts = [commands_from(recording, time_s, ticks) for time_s in times_s]
         told = np.repeat(np.stack(parts, axis=-1), ahead.draws, axis=-1)
     driver = _Driver(stage, way, told, goal)
     state = stage.begin(moments, ahead)
@@ -139,11 +139,11 @@ def simulate_from(
         seen.append(jax.tree.map(np.asarray, what))
         tell(min(1.0, (begin + stage.chunk) / ticks))
     logs = jax.tree.map(lambda *parts: np.concatenate(parts)[:ticks], *seen)
-    return CounterfactualOutcomes.create(story, way.name, moments, ahead.draws, logs, goal)
+    return CounterfactualOutcomes.create(recording, way.name, moments, ahead.draws, logs, goal)
 
 
-def _check_policy(story: TeamStory, artefact: PolicyArtefact, goal: np.ndarray | None) -> None:
-    contract, spec = artefact.contract, story.spec
+def _check_policy(recording: TeamRecording, artefact: PolicyArtefact, goal: np.ndarray | None) -> None:
+    contract, spec = artefact.contract, recording.spec
     if contract.robot != spec.name or contract.dimension != spec.dimension:
         raise TestudoError(
             f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
@@ -158,7 +158,7 @@ def _check_policy(story: TeamStory, artefact: PolicyArtefact, goal: np.ndarray |
         )
     if goal is None:
         raise TestudoError(
-            f"{story.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
+            f"{recording.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
             "go on with the recorded commands"
         )
 
@@ -191,11 +191,13 @@ class _Stage:
     signals: Callable[..., dict[str, jax.Array]]
 
     @classmethod
-    def create(cls, story: TeamStory, way: CounterfactualVariant) -> _Stage:
+    def create(cls, recording: TeamRecording, way: CounterfactualVariant) -> _Stage:
         contract = way.artefact.contract if way.artefact else None
-        spec = story.spec
-        shield, arena = (contract.shield, contract.arena or story.arena) if contract else (story.shield, story.arena)
-        team, deployment = deployed_team(spec, shield, arena, len(story.robots), shielded=way.shielded)
+        spec = recording.spec
+        shield, arena = (
+            (contract.shield, contract.arena or recording.arena) if contract else (recording.shield, recording.arena)
+        )
+        team, deployment = deployed_team(spec, shield, arena, len(recording.robots), shielded=way.shielded)
         chunk = contract.decision_ticks if contract else _CHUNK
         run = jax.jit(partial(_run, team, deployment, contract is not None), compiler_options=_QUICK)
         signals = jax.jit(partial(_signals, team), compiler_options=_QUICK)

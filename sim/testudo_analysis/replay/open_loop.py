@@ -12,16 +12,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from testudo_analysis.replay.batched_rollout import rollout
 from testudo_analysis.replay.command_timeline import command_timeline
-from testudo_analysis.replay.open_loop_windows import OpenLoopWindows, pick_windows, roll_windows
-from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
+from testudo_analysis.replay.open_loop_windows import OpenLoopWindows, pick_windows
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import Trajectory, prepare_run
 from testudo_runs.progress_bar import Share, quiet
-from testudo_runs.run_reader import RecordedRun, Track
+from testudo_runs.run_reader import RecordedRun, ticks_in_order
 
 Reference = Literal["truth", "odometry"]
 HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -105,24 +106,20 @@ def open_loop(
     Raises:
         TestudoError: no robot has both ticks and such a series that is long enough.
     """
-    model = motion_model(spec)
-    tracks = run.truth if reference == "truth" else run.odometry
-    names = [name for name in run.ticks if run.ticks[name] and len(tracks[name].stamp_s) > 1]
-    if not names:
+    model, tracks = motion_model(spec), run.truth if reference == "truth" else run.odometry
+    recording = prepare_run(run, seen=reference)
+    robots = [one for one in recording.robots if run.ticks[one.name] and len(tracks[one.name].stamp_s) > 1]
+    if not robots:
         raise TestudoError(f"{run.folder}: no robot has both tick records and {reference}")
-    timelines = [command_timeline(model, ticks_in_order(run.ticks[name])) for name in names]
-    used = [track_in_order(tracks[name]) for name in names]
-    windows = [pick_windows(timeline, poses, horizons_s) for timeline, poses in zip(timelines, used, strict=True)]
-    share(0.3)
-    predicted = roll_windows(model, timelines, windows, exact=True)
-    share(0.8)
-    errors = [errors_of(spec, *parts) for parts in zip(used, windows, predicted, strict=True)]
-    pooled = {name: np.concatenate([each[name] for each in errors], axis=1) for name in errors[0]}
-    rows = [
-        row
-        for name, each in zip([*names, ALL_ROBOTS], [*errors, pooled], strict=True)
-        for row in rows_of(name, each, horizons_s)
+    timelines = [command_timeline(model, ticks_in_order(run.ticks[one.name]), recording.start_s) for one in robots]
+    windows = [
+        pick_windows(timeline, one.trajectory, horizons_s) for timeline, one in zip(timelines, robots, strict=True)
     ]
+    share(0.3)
+    predicted = rollout(model, timelines, [own.starts for own in windows], exact=True)
+    share(0.8)
+    errors = [errors_of(spec, one.trajectory, *parts) for one, *parts in zip(robots, windows, predicted, strict=True)]
+    rows = rows_of([one.name for one in robots], errors, horizons_s)
     if not rows:
         raise TestudoError(f"{run.folder}: shorter than the shortest horizon, {min(horizons_s)} s, or full of gaps")
     return OpenLoopGap(
@@ -135,7 +132,9 @@ def open_loop(
     )
 
 
-def errors_of(spec: RobotSpec, track: Track, windows: OpenLoopWindows, predicted: MotionState) -> dict[str, np.ndarray]:
+def errors_of(
+    spec: RobotSpec, track: Trajectory, windows: OpenLoopWindows, predicted: MotionState
+) -> dict[str, np.ndarray]:
     """Return absolute errors (H, S) by channel, NaN where a window has no such horizon; the way travelled, too."""
     end = windows.end
     offset = predicted.position_world - track.position_world[end].transpose(2, 0, 1)
@@ -152,7 +151,19 @@ def errors_of(spec: RobotSpec, track: Track, windows: OpenLoopWindows, predicted
     return {name: np.where(windows.valid, value, np.nan) for name, value in values.items()}
 
 
-def rows_of(robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[float]) -> list[GapRow]:
+def rows_of(
+    names: Sequence[str], errors: Sequence[Mapping[str, np.ndarray]], horizons_s: Sequence[float]
+) -> list[GapRow]:
+    """Return the rows of each robot and of all together, from errors (H, S) of each by channel."""
+    pooled = {channel: np.concatenate([own[channel] for own in errors], axis=1) for channel in errors[0]}
+    return [
+        row
+        for name, own in zip([*names, ALL_ROBOTS], [*errors, pooled], strict=True)
+        for row in _rows(name, own, horizons_s)
+    ]
+
+
+def _rows(robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[float]) -> list[GapRow]:
     """Return the rows of one robot, or of all, from errors (H, S) by channel."""
     units = {"yaw": "rad", "speed": "m/s"}
     rows = []

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.replay.batched_rollout import RolloutStarts, roll_out
+from testudo_analysis.replay.batched_rollout import RolloutStarts
 from testudo_analysis.replay.command_timeline import CommandTimeline
-from testudo_hardware.motion import MotionModel, MotionState
-from testudo_runs.run_reader import Track
+from testudo_hardware.motion import MotionState
+from testudo_runs.alignment import Trajectory
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,20 @@ class OpenLoopWindows:
     end_segment: np.ndarray
     """(H, S) int: command that acts at the end."""
 
+    @property
+    def starts(self) -> RolloutStarts:
+        """Return what `rollout` takes; windows that are not valid end where they start."""
+        end_s = np.where(self.valid, self.end_s, self.start_s)
+        return RolloutStarts(
+            self.state, self.start_s, end_s, self.segment, np.where(self.valid, self.end_segment, self.segment)
+        )
+
 
 def pick_windows(
-    timeline: CommandTimeline, track: Track, horizons_s: Sequence[float], tolerance_s: float | np.ndarray | None = None
+    timeline: CommandTimeline,
+    track: Trajectory,
+    horizons_s: Sequence[float],
+    tolerance_s: float | np.ndarray | None = None,
 ) -> OpenLoopWindows:
     """Return a window for each sample; ends are samples too, so that nothing is interpolated.
 
@@ -69,24 +80,3 @@ def pick_windows(
         acting[start],
         acting[end],
     )
-
-
-def roll_windows(
-    model: MotionModel, timelines: Sequence[CommandTimeline], windows: Sequence[OpenLoopWindows], *, exact: bool = False
-) -> list[MotionState]:
-    """Return for each robot the predicted states (D, H, S) at the ends; those at the start where not valid.
-
-    Args:
-        model: of all robots.
-        timelines: of each robot.
-        windows: of each robot.
-        exact: see `roll_out`.
-    """
-    starts = []
-    for own in windows:
-        # nothing has to be rolled out for an end that is not valid
-        end_s = np.where(own.valid, own.end_s, own.start_s)
-        starts.append(
-            RolloutStarts(own.state, own.start_s, end_s, own.segment, np.where(own.valid, own.end_segment, own.segment))
-        )
-    return roll_out(model, timelines, starts, exact=exact)

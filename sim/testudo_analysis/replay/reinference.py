@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours, check_poses
 from testudo_analysis.replay.reinference_checks import TOLERANCE, Reinference, RobotCheck
 from testudo_analysis.replay.tick_replay import TickReplay
-from testudo_analysis.replay.time_order import ticks_in_order
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, motion_model
 from testudo_hardware.spec import parse_robot
 from testudo_runs.progress_bar import Share, quiet
-from testudo_runs.run_reader import RecordedRun
+from testudo_runs.run_reader import RecordedRun, ticks_in_order
 
 
 def reinfer(

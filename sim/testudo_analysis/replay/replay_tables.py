@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from testudo_analysis.replay.negative_control import InputMutation
 from testudo_analysis.replay.open_loop import ALL_ROBOTS, OpenLoopGap
 from testudo_analysis.replay.reinference_checks import Reinference
 from testudo_analysis.replay.variants import VariantOutcome
@@ -91,24 +90,6 @@ def _counterfactual_table(time_s: float, outcomes: Sequence[VariantOutcome]) -> 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
-
-
-def alteration_table(alterations: Sequence[InputMutation]) -> Table:
-    """Return which changed inputs were caught."""
-    table = _table("Negative control: one recorded input changed")
-    for name in ("input", "robot", "tick", "changed by", "largest error", "caught"):
-        table.add_column(name, justify="left" if name in ("input", "robot") else "right")
-    for item in alterations:
-        caught = "[green]yes[/]" if item.caught else "[red]no[/]"
-        table.add_row(
-            item.field,
-            item.robot,
-            str(item.sequence),
-            f"{item.amount:g}",
-            f"{item.error:.1e}",
-            caught,
-        )
-    return table
 
 
 def _table(title: str) -> Table:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from testudo_analysis.replay.run_moment import RunMoment, goals_of
-from testudo_analysis.replay.team_story import TeamStory
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import TeamRecording
 
 REAL = "what happened"
 _ARRIVED_M = 0.1
@@ -74,28 +74,34 @@ class CounterfactualOutcomes:
 
     @classmethod
     def create(
-        cls, story: TeamStory, way: str, moments: Sequence[RunMoment], draws: int, logs: Any, goal: np.ndarray | None
+        cls,
+        recording: TeamRecording,
+        way: str,
+        moments: Sequence[RunMoment],
+        draws: int,
+        logs: Any,
+        goal: np.ndarray | None,
     ) -> CounterfactualOutcomes:
         """Return the outcomes of worlds (..., E) whose ticks were logged; those of one moment are side by side."""
         outcomes, ways = [], []
         for k, moment in enumerate(moments):
             part = slice(k * draws, (k + 1) * draws)
             position, status = logs.position_world[..., part], logs.status[..., part]
-            arrival = _arrivals(story.spec, position, goal)
+            arrival = _arrivals(recording.spec, position, goal)
             separation = least_distances(position).min(axis=0, initial=np.inf)
-            there = _real_places(story, moment.time_s + len(position) * story.spec.control_period_s)
+            there = _real_places(recording, moment.time_s + len(position) * recording.spec.control_period_s)
             off = np.linalg.norm(position[-1] - there[..., None], axis=0).mean(axis=0)
             outcomes.append(
                 VariantOutcome(
                     way,
                     moment.time_s,
-                    len(position) * story.spec.control_period_s,
+                    len(position) * recording.spec.control_period_s,
                     draws,
                     int((logs.contacts[:, part] > 0).any(axis=0).sum()),
                     int(logs.contacts[:, part].sum()),
                     _finite(np.median(separation)),
                     _finite(separation.min()),
-                    *_arrival(arrival, story.spec),
+                    *_arrival(arrival, recording.spec),
                     float((status != int(ShieldStatus.PASSED)).mean()),
                     float((status == int(ShieldStatus.BRAKED)).mean()),
                     _finite(np.median(off)),
@@ -123,19 +129,19 @@ def least_distances(position_world: np.ndarray) -> np.ndarray:
 
 
 def recorded_outcome(
-    story: TeamStory, time_s: float, horizon_s: float
+    recording: TeamRecording, time_s: float, horizon_s: float
 ) -> tuple[VariantOutcome, CounterfactualVariants]:
     """Return what the real run came to from a moment on, looked at as often as a simulated one."""
-    spec = story.spec
-    end_s = min(time_s + horizon_s, story.span_s[1])
+    spec = recording.spec
+    end_s = min(time_s + horizon_s, recording.span_s[1])
     count = max(1, int((end_s - time_s) / spec.control_period_s + 1e-9))
     at_s = time_s + spec.control_period_s * np.arange(1, count + 1)
-    found = [robot.motion.at(at_s) for robot in story.robots]
+    found = [robot.trajectory.at(at_s) for robot in recording.robots]
     position = np.stack([place.T for place, _, _ in found], axis=-1).transpose(1, 0, 2)  # (T, D, N)
     yaw = np.stack([angle for _, angle, _ in found], axis=-1)
     distance = pair_distances(position[..., None])
     contacts = int((distance < 2 * spec.body_radius_m).sum())
-    arrival = _arrivals(spec, position[..., None], goals_of(story))
+    arrival = _arrivals(spec, position[..., None], goals_of(recording))
     least = _finite(distance.min(initial=np.inf))
     outcome = VariantOutcome(
         REAL,
@@ -147,27 +153,27 @@ def recorded_outcome(
         least,
         least,
         *_arrival(arrival, spec),
-        *_statuses(story, time_s, end_s),
+        *_statuses(recording, time_s, end_s),
     )
     return outcome, CounterfactualVariants(position[..., None], yaw[..., None])
 
 
-def _real_places(story: TeamStory, time_s: float) -> np.ndarray:
+def _real_places(recording: TeamRecording, time_s: float) -> np.ndarray:
     """Return where the robots really were (D, N) [m]; not a number where nobody knows."""
-    known = time_s <= story.span_s[1] + _ROUNDED_S
-    places = [robot.motion.at(np.array([time_s]))[0][0] for robot in story.robots]
-    return np.stack(places, axis=1) if known else np.full((story.spec.dimension, len(places)), np.nan)
+    known = time_s <= recording.span_s[1] + _ROUNDED_S
+    places = [robot.trajectory.at(np.array([time_s]))[0][0] for robot in recording.robots]
+    return np.stack(places, axis=1) if known else np.full((recording.spec.dimension, len(places)), np.nan)
 
 
-def _statuses(story: TeamStory, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
+def _statuses(recording: TeamRecording, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
     """Return the shares of ticks in which the shield acted and in which the robot braked."""
-    if story.run is None:
+    if recording.run is None:
         return None, None
     found = [
         tick.status
-        for name in story.names
-        for tick in story.run.ticks[name]
-        if begin_s < tick.stamp_s - story.start_s <= end_s
+        for name in recording.names
+        for tick in recording.run.ticks[name]
+        if begin_s < tick.stamp_s - recording.start_s <= end_s
     ]
     if not found:
         return None, None

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_analysis.report.report_data import FleetSection
 from testudo_deploy.shield.segment_distance import squeezed
-from testudo_runs.run_reader import RecordedRun, Track
+from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 
 
 @dataclass(frozen=True)
@@ -94,18 +93,12 @@ def time_span(run: RecordedRun) -> tuple[float, float]:
     return min(stamps, default=0.0), max(stamps, default=0.0)
 
 
-def poses_of(run: RecordedRun, robot: str) -> Track:
-    """Return the true poses of a robot, or what it measured where there is no truth."""
-    true = run.truth[robot]
-    return track_in_order(true if len(true.stamp_s) else run.odometry[robot])
-
-
 def joint_poses(run: RecordedRun) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return times (T,) [s], positions (T, N, D) [m] and yaws (T, N) [rad] of all robots.
 
     Times are those of the first robot while all were observed; the others are interpolated.
     """
-    tracks = [poses_of(run, name) for name in run.robots]
+    tracks = [run.located(name) for name in run.robots]
     if not tracks or any(len(track.stamp_s) < 2 for track in tracks):
         dimension = tracks[0].position_world.shape[1] if tracks else 0
         return np.zeros(0), np.zeros((0, len(tracks), dimension)), np.zeros((0, len(tracks)))
@@ -163,7 +156,7 @@ def _separation(run: RecordedRun) -> tuple[float | None, tuple[str, ...]]:
 
 def _robot(section: FleetSection, name: str, begin_s: float) -> RobotSummary:
     run = section.run
-    ticks, track = ticks_in_order(run.ticks[name]), poses_of(run, name)
+    ticks, track = ticks_in_order(run.ticks[name]), run.located(name)
     goal = np.array(run.fleet.robot(name).goal_world)
     away = np.linalg.norm(track.position_world - goal, axis=1)
     outside = np.flatnonzero(away >= section.tolerance_m)

@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Patch, Rectangle
 
-from testudo_analysis.replay.time_order import ticks_in_order
-from testudo_analysis.report.fleet_summary import control_point_distances, pair_distances, poses_of, time_span
+from testudo_analysis.report.fleet_summary import control_point_distances, pair_distances, time_span
 from testudo_analysis.report.plot_style import (
     BAD,
     FAINT,
@@ -27,6 +26,7 @@ from testudo_analysis.report.report_data import FleetSection
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.shield.obstacles import clearance
 from testudo_deploy.shield.wall_constraints import Arena
+from testudo_runs.run_reader import ticks_in_order
 
 _MARK_EVERY_S = 2.0
 _GAP_S = 0.5
@@ -63,7 +63,7 @@ def _paths_in_space(section: FleetSection) -> PlotImage:
         _draw_view(side, section, (0, 2))
         side.set_title("From the side")
         for index, name in enumerate(run.robots):
-            track = poses_of(run, name)
+            track = run.located(name)
             heights.plot(track.stamp_s - begin, track.position_world[:, 2], color=robot_colour(index), linewidth=1.6)
         heights.set(xlabel="time [s]", ylabel="z [m]", xlim=(0, max(end - begin, 1e-3)))
         if section.contract.arena is not None:
@@ -135,7 +135,7 @@ def _extent(section: FleetSection) -> tuple[float, float]:
     if arena is not None:
         low, high = np.array(arena.low_world), np.array(arena.high_world)
     else:
-        places = [poses_of(section.run, name).position_world for name in section.run.robots]
+        places = [section.run.located(name).position_world for name in section.run.robots]
         low = np.min([place.min(axis=0) for place in places], axis=0)
         high = np.max([place.max(axis=0) for place in places], axis=0)
     return max(float(high[0] - low[0]), 0.5), max(float(high[1] - low[1]), 0.5)
@@ -173,7 +173,7 @@ def _draw_obstacles(axes: Axes, arena: Arena) -> None:
 
 
 def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str, view: tuple[int, int]) -> None:
-    robot, track = section.run.fleet.robot(name), poses_of(section.run, name)
+    robot, track = section.run.fleet.robot(name), section.run.located(name)
     start, goal = ([place[k] for k in view] for place in (robot.initial_position_world, robot.goal_world))
     radius = robot.spec.body_radius_m
     axes.add_patch(Circle(start, radius, fill=False, edgecolor=colour, lw=1.3))

@@ -7,11 +7,14 @@ no motion; next to a gap the window is one-sided.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from testudo_runs.recording.recording import RecordingError
+
+_PERIODS = 2.5
+"""Samples on either side of a window, at the least."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,12 @@ class Smoother:
     degree: int = 2
     gap_s: float = 0.1
     """A longer time between samples is not bridged."""
+
+    @classmethod
+    def for_period(cls, period_s: float) -> Self:
+        """Return the standard choices, with windows that hold enough samples where they are over 40 ms apart."""
+        reach = max(cls.half_window_s, _PERIODS * period_s)
+        return cls(half_window_s=reach, gap_s=max(cls.gap_s, reach))
 
 
 @dataclass(frozen=True)

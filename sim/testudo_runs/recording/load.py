@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from testudo_runs.recording.recording import Recording, RecordingError, RobotRec
 from testudo_runs.recording.roles import ROLES, Role
 from testudo_runs.recording.write import IMPORTED
 from testudo_runs.run_bag import RawMessage, read_messages
-from testudo_runs.run_reader import CommandTrack, RecordedRun, Track, read_run, shortened
+from testudo_runs.run_reader import CommandTrack, RecordedRun, Track, read_run, shortened, ticks_in_order
 
 _STREAMED = 0.5
 """About the share of the time that reading takes before anything is decoded."""
@@ -69,8 +70,8 @@ def load_recording(
 
 
 def recording_of_run(run: RecordedRun, *, seen: Literal["truth", "odometry"] = "truth") -> Recording:
-    """Return what a fleet of ours recorded as series by role; times are on the run's steady clock, from its start."""
-    start_s = float(run.info["start_steady_s"])
+    """Return the series of a run of `testudo up` by role; times are on the run's steady clock, from its start."""
+    start_s = start_of(run)
     robots = {}
     for robot in run.fleet.robots:
         truth, believed = run.truth[robot.name], run.odometry[robot.name]
@@ -78,10 +79,16 @@ def recording_of_run(run: RecordedRun, *, seen: Literal["truth", "odometry"] = "
         series = {
             "pose": _pose_series(pose, start_s),
             "odometry": _odometry_series(believed, robot.spec, start_s),
-            "command": _command_series(run.sent[robot.name], robot.name, robot.spec, start_s),
+            "command": _sent_series(run, robot.name, robot.spec, start_s),
         }
         robots[robot.name] = RobotRecording(robot.name, robot.spec.name, series)
-    return Recording(robots, int(run.info["start_wall_ns"]), run.folder, run.info, run.complete, run.warnings)
+    return Recording(robots, int(run.info.get("start_wall_ns", 0)), run.folder, run.info, run.complete, run.warnings)
+
+
+def start_of(run: RecordedRun) -> float:
+    """Return the steady clock [s] at the start of a run of `testudo up`: of the first tick where it is not told."""
+    first = (tick.stamp_s for ticks in run.ticks.values() for tick in ticks)
+    return float(run.info["start_steady_s"] if "start_steady_s" in run.info else min(first, default=0.0))
 
 
 def _robot(
@@ -126,6 +133,18 @@ def _odometry_series(track: Track, spec: RobotSpec, start_s: float) -> Series:
         )
         twist = np.concatenate([body, np.zeros_like(body)], axis=1)
     return Series(pose.stamp_s, np.concatenate([pose.values, twist], axis=1), pose.received_s, WORLD_FRAME)
+
+
+def _sent_series(run: RecordedRun, name: str, spec: RobotSpec, start_s: float) -> Series:
+    """Return what the driver was told; of a base, whose commands travel in its body, and without it, what was sent."""
+    ticks = ticks_in_order(run.ticks[name])
+    if not ticks or (len(run.sent[name].stamp_s) > 1 and spec.kind != HOLONOMIC):
+        return _command_series(run.sent[name], name, spec, start_s)
+    stamps = np.array([tick.stamp_s for tick in ticks])
+    track = CommandTrack(stamps, stamps, np.array([tick.sent_command for tick in ticks], float))
+    return replace(
+        _command_series(track, name, spec, start_s), **({"frame": WORLD_FRAME} if spec.kind == HOLONOMIC else {})
+    )
 
 
 def _command_series(track: CommandTrack, name: str, spec: RobotSpec, start_s: float) -> Series:

@@ -3,6 +3,7 @@
 from testudo_analysis.gap.gap_analysis import analyse
 from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import prepare
 
 ROBOT = "gritsbot_x"
 
@@ -10,4 +11,4 @@ ROBOT = "gritsbot_x"
 def report_of(truth=None, *, robot=ROBOT, seconds=60.0, robots=2, identified=None, **more):
     """Return the report, and the replays, of robots whose true parameters are `truth`."""
     recording = synthetic_recording(load_robot(robot), truth=truth, seconds=seconds, robots=robots, **more)
-    return analyse(recording, identified=identified)
+    return analyse(prepare(recording), identified=identified)

@@ -13,6 +13,7 @@ from testudo_analysis.gap.statistics.block_bootstrap import TimeBlocks, quantile
 from testudo_analysis.gap.statistics.margin_checks import _check
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import prepare
 from testudo_runs.recording import Recording, RobotRecording, recording_of_run
 
 
@@ -120,11 +121,11 @@ def test_points_in_the_plane_and_in_space_are_replayed(robot):
 def test_two_files_and_two_runs_are_compared():
     spec = load_robot(ROBOT)
     recording = synthetic_recording(spec, truth={"all": {"speed_scale": 0.9}})
-    report, one = analyse(recording)
-    _, same = analyse(recording)
+    report, one = analyse(prepare(recording))
+    _, same = analyse(prepare(recording))
     again = compare(one, same, ("a", "b"), report.horizons_s)
     assert all(row.median.value == 0 and not row.significant for row in again)
-    _, other = analyse(synthetic_recording(spec, seed=5), seed=1)
+    _, other = analyse(prepare(synthetic_recording(spec, seed=5)), seed=1)
     rows = compare(one, other, ("this", "other"), report.horizons_s)
     far = next(row for row in rows if (row.robot, row.channel, row.horizon_s) == ("all", "position", 2.0))
     assert far.significant
@@ -135,7 +136,7 @@ def test_a_run_of_ours_is_replayed_and_scored(recorded):
     from testudo_analysis.gap.statistics.predicted_score import score_of
 
     recorded = replace(recorded, info={"start_steady_s": 100.0, "start_wall_ns": 0, "versions": {}})
-    report, _ = analyse(recording_of_run(recorded))
+    report, _ = analyse(prepare(recording_of_run(recorded)))
     (gap,) = report.types
     assert gap.robots == ("r0", "r1", "r2")
     row = gap.find("nominal", "position", 1.0)
@@ -166,12 +167,12 @@ def test_what_cannot_be_replayed_is_told_and_the_rest_is_replayed():
     only = robots["robot2"].series
     robots["robot2"] = RobotRecording("robot2", ROBOT, {"pose": only["pose"]})
     robots["robot3"] = RobotRecording("robot3", "", only)
-    report, _ = analyse(Recording(robots, 0, None, recording.info))
+    report, _ = analyse(prepare(Recording(robots, 0, None, recording.info)))
     assert report.types[0].robots == ("robot1",)
     assert "no command is recorded" in report.left_out["robot2"]
     assert "--robot-type" in report.left_out["robot3"]
     with pytest.raises(TestudoError, match="no robot can be replayed"):
-        analyse(Recording({"robot3": robots["robot3"]}, 0, None, recording.info))
+        analyse(prepare(Recording({"robot3": robots["robot3"]}, 0, None, recording.info)))
 
 
 def test_doubles_backward_stamps_and_gaps_cost_only_what_they_touch(exact):
@@ -185,7 +186,7 @@ def test_doubles_backward_stamps_and_gaps_cost_only_what_they_touch(exact):
         index = np.insert(index, [100, 100, 500], index[[100, 90, 300]])
         mixed = type(pose)(pose.stamp_s[index], pose.values[index], None, pose.frame)
         robots[name] = RobotRecording(name, ROBOT, {**robot.series, "pose": mixed})
-    report, _ = analyse(Recording(robots, 0, None, recording.info))
+    report, _ = analyse(prepare(Recording(robots, 0, None, recording.info)))
     whole, torn = (r.types[0].find("nominal", "position", 1.0) for r in (exact[0], report))
     assert torn.count > 0.9 * whole.count - 400
     assert torn.median.value < 2 * whole.median.value + 1e-4

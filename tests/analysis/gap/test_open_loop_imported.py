@@ -12,6 +12,7 @@ from testudo_analysis.gap.prediction.synthetic_recording import synthetic_record
 from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import prepare
 from testudo_runs.recording import write_recording
 
 SPEC = load_robot("gritsbot_x")
@@ -62,7 +63,7 @@ def test_an_imported_run_is_replayed_and_what_is_left_out_is_said(run, tmp_path,
 
 def test_a_robot_that_is_slower_than_its_file_is_off_by_as_much():
     (gap,), left_out = open_loop_recording(
-        synthetic_recording(SPEC, truth={"all": {"speed_scale": 0.9}}, seconds=30.0, robots=1)
+        prepare(synthetic_recording(SPEC, truth={"all": {"speed_scale": 0.9}}, seconds=30.0, robots=1))
     )
     row = gap.find("position", 2.0)
     assert row.errors.median == pytest.approx(row.travel_m / 9, rel=0.25)
@@ -73,7 +74,7 @@ def test_odometry_is_the_reference_where_nobody_saw_the_robots_or_if_asked(recor
     for options, run in (
         ({}, with_odometry_alone(recording)),
         (
-            {"reference": "odometry"},
+            {"seen": "odometry"},
             replace(
                 recording,
                 robots={
@@ -83,11 +84,11 @@ def test_odometry_is_the_reference_where_nobody_saw_the_robots_or_if_asked(recor
             ),
         ),
     ):
-        (gap,), _ = open_loop_recording(run, **options)
+        (gap,), _ = open_loop_recording(prepare(run, **options))
         assert gap.reference == "odometry"
         assert gap.find("position", 1.0).errors.median < 0.01 * gap.find("position", 1.0).travel_m
     with pytest.raises(TestudoError, match="no robot can be replayed: robot1: neither pose nor odometry is recorded"):
-        open_loop_recording(recording, reference="odometry")
+        open_loop_recording(prepare(recording, seen="odometry"))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 from tests.sim.real_data import utias_folder
 
 from testudo_analysis.gap.gap_analysis import analyse
+from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, RobotRecording, Series, load_recording
 
@@ -26,7 +27,7 @@ def report(tmp_path_factory):
         name: RobotRecording(name, robot.robot_type, {role: part(s) for role, s in robot.series.items()})
         for name, robot in found.robots.items()
     }
-    return analyse(Recording(robots, found.start_ns, run, found.info))[0]
+    return analyse(prepare(Recording(robots, found.start_ns, run, found.info)))[0]
 
 
 def test_dead_reckoning_is_off_by_what_others_found(report):

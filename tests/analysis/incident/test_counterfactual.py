@@ -20,11 +20,11 @@ from testudo_analysis.replay.counterfactual import (
     simulate_from,
 )
 from testudo_analysis.replay.run_moment import commands_from
-from testudo_analysis.replay.team_story import story_of_recording
 from testudo_analysis.replay.variants import least_distances, recorded_outcome
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import prepare
 from testudo_runs.recording import Recording, RobotRecording, Series, write_recording
 from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
 
@@ -81,7 +81,7 @@ def test_the_first_world_has_the_dynamics_as_described_and_the_others_drawn_ones
 
 def test_robots_without_recorded_commands_go_on_as_they_then_moved():
     told = meeting(0.6, seconds=6.0)
-    silent = replace(told, robots=tuple(replace(robot, sent=None) for robot in told.robots))
+    silent = replace(told, robots=tuple(replace(robot, commands=None) for robot in told.robots))
     assert np.allclose(commands_from(silent, 1.0, 30), commands_from(told, 1.0, 30), atol=1e-3)
 
 
@@ -148,7 +148,7 @@ def test_the_team_goes_on_from_when_all_were_still_apart():
     slow = meeting(0.05, speed=0.05, seconds=16.0)  # three seconds before, these are near already
     contact = next(item for item in find_incidents(slow, bounds) if item.kind is IncidentKind.CONTACT)
     from_s = moment_before(slow, contact, bounds)
-    places = [robot.motion.at(np.array([from_s]))[0][0] for robot in slow.robots]
+    places = [robot.trajectory.at(np.array([from_s]))[0][0] for robot in slow.robots]
     assert math.dist(*places) >= bounds.near_m
     assert contact.at_s - from_s < 6.0
 
@@ -183,7 +183,7 @@ def test_two_real_robots_that_touched_do_so_again_without_the_shield_and_not_wit
                 "command": Series(told[:, 0] - begin, twist, None, "base_link"),
             },
         )
-    real = story_of_recording(Recording(robots, 0))
+    real = prepare(Recording(robots, 0))
     bounds = IncidentThresholds.of(real)
     contact = next(item for item in find_incidents(real, bounds) if item.kind is IncidentKind.CONTACT)
     assert contact.value == pytest.approx(0.330, abs=0.001)

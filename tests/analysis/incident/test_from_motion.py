@@ -9,11 +9,11 @@ from tests.analysis.incident.stories import SPEC, ahead, driven, meeting, record
 from testudo_analysis.incident import IncidentKind, IncidentThresholds, find_incidents
 from testudo_analysis.incident.incident import kept_apart_m
 from testudo_analysis.incident.time_spans import spans
+from testudo_analysis.replay.one_team import one_team
 from testudo_analysis.replay.run_moment import commands_from, moment_at
-from testudo_analysis.replay.slopes import local_slopes
-from testudo_analysis.replay.team_story import RobotMotion, rising, story_of_recording
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
+from testudo_runs.alignment import prepare
 
 
 def kinds(told, **changes):
@@ -50,9 +50,9 @@ def test_a_near_contact_is_one_below_what_the_shield_keeps_apart():
 def test_nothing_is_said_of_the_distance_while_a_robot_is_not_seen():
     whole = meeting(0.1)
     first = whole.robots[0]
-    unseen = (first.motion.stamp_s > 2.5) & (first.motion.stamp_s < 5.8)
-    cut = RobotMotion(*(values[~unseen] for values in vars(first.motion).values()))
-    told = story(replace(first, motion=cut, believed=cut), whole.robots[1])
+    unseen = (first.trajectory.stamp_s > 2.5) & (first.trajectory.stamp_s < 5.8)
+    cut = first.trajectory.take(~unseen)
+    told = story(replace(first, trajectory=cut, believed=cut), whole.robots[1])
     assert IncidentKind.CONTACT not in kinds(told)
     assert IncidentKind.POSE_GAP in kinds(told)
 
@@ -67,9 +67,9 @@ def test_a_robot_that_touches_a_wall_is_found():
 
 def moved(robot, begin, end, by):
     """Return the robot with a belief that is off between two times."""
-    wrong = (robot.motion.stamp_s >= begin) & (robot.motion.stamp_s < end)
-    place = robot.motion.position_world + np.where(wrong[:, None], by, 0.0)
-    return replace(robot, believed=replace(robot.motion, position_world=place))
+    wrong = (robot.trajectory.stamp_s >= begin) & (robot.trajectory.stamp_s < end)
+    place = robot.trajectory.position_world + np.where(wrong[:, None], by, 0.0)
+    return replace(robot, believed=replace(robot.trajectory, position_world=place))
 
 
 @pytest.mark.parametrize(("until", "cause"), [(3.5, "a wrong fix"), (99.0, "located anew")])
@@ -90,9 +90,9 @@ def test_a_contact_of_a_robot_that_is_not_where_it_believes_to_be_says_so():
 
 def test_a_gap_in_the_poses_is_found_and_whether_all_robots_have_it():
     def with_gap(robot):
-        kept = (robot.motion.stamp_s < 2.0) | (robot.motion.stamp_s > 2.6)
-        cut = RobotMotion(*(values[kept] for values in vars(robot.motion).values()))
-        return replace(robot, motion=cut, believed=cut)
+        kept = (robot.trajectory.stamp_s < 2.0) | (robot.trajectory.stamp_s > 2.6)
+        cut = robot.trajectory.take(kept)
+        return replace(robot, trajectory=cut, believed=cut)
 
     first, second = meeting(0.6).robots
     assert "this robot alone" in only(story(with_gap(first), second)).cause
@@ -159,28 +159,56 @@ def test_without_goals_who_is_told_to_drive_and_stands_is_a_deadlock():
 
 def test_an_imported_recording_tells_the_same_story():
     told = meeting(0.1)
-    read = story_of_recording(recording(told))
+    read = one_team(prepare(recording(told)))
     one, other = only(told), only(read)
     assert (other.kind, other.robots) == (one.kind, one.robots)
     assert other.value == pytest.approx(one.value, abs=1e-6)
-    assert np.allclose(read.robots[0].motion.velocity[20:-20], told.robots[0].motion.velocity[20:-20], atol=0.01)
+    assert np.allclose(
+        read.robots[0].trajectory.velocity[20:-20], told.robots[0].trajectory.velocity[20:-20], atol=0.01
+    )
+
+
+def test_command_stamps_of_a_clock_ahead_are_corrected_and_are_no_incident():
+    def wish(t):
+        return (0.16, 0.0) if t % 4 < 2 else (0.04, 0.0)
+
+    told = story(driven("r0", (-0.6, 0.0), 0.0, wish, 30.0), driven("r1", (0.6, 1.5), np.pi, wish, 30.0))
+    whole, robots = recording(told), {}
+    for name, robot in whole.robots.items():
+        sent = robot.series["command"]
+        ahead_s = replace(sent, stamp_s=sent.stamp_s + 3.0, received_s=sent.stamp_s + 0.002)
+        robots[name] = replace(robot, series={**robot.series, "command": ahead_s})
+    read = one_team(prepare(replace(whole, robots=robots)))
+    assert find_incidents(read) == []
+    assert all(robot.report.clocks["command"].corrected for robot in read.robots)
+
+
+def test_nothing_is_said_of_the_speed_in_a_gap_of_the_poses():
+    robot, other = meeting(0.6).robots
+    stamps = robot.trajectory.stamp_s
+    unseen = (stamps > 2.0) & (stamps < 4.0)
+    blocked = driven("r0", (-0.6, 0.0), 0.0, ahead(0.15), does=lambda t: (0.0, 0.0) if 2.0 < t < 3.8 else (0.15, 0.0))
+    cut = blocked.trajectory.take(~unseen)
+    told = story(replace(blocked, trajectory=cut, believed=cut), other)
+    assert IncidentKind.NOT_FOLLOWING not in kinds(told)
+    assert IncidentKind.NOT_FOLLOWING in kinds(story(blocked, other))
 
 
 def test_a_robot_that_nobody_saw_is_left_out_and_named():
     whole = recording(meeting(0.1))
     robot = next(iter(whole.robots.values()))
     blind = replace(robot, name="blind", series={"command": robot.series["command"]})
-    read = story_of_recording(replace(whole, robots=whole.robots | {"blind": blind}))
+    read = one_team(prepare(replace(whole, robots=whole.robots | {"blind": blind})))
     assert [one.name for one in read.robots] == list(whole.robots)
     assert any(text.startswith("blind: neither pose nor odometry is recorded") for text in read.warnings)
     with pytest.raises(TestudoError, match="blind: found fewer than 2 poses"):
-        story_of_recording(replace(whole, robots={"blind": blind}))
+        one_team(prepare(replace(whole, robots={"blind": blind})))
 
 
 def test_a_recording_without_a_kind_of_robot_asks_for_one():
     with pytest.raises(TestudoError, match=r"robots.r0: found no kind of robot.*--robot"):
-        story_of_recording(recording(meeting(0.3), robot_type=""))
-    assert story_of_recording(recording(meeting(0.3), robot_type=""), "turtlebot4").spec.name == "turtlebot4"
+        one_team(prepare(recording(meeting(0.3), robot_type="")))
+    assert one_team(prepare(recording(meeting(0.3), robot_type=""), "turtlebot4")).spec.name == "turtlebot4"
 
 
 def test_a_moment_lies_between_the_poses_and_outside_the_run_there_is_none():
@@ -191,19 +219,6 @@ def test_a_moment_lies_between_the_poses_and_outside_the_run_there_is_none():
     assert np.all(commands_from(told, 3.0, 5) == np.array([0.15, 0.0])[None, :, None])
     with pytest.raises(TestudoError, match=r"expected 0\.0 to 8\.0 s"):
         moment_at(told, 9.0)
-
-
-def test_slopes_have_no_shift_in_time_whatever_the_spacing():
-    random = np.random.default_rng(0)
-    at_s = np.arange(0, 4, 0.015) + random.uniform(-0.007, 0.007, 267)
-    slopes = local_slopes(at_s, np.stack([np.sin(2 * at_s), 3 * at_s], axis=1))
-    inside = (at_s > 0.3) & (at_s < 3.7)
-    assert np.allclose(slopes[inside, 0], 2 * np.cos(2 * at_s[inside]), atol=0.08)
-    assert np.allclose(slopes[:, 1], 3.0)
-
-
-def test_stamps_that_repeat_or_go_back_are_left_out():
-    assert rising(np.array([0.0, 1.0, 1.0, 0.5, 2.0, 1.5, 3.0])).tolist() == [0, 1, 4, 6]
 
 
 def test_stretches_close_to_each_other_are_one():

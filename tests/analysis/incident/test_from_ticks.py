@@ -8,8 +8,9 @@ from tests.sim.recorded_run import record_run
 
 from testudo_analysis.incident import IncidentKind, find_incidents
 from testudo_analysis.incident.tick_incidents import root_code
-from testudo_analysis.replay.team_story import story_of_run
+from testudo_analysis.replay.one_team import one_team
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import prepare_run
 from testudo_runs.run_reader import PlantEvent
 
 FROM, TO = 60, 100
@@ -30,7 +31,7 @@ def clean(artefact):
 
 
 def found(run, artefact):
-    return find_incidents(story_of_run(run, artefact.contract))
+    return find_incidents(one_team(replace(prepare_run(run), contract=artefact.contract)))
 
 
 def spoilt(run, robot, change, begin=FROM, end=TO):

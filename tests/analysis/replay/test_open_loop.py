@@ -86,7 +86,11 @@ def test_errors_of_a_robot_that_stands_while_the_record_says_it_drives(recorded)
     ticks = tuple(tick_like(recorded, k, stamp, (0.1, 0.0)) for k, stamp in enumerate(stamps))
     zeros = np.zeros((len(stamps), 2))
     still = Track(stamps, stamps, zeros, zeros[:, 0] + math.pi, zeros)
-    run = replace(recorded, ticks={"r0": ticks}, truth={"r0": still})
+    run = replace(
+        recorded,
+        ticks={**dict.fromkeys(recorded.ticks, ()), "r0": ticks},
+        truth={**recorded.truth, "r0": still},
+    )
     gap = open_loop(run, spec, horizons_s=(0.99,))
     t = 30 * period
     way = 0.1 * (t - lag * (1 - math.exp(-t / lag)))
@@ -96,7 +100,7 @@ def test_errors_of_a_robot_that_stands_while_the_record_says_it_drives(recorded)
     assert gap.find("speed", 0.99).errors.median == pytest.approx(0.1 * (1 - math.exp(-t / lag)), rel=1e-9)
     # starts before the first command acts: two samples lie within the delay of 0.05 s
     assert delay == pytest.approx(0.05)
-    early = replace(run, truth={"r0": track_part(still, [0, 30])})
+    early = replace(run, truth={**recorded.truth, "r0": track_part(still, [0, 30])})
     row = open_loop(early, spec, horizons_s=(0.99,)).find("x", 0.99)
     acting = t - delay
     assert row.errors.count == 1

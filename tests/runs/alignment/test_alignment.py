@@ -5,17 +5,14 @@ import pytest
 
 from testudo_runs.alignment import (
     Smoother,
-    align_robot,
     clock_fit,
     heading,
-    held,
-    interpolated,
     on_recorder_clock,
     response_latency,
     smooth_velocity,
     tidy,
 )
-from testudo_runs.recording import RobotRecording, Series
+from testudo_runs.recording import Series
 from testudo_runs.recording.recording import RecordingError
 
 
@@ -121,36 +118,3 @@ def test_a_lone_sample_has_no_rate():
     found = smooth_velocity(np.array([0.0, 5.0, 5.01, 5.02, 5.03]), np.zeros((5, 1)), Smoother(gap_s=1.0))
     assert np.isnan(found.rates[0, 0])
     assert found.known == 4
-
-
-def test_values_between_samples():
-    stamps, values = np.array([0.0, 1.0, 3.0]), np.array([[0.0], [2.0], [6.0]])
-    assert held(stamps, values, np.array([-1.0, 0.0, 0.9, 1.0, 9.0]))[:, 0].tolist() == [0, 0, 0, 2, 6]
-    found = interpolated(stamps, values, np.array([-1.0, 0.5, 2.0, 3.0]), gap_s=1.5)[:, 0]
-    assert np.array_equal(found, [np.nan, 1.0, np.nan, 6.0], equal_nan=True)
-
-
-def test_a_robot_is_aligned_with_every_choice_in_its_report():
-    times = np.arange(0, 30, 0.005)
-    forward, turn = 0.5 + 0.3 * np.sin(1.7 * times), 0.8 * np.sin(1.1 * times + 1)
-    late = np.maximum(times - 0.15, 0)
-    yaw = np.cumsum(0.005 * 0.8 * np.sin(1.1 * late + 1))
-    speed = 0.5 + 0.3 * np.sin(1.7 * late)
-    place = np.cumsum(0.005 * speed[:, None] * np.stack([np.cos(yaw), np.sin(yaw)], axis=1), axis=0)
-    zero = np.zeros_like(times)
-    pose = np.stack([*place.T, zero, zero, zero, np.sin(yaw / 2), np.cos(yaw / 2)], axis=1)
-    command = np.stack([forward, zero, zero, zero, zero, turn], axis=1)
-    robot = RobotRecording(
-        "r0",
-        "gritsbot_x",
-        {"pose": Series(times, pose, times + 0.01), "command": Series(times - 7.0, command, times + 0.001)},
-    )
-    aligned = align_robot(robot)
-    assert aligned.report.clocks["command"].corrected
-    assert not aligned.report.clocks["pose"].corrected
-    assert abs(aligned.report.latency.delay_s - 0.15) < 0.01
-    assert np.nanmedian(np.abs(aligned.body_velocity[:, 0] - speed)) < 0.01
-    report = aligned.report.to_dict()
-    assert set(report) == {"robot", "series", "clocks", "latency", "velocity", "reference"}
-    assert report["reference"] == "pose"
-    assert report["velocity"]["half_window_s"] == 0.1

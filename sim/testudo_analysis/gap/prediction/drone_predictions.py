@@ -7,12 +7,11 @@ horizons beyond `LONGEST_S` are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from testudo_analysis.gap.prediction.batch_rollout import RollOut
-from testudo_analysis.gap.prediction.prepared_motion import Commands, PreparedMotion
 from testudo_analysis.identify.drone import flight_segments
 from testudo_analysis.identify.drone.fitted_model import driven
 from testudo_analysis.replay.command_timeline import CommandTimeline
@@ -21,40 +20,39 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParameters, RotorDroneState, step
 from testudo_hardware.quaternions import conjugate, from_rotation_vector, multiply, rotate, rotation_vector
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.alignment import heading, tidy
-from testudo_runs.recording import RobotRecording
-from testudo_runs.run_reader import Track
+from testudo_runs.alignment import AlignedRobot, RobotReport, Trajectory, heading, tidy
 
 LONGEST_S = 0.5
 _GAP_PERIODS = 3.0
 _Advance = Callable[[RotorDroneState, np.ndarray, np.ndarray], RotorDroneState]
-_NO_COMMANDS = Commands(np.zeros(0), np.zeros((3, 0)), np.zeros(0, bool))
 
 
 @dataclass(frozen=True)
-class FlightRecord(PreparedMotion):
-    """One drone with motor signals, at the stamps of its track."""
+class FlightRecord(AlignedRobot):
+    """One drone with motor signals, at the stamps of its trajectory."""
 
     logged: flight_segments.FlightRecord | None = field(default=None, repr=False)
     """The same, as identification has it; always there."""
 
 
-def flight_of(robot: RobotRecording) -> FlightRecord:
-    """Return a drone with odometry and motor signals as replay wants it.
+def flight_of(robot: AlignedRobot) -> FlightRecord:
+    """Return a drone with odometry and motor signals, its velocity that of the odometry.
 
     Raises:
         RecordingError: a role is missing, or fewer than a hundred samples are left.
     """
-    logged, (_, report) = flight_segments.flight_of(robot), tidy(robot.find("odometry"))
-    track = Track(
-        logged.stamp_s,
+    logged, (_, report) = flight_segments.flight_of(robot.raw), tidy(robot.raw.find("odometry"))
+    trajectory = Trajectory(
         logged.stamp_s,
         logged.position_world.T,
         heading(logged.quaternion_xyzw.T),
         logged.velocity_world.T,
+        np.ones(len(logged.stamp_s), bool),
+        report.gap_limit_s,
     )
-    notes = [f"odometry: {report.gap_count} gaps"] if report.gap_count else []
-    return FlightRecord(robot.name, track, _NO_COMMANDS, tuple(notes), logged)
+    known = {field.name: getattr(robot, field.name) for field in fields(robot)}
+    own = RobotReport(robot.name, {"odometry": report}, {}, {}, "odometry")
+    return FlightRecord(**known | {"trajectory": trajectory, "report": own}, logged=logged)
 
 
 def predict_flights(
@@ -70,7 +68,7 @@ def predict_flights(
     """
     found = []
     for flight in flights:
-        windows = pick_windows(_steady_parts(flight.track), flight.track, horizons_s)
+        windows = pick_windows(_steady_parts(flight.trajectory), flight.trajectory, horizons_s)
         windows.valid[np.asarray(horizons_s) > LONGEST_S + 1e-9] = False
         ends = np.where(windows.valid, windows.end, windows.start)
         made = [
@@ -92,11 +90,11 @@ def predict_flights(
     return found
 
 
-def _steady_parts(track: Track) -> CommandTimeline:
+def _steady_parts(trajectory: Trajectory) -> CommandTimeline:
     """Return a timeline that is not known across gaps."""
-    steps = np.diff(track.stamp_s)
+    steps = np.diff(trajectory.stamp_s)
     wide = np.flatnonzero(steps > _GAP_PERIODS * np.median(steps))
-    begins = np.sort(np.concatenate([[-np.inf], track.stamp_s[wide] + 1e-6, track.stamp_s[wide + 1] - 1e-6]))
+    begins = np.sort(np.concatenate([[-np.inf], trajectory.stamp_s[wide] + 1e-6, trajectory.stamp_s[wide + 1] - 1e-6]))
     return CommandTimeline(begins, np.zeros((3, len(begins))), np.arange(len(begins)) % 2 == 0)
 
 
@@ -105,7 +103,7 @@ def _fly(
 ) -> tuple[MotionState, np.ndarray]:
     """Return the states (3, H, S) and quaternions (4, H, S) at the end samples (H, S)."""
     advance, state = begun
-    steps = np.diff(flight.track.stamp_s)
+    steps = np.diff(flight.trajectory.stamp_s)
     rows = np.zeros((10, *end.shape))
     for k in range(int((end - start).max(initial=0))):
         index = np.minimum(start + k, len(steps) - 1)

@@ -39,7 +39,7 @@ def error_channels(spec: RobotSpec, out: RollOut, index: int) -> dict[str, np.nd
         out: the predictions.
         index: of the parameter set.
     """
-    predicted, track, end = out.predicted[index], out.motion.track, out.windows.end
+    predicted, track, end = out.predicted[index], out.robot.trajectory, out.windows.end
     offset = predicted.position_world - _taken(track.position_world, end)
     forward = _way_direction(spec, out)
     values = {
@@ -64,7 +64,7 @@ def error_channels(spec: RobotSpec, out: RollOut, index: int) -> dict[str, np.nd
 
 def start_features(spec: RobotSpec, out: RollOut) -> StartFeatures:
     """Return how the robot moved at each start; acceleration over a tenth of a second."""
-    track, start = out.motion.track, out.windows.start
+    track, start = out.robot.trajectory, out.windows.start
     wheeled = spec.kind == DIFFERENTIAL_DRIVE
     speed = track.velocity[:, 0] if wheeled else np.linalg.norm(track.velocity, axis=1)
     stamps = track.stamp_s
@@ -80,7 +80,7 @@ def start_features(spec: RobotSpec, out: RollOut) -> StartFeatures:
 
 def travelled(out: RollOut) -> np.ndarray:
     """Return how far each robot really got within each window (H, S) [m]."""
-    track, windows = out.motion.track, out.windows
+    track, windows = out.robot.trajectory, out.windows
     way = np.linalg.norm(track.position_world[windows.end] - track.position_world[windows.start], axis=2)
     return np.where(windows.valid, way, np.nan)
 
@@ -97,7 +97,7 @@ def predicted_change(out: RollOut, index: int) -> MotionState:
 
 def _way_direction(spec: RobotSpec, out: RollOut) -> np.ndarray:
     """Return the direction (2, H, S) of the real way: a wheeled robot's heading in the middle, else of its course."""
-    track, windows = out.motion.track, out.windows
+    track, windows = out.robot.trajectory, out.windows
     # of the half angles of each sample, once: the middle is their sum
     cos, sin = np.cos(0.5 * track.yaw), np.sin(0.5 * track.yaw)
     start, end = (cos[windows.start], sin[windows.start]), (cos[windows.end], sin[windows.end])

@@ -13,8 +13,7 @@ from testudo_analysis.gap.gap_analysis import TypeReplay
 from testudo_analysis.gap.gap_report import ALL, Difference, ErrorRow, GapReport, TypeGap
 from testudo_analysis.gap.presentation import gap_plots
 from testudo_analysis.gap.presentation.findings_text import comparison_text, findings, next_steps
-from testudo_analysis.gap.presentation.replayed_courses import ReplayedCourse
-from testudo_analysis.gap.presentation.top_view import top_view
+from testudo_analysis.gap.presentation.top_view import ReplayedCourse, top_view
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 from testudo_analysis.report.html_markup import Html, code, details, facts, figure, paragraph, pill, table, text
 

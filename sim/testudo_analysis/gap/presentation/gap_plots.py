@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import NullLocator
 
 from testudo_analysis.gap.gap_report import ALL, DEAD_RECKONING, IDENTIFIED, NOMINAL, TypeGap
-from testudo_analysis.gap.presentation.replayed_courses import ReplayedCourse
+from testudo_analysis.gap.presentation.top_view import ReplayedCourse
 from testudo_analysis.gap.statistics.error_map import StateErrors
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 from testudo_analysis.report.plot_style import FAINT, INK, PlotImage, drawing, legend_above, picture, robot_colour

@@ -10,7 +10,7 @@ import numpy as np
 
 from testudo_analysis.gap.gap_analysis import TypeReplay
 from testudo_analysis.gap.gap_report import GapReport
-from testudo_analysis.gap.presentation.replayed_courses import ReplayedCourse
+from testudo_analysis.gap.presentation.top_view import ReplayedCourse
 from testudo_analysis.report.plot_style import robot_colour
 from testudo_hardware.errors import TestudoError
 
@@ -67,7 +67,7 @@ def write_rerun(
                     good = np.isfinite(values[h])
                     if good.any():
                         stream.send_columns(
-                            f"errors/{channel}/{horizon:g}s/{out.motion.robot}",
+                            f"errors/{channel}/{horizon:g}s/{out.robot.name}",
                             indexes=[rr.TimeColumn(_TIMELINE, duration=out.windows.start_s[good])],
                             columns=rr.Scalars.columns(scalars=values[h][good]),
                         )

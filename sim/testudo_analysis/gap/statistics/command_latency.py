@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.gap.prediction.prepared_motion import PreparedMotion
 from testudo_analysis.gap.statistics.block_bootstrap import Interval
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.alignment import response_latency
+from testudo_runs.alignment import AlignedRobot, response_latency
 
 _STEP_S = 0.01
 _LONGEST_S = 0.8
@@ -34,20 +33,20 @@ class CommandLatency:
     """Of command and real response at that latency."""
 
 
-def latencies(motion: PreparedMotion, spec: RobotSpec) -> list[CommandLatency]:
+def latencies(robot: AlignedRobot, spec: RobotSpec) -> list[CommandLatency]:
     """Return the latency of each channel that the robot was moved in.
 
     The shift at which the changes of the real velocity fit those of the command best; the interval is that of
     stretches of at most 30 s against one another.
     """
-    track, found = motion.track, []
+    track, found = robot.trajectory, []
     names = ("speed", "turn rate") if spec.kind == DIFFERENTIAL_DRIVE else ("x", "y", "z")[: spec.dimension]
     times = np.arange(track.stamp_s[0] + 1.0, track.stamp_s[-1], _STEP_S)
-    before = np.searchsorted(motion.commands.begin_s, times, side="right") - 1
+    before = np.searchsorted(robot.pieces.begin_s, times, side="right") - 1
     holes = np.interp(times, track.stamp_s[:-1], np.diff(track.stamp_s)) > 0.1
-    usable = (before >= 0) & motion.commands.known[np.maximum(before, 0)] & ~holes
+    usable = (before >= 0) & robot.pieces.known[np.maximum(before, 0)] & ~holes
     for channel, name in enumerate(names):
-        command = np.where(before >= 0, motion.commands.values[channel][np.maximum(before, 0)], 0.0)
+        command = np.where(before >= 0, robot.pieces.values[channel][np.maximum(before, 0)], 0.0)
         real = np.interp(times, track.stamp_s, track.velocity[:, channel])
         model = _lagged(command, spec)
         shifts, weights, model_shifts = [], [], []
@@ -65,7 +64,7 @@ def latencies(motion: PreparedMotion, spec: RobotSpec) -> list[CommandLatency]:
             drawn = np.median(rng.choice(shifts, (500, len(shifts))), axis=1)
             found.append(
                 CommandLatency(
-                    motion.robot,
+                    robot.name,
                     name,
                     Interval.of_samples(float(np.median(shifts)), drawn),
                     float(np.nanmedian(model_shifts)),

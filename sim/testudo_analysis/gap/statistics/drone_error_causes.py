@@ -199,7 +199,7 @@ def horizon_of(errors: Sequence[np.ndarray]) -> int | None:
 
 def _columns(spec: RobotSpec, out: RollOut, at: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the error and what each change of a parameter makes of it (1 + K, 3, S): of position, and of attitude."""
-    flight, windows = out.motion, out.windows
+    flight, windows = out.robot, out.windows
     valid = windows.valid[at].copy()
     start, end = windows.start[valid], windows.end[at][valid]
     own, delay_s = RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value
@@ -209,7 +209,7 @@ def _columns(spec: RobotSpec, out: RollOut, at: int) -> tuple[np.ndarray, np.nda
     valid[valid] = near
     start, end, position, quaternion = start[near], end[near], position[:, near], quaternion[:, near]
     found = (
-        [position - flight.track.position_world[end].T],
+        [position - flight.trajectory.position_world[end].T],
         [rotation_vector(multiply(conjugate(flight.logged.quaternion_xyzw[:, end]), quaternion))],
     )
     changed: dict[int, tuple[np.ndarray, np.ndarray]] = {}

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.gap.prediction.prepared_motion import PreparedMotion
 from testudo_analysis.gap.statistics.command_latency import CommandLatency
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.tube_margins import stop_tube_parameters
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.run_reader import Track
+from testudo_runs.alignment import AlignedRobot, Trajectory
 
 _WITHIN = 99.0
 """A run stays within a term if this share of it does [%]."""
@@ -46,7 +45,7 @@ class MarginCheck:
 
 def margin_checks(
     spec: RobotSpec,
-    motions: Sequence[PreparedMotion],
+    robots: Sequence[AlignedRobot],
     errors: Sequence[Mapping[str, np.ndarray]],
     horizons_s: Sequence[float],
     found: Sequence[CommandLatency] = (),
@@ -55,7 +54,7 @@ def margin_checks(
 
     Args:
         spec: the robot as the shield knows it.
-        motions: of the robots.
+        robots: of the robots.
         errors: by robot, of the model with that file: (H, S) by channel.
         horizons_s: (H,).
         found: latencies of the robots.
@@ -71,7 +70,7 @@ def margin_checks(
     ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
     stop, ahead = (int(np.argmin(np.abs(np.asarray(horizons_s) - wanted))) for wanted in (stop_s, ahead_s))
     ahead_m = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
-    check = _of_robots(motions)
+    check = _of_robots(robots)
 
     def control_point(own: Mapping[str, np.ndarray]) -> np.ndarray:
         return own["position"][stop] + ahead_m * np.abs(own["yaw"][stop])
@@ -85,7 +84,7 @@ def margin_checks(
             terms["model"],
             [control_point(own) for own in errors],
         ),
-        *_localisation(motions, terms["localisation"], ahead_m),
+        *_localisation(robots, terms["localisation"], ahead_m),
         *check(
             "layer 2: tube error",
             f"error of the position that was predicted {horizons_s[ahead]:g} s ahead (pose "
@@ -110,7 +109,7 @@ def margin_checks(
             tube["heading"],
             [np.abs(own["across"][ahead]) for own in errors],
         )
-    checks += _limits(spec, motions)
+    checks += _limits(spec, robots)
     delay, lag = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.velocity_lag"]
     for channel in dict.fromkeys(latency.channel for latency in found):
         checks += _check(
@@ -124,7 +123,7 @@ def margin_checks(
 
 
 def flight_checks(
-    spec: RobotSpec, motions: Sequence[PreparedMotion], found: Sequence[CommandLatency]
+    spec: RobotSpec, robots: Sequence[AlignedRobot], found: Sequence[CommandLatency]
 ) -> list[MarginCheck]:
     """Hold what drones show whose motors were recorded, but not their velocity commands, against what covers it.
 
@@ -133,12 +132,12 @@ def flight_checks(
 
     Args:
         spec: the robot as the shield knows it.
-        motions: of the robots.
+        robots: of the robots.
         found: latencies of their rotors.
     """
     terms = {term.name: term.value_m for term in projection_parameters(spec).terms}
     share = 2 * projection_parameters(spec).direction_factor
-    checks = [*_localisation(motions, terms["localisation"] / share, 0.0), *_limits(spec, motions)]
+    checks = [*_localisation(robots, terms["localisation"] / share, 0.0), *_limits(spec, robots)]
     lag, delay = spec.rotors["rotors.thrust_lag"], spec.rotors["rotors.thrust_delay"]
     for channel in dict.fromkeys(latency.channel for latency in found):
         checks += _check(
@@ -151,9 +150,9 @@ def flight_checks(
     return checks
 
 
-def _of_robots(motions: Sequence[PreparedMotion]) -> Callable[..., Iterator[MarginCheck]]:
+def _of_robots(robots: Sequence[AlignedRobot]) -> Callable[..., Iterator[MarginCheck]]:
     """Return `_check` for samples that stand in the order of the robots."""
-    names = [motion.robot for motion in motions]
+    names = [robot.name for robot in robots]
 
     def check(term: str, what: str, unit: str, limit: float, samples: Sequence[np.ndarray]) -> Iterator[MarginCheck]:
         yield from _check(term, what, unit, limit, dict(zip(names, samples, strict=True)))
@@ -165,20 +164,20 @@ def _of_channel(found: Sequence[CommandLatency], channel: str) -> dict[str, np.n
     return {latency.robot: np.array([latency.real_s.value]) for latency in found if latency.channel == channel}
 
 
-def _localisation(motions: Sequence[PreparedMotion], limit: float, ahead_m: float) -> Iterator[MarginCheck]:
-    yield from _of_robots(motions)(
+def _localisation(robots: Sequence[AlignedRobot], limit: float, ahead_m: float) -> Iterator[MarginCheck]:
+    yield from _of_robots(robots)(
         "layer 1: localisation",
         "distance of poses from their smoothed course",
         "m",
         limit,
-        [_roughness(motion, ahead_m) for motion in motions],
+        [_roughness(robot, ahead_m) for robot in robots],
     )
 
 
-def _limits(spec: RobotSpec, motions: Sequence[PreparedMotion]) -> Iterator[MarginCheck]:
+def _limits(spec: RobotSpec, robots: Sequence[AlignedRobot]) -> Iterator[MarginCheck]:
     """Hold times and speeds against what the robot promises to its peers."""
-    check = _of_robots(motions)
-    tracks = [motion.track for motion in motions]
+    check = _of_robots(robots)
+    tracks = [robot.trajectory for robot in robots]
     yield from check(
         "sensing.pose_max_age",
         "time from one pose to the next",
@@ -212,7 +211,7 @@ def _limits(spec: RobotSpec, motions: Sequence[PreparedMotion]) -> Iterator[Marg
     )
 
 
-def _accelerations(track: Track) -> np.ndarray:
+def _accelerations(track: Trajectory) -> np.ndarray:
     """Return the change of the velocity (T, D) per second, over `_SMOOTH_S`: shorter ones are noise of the poses."""
     stamps, velocity = track.stamp_s, track.velocity
     after = np.minimum(np.searchsorted(stamps, stamps + _SMOOTH_S), len(stamps) - 1)
@@ -244,9 +243,9 @@ def _check(term: str, what: str, unit: str, limit: float, by_robot: Mapping[str,
     )
 
 
-def _roughness(motion: PreparedMotion, ahead_m: float) -> np.ndarray:
+def _roughness(robot: AlignedRobot, ahead_m: float) -> np.ndarray:
     """Return how far each pose is from a straight line through its neighbours' mean, look-ahead and yaw included."""
-    track = motion.track
+    track = robot.trajectory
     columns = np.column_stack([track.position_world, track.yaw])
     gaps = np.diff(track.stamp_s)
     inside = (gaps[1:] < _SMOOTH_S) & (gaps[:-1] < _SMOOTH_S)

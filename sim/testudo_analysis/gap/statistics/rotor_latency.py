@@ -45,7 +45,7 @@ def flight_latencies(flight: FlightRecord, spec: RobotSpec) -> list[CommandLaten
     share = float(np.mean(real.explained[:2]))
     return [
         CommandLatency(
-            flight.robot,
+            flight.name,
             TURN,
             Interval.of_samples(real.lag_s + real.delay_s, samples),
             model.lag_s + model.delay_s,

@@ -21,9 +21,6 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
 
 DELAY, SLIP = "dynamics.command_delay", "dynamics.turn_slip"
-INSTANT_S = 1e-4
-"""Lag of a robot that follows its commands at once."""
-NO_LIMIT = 1e6
 _TOGETHER = 16
 """Stretches that are rolled out at once."""
 _MOST_THREADS = 4
@@ -107,19 +104,6 @@ def to_file(keys: tuple[str, ...], values: np.ndarray) -> np.ndarray:
     """Return parameters (..., P) of the robot file, from those that are fitted."""
     squared = np.array([key == SLIP for key in keys])
     return np.where(squared, np.sqrt(np.maximum(values, 0)), values)
-
-
-def dead_reckoning(spec: RobotSpec) -> RobotSpec:
-    """Return the robot that follows every command at once and exactly."""
-    changes: dict[str, float] = {
-        "velocity_lag_s": INSTANT_S,
-        "command_delay_s": 0.0,
-        "speed_scale": 1.0,
-        "acceleration_limit_m_s2": NO_LIMIT,
-    }
-    if spec.kind == DIFFERENTIAL_DRIVE:
-        changes |= {"turn_scale": 1.0, "turn_slip_s_rad": 0.0, "turn_acceleration_limit_rad_s2": NO_LIMIT}
-    return replace(spec, **changes)
 
 
 @jax.tree_util.register_dataclass

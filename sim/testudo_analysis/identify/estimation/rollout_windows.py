@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.alignment import AlignedRobot, interpolated
+from testudo_runs.alignment import AlignedRobot, Commands, Trajectory
 
 _FEWEST_WINDOWS = 20
 _FINE_BELOW_S = 1000.0
@@ -108,19 +108,6 @@ class SegmentSet:
         return replace(self, **{field.name: getattr(self, field.name)[which] for field in fields(self)})
 
 
-def commands_of(robot: AlignedRobot, spec: RobotSpec) -> np.ndarray:
-    """Return the commands (M, D) in the channels of the robot's motion model."""
-    if spec.kind == DIFFERENTIAL_DRIVE:
-        return robot.command[:, [0, 5]]
-    if spec.kind == HOLONOMIC and robot.command_frame != "world":
-        yaw = interpolated(
-            robot.stamp_s, robot.yaw[:, None], np.clip(robot.command_s, robot.stamp_s[0], robot.stamp_s[-1])
-        )[:, 0]
-        ahead, left = robot.command[:, 0], robot.command[:, 1]
-        return np.stack([ahead * np.cos(yaw) - left * np.sin(yaw), ahead * np.sin(yaw) + left * np.cos(yaw)], axis=1)
-    return robot.command[:, : spec.dimension]
-
-
 def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: SegmentSettings) -> SegmentSet:
     """Return the stretches of robots of one kind.
 
@@ -159,10 +146,10 @@ def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: SegmentSetting
 
 
 def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: SegmentSettings) -> list[tuple]:
-    command = commands_of(robot, spec)
-    stamps = robot.stamp_s
+    told, seen = robot.needed_commands(), robot.trajectory
+    command, stamps = told.values, seen.stamp_s
     integral = np.concatenate(
-        [np.zeros((1, command.shape[1])), np.cumsum(np.diff(robot.command_s)[:, None] * command[:-1], axis=0)]
+        [np.zeros((1, command.shape[1])), np.cumsum(np.diff(told.stamp_s)[:, None] * command[:-1], axis=0)]
     )
     first = _spaced(stamps, cutting.spacing_s)
     windows = [_ends(stamps, first, horizon) for horizon in cutting.horizons_s]
@@ -170,8 +157,7 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Segme
     end = np.concatenate([ends for _, ends in windows])
     horizon = np.concatenate([np.full(len(ends), k) for k, (_, ends) in enumerate(windows)])
     known, sure = (
-        _commanded(robot, spec, stamps[start], stamps[end], cutting, silence)
-        for silence in (cutting.held_s, robot.report.tidy["command"].gap_limit_s)
+        _commanded(told, spec, stamps[start], stamps[end], cutting, silence) for silence in (cutting.held_s, told.gap_s)
     )
     start, end, horizon, sure = start[known], end[known], horizon[known], sure[known]
     if not len(start):
@@ -186,7 +172,7 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Segme
         rolled_from = begin - cutting.warm_up_s
         phase = (0.618 * k + 0.31 * number) % 1
         ends = rolled_from + cutting.step_s * ((np.arange(cutting.cells + 1) - phase) / cutting.finer - cutting.reach)
-        asked = np.diff(_integral_at(robot.command_s, integral, command, ends), axis=0) / np.diff(ends)[:, None]
+        asked = np.diff(_integral_at(told.stamp_s, integral, command, ends), axis=0) / np.diff(ends)[:, None]
         parts.append(
             (
                 number,
@@ -196,8 +182,8 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Segme
                 asked.T,
                 (stamps[i] - rolled_from) / cutting.step_s,
                 (stamps[j] - rolled_from) / cutting.step_s,
-                _moved(robot, spec, i, j),
-                robot.yaw[j] - robot.yaw[i],
+                _moved(seen, spec, i, j),
+                seen.yaw[j] - seen.yaw[i],
                 horizon[inside],
                 sure[inside],
             )
@@ -220,13 +206,13 @@ def _ends(stamps: np.ndarray, first: np.ndarray, horizon: float) -> tuple[np.nda
 
 
 def _commanded(
-    robot: AlignedRobot, spec: RobotSpec, begin: np.ndarray, end: np.ndarray, cutting: SegmentSettings, silence_s: float
+    told: Commands, spec: RobotSpec, begin: np.ndarray, end: np.ndarray, cutting: SegmentSettings, silence_s: float
 ) -> np.ndarray:
     """Return whether all commands that act between (S,) and (S,) are known, each being held for so long."""
     before = begin - cutting.longest_delay_s - spec.velocity_lag_s
-    known = (before >= robot.command_s[0]) & (end <= robot.command_s[-1] + spec.command_delay_s)
-    silent = np.flatnonzero(np.diff(robot.command_s) > silence_s)
-    for lost, found in zip(robot.command_s[silent], robot.command_s[silent + 1], strict=True):
+    known = (before >= told.stamp_s[0]) & (end <= told.stamp_s[-1] + spec.command_delay_s)
+    silent = np.flatnonzero(np.diff(told.stamp_s) > silence_s)
+    for lost, found in zip(told.stamp_s[silent], told.stamp_s[silent + 1], strict=True):
         known &= (end <= lost + silence_s) | (before >= found)
     return known
 
@@ -238,9 +224,9 @@ def _integral_at(stamps: np.ndarray, integral: np.ndarray, command: np.ndarray, 
     return integral[held] + (times - stamps[held])[:, None] * command[held]
 
 
-def _moved(robot: AlignedRobot, spec: RobotSpec, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    way = (robot.position_world[end] - robot.position_world[start]).T
+def _moved(seen: Trajectory, spec: RobotSpec, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    way = (seen.position_world[end] - seen.position_world[start]).T
     if spec.kind != DIFFERENTIAL_DRIVE:
         return way[: spec.dimension]
-    cos, sin = np.cos(robot.yaw[start]), np.sin(robot.yaw[start])
+    cos, sin = np.cos(seen.yaw[start]), np.sin(seen.yaw[start])
     return np.stack([way[0] * cos + way[1] * sin, way[1] * cos - way[0] * sin])

@@ -111,7 +111,7 @@ def fit_ground(
     Raises:
         TestudoError: the run has too few windows.
     """
-    chosen = cutting or SegmentSettings.create(spec, sum(float(np.ptp(robot.stamp_s)) for robot in robots))
+    chosen = cutting or SegmentSettings.create(spec, sum(float(np.ptp(robot.trajectory.stamp_s)) for robot in robots))
     names = [robot.name for robot in robots]
     halved, left_out = HALF in hold_out, names if ROBOTS in hold_out and len(names) > 1 else []
     steps = Steps(tell, _steps(halved, left_out))
@@ -207,11 +207,7 @@ def _start(
 ) -> np.ndarray:
     """Return where the fit begins (P,): the file, but for the delay, which is looked for first."""
     start = roller.nominal()
-    found = [
-        robot.report.latency.delay_s
-        for robot in robots
-        if robot.report.latency is not None and robot.report.latency.determined
-    ]
+    found = [robot.latency.delay_s for robot in robots if robot.latency is not None and robot.latency.determined]
     if found:
         start[roller.keys.index(DELAY)] = np.clip(
             np.median(found) - spec.velocity_lag_s, 0.0, cutting.longest_delay_s - cutting.step_s

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout, dead_reckoning
+from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut, Quantiles
 from testudo_analysis.identify.estimation.levenberg_marquardt import Fit
 from testudo_analysis.identify.ground.residual_model import ENDING, fit_residual, residual_errors
+from testudo_analysis.replay.batched_rollout import dead_reckoning
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 
 Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], Fit]

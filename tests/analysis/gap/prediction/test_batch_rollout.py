@@ -5,26 +5,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testudo_analysis.gap.gap_analysis import HORIZONS_S, recorded_motions
-from testudo_analysis.gap.prediction.batch_rollout import dead_reckoning, roll_out_all
-from testudo_analysis.gap.prediction.prepared_motion import timeline_of
+from testudo_analysis.gap.gap_analysis import HORIZONS_S
+from testudo_analysis.gap.prediction.batch_rollout import roll_out_all
+from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
 from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
 from testudo_analysis.replay import batched_rollout
-from testudo_analysis.replay.open_loop_windows import pick_windows, roll_windows
+from testudo_analysis.replay.batched_rollout import dead_reckoning
+from testudo_analysis.replay.command_timeline import timeline_of
+from testudo_analysis.replay.open_loop_windows import pick_windows
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import prepare
 
 
 def motions_of(spec, **options):
-    ((_, motions),), left_out = recorded_motions(synthetic_recording(spec, **options), None)
+    ((_, motions),), left_out = robots_by_type(prepare(synthetic_recording(spec, **options)))
     assert not left_out
     return motions
 
 
 def windows_of(model, motions):
-    timelines = [timeline_of(model, motion.commands) for motion in motions]
+    timelines = [timeline_of(model, motion.pieces) for motion in motions]
     return timelines, [
-        pick_windows(timeline, motion.track, HORIZONS_S, 0.015)
+        pick_windows(timeline, motion.trajectory, HORIZONS_S, 0.015)
         for timeline, motion in zip(timelines, motions, strict=True)
     ]
 
@@ -69,7 +72,7 @@ def test_with_short_steps_it_is_each_start_alone_to_rounding(monkeypatch):
     model, motions = motion_model(spec), motions_of(spec, seconds=4.0, robots=1)
     (timeline,), (windows,) = windows_of(model, motions)
     monkeypatch.setattr(batched_rollout, "LONGEST_STEP_S", 5e-4)
-    (made,) = roll_windows(model, [timeline], [windows], exact=True)
+    (made,) = batched_rollout.rollout(model, [timeline], [windows.starts], exact=True)
     for s in range(0, len(windows.start), 37):
         state = MotionState(windows.state.position_world[:, s], windows.state.yaw[s], windows.state.velocity[:, s])
         for h in np.flatnonzero(windows.valid[:, s]):
@@ -83,7 +86,7 @@ def test_precision_blocks_and_compilation_change_nothing_but_rounding(name, monk
     spec = load_robot(name)
     model, motions = motion_model(spec), motions_of(spec, seconds=8.0)
     timelines, windows = windows_of(model, motions)
-    exact = roll_windows(model, timelines, windows, exact=True)
+    exact = batched_rollout.rollout(model, timelines, [own.starts for own in windows], exact=True)
 
     def same(found, atol):
         for one, other, own in zip(found, exact, windows, strict=True):
@@ -92,9 +95,9 @@ def test_precision_blocks_and_compilation_change_nothing_but_rounding(name, monk
                     getattr(one, field)[..., own.valid], getattr(other, field)[..., own.valid], rtol=0, atol=atol
                 )
 
-    same(roll_windows(model, timelines, windows), 1e-5)
+    same(batched_rollout.rollout(model, timelines, [own.starts for own in windows]), 1e-5)
     monkeypatch.setattr(batched_rollout, "_CALL", 17)
-    same(roll_windows(model, timelines, windows, exact=True), 1e-12)
+    same(batched_rollout.rollout(model, timelines, [own.starts for own in windows], exact=True), 1e-12)
 
 
 def test_many_parameter_sets_share_their_windows_and_one_program():
@@ -118,7 +121,7 @@ def test_many_parameter_sets_share_their_windows_and_one_program():
             )
             for own in windows
         ]
-        batched_rollout.roll_out(model, timelines, starts)
+        batched_rollout.rollout(model, timelines, starts)
         programs.append(len(batched_rollout._PROGRAMS))
     assert programs[0] == programs[-1] > 0
 
@@ -126,12 +129,12 @@ def test_many_parameter_sets_share_their_windows_and_one_program():
 def test_dead_reckoning_does_at_once_what_it_is_told():
     spec = load_robot("irobot_create")
     recording = synthetic_recording(spec, seconds=8.0, robots=1)
-    ((_, (motion,)),), _ = recorded_motions(recording, None)
+    ((_, (motion,)),), _ = robots_by_type(prepare(recording))
     (out,) = roll_out_all([motion], [dead_reckoning(spec)], HORIZONS_S)
     end_s, valid = out.windows.end_s[0], out.windows.valid[0]
-    acting = np.searchsorted(motion.commands.begin_s, end_s, side="left") - 1
+    acting = np.searchsorted(motion.pieces.begin_s, end_s, side="left") - 1
     np.testing.assert_allclose(
-        out.predicted[0].velocity[:, 0][:, valid], motion.commands.values[:, acting][:, valid], atol=1e-5
+        out.predicted[0].velocity[:, 0][:, valid], motion.pieces.values[:, acting][:, valid], atol=1e-5
     )
 
 
@@ -143,7 +146,7 @@ def test_nothing_is_replayed_over_commands_that_are_not_known():
     kept = (command.stamp_s < 8.0) | (command.stamp_s > 11.0)
     cut = type(command)(command.stamp_s[kept], command.values[kept], None, command.frame)
     recording.robots["robot1"] = type(robot)(robot.name, robot.robot_type, {**robot.series, "command": cut})
-    ((_, (motion,)),), _ = recorded_motions(recording, None)
+    ((_, (motion,)),), _ = robots_by_type(prepare(recording))
     (out,) = roll_out_all([motion], [spec], (1.0,))
     ends = out.windows.end_s[0][out.windows.valid[0]]
     starts = out.windows.start_s[out.windows.valid[0]]

@@ -15,6 +15,7 @@ from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters, RotorDroneState, step
 from testudo_hardware.quaternions import rotate_back
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, RobotRecording, Series, load_recording
 from testudo_runs.recording.write import IMPORTED
@@ -46,12 +47,12 @@ def flight(*, mass_share=1.0, seconds=12.0, seed=0):
 
 
 def row_of(recording, model, channel, horizon_s):
-    (gap,) = analyse(recording)[0].types
+    (gap,) = analyse(prepare(recording))[0].types
     return gap.find(model, channel, horizon_s)
 
 
 def test_a_flight_of_the_very_model_has_no_gap():
-    (gap,) = analyse(flight())[0].types
+    (gap,) = analyse(prepare(flight()))[0].types
     # the thrust of the rotors before the first sample is not recorded: what it was wears off
     assert gap.find("nominal", "position", 0.5).median.value < 1e-4
     assert gap.find("nominal", "attitude", 0.5).p90.value < 1e-6
@@ -63,7 +64,7 @@ def test_a_flight_of_the_very_model_has_no_gap():
 def flown_gap(recording, **rotors):
     """Return the gap of flown drones to a file with other rotors."""
     spec = model_of(**rotors)
-    motions = [flight_of(robot) for robot in recording.robots.values()]
+    motions = [flight_of(robot) for robot in prepare(recording).robots]
     return type_gap(replay_type(spec, motions, None, (0.1, 0.2, 0.5)), (0.1, 0.2, 0.5))
 
 
@@ -155,7 +156,7 @@ def test_latency_and_what_the_shield_takes_for_granted(shaken):
 def test_the_models_latency_is_its_lag_and_delay(shaken, lag, delay, near):
     """A long lag is measured too short, as it leaves little in the band; so it is of the real drone, too."""
     spec = model_of(**{**TRUE, "thrust_lag": lag, "thrust_delay": delay})
-    (latency,) = flight_latencies(flight_of(shaken.robots["d0"]), spec)
+    (latency,) = flight_latencies(flight_of(prepare(shaken).robot("d0")), spec)
     assert latency.model_s == pytest.approx(lag + delay, rel=near)
 
 
@@ -179,7 +180,7 @@ def test_a_heavier_drone_falls_below_what_is_predicted():
 
 def test_real_flights_are_replayed(tmp_path):
     import_run(ImportRequest((crazyflie_folder(),), pick="swap_sss_01"), tmp_path / "run")
-    report, _ = analyse(load_recording(tmp_path / "run"))
+    report, _ = analyse(prepare(load_recording(tmp_path / "run")))
     (gap,) = report.types
     assert gap.robots == ("cf50", "cf51", "cf52")
     assert 0.001 < gap.find("dead reckoning", "position", 0.1, "cf50").median.value < 0.004

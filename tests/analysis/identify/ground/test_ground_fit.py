@@ -16,7 +16,7 @@ from testudo_analysis.identify.identify_run import identify_run
 from testudo_bench.accuracy.identification import draw_truth, recover
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_runs.alignment import align_robot
+from testudo_runs.alignment import prepare
 from testudo_runs.recording import Recording, RobotRecording, Series, write_recording
 
 TRUTH = Truth(0.14, 0.11, 1.04, 0.95, 1.2, clock_offset_s=3.7, clock_drift=3e-5)
@@ -32,7 +32,7 @@ def told():
 def found(told):
     """Return what is identified of a short synthetic run."""
     recording = synthetic_run(load_robot("irobot_create"), TRUTH, robots=2, duration_s=40, seed=1)
-    return identify_run(recording, tell=lambda *step: told.append(step))[0]
+    return identify_run(prepare(recording), tell=lambda *step: told.append(step))[0]
 
 
 def test_every_step_is_told_and_the_share_only_grows(found, told):
@@ -97,7 +97,7 @@ def constant(turns):
 
 
 def test_what_a_run_cannot_tell_is_said_with_the_manoeuvre_that_would():
-    found, _ = identify_run(constant(turns=0), hold_out=())
+    found, _ = identify_run(prepare(constant(turns=0)), hold_out=())
     for key in ("dynamics.velocity_lag", "dynamics.command_delay", "dynamics.turn_scale", "dynamics.turn_slip"):
         estimate = found.find(key)
         assert not estimate.determined, estimate
@@ -132,25 +132,25 @@ def test_the_verb_writes_a_robot_file_that_simulation_and_shield_read(tmp_path, 
 )
 def test_what_cannot_be_is_refused(options, words):
     with pytest.raises(TestudoError, match=words):
-        identify_run(constant(turns=0), **options)
+        identify_run(prepare(constant(turns=0), options.pop("robot_type", None)), **options)
 
 
 def test_a_run_that_says_too_little_is_refused():
     run = constant(turns=1)
     robot = run.robots["r0"]
     with pytest.raises(TestudoError, match="give --robot-type"):
-        identify_run(replace(run, robots={"r0": replace(robot, robot_type="")}))
+        identify_run(prepare(replace(run, robots={"r0": replace(robot, robot_type="")})))
     short = {role: Series(series.stamp_s[:60], series.values[:60]) for role, series in robot.series.items()}
     with pytest.raises(TestudoError, match="found 0 windows"):
-        identify_run(replace(run, robots={"r0": replace(robot, series=short)}))
+        identify_run(prepare(replace(run, robots={"r0": replace(robot, series=short)})))
     some = {role: Series(series.stamp_s[:450], series.values[:450]) for role, series in robot.series.items()}
     with pytest.raises(TestudoError, match="stretches of driving, expected at least"):
-        identify_run(replace(run, robots={"r0": replace(robot, series=some)}))
+        identify_run(prepare(replace(run, robots={"r0": replace(robot, series=some)})))
     apart = robot.series | {"command": replace(robot.series["command"], stamp_s=robot.series["command"].stamp_s + 99)}
     with pytest.raises(TestudoError, match="r0: its poses and its commands are of other times"):
-        identify_run(replace(run, robots={"r0": replace(robot, series=apart)}))
+        identify_run(prepare(replace(run, robots={"r0": replace(robot, series=apart)})))
     with pytest.raises(TestudoError, match="no command is recorded; there is pose"):
-        identify_run(replace(run, robots={"r0": replace(robot, series={"pose": robot.series["pose"]})}))
+        identify_run(prepare(replace(run, robots={"r0": replace(robot, series={"pose": robot.series["pose"]})})))
 
 
 def with_others(run, **others):
@@ -166,8 +166,10 @@ def test_a_robot_that_stood_still_does_not_spoil_the_others():
     pose, command = (run.robots["r0"].series[role] for role in ("pose", "command"))
     still = np.tile(pose.values[0], (len(pose), 1))
     found, _ = identify_run(
-        with_others(
-            run, r1={"pose": replace(pose, values=still), "command": replace(command, values=0 * command.values)}
+        prepare(
+            with_others(
+                run, r1={"pose": replace(pose, values=still), "command": replace(command, values=0 * command.values)}
+            )
         )
     )
     speed = found.find("dynamics.speed_scale")
@@ -186,14 +188,14 @@ def test_robots_that_cannot_be_fitted_are_left_out_and_named():
         untold={"pose": series["pose"]},
         apart={"pose": series["pose"], "command": later},
     )
-    found, _ = identify_run(run, hold_out=())
+    found, _ = identify_run(prepare(run), hold_out=())
     assert found.robots == ("r0",)
     assert found.facts["left_out"] == (
         "unseen: neither pose nor odometry is recorded; untold: no command is recorded; "
         "apart: its poses and its commands are of other times"
     )
     with pytest.raises(TestudoError, match="untold: no command"):
-        identify_run(run, robots=("r0", "untold"), hold_out=())
+        identify_run(prepare(run), robots=("r0", "untold"), hold_out=())
 
 
 def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_said(found, tmp_path, capsys):
@@ -213,7 +215,7 @@ def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_sa
     write_recording(replace(seen, robots=robots), tmp_path / "run")
     assert identify(tmp_path / "run", hold_out="none", out=tmp_path / "found.toml") == 0
     assert "odometry of r0, r1: no poses from outside are recorded" in " ".join(capsys.readouterr().out.split())
-    told = identify_run(replace(seen, robots=robots), hold_out=())[0]
+    told = identify_run(prepare(replace(seen, robots=robots)), hold_out=())[0]
     for key, true in (
         ("dynamics.velocity_lag", TRUTH.velocity_lag_s),
         ("dynamics.command_delay", TRUTH.command_delay_s),
@@ -230,7 +232,7 @@ def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_sa
     assert load_robot(tmp_path / "found.toml").speed_scale == load_robot("irobot_create").speed_scale
     neither = {"r0": replace(robots["r0"], series={"command": robots["r0"].series["command"]})}
     with pytest.raises(TestudoError, match="r0: neither pose nor odometry is recorded; there is command"):
-        identify_run(replace(seen, robots=neither))
+        identify_run(prepare(replace(seen, robots=neither)))
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +263,7 @@ def test_the_rolled_out_model_is_the_simulated_robot_whatever_the_delay(robot):
         clock_drift=0.0,
     )
     recording = synthetic_run(spec, truth, robots=1, duration_s=20, seed=2)
-    aligned = [align_robot(each, world=not np.isfinite(spec.turn_scale)) for each in recording.robots.values()]
+    aligned = prepare(recording).robots
     cutting = SegmentSettings.create(spec, 20.0)
     stretches = cut(aligned, spec, cutting)
     roller = BatchedRollout(truth.spec(spec), (DELAY,), stretches, cutting)
@@ -286,7 +288,7 @@ def test_drones_whose_motors_were_logged_are_identified_from_those(monkeypatch):
 
     monkeypatch.setattr("testudo_analysis.identify.identify_run.identify_drone", stand_in)
     drone = replace(run, robots={"r0": replace(robot, robot_type="crazyflie_2x", series=series)})
-    found, source = identify_run(drone, hold_out=("half",))
+    found, source = identify_run(prepare(drone), hold_out=("half",))
     assert asked == [([drone], "crazyflie_2x", ["r0"], ("half",))]
     assert source == "crazyflie_2x"
     assert found.facts["windows"] == "some"
@@ -296,7 +298,7 @@ def test_drones_whose_motors_were_logged_are_identified_from_those(monkeypatch):
 @pytest.mark.slow
 def test_real_robots_are_predicted_better_than_by_dead_reckoning():
     """The bars of the real run: all of it, five robots; see docs/results.md."""
-    found, _ = identify_run(utias_recording(utias_folder()))
+    found, _ = identify_run(prepare(utias_recording(utias_folder())))
     for split in ("half", "robots"):
         median, p90 = found.reductions("position", 2.0, split)
         assert median >= 0.35
@@ -309,7 +311,7 @@ def test_real_robots_are_predicted_better_than_by_dead_reckoning():
 @pytest.mark.slow
 def test_a_part_of_the_real_run_is_better_predicted_too():
     """One robot, first half of 160 s for the second."""
-    found, _ = identify_run(utias_recording(utias_folder(), robots=(2,), seconds=160), hold_out=("half",))
+    found, _ = identify_run(prepare(utias_recording(utias_folder(), robots=(2,), seconds=160)), hold_out=("half",))
     (row,) = (row for row in found.held_out if row.horizon_s == 2.0 and row.channel == "position")
     assert 0.006 < row.baseline.median < 0.015
     assert row.identified.p90 < 0.75 * row.baseline.p90

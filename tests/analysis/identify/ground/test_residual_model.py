@@ -21,7 +21,7 @@ from testudo_analysis.identify.identify_run import identify_run
 from testudo_analysis.identify.result_tables import identification_tables
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_runs.alignment import align_robot
+from testudo_runs.alignment import prepare
 
 SPEC = load_robot("irobot_create")
 KEYS = ("dynamics.command_delay", "dynamics.velocity_lag")
@@ -31,7 +31,7 @@ KEYS = ("dynamics.command_delay", "dynamics.velocity_lag")
 def driven():
     """Return stretches of the motion model itself with little noise, its parameters, and which stretches come first."""
     truth = Truth(SPEC.velocity_lag_s, SPEC.command_delay_s, 1.0, noise_m=2e-4, noise_rad=5e-4)
-    robots = [align_robot(each) for each in synthetic_run(SPEC, truth, robots=1, duration_s=60).robots.values()]
+    robots = prepare(synthetic_run(SPEC, truth, robots=1, duration_s=60)).robots
     cutting = SegmentSettings.create(SPEC, 60.0)
     stretches = cut(robots, SPEC, cutting)
     values = np.tile([truth.command_delay_s, truth.velocity_lag_s], (len(stretches), 1))
@@ -92,11 +92,13 @@ def test_it_has_to_lower_median_and_p90_of_every_split():
 
 def test_the_verdict_is_told_and_nothing_uses_it():
     truth = Truth(0.14, 0.11, 1.04, 0.95, 1.2)
-    found, _ = identify_run(synthetic_run(SPEC, truth, robots=1, duration_s=40), hold_out=(HALF,), residual=True)
+    found, _ = identify_run(
+        prepare(synthetic_run(SPEC, truth, robots=1, duration_s=40)), hold_out=(HALF,), residual=True
+    )
     told = found.facts["residual"]
     assert not told["helps"]
     assert not told["used"]
     assert max(told["lower_by"][HALF]) < 0.2
     assert any("not kept" in str(table.title) for table in identification_tables(found))
     with pytest.raises(TestudoError, match="--residual: found a differential_drive and 0 kinds"):
-        identify_run(synthetic_run(SPEC, truth, robots=1, duration_s=40), hold_out=(), residual=True)
+        identify_run(prepare(synthetic_run(SPEC, truth, robots=1, duration_s=40)), hold_out=(), residual=True)

@@ -21,6 +21,7 @@ from testudo_bench.performance.importing import DATA_VARIABLE
 from testudo_deploy.bench.result import BenchResult, machine
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_runs.alignment import prepare
 from testudo_runs.alignment.clock_fit import LATEST_S
 from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, load_recording
@@ -116,7 +117,7 @@ def draw_drone_truth(rng: np.random.Generator) -> DroneTruth:
 def recover(spec: RobotSpec, truth: Truth, *, robots: int, duration_s: float, seed: int) -> Found:
     """Return truth, value, low and high of each parameter of a synthetic run."""
     recording = synthetic_run(spec, truth, robots=robots, duration_s=duration_s, seed=seed)
-    identified = identify_run(recording, hold_out=())[0]
+    identified = identify_run(prepare(recording), hold_out=())[0]
     keys = {row.key for row in identified.estimates}
     rows = {name: identified.find(key) for name, key in _SHOWN.items() if key in keys}
     return {name: (getattr(truth, name), row.value, row.low, row.high) for name, row in rows.items()}
@@ -128,7 +129,7 @@ def _real(folder: Path, say: Callable[[str], None]) -> BenchResult:
         import_run(ImportRequest((folder,)), Path(scratch) / "run")
         recording: Recording = load_recording(Path(scratch) / "run")
         begin, worked = time.perf_counter(), time.process_time()
-        found, _ = identify_run(recording, tell=lambda text, _: say(text))
+        found, _ = identify_run(prepare(recording), tell=lambda text, _: say(text))
         return _real_result(found, time.perf_counter() - begin, time.process_time() - worked)
 
 

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_analysis.gap.gap_analysis import HORIZONS_S, recorded_motions
+from testudo_analysis.gap.gap_analysis import HORIZONS_S
 from testudo_analysis.gap.prediction.batch_rollout import by_robot, roll_out_all
 from testudo_analysis.gap.prediction.prediction_errors import error_channels
+from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
 from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
 from testudo_bench.performance.importing import DATA_VARIABLE
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, load_recording
 from testudo_sim.jax_support.devices import devices
@@ -66,19 +68,19 @@ def measure(recording: Recording, repeats: int, say: Callable[[str], None] = lam
     """
     say("tidying the series")
     began = time.perf_counter()
-    groups, left_out = recorded_motions(recording, None)
+    groups, left_out = robots_by_type(prepare(recording))
     tidy_s = time.perf_counter() - began
     if len(groups) != 1:
         raise TestudoError(
             f"{recording.folder}: found robots of {len(groups)} types that can be replayed, expected "
             "one; " + "; ".join(f"{name}: {why}" for name, why in left_out.items())
         )
-    ((spec, motions),) = groups
+    ((spec, robots),) = groups
     times, processor = [], []
     for repeat in range(repeats + 1):
         say(f"replay {repeat} of {repeats}" if repeat else "compiling")
         began, used = time.perf_counter(), time.process_time()
-        outs = roll_out_all(motions, [spec], HORIZONS_S)
+        outs = roll_out_all(robots, [spec], HORIZONS_S)
         by_robot(lambda out: error_channels(spec, out, 0), outs)
         times.append(time.perf_counter() - began)
         processor.append(time.process_time() - used)
@@ -86,10 +88,10 @@ def measure(recording: Recording, repeats: int, say: Callable[[str], None] = lam
     starts = [out.windows.start_s for out in outs]
     shared_s = float(min(s.max() for s in starts) - max(s.min() for s in starts))
     real_s = shared_s if shared_s > 0 else float(max(np.ptp(s) for s in starts))
-    windows = int(sum(out.windows.valid.sum() for out in outs))
+    windows = sum(int(out.windows.valid.sum()) for out in outs)
     values = {
         "real": recording.folder is not None,
-        "robots": len(motions),
+        "robots": len(robots),
         "real_s": real_s,
         "wall_s": wall_s,
         "times_real_time": real_s / wall_s,
@@ -112,5 +114,5 @@ def measure(recording: Recording, repeats: int, say: Callable[[str], None] = lam
         ("tidying the series", f"{tidy_s:.2f} s", ""),
         ("compilation", f"{values['compile_s']:.1f} s", ""),
     ]
-    title = f"open-loop replay of {real_s:.0f} s of {len(motions)} {spec.name}; {devices().text}"
+    title = f"open-loop replay of {real_s:.0f} s of {len(robots)} {spec.name}; {devices().text}"
     return BenchResult(title, ("what", "median", "bar"), rows, values)

@@ -1,0 +1,212 @@
+"""Makes a `TeamRecording` of a run: series in order, on one clock, velocities without delay, commands of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from testudo_deploy.launch.run_folder import FLEET_FILE
+from testudo_hardware.links.wire import WORLD_FRAME
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
+from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_runs.alignment.clock_fit import ClockFit, on_recorder_clock
+from testudo_runs.alignment.provenance import RobotReport
+from testudo_runs.alignment.sample_cleaning import CleaningReport, heading, tidy
+from testudo_runs.alignment.team_recording import AlignedRobot, Commands, TeamRecording, Trajectory, body_velocity
+from testudo_runs.alignment.velocity_smoothing import Smoother, smooth_velocity
+from testudo_runs.progress_bar import Share, quiet
+from testudo_runs.recording.load import load_recording, recording_of_run, start_of
+from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
+from testudo_runs.recording.write import IMPORTED
+from testudo_runs.run_reader import RecordedRun, read_run
+
+Seen = Literal["truth", "odometry"]
+UNTYPED = "nobody said of which type it is; --robot-type says so"
+UNSEEN = "neither pose nor odometry is recorded"
+
+
+def load(
+    path: str | Path,
+    *,
+    robot_type: str | None = None,
+    seen: Seen = "truth",
+    as_measured: bool = True,
+    share: Share = quiet,
+) -> TeamRecording:
+    """Read a run folder, recorded by `testudo up` or made by `testudo import`, as aligned trajectories and commands.
+
+    Args:
+        path: the run folder.
+        robot_type: robot or robot file for all robots; what the run says if not given.
+        seen: what counts as the pose where there are both: poses from outside, or the robot's own estimate.
+        as_measured: take stamps and velocities of a run of `testudo up` as they are, on the clock of its ticks; else
+            correct clocks and take velocities from poses, as for imported runs always.
+        share: called with the completed fraction.
+
+    Raises:
+        RecordingError: no run folder, or nothing readable in it.
+        TestudoError: its files do not hold, or the robot type is unknown.
+    """
+    if (Path(path) / FLEET_FILE).is_file():
+        return prepare_run(read_run(path, share), seen=seen, as_measured=as_measured, robot_type=robot_type)
+    return prepare(load_recording(path, share=share), robot_type, seen=seen)
+
+
+def prepare_run(
+    run: RecordedRun, *, seen: Seen = "truth", as_measured: bool = True, robot_type: str | None = None
+) -> TeamRecording:
+    """Return the aligned recording of a run of `testudo up`; see `load`."""
+    recording = recording_of_run(run, seen=seen)
+    measured = {}
+    if as_measured:
+        for name in run.robots:
+            truth, own = run.truth[name], run.odometry[name]
+            pose = truth if seen == "truth" and len(truth.stamp_s) else own
+            measured[name] = {"pose": pose.velocity, "odometry": own.velocity}
+    team = prepare(recording, robot_type, measured=measured)
+    goals = {robot.name: robot.goal_world for robot in run.fleet.robots}
+    robots = tuple(replace(robot, goal_world=goals[robot.name]) for robot in team.robots)
+    return replace(team, robots=robots, run=run, start_s=start_of(run))
+
+
+def prepare(
+    recording: Recording,
+    robot_type: str | None = None,
+    *,
+    seen: Seen = "truth",
+    measured: Mapping[str, Mapping[str, np.ndarray]] | None = None,
+) -> TeamRecording:
+    """Return the aligned recording of series.
+
+    Robots that cannot be located, or whose type is not known, are left out with the reason.
+
+    Args:
+        recording: of any kind.
+        robot_type: robot or robot file for all robots; what the recording says if not given.
+        seen: as for `load`.
+        measured: recorded velocities (T, D) by robot and role, in the channels of the motion model; stamps of robots
+            that have them are not corrected.
+
+    Raises:
+        TestudoError: no such robot type.
+    """
+    known_driver = recording.folder is not None and recording.info.get("kind") != IMPORTED
+    specs: dict[str, RobotSpec] = {}
+    robots, left_out = [], {}
+    hides_poses = seen == "odometry" and recording.info.get("kind") == IMPORTED
+    for name, raw in recording.robots.items():
+        kind = robot_type or raw.robot_type
+        if not kind:
+            left_out[name] = UNTYPED
+            continue
+        spec = specs[kind] = specs.get(kind) or load_robot(kind)
+        series = {role: own for role, own in raw.series.items() if not (hides_poses and role == "pose")}
+        try:
+            one = align_robot(replace(raw, series=series), spec, measured=(measured or {}).get(name))
+        except RecordingError as error:
+            left_out[name] = str(error).removeprefix(f"{name}: ")
+            continue
+        robots.append(replace(one, dead_man_s=spec.dead_man_s if known_driver else None))
+    unseen = [f"{name}: {why}" for name, why in left_out.items() if why.startswith(UNSEEN)]
+    warnings = (*recording.warnings, *(f"{text}: left out, what it did to others is not seen" for text in unseen))
+    return TeamRecording(tuple(robots), recording, left_out, robot_type or "", warnings=warnings)
+
+
+def align_robot(
+    raw: RobotRecording,
+    spec: RobotSpec,
+    smoother: Smoother | None = None,
+    *,
+    measured: Mapping[str, np.ndarray] | None = None,
+) -> AlignedRobot:
+    """Return one robot with poses and commands in order and on the recorder's clock.
+
+    Args:
+        raw: as recorded; its odometry stands for poses that nobody saw, which the report says.
+        spec: its type.
+        smoother: how velocities are found; by the spacing of the poses if not given.
+        measured: recorded velocities (T, D) by role, in the channels of the motion model; stamps are then taken as
+            they are.
+
+    Raises:
+        RecordingError: fewer than two poses.
+    """
+    roles = [role for role in ("pose", "odometry") if len(raw.series.get(role, ()))]
+    if not roles:
+        has = ", ".join(role for role, series in raw.series.items() if len(series)) or "nothing"
+        raise RecordingError(UNSEEN if has == "nothing" else f"{UNSEEN}; there is {has}")
+    if measured:
+        raw = replace(raw, series={role: replace(own, received_s=None) for role, own in raw.series.items()})
+    measured = measured or {}
+    trajectory, report, clock, smoothing = _trajectory(raw.series[roles[0]], spec, smoother, measured.get(roles[0]))
+    tidied, clocks = {"pose": report}, {"pose": clock} if clock else {}
+    believed = trajectory
+    if roles[-1] != roles[0]:
+        with suppress(RecordingError):
+            believed = _trajectory(raw.series["odometry"], spec, smoother, measured.get("odometry"))[0]
+    commands = None
+    if len(raw.series.get("command", ())):
+        series, tidied["command"], clock = _aligned(raw.series["command"])
+        clocks |= {"command": clock} if clock else {}
+        values = model_commands(series, spec, trajectory)
+        commands = Commands(series.stamp_s, values, tidied["command"].gap_limit_s) if len(values) else None
+    return AlignedRobot(
+        raw.name,
+        spec,
+        trajectory,
+        believed,
+        commands,
+        RobotReport(raw.name, tidied, clocks, smoothing, roles[0]),
+        raw=raw,
+    )
+
+
+def model_commands(series: Series, spec: RobotSpec, trajectory: Trajectory) -> np.ndarray:
+    """Return twists (M, 6) as commands (M, D) in the channels of the motion model."""
+    twist = series.values
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        return twist[:, [0, 5]]
+    if spec.kind == HOLONOMIC and series.frame != WORLD_FRAME:
+        yaw = np.interp(series.stamp_s, trajectory.stamp_s, trajectory.yaw)
+        cos, sin = np.cos(yaw), np.sin(yaw)
+        return np.stack([cos * twist[:, 0] - sin * twist[:, 1], sin * twist[:, 0] + cos * twist[:, 1]], axis=1)
+    return twist[:, : spec.dimension]
+
+
+def _aligned(series: Series) -> tuple[Series, CleaningReport, ClockFit | None]:
+    moved, clock = on_recorder_clock(series)
+    clean, report = tidy(moved)
+    return clean, report, clock
+
+
+def _trajectory(
+    series: Series, spec: RobotSpec, smoother: Smoother | None, measured: np.ndarray | None
+) -> tuple[Trajectory, CleaningReport, ClockFit | None, dict[str, object]]:
+    """Return the trajectory (T samples) of a series of poses, and what was done to it."""
+    width = series.values.shape[1]
+    if measured is not None:
+        series = replace(series, values=np.concatenate([series.values, measured], axis=1))
+    clean, report, clock = _aligned(series)
+    if len(clean) < 2:
+        raise RecordingError(f"found {len(clean)} poses, expected at least 2")
+    position, yaw = clean.values[:, : spec.dimension], heading(clean.values[:, 3:7])
+    chosen = smoother or Smoother.for_period(report.period_s)
+    if measured is not None:
+        valid, velocity, smoothing = np.ones(len(yaw), bool), clean.values[:, width:], {}
+    else:
+        motion = smooth_velocity(clean.stamp_s, np.column_stack([position, yaw]), chosen)
+        valid, smoothing = np.isfinite(motion.rates).all(axis=1), motion.to_dict()
+        velocity = _filled(clean.stamp_s, body_velocity(spec, yaw, motion.rates), valid)
+    return Trajectory(clean.stamp_s, position, yaw, velocity, valid, chosen.gap_s), report, clock, smoothing
+
+
+def _filled(stamp_s: np.ndarray, velocity: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Return velocities (T, D), where not valid interpolated between those that are; zero if none is."""
+    if not valid.any():
+        return np.zeros_like(velocity)
+    return np.stack([np.interp(stamp_s, stamp_s[valid], axis[valid]) for axis in velocity.T], axis=1)
