@@ -9,7 +9,7 @@ import numpy as np
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.time_spans import spans
 from testudo_analysis.replay.team_story import RobotStory, TeamStory
-from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.arena import clearance
 
 _JOIN_S = 1.0
 _UNSEEN_S = 1.0

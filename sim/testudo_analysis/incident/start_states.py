@@ -10,7 +10,7 @@ from testudo_analysis.incident.incident import Incident, IncidentThresholds
 from testudo_analysis.incident.incident_replay import moment_before
 from testudo_analysis.replay.run_moment import goals_of, moment_at
 from testudo_analysis.replay.team_story import TeamStory
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE

@@ -37,7 +37,7 @@ def command_timeline(model: MotionModel, records: Sequence[TickRecord]) -> Comma
     """Return the timeline of a robot's sent commands.
 
     A command acts from its stamp plus the nominal delay until the next one does, or until the
-    driver's dead-man time is over and zero acts (as `testudo_deploy.control.pending_commands`).
+    driver's dead-man time is over and zero acts (as `testudo_deploy.control.state_prediction`).
     """
     spec = model.spec
     zero = np.zeros(spec.dimension)

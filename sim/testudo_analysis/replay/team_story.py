@@ -17,8 +17,8 @@ from testudo_analysis.replay.time_order import ticks_in_order, track_in_order
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.launch.run_folder import FLEET_FILE
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
-from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC

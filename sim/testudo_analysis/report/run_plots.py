@@ -25,8 +25,7 @@ from testudo_analysis.report.plot_style import (
 )
 from testudo_analysis.report.report_data import FleetSection
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.shield.obstacles import clearance
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena, clearance
 
 _MARK_EVERY_S = 2.0
 _GAP_S = 0.5

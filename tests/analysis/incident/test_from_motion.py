@@ -12,7 +12,7 @@ from testudo_analysis.incident.time_spans import spans
 from testudo_analysis.replay.run_moment import commands_from, moment_at
 from testudo_analysis.replay.slopes import local_slopes
 from testudo_analysis.replay.team_story import RobotMotion, rising, story_of_recording
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena
 from testudo_hardware.errors import TestudoError
 
 
