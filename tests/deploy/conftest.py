@@ -10,9 +10,8 @@ from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.velocity_projection import Arena, pair_rows, project_velocity, wall_rows
+from testudo_deploy.shield.velocity_projection import Arena, PeerTable, pair_rows, project_velocity, wall_rows
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.control.control_loop import estimate_state
-from testudo_deploy.control.pending_commands import PendingCommands
+from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 

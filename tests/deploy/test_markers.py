@@ -26,10 +26,9 @@ from testudo_deploy.markers import (
 )
 from testudo_deploy.markers.robots import STATUS_COLOURS, UNKNOWN_COLOUR, label, tube_of
 from testudo_deploy.markers.shapes import capsule, hull_outline, upright_to
-from testudo_deploy.shield.obstacles import Ball, Block, Capsule
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("gritsbot_x")

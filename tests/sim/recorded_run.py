@@ -9,7 +9,7 @@ import numpy as np
 
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_runs.run_reader import CommandTrack, RecordedRun, Track

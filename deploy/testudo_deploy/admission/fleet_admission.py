@@ -14,10 +14,9 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.policy_groups import check_groups_apart
 from testudo_deploy.fleet.robot_links import FleetError
+from testudo_deploy.shield.arena import Arena, clearance
 from testudo_deploy.shield.flight_column import ClimbVolume
-from testudo_deploy.shield.obstacles import clearance
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.spec import RobotSpec
 
 

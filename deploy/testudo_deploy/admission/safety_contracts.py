@@ -16,7 +16,7 @@ from testudo_deploy.contract.contract import Contract
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.robot_links import default_link
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.tube_margins import StopTubeParameters, stop_tube_parameters
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.files.strict_json import OPTIONAL, read_as
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE

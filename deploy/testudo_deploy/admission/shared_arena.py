@@ -5,7 +5,7 @@ from __future__ import annotations
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.robot_links import FleetError
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena
 
 
 def world_arena(fleet: Fleet) -> Arena | None:

@@ -13,7 +13,7 @@ from testudo_deploy.contract.command_types import FORMS
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import COMMAND, graph_outputs
-from testudo_deploy.shield.tube_margins import StopTubeParameters, stop_tube_parameters
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.spec import parse_robot
 
 

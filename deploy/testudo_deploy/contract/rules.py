@@ -17,7 +17,7 @@ from testudo_deploy.contract.parts import (
     PolicyContractError,
     Signal,
 )
-from testudo_deploy.shield.obstacles import check_obstacle
+from testudo_deploy.shield.arena import check_obstacle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, parse_robot

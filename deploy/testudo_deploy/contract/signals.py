@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from testudo_deploy.shield.peer_table import PeerTable, extrapolated
+from testudo_deploy.shield.velocity_projection import PeerTable, extrapolated
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionState, StoppingPoint
 

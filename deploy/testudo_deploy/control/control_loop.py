@@ -1,15 +1,15 @@
 """The control loop of one robot: inputs in, one shielded command and one record out, at every tick.
 
-Pure logic on one injected steady clock, no ROS. Whatever goes wrong ends in a brake command and a
-record that says why; `tick` never raises.
+Pure logic on one injected steady clock, without ROS. Any fault ends in a brake command and a record that says why;
+`tick` never raises.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,19 +17,17 @@ from testudo_deploy.contract.command_types import check_shielded, limited_yaw_ra
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.signals import policy_signals
-from testudo_deploy.control.control_tick import PoseSample, Tick, TickRecorder, floats, segment_ends
+from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, FlightPhase, PoseSample, Tick, TickRecorder
 from testudo_deploy.control.motion_monitor import MotionMonitor
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
-from testudo_deploy.control.pending_commands import PendingCommands
 from testudo_deploy.control.pose_validator import PoseValidator
-from testudo_deploy.control.state_prediction import predict_state
+from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.flight_column import (
     column_below,
     landing_shield,
     requesting_landing_column,
     unknown_robots_near,
 )
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.reservations import ShieldInputs
 from testudo_deploy.shield.reserved_space import (
     NOTHING_HEARD,
@@ -40,22 +38,31 @@ from testudo_deploy.shield.reserved_space import (
 )
 from testudo_deploy.shield.segment_distance import point_distance
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import PeerTable, ShieldStatus
+from testudo_hardware.motion import MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
 _CLOCK_TOLERANCE_S = 0.002
 """A stamp this far in the future is a clock problem, not rounding."""
 _CLOSER_M = 0.001
-"""Lanes this much closer than the clearance are no rounding."""
+"""Segments this much closer than the clearance are not a matter of rounding."""
 _LARGEST = 1e12
-"""SI numbers beyond this are no measurement, and their squares may not be finite."""
+"""Larger SI numbers are not measurements, and their squares may not be finite."""
 
 
 class BrakeReason(Exception):  # noqa: N818 -- not an error: a reason to brake
     """Why this tick must brake; the text is a stable code."""
+
+
+@dataclass(frozen=True)
+class _OwnState:
+    """Where the robot is at a tick."""
+
+    pose: PoseSample
+    estimate: MotionState
+    stop: StoppingPoint
 
 
 class ControlLoop:
@@ -83,39 +90,31 @@ class ControlLoop:
         self._decision_ticks, self._command = contract.decision_ticks, contract.command
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
-        self._roster = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension)
-        self._roster.untrusted.update(untrusted)
+        self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension)
+        self._peers.untrusted.update(untrusted)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self._pose: PoseSample | None = None
-        self._whereabouts = PoseValidator(spec, self._pose_max_age_s, turns=turns(contract.command))
+        self._pose_validator = PoseValidator(spec, self._pose_max_age_s, turns=turns(contract.command))
         self._motion = MotionMonitor(spec, self._sent)
         self._space: ReservedSpace | None = None
         self._placed = False
-        """The robot's first lane is clear of all others; only then does it own and ask for space."""
-        self._told_since = NOTHING_HEARD
-        """Number of the first message from a new place; peers have to know it before the robot asks for space."""
-        self._recorder = TickRecorder(robot, self._roster.peers)
+        """The robot's first segment is clear of all others; only then does it reserve and request space."""
+        self._known_since = NOTHING_HEARD
+        """Number of the first message from a new place; peers must have it before the robot requests space."""
+        self._recorder = TickRecorder(robot, self._peers.peers)
         self._hidden = np.zeros(contract.hidden_size, np.float32)
         self._nominal: np.ndarray | None = None
         self._yaw_rate = 0.0
-        """[rad/s] beside it, from a policy that commands one; nothing has to be checked for it."""
+        """[rad/s], from a policy that commands one; turning needs no space."""
         self._ticks_since_decision = 0
         self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
-        self._announced: PeerMessage | None = None
-        """The last announcement that rested on a pose."""
-        self.take_off_to_m: float | None = None
-        """Height to which a vehicle that stands on the ground is to climb: the column below it is asked for, too."""
-        self.lands_to_m: float | None = None
-        """Height of the ground on which its vehicle lands it by itself: the column down to there is asked for."""
-        self.climbs = False
-        """It takes off: whoever comes into its column ends that."""
-        self.flown_by_itself = False
-        """The vehicle's own planner moves it, and not the commands: what it does with them is not judged."""
+        self._announcer = Announcer(robot, epoch, self._contract_hash)
+        self._flight = FOLLOWS_COMMANDS
         self.refused_poses = 0
-        """Pose samples that were not finite, absurdly large, out of order or from the future."""
+        """Pose samples that were not finite, too large, out of order or from the future."""
 
     @property
     def pose(self) -> PoseSample | None:
@@ -124,12 +123,12 @@ class ControlLoop:
 
     @property
     def located(self) -> bool:
-        """Return whether the newest pose is believed."""
-        return self._whereabouts.located
+        """Return whether the newest pose is valid."""
+        return self._pose_validator.located
 
     @property
     def strays(self) -> str:
-        """Return how far off the lane that it owns it was seen, if that is more than others keep clear of."""
+        """Return how far the robot is outside of its reserved segment, if others do not keep clear of that place."""
         tick, space = self._last_tick, self._shield.space
         if tick is None or tick.pose is None or self._space is None:
             return ""
@@ -139,8 +138,8 @@ class ControlLoop:
 
     @property
     def refused_peer_messages(self) -> int:
-        """Peer messages that were replayed, foreign or under another contract."""
-        return self._roster.refused
+        """Return the number of peer messages that were replayed, foreign or under another contract."""
+        return self._peers.refused
 
     def on_odometry(
         self,
@@ -165,92 +164,80 @@ class ControlLoop:
             return False
         measured = MotionState(np.array(position_world, float), np.array(yaw, float), np.array(velocity, float))
         before = self._pose
-        if self._whereabouts.take(measured, stamp_s):
+        if self._pose_validator.take(measured, stamp_s):
             self._motion.begin(measured)
             if before is not None:
-                self._placed, self._told_since = False, self._sequence + 1
-        elif self.flown_by_itself:
+                self._placed, self._known_since = False, self._sequence + 1
+        elif self._flight.flown_by_itself:
             self._motion.begin(measured)
         else:
-            self._motion.follow(self._whereabouts.anchor, self.located, before.stamp_s, stamp_s, received_s)
+            self._motion.follow(self._pose_validator.anchor, self.located, before.stamp_s, stamp_s, received_s)
         self._pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
         return True
 
     def on_guard(self, *, passes: bool, received_s: float) -> None:
-        """Note whether the guard passes commands on; a robot that it brakes need not move as commanded."""
+        """Take whether the guard passes commands on; a robot that it brakes does not follow the commands."""
         self._motion.hear_guard(passes=passes, received_s=received_s)
 
     def on_vehicle(self, *, passes: bool) -> None:
-        """Note whether the driver of a vehicle that flies passes commands on, as with the guard."""
+        """Take whether the driver of a flying vehicle passes commands on."""
         self._motion.hear_vehicle(passes=passes)
 
     def on_peer(self, message: PeerMessage, received_s: float) -> bool:
         """Take a peer's announcement; returns False (and counts) if it is refused."""
-        return message.robot not in self._roster.untrusted and self._roster.hear(message, received_s)
+        return message.robot not in self._peers.untrusted and self._peers.hear(message, received_s)
 
     def on_sighting(self, peer: str, sighting: PeerMeasurement) -> bool:
-        """Take where a tracking system saw a peer; returns False (and counts) if it is refused."""
-        return self._roster.see(peer, sighting)
+        """Take a peer's place as a tracking system measured it; returns False (and counts) if it is refused."""
+        return self._peers.see(peer, sighting)
 
     def aim(self, goal_world: tuple[float, ...]) -> None:
-        """Give the robot another goal (D,) [m]; the shield takes no notice of goals."""
+        """Set the goal (D,) [m]; it does not affect the shield."""
         self._goal_world = tuple(goal_world)
 
-    def let_go(self) -> None:
-        """Forget the own space: the robot may be carried. From the next tick it owns where it stands, if that is free.
+    def release_space(self) -> None:
+        """Release the reserved space, since the robot may be carried; the next tick reserves where it stands, if free.
 
         Only for a robot that does not drive.
         """
         self._placed = False
-        self._whereabouts.pardon()
+        self._pose_validator.reset_jumps()
 
     def tick(
-        self, now_s: float, late_s: float = 0.0, order: str = "", wish_world: Sequence[float] | None = None
+        self, now_s: float, late_s: float = 0.0, order: str = "", flight: FlightPhase = FOLLOWS_COMMANDS
     ) -> TickRecord:
         """Run one control tick and return its record; ``record.sent_command`` is what to send.
 
         Args:
             now_s: the clock.
             late_s: how late the tick begins.
-            order: why the robot has to brake whatever the loop finds, ``code: details``; empty if it may drive. The
-                loop still looks around: its own doubts, which come first in the record, say whether it could drive.
-            wish_world: velocity (D,) [m/s] that is wanted in spite of the order and in place of the policy's, to land:
-                the shield of a landing looks at it, and what is wrong with brakes or actuators keeps nobody up.
+            order: why the robot must brake whatever the loop finds, ``code: details``; empty if it may drive. The loop
+                runs all checks anyway: its own reasons come first in the record and say whether the robot could drive.
+            flight: the part of the flight; it holds until the next tick.
         """
         begin = self._stopwatch()
-        hidden_before = self._hidden
-        tick = Tick(now_s, late_s, self._goal_world, space=self._space, echoes=self._roster.echoes())
+        hidden_before, self._flight = self._hidden, flight
+        tick = Tick(now_s, late_s, self._goal_world, space=self._space, echoes=self._peers.echoes())
+        lands = flight.velocity_world is not None
         try:
-            self._locate(tick)
-            if wish_world is None:
-                self._check_motion()
-            self._look_around(tick)
-            if wish_world is None:
-                _obey(order)
-                self._decide(tick)
-            else:
-                self._nominal, self._yaw_rate = np.array(wish_world, float), 0.0
-            self._check_command(tick, self._shield if wish_world is None else self._landing)
-        except BrakeReason as doubt:
-            tick.reason = str(doubt)
-        except Exception as error:  # noqa: BLE001  (nothing may keep the robot from braking)
+            self._run_checked(tick, order)
+        except BrakeReason as reason:
+            tick.reason = str(reason)
+        except Exception as error:  # noqa: BLE001  (every fault must end in a brake)
             tick.reason = f"internal_error: {type(error).__name__}: {error}"
         if tick.reason:
             tick.result = None
-            self._nominal, nominal = None, None  # decide afresh once the doubt is over
+            self._nominal, nominal = None, None  # the policy decides again after a brake
         else:
             nominal, tick.nominal_yaw_rate = self._nominal, self._yaw_rate
             tick.yaw_rate = limited_yaw_rate(self._command, self._yaw_rate)
-            if wish_world is not None:
+            if lands:
                 tick.reason, self._nominal = order, None
         command = np.zeros(self._spec.dimension) if tick.result is None else tick.result.command
         self._last_now_s = max(now_s, self._last_now_s)
         self._sent.push(now_s, effective_command(self._model, command))
         self._last_tick = tick
-        if self.lands_to_m is not None and self._space is not None and self._whereabouts.anchor is not None:
-            self._space = requesting_landing_column(
-                self._space, np.asarray(self._whereabouts.anchor.position_world, float), self.lands_to_m
-            )
+        self._request_landing_column()
         self._sequence += 1
         return self._recorder.record(
             tick,
@@ -262,49 +249,44 @@ class ControlLoop:
         )
 
     def announcement(self, now_s: float) -> PeerMessage | None:
-        """Return what to tell the peers after a tick; None while the own pose is not known.
+        """Return the message to the peers after a tick; None while the own pose is not known.
 
-        One whose vehicle lands it without a pose goes on to say where it was last, and which column it comes down in.
+        A robot whose vehicle lands without a pose announces its last known place and the column of its landing.
         """
-        tick = self._last_tick
-        space = self._space
-        if tick is None or space is None:
+        if self._last_tick is None or self._space is None:
             return None
-        if tick.stop is None or tick.estimate is None or tick.pose is None:
-            return self._announcement_without_pose(now_s, space)
-        velocity = np.zeros(self._spec.dimension) if tick.result is None else tick.result.control_velocity_world
-        self._announced = PeerMessage(
-            robot=self._robot,
-            epoch=self._epoch,
-            sequence=self._sequence,
-            stamp_s=now_s,
-            sample_age_s=now_s - tick.pose.stamp_s,
-            control_point_world=floats(tick.stop.position_world),
-            control_velocity_world=floats(velocity),
-            position_world=floats(tick.estimate.position_world),
-            yaw=float(tick.estimate.yaw),
-            contract=self._contract_hash,
-            reserved_segment_world=segment_ends(space.owned_world),
-            requested_segment_world=segment_ends(space.announced_world),
-            echoes=tick.echoes,
-        )
-        return self._announced
-
-    def _announcement_without_pose(self, now_s: float, space: ReservedSpace) -> PeerMessage | None:
-        """Return the last announcement, older, with the column of a landing; it acknowledges nothing new."""
-        last = self._announced
-        if last is None or self.lands_to_m is None or now_s < last.stamp_s:
-            return None
-        return replace(
-            last,
-            sequence=self._sequence,
-            stamp_s=now_s,
-            sample_age_s=last.sample_age_s + now_s - last.stamp_s,
-            requested_segment_world=segment_ends(space.announced_world),
+        return self._announcer.announce(
+            self._last_tick, self._space, self._sequence, now_s, without_pose=self._flight.lands_to_m is not None
         )
 
-    def _locate(self, tick: Tick) -> None:
-        """Predict the own state at which this tick's command will begin to act."""
+    def _run_checked(self, tick: Tick, order: str) -> None:
+        """Fill in the tick.
+
+        Raises:
+            BrakeReason: the robot must brake.
+        """
+        landing = self._flight.velocity_world
+        own = self._locate(tick)
+        if landing is None:
+            self._check_motion()
+        table, peers = self._check_peers(tick, own.pose)
+        if landing is None:
+            if order:
+                raise BrakeReason(order)
+            self._decide(tick, own, table)
+        else:
+            self._nominal, self._yaw_rate = np.array(landing, float), 0.0
+        inputs = ShieldInputs(np.array(own.pose.position_world, float), own.estimate, own.stop, table, peers)
+        self._check_command(tick, inputs, self._shield if landing is None else self._landing)
+
+    def _request_landing_column(self) -> None:
+        ground_m, anchor = self._flight.lands_to_m, self._pose_validator.anchor
+        if ground_m is not None and self._space is not None and anchor is not None:
+            place = np.asarray(anchor.position_world, float)
+            self._space = requesting_landing_column(self._space, place, ground_m)
+
+    def _locate(self, tick: Tick) -> _OwnState:
+        """Return the own state at which this tick's command will begin to act."""
         pose = self._pose
         self._check_clock(tick.now_s)
         if pose is None:
@@ -319,90 +301,89 @@ class ControlLoop:
         pending, pending_s = self._sent.since(pose.stamp_s, tick.now_s)
         measured = MotionState(np.array(pose.position_world), np.array(pose.yaw), np.array(pose.velocity))
         tick.pose, tick.pending, tick.pending_s = pose, tuple(pending), pending_s
-        tick.estimate = estimate_state(self._model, measured, tick.pending, pending_s)
-        tick.stop = self._model.stopping_point(tick.estimate)
+        tick.estimate = estimate = estimate_state(self._model, measured, tick.pending, pending_s)
+        tick.stop = stop = self._model.stopping_point(estimate)
+        return _OwnState(pose, estimate, stop)
 
     def _check_motion(self) -> None:
         if self._motion.finding:
             raise BrakeReason(self._motion.finding)
-        if self._whereabouts.restless:
+        if self._pose_validator.jumps_often:
             raise BrakeReason("pose_restless")
 
     def _check_clock(self, now_s: float) -> None:
-        """Brake while the clock is behind; once it goes on there, as after a jump, nothing of before counts."""
+        """Brake while the clock is behind; once it runs on from there, as after a jump, forget what came before."""
         if now_s > self._last_now_s:
             self._behind_s = math.inf
             return
         if now_s > self._behind_s:
-            self._pose = self._announced = None
-            self._whereabouts.forget()
+            self._pose = None
+            self._announcer.forget()
+            self._pose_validator.forget()
             self._sent.clear()
-            self._roster.forget()
+            self._peers.forget()
             self._last_now_s, self._behind_s = -math.inf, math.inf
         elif now_s < math.inf:
             self._behind_s = now_s
         raise BrakeReason("clock_backwards")
 
-    def _look_around(self, tick: Tick) -> None:
-        if not self._placed:  # at rest since the start: what it owns is where it stands
-            self._space = reserved_at_rest(np.array(tick.pose.position_world, float))
-        tick.space = self._space
-        for code, names in (("peer_unheard", self._roster.unheard()), ("untrusted_unseen", self._roster.unseen())):
+    def _check_peers(self, tick: Tick, pose: PoseSample) -> tuple[PeerTable, PeerReservations]:
+        """Return what is known of the peers; brake if one is unknown, or in the reserved space."""
+        own = self._space
+        if not self._placed or own is None:  # at rest since the start: the reserved space is where the robot stands
+            own = self._space = reserved_at_rest(np.array(pose.position_world, float))
+        tick.space = own
+        for code, names in (("peer_unheard", self._peers.unheard()), ("untrusted_unseen", self._peers.unseen())):
             if names:
                 raise BrakeReason(f"{code}: {', '.join(names)}")
         space = self._shield.space
-        self._roster.untrusted.update(self._roster.doubtful(space, tick.now_s, self._spec.control_point_speed_m_s))
-        tick.table = self._roster.table(tick.now_s)
-        tick.peers = self._roster.spaces(tick.now_s, space.silence_s)
+        self._peers.untrusted.update(self._peers.doubtful(space, tick.now_s, self._spec.control_point_speed_m_s))
+        tick.table = table = self._peers.table(tick.now_s)
+        tick.peers = peers = self._peers.spaces(tick.now_s, space.silence_s)
         if not self._placed:
-            self._locate_self(tick.peers, tick.table)
-            tick.space = self._space
-        # no two robots own the same place, unless one of them was wrong about where it is
-        hits, _ = conflicts(
-            self._space.owned_world[:, :, None], tick.peers, space.clearance_m - _CLOSER_M, space.height_ratio
+            tick.space = own = self._space = self._first_space(own, peers, table)
+            self._placed = True
+        # two robots reserve the same place only if the pose of one of them was wrong
+        hits, _ = conflicts(own.owned_world[:, :, None], peers, space.clearance_m - _CLOSER_M, space.height_ratio)
+        climbs = self._flight.climbs
+        code = "column_entered" if climbs else "peer_in_space"
+        self._reject_peers(code, hits[:, 0] & peers.reserves)
+        if climbs:
+            self._reject_peers(code, unknown_robots_near(self._spec, space, own.owned_world, table))
+        return table, peers
+
+    def _first_space(self, own: ReservedSpace, peers: PeerReservations, table: PeerTable) -> ReservedSpace:
+        """Return what the robot reserves at the start; brake if its place or its column is not clear of the peers."""
+        self._reject_peers("too_close", self._conflicting(own, peers))
+        alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)  # as in `decide_grant`
+        self._reject_peers("peer_unaware", ~((peers.acknowledged >= self._known_since) | alone) & peers.reserves)
+        if self._flight.take_off_to_m is None:
+            return own
+        column = column_below(own, self._flight.take_off_to_m)
+        self._reject_peers("column_taken", self._conflicting(column, peers))
+        self._reject_peers(
+            "column_taken", unknown_robots_near(self._spec, self._shield.space, column.owned_world, table)
         )
-        code = "column_entered" if self.climbs else "peer_in_space"
-        self._reject_peers(code, hits[:, 0] & tick.peers.reserves)
-        if self.climbs:
-            self._reject_peers(code, self._unknown_robots_near(self._space, tick.table))
+        return column
 
-    def _locate_self(self, peers: PeerReservations, table: PeerTable) -> None:
-        """Begin to own space, if the place where the robot stands is clear of the others'."""
-        lanes = self._space.owned_world[:, :, None]
+    def _conflicting(self, own: ReservedSpace, peers: PeerReservations) -> np.ndarray:
+        """Return which peers (K,) reserve or request a segment too close to the reserved one."""
         space = self._shield.space
-        hits = np.any(conflicts(lanes, peers, space.clearance_m, space.height_ratio), axis=(0, 2))
-        self._reject_peers("too_close", hits & peers.reserves)
-        alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)  # as in `judge`
-        self._reject_peers("peer_unaware", ~((peers.acknowledged >= self._told_since) | alone) & peers.reserves)
-        if self.take_off_to_m is not None:
-            column = column_below(self._space, self.take_off_to_m)
-            lanes = column.owned_world[:, :, None]
-            hits = np.any(conflicts(lanes, peers, space.clearance_m, space.height_ratio), axis=(0, 2))
-            self._reject_peers("column_taken", hits & peers.reserves)
-            self._reject_peers("column_taken", self._unknown_robots_near(column, table))
-            self._space = column
-        self._placed = True
-
-    def _unknown_robots_near(self, space: ReservedSpace, table: PeerTable) -> np.ndarray:
-        return unknown_robots_near(self._spec, self._shield.space, space.owned_world, table)
+        hits = conflicts(own.owned_world[:, :, None], peers, space.clearance_m, space.height_ratio)
+        return np.any(hits, axis=(0, 2)) & peers.reserves
 
     def _reject_peers(self, code: str, which: np.ndarray) -> None:
-        names = [name for name, is_meant in zip(self._roster.peers, which, strict=True) if is_meant]
+        names = [name for name, is_meant in zip(self._peers.peers, which, strict=True) if is_meant]
         if names:
             raise BrakeReason(f"{code}: {', '.join(names)}")
 
-    def _decide(self, tick: Tick) -> None:
+    def _decide(self, tick: Tick, own: _OwnState, table: PeerTable) -> None:
         """Run the policy at its period; in between, its last command is held."""
         if self._nominal is not None and self._ticks_since_decision < self._decision_ticks:
             self._ticks_since_decision += 1
             return
-        signals = policy_signals(
-            tick.estimate,
-            tick.stop,
-            tick.table,
-            self._shield.parameters.hold_s,
-            {"goal_world": np.array(self._goal_world)},
-        )
+        goal = {"goal_world": np.array(self._goal_world)}
+        signals = policy_signals(own.estimate, own.stop, table, self._shield.parameters.hold_s, goal)
         try:
             nominal, hidden = self._artefact.step(slots_first(signals), self._hidden)
         except Exception as error:
@@ -414,30 +395,11 @@ class ControlLoop:
         self._ticks_since_decision = 1
         tick.decided = True
 
-    def _check_command(self, tick: Tick, shield: Shield) -> None:
-        sight = ShieldInputs(
-            np.array(tick.pose.position_world, float), tick.estimate, tick.stop, tick.table, tick.peers
-        )
-        result, space = shield.step(sight, self._space, self._nominal, np.array(float(self._sequence + 1)))
-        tick.result = result
-        if int(result.status) == ShieldStatus.BRAKED:
+    def _check_command(self, tick: Tick, inputs: ShieldInputs, shield: Shield) -> None:
+        tick.result, space = shield.step(inputs, self._space, self._nominal, np.array(float(self._sequence + 1)))
+        if int(tick.result.status) == ShieldStatus.BRAKED:
             raise BrakeReason("shield_braked")
         self._space = space
-
-
-def _obey(order: str) -> None:
-    if order:
-        raise BrakeReason(order)
-
-
-def estimate_state(
-    model: MotionModel, measured: MotionState, pending: Sequence[np.ndarray], pending_s: tuple[float, ...]
-) -> MotionState:
-    """Return the state after pending effective commands, newest first, each for its own time [s]."""
-    if not pending:
-        return measured
-    responses = LagResponse.create(np.array(pending_s), model.spec.velocity_lag_s)
-    return predict_state(model, measured, np.stack(pending), responses)
 
 
 def slots_first(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

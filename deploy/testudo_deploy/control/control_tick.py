@@ -1,16 +1,16 @@
-"""What one control tick comes to know and to do, and its record."""
+"""One control tick: when it is due, what it reads and computes, and its record."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from testudo_deploy.contract.messages import SegmentEnds, TickRecord
-from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, TickRecord
 from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
-from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
+from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.motion import MotionState, StoppingPoint
 
 
@@ -23,6 +23,26 @@ class PoseSample:
     yaw: float
     velocity: tuple[float, ...]
     """(D,): command channels, see `MotionState.velocity`."""
+
+
+@dataclass(frozen=True)
+class FlightPhase:
+    """The part of a flight in which a tick runs; the default is a robot that follows its commands."""
+
+    flown_by_itself: bool = False
+    """The vehicle's own planner moves it, so that its motion is not compared with the commands."""
+    climbs: bool = False
+    """It takes off; any robot that enters its column ends that."""
+    take_off_to_m: float | None = None
+    """Height [m] to which a vehicle on the ground is to climb; the column below it is reserved as well."""
+    lands_to_m: float | None = None
+    """Height of the ground [m] on which the vehicle lands by itself; the column down to there is requested."""
+    velocity_world: tuple[float, ...] | None = None
+    """Velocity (D,) [m/s] of a landing: it replaces the policy's and the order to brake. The shield of a landing checks
+    it; faults of brakes or actuators do not keep a vehicle in the air."""
+
+
+FOLLOWS_COMMANDS = FlightPhase()
 
 
 @dataclass
@@ -106,6 +126,61 @@ class TickRecorder:
         )
 
 
+class Announcer:
+    """Makes the messages of one robot to its peers."""
+
+    def __init__(self, robot: str, epoch: str, contract_hash: str) -> None:
+        self._robot, self._epoch, self._contract_hash = robot, epoch, contract_hash
+        self._last: PeerMessage | None = None
+        """The last message that rested on a pose."""
+
+    def forget(self) -> None:
+        """Forget the last message, whose times are of another clock."""
+        self._last = None
+
+    def announce(
+        self, tick: Tick, space: ReservedSpace, sequence: int, now_s: float, *, without_pose: bool
+    ) -> PeerMessage | None:
+        """Return the message after a tick; None without a pose.
+
+        Args:
+            tick: the last tick.
+            space: what the robot reserves and requests from now on.
+            sequence: of the message.
+            now_s: the clock.
+            without_pose: repeat the last message, older, with the new request; it acknowledges nothing new.
+        """
+        requested = segment_ends(space.announced_world)
+        if tick.stop is None or tick.estimate is None or tick.pose is None:
+            last = self._last
+            if last is None or not without_pose or now_s < last.stamp_s:
+                return None
+            return replace(
+                last,
+                sequence=sequence,
+                stamp_s=now_s,
+                sample_age_s=last.sample_age_s + now_s - last.stamp_s,
+                requested_segment_world=requested,
+            )
+        velocity = np.zeros(len(tick.pose.velocity)) if tick.result is None else tick.result.control_velocity_world
+        self._last = PeerMessage(
+            robot=self._robot,
+            epoch=self._epoch,
+            sequence=sequence,
+            stamp_s=now_s,
+            sample_age_s=now_s - tick.pose.stamp_s,
+            control_point_world=floats(tick.stop.position_world),
+            control_velocity_world=floats(velocity),
+            position_world=floats(tick.estimate.position_world),
+            yaw=float(tick.estimate.yaw),
+            contract=self._contract_hash,
+            reserved_segment_world=segment_ends(space.owned_world),
+            requested_segment_world=requested,
+            echoes=tick.echoes,
+        )
+        return self._last
+
+
 def _neighbours(table: PeerTable | None) -> dict[str, Any]:
     if table is None:
         return {
@@ -153,3 +228,72 @@ def segment_ends(lane_world: np.ndarray) -> SegmentEnds:
 def _rows(values: np.ndarray) -> tuple[tuple[float, ...], ...]:
     """Return (D, K) by slot, then axis."""
     return tuple(map(tuple, values.T.tolist()))
+
+
+LATE_S = 0.01
+"""A tick that begins later than this after its time counts as late."""
+EARLY_SHARE = 0.25
+"""A pose may come so much earlier than its time, as a share of the period, and begin a tick."""
+WAIT_SHARE = 0.25
+"""For this share of the period a tick waits for a pose."""
+_BACK_PERIODS = 3
+"""No tick is due later than so many periods from now."""
+_FOLLOW = 0.2
+"""Share of the distance to its poses by which the grid follows them from tick to tick."""
+
+
+class TickPacer:
+    """Says when to tick, and counts ticks, those that are late and those left out, on the caller's clock.
+
+    Its grid has the robot's period and moves slowly with the poses, whose clock may run a little faster or slower and
+    whose times jitter.
+    """
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._due_s: float | None = None
+        self._early_s: float | None = None
+        """When the newest pose came that was too early to begin a tick; None once a tick began."""
+        self.ticks = 0
+        self.late_ticks = 0
+        self.missed_ticks = 0
+        """Ticks that never were because an earlier one took too long; nothing is made up for."""
+        self.worst_late_s = 0.0
+
+    def is_due(self, now_s: float) -> bool:
+        """Return whether a pose that comes now begins a tick."""
+        if self._due_s is None or self._is_late(now_s):
+            return True
+        is_due = now_s >= self._due_s - EARLY_SHARE * self._period_s
+        if not is_due:
+            self._early_s = now_s
+        return is_due
+
+    def alone_s(self, now_s: float) -> float:
+        """Return after which time without a pose the robot ticks by itself."""
+        waits_s = WAIT_SHARE * self._period_s
+        if self._due_s is None or self._is_late(now_s):
+            return self._period_s + waits_s
+        return max(self._due_s + waits_s - now_s, 0.0)
+
+    def begin(self, now_s: float, *, on_pose: bool = True) -> float:
+        """Note that a tick begins, on a pose or alone, and return how late it is [s]."""
+        due_s = now_s if self._due_s is None or self._is_late(now_s) else self._due_s
+        off_s = now_s - due_s
+        late_s = max(0.0, off_s - (0.0 if on_pose else WAIT_SHARE * self._period_s))
+        missed = math.floor(late_s / self._period_s)
+        if missed:
+            due_s, off_s = now_s, 0.0
+        elif not on_pose:  # it waited in vain; were all poses too early for their ticks, it would so for ever
+            off_s = 0.0 if self._early_s is None else -EARLY_SHARE * self._period_s
+        self._early_s = None
+        self._due_s = due_s + self._period_s + _FOLLOW * off_s
+        self.ticks += 1
+        self.late_ticks += late_s > LATE_S
+        self.missed_ticks += missed
+        self.worst_late_s = max(self.worst_late_s, late_s)
+        return late_s
+
+    def _is_late(self, now_s: float) -> bool:
+        """Return whether the clock was set back, so that the grid lies in a future that does not come."""
+        return self._due_s - now_s > _BACK_PERIODS * self._period_s

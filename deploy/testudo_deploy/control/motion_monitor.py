@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from testudo_deploy.control.pending_commands import PendingCommands
+from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_deploy.monitoring.actuation_monitor import (
     actuation_limits,
     actuation_shortfall_text,

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.contract.messages import PeerMessage
-from testudo_deploy.control.plausibility_checks import left_reserved_segments
-from testudo_deploy.shield.peer_table import PeerTable
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations
-from testudo_deploy.shield.tube_margins import StopTubeParameters
+from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, stays_in_reserved_segments
+from testudo_deploy.shield.segment_distance import point_distance, squeezed
+from testudo_deploy.shield.stop_tube import StopTubeParameters
+from testudo_deploy.shield.velocity_projection import PeerTable
+from testudo_hardware.arrays import Array, array_namespace
 
 _STALE_ECHO_S = 5.0
 """An echo of a stamp older than this says nothing: the slot stays unheard."""
@@ -203,3 +204,31 @@ class PeerTracker:
         )
         left = left_reserved_segments(space, part, seen, seen_age, age, speed_m_s)
         return tuple(peer for peer, is_left in zip(watched, left, strict=True) if is_left)
+
+
+def left_reserved_segments(
+    space: StopTubeParameters,
+    peers: PeerReservations,
+    seen_world: Array,
+    seen_age_s: Array,
+    age_s: Array,
+    speed_m_s: float,
+) -> Array:
+    """Return which peers (K, ...) were seen (D, K, ...) where they said they would not be.
+
+    Args:
+        space: margins.
+        peers: what each said last.
+        seen_world: where its body was seen.
+        seen_age_s: how long ago (K, ...).
+        age_s: of its message, by echo (K, ...).
+        speed_m_s: the peer's highest speed.
+    """
+    xp = array_namespace(seen_world)
+    seen = squeezed(seen_world, space.height_ratio)
+    lanes = (squeezed(lane, space.height_ratio, 1) for lane in (peers.owned_world, peers.announced_world))
+    distance = xp.minimum(*(point_distance(seen, lane[0, ...], lane[1, ...]) for lane in lanes))
+    moving_s = xp.where(
+        stays_in_reserved_segments(peers, age_s, space.silence_s), seen_age_s, xp.maximum(seen_age_s, age_s)
+    )
+    return ~(distance <= space.lane_m + space.tube_error_m + space.noise_m + speed_m_s * moving_s)

@@ -8,12 +8,14 @@ before an operator has looked.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import numpy as np
 
-from testudo_deploy.control.plausibility_checks import follow_pose, poses_agree, propagated_by_odometry
+from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
@@ -23,6 +25,8 @@ JUMPS, JUMPS_S = 3, 10.0
 """So many jumps within so long, and an operator has to look."""
 _STANDS_M_S, _STANDS_RAD_S = 0.05, 0.2
 """A robot slower than this stands; velocities that a filter makes of poses are not quieter."""
+_WAY_M, _TURN_RAD = 0.01, 0.05
+"""What the mean of two velocities leaves of the way and the turn in one tick."""
 
 
 class PoseValidator:
@@ -44,8 +48,8 @@ class PoseValidator:
         """The believed place, moved on by odometry while poses are not believed."""
         self.located = False
         """The newest pose is believed."""
-        self.restless = False
-        """It jumped too often; stays until `pardon`."""
+        self.jumps_often = False
+        """It jumped too often; stays until `reset_jumps`."""
         self._stamp_s = 0.0
         self._rest: MotionState | None = None
         """The first pose at a new place, moved on."""
@@ -57,9 +61,9 @@ class PoseValidator:
         self.anchor, self.located, self._rest = None, False, None
         self._jumps.clear()
 
-    def pardon(self) -> None:
+    def reset_jumps(self) -> None:
         """Forget the jumps so far: an operator has looked."""
-        self.restless = False
+        self.jumps_often = False
         self._jumps.clear()
 
     def take(self, measured: MotionState, stamp_s: float) -> bool:
@@ -86,7 +90,7 @@ class PoseValidator:
         self._jumps.append(stamp_s)
         while stamp_s - self._jumps[0] > JUMPS_S:
             self._jumps.popleft()
-        self.restless |= len(self._jumps) >= JUMPS
+        self.jumps_often |= len(self._jumps) >= JUMPS
 
     def _is_steady(self, measured: MotionState, before: np.ndarray, elapsed_s: float, stamp_s: float) -> bool:
         """Return whether all poses of the last `STEADY_S` agree, while the robot stood and was seen."""
@@ -103,3 +107,50 @@ class PoseValidator:
         if self._spec.kind == DIFFERENTIAL_DRIVE:
             return abs(velocity[0]) <= _STANDS_M_S and abs(velocity[1]) <= _STANDS_RAD_S
         return float(np.linalg.norm(velocity)) <= _STANDS_M_S
+
+
+def follow_pose(
+    spec: RobotSpec,
+    anchor: MotionState,
+    measured: MotionState,
+    elapsed_s: Array | float,
+    turned_rad: Array | float = 0.0,
+) -> tuple[Array, MotionState]:
+    """Return whether the measured pose (...) follows from the one before, and the pose to compare the next one with.
+
+    Wheel or inertial odometry moves the anchor on while the pose is not believed. What two poses may differ by
+    beyond the odometry is twice the error bound of the robot's localisation, and ``turned_rad`` for a drone that may
+    have been told to turn, of which odometry says nothing.
+    """
+    xp = array_namespace(measured.position_world)
+    expected = propagated_by_odometry(spec, anchor, measured.velocity, elapsed_s)
+    follows = poses_agree(spec, expected, measured, turned_rad)
+    return follows, MotionState(
+        xp.where(follows, measured.position_world, expected.position_world),
+        xp.where(follows, measured.yaw, expected.yaw),
+        measured.velocity,
+    )
+
+
+def propagated_by_odometry(
+    spec: RobotSpec, anchor: MotionState, velocity: Array, elapsed_s: Array | float
+) -> MotionState:
+    """Return where odometry says that a robot has come from a place (...), now with a velocity (D, ...)."""
+    xp = array_namespace(velocity)
+    mean = 0.5 * (anchor.velocity + velocity)
+    turned = mean[1, ...] * elapsed_s if spec.kind == DIFFERENTIAL_DRIVE else 0 * anchor.yaw
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        middle = anchor.yaw + 0.5 * turned
+        mean = mean[0, ...] * xp.stack([xp.cos(middle), xp.sin(middle)])
+    return MotionState(anchor.position_world + elapsed_s * mean, anchor.yaw + turned, velocity)
+
+
+def poses_agree(
+    spec: RobotSpec, expected: MotionState, measured: MotionState, turned_rad: Array | float = 0.0
+) -> Array:
+    """Return whether two poses (...) of one moment differ by no more than the errors of localisation, and this turn."""
+    xp = array_namespace(measured.position_world)
+    turn = xp.abs(measured.yaw - expected.yaw)
+    turn = xp.abs(turn - 2 * math.pi * xp.round(turn / (2 * math.pi)))
+    away = length(measured.position_world - expected.position_world)
+    return (away <= 2 * spec.position_error_m + _WAY_M) & (turn <= 2 * spec.yaw_error_rad + _TURN_RAD + turned_rad)

@@ -1,10 +1,17 @@
-"""Where a robot will be when the command of this tick begins to act: the delay-compensated state.
+"""The state of a robot when the command of this tick begins to act, predicted from its pose and its past commands.
 
-A pose of age A plus a command delay means that the commands of the last A + delay have yet to show in
-it. They are rolled out with the motion model. Simulation and robot call the same functions.
+A pose of age A and a command delay mean that the commands of the last A + delay do not show in the pose yet. The motion
+model rolls them out. Simulation and robot call the same functions.
 """
 
 from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState
@@ -35,3 +42,84 @@ def predict_state(model: MotionModel, measured: MotionState, pending: Array, res
         response = LagResponse(responses.duration_s[k, ...], responses.gain[k, ...], responses.mean_share[k, ...])
         state = model.step(state, pending[k, ...], response)
     return state
+
+
+def estimate_state(
+    model: MotionModel, measured: MotionState, pending: Sequence[np.ndarray], pending_s: tuple[float, ...]
+) -> MotionState:
+    """Return the state of one robot after pending effective commands, newest first, each for its own time [s]."""
+    if not pending:
+        return measured
+    responses = LagResponse.create(np.array(pending_s), model.spec.velocity_lag_s)
+    return predict_state(model, measured, np.stack(pending), responses)
+
+
+_KEEP = 32
+"""Commands that are kept; more than any pose age plus delay spans."""
+
+
+class PendingCommands:
+    """A robot's own commands on its steady clock; irregular ticks are taken as they were."""
+
+    def __init__(self, delay_s: float, dead_man_s: float) -> None:
+        self._delay_s, self._dead_man_s = delay_s, dead_man_s
+        self._sent: deque[tuple[float, np.ndarray]] = deque(maxlen=_KEEP)
+
+    def push(self, now_s: float, effective: np.ndarray) -> None:
+        """Note an effective command (D,) that is sent now."""
+        self._sent.appendleft((now_s, np.asarray(effective, float)))
+
+    def clear(self) -> None:
+        """Forget everything: the clock is another one."""
+        self._sent.clear()
+
+    def since(self, stamp_s: float, now_s: float) -> tuple[list[np.ndarray], tuple[float, ...]]:
+        """Return what acts between ``stamp_s`` and ``now_s + delay``, newest first, with durations [s].
+
+        A command acts from its sending plus the delay until the next one does, or until the driver's
+        dead-man time is over and zero acts. Before the first command zero acts.
+        """
+        commands: list[np.ndarray] = []
+        durations: list[float] = []
+        end = now_s + self._delay_s
+        for sent_s, command in self._sent:
+            if end <= stamp_s:
+                break
+            begin = sent_s + self._delay_s
+            stale = begin + self._dead_man_s
+            for value, low, high in ((0 * command, stale, end), (command, begin, min(end, stale))):
+                time_s = high - max(low, stamp_s)
+                if time_s > 0:
+                    commands.append(value)
+                    durations.append(time_s)
+            end = min(end, begin)
+        if self._sent and end > stamp_s:
+            commands.append(0 * self._sent[0][1])
+            durations.append(end - stamp_s)
+        return commands, tuple(durations)
+
+    def may_act(
+        self, begin_s: float, end_s: float, delays_s: tuple[float, float], zero: np.ndarray
+    ) -> list[tuple[float, list[np.ndarray]]]:
+        """Return what may have acted between two times, if the delay is between the two given [s].
+
+        The time is cut where a command begins or ends to be possible: for each piece its share of the time, and
+        the commands of which one acted; ``zero`` (D,) before the first and after the dead-man time.
+        """
+        spans, until = [], math.inf
+        for sent_s, command in self._sent:
+            stale = sent_s + self._dead_man_s
+            spans.append((sent_s + delays_s[0], min(until, stale) + delays_s[1], command))
+            if stale < until:
+                spans.append((stale + delays_s[0], until + delays_s[1], zero))
+            until = min(until, sent_s)
+            if until + delays_s[1] < begin_s:
+                break
+        else:
+            spans.append((-math.inf, until + delays_s[1], zero))
+        cuts = sorted({begin_s, end_s, *(time_s for span in spans for time_s in span[:2] if begin_s < time_s < end_s)})
+        pieces = []
+        for low, high in pairwise(cuts):
+            commands = [command for first, last, command in spans if first < high and last > low]
+            pieces.append(((high - low) / (end_s - begin_s), commands or [zero]))
+        return pieces

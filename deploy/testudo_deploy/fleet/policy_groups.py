@@ -16,7 +16,7 @@ from typing import Any
 
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.fleet.robot_links import FleetError
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.files.strict_json import OPTIONAL
 from testudo_hardware.spec import RobotSpec
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from testudo_deploy.markers.marker import Colour, Marker, Shape
 from testudo_deploy.markers.shapes import area, capsule, hull_outline, lifted
-from testudo_deploy.shield.obstacles import Ball, Block, Obstacle
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle
 from testudo_hardware.frames import quaternion_xyzw_from_yaw
 
 _WALL: Colour = (0.45, 0.47, 0.50, 0.5)

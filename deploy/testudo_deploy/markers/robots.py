@@ -16,8 +16,7 @@ import numpy as np
 from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, TickRecord
 from testudo_deploy.markers.marker import Colour, Marker, Shape
 from testudo_deploy.markers.shapes import area, capsule, circle, hull_outline, lifted, line
-from testudo_deploy.shield.stop_tube import stop_tube
-from testudo_deploy.shield.tube_margins import StopTubeParameters, stop_tube_parameters
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, stop_tube_parameters
 from testudo_hardware.frames import quaternion_xyzw_from_yaw
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command

@@ -1,19 +1,24 @@
-"""What take-off and landing need of the shield: a column of space in the arena, and an arena without its floor."""
+"""Take-off and landing: the column of space that a vehicle needs, and how far a climb may leave it.
+
+The vehicle's own planner flies a climb, so that the shield does not check it. What is checked before is the way
+straight up from where the vehicle stands to its start height; others keep clear of that column by the errors of a stop
+tube. The limits of the climb are half of these errors: the rest is for the brake.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from testudo_deploy.shield.obstacles import segment_clearance
-from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.arena import Arena, segment_clearance
 from testudo_deploy.shield.reserved_space import ReservedSpace
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import StopTubeParameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.spec import RobotSpec
 
@@ -101,3 +106,56 @@ def landing_shield(shield: Shield) -> Shield:
         return shield
     low = (*arena.low_world[:2], arena.low_world[2] - _BELOW_M)
     return replace(shield, arena=replace(arena, low_world=low))
+
+
+_SHARE = 0.5
+"""Of the error of a tube; the rest is used up until the vehicle rests again."""
+
+
+@dataclass(frozen=True)
+class ClimbLimits:
+    """How far a vehicle that climbs may be from its column."""
+
+    beside_m: float
+    above_m: float
+    """Above the end of the column, where it comes to rest."""
+    highest_m: float
+    """Height at which it has to rest under the ceiling of its arena; infinite without one."""
+    reaction_s: float
+    """For so long a climb goes on as it is, once a brake was sent."""
+    deceleration_m_s2: float
+
+    @staticmethod
+    def of(spec: RobotSpec, room: ClimbVolume | None) -> ClimbLimits:
+        """Return the limits of a robot in the room of its climb."""
+        space = stop_tube_parameters(spec)
+        spare_m = _SHARE * space.tube_error_m
+        beside_m = space.lane_m + spare_m
+        arena = None if room is None else room.arena
+        bounded = arena is not None and len(arena.high_world) > 2
+        highest_m = arena.high_world[2] - room.wall_m + spare_m if bounded else math.inf
+        reaction_s = sum(spec.quantities[f"dynamics.{key}"].high for key in ("command_delay", "velocity_lag"))
+        # others count heights 1/height_ratio
+        return ClimbLimits(beside_m, space.height_ratio * beside_m, highest_m, reaction_s, spec.acceleration_limit_m_s2)
+
+    def fault(self, foot_world: Sequence[float], top_m: float, place_world: Sequence[float], climb_m_s: float) -> str:
+        """Return how a vehicle leaves its column; empty if it stays in it.
+
+        Args:
+            foot_world: (3,) [m]: where it stood.
+            top_m: height of the end of the column.
+            place_world: (3,) [m]: where it is.
+            climb_m_s: how fast it rises.
+        """
+        beside_m = math.dist(foot_world[:2], place_world[:2])
+        if not beside_m <= self.beside_m:
+            return f"found {beside_m:.2f} m beside its column, allowed {self.beside_m:.2f} m"
+        up_m_s = 0.0 if climb_m_s < 0 else climb_m_s  # what is no number stays none
+        rest_m = place_world[2] + up_m_s * self.reaction_s + up_m_s**2 / (2 * self.deceleration_m_s2)
+        most_m = min(top_m + self.above_m, self.highest_m)
+        if not rest_m <= most_m:
+            return (
+                f"found {place_world[2]:.2f} m of height, rising by {climb_m_s:.2f} m/s, so that it rests at "
+                f"{rest_m:.2f} m; allowed {most_m:.2f} m"
+            )
+        return ""

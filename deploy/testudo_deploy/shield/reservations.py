@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.shield.obstacles import segment_clearance
-from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.arena import Arena, segment_clearance
 from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace, conflicts, decide_grant
 from testudo_deploy.shield.segment_distance import clamped_fraction, fraction_along, point_distance, squeezed
+from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.stop_tube_check import (
     FACTORS,
     CommandCandidates,
@@ -19,8 +19,7 @@ from testudo_deploy.shield.stop_tube_check import (
     within_walls,
     within_walls_or_away,
 )
-from testudo_deploy.shield.tube_margins import StopTubeParameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import hover_drift_m_s

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.reservations import ShieldInputs, apply_stop_tube_check
 from testudo_deploy.shield.reserved_space import ReservedSpace, farthest_peer_position
-from testudo_deploy.shield.tube_margins import StopTubeParameters
-from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
+from testudo_deploy.shield.stop_tube import StopTubeParameters
+from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldResult, ShieldStatus, project_velocity
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command

@@ -1,19 +1,216 @@
-"""The stop tube: where the body can be from now until rest, if a command acts for up to T_hold and zero follows.
+"""The stop tube: where the body can be from now until rest, and the margins by which the body can be outside of it.
 
-The driver brakes after its dead-man time at the latest, but a newer command may stop this one after any tick:
-the tube is the union over all of these (shield.md, layer 2). It is given as points whose convex hull holds the
-path: where the body was measured, where it is after each tick of the command, and where it rests from each of them.
+A command can act for up to T_hold. The driver brakes after its dead-man time at the latest, but a newer command may
+stop this one after any tick: the tube is the union over all of these (docs/shield.md, layer 2). It is given as points
+whose convex hull holds the path: where the body was measured, where it is after each tick of the command, and where it
+rests from each of them.
 """
 
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
+from testudo_deploy.shield.projection_margins import coast_drift_m
 from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState
+from testudo_hardware.motion.motion_model import turn_slip_m_s
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
+
+_MOST_SAMPLES = 6
+"""In the tube of a command that acts for long."""
+LANE_SHARE_OF_BODY = 0.25
+"""Half-width of an owned lane over the radius that is kept free: room for turning and noise."""
+
+
+@dataclass(frozen=True)
+class StopTubeTerm:
+    """One part of the error of a tube."""
+
+    name: str
+    value_m: float
+    source: str
+
+
+@dataclass(frozen=True)
+class StopTubeParameters:
+    """What the stop-tube gate and the reservations need beyond the motion model; lengths m, times s."""
+
+    hold_ticks: int
+    """For so many samples of a tube a command can act: T_hold in `sample_ticks`, rounded up."""
+    lane_m: float
+    """Half-width of an owned lane: the body centre as estimated stays within it."""
+    tube_error_m: float
+    """How far the body can be from its tube: the sum of `terms`."""
+    clearance_m: float
+    """Least distance of the middles of two robots' lanes."""
+    beside_m: float
+    """Farthest that a peer's control point is from the middle of its lane."""
+    wall_m: float
+    """Least distance of a tube, and of the middle of a lane that is asked for, from walls and obstacles."""
+    untrusted_m: float
+    """Least distance of a tube from where an untrusted body's centre can be."""
+    untrusted_speed_m_s: float
+    """Highest speed of an untrusted neighbour."""
+    noise_m: float
+    """By how much two estimates of one place can differ."""
+    silence_s: float
+    """After this time without a message a peer counts as silent."""
+    terms: tuple[StopTubeTerm, ...]
+    height_ratio: float = 1.0
+    """Heights between robots count 1/this (`segments.squeezed`): in lanes, clearances and distances to others."""
+    sample_ticks: int = 1
+    """Control ticks from one point of a tube to the next."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self) | {"terms": [asdict(term) for term in self.terms]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> StopTubeParameters:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            TestudoError: keys are missing or unknown.
+        """
+        try:
+            return cls(**{**values, "terms": tuple(StopTubeTerm(**term) for term in values["terms"])})
+        except (KeyError, TypeError) as error:
+            raise TestudoError(f"contract: shield.space: {error}") from error
+
+
+def stop_tube_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> StopTubeParameters:
+    """Return the parameters of a robot among peers of one kind (its own by default)."""
+    peer = peer or own
+    terms = stop_tube_terms(own)
+    error = sum(term.value_m for term in terms)
+    peer_error = sum(term.value_m for term in stop_tube_terms(peer))
+    lane, peer_lane = (spec.keep_radius_m * LANE_SHARE_OF_BODY for spec in (own, peer))
+    hold_ticks = math.ceil(max(own.hold_s, peer.hold_s) / own.control_period_s - 1e-9)
+    sample = sample_ticks(own)
+    return StopTubeParameters(
+        hold_ticks=math.ceil(hold_ticks / sample),
+        lane_m=lane,
+        tube_error_m=error,
+        clearance_m=own.keep_radius_m + peer.keep_radius_m + lane + peer_lane + error + peer_error,
+        beside_m=peer_lane + peer_error + (peer.look_ahead_m if peer.kind == DIFFERENTIAL_DRIVE else 0.0),
+        wall_m=own.body_radius_m + error,
+        untrusted_m=own.keep_radius_m + peer.keep_radius_m + error + own.position_error_m,
+        untrusted_speed_m_s=peer.control_point_speed_m_s,
+        noise_m=2 * own.position_error_m,
+        silence_s=max(1.0, 10 * peer.control_period_s),
+        terms=terms,
+        height_ratio=max(own.height_ratio, peer.height_ratio),
+        sample_ticks=sample,
+    )
+
+
+def sample_ticks(spec: RobotSpec) -> int:
+    """Return the ticks from one point of a tube to the next: more than one where a command acts for very long."""
+    return max(1, round(spec.hold_s / spec.control_period_s / _MOST_SAMPLES)) if spec.coast_s > 0 else 1
+
+
+def stop_tube_terms(spec: RobotSpec) -> tuple[StopTubeTerm, ...]:
+    """Return by how much the true path can leave the predicted one, at the ends of the robot's intervals."""
+
+    def half_width(key: str) -> float:
+        quantity = spec.quantities[key]
+        return max(quantity.high - quantity.value, quantity.value - quantity.low)
+
+    speed = _body_speed(spec)
+    ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
+    brake_m = _stopping_way(spec, speed)
+    way = speed * ahead_s + brake_m
+    terms = [
+        StopTubeTerm("localisation", spec.position_error_m, "sensing.position_error"),
+        StopTubeTerm(
+            "speed scale",
+            half_width("dynamics.speed_scale") * way,
+            "half-width of dynamics.speed_scale over the way of pose age, delay, hold and braking",
+        ),
+        StopTubeTerm(
+            "lag", speed * half_width("dynamics.velocity_lag"), "top speed * half-width of dynamics.velocity_lag"
+        ),
+        StopTubeTerm(
+            "delay", speed * half_width("dynamics.command_delay"), "top speed * half-width of dynamics.command_delay"
+        ),
+    ]
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
+        # a robot that turns at the limit cannot drive at top speed: rim speed = v + turn rate * base / 2
+        across = _turning_way(spec, ahead_s + spec.velocity_lag_s)
+        terms.append(
+            StopTubeTerm(
+                "heading",
+                (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
+                "yaw error and half-width of dynamics.turn_scale over the way while turning",
+            )
+        )
+        lost = turn_slip_m_s(spec)
+        if lost:
+            braking_s = max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
+            terms.append(
+                StopTubeTerm(
+                    "turn slip",
+                    lost * (ahead_s + braking_s),
+                    "forward speed lost in turns over pose age, delay, hold and braking",
+                )
+            )
+    if spec.coast_s > 0:
+        terms.append(
+            StopTubeTerm(
+                "silence",
+                coast_drift_m(spec),
+                "half-width of dynamics.speed_scale over the way of "
+                "coasting, and what silence.level_error does until the motors are cut",
+            )
+        )
+    if spec.kind == HOLONOMIC:
+        terms.append(
+            StopTubeTerm(
+                "heading",
+                spec.yaw_error_rad * way,
+                "a base drives along its own axes: yaw error over the way of pose age, delay, hold and braking",
+            )
+        )
+    terms.append(StopTubeTerm("bends", _bends(spec), "samples of a tube are joined by straight lines"))
+    return tuple(terms)
+
+
+def _body_speed(spec: RobotSpec) -> float:
+    return spec.wheel_limit_m_s if spec.kind == DIFFERENTIAL_DRIVE else spec.speed_limit_m_s
+
+
+def _stopping_way(spec: RobotSpec, speed: float) -> float:
+    """Return the way to rest under zero command (shield.md: above a * lag it is v² / 2a + a lag² / 2)."""
+    lag, limit = spec.velocity_lag_s, spec.acceleration_limit_m_s2
+    return lag * speed if speed <= limit * lag else speed**2 / (2 * limit) + limit * lag**2 / 2
+
+
+def _turning_way(spec: RobotSpec, time_s: float) -> float:
+    """Return how far a wheeled robot gets in ``time_s`` while it turns at half of what the wheels allow."""
+    return spec.wheel_limit_m_s / 2 * time_s
+
+
+def _bends(spec: RobotSpec) -> float:
+    """Return the sagitta of the path within a tick and of the braking arc."""
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        # of the path, and of the places of rest, which bend more: those of single ticks lie close to both
+        sample = sample_ticks(spec)
+        bend = spec.acceleration_limit_m_s2 * (sample * spec.control_period_s) ** 2 / 8
+        return bend if sample == 1 else 4 * bend
+    rim = spec.wheel_limit_m_s
+    # speed v and turn rate w at the wheel limit: v + w b / 2 = rim, so v * w is at most rim² / (2 b)
+    product = rim**2 / (2 * spec.wheel_base_m)
+    tick, brake = spec.control_period_s, spec.velocity_lag_s
+    return product * (tick**2 + brake**2) / 8
 
 
 def stop_tube(

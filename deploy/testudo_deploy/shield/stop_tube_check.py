@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.shield.obstacles import clearance, hull_clearance
-from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.arena import Arena, clearance, hull_clearance
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
-from testudo_deploy.shield.stop_tube import stop_tube, tube_segments
-from testudo_deploy.shield.tube_margins import StopTubeParameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, tube_segments
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command, effective_command

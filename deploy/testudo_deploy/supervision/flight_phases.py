@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testudo_deploy.guard.flight_messages import DesiredFlightState
-from testudo_deploy.monitoring.climb_monitor import ClimbLimits
-from testudo_deploy.shield.flight_column import ClimbVolume
+from testudo_deploy.shield.flight_column import ClimbLimits, ClimbVolume
 from testudo_deploy.supervision.modes import Event, Mode
 from testudo_hardware.links.flight_link import VehicleState
 from testudo_hardware.spec import RobotSpec
@@ -241,26 +240,26 @@ class FlightSupervisor:
             self._down_since_s = now_s
         return Event.TOUCH if now_s - self._down_since_s >= _STOOD_S else None
 
-    def wish(self, mode: Mode, since_s: float, now_s: float) -> FlightIntent:
-        """Return what to tell the guard and the loop now."""
+    def intent(self, mode: Mode, since_s: float, now_s: float) -> FlightIntent:
+        """Return what the guard and the control loop have to do now."""
         if mode is Mode.DISARMED:
             self._final = False
-            return self._told(DesiredFlightState.GROUND)
+            return self._intent(DesiredFlightState.GROUND)
         if mode is Mode.TAKE_OFF:
-            return self._told(DesiredFlightState.TAKE_OFF)
+            return self._intent(DesiredFlightState.TAKE_OFF)
         if mode not in (Mode.LAND, Mode.EMERGENCY):
             self._final = False
-            return self._told(DesiredFlightState.FLY)
+            return self._intent(DesiredFlightState.FLY)
         waits = mode is Mode.EMERGENCY and now_s - since_s < HOVER_S
         if not waits:
             near = self._height_m is not None and self._height_m - (self._ground_m or 0.0) <= FINAL_M
             unknown = now_s - self._pose_s > POSE_LOST_S or now_s - self._believed_s > UNBELIEVED_S
             self._final |= near or unknown
         if self._final:
-            return self._told(DesiredFlightState.LAND)
-        return self._told(DesiredFlightState.FLY, None if waits else (0.0, 0.0, -DESCENT_M_S))
+            return self._intent(DesiredFlightState.LAND)
+        return self._intent(DesiredFlightState.FLY, None if waits else (0.0, 0.0, -DESCENT_M_S))
 
-    def _told(
+    def _intent(
         self, wanted: DesiredFlightState, velocity_world: tuple[float, float, float] | None = None
     ) -> FlightIntent:
         return FlightIntent(wanted, self._start[2], self._climb_s, self._ground_m or 0.0, self._fall_s, velocity_world)

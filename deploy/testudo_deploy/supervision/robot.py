@@ -12,13 +12,13 @@ from testudo_deploy.admission.fleet_admission import checked_safety_contracts, c
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.control.tick_pacing import TickPacer
+from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, FlightPhase, TickPacer
 from testudo_deploy.fleet.crazyswarm2_import import check_driver
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.localiser import offset_from_start, switched_on_at
 from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
-from testudo_deploy.monitoring.climb_monitor import ClimbLimits
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
+from testudo_deploy.shield.flight_column import ClimbLimits
 from testudo_deploy.supervision.flight_phases import BatteryLimits, FlightIntent, FlightSupervisor
 from testudo_deploy.supervision.modes import RESTING, VehicleKind
 from testudo_deploy.supervision.supervisor import Event, GuardReport, Mode, RequestReply, Supervisor, code_of
@@ -108,7 +108,7 @@ class Robot:
         """Answer an operator; see `Supervisor.request`."""
         answer = self.supervisor.request(event, now_s)
         if answer.granted and event is Event.DEACTIVATE and self.supervisor.mode in RESTING:
-            self.loop.let_go()
+            self.loop.release_space()
         if answer.granted and event is Event.ARM:
             self._start = None
             if self.flight is not None:
@@ -132,8 +132,10 @@ class Robot:
 
     def flight_order(self, now_s: float) -> FlightOrder:
         """Return what to tell the guard of the flight; for a robot with flight phases."""
-        wish = self._wish(now_s)
-        return FlightOrder(self.name, now_s, str(wish.wanted), wish.top_m, wish.climb_s, wish.ground_m, wish.down_s)
+        intent = self._flight_intent(now_s)
+        return FlightOrder(
+            self.name, now_s, str(intent.wanted), intent.top_m, intent.climb_s, intent.ground_m, intent.down_s
+        )
 
     def tick(self, now_s: float, *, on_pose: bool = True) -> TickOutput:
         """Run one control tick, on the arrival of a pose or alone."""
@@ -142,9 +144,9 @@ class Robot:
         if late_s > _SLEPT_S:
             supervisor.wake(now_s)
         if supervisor.mode in RESTING:
-            self.loop.let_go()
+            self.loop.release_space()
         driving, order = supervisor.mode is Mode.ACTIVE, supervisor.order
-        record = self.loop.tick(now_s, late_s, order, self._prepare(now_s))
+        record = self.loop.tick(now_s, late_s, order, self._flight_phase(now_s))
         doubt = "" if record.reason == order else record.reason
         supervisor.observe(now_s, doubt or self._away(record), *self._look_at_flight(record, now_s))
         self.interventions += driving and record.status in _INTERVENTIONS
@@ -153,19 +155,21 @@ class Robot:
         changed, self._shown = shown_now != self._shown, shown_now
         return TickOutput(record, self.loop.announcement(now_s), supervisor.mode not in RESTING, changed)
 
-    def _wish(self, now_s: float) -> FlightIntent:
-        return self.flight.wish(self.supervisor.mode, self.supervisor.since_s, now_s)
+    def _flight_intent(self, now_s: float) -> FlightIntent:
+        return self.flight.intent(self.supervisor.mode, self.supervisor.since_s, now_s)
 
-    def _prepare(self, now_s: float) -> tuple[float, ...] | None:
-        """Tell the loop in which part of a flight it is; return the velocity [m/s] that is wanted to come down."""
+    def _flight_phase(self, now_s: float) -> FlightPhase:
+        """Return the part of the flight for the control loop."""
         if self.flight is None:
-            return None
-        wish = self._wish(now_s)
-        self.loop.flown_by_itself = wish.wanted is not DesiredFlightState.FLY
-        self.loop.take_off_to_m = wish.top_m if self.supervisor.mode is Mode.DISARMED else None
-        self.loop.lands_to_m = wish.ground_m if wish.wanted is DesiredFlightState.LAND else None
-        self.loop.climbs = self.supervisor.mode is Mode.TAKE_OFF
-        return wish.velocity_world
+            return FOLLOWS_COMMANDS
+        intent, mode = self._flight_intent(now_s), self.supervisor.mode
+        return FlightPhase(
+            flown_by_itself=intent.wanted is not DesiredFlightState.FLY,
+            climbs=mode is Mode.TAKE_OFF,
+            take_off_to_m=intent.top_m if mode is Mode.DISARMED else None,
+            lands_to_m=intent.ground_m if intent.wanted is DesiredFlightState.LAND else None,
+            velocity_world=intent.velocity_world,
+        )
 
     def _look_at_flight(self, record: TickRecord, now_s: float) -> tuple[str, ...]:
         """Take the newest pose and return what speaks against the flight; may end a take-off or a landing."""

@@ -9,7 +9,7 @@ import jax
 
 from testudo_deploy.contract.command_types import turns
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.shield.obstacles import Obstacle
+from testudo_deploy.shield.arena import Obstacle
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, parse_robot

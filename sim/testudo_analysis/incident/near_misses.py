@@ -8,7 +8,7 @@ import numpy as np
 
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 from testudo_analysis.incident.time_spans import spans
-from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.arena import clearance
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _JOIN_S = 1.0

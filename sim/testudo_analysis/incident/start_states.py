@@ -9,7 +9,7 @@ import numpy as np
 from testudo_analysis.incident.incident import Incident, IncidentThresholds
 from testudo_analysis.incident.incident_replay import moment_before
 from testudo_analysis.replay.run_moment import goals_of, moment_at
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE

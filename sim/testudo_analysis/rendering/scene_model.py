@@ -11,8 +11,7 @@ import numpy as np
 
 from testudo_analysis.rendering.animation import AnimationMoment, AnimationScene
 from testudo_analysis.rendering.drone_shape import add_drone
-from testudo_deploy.shield.obstacles import Ball, Block, Obstacle
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.free_body import Box

@@ -60,7 +60,7 @@ def tick_pieces(spec: RobotSpec, records: Sequence[TickRecord], start_s: float =
     """Return the sent commands of ticks.
 
     A command acts from its stamp until the next one does, or until the driver's dead-man time is over and zero acts (as
-    `testudo_deploy.control.pending_commands`). What acts after a missing tick is not known.
+    `testudo_deploy.control.state_prediction`). What acts after a missing tick is not known.
     """
     zero = np.zeros(spec.dimension)
     parts: list[tuple[float, np.ndarray, bool]] = []

@@ -22,10 +22,10 @@ from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import robot_signals
 from testudo_deploy.contract.signals import policy_signals
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import control_velocity

@@ -19,15 +19,14 @@ from testudo_deploy.contract.messages import SegmentEnds, TickRecord
 from testudo_deploy.contract.onnx_header import ArtefactError
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.signals import policy_signals
-from testudo_deploy.control.control_loop import estimate_state, slots_first
-from testudo_deploy.control.pending_commands import PendingCommands
+from testudo_deploy.control.control_loop import slots_first
+from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.flight_column import landing_shield
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.reservations import ShieldInputs
 from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_deploy.supervision.modes import Mode
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import effective_command

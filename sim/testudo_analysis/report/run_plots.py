@@ -24,8 +24,7 @@ from testudo_analysis.report.plot_style import (
 )
 from testudo_analysis.report.report_data import FleetSection
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.shield.obstacles import clearance
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena, clearance
 from testudo_runs.run_reader import ticks_in_order
 
 _MARK_EVERY_S = 2.0

@@ -6,7 +6,7 @@ import math
 
 import mujoco
 
-from testudo_deploy.shield.obstacles import Ball, Block, Obstacle
+from testudo_deploy.shield.arena import Ball, Block, Obstacle
 from testudo_plant.worlds.contact_bits import WALL
 from testudo_plant.worlds.robot_bodies import HULL_HEIGHT_M
 

@@ -10,8 +10,7 @@ from typing import Literal
 
 import mujoco
 
-from testudo_deploy.shield.obstacles import check_obstacle
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena, check_obstacle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from testudo_deploy.contract.contract import Contract
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
-from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment.latency import LatencyEstimate, response_latency

@@ -5,9 +5,8 @@ from __future__ import annotations
 import jax
 
 from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace
-from testudo_deploy.shield.velocity_projection import ShieldResult
+from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint
 
 for _type in (

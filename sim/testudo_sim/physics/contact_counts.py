@@ -7,9 +7,8 @@ import itertools
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.arena import Arena, clearance
 from testudo_deploy.shield.segment_distance import squeezed
-from testudo_deploy.shield.wall_constraints import Arena
 
 
 def pair_distances(position_world: jax.Array) -> jax.Array:

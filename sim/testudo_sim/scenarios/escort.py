@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import Signal
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec

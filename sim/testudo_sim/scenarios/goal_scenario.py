@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_deploy.contract.contract import Signal
-from testudo_deploy.shield.obstacles import Obstacle
+from testudo_deploy.shield.arena import Arena, Obstacle
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena
 
 ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
 SPAWN_EDGE_M = (0.35, 0.25)

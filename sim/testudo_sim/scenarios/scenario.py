@@ -10,9 +10,8 @@ from typing import Any, Protocol
 import jax
 
 from testudo_deploy.contract.contract import Signal
-from testudo_deploy.shield.obstacles import Obstacle
+from testudo_deploy.shield.arena import Arena, Obstacle
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.free_body import Box

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.files.strict_json import OPTIONAL
 from testudo_hardware.spec import RobotSpec

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.team.fault_schedule import Faults
 

@@ -13,9 +13,15 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.control.state_prediction import predict_state
-from testudo_deploy.shield.peer_table import PeerTable, update_peer_table
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
+from testudo_deploy.shield.velocity_projection import (
+    Arena,
+    PeerTable,
+    ShieldResult,
+    ShieldStatus,
+    project_velocity,
+    update_peer_table,
+)
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_sim.physics.physics_interface import Physics

@@ -11,7 +11,7 @@ from testudo_analysis.incident.incident import kept_apart_m
 from testudo_analysis.incident.time_spans import spans
 from testudo_analysis.replay.one_team import one_team
 from testudo_analysis.replay.run_moment import commands_from, moment_at
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_runs.alignment import prepare
 

@@ -22,7 +22,7 @@ from testudo_bench.shield_protocol.protocol_cell import (
 )
 from testudo_bench.shield_protocol.protocol_table import COLUMNS, row, summary, totals
 from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
-from testudo_deploy.shield.obstacles import clearance
+from testudo_deploy.shield.arena import clearance
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics

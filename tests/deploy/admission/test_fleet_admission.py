@@ -8,8 +8,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.admission.fleet_admission import check_inside_arena, checked_safety_contracts
 from testudo_deploy.fleet.fleet import FleetError
 from testudo_deploy.fleet.policy_groups import Follow
-from testudo_deploy.shield.obstacles import Ball, Block
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena, Ball, Block
 
 WALLS = Arena((-2.0, -2.0), (2.0, 2.0))
 SPACE = Arena((-2.0, -2.0, 0.3), (2.0, 2.0, 2.0))

@@ -30,7 +30,7 @@ from testudo_deploy.admission.safety_contracts import (
 from testudo_deploy.commands.inspect import inspect
 from testudo_deploy.launch import fleet_run as drive_module
 from testudo_deploy.launch.fleet_run import run_fleet
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.spec import load_robot, robot_files
 
 

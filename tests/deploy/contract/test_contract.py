@@ -10,8 +10,7 @@ from testudo_deploy.contract.contract import PolicyContractError
 from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.parts import Signal
 from testudo_deploy.contract.rules import check_robot, graph_inputs, robot_signals
-from testudo_deploy.shield.obstacles import Ball, Block, Capsule
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule
 from testudo_hardware.spec import load_robot, parse_robot
 
 ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")

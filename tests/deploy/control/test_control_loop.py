@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
-from testudo_deploy.control.control_loop import estimate_state
+from testudo_deploy.control.state_prediction import estimate_state
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 
@@ -289,7 +289,7 @@ def test_a_policy_that_answers_nonsense_brakes(make_loop, answer):
 def test_whatever_breaks_inside_ends_in_a_brake(make_loop, monkeypatch):
     rig = make_loop()
     rig.tick()
-    monkeypatch.setattr(rig.loop._roster, "table", lambda now_s: 1 / 0)
+    monkeypatch.setattr(rig.loop._peers, "table", lambda now_s: 1 / 0)
     record = rig.tick()
     braked(record, "internal_error")
     assert "ZeroDivisionError" in record.reason

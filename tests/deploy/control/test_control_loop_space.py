@@ -124,7 +124,7 @@ def test_a_pose_that_jumps_brakes_until_it_is_back(name, make_loop):
 
 def test_an_untrusted_peer_must_be_seen(make_loop):
     rig = make_loop()
-    rig.loop._roster.untrusted.add("r1")
+    rig.loop._peers.untrusted.add("r1")
     rig.see()
     assert rig.loop.tick(rig.now_s + 0.001).reason == "untrusted_unseen: r1"
     assert rig.loop.on_sighting("r1", PeerMeasurement(rig.now_s, (2.0, 2.0)))
@@ -138,7 +138,7 @@ def test_an_untrusted_peer_must_be_seen(make_loop):
 
 def test_what_an_untrusted_peer_says_is_refused(make_loop):
     rig = make_loop()
-    rig.loop._roster.untrusted.add("r1")
+    rig.loop._peers.untrusted.add("r1")
     assert not rig.hear()
 
 
@@ -160,7 +160,7 @@ def test_a_peer_that_is_seen_where_it_said_it_is_not_is_not_trusted_any_more(mak
 def test_a_sighting_that_grows_old_stops_the_robot(make_loop):
     """What tracking does not see any more can be anywhere: 0.2 m/s for ten seconds is 2 m."""
     rig = make_loop()
-    rig.loop._roster.untrusted.add("r1")
+    rig.loop._peers.untrusted.add("r1")
     rig.policy.answer = lambda signals, hidden: (np.array([0.1, 0.0]), hidden)
     assert rig.loop.on_sighting("r1", PeerMeasurement(rig.now_s, (2.0, 2.0)))
     moved = [rig.tick(hears=False) for _ in range(400)]

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.reservations import ShieldInputs
 from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldStatus
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.spec import load_robot
 
 

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.control.control_loop import estimate_state
-from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_deploy.control.state_prediction import pending_time_s, predict_state
+from testudo_deploy.control.state_prediction import PendingCommands, estimate_state, pending_time_s, predict_state
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.spec import load_robot
 

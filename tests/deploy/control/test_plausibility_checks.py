@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.deploy.fine_motion import STEP_S, drawn, random_command, roll
 from tests.deploy.peer_lanes import peer, spaces
 
-from testudo_deploy.control.plausibility_checks import follow_pose, left_reserved_segments
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.control.peer_tracker import left_reserved_segments
+from testudo_deploy.control.pose_validator import follow_pose
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot

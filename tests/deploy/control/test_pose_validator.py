@@ -93,17 +93,17 @@ def test_a_slow_slide_of_the_map_is_measured_from_the_first_pose_there(walk):
 def test_three_jumps_within_ten_seconds_need_an_operator(walk):
     for count in range(1, JUMPS + 1):
         walk.take(pose(0.5), pose())
-        assert walk.place.restless is (count == JUMPS)
+        assert walk.place.jumps_often is (count == JUMPS)
     walk.take(*[pose()] * 400)
-    assert walk.place.restless  # time alone does not heal it
-    walk.place.pardon()
-    assert not walk.place.restless
+    assert walk.place.jumps_often  # time alone does not heal it
+    walk.place.reset_jumps()
+    assert not walk.place.jumps_often
 
 
 def test_jumps_far_apart_are_no_restlessness(walk):
     for _ in range(6):
         walk.take(pose(0.5), *[pose()] * math.ceil(JUMPS_S / 2 / TICK_S))
-        assert not walk.place.restless
+        assert not walk.place.jumps_often
 
 
 @given(

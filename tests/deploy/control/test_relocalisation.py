@@ -43,7 +43,7 @@ def test_it_asks_for_no_space_before_every_peer_knows_of_the_new_place(make_loop
     for _ in range(STEADY_TICKS):
         step(rig, JUMP)
     told = rig.loop._sequence
-    heard = rig.loop._roster._newest["r1"]
+    heard = rig.loop._peers._newest["r1"]
     heard.acknowledged = told  # the words so far, the last of them from the old place
     for _ in range(3):
         assert step(rig, JUMP, hears=False).reason == "peer_unaware: r1"
@@ -92,7 +92,7 @@ def test_one_that_jumps_again_and_again_waits_for_an_operator(make_loop):
         assert record.reason == "pose_restless"
         assert rig.loop.announcement(rig.now_s) is not None  # its peers know where it is
         record = step(rig)
-    rig.loop.let_go()
+    rig.loop.release_space()
     assert step(rig).reason == ""
 
 

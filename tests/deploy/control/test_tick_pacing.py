@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from testudo_deploy.control.tick_pacing import EARLY_SHARE, WAIT_SHARE, TickPacer
+from testudo_deploy.control.control_tick import EARLY_SHARE, WAIT_SHARE, TickPacer
 
 PERIOD_S = 0.02
 

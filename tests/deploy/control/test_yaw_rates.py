@@ -23,6 +23,7 @@ from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import check_contract, check_robot, graph_outputs
+from testudo_deploy.control.control_tick import FlightPhase
 from testudo_deploy.control.pose_validator import PoseValidator
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_hardware.links.link_profile import load_link
@@ -185,7 +186,7 @@ def test_whatever_brakes_the_robot_ends_its_turn(loop):
     rig.now_s += 0.02
     rig.see()
     rig.hear()
-    down = rig.loop.tick(rig.now_s, order="land", wish_world=(0.0, 0.0, -0.1))
+    down = rig.loop.tick(rig.now_s, order="land", flight=FlightPhase(velocity_world=(0.0, 0.0, -0.1)))
     assert any(down.sent_command)
     assert (down.sent_yaw_rate, down.nominal_yaw_rate) == (0.0, 0.0)
 

@@ -11,9 +11,9 @@ from tests.deploy.body import Body, measured
 from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.control.pending_commands import PendingCommands
+from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_deploy.monitoring.brake_monitor import begin_brake_monitor, brake_margin_terms, update_brake_monitor
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.motion_model import actuator_command, effective_command

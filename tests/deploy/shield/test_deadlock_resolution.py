@@ -16,8 +16,8 @@ from testudo_deploy.shield.deadlock_resolution import (
     is_deadlocked,
     resolve_deadlock,
 )
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.spec import load_robot
 
 PERIOD_S = 0.05

@@ -35,7 +35,7 @@ def announced(world, index=0):
 def heard_of(world, speaker, hearer):
     """Return the newest message of one drone that the other has."""
     name = world.drones[speaker].robot.name
-    return world.drones[hearer].robot.loop._roster._newest[name].message
+    return world.drones[hearer].robot.loop._peers._newest[name].message
 
 
 def test_it_asks_for_the_column_and_keeps_what_it_owns():
@@ -53,7 +53,7 @@ def test_the_last_way_down_is_announced(hovering):
     drone = hovering.drones[0]
     assert hovering.ask(Event.LAND).granted
     hovering.tick()
-    while drone.robot.flight.wish(drone.mode, 0.0, hovering.now_s).velocity_world is not None:
+    while drone.robot.flight.intent(drone.mode, 0.0, hovering.now_s).velocity_world is not None:
         hovering.tick()
     hovering.tick(3)
     top, foot = announced(hovering).requested_segment_world
@@ -116,7 +116,7 @@ def test_nobody_is_granted_a_way_below_a_drone_that_lands_without_a_pose(hoverin
     lander.sees = False
     hovering.until(Mode.LAND, 3.0)
     hovering.tick(5)
-    peers = other.robot.loop._roster.spaces(hovering.now_s, 1.0)
+    peers = other.robot.loop._peers.spaces(hovering.now_s, 1.0)
     space = other.robot.loop._shield.space
     x, y, _ = lander.vehicle.place
     below = np.array([[x - 0.2, y, 0.1], [x + 0.2, y, 0.1]])[:, :, None]

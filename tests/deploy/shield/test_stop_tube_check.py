@@ -11,9 +11,8 @@ from tests.deploy.lone_drive import Drive
 
 from testudo_deploy.control.peer_tracker import PeerMeasurement
 from testudo_deploy.shield import reservations
-from testudo_deploy.shield.obstacles import Ball, Block
-from testudo_deploy.shield.peer_table import PeerTable
-from testudo_deploy.shield.stop_tube import stop_tube
+from testudo_deploy.shield.arena import Ball, Block
+from testudo_deploy.shield.stop_tube import stop_tube, stop_tube_parameters
 from testudo_deploy.shield.stop_tube_check import (
     FACTORS,
     clear_of_untrusted,
@@ -22,8 +21,7 @@ from testudo_deploy.shield.stop_tube_check import (
     within_walls,
     within_walls_or_away,
 )
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.velocity_projection import Arena
+from testudo_deploy.shield.velocity_projection import Arena, PeerTable
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE

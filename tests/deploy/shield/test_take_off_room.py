@@ -10,10 +10,9 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.robot_links import FleetError
+from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule
 from testudo_deploy.shield.flight_column import ClimbVolume
-from testudo_deploy.shield.obstacles import Ball, Block, Capsule
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.supervision.flight_phases import FlightSupervisor
 from testudo_deploy.supervision.modes import Event, Mode
 from testudo_hardware.spec import load_robot
@@ -111,7 +110,7 @@ def test_the_check_list_looks_at_the_column_above_where_the_drone_stands(fleet):
     assert world.drones[0].mode is Mode.DISARMED
     assert not world.drones[0].vehicle.acts
     world.drones[0].vehicle.place[0] += 0.08
-    world.drones[0].robot.loop._whereabouts.forget()
+    world.drones[0].robot.loop._pose_validator.forget()
     world.seconds(0.5)
     assert world.ask(Event.ARM).granted
 

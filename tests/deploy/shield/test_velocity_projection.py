@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import RETREAT_SHARE, ShieldStatus, pair_rows
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 from tests.deploy.shield.test_downwash import braking
 
-from testudo_deploy.control.control_loop import estimate_state
-from testudo_deploy.control.pending_commands import PendingCommands
-from testudo_deploy.shield.obstacles import Ball, clearance
-from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
+from testudo_deploy.shield.arena import Arena, Ball, clearance
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.reservations import ShieldInputs
 from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot

@@ -114,7 +114,7 @@ def test_below_another_drone_nobody_takes_off_and_the_other_is_not_disturbed(hov
     hovering.ask(Event.LAND)
     hovering.until(Mode.DISARMED, 15.0)
     upper.vehicle.place[:2] = lower.vehicle.place[:2]  # as if it had flown there
-    hovering.drones[1].robot.loop._whereabouts.forget()
+    hovering.drones[1].robot.loop._pose_validator.forget()
     hovering.seconds(0.5)
     assert hovering.ask(Event.ARM).code in ("column_taken", "too_close")
     assert lower.vehicle.place[2] == GROUND_M
@@ -305,7 +305,7 @@ def test_a_landing_does_not_end_on_a_drone_that_stands_there(hovering, aside_m):
     hovering.ask(Event.LAND, 0)
     hovering.until(Mode.DISARMED, 15.0)
     upper.vehicle.place[:2] = lower.vehicle.place[0] + aside_m, lower.vehicle.place[1]
-    upper.robot.loop._whereabouts.forget()
+    upper.robot.loop._pose_validator.forget()
     hovering.seconds(0.5)
     assert hovering.ask(Event.LAND, 1).granted
     hovering.least_m = math.inf

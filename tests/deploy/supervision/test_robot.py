@@ -223,7 +223,7 @@ def test_a_robot_that_was_armed_may_be_armed_again_wherever_it_is(pair):
     assert pair.ask(Event.DEACTIVATE).granted
     first, second = pair.fleet.robots
     pair.fleet = replace(pair.fleet, robots=(replace(first, initial_position_world=(0.0, 0.0)), second))
-    pair.robots[0].loop._whereabouts.forget()  # as if it had driven there
+    pair.robots[0].loop._pose_validator.forget()  # as if it had driven there
     pair.tick(5)
     assert pair.ask(Event.ARM).granted
 

@@ -16,8 +16,7 @@ from testudo_deploy.contract.rules import check_contract
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
-from testudo_deploy.shield.stop_tube import stop_tube, tube_segments
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube, stop_tube_parameters, tube_segments
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import effective_command

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from testudo_bench.shield_protocol.obstacle_ring import blocks
-from testudo_deploy.shield.obstacles import Ball, Block, Capsule, clearance
+from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule, clearance
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot

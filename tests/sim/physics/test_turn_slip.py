@@ -10,7 +10,7 @@ import pytest
 
 from testudo_deploy.monitoring.actuation_monitor import actuation_limits
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import RETREAT_SHARE
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import apply_turn_slip, effective_command, slip_ratio, turn_slip_m_s

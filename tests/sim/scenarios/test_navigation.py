@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.obstacles import Ball, Block, Capsule, clearance
+from testudo_deploy.shield.arena import Ball, Block, Capsule, clearance
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.sim.deployed_team import begin, deployed, drive, places
 
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios import make_scenario

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.drones import make_drone_tier

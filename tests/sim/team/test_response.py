@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testudo_deploy.control.motion_monitor import MotionMonitor
-from testudo_deploy.control.pending_commands import PendingCommands
+from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_deploy.monitoring.actuation_monitor import (
     actuation_limits,
     begin_actuation_monitor,

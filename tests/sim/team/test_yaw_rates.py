@@ -20,7 +20,7 @@ from testudo_crazyflie.services.crtp_packets import GENERIC, Packet
 from testudo_deploy.contract.command_types import CommandTypeError
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
 from testudo_hardware.links.crazyflie.quaternion_compression import compressed
 from testudo_hardware.motion import motion_model

@@ -9,7 +9,7 @@ import numpy as np
 
 from testudo_analysis.gap.statistics.command_latency import CommandLatency
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import AlignedRobot, Trajectory

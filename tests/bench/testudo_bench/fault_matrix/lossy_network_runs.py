@@ -18,7 +18,7 @@ from testudo_bench.fault_matrix.harness.network_emulation import EmulatedRadio, 
 from testudo_bench.fault_matrix.radio_bursts import bench_bursts
 from testudo_deploy.bench.result import BenchResult
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.control.tick_pacing import LATE_S
+from testudo_deploy.control.control_tick import LATE_S
 from testudo_deploy.launch.child_processes import ProcessEvent
 from testudo_deploy.supervision.supervisor import code_of
 from testudo_hardware.errors import TestudoError

@@ -17,9 +17,8 @@ from testudo_deploy.admission.safety_contract_rules import check_fleet
 from testudo_deploy.admission.safety_contracts import Obligation, obligation, stop_tube_parameters_of
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.rules import check_robot
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
-from testudo_deploy.shield.velocity_projection import pair_rows, project_velocity
+from testudo_deploy.shield.velocity_projection import PeerTable, pair_rows, project_velocity
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_policies.exporting.packaging import make_contract

@@ -14,13 +14,12 @@ import numpy as np
 from testudo_bench.performance.world_stepping import compiled, seconds
 from testudo_deploy.bench.result import BenchResult
 from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.reservations import ShieldInputs
 from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.velocity_projection import Arena
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import Arena, PeerTable
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot

@@ -13,9 +13,8 @@ import jax.numpy as jnp
 
 from testudo_deploy.bench.result import BenchResult
 from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.velocity_projection import pair_rows, wall_rows
+from testudo_deploy.shield.velocity_projection import PeerTable, pair_rows, wall_rows
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.spec import load_robot

@@ -13,9 +13,8 @@ import jax.numpy as jnp
 
 from testudo_bench.shield_protocol.protocol_cell import OTHERS, Rule
 from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
-from testudo_deploy.shield.peer_table import PeerTable
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.velocity_projection import Arena, ShieldResult, ShieldStatus, project_velocity
+from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldResult, ShieldStatus, project_velocity
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.motion.motion_state import TINY, length, matrix_vector, shorten

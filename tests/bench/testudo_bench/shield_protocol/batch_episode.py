@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from testudo_bench.shield_protocol.baselines import OtherShield
 from testudo_bench.shield_protocol.compiled_setting import CompiledStage
 from testudo_bench.shield_protocol.world_batch import Batch
+from testudo_deploy.shield.arena import clearance
 from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
-from testudo_deploy.shield.obstacles import clearance
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE

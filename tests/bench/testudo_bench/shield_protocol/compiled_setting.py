@@ -19,11 +19,10 @@ from testudo_bench.shield_protocol.protocol_cell import (
     Formation,
     ProtocolCell,
 )
-from testudo_deploy.shield.obstacles import Obstacle
+from testudo_deploy.shield.arena import Arena, Obstacle
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.differential_drive import DifferentialDrive
 from testudo_hardware.motion.velocity_point import VelocityPoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from testudo_deploy.shield.obstacles import Ball, Block, Capsule, Obstacle
+from testudo_deploy.shield.arena import Ball, Block, Capsule, Obstacle
 
 ROOM = 1.5
 """Radius of the circle of starts over that of a swap without obstacles."""

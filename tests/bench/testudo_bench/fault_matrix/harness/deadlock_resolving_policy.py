@@ -12,7 +12,7 @@ import numpy as np
 
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.deadlock_resolution import initial_deadlock_state, resolve_deadlock
-from testudo_deploy.shield.peer_table import PeerTable
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_nodes.robot.policy_node import main
 
 _step = PolicyArtefact.step

@@ -18,7 +18,7 @@ from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import ParameterValue, ProcessPlan, plan
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.policies.go_to_goal import write_go_to_goal_policy

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from testudo_deploy.shield.tube_margins import StopTubeParameters, stop_tube_parameters, stop_tube_terms
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters, stop_tube_terms
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot, robot_files
 

@@ -7,11 +7,10 @@ import pytest
 from tests.deploy.flying_pair import GROUND_M, World, with_phases
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.monitoring.climb_monitor import ClimbLimits
-from testudo_deploy.shield.flight_column import ClimbVolume, unknown_robots_near
-from testudo_deploy.shield.peer_table import PeerTable
-from testudo_deploy.shield.tube_margins import stop_tube_parameters
-from testudo_deploy.shield.wall_constraints import Arena
+from testudo_deploy.shield.arena import Arena
+from testudo_deploy.shield.flight_column import ClimbLimits, ClimbVolume, unknown_robots_near
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_deploy.supervision.flight_phases import CLIMB_M_S, SETTLE_S
 from testudo_deploy.supervision.modes import Event, Mode, Reaction, watchdog_of
 from testudo_hardware.spec import load_robot
@@ -156,7 +155,7 @@ def test_a_peer_that_comes_into_the_column_ends_the_climb(climbing):
     drone, other = climbing.drones
     away = other.vehicle.place.copy()
     other.vehicle.place[:] = (drone.vehicle.place[0], 0.1, 1.0)
-    other.robot.loop._whereabouts.forget()
+    other.robot.loop._pose_validator.forget()
     climbing.until(Mode.LAND, 1.0)
     assert drone.robot.supervisor.reason == "column_entered: r1"
     assert watchdog_of("column_entered").reaction is Reaction.LAND
@@ -164,7 +163,7 @@ def test_a_peer_that_comes_into_the_column_ends_the_climb(climbing):
     climbing.seconds(2.0)
     assert drone.vehicle.place[2] == pytest.approx(stood_m, abs=0.1)  # it hovers, and waits
     other.vehicle.place[:] = away
-    other.robot.loop._whereabouts.forget()
+    other.robot.loop._pose_validator.forget()
     climbing.until(Mode.DISARMED, 10.0)
     assert drone.vehicle.place[2] == GROUND_M
 

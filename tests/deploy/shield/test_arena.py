@@ -13,22 +13,23 @@ from tests.deploy.fine_motion import STEP_S
 from tests.deploy.fine_motion import drawn as drawn_motion
 from tests.deploy.lone_drive import Drive
 
-from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
-from testudo_deploy.shield.obstacles import (
+from testudo_deploy.shield.arena import (
+    Arena,
     Ball,
     Block,
     Capsule,
     check_obstacle,
     clearance,
     hull_clearance,
+    obstacle_rows,
     read_obstacles,
     segment_clearance,
 )
+from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.stop_tube import stop_tube
 from testudo_deploy.shield.stop_tube_check import within_walls
 from testudo_deploy.shield.velocity_projection import project_velocity
-from testudo_deploy.shield.wall_constraints import Arena, obstacle_rows
 from testudo_hardware.arrays import array_namespace
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, StoppingPoint, motion_model

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.peer_table import PeerTable, extrapolated, update_peer_table
+from testudo_deploy.shield.velocity_projection import PeerTable, extrapolated, update_peer_table
 
 
 def table_of(point, velocity, age, valid):
