@@ -1,7 +1,6 @@
 """Array libraries that one body must run on, and states of a robot's own motion."""
 
 import array_api_strict
-import jax
 import numpy as np
 import pytest
 
@@ -12,19 +11,22 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 @pytest.fixture
 def x64():
     """Let JAX compute in double precision for one test."""
+    import jax
+
     with jax.enable_x64(True):
         yield
 
 
 @pytest.fixture(params=["numpy", "jax", "strict"])
-def asarray(request, x64):
+def asarray(request):
     """Return a function that makes a double-precision array of one library."""
-    makers = {
-        "numpy": lambda values: np.asarray(values, float),
-        "jax": lambda values: jax.numpy.asarray(values, float),
-        "strict": lambda values: array_api_strict.asarray(np.asarray(values, float)),
-    }
-    return makers[request.param]
+    if request.param == "jax":
+        request.getfixturevalue("x64")
+        import jax
+
+        return lambda values: jax.numpy.asarray(values, float)
+    make = {"numpy": lambda values: values, "strict": array_api_strict.asarray}[request.param]
+    return lambda values: make(np.asarray(values, float))
 
 
 @pytest.fixture
