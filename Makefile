@@ -5,7 +5,7 @@ ARGS ?=
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the nodes run in real time: by themselves, so that no other test takes their processor
 ROS_PYTEST := $(BIN)/python -m pytest
-ROS_ROOMS := tests/ros tests/faults
+ROS_ROOMS := tests/ros tests/bench/fault_matrix
 # no simulated fleets and nothing compiled, but the smoke test of each verb
 FAST_ROOMS := tests/test_cli.py tests/test_verbs.py tests/hardware tests/runs/recording tests/runs/alignment \
 	$(addprefix tests/deploy/,admission contract files fleet launch markers station)

@@ -49,7 +49,7 @@ def policy(run):
 
 def test_train_tells_where_it_is_and_what_comes_next(run, capsys):
     shown = succeed(capsys, "train", "--run", run)  # it is finished: nothing is left to do
-    assert f"going on in {run} with its own configuration" in " ".join(shown.split())
+    assert f"resuming {run} with its own configuration" in " ".join(shown.split())
     assert "finished: 4 of 4 updates" in shown
     assert "next: testudo evaluate" in shown
     assert load_config(run) == TINY
@@ -102,7 +102,7 @@ def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
 
 def test_bench_import_times_reading_and_writing(capsys, tmp_path, monkeypatch):
     monkeypatch.delenv("TESTUDO_REAL_DATA", raising=False)
-    monkeypatch.setattr("testudo_bench.performance.importing._DURATION_S", 5.0)
+    monkeypatch.setattr("testudo_bench.performance.recorded_runs._DURATION_S", 5.0)
     numbers = tmp_path / "import.json"
     shown = succeed(capsys, "bench", "import", "--repeats", "1", "--team-size", "2", "--json", numbers)
     assert "times real time" in shown
@@ -140,7 +140,7 @@ def test_train_that_ctrl_c_stops_says_so_in_its_exit_status(tmp_path, capsys, mo
 
     monkeypatch.setattr(train_module, "TrainingDisplay", Display)
     assert main(["train", "--run", str(tmp_path), *TINY_OPTIONS]) == 130
-    assert "stopped; the same command with --run goes on: 2 of 4" in capsys.readouterr().out
+    assert "stopped; the same command with --run resumes it: 2 of 4" in capsys.readouterr().out
     monkeypatch.undo()
     assert "finished: 4 of 4 updates" in succeed(capsys, "train", "--run", tmp_path)
 
@@ -150,18 +150,18 @@ REFUSED = {
     "train: unknown robot": (["train", "--robot", "r2d2"], "robot 'r2d2' is not known; known are"),
     "train: no such robot file": (["train", "--robot", "own.toml"], "own.toml: no such robot file"),
     "train: unknown algorithm": (["train", "--algorithm", "dqn"], "expected one of mappo, ippo"),
-    "train: team of one": (["train", "--team-size", "1"], "--team-size: found 1, a team has at"),
+    "train: team of one": (["train", "--team-size", "1"], "--team-size: found 1, expected at least 2"),
     "train: crowd": (["train", "--team-size", "500"], "500 robots do not fit"),
     "train: broken run": (["train", "--run", "broken"], "config.json: not JSON"),
     "train: run is a file": (["train", "--run", "file"], "file: cannot be written"),
     "evaluate: no file": (["evaluate", "no.onnx"], "no.onnx: no such file; make one with"),
-    "evaluate: no run": (["evaluate", "empty"], "no training run: config.json is missing"),
+    "evaluate: no run": (["evaluate", "empty"], "not a training run: config.json is missing"),
     "evaluate: untrained": (["evaluate", "untrained"], "no checkpoint yet; run `testudo train"),
     "evaluate: broken run": (["evaluate", "broken"], "config.json: not JSON"),
     "evaluate: no policy": (["evaluate", "file"], "file: truncated or not an ONNX file"),
-    "evaluate: nowhere": (["evaluate", "empty", "--json", "no/x.json"], "there is no folder no"),
-    "export: no run": (["export", "empty"], "no training run: config.json is missing"),
-    "export: a file": (["export", "file"], "file: no training run"),
+    "evaluate: nowhere": (["evaluate", "empty", "--json", "no/x.json"], "folder no does not exist"),
+    "export: no run": (["export", "empty"], "not a training run: config.json is missing"),
+    "export: a file": (["export", "file"], "file: not a training run"),
     "export: untrained": (["export", "untrained"], "no checkpoint yet"),
     "export: nowhere": (["export", "untrained", "--json", "empty"], "empty: is a folder"),
     "inspect: no file": (["inspect", "no.onnx"], "no.onnx: no such file"),
@@ -175,8 +175,8 @@ REFUSED = {
     "import: not empty": (["import", "file", "broken"], "broken: exists already; give a new folder for the run"),
     "import: robot": (["import", "file", "new", "--robot-type", "r2d2"], "--robot-type: robot 'r2d2' is not known"),
     "dataset: one path": (["dataset", "empty"], "expected run folders and a file to write"),
-    "dataset: not npz": (["dataset", "empty", "data.h5"], "data.h5: expected a file that ends in .npz"),
-    "dataset: no run": (["dataset", "empty", "data.npz"], "empty: no run.json in it or below"),
+    "dataset: not npz": (["dataset", "empty", "data.h5"], "data.h5: expected a file name that ends in .npz"),
+    "dataset: no run": (["dataset", "empty", "data.npz"], "empty: found no run.json in it or below"),
     "improve: no run": (["improve", "no", "--policy", "p.onnx"], "no: no such run folder"),
     "improve: no policy": (["improve", "empty", "--policy", "p.onnx"], "p.onnx: no such file"),
     "improve: no time": (["improve", "empty", "--policy", "p.onnx", "--minutes", "0"], "--minutes: found 0.0"),
@@ -223,7 +223,7 @@ def test_bad_input_is_one_sentence_and_status_2(words, message, tmp_path, monkey
     ("words", "message"),
     [
         (["--episodes", "0"], "--episodes: found 0, expected at least 1"),
-        (["--team-size", "1"], "--team-size: found 1, a team has at least 2 robots"),
+        (["--team-size", "1"], "--team-size: found 1, expected at least 2 robots"),
         (["--team-size", "2", "500"], "500 robots do not fit"),
         (["--seed", "-5"], "--seed: found -5"),
     ],

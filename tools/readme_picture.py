@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from testudo_analysis.rendering import Animation, AnimationScene, RenderOptions, Trajectory, arena_around, render_run
-from testudo_analysis.report import FleetSection
+from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory, arena_around
+from testudo_analysis.rendering.render_run import RenderOptions, render_run
+from testudo_analysis.report.report_data import FleetSection
 from testudo_analysis.report.run_plots import trajectory_plot
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_runs.run_reader import RecordedRun, read_run

@@ -1,4 +1,4 @@
-"""What a training run is made of; saved beside its checkpoints and in the artefact."""
+"""Configuration of a training run; saved with its checkpoints and in the artefact."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ class TrainConfig:
     team_size: int = 4
     """Robots in a world."""
     command: Commanded = field(default="velocity", metadata=OPTIONAL)
-    """What the policy commands: a velocity, of drones with the heading held; or, for drones only, a yaw rate beside it,
-    which learns to look where the goal is."""
+    """What the policy commands: a velocity (drones hold their heading), or for drones also a yaw rate, with which they
+    learn to face the goal."""
     facing_price: float = field(default=0.25, metadata=OPTIONAL)
-    """With `--command velocity_yaw_rate`: reward that each second costs in which a drone looks at right angles to where
-    its goal is; away from it twice that."""
+    """With `--command velocity_yaw_rate`: reward lost per second while a drone's heading is perpendicular to the
+    direction of its goal; twice that while it faces away."""
     algorithm: str = "mappo"
     """`mappo` (central critic) or `ippo`."""
     physics: Tier = "kinematic"
-    """`kinematic` is fast and has no contact; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
+    """`kinematic` is fast and has no contact forces; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
-    """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, many times as fast."""
+    """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, which are much faster."""
     impl: Impl = "auto"
-    """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` takes what is there."""
+    """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` uses what is installed."""
     downwash: bool = field(default=True, metadata=OPTIONAL)
-    """Tiers `attitude` and `rotors`: drones push down those in their wake."""
+    """Tiers `attitude` and `rotors`: simulate the downwash of drones."""
     battery: bool = field(default=False, metadata=OPTIONAL)
-    """All tiers in which drones fly: batteries begin anywhere from full to `power.land` of the robot file, empty with
+    """All tiers with drones: batteries start between full and `power.land` of the robot file, are discharged by
     thrust, and limit it by their voltage."""
     trainer: str = "testudo"
-    """`testudo`, or `brax-ppo` and `brax-sac` of brax, which train the same network without memory."""
+    """`testudo`, or `brax-ppo` or `brax-sac`, which train the same network without memory."""
     obstacles: str = field(default="", metadata=OPTIONAL)
-    """What stands in the arena, as a JSON list: `[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]`."""
+    """Obstacles in the arena, as a JSON list: `[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]`."""
     starts: Annotated[str, tyro.conf.Suppress] = field(default="", metadata=OPTIONAL)
-    """What a part of the worlds begins from: the text of a start file (`testudo train --starts FILE` puts it here)."""
+    """Contents of a start file for a share of the worlds (set by `testudo train --starts FILE`)."""
     starts_share: float = field(default=0.5, metadata=OPTIONAL)
-    """Share of the worlds that begin from `--starts`; the others begin as ever."""
+    """Share of the worlds that start from `--starts`; the others use the scenario's starts."""
     memory: int = 32
     """Units of the GRU; 0 is feed-forward."""
     width: int = 64
     """Units of the hidden layers."""
     seed: int = 0
-    """Seed of everything."""
+    """Random seed of the run."""
     decisions: int = 700_000
     """Environment decisions to train for (worlds x decisions)."""
     worlds: int = 256
-    """Worlds that run at once; 0 chooses as many as the devices' memory and the run's length allow."""
+    """Worlds simulated in parallel; 0 chooses the largest number that fits device memory and run length."""
     rollout: int = 32
     """Decisions of each world between updates."""
     epochs: int = 2
     """Passes over a rollout."""
     minibatches: int = 8
-    """Parts of a rollout for one gradient step each."""
+    """Minibatches of a rollout, with one gradient step each."""
     learning_rate: float = 1e-3
-    """First learning rate; it falls linearly to a tenth."""
+    """Initial learning rate; it decreases linearly to a tenth."""
     discount: float = 0.99
     """Per decision."""
     trace: float = 0.95
@@ -84,24 +84,24 @@ class TrainConfig:
     max_gradient: float = 0.5
     """Largest norm of a gradient."""
     change_price: float = 0.2
-    """Reward that a command costs when the shield changes it by the full speed."""
+    """Reward lost when the shield changes a command by the full speed."""
     precision: str = "highest"
     """Matrix products of the networks in training: `highest` is float32 everywhere; `high` and `default` are
     coarser and faster on accelerators. Export and robot always use float32."""
 
     @property
     def network(self) -> NetworkConfig:
-        """Return the networks' sizes."""
+        """Return the sizes of the networks."""
         return NetworkConfig(self.width, self.memory, self.algorithm == "mappo")
 
     @property
     def physics_choice(self) -> PhysicsChoice:
-        """Return the physics below the scenario."""
+        """Return the physics options of the environment."""
         return PhysicsChoice(self.physics, self.form, self.impl, self.downwash, self.battery)
 
     @property
     def command_type(self) -> str:
-        """Return the type of command as a contract names it."""
+        """Return the command type of the contract."""
         return VELOCITY_YAW_RATE if self.command == "velocity_yaw_rate" else COMMAND_TYPE
 
     @property
@@ -111,7 +111,7 @@ class TrainConfig:
 
 
 SUGGESTED: Mapping[str, Mapping[str, float]] = {
-    # the shield changes every command of a team in a ring, and a price on that teaches to stand; teams that turn
+    # in a ring the shield changes every command, and a price on that teaches robots to stand still; teams that turn
     # together need no memory
     "swap": {
         "decisions": 300_000,
@@ -123,16 +123,16 @@ SUGGESTED: Mapping[str, Mapping[str, float]] = {
         "change_price": 0.0,
     },
 }
-"""What a scenario learns well with, by option."""
+"""Options that a scenario trains well with."""
 
 
 def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
-    """Return the configuration with what its scenario suggests, and a line about it.
+    """Return the configuration with the options that its scenario suggests, and a message.
 
-    If any of the options that it has a word on is not as it is by default, all of them stay.
+    If the user changed any of these options, all of them stay unchanged.
     """
-    wishes, usual = SUGGESTED.get(config.scenario, {}), TrainConfig()
-    if not wishes or any(getattr(config, name) != getattr(usual, name) for name in wishes):
+    options, default = SUGGESTED.get(config.scenario, {}), TrainConfig()
+    if not options or any(getattr(config, name) != getattr(default, name) for name in options):
         return config, ""
-    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in wishes.items())
-    return replace(config, **wishes), f"{config.scenario}: trains with {options}; give one of them, and all are yours"
+    text = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    return replace(config, **options), f"{config.scenario}: trains with {text}; set one of them to choose all yourself"

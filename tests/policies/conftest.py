@@ -20,7 +20,7 @@ def tiny_run(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_export(tiny_run, tmp_path_factory):
     """Return the report of that run's export."""
-    workshop = build(TINY)
+    components = build(TINY)
     with quick_compilation(tmp_path_factory):
-        parameters = load_parameters(workshop, tiny_run)
-        return package_policy(workshop, parameters, tiny_run.parent / "policy.onnx", [])
+        parameters = load_parameters(components, tiny_run)
+        return package_policy(components, parameters, tiny_run.parent / "policy.onnx", [])

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from tests.policies.quick import TINY
 
-from testudo_policies.distributed.process_group import join
+from testudo_policies.distributed import join
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import train_run
 

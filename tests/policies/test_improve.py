@@ -21,10 +21,8 @@ from testudo_policies.improve import steps as steps_module
 from testudo_policies.improve.comparison import Comparison
 from testudo_policies.improve.discriminators import DiscriminatorConfig
 from testudo_policies.improve.fine_tuning import FineTuner
-from testudo_policies.improve.initial_policy import CHECKPOINT, GRAPH, find_initial_policy
-from testudo_policies.improve.onnx_weights import matches, parameters_of_graph
-from testudo_policies.improve.recorded_transitions import recorded_of
-from testudo_policies.improve.run_starts import run_starts
+from testudo_policies.improve.initial_policy import CHECKPOINT, GRAPH, find_initial_policy, matches, parameters_of_graph
+from testudo_policies.improve.recorded_run import recorded_of, run_starts
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import load_parameters
 
@@ -56,15 +54,15 @@ def same(first, second):
 
 
 def test_the_actor_comes_back_out_of_the_graph_bit_for_bit(quick, tiny_run, artefact):
-    workshop = build(TINY)
-    trained = load_parameters(workshop, tiny_run)
-    blank = workshop.ppo.start(jax.random.key(9)).parameters
-    assert not matches(workshop.agent, blank, artefact.contract)
+    components = build(TINY)
+    trained = load_parameters(components, tiny_run)
+    blank = components.ppo.start(jax.random.key(9)).parameters
+    assert not matches(components.agent, blank, artefact.contract)
     found = parameters_of_graph(onnx.load(artefact.path), blank, 1000)
     assert same(found.actor, trained.actor)
     assert same(found.own_statistics.mean, trained.own_statistics.mean)
     assert same(found.neighbour_statistics.std, trained.neighbour_statistics.std)
-    assert matches(workshop.agent, found, artefact.contract)
+    assert matches(components.agent, found, artefact.contract)
 
 
 def test_it_begins_with_the_checkpoint_beside_the_artefact_else_with_the_graph(
@@ -97,20 +95,20 @@ def test_the_scenario_starts_where_the_run_was(run, artefact):
 
 
 def test_recorded_transitions_are_what_a_rollout_would_hold(quick, run, artefact, tiny_run):
-    workshop = build(TINY)
-    parameters = load_parameters(workshop, tiny_run)
+    components = build(TINY)
+    parameters = load_parameters(components, tiny_run)
     (episode,) = episodes_of(run, artefact.contract)
-    recorded = recorded_of([episode], workshop, parameters)
+    recorded = recorded_of([episode], components, parameters)
     length = TINY.rollout
     sequences = -(-len(episode) // length)
     assert recorded.weight.shape == (length, sequences * 3 + sequences * 3 % TINY.minibatches)
     assert int(recorded.weight[:, : sequences * 3].sum()) == episode.valid.sum()
     # a deployed policy sends its most probable action: the actor finds it there again
-    logits, _ = workshop.agent.act(parameters, recorded.batch.features, recorded.hidden, recorded.batch.fresh)
+    logits, _ = components.agent.act(parameters, recorded.batch.features, recorded.hidden, recorded.batch.fresh)
     mean = np.asarray(logits[..., :2])
     sure = np.asarray(recorded.weight) > 0
-    wanted = workshop.agent.velocity_world(recorded.batch.features, np.tanh(mean))
-    told = workshop.agent.velocity_world(recorded.batch.features, np.tanh(recorded.batch.action))
+    wanted = components.agent.velocity_world(recorded.batch.features, np.tanh(mean))
+    told = components.agent.velocity_world(recorded.batch.features, np.tanh(recorded.batch.action))
     np.testing.assert_allclose(np.asarray(told)[sure], np.asarray(wanted)[sure], atol=2e-3)
     np.testing.assert_allclose(recorded.batch.reward[0, :3], episode.rewards[0], atol=1e-6)
 
@@ -127,9 +125,9 @@ def test_recorded_transitions_are_what_a_rollout_would_hold(quick, run, artefact
     ],
 )
 def test_a_new_policy_is_worse_only_beyond_the_old_ones_interval(change, words):
-    complaints = Comparison("there", EVALUATION, replace(EVALUATION, **change)).complaints()
-    assert len(complaints) == len(words)
-    assert all(word in text for word, text in zip(words, complaints, strict=True))
+    regressions = Comparison("there", EVALUATION, replace(EVALUATION, **change)).regressions()
+    assert len(regressions) == len(words)
+    assert all(word in text for word, text in zip(words, regressions, strict=True))
 
 
 @pytest.fixture
@@ -160,7 +158,7 @@ def test_one_command_gives_a_policy_that_is_not_worse_and_goes_on_where_it_stopp
     status = improved(run_folder, tmp_path, robot_file, json=numbers)
     shown = " ".join(capsys.readouterr().out.split())
     values = json.loads(numbers.read_text())
-    assert "going on in" in shown
+    assert "resuming" in shown
     cells = " ".join(shown.replace("│", "").split())
     assert "dynamics.velocity_lag 0.08 [0.064, 0.096] s 0.08 [0.07, 0.14] s" in cells
     assert list(values["identified"]) == ["dynamics.velocity_lag"]
@@ -173,7 +171,7 @@ def test_one_command_gives_a_policy_that_is_not_worse_and_goes_on_where_it_stopp
     if status == 0:
         contract = PolicyArtefact.load(made).contract
         assert contract.robot_spec["dynamics"]["velocity_lag"]["interval"] == [0.07, 0.14]
-    with pytest.raises(TestudoError, match="holds an improvement of something else"):
+    with pytest.raises(TestudoError, match="holds an improvement with other inputs"):
         improved(run_folder, tmp_path, robot_file, method="h2o")
 
 
@@ -192,16 +190,18 @@ def test_a_worse_policy_is_not_exported(quick, run_folder, tmp_path, robot_file,
 
 @pytest.mark.parametrize("arm", [{}, pytest.param({"weighted": False}, marks=pytest.mark.slow), {"simulate": False}])
 def test_a_tuner_learns_from_run_and_simulation(quick, run, artefact, tiny_run, arm):
-    workshop = build(TINY)
-    parameters = load_parameters(workshop, tiny_run)
-    recorded = recorded_of(episodes_of(run, artefact.contract), workshop, parameters)  # three robots; training has two
+    components = build(TINY)
+    parameters = load_parameters(components, tiny_run)
+    recorded = recorded_of(
+        episodes_of(run, artefact.contract), components, parameters
+    )  # three robots; training has two
     tuner = FineTuner(
         TINY,
-        workshop.agent,
-        workshop.environment,
+        components.agent,
+        components.environment,
         begin=parameters,
         recorded=recorded,
-        judging=DiscriminatorConfig(width=8, steps=2, samples=16),
+        discriminator_config=DiscriminatorConfig(width=8, steps=2, samples=16),
         **arm,
     )
     state = jax.jit(tuner.init)(jax.random.key(0))
@@ -215,9 +215,9 @@ def test_a_tuner_learns_from_run_and_simulation(quick, run, artefact, tiny_run, 
 
 
 def test_at_first_the_critic_alone_learns(quick, tiny_run):
-    workshop = build(TINY)
-    parameters = load_parameters(workshop, tiny_run)
-    tuner = FineTuner(TINY, workshop.agent, workshop.environment, begin=parameters, warm_up=1)
+    components = build(TINY)
+    parameters = load_parameters(components, tiny_run)
+    tuner = FineTuner(TINY, components.agent, components.environment, begin=parameters, warm_up=1)
     update = jax.jit(tuner.update)
     once, _ = update(jax.jit(tuner.init)(jax.random.key(0)))
     assert same(once.parameters.actor, parameters.actor)

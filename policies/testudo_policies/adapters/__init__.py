@@ -1,1 +1,5 @@
-"""Our environments in the interfaces of other libraries, for their trainers."""
+"""Adapters to the interfaces of other reinforcement-learning libraries.
+
+In: an `Environment` of testudo_sim.
+Out: a brax `Env` or a JaxMARL `MultiAgentEnv`.
+"""

@@ -1,7 +1,7 @@
 """A team as a `brax.envs.Env`: each robot of each world is one environment of brax's batch.
 
-A batch restarts by itself and keeps its own time limit, so brax's trainers must not wrap it: give
-them ``wrap_env_fn=as_it_is``. None of brax's pipelines is used.
+A batch resets itself and applies its own time limit, so brax's trainers must not wrap it: pass
+``wrap_env_fn=identity_wrapper``. No brax pipeline is used.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from testudo_sim.environment.environment import Environment, StepResult, WorldSt
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BraxWorlds:
-    """The worlds below a batch."""
+    """State of the worlds in a batch."""
 
     worlds: WorldState
     key: jax.Array
-    """(2,) uint32: of the next step; brax's trainers cannot carry keys of the typed kind."""
+    """(2,) uint32: key of the next step; brax's trainers do not accept typed keys."""
 
 
 class BraxEnvironment(Env):
     """The shared-policy view of a scenario: B = E worlds x N robots, robots of one world side by side.
 
-    ``state.info`` holds what brax's own wrappers would put there: ``steps``, ``truncation`` (1 where
+    ``state.info`` holds the entries that brax's wrappers would add: ``steps``, ``truncation`` (1 where
     time is up; ``done`` is then 1 as well, so a termination is ``done`` without ``truncation``),
     ``episode_done`` and ``episode_metrics``. ``state.metrics`` of a robot: its world's ``success``,
     its share of the world's ``contacts``, and the world's ``interventions_per_step`` and
@@ -39,14 +39,14 @@ class BraxEnvironment(Env):
     """
 
     def __init__(self, environment: Environment, *, central: bool = False) -> None:
-        """Adapt an environment; with ``central`` observations end with what a central critic reads."""
+        """Adapt an environment; with ``central`` the inputs of a central critic end each observation."""
         self.view = TeamView(environment, central)
         self._observation_size = self.view.observation_size
 
     def reset(self, rng: jax.Array) -> State:
         """Return fresh worlds for keys (B, 2), or one world for a single key (2,).
 
-        Of the robots of one world only the first one's key counts.
+        In each world only the key of its first robot is used.
 
         Raises:
             TestudoError: the robots do not fill whole worlds.
@@ -74,10 +74,9 @@ class BraxEnvironment(Env):
         )
 
     def step(self, state: State, action: jax.Array) -> State:
-        """Return the state one decision later for actions (B, D); a world that is done starts anew.
+        """Return the state one decision later for actions (B, D); a finished world is reset.
 
-        Reward, ``done``, metrics and info are of the decision, the observation is already that of the
-        new start.
+        Reward, ``done``, metrics and info describe the decision; the observation is that after the reset.
         """
         before: BraxWorlds = state.pipeline_state
         step_key, next_key = jax.random.split(typed_key(before.key))
@@ -113,15 +112,15 @@ class BraxEnvironment(Env):
         return observation.reshape(-1, observation.shape[-1])
 
 
-def as_it_is(
+def identity_wrapper(
     env: BraxEnvironment, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None
 ) -> BraxEnvironment:
-    """Return the environment itself; for the argument ``wrap_env_fn`` of brax's trainers.
+    """Return the environment unchanged; for the argument ``wrap_env_fn`` of brax's trainers.
 
-    Not ``wrap_env=False``, with which brax 0.14's SAC fails.
+    ``wrap_env=False`` is no alternative: SAC of brax 0.14 fails with it.
 
     Raises:
-        TestudoError: the trainer is told something else than the scenario decides.
+        TestudoError: an argument contradicts the scenario.
     """
     expected = env.view.environment.horizon
     if (episode_length, action_repeat, randomization_fn) != (expected, 1, None):
@@ -145,13 +144,13 @@ def _metrics(result: StepResult, size: int) -> dict[str, jax.Array]:
 
 
 def _info(before: dict[str, Any], reward: jax.Array, done: jax.Array, metrics: dict[str, jax.Array]) -> dict[str, Any]:
-    """Return the running count and sums of the episodes; those of an ended one stay for one step."""
-    going_on = 1 - before["episode_done"]
-    news = {"sum_reward": reward, "length": jnp.ones_like(reward), **metrics}
-    totals = {name: before["episode_metrics"][name] * going_on + value for name, value in news.items()}
-    return {"steps": before["steps"] * going_on + 1, "episode_done": done, "episode_metrics": totals}
+    """Return the step count and sums of the running episodes; those of a finished episode stay for one step."""
+    running = 1 - before["episode_done"]
+    increments = {"sum_reward": reward, "length": jnp.ones_like(reward), **metrics}
+    totals = {name: before["episode_metrics"][name] * running + value for name, value in increments.items()}
+    return {"steps": before["steps"] * running + 1, "episode_done": done, "episode_metrics": totals}
 
 
-def _each(of_world: jax.Array, size: int) -> jax.Array:
-    """Return a value of each world (E,) for each of its robots (E * N,)."""
-    return jnp.repeat(of_world.astype(jnp.float32), size)
+def _each(world_value: jax.Array, size: int) -> jax.Array:
+    """Repeat a value of each world (E,) for each of its robots (E * N,)."""
+    return jnp.repeat(world_value.astype(jnp.float32), size)

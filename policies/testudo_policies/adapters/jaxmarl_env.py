@@ -1,7 +1,7 @@
-"""A team as JaxMARL's `MultiAgentEnv`: one world, one entry for each robot in dicts of arrays, inside jit.
+"""A team as JaxMARL's `MultiAgentEnv`: one world, one dict entry for each robot; compatible with jit.
 
-JaxMARL need not be installed; where it is, the class is one of its environments and its spaces are
-used. Its interface has no time-outs: `infos` tells them apart from terminations.
+JaxMARL is optional; if it is installed, the class derives from its environment and uses its spaces.
+Its interface has no time-outs: `infos` distinguishes them from terminations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testudo_sim.environment.environment import Environment, StepResult, WorldSt
 
 @dataclass(frozen=True)
 class BoxSpace:
-    """A bounded space of arrays, where JaxMARL's own is not there."""
+    """A bounded space of arrays; replaces JaxMARL's `Box` if JaxMARL is not installed."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class BoxSpace:
     dtype: Any = jnp.float32
 
     def sample(self, rng: jax.Array) -> jax.Array:
-        """Return a uniform draw."""
+        """Return a uniform sample."""
         return jax.random.uniform(rng, self.shape, self.dtype, self.low, self.high)
 
     def contains(self, x: jax.Array) -> jax.Array:
@@ -39,7 +39,7 @@ class BoxSpace:
 
 
 try:
-    with contextlib.redirect_stdout(io.StringIO()):  # it tells which of its environments are there
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints its list of environments
         from jaxmarl.environments.multi_agent_env import MultiAgentEnv
         from jaxmarl.environments.spaces import Box
 except ImportError:
@@ -51,20 +51,20 @@ ByAgent = dict[str, jax.Array]
 
 
 class MultiAgentTeam(MultiAgentEnv):
-    """One world of a scenario; vmap `reset` and `step` for more.
+    """One world of a scenario; vmap `reset` and `step` for several.
 
     Observations and actions are those of `TeamView`. `infos` holds arrays (N,): ``terminated``,
-    ``truncated``, and of the world ``contacts`` and ``interventions``.
+    ``truncated``, and the world's ``contacts`` and ``interventions``.
     """
 
     def __init__(self, environment: Environment, *, central: bool = False) -> None:
-        """Adapt an environment; with ``central`` observations end with what a central critic reads."""
+        """Adapt an environment; with ``central`` the inputs of a central critic end each observation."""
         self.view = TeamView(environment, central)
         self.num_agents = self.view.team_size
         self.agents = [f"agent_{index}" for index in range(self.num_agents)]
-        seen, acted = (self.view.observation_size,), (self.view.action_size,)
-        self.observation_spaces = {agent: Box(-jnp.inf, jnp.inf, seen) for agent in self.agents}
-        self.action_spaces = {agent: Box(-1.0, 1.0, acted) for agent in self.agents}
+        observation_shape, action_shape = (self.view.observation_size,), (self.view.action_size,)
+        self.observation_spaces = {agent: Box(-jnp.inf, jnp.inf, observation_shape) for agent in self.agents}
+        self.action_spaces = {agent: Box(-1.0, 1.0, action_shape) for agent in self.agents}
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class MultiAgentTeam(MultiAgentEnv):
 
     @property
     def agent_classes(self) -> dict[str, list[str]]:
-        """Return all robots as one class: they share a policy."""
+        """Return all robots as one class, because they share a policy."""
         return {"robot": list(self.agents)}
 
     def observation_space(self, agent: str) -> Any:
@@ -96,8 +96,8 @@ class MultiAgentTeam(MultiAgentEnv):
     ) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
         """Return observations, state, rewards, dones and infos one decision later.
 
-        A world that is done starts anew, or in ``reset_state``: observations and state are then those
-        of the new start, rewards, dones (with ``__all__``) and infos those of the decision.
+        A finished world is reset, or set to ``reset_state``: observations and state are then those after
+        the reset; rewards, dones (with ``__all__``) and infos describe the decision.
         """
         step_key, reset_key = jax.random.split(typed_key(key))
         observations, after, rewards, dones, infos = self.step_env(step_key, state, actions)
@@ -110,7 +110,7 @@ class MultiAgentTeam(MultiAgentEnv):
     def step_env(
         self, key: jax.Array, state: WorldState, actions: Mapping[str, jax.Array]
     ) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
-        """Return the same as `step`, for a world that does not start anew."""
+        """Return the same as `step`, without resetting a finished world."""
         action = jnp.stack([actions[agent] for agent in self.agents])[None]
         velocity = self.view.velocity_world(state, action)
         _, result = self.view.environment.step(state, velocity, typed_key(key))
@@ -123,7 +123,7 @@ class MultiAgentTeam(MultiAgentEnv):
         return self._by_agent(self.view.observe(state)[0])
 
     def get_avail_actions(self, state: WorldState) -> ByAgent:
-        """Return (D,) bool by agent: every action is possible, the shield sees to the rest."""
+        """Return (D,) bool by agent: every action is allowed, because the shield makes it safe."""
         return {agent: jnp.ones(self.view.action_size, bool) for agent in self.agents}
 
     def _by_agent(self, values: jax.Array) -> ByAgent:
@@ -131,10 +131,10 @@ class MultiAgentTeam(MultiAgentEnv):
 
     def _infos(self, result: StepResult) -> dict[str, Any]:
         metrics = result.metrics
-        of_world = {
+        world_values = {
             "terminated": result.terminated,
             "truncated": result.truncated,
             "contacts": metrics.contacts,
             "interventions": metrics.interventions,
         }
-        return {name: jnp.broadcast_to(value[0], (self.num_agents,)) for name, value in of_world.items()}
+        return {name: jnp.broadcast_to(value[0], (self.num_agents,)) for name, value in world_values.items()}

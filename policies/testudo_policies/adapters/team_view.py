@@ -1,4 +1,4 @@
-"""What other libraries' learners see of a team: a flat observation and a bounded action for each robot."""
+"""The flat observation and bounded action of each robot, for trainers of other libraries."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from testudo_sim.environment.environment import Environment, WorldState
 
 @dataclass(frozen=True)
 class ObservationLayout:
-    """Where the parts of one robot's features lie in a flat vector."""
+    """Layout of one robot's features in a flat vector."""
 
     shapes: tuple[tuple[int, ...], ...]
     """Shape of each field of `Features` for one robot."""
 
     @classmethod
     def of(cls, features: Features, batch_axes: int) -> ObservationLayout:
-        """Return the layout of features that have so many batch axes."""
+        """Return the layout of features with ``batch_axes`` leading batch axes."""
         return cls(tuple(getattr(features, field.name).shape[batch_axes:] for field in fields(Features)))
 
     @property
@@ -50,11 +50,11 @@ class ObservationLayout:
 
 @dataclass(frozen=True)
 class TeamView:
-    """A scenario as each of its robots sees it: the same for all, as a shared policy needs it.
+    """A scenario from the view of each robot, in the same form for all, for a shared policy.
 
-    The observation is what our own actor reads, before normalisation; with ``central`` what our
-    central critic reads follows in the same vector. An action is a velocity in the frame that looks
-    to the goal, each axis in (-1, 1); lengths above 1 are shortened to full speed.
+    The observation is the input of Testudo's actor before normalisation; with ``central`` the input of the
+    central critic follows in the same vector. An action is a velocity in the goal frame (x towards the
+    goal), each axis in (-1, 1); vectors longer than 1 are scaled to full speed.
     """
 
     environment: Environment
@@ -62,12 +62,12 @@ class TeamView:
 
     @property
     def team_size(self) -> int:
-        """Return the robots in a world."""
+        """Return the number of robots in a world."""
         return self.environment.team.size
 
     @property
     def action_size(self) -> int:
-        """Return the space dimensions."""
+        """Return the number of space dimensions D."""
         return self.environment.team.model.spec.dimension
 
     @property
@@ -88,7 +88,7 @@ class TeamView:
         return jnp.concatenate([ObservationLayout.of(part, 2).flat(part) for part in parts], axis=-1)
 
     def velocity_world(self, worlds: WorldState, action: jax.Array) -> jax.Array:
-        """Return what the actions (E, N, D) command, control-point velocities (E, N, D) [m/s]."""
+        """Return the control-point velocities (E, N, D) [m/s, world] that actions (E, N, D) command."""
         spec = self.environment.team.model.spec
         agent = Agent(NetworkConfig(), spec.dimension, spec.control_point_speed_m_s)
         return agent.velocity_world(encode(self.environment.signals(worlds)), action)
@@ -99,5 +99,5 @@ class TeamView:
 
 
 def typed_key(key: jax.Array) -> jax.Array:
-    """Return a key, or keys, of the typed kind; other libraries pass them as integers (..., 2)."""
+    """Return typed keys; other libraries pass keys as integers (..., 2)."""
     return key if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)

@@ -1,5 +1,5 @@
-"""Brax's own trainers on our environments and networks.
+"""Training with brax's PPO and SAC on Testudo's environments and networks.
 
 In: a training configuration.
-Out: a training run as ours.
+Out: a training run in the same format as `learning` writes.
 """

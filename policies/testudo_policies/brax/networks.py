@@ -1,12 +1,14 @@
-"""Our actor and critic behind brax's network interfaces, so that what brax learns is an `AgentParameters`.
+"""Testudo's actor and critic behind brax's network interfaces: brax learns an `AgentParameters`.
 
-brax normalises a flat observation entry by entry. Here its running statistics are read for what our
-agent keeps: one mean and spread for each own feature, and one for each feature of a neighbour,
-pooled over the slots. So the network that brax trains is the one that is exported.
+brax normalises each entry of a flat observation. Its running statistics are converted to those of an
+agent: one mean and deviation for each own feature, and one for each feature of a neighbour, pooled
+over the slots. Therefore the network that brax trains is the network that is exported.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,17 +17,23 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from testudo_policies.adapters.team_view import ObservationLayout, TeamView
-from testudo_policies.brax.learners import FeedForwardNetwork, PPONetworks, SACNetworks, unchanged
 from testudo_policies.networks.actor_critic import NetworkConfig, TeamEncoder
 from testudo_policies.networks.agent import LEAST_SPREAD, Agent, AgentParameters, Params
 from testudo_policies.networks.observation_encoding import Features
 
+# brax imports mujoco.mjx, which prints that warp is missing
+with contextlib.redirect_stdout(io.StringIO()):
+    from brax.training.agents.ppo.networks import PPONetworks
+    from brax.training.agents.sac.networks import SACNetworks
+    from brax.training.networks import FeedForwardNetwork
+    from brax.training.types import identity_observation_preprocessor as unchanged
+
 _CRITICS = 2
-"""Of SAC: it trusts the lower estimate (Fujimoto et al., 2018)."""
+"""Number of SAC's critics; SAC uses the lower estimate (Fujimoto et al., 2018)."""
 
 
 class ActionCritic(nn.Module):
-    """Features and action to two estimates of its value, for SAC."""
+    """Maps features and action to two estimates of the action's value, for SAC."""
 
     config: NetworkConfig
 
@@ -47,24 +55,24 @@ class BraxNetworks:
 
     agent: Agent
     layouts: tuple[ObservationLayout, ...]
-    """Of the view: the actor's part, and the critic's if it is a central one."""
+    """Layouts of the view: the actor's part, and that of a central critic."""
     action_size: int
 
     @classmethod
     def of(cls, agent: Agent, view: TeamView) -> BraxNetworks:
-        """Return the networks for what a view shows."""
+        """Return the networks for the observations of a view."""
         return cls(agent, view.layouts, view.action_size)
 
     def for_ppo(
         self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
     ) -> PPONetworks:
-        """Return brax's PPO networks; a `network_factory`, whose arguments say nothing new here."""
+        """Return brax's PPO networks; a `network_factory`, whose arguments are not needed here."""
         return PPONetworks(self._policy(), FeedForwardNetwork(self._init_critic, self._value), self.agent.distribution)
 
     def for_sac(
         self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
     ) -> SACNetworks:
-        """Return brax's SAC networks: our actor, and critics of their own; a `network_factory`."""
+        """Return brax's SAC networks: Testudo's actor and separate critics; a `network_factory`."""
         return SACNetworks(
             self._policy(), FeedForwardNetwork(self._init_action_critic, self._action_value), self.agent.distribution
         )
@@ -78,8 +86,8 @@ class BraxNetworks:
 
     def _logits(self, statistics: Any, actor: Params, observation: jax.Array) -> jax.Array:
         features = self._parts(observation)[0]
-        nothing = self.agent.blank_memory(0)
-        return self.agent.act(self.parameters(statistics, actor, None), features, nothing, nothing)[0]
+        no_memory = self.agent.blank_memory(0)
+        return self.agent.act(self.parameters(statistics, actor, None), features, no_memory, no_memory)[0]
 
     def _init_critic(self, key: jax.Array) -> Params:
         return self._init(key).critic
@@ -121,9 +129,9 @@ class BraxNetworks:
 def pooled(statistics: Any, layout: ObservationLayout) -> tuple[Any, Any]:
     """Return the statistics of own features (F,) and of a neighbour's (G,) from those of flat observations.
 
-    A slot counts as much as another, so mean and variance over all slots follow from those of each.
+    All slots have the same weight, so mean and variance over all slots follow from those of each slot.
     """
-    # what a central critic reads comes after, and is not normalised
+    # the inputs of a central critic follow and are not normalised
     mean, spread = (layout.features(x[..., : layout.size]) for x in (statistics.mean, statistics.std))
     middle = jnp.mean(mean.neighbours, axis=-2)
     variance = jnp.mean(spread.neighbours**2 + (mean.neighbours - middle) ** 2, axis=-2)

@@ -1,4 +1,4 @@
-"""What a training run keeps and tells while brax learns."""
+"""Metrics, checkpoints and progress of a training run while brax trains."""
 
 from __future__ import annotations
 
@@ -15,38 +15,37 @@ import numpy as np
 from testudo_policies.brax.networks import BraxNetworks
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import blank_state
-from testudo_policies.learning.metrics_log import MetricsLog
-from testudo_policies.learning.run_files import RunFiles
+from testudo_policies.learning.run_files import MetricsLog, RunFiles
 from testudo_policies.learning.training_run import Progress, TrainingResult
 from testudo_policies.networks.agent import AgentParameters, Params
 
 _CHECKPOINT_EVERY_S = 15.0
-_EPISODES = {  # our names of what brax counts in an episode
+_EPISODES = {  # metric name of Testudo: names of brax
     "train/return": ("sum_reward", "reward"),
     "train/success": ("success",),
     "train/contacts": ("contacts",),
     "shield/intervention_rate": ("interventions_per_step",),
     "shield/brake_rate": ("brakes_per_step",),
 }
-_NO_LOSS = ("sps", "walltime")
+_NOT_LOSSES = ("sps", "walltime")
 
 
 class BraxSession:
-    """Takes brax's reports: writes metrics and checkpoints, and shows progress."""
+    """Receives brax's reports, writes metrics and checkpoints, and reports progress."""
 
     def __init__(
         self,
-        workshop: TrainingComponents,
+        components: TrainingComponents,
         networks: BraxNetworks,
         files: RunFiles,
         log: MetricsLog,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        """Begin a session; brax starts to compile now."""
+        """Start a session; the time until the first report counts as compilation."""
         self.updates = 0
-        self._config, self._networks = workshop.config, networks
+        self._config, self._networks = components.config, networks
         self._files, self._log, self._on_progress = files, log, on_progress
-        self._state = blank_state(workshop.ppo)
+        self._state = blank_state(components.ppo)
         self._newest = self._reported = self.blank
         self._episodes: dict[str, float] = {}
         self._first = 0
@@ -59,24 +58,24 @@ class BraxSession:
         return self._state.parameters
 
     def learned(self, statistics: Any, actor: Params, critic: Params) -> None:
-        """Take brax's newest parameters."""
+        """Store brax's newest parameters."""
         parameters = self._networks.parameters(statistics, actor, critic)
-        # as a checkpoint of ours has them, and not bound to a device: brax keeps theirs on each
+        # in the types of a checkpoint and not bound to a device: brax replicates its parameters on all devices
         self._newest = jax.tree.map(lambda like, x: jnp.asarray(np.asarray(x), like.dtype), self.blank, parameters)
 
     def see_episodes(self, metrics: Mapping[str, Any], prefix: str) -> None:
-        """Take what brax counted in finished episodes, under names that begin with the prefix."""
+        """Store brax's metrics of finished episodes; their names begin with ``prefix``."""
         found = {}
-        for name, theirs in _EPISODES.items():
-            values = [float(metrics[prefix + key]) for key in theirs if prefix + key in metrics]
+        for name, brax_names in _EPISODES.items():
+            values = [float(metrics[prefix + key]) for key in brax_names if prefix + key in metrics]
             if values:
                 found[name] = values[0]
-        if "train/contacts" in found:  # each robot counts its share; those of a world's episode are told
+        if "train/contacts" in found:  # a robot counts its share; reported is the sum of a world
             found["train/contacts"] *= self._config.team_size
         self._episodes = found
 
     def report(self, update: int, metrics: Mapping[str, Any]) -> None:
-        """Note that ``update`` updates are done, log it, and save now and then."""
+        """Log that ``update`` updates are done, and save a checkpoint every 15 s."""
         now = time.perf_counter()
         if not self.updates:
             self._compile_s, self._begin, self._first = now - self._begin, now, update
@@ -90,7 +89,10 @@ class BraxSession:
             for name, value in metrics.items()
             if name.startswith("training/")
         }
-        values = {**self._episodes, **{f"loss/{name}": value for name, value in losses.items() if name not in _NO_LOSS}}
+        values = {
+            **self._episodes,
+            **{f"loss/{name}": value for name, value in losses.items() if name not in _NOT_LOSSES},
+        }
         each = self._config.worlds * self._config.rollout
         self._log.write(update, update * each, seconds, values)
         if now - self._saved > _CHECKPOINT_EVERY_S:
@@ -100,13 +102,13 @@ class BraxSession:
             self._on_progress(Progress(update, self._config.updates, update * each, seconds, rate * each, shown))
 
     def result(self, *, finished: bool) -> TrainingResult:
-        """Save what was reached, and return it."""
+        """Save and return the newest reported parameters."""
         self._save()
         seconds = time.perf_counter() - self._begin
         return TrainingResult(self._reported, self.updates, finished, self._compile_s, seconds)
 
     def _save(self) -> None:
-        # a whole state, because that is what a checkpoint is; only the parameters mean something
+        # a checkpoint is a whole TrainState; of this one only parameters and update count are valid
         state = replace(self._state, parameters=self._reported, updates=jnp.int32(self.updates))
         self._files.save(self.updates, state)
         self._saved = time.perf_counter()

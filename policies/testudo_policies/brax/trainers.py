@@ -1,49 +1,56 @@
-"""Training runs by brax's own PPO and SAC: same folder, same network, same result as ours.
+"""Training runs with brax's PPO and SAC, with the same run folder, network and result as `train_run`.
 
-Both learn on the shared-policy view of `BraxEnvironment`. brax hands out parameters, not the state of
-its learner, so such a run can be stopped but not gone on with.
+Both train on the shared-policy view of `BraxEnvironment`. brax returns parameters but not the state of
+its learner, so a stopped run cannot be resumed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.adapters.brax_env import BraxEnvironment, as_it_is
-from testudo_policies.brax.learners import load_sac, train_ppo, train_sac
+from testudo_policies.adapters.brax_env import BraxEnvironment, identity_wrapper
 from testudo_policies.brax.networks import BraxNetworks
-from testudo_policies.brax.replicate import replication_for_brax
 from testudo_policies.brax.session import BraxSession
-from testudo_policies.distributed.sharding import DevicePlacement
+from testudo_policies.distributed import DevicePlacement
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import CheckpointError
 from testudo_policies.learning.run_files import RunFiles
 from testudo_policies.learning.training_run import Progress, TrainingResult
-from testudo_policies.learning.world_count import memory_told
+from testudo_policies.learning.world_count import explain_out_of_memory
 from testudo_policies.train_config import TrainConfig
+
+with contextlib.redirect_stdout(io.StringIO()):  # brax imports mujoco.mjx, which prints that warp is missing
+    from brax.training.agents.ppo.train import train as train_ppo
+    from brax.training.agents.sac.checkpoint import load as load_sac
+    from brax.training.agents.sac.train import train as train_sac
 
 TRAINERS = ("testudo", "brax-ppo", "brax-sac")
 _SAC_REPORTS = 20
-"""brax's SAC evaluates at each: episodes to their time limit."""
+"""Reports of a SAC run; at each, brax evaluates episodes to their time limit."""
 _SAC_WORLDS = 16
-"""Worlds of such an evaluation."""
+"""Worlds of each evaluation."""
 _SAC_MEMORY = 2**18
-"""Transitions in the replay buffer: 170 MB for four robots."""
+"""Transitions in the replay buffer (170 MB for four robots)."""
 _SAC_FIRST = 8
 """Decisions of every robot before the first gradient step."""
 
 
 def prepared(config: TrainConfig) -> tuple[TrainConfig, str]:
-    """Return a configuration as its trainer can run it, and what to tell of that; nothing if it is as given.
+    """Return a configuration that its trainer can run, and a message about the change (empty without one).
 
     Raises:
-        TestudoError: there is no such trainer.
+        TestudoError: the trainer is unknown.
     """
     if config.trainer not in TRAINERS:
         raise TestudoError(f"--trainer: found {config.trainer!r}, expected one of {', '.join(TRAINERS)}")
@@ -53,22 +60,22 @@ def prepared(config: TrainConfig) -> tuple[TrainConfig, str]:
 
 
 def train_run_with_brax(
-    workshop: TrainingComponents, folder: Path, on_progress: Callable[[Progress], None] | None = None
+    components: TrainingComponents, folder: Path, on_progress: Callable[[Progress], None] | None = None
 ) -> TrainingResult:
     """Train in a run folder with the trainer that the configuration names; see `train_run`.
 
-    Ctrl-C keeps what the last report had reached. A finished run is left as it is.
+    Ctrl-C saves the state of the last report. A finished run is not changed.
 
     Raises:
-        CheckpointError: the folder holds another run, or one that was stopped.
-        TestudoError: the policy has a memory, several processes train, or the device's memory does not suffice.
+        CheckpointError: the folder holds another run, or a stopped one.
+        TestudoError: the policy has a memory, there are several processes, or device memory is too small.
     """
-    config = workshop.config
+    config = components.config
     _check(config)
     placement = DevicePlacement.create(config)
     with (
-        RunFiles(folder, workshop.ppo, placement) as files,
-        memory_told(config),
+        RunFiles(folder, components.ppo, placement) as files,
+        explain_out_of_memory(config),
         jax.default_matmul_precision(config.precision),
     ):
         before = files.restore()
@@ -77,14 +84,14 @@ def train_run_with_brax(
             return TrainingResult(placement.gather(before.parameters), done, finished=True, compile_s=0.0, seconds=0.0)
         if done:
             raise CheckpointError(
-                f"{folder}: {config.trainer} stopped at update {done} of {config.updates} and cannot go on: brax "
-                "keeps no state of its learner; evaluate or export what is there, or train into another folder"
+                f"{folder}: {config.trainer} stopped at update {done} of {config.updates} and cannot be resumed: "
+                "brax saves no state of its learner; evaluate or export this run, or train into another folder"
             )
-        environment = BraxEnvironment(workshop.environment, central=config.network.central_critic)
-        networks = BraxNetworks.of(workshop.agent, environment.view)
+        environment = BraxEnvironment(components.environment, central=config.network.central_critic)
+        networks = BraxNetworks.of(components.agent, environment.view)
         learn = _ppo if config.trainer == "brax-ppo" else _sac
         with files.log(0) as log, replication_for_brax():
-            session = BraxSession(workshop, networks, files, log, on_progress)
+            session = BraxSession(components, networks, files, log, on_progress)
             try:
                 learn(config, environment, networks, session)
             except KeyboardInterrupt:
@@ -96,17 +103,19 @@ def train_run_with_brax(
 
 def _check(config: TrainConfig) -> None:
     if config.memory:
-        raise TestudoError(f"--memory: found {config.memory}, {config.trainer} trains policies without memory: give 0")
+        raise TestudoError(
+            f"--memory: found {config.memory}, expected 0: {config.trainer} trains policies without memory"
+        )
     if jax.process_count() > 1:
-        raise TestudoError(f"--processes: found {jax.process_count()}, {config.trainer} trains in one")
+        raise TestudoError(f"--processes: found {jax.process_count()}, expected 1 for {config.trainer}")
 
 
 def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetworks, session: BraxSession) -> None:
-    """Run brax's PPO with our configuration: one of its steps is one of our updates."""
+    """Run brax's PPO; one of its training steps is one update of the configuration."""
     robots = config.worlds * config.team_size
 
     def report(step: int, metrics: dict[str, Any]) -> None:
-        # brax calls with either the episodes, from a thread of its own, or the losses
+        # brax reports either episodes, from its own thread, or losses
         if any(name.startswith("episode/") for name in metrics):
             session.see_episodes(metrics, "episode/")
         else:
@@ -116,7 +125,7 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
     train_ppo(
         environment,
         config.updates * robots * config.rollout,
-        wrap_env_fn=as_it_is,
+        wrap_env_fn=identity_wrapper,
         num_envs=robots,
         episode_length=environment.view.environment.horizon,
         learning_rate=config.learning_rate,
@@ -130,7 +139,7 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
         clipping_epsilon=config.clip,
         gae_lambda=config.trace,
         max_grad_norm=config.max_gradient,
-        # brax halves it
+        # brax halves this coefficient
         vf_loss_coefficient=2 * config.value_weight,
         network_factory=networks.for_ppo,
         seed=config.seed,
@@ -145,23 +154,25 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
 
 
 def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetworks, session: BraxSession) -> None:
-    """Run brax's SAC: after each decision as many gradient steps as PPO takes after each rollout.
+    """Run brax's SAC: after each decision it takes as many gradient steps as PPO after each rollout.
 
-    Its critics are not those of an `AgentParameters`, and are not kept.
+    Its critics do not fit into an `AgentParameters` and are not saved.
     """
     robots = config.worlds * config.team_size
     steps = config.updates * robots * config.rollout
     horizon = environment.view.environment.horizon
     first = min(_SAC_FIRST * robots, steps - robots)
     if first <= 0:
-        raise TestudoError(f"--decisions: found {config.decisions}, brax-sac needs more than one of each world")
+        raise TestudoError(
+            f"--decisions: found {config.decisions}, expected more than one decision of each world for brax-sac"
+        )
     critic = session.blank.critic
 
-    with tempfile.TemporaryDirectory() as kept:
+    with tempfile.TemporaryDirectory() as checkpoints:
 
         def report(step: int, metrics: dict[str, Any]) -> None:
             if step:
-                session.learned(*load_sac(Path(kept) / f"{step:012d}"), critic)
+                session.learned(*load_sac(Path(checkpoints) / f"{step:012d}"), critic)
                 session.see_episodes(metrics, "eval/episode_")
                 session.report(min(step // (robots * config.rollout), config.updates), metrics)
 
@@ -169,7 +180,7 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
             environment,
             steps,
             horizon,
-            wrap_env_fn=as_it_is,
+            wrap_env_fn=identity_wrapper,
             num_envs=robots,
             num_eval_envs=_SAC_WORLDS * config.team_size,
             max_devices_per_host=DevicePlacement.create(config).count,
@@ -185,5 +196,37 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
             deterministic_eval=True,
             network_factory=networks.for_sac,
             progress_fn=report,
-            checkpoint_logdir=kept,
+            checkpoint_logdir=checkpoints,
         )
+
+
+NAME = "device_put_replicated"
+_AXIS = "i"
+"""brax's name of its device axis; with another name JAX would compile brax's programs twice."""
+
+
+def device_put_replicated(value: Any, devices: Sequence[jax.Device]) -> Any:
+    """Return every array of a tree replicated on all devices: leaves (devices, ...), one row on each."""
+    sharding = NamedSharding(Mesh(list(devices), (_AXIS,)), PartitionSpec(_AXIS))
+
+    def replicated(leaf: Any) -> jax.Array:
+        array = jnp.asarray(leaf)
+        return jax.device_put(jnp.broadcast_to(array, (len(devices), *array.shape)), sharding)
+
+    return jax.tree.map(replicated, value)
+
+
+@contextlib.contextmanager
+def replication_for_brax() -> Iterator[None]:
+    """Add `jax.device_put_replicated`, which brax 0.14 calls and JAX 0.12 lacks; a JAX that has it keeps its own.
+
+    A test reports when a version of brax or JAX makes this unnecessary.
+    """
+    if hasattr(jax, NAME):
+        yield
+        return
+    setattr(jax, NAME, device_put_replicated)
+    try:
+        yield
+    finally:
+        delattr(jax, NAME)

@@ -13,9 +13,16 @@ from rich.text import Text
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.dataset.composition import GOOD, MEDIUM, POOR
-from testudo_policies.dataset.dataset_file import Dataset, DatasetSource, save_arrays, save_card
-from testudo_policies.dataset.sources import find_runs, read_source, sha256_of
-from testudo_policies.learning.progress_display import counted
+from testudo_policies.dataset.dataset_file import (
+    Dataset,
+    DatasetSource,
+    find_runs,
+    read_source,
+    save_arrays,
+    save_card,
+    sha256_of,
+)
+from testudo_policies.learning.progress import counted
 
 _BAR = 24
 
@@ -29,18 +36,19 @@ def dataset(
 ) -> int:
     """Write an offline dataset from recorded runs, with its composition profile and a card.
 
-    Observations, actions, rewards, terminals and truncations for each robot, in the names and axes of Off-the-Grid
-    MARL; rewards are computed again with the scenario's code. The card (OUT with .json) holds layout, profile, hashes.
+    Contents: observations, actions, rewards, terminals and truncations of each robot, with the names and axes of
+    Off-the-Grid MARL; rewards are recomputed with the scenario's code. The card (OUT with .json) holds layout, profile
+    and hashes.
 
     Example:
         testudo dataset runs/mine dataset.npz
         testudo dataset runs/ dataset.npz --skip-bad --json profile.json
 
     Args:
-        paths: run folders, or folders that hold some, and last the file to write (.npz).
-        good_return: the episode return that counts as 1 in the profile; by default that of the best episode.
-        skip_bad: leave out runs that cannot be used, and say which.
-        json: file for the card's numbers, for scripts.
+        paths: run folders, or folders that contain run folders; the last path is the file to write (.npz).
+        good_return: episode return that counts as 1 in the profile; default: return of the best episode.
+        skip_bad: skip unusable runs, with a message for each.
+        json: file for the values of the card, for scripts.
     """
     console = Console()
     check_output(json)
@@ -50,14 +58,14 @@ def dataset(
         )
     *folders, out = paths
     if out.suffix != ".npz":
-        raise TestudoError(f"{out}: expected a file that ends in .npz as the last word")
+        raise TestudoError(f"{out}: expected a file name that ends in .npz as the last argument")
     check_output(out, "OUT")
-    made = Dataset.of(_read(find_runs(list(folders)), skip_bad=skip_bad, console=console), good_return)
-    arrays = made.arrays()
+    result = Dataset.of(_read(find_runs(list(folders)), skip_bad=skip_bad, console=console), good_return)
+    arrays = result.arrays()
     save_arrays(out, arrays)
-    card = made.card(arrays, sha256_of(out))
+    card = result.card(arrays, sha256_of(out))
     save_card(out.with_suffix(".json"), card)
-    for table in profile_tables(made):
+    for table in profile_tables(result):
         console.print(table)
     console.print(
         Text(
@@ -69,12 +77,12 @@ def dataset(
     return 0
 
 
-def profile_tables(made: Dataset) -> tuple[Table, Table]:
+def profile_tables(contents: Dataset) -> tuple[Table, Table]:
     """Return the composition and the histogram of returns."""
-    values = made.profile.to_dict()
-    table = Table("composition", made.profile.name, title="Composition by episode return")
+    values = contents.profile.to_dict()
+    table = Table("composition", contents.profile.name, title="Composition by episode return")
     for name in (GOOD, MEDIUM, POOR):
-        table.add_row(f"{name} episodes", str(made.profile.count(name)))
+        table.add_row(f"{name} episodes", str(contents.profile.count(name)))
     for name, value in values["return"].items():
         table.add_row(f"return, {name}", f"{value:.2f}")
     counts, edges = values["histogram"]["counts"], values["histogram"]["edges"]
@@ -93,8 +101,8 @@ def _read(folders: list[Path], *, skip_bad: bool, console: Console) -> list[Data
             except TestudoError as error:
                 if not skip_bad:
                     raise
-                console.print(Text(f"left out: {error}"))
+                console.print(Text(f"skipped: {error}"))
             done(number)
     if not sources:
-        raise TestudoError("no run is left to make a dataset of")
+        raise TestudoError("all runs were skipped, so there is no dataset; expected at least one usable run")
     return sources

@@ -1,4 +1,4 @@
-"""`testudo demo`: the whole loop, from nothing to a report."""
+"""`testudo demo`: the whole loop, from training to a report."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from rich.console import Console
 from rich.table import Table
 
 from testudo_analysis.replay.replay_tables import gap_tables
-from testudo_analysis.report import ReportData, verdicts, write_html, write_summary
-from testudo_analysis.report.run_table import flown_run
-from testudo_analysis.report.summary import all_passed
+from testudo_analysis.report.fleet_summary import flown_run
+from testudo_analysis.report.html_page import write_html
+from testudo_analysis.report.report_data import ReportData
+from testudo_analysis.report.summary import all_passed, verdicts, write_summary
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
-from testudo_policies.demo.report import report_data
-from testudo_policies.demo.runs import run_again
-from testudo_policies.demo.steps import (
+from testudo_policies.demo_steps import (
     Demo,
     evaluate_step,
     export_step,
     fleet_run_step,
     replay_step,
+    report_data,
+    run_again,
     show_step,
     train_step,
 )
@@ -56,19 +57,19 @@ def demo(
         testudo demo --robot crazyflie_2x --runs 10      (four drones swap places; ten flights, the first is shown)
 
     Args:
-        scenario: registered scenario; by default `swap` for robots that fly, and `navigation` on the ground.
-        run: the folder to write; by default runs/ and the time.
-        episodes: held-out episodes.
-        fleet_seed: of the fleet: start, goals and the plant's dynamics.
-        runs: how often to drive over ROS 2, each time from another start with another plant.
-        lock_step: drive in rounds of simulated time, for machines that are too busy for real time.
-        config: how to train.
+        scenario: registered scenario; default: `swap` for flying robots, `navigation` for ground robots.
+        run: the folder to write; default: runs/ and the time.
+        episodes: number of held-out episodes.
+        fleet_seed: seed of the fleet: starts, goals and the plant's dynamics.
+        runs: number of runs over ROS 2, each with other starts and another plant.
+        lock_step: run in lock-step with simulated time, for machines that are too busy for real time.
+        config: training configuration.
     """
     if runs < 1:
         raise TestudoError(f"--runs: found {runs}, expected at least 1")
     console = Console()
-    usual = "swap" if load_robot(config.robot).dimension == 3 else "navigation"
-    config = replace(config, scenario=scenario or usual)
+    default_scenario = "swap" if load_robot(config.robot).dimension == 3 else "navigation"
+    config = replace(config, scenario=scenario or default_scenario)
     folder = run or dated_folder("runs")
     console.print(devices().text)
     config, hint = suggested(config)
@@ -77,55 +78,51 @@ def demo(
     config = sized(config, console.print)
     state = Demo(folder, console, config, lock_step)
     console.print(f"run folder {folder}")
-    state.headline(1, "train, with the shield at every control tick")
-    workshop, trained = train_step(state)
-    state.headline(2, "evaluate on held-out episodes")
-    evaluation = evaluate_step(state, workshop, trained, episodes)
-    console.print(evaluation_table([evaluation], config.scenario))
-    state.headline(3, "export one artefact and prove it")
-    export, fleet = export_step(state, workshop, trained, evaluation, fleet_seed)
-    console.print(export_table(export))
-    state.headline(4, "drive the fleet over ROS 2, and record it")
-    drive, recording = fleet_run_step(state, fleet, fleet_seed)
-    console.print(
-        f"{drive.outcome} after {drive.time_s:.1f} s, {drive.contacts} contacts, "
-        f"least separation {drive.separation_m:.3f} m"
-    )
-    state.headline(5, "replay what happened")
-    again, caught, gap = replay_step(state, workshop, export, recording)
-    for table in gap_tables(gap):
-        console.print(table)
-    driven = [
-        flown_run(fleet_seed, drive, recording, export.contract.shield),
-        *run_again(state, workshop, export, range(fleet_seed + 1, fleet_seed + runs)),
-    ]
-    state.headline(6, "report")
-    film, view = show_step(state, workshop, recording)
-    data = report_data(
-        state,
-        trained,
-        evaluation,
-        export,
-        recording,
-        again,
-        caught,
-        gap,
-        (film, view),
-        time.perf_counter() - state.begin_s - state.further_s,
-    )
-    data = replace(data, runs=tuple(driven))
+    data = _run_steps(state, episodes, fleet_seed, runs)
     page = write_html(data, folder / "report.html")
     write_summary(data, folder / "summary.json")
-    _tell(state, data, page)
+    _print_checks(state, data, page)
     return 0 if all_passed(verdicts(data)) else 1
 
 
-def _tell(state: Demo, data: ReportData, page: Path) -> None:
-    """Print the table of checks, and how long each step took."""
+def _run_steps(state: Demo, episodes: int, fleet_seed: int, runs: int) -> ReportData:
+    """Run all steps, print their results, and return the contents of the report."""
+    console = state.console
+    state.headline(1, "train, with the shield at every control tick")
+    components, trained = train_step(state)
+    state.headline(2, "evaluate on held-out episodes")
+    evaluation = evaluate_step(state, components, trained, episodes)
+    console.print(evaluation_table([evaluation], state.config.scenario))
+    state.headline(3, "export and verify one artefact")
+    export, fleet = export_step(state, components, trained, evaluation, fleet_seed)
+    console.print(export_table(export))
+    state.headline(4, "drive the fleet over ROS 2, and record it")
+    result, recording = fleet_run_step(state, fleet, fleet_seed)
+    console.print(
+        f"{result.outcome} after {result.time_s:.1f} s, {result.contacts} contacts, "
+        f"least separation {result.separation_m:.3f} m"
+    )
+    state.headline(5, "replay the recording")
+    reinference, detected, gap = replay_step(state, components, export, recording)
+    for table in gap_tables(gap):
+        console.print(table)
+    flown = [
+        flown_run(fleet_seed, result, recording, export.contract.shield),
+        *run_again(state, components, export, range(fleet_seed + 1, fleet_seed + runs)),
+    ]
+    state.headline(6, "report")
+    views = show_step(state, components, recording)
+    wall_s = time.perf_counter() - state.begin_s - state.further_s
+    data = report_data(state, trained, evaluation, export, recording, reinference, detected, gap, views, wall_s)
+    return replace(data, runs=tuple(flown))
+
+
+def _print_checks(state: Demo, data: ReportData, page: Path) -> None:
+    """Print the table of checks and the wall time of each step."""
     table = Table("check", "found", "asked", "verdict")
     for line in verdicts(data):
         verdict = {True: "[green]passed", False: "[red]failed", None: ""}[line.passed]
         table.add_row(line.name, line.value, line.bar, verdict)
     state.console.print(table)
     state.console.print("steps: " + ", ".join(f"{name} {value:.0f} s" for name, value in state.seconds.items()))
-    state.console.print(f"look at {page}; numbers in {state.folder / 'summary.json'}")
+    state.console.print(f"report in {page}; numbers in {state.folder / 'summary.json'}")

@@ -1,4 +1,4 @@
-"""`testudo evaluate`: held-out episodes with contacts counted at every control tick."""
+"""`testudo evaluate`: held-out episodes, with contacts counted at every control tick."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
-from testudo_policies.learning.progress_display import counted
+from testudo_policies.learning.progress import counted
 from testudo_sim.jax_support.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import load_starts
@@ -31,7 +31,7 @@ def evaluate(
 ) -> int:
     """Evaluate a policy on held-out episodes: success, contacts, separation, interventions, deadlocks.
 
-    With --starts the episodes begin where a real run went wrong, and exit status 1 means that robots touched again:
+    With --starts the episodes start at an incident of a real run, and exit status 1 means that robots touched again:
     a regression test for every failed run.
 
     Example:
@@ -42,32 +42,34 @@ def evaluate(
 
     Args:
         policy: an exported policy.onnx, or the folder of a training run.
-        episodes: episodes for each team size.
-        team_size: team sizes; by default that of the training.
-        seed: seed of the first episode; the following ones count on.
-        shield: `--no-shield` is the negative control: nominal commands pass unchecked.
-        starts: start file that `testudo incident --save-scenario` wrote: every episode begins from it.
-        physics: what moves the robots.
-        json: file for the numbers.
+        episodes: number of episodes for each team size.
+        team_size: team sizes; default: that of the training.
+        seed: seed of the first episode; each further episode adds 1.
+        shield: `--no-shield` is the negative control: nominal commands pass without the shield.
+        starts: start file from `testudo incident --save-scenario`; every episode starts from it.
+        physics: physics tier of the simulation.
+        json: file for the results.
     """
     console = Console()
     check_output(json)
     console.print(devices().text)
-    subject = load_policy_under_test(policy)
-    begin = None if starts is None else load_starts(starts)
-    sizes = team_size or (subject.team_size if begin is None else begin.size,)
-    # all of them before the first runs: a size that does not fit is told at once
-    environments = {size: subject.environment(size, shielded=shield, physics=physics, starts=begin) for size in sizes}
+    tested = load_policy_under_test(policy)
+    distribution = None if starts is None else load_starts(starts)
+    sizes = team_size or (tested.team_size if distribution is None else distribution.size,)
+    # build all before the first run, so that an invalid team size is refused before any work
+    environments = {
+        size: tested.environment(size, shielded=shield, physics=physics, starts=distribution) for size in sizes
+    }
     results = []
     for size, environment in environments.items():
         with counted(console, f"{size} robots", episodes) as done:
-            results.append(evaluate_policy(environment, subject.policy, subject.memory, episodes, seed, done))
+            results.append(evaluate_policy(environment, tested.policy, tested.memory, episodes, seed, done))
     console.print(evaluation_table(results, f"{environment.scenario.name} on {environment.team.physics.name}"))
     write_output(json, [result.to_dict() for result in results], console)
-    touched = sum(result.episodes_with_contact for result in results)
-    if begin is None or not touched:
+    episodes_with_contact = sum(result.episodes_with_contact for result in results)
+    if distribution is None or not episodes_with_contact:
         return 0
-    console.print(f"[red]failed:[/] {touched} episodes from {starts} with a contact", highlight=False)
+    console.print(f"[red]failed:[/] {episodes_with_contact} episodes from {starts} with a contact", highlight=False)
     return 1
 
 

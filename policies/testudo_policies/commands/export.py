@@ -1,4 +1,4 @@
-"""`testudo export`: one policy.onnx with its contract inside, proven before it is kept."""
+"""`testudo export`: writes one verified policy.onnx that contains its contract."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.exporting.onnx_export import ExportReport
-from testudo_policies.exporting.packaging import package_policy
-from testudo_policies.exporting.starting_fleet import not_in_a_fleet, write_fleet
+from testudo_policies.exporting.packaging import package_policy, unavailable_signals, write_fleet
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
@@ -32,11 +31,10 @@ def export(
     seed: int = 0,
     json: Path | None = None,
 ) -> None:
-    """Export a training run as one policy.onnx that carries its contract, and prove it.
+    """Export a training run as one verified policy.onnx that contains its contract.
 
-    The file is kept only if the graph equals the trained policy on more than 10,000 inputs and along
-    500-step closed loops. A fleet file that pins its hash is written beside it, if goals are all that the
-    task tells its robots.
+    The file is written only if the graph equals the trained policy on more than 10,000 inputs and along
+    500-step closed loops. If goals are the task's only signals, a fleet file with the policy's hash is written as well.
 
     Example:
         testudo export runs/mine
@@ -44,26 +42,26 @@ def export(
 
     Args:
         run: folder of a training run.
-        out: the file; by default policy.onnx in the run folder.
-        fleet: the fleet file; by default fleet.yaml beside the policy.
-        seed: which start and goals the fleet file gets.
-        json: file for the numbers.
+        out: file to write; default: policy.onnx in the run folder.
+        fleet: fleet file to write; default: fleet.yaml in the folder of the policy.
+        seed: seed of the starts and goals in the fleet file.
+        json: file for the results.
     """
     console = Console()
     check_output(json)
     console.print(devices().text)
-    workshop = build(load_config(run))
+    components = build(load_config(run))
     target = out or run / "policy.onnx"
     with console.status("converting and comparing with JAX"):
-        report = package_policy(workshop, load_parameters(workshop, run), target, saved_evaluations(run))
-        missing = not_in_a_fleet(workshop)
+        report = package_policy(components, load_parameters(components, run), target, saved_evaluations(run))
+        missing = unavailable_signals(components)
         fleet_path = None
         if not missing:
-            fleet_path = write_fleet(workshop, report, fleet or target.with_name("fleet.yaml"), seed)
+            fleet_path = write_fleet(components, report, fleet or target.with_name("fleet.yaml"), seed)
     console.print(export_table(report))
     write_output(json, export_numbers(report), console)
     if fleet_path is None:
-        console.print(f"no fleet file: on ROS 2 nothing gives a robot {' and '.join(missing)}, which this policy reads")
+        console.print(f"no fleet file: the policy reads {' and '.join(missing)}, which no ROS 2 topic provides")
         console.print(f"next: testudo inspect {target}   testudo evaluate {target} --physics mjx")
     else:
         console.print(f"next: testudo inspect {target}   testudo up --policy {target} --fleet {fleet_path}")
@@ -73,7 +71,7 @@ def saved_evaluations(run: Path) -> list[Evaluation]:
     """Return the evaluations that `testudo evaluate --json` left as evaluation.json in a run folder.
 
     Raises:
-        TestudoError: the file is there and holds something else.
+        TestudoError: the file has other contents.
     """
     path = run / "evaluation.json"
     if not path.is_file():
@@ -84,11 +82,13 @@ def saved_evaluations(run: Path) -> list[Evaluation]:
             for item in json_format.loads(path.read_text(encoding="utf-8"))
         ]
     except (ValueError, TypeError, AttributeError) as error:
-        raise TestudoError(f"{path}: is not what `testudo evaluate --json` writes: {error}; evaluate again") from error
+        raise TestudoError(
+            f"{path}: expected the output of `testudo evaluate --json`: {error}; evaluate again"
+        ) from error
 
 
 def export_numbers(report: ExportReport) -> dict[str, object]:
-    """Return the numbers of an export, JSON-ready."""
+    """Return the results of an export, JSON-ready."""
     return {
         "path": str(report.path),
         "sha256": report.sha256,
@@ -100,7 +100,7 @@ def export_numbers(report: ExportReport) -> dict[str, object]:
 
 
 def export_table(report: ExportReport) -> Table:
-    """Return what was written and how far it is from JAX."""
+    """Return the table of an artefact and of its deviation from the JAX function."""
     contract: Contract = report.contract
     parity = report.parity
     table = Table("artefact", "value", title=str(report.path))

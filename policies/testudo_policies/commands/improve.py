@@ -1,4 +1,4 @@
-"""`testudo improve`: a better policy out of a real run, in one command."""
+"""`testudo improve`: improves a policy from a real run, in one command."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from testudo_hardware.spec import parse_robot
 from testudo_policies.commands.export import export_table
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.exporting.onnx_export import ExportReport
-from testudo_policies.improve.comparison import arrivals_table, comparison_table
-from testudo_policies.improve.components import FineTuningComponents
+from testudo_policies.improve.comparison import comparison_table, counterfactual_table
+from testudo_policies.improve.fine_tuning import FineTuningComponents
 from testudo_policies.improve.identification import identify_step
 from testudo_policies.improve.steps import (
     MODEL,
@@ -55,10 +55,10 @@ def improve(
     decisions: int | None = None,
     json: Path | None = None,
 ) -> int:
-    """Make a better policy out of a real run: identify, randomise, fine-tune, compare with the old one, export.
+    """Improve a policy from a real run: identify, randomise, fine-tune, compare with the old policy, export.
 
-    Every step is kept in the folder: after Ctrl-C the same command goes on. The new policy is exported only if it is
-    not worse than the old one, on the identified model and from the moments of the run; else the exit status is 1.
+    Every step is saved in the output folder: after Ctrl-C the same command resumes. The new policy is exported only if
+    it is not worse than the old one, on the identified model and from states of the run; else the exit status is 1.
 
     Example:
         testudo improve runs/mine --policy policy.onnx
@@ -68,15 +68,15 @@ def improve(
 
     Args:
         run: run folder, recorded or imported.
-        policy: the policy to go on from.
-        out: folder for what comes of it; by default improved/ and the time.
-        minutes: longest time of fine-tuning, compilation apart.
-        method: `finetune` learns in the identified simulation; `h2o` also learns from the run's own transitions, and
-            trusts simulated ones as far as they look real.
-        robot: identified robot file; by default the run is identified here.
-        episodes: held-out episodes of each comparison.
-        decisions: simulated decisions of fine-tuning; by default as many as the old policy was trained for.
-        json: file for all numbers.
+        policy: artefact of the old policy, which fine-tuning starts from.
+        out: output folder; default: improved/ and the time.
+        minutes: time limit of fine-tuning, without compilation.
+        method: `finetune` learns in the identified simulation; `h2o` also learns from the recorded transitions and
+            weights simulated ones by their estimated realism.
+        robot: identified robot file; by default this command identifies it from the run.
+        episodes: number of held-out episodes of each comparison.
+        decisions: simulated decisions of fine-tuning; default: as many as in the old policy's training.
+        json: file for all results.
     """
     console = Console()
     check_output(json)
@@ -84,50 +84,54 @@ def improve(
     _check(run, minutes, episodes, decisions)
     folder = out or dated_folder("improved")
     console.print(devices().text)
-    ours = all((run / name).is_file() for name in (FLEET_FILE, POLICY_FILE))
-    state = open_improvement(
-        ImproveSettings(run, policy, folder, method, minutes, episodes, decisions),
-        console,
-        read_run(run) if ours else None,
-    )
-    console.print(f"folder {folder}; after Ctrl-C the same command with --out {folder} goes on")
-    if not ours:
+    recorded = all((run / name).is_file() for name in (FLEET_FILE, POLICY_FILE))
+    settings = ImproveSettings(run, policy, folder, method, minutes, episodes, decisions)
+    state = open_improvement(settings, console, read_run(run) if recorded else None)
+    console.print(f"folder {folder}; after Ctrl-C the same command with --out {folder} resumes")
+    if not recorded:
         console.print(
-            "the run holds no artefact of ours: its own starts and goals are unknown, so that old and new "
-            "are compared on the identified model alone"
+            "the run has no policy artefact and no fleet file: its starts and goals are unknown, so old and new policy "
+            "are compared on the identified model only"
         )
     state.headline(1, "identify the robots of the run")
     identify_step(state, robot)
     console.print(_changes_table(state))
-    state.headline(2, f"fine-tune in worlds drawn from the identified intervals ({method})")
-    workshop = components_step(state)
-    trained = train_step(state, workshop)
-    state.headline(3, "compare old and new")
-    comparisons = evaluate_step(state, workshop, trained)
-    console.print(comparison_table(comparisons))
-    complaints = [text for item in comparisons for text in item.complaints()]
-    state.keep("comparisons", [item.to_dict() for item in comparisons])
-    state.headline(4, "export what is not worse")
-    if not complaints:
-        report = export_step(state, workshop, trained, next(c.new for c in comparisons if c.name == MODEL))
-        complaints += _tried(state, workshop, report)
-    if complaints:
-        console.print(Text("the new policy is worse, the old one stays:\n  " + "\n  ".join(complaints)))
-    state.keep("worse", complaints)
+    regressions = _fine_tune_and_compare(state)
+    if regressions:
+        console.print(Text("the new policy is worse, so the old one is kept:\n  " + "\n  ".join(regressions)))
+    state.keep("worse", regressions)
     console.print(f"{time.perf_counter() - begin:.0f} s; numbers in {folder / 'improve.json'}")
     write_output(json, state.values, console)
-    return _WORSE if complaints else 0
+    return _WORSE if regressions else 0
 
 
-def _tried(state: Improvement, workshop: FineTuningComponents, report: ExportReport) -> tuple[str, ...]:
-    """Give the candidate its name if the counterfactual of the run does not speak against it; returns what does."""
-    console, target = state.console, state.order.folder / POLICY
-    complaints = counterfactual_step(state, workshop, report.path)
+def _fine_tune_and_compare(state: Improvement) -> list[str]:
+    """Fine-tune, compare and export; return in which respects the new policy is worse."""
+    console = state.console
+    state.headline(2, f"fine-tune in worlds drawn from the identified intervals ({state.settings.method})")
+    components = components_step(state)
+    trained = train_step(state, components)
+    state.headline(3, "compare old and new")
+    comparisons = evaluate_step(state, components, trained)
+    console.print(comparison_table(comparisons))
+    regressions = [text for item in comparisons for text in item.regressions()]
+    state.keep("comparisons", [item.to_dict() for item in comparisons])
+    state.headline(4, "export unless it is worse")
+    if not regressions:
+        report = export_step(state, components, trained, next(c.new for c in comparisons if c.name == MODEL))
+        regressions += _accept_candidate(state, components, report)
+    return regressions
+
+
+def _accept_candidate(state: Improvement, components: FineTuningComponents, report: ExportReport) -> tuple[str, ...]:
+    """Rename the candidate to the final file if it is not worse in the counterfactual; return in what it is worse."""
+    console, target = state.console, state.settings.folder / POLICY
+    regressions = counterfactual_step(state, components, report.path)
     if state.run is not None:
-        console.print(arrivals_table(state.values["counterfactual"]))
-    if complaints:
+        console.print(counterfactual_table(state.values["counterfactual"]))
+    if regressions:
         report.path.unlink()
-        return complaints
+        return regressions
     report.path.replace(target)
     console.print(export_table(replace(report, path=target)))
     state.keep("exported", {"path": POLICY, "sha256": report.sha256})
@@ -147,15 +151,15 @@ def _check(run: Path, minutes: float, episodes: int, decisions: int | None) -> N
 
 
 def _changes_table(state: Improvement) -> Table:
-    """Return what the run has changed in the robot's description, and note it."""
-    old = parse_robot(state.old.contract.robot_spec, str(state.order.policy))
+    """Return the table of changed robot parameters, and save them."""
+    old = parse_robot(state.old.contract.robot_spec, str(state.settings.policy))
     changes = robot_changes(old, identified_spec(state))
     state.keep("identified", changes)
-    table = Table("quantity", "old policy's robot", "identified", title="What the worlds are drawn from")
+    table = Table("quantity", "old policy's robot", "identified", title="Parameters that worlds are drawn from")
     for key, change in changes.items():
         table.add_row(key, _interval(change["old"], change["unit"]), _interval(change["new"], change["unit"]))
     if not changes:
-        table.add_row("nothing", "is known better", "than before")
+        table.add_row("no change", "", "")
     return table
 
 

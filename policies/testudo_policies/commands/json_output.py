@@ -1,4 +1,4 @@
-"""Numbers of a verb as JSON."""
+"""Results of a verb as a JSON file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from testudo_hardware.errors import TestudoError
 
 
 def check_output(path: Path | None, option: str = "--json") -> None:
-    """Refuse a file that cannot be written, before the long work begins.
+    """Refuse an output path that cannot be written, before long work starts.
 
     Raises:
-        TestudoError: it is a folder, or in one that is not there.
+        TestudoError: it is a folder, or its parent folder does not exist.
     """
     if path is not None and path.is_dir():
         raise TestudoError(f"{option} {path}: is a folder, expected a file")
     if path is not None and not path.parent.is_dir():
-        raise TestudoError(f"{option} {path}: there is no folder {path.parent}")
+        raise TestudoError(f"{option} {path}: folder {path.parent} does not exist; create it or give another path")
 
 
 def write_output(path: Path | None, values: Any, console: Console) -> None:
-    """Write values to the file that `--json` names, if it names one.
+    """Write values to the file given by `--json`, if any.
 
     Raises:
         TestudoError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""`testudo train`: train a coordination policy with the shield at every control tick."""
+"""`testudo train`: trains a coordination policy with the shield at every control tick."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rich.console import Console
 
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_policies.brax.trainers import prepared, train_run_with_brax
-from testudo_policies.distributed.process_group import first, join
+from testudo_policies.distributed import first, join
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config, shared_config
-from testudo_policies.learning.progress_display import TrainingDisplay
+from testudo_policies.learning.progress import TrainingDisplay
 from testudo_policies.learning.training_run import train_run
 from testudo_policies.learning.world_count import sized
 from testudo_policies.train_config import TrainConfig, suggested
 from testudo_sim.jax_support.devices import devices
 from testudo_sim.starts import load_starts, starts_text
 
-_STOPPED = 130  # as for every other verb that Ctrl-C ends
+_STOPPED = 130  # exit status of every verb that Ctrl-C stops
 
 
 def train(
@@ -36,25 +36,25 @@ def train(
 ) -> int:
     """Train a coordination policy for a team, with the shield at every control tick.
 
-    Ctrl-C saves a checkpoint; the same --run goes on from there.
+    Ctrl-C saves a checkpoint; the same --run resumes from it.
 
     Example:
         testudo train navigation --robot gritsbot_x --team-size 4
         testudo train navigation --run runs/mine --algorithm ippo --memory 64
-        testudo train --run runs/mine      (goes on where it stopped)
+        testudo train --run runs/mine      (resumes a stopped run)
         testudo train navigation --trainer brax-ppo --run runs/brax
         testudo train --run runs/large --worlds 0 --decisions 50000000     (as many worlds as fit)
-        testudo train navigation --starts incident.yaml     (half of the worlds begin where a real run went wrong)
+        testudo train navigation --starts incident.yaml     (half of the worlds start at an incident of a real run)
         testudo train --run runs/two --coordinator 10.0.0.1:7007 --processes 2 --process-id 0
 
     Args:
         scenario: registered scenario.
-        run: run folder; one that exists is resumed with its own configuration.
-        starts: start file that `testudo incident --save-scenario` wrote: a share of the worlds begins from it.
-        coordinator: HOST:PORT of process 0 where several processes train together, or `auto` in a cluster
-            that says who is who (Slurm, Open MPI, Kubernetes); start the same command once for each.
-        processes: how many processes there are.
-        process_id: which of them this is, from 0; 0 alone writes and prints.
+        run: run folder; an existing one is resumed with its own configuration.
+        starts: start file from `testudo incident --save-scenario`; a share of the worlds starts from it.
+        coordinator: HOST:PORT of process 0 if several processes train together, or `auto` in a cluster
+            that assigns process ids (Slurm, Open MPI, Kubernetes); start the same command once for each process.
+        processes: number of processes.
+        process_id: index of this process, from 0; only process 0 writes and prints.
         config: the configuration of a new run.
     """
     join(coordinator, processes, process_id)
@@ -64,12 +64,12 @@ def train(
     chosen = _configuration(run, replace(config, scenario=scenario, starts=text), console)
     folder = run or dated_folder("runs", chosen.scenario)
     console.print(f"run folder {folder}")
-    workshop = build(chosen)
+    components = build(chosen)
     with TrainingDisplay(console) as display:
         learn = train_run if chosen.trainer == "testudo" else train_run_with_brax
-        result = learn(workshop, folder, display.show)
-    goes_on = "the same command with --run goes on" if chosen.trainer == "testudo" else "it cannot go on"
-    end = "finished" if result.finished else f"stopped; {goes_on}"
+        result = learn(components, folder, display.show)
+    resume = "the same command with --run resumes it" if chosen.trainer == "testudo" else "it cannot be resumed"
+    end = "finished" if result.finished else f"stopped; {resume}"
     console.print(
         f"{end}: {result.updates} of {chosen.updates} updates, {result.seconds:.1f} s "
         f"and {result.compile_s:.1f} s of compilation"
@@ -78,19 +78,19 @@ def train(
     return 0 if result.finished else _STOPPED
 
 
-def _configuration(run: Path | None, asked: TrainConfig, console: Console) -> TrainConfig:
-    """Return what to train: the run's own configuration where it has one; else what is asked for, completed."""
+def _configuration(run: Path | None, requested: TrainConfig, console: Console) -> TrainConfig:
+    """Return the saved configuration of the run if it has one, else the requested one, completed."""
 
     def choose() -> TrainConfig:
         if run is not None and (run / "config.json").exists():
-            console.print(f"going on in {run} with its own configuration")
+            console.print(f"resuming {run} with its own configuration")
             return load_config(run)
-        wished, hint = suggested(asked)
-        chosen, note = prepared(wished)
+        completed, hint = suggested(requested)
+        chosen, note = prepared(completed)
         for line in filter(None, (hint, note)):
             console.print(line)
         return chosen
 
-    # every process measures, so that none waits for another for long; what the first has found holds
+    # every process measures, so that none waits long for another; the result of process 0 is used
     complete = sized(shared_config(choose), console.print)
     return shared_config(lambda: complete)

@@ -1,4 +1,4 @@
-"""`testudo view`: look at a recorded run, or at an episode that a policy drives."""
+"""`testudo view`: shows a recorded run, or a simulated episode of a policy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from testudo_analysis.rendering import Animation, RenderOptions, check_film, render_run
+from testudo_analysis.rendering.animation import Animation
 from testudo_analysis.rendering.interactive_viewer import has_display, play
-from testudo_analysis.rendering.run_film import recorded_show
+from testudo_analysis.rendering.render_run import RenderOptions, check_film, recorded_animation, render_run
 from testudo_analysis.rendering.scene_model import View
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.launch.run_folder import INFO_FILE
@@ -25,12 +25,12 @@ from testudo_sim.physics_choice import PhysicsChoice
 _CONFIG = "config.json"  # of a training run
 _SIZE_PX = (960, 672)
 _FRAMES_PER_S = {".mp4": 25.0}
-_OTHER_FRAMES_PER_S = 12.5  # each frame of a .gif weighs
+_OTHER_FRAMES_PER_S = 12.5  # keeps .gif files small
 
 
 @dataclass(frozen=True)
-class _Wish:
-    """What the episode of a policy shall be like."""
+class _EpisodeOptions:
+    """Options of a simulated episode."""
 
     seed: int | None
     team_size: int | None
@@ -50,10 +50,10 @@ def view(
     speed: float = 1.0,
     camera: View = "oblique",
 ) -> None:
-    """Look at a run: in a window, as a film, or as a page for a browser.
+    """Show a run in a window, as a film, or as a page for a browser.
 
-    Without --film and --html a window opens, where there is a screen; else a film is written beside
-    SOURCE. For a policy, one held-out episode is simulated.
+    Without --film and --html a window opens if there is a screen; else a film is written beside SOURCE.
+    For a policy, one held-out episode is simulated.
 
     Example:
         testudo view runs/mine/run
@@ -62,14 +62,14 @@ def view(
 
     Args:
         source: a recorded run, an exported policy.onnx, or the folder of a training run.
-        film: file to write: .mp4, .gif, .webp, or .png for the last moment with the ways.
-        html: file for a page that needs nothing else, not even a network.
-        seed: of the episode; by default the first that `testudo evaluate` runs.
-        team_size: robots of the episode; by default as in training.
-        shield: `--no-shield` lets the episode's nominal commands pass unchecked.
-        physics: what moves the robots of the episode.
-        speed: times real time, of window and film.
-        camera: where it looks from, at first.
+        film: file to write: .mp4, .gif, .webp, or .png for the last moment with the paths.
+        html: file for a self-contained page, which needs no network.
+        seed: seed of the episode; default: first seed of `testudo evaluate`.
+        team_size: robots in the episode; default: as in training.
+        shield: `--no-shield` passes the episode's nominal commands without the shield.
+        physics: physics tier of the episode.
+        speed: playback speed of window and film, as a multiple of real time.
+        camera: first camera position.
     """
     console = Console()
     check_output(film, "--film")
@@ -81,57 +81,65 @@ def view(
     if _is_recorded(source):
         for option, value in (("--seed", seed), ("--team-size", team_size)):
             if value is not None:
-                raise TestudoError(f"{option} {value}: {source} is no policy; a recorded run has its own")
-        show = _recorded(source, console)
+                raise TestudoError(f"{option} {value}: {source} is a recorded run; remove the option or give a policy")
+        animation = _recorded(source, console)
     else:
-        show = _simulated(source, _Wish(seed, team_size, shield, physics), console)
+        animation = _simulated(source, _EpisodeOptions(seed, team_size, shield, physics), console)
+    if film is None and html is None and has_display():
+        console.print("playing until the window is closed")
+        play(animation, speed, camera)
+        return
+    _write(animation, source, film, html, (camera, speed), console)
+
+
+def _write(
+    animation: Animation, source: Path, film: Path | None, html: Path | None, look: tuple[View, float], console: Console
+) -> None:
+    """Write the film and the page that are asked for; without either, a film beside SOURCE."""
+    camera, speed = look
     if film is None and html is None:
-        if has_display():
-            console.print("the run plays until its window is closed")
-            play(show, speed, camera)
-            return
-        whole = source.resolve()
-        film = whole.parent / f"{whole.stem if whole.is_file() else whole.name}.mp4"
+        path = source.resolve()
+        film = path.parent / f"{path.stem if path.is_file() else path.name}.mp4"
         console.print(Text(f"no screen here (neither DISPLAY nor WAYLAND_DISPLAY is set): writing {film}"))
     if film is not None:
         rate = _FRAMES_PER_S.get(film.suffix.lower(), _OTHER_FRAMES_PER_S)
         with console.status("drawing"):
-            render_run(show, film, RenderOptions(*_SIZE_PX, camera, rate, speed))
+            render_run(animation, film, RenderOptions(*_SIZE_PX, camera, rate, speed))
         console.print(Text(f"wrote {film}"))
     if html is not None:
         from testudo_analysis.rendering.html_viewer import write_page  # noqa: PLC0415 -- brax is slow to import
 
-        console.print(Text(f"wrote {write_page(show, html)}"))
+        console.print(Text(f"wrote {write_page(animation, html)}"))
 
 
 def _is_recorded(source: Path) -> bool:
-    """Return whether SOURCE is a folder with a recorded run, and no policy.
+    """Return whether SOURCE is a folder with a recorded run and not a training run.
 
     Raises:
-        TestudoError: it is not there.
+        TestudoError: it does not exist.
     """
     if not source.exists():
         raise TestudoError(f"{source}: no such file or folder; give a recorded run, a policy.onnx or a training run")
     return source.is_dir() and not (source / _CONFIG).is_file()
 
 
-def _simulated(policy: Path, wish: _Wish, console: Console) -> Animation:
-    # slow to import, and a recorded run needs none of it
+def _simulated(policy: Path, options: _EpisodeOptions, console: Console) -> Animation:
+    # imported here because they are slow to import and not needed for a recorded run
     from testudo_policies.evaluation.episode_playback import play_episode  # noqa: PLC0415
     from testudo_policies.evaluation.evaluation import HELD_OUT_SEED  # noqa: PLC0415
     from testudo_policies.evaluation.policy_under_test import load_policy_under_test  # noqa: PLC0415
     from testudo_sim.jax_support.devices import devices  # noqa: PLC0415
 
     console.print(devices().text)
-    subject = load_policy_under_test(policy)
-    size = subject.team_size if wish.team_size is None else wish.team_size
-    environment = subject.environment(size, shielded=wish.shield, physics=wish.physics)
-    seed = HELD_OUT_SEED if wish.seed is None else wish.seed
+    tested = load_policy_under_test(policy)
+    size = tested.team_size if options.team_size is None else options.team_size
+    environment = tested.environment(size, shielded=options.shield, physics=options.physics)
+    seed = HELD_OUT_SEED if options.seed is None else options.seed
     with console.status("simulating"):
-        episode = play_episode(environment, subject.policy, subject.memory, seed)
-    end = "done" if episode.success else "not done"
-    console.print(f"{episode.show.title}: {end} after {episode.time_s:.1f} s", highlight=False)
-    return episode.show
+        episode = play_episode(environment, tested.policy, tested.memory, seed)
+    end = "success" if episode.success else "no success"
+    console.print(f"{episode.animation.title}: {end} after {episode.time_s:.1f} s", highlight=False)
+    return episode.animation
 
 
 def _recorded(folder: Path, console: Console) -> Animation:
@@ -147,7 +155,7 @@ def _recorded(folder: Path, console: Console) -> Animation:
     try:
         contract = PolicyArtefact.load(run.policy_path).contract
         arena, title = contract.arena, f"{contract.scenario}, {len(run.robots)} robots"
-    except TestudoError as error:  # what happened can be seen without it
-        console.print(Text(f"walls are guessed, the run's policy cannot be read: {error}"))
+    except TestudoError as error:  # the run can be shown without its policy
+        console.print(Text(f"the run's policy cannot be read, so the arena is estimated from the motion: {error}"))
         arena, title = None, f"{len(run.robots)} robots"
-    return recorded_show(run, arena, f"{title}, recorded in {folder.resolve().name}")
+    return recorded_animation(run, arena, f"{title}, recorded in {folder.resolve().name}")

@@ -1,1 +1,5 @@
-"""Offline datasets from recorded runs: transitions with rewards of the scenario, composition profile, card."""
+"""Offline datasets.
+
+In: recorded runs.
+Out: transitions with the scenario's rewards, a composition profile and a dataset card.
+"""

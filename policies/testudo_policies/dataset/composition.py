@@ -1,8 +1,8 @@
-"""The composition of a dataset by episode return: Good, Medium, Poor, or a Replay mixture.
+"""Composition of a dataset by episode return: Good, Medium, Poor, or a Replay mixture.
 
-The classes are those of Off-the-Grid MARL (Formanek et al., 2023). There the borders are chosen for each task by hand;
-here the return is put on a scale that every scenario has: 0 is a team that stands still from the same start for the
-whole time limit, 1 is the best episode of the dataset, or a return that the user names.
+The classes are those of Off-the-Grid MARL (Formanek et al., 2023), which chooses the class borders by hand for each
+task. Here the return is normalised: 0 is a team that stands still at the same start for the whole time limit, 1 is the
+best episode of the dataset or a return that the user gives.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from testudo_policies.dataset.episodes import DatasetEpisode
 
 GOOD, MEDIUM, POOR, REPLAY = "Good", "Medium", "Poor", "Replay"
 GOOD_FROM, MEDIUM_FROM = 0.75, 0.4
-"""Shares of the scale at which the classes begin."""
+"""Lower borders of the classes on the normalised scale."""
 _MAJORITY = 2 / 3
-"""A dataset is named after a class that so many of its episodes have; else it is a replay mixture."""
+"""A dataset is named after the class of at least this share of its episodes, else Replay."""
 _BINS = 10
 
 
 @dataclass(frozen=True)
 class CompositionProfile:
-    """What a dataset is made of."""
+    """Returns and classes of the episodes of a dataset."""
 
     name: str
     """Good, Medium, Poor or Replay."""
     reference_return: float
     """The return that counts as 1."""
     returns: tuple[float, ...]
-    """Of every episode, mean over the robots of the sum of rewards."""
+    """Sum of rewards of every episode, mean over the robots."""
     quality: tuple[float, ...]
-    """The same on the scale from 0 (standing still) to 1 (reference)."""
+    """The returns, normalised from 0 (standing still) to 1 (reference)."""
     classes: tuple[str, ...]
-    """Of every episode."""
+    """Class of every episode."""
 
     @classmethod
     def of(cls, episodes: Sequence[DatasetEpisode], good_return: float | None = None) -> CompositionProfile:
-        """Return the profile of some episodes; ``good_return`` is the return that counts as 1."""
+        """Return the profile of episodes; ``good_return`` is the return that counts as 1."""
         returns = np.array([episode.team_return for episode in episodes])
         rest = np.array([episode.rest_return for episode in episodes])
         best = float(returns.max()) if good_return is None else good_return
@@ -50,7 +50,7 @@ class CompositionProfile:
         return cls(names[0] if names else REPLAY, best, tuple(returns.tolist()), tuple(quality.tolist()), classes)
 
     def count(self, name: str) -> int:
-        """Return how many episodes are of a class."""
+        """Return the number of episodes of a class."""
         return self.classes.count(name)
 
     def to_dict(self) -> dict[str, Any]:

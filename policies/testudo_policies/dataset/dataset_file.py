@@ -1,15 +1,16 @@
-"""The file of a dataset, in the arrays and names of Off-the-Grid MARL, and its card.
+"""A dataset from run folders: its arrays, with the names of Off-the-Grid MARL, and its card.
 
-One ``.npz``: time first, then robots; the episodes one after the other. A Flashbax vault, which Off-the-Grid MARL
-reads, takes these arrays with one axis in front; D4RL's ``timeouts`` are the truncations. See
-`docs/replay.md`.
+One ``.npz`` with axes time, robots; episodes are concatenated. A Flashbax vault, the format of Off-the-Grid MARL,
+takes these arrays with one more leading axis; D4RL's ``timeouts`` are the truncations. See `docs/replay.md`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,14 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.files.atomic_files import whole_file
+from testudo_deploy.files.bag_writer import BAG_FILE
+from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_policies.dataset.composition import CompositionProfile
-from testudo_policies.dataset.episodes import DatasetEpisode
+from testudo_policies.dataset.episodes import DatasetEpisode, episodes_of
+from testudo_runs.run_reader import read_run
 
 CARD_SCHEMA = "testudo/dataset/1"
 _PACKAGES = ("testudo", "jax", "numpy")
@@ -28,31 +33,31 @@ _PACKAGES = ("testudo", "jax", "numpy")
 
 @dataclass(frozen=True)
 class DatasetSource:
-    """A run folder that went into a dataset."""
+    """A run folder and its episodes."""
 
     folder: Path
     contract: Contract = field(repr=False)
     policy_sha256: str
     bag_sha256: str
     started: str
-    """Of the recording, ISO 8601, UTC."""
+    """Start of the recording, ISO 8601, UTC."""
     complete: bool
     episodes: tuple[DatasetEpisode, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Episodes of one task and one kind of team."""
+    """Episodes of one task with teams of one robot and size."""
 
     sources: tuple[DatasetSource, ...]
     profile: CompositionProfile
 
     @classmethod
     def of(cls, sources: Sequence[DatasetSource], good_return: float | None = None) -> Dataset:
-        """Return the dataset of some runs.
+        """Return the dataset of runs.
 
         Raises:
-            TestudoError: the runs are of different tasks, robots or team sizes.
+            TestudoError: the runs differ in task, robot or team size.
         """
         first = sources[0]
         for source in sources[1:]:
@@ -73,11 +78,11 @@ class Dataset:
 
     @property
     def episodes(self) -> tuple[DatasetEpisode, ...]:
-        """Return the episodes of all runs, in their order."""
+        """Return the episodes of all runs, in order."""
         return tuple(episode for source in self.sources for episode in source.episodes)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the file by name, T transitions of all episodes: see `docs/replay.md`."""
+        """Return the arrays by name, with T transitions of all episodes; shapes: see `docs/replay.md`."""
         episodes, contract = self.episodes, self.sources[0].contract
         names = [signal.name for signal in contract.signals]
 
@@ -102,7 +107,7 @@ class Dataset:
         }
 
     def card(self, arrays: Mapping[str, np.ndarray], sha256: str) -> dict[str, Any]:
-        """Return what the dataset is, JSON-ready."""
+        """Return the dataset card, JSON-ready."""
         contract, first = self.sources[0].contract, self.episodes[0]
         return {
             "schema": CARD_SCHEMA,
@@ -131,13 +136,13 @@ class Dataset:
 
 
 def flat_observations(signals: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:
-    """Return the observations (T, N, O): the signals one after the other, slots and components in a row."""
+    """Return the observations (T, N, O): all signals flattened and concatenated in the order of ``names``."""
     parts = [signals[name] for name in names]
     return np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=-1)
 
 
 def observation_layout(signals: Mapping[str, np.ndarray], contract: Contract) -> list[dict[str, Any]]:
-    """Return where each signal stands in an observation."""
+    """Return unit, frame, shape and columns of each signal in an observation."""
     layout, begin = [], 0
     for signal in contract.signals:
         shape = signals[signal.name].shape[2:]
@@ -156,10 +161,10 @@ def observation_layout(signals: Mapping[str, np.ndarray], contract: Contract) ->
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the file; it has its name only once it is whole.
+    """Write the file atomically.
 
     Raises:
-        TestudoError: it cannot be written.
+        TestudoError: the file cannot be written.
     """
     try:
         with whole_file(path) as partial, partial.open("wb") as file:
@@ -169,10 +174,10 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def save_card(path: Path, card: Mapping[str, Any]) -> None:
-    """Write the card beside the file.
+    """Write the card.
 
     Raises:
-        TestudoError: it cannot be written.
+        TestudoError: the file cannot be written.
     """
     try:
         path.write_text(json.dumps(card, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -194,3 +199,76 @@ def _source(source: DatasetSource) -> dict[str, Any]:
         "policy_versions": provenance.get("versions", {}),
         "policy_git": provenance.get("git", ""),
     }
+
+
+_NANO = 1_000_000_000
+
+
+def find_runs(paths: list[Path]) -> list[Path]:
+    """Return the run folders among ``paths`` and below them.
+
+    Raises:
+        TestudoError: a path does not exist, or contains no run folder.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise TestudoError(f"{path}: no such run folder")
+        below = sorted(item.parent for item in path.glob(f"**/{INFO_FILE}"))
+        inside = [path] if (path / INFO_FILE).is_file() else below
+        if not inside:
+            raise TestudoError(
+                f"{path}: found no {INFO_FILE} in it or below, expected a run folder as `testudo up` records it"
+            )
+        found += [folder for folder in inside if folder not in found]
+    return found
+
+
+def check_has_policy(folder: Path) -> None:
+    """Refuse a run without policy artefact and fleet file.
+
+    Raises:
+        TestudoError: a file is missing; the text says which, and which verbs accept such a run.
+    """
+    missing = [name for name in (FLEET_FILE, POLICY_FILE) if not (folder / name).is_file()]
+    if missing:
+        imported = _kind(folder) == "imported"
+        raise TestudoError(
+            f"{folder}: {'an imported run: ' if imported else ''}{' and '.join(missing)} missing: a dataset "
+            "needs the artefact, the goals and the tick records for observations, actions and rewards; poses and "
+            "commands are enough for `testudo identify` and `testudo gap`"
+        )
+
+
+def read_source(folder: Path) -> DatasetSource:
+    """Read the transitions of a run folder.
+
+    Raises:
+        TestudoError: the run is imported, unreadable, or contains no decision.
+    """
+    check_has_policy(folder)
+    run = read_run(folder)
+    artefact = PolicyArtefact.load(run.policy_path, sha256=run.policy_sha256)
+    started = datetime.fromtimestamp(run.info["start_wall_ns"] / _NANO, UTC).isoformat(timespec="seconds")
+    return DatasetSource(
+        folder,
+        artefact.contract,
+        artefact.sha256,
+        sha256_of(folder / BAG_FILE),
+        started,
+        run.complete,
+        episodes_of(run, artefact.contract),
+    )
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 hash of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _kind(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / INFO_FILE).read_text(encoding="utf-8")).get("kind", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""

@@ -1,8 +1,8 @@
-"""Episodes of transitions from a recorded run: what each policy read, what it commanded, what that was worth.
+"""Episodes from a recorded run: observation, action and reward of each robot at each decision.
 
-The team's decisions lie on one grid of times, the scenario's decision period apart, which begins once every robot has
-decided. At each, a robot's decision is the recorded one nearest to it. Rewards come from the very code that scores
-training and live runs (`OnlineTask`), on the poses of the recording.
+The team's decisions are on one time grid with the scenario's decision period; it starts when every robot has decided
+once. At each grid time, a robot's decision is the nearest recorded one. Rewards come from the code that scores
+training and running fleets (`OnlineTask`), applied to the recorded poses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testudo_sim.online_task.task_state import make_task, scoring_of
 from testudo_sim.physics.scene import Scene
 
 _SETTLED_S = 1.0
-"""After the end of the tracks, no pose is waited for any more."""
+"""Time after the end of the tracks for which scores are still requested."""
 
 
 @dataclass(frozen=True)
@@ -38,31 +38,31 @@ class DatasetEpisode:
 
     robots: tuple[str, ...]
     stamp_s: np.ndarray
-    """(T,) steady clock of the run: beginning of each decision."""
+    """(T,) start of each decision, on the steady clock of the run."""
     signals: Mapping[str, np.ndarray] = field(repr=False)
-    """By name, as the policy read them: (T, N, ...), neighbours (T, N, K, ...)."""
+    """The policy's inputs by name: (T, N, ...), neighbours (T, N, K, ...)."""
     next_signals: Mapping[str, np.ndarray] = field(repr=False)
-    """At the decision after; of the last one, at the tick nearest to its end."""
+    """Inputs at the next decision; for the last decision, at the tick nearest to its end."""
     hidden: np.ndarray = field(repr=False)
     """(T, N, M): the policy's memory before the decision."""
     actions: np.ndarray = field(repr=False)
     """(T, N, D) [m/s]: nominal control-point velocity in the world, before the shield."""
     rewards: np.ndarray = field(repr=False)
-    """(T, N); zero where it could not be told, see ``valid``."""
+    """(T, N); zero where unknown, see ``valid``."""
     terms: Mapping[str, np.ndarray] = field(repr=False)
     """Reward terms by name: (T, N)."""
     terminals: np.ndarray = field(repr=False)
-    """(T,) bool: the task was done at the end of the decision."""
+    """(T,) bool: success at the end of the decision."""
     truncations: np.ndarray = field(repr=False)
-    """(T,) bool: time was up, or the recording ended."""
+    """(T,) bool: time limit or end of the recording."""
     state: np.ndarray = field(repr=False)
-    """(T, S): position, yaw, velocity and goal of each robot in turn, as the tracks have them."""
+    """(T, S): position, yaw, velocity and goal of each robot, from the tracks."""
     next_state: np.ndarray = field(repr=False)
     """(T, S)."""
     valid: np.ndarray = field(repr=False)
-    """(T, N) bool: decided, and with a reward; else the action or the reward is zero and says nothing."""
+    """(T, N) bool: action and reward are both known; where False, one of them is a zero placeholder."""
     rest_return: float
-    """Return of the same team had it stood still for a whole time limit."""
+    """Return of a team that stands still at the same start for the whole time limit."""
 
     @property
     def team_return(self) -> float:
@@ -75,7 +75,7 @@ class DatasetEpisode:
 
 @dataclass(frozen=True)
 class _Decisions:
-    """The ticks of one robot that have an estimate, and which of them decided."""
+    """The ticks of one robot with a state estimate; ``decided`` marks those with a decision."""
 
     ticks: tuple[TickRecord, ...]
     stamp_s: np.ndarray
@@ -95,7 +95,7 @@ class _Decisions:
         )
 
     def nearest(self, time_s: float, within_s: float) -> tuple[TickRecord, bool]:
-        """Return the decision nearest to a moment, else the nearest tick, and whether it is a decision."""
+        """Return the nearest decision within a time, else the nearest tick, and whether it is a decision."""
         chosen = np.flatnonzero(self.decided & (np.abs(self.stamp_s - time_s) <= within_s))
         found = len(chosen) > 0
         rows = chosen if found else np.arange(len(self.ticks))
@@ -103,10 +103,10 @@ class _Decisions:
 
 
 def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, ...]:
-    """Return the episodes of a run of a policy with this contract; one ends at success or at the time limit.
+    """Return the episodes of a run; an episode ends at success or at the time limit.
 
     Raises:
-        TestudoError: the run has no decisions, no poses for them, its task is not in the recording, or its policy
+        TestudoError: the run has no decisions or no poses, the recording lacks the task's state, or the policy
             commands more than velocities.
     """
     check_velocities_alone(contract.command, f"{run.folder}: a dataset")
@@ -115,14 +115,14 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
     if scoring.scenario.boxes:
         names = ", ".join(box.name for box in scoring.scenario.boxes)
         raise TestudoError(
-            f"{run.folder}: scenario {scoring.scenario.name} has bodies ({names}) whose poses a run "
-            "does not hold; datasets are made of runs of scenarios with robots alone"
+            f"{run.folder}: scenario {scoring.scenario.name} has bodies ({names}), whose poses are not "
+            "recorded; expected a run of a scenario with robots only"
         )
     series = {name: _Decisions.of(records) for name, records in run.ticks.items()}
     idle = [name for name, decisions in series.items() if not decisions.decided.any()]
     if idle or not series:
         raise TestudoError(
-            f"{run.folder}: {', '.join(idle) or 'no robot'} never ran its policy in the record; a "
+            f"{run.folder}: {', '.join(idle) or 'no robot'} has no recorded decision; a "
             "dataset needs a run in which every robot was active"
         )
     tracks = {name: best_track(run, name) for name in run.robots}
@@ -137,17 +137,22 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
             break
         found.append(_episode(run, contract, model, series, tracks, scores, begin_s))
         begin_s = scores[-1].stamp_s
-        if scores[-1].outcome in ("", SUCCESS):  # after success a team rests; after the record there is nothing
+        if scores[-1].outcome in ("", SUCCESS):  # the team rests after success; the recording is over
             break
     if not found:
         raise TestudoError(
-            f"{run.folder}: no whole decision ({scoring.decision_s:g} s) is recorded after every robot became active"
+            f"{run.folder}: found no complete decision ({scoring.decision_s:g} s) after all robots became active, "
+            "expected at least one"
         )
     return tuple(found)
 
 
 def best_track(run: RecordedRun, name: str) -> Track:
-    """Return the truth of a robot where there is any, else what it believed."""
+    """Return the ground-truth track of a robot if recorded, else its odometry.
+
+    Raises:
+        TestudoError: neither is recorded.
+    """
     track = run.located(name)
     if not len(track.stamp_s):
         raise TestudoError(f"{run.folder}: {name}: no pose is recorded, neither truth nor odometry")
@@ -157,7 +162,7 @@ def best_track(run: RecordedRun, name: str) -> Track:
 def _scored(
     live: OnlineTask, run: RecordedRun, tracks: Mapping[str, Track], begin_s: float, end_s: float
 ) -> list[DecisionScore]:
-    """Return the scores of an episode that begins at a moment."""
+    """Return the scores of an episode that begins at ``begin_s``."""
     live.begin(begin_s)
     for name in run.robots:
         for tick in run.ticks[name]:
@@ -168,7 +173,7 @@ def _scored(
     rows = dict.fromkeys(run.robots, 0)
     until_s = begin_s
     while live.running and until_s < end_s + _SETTLED_S:
-        until_s += step_s  # in pieces: a pose track remembers some seconds
+        until_s += step_s  # step by step, because a pose track stores only some seconds
         for name, track in tracks.items():
             while rows[name] < len(track.stamp_s) and track.stamp_s[rows[name]] <= until_s:
                 k = rows[name]
@@ -202,7 +207,7 @@ def _episode(
         [[tick.nominal_world if found else (0.0,) * size for tick, found in row] for row in chosen[:-1]], np.float32
     )
     hidden = np.array([[tick.hidden_before for tick, _ in row] for row in chosen[:-1]], np.float32)
-    told = np.array([bool(score.reward) for score in scores])
+    scored = np.array([bool(score.reward) for score in scores])
     rewards = np.array([[score.reward.get(name, 0.0) for name in names] for score in scores], np.float32)
     terms = {
         term: np.array(
@@ -228,7 +233,7 @@ def _episode(
         truncations,
         state[:-1],
         state[1:],
-        decided & told[:, None],
+        decided & scored[:, None],
         _rest_return(run, contract, tracks, begin_s),
     )
 
@@ -238,7 +243,7 @@ def _terms(scores: Sequence[DecisionScore]) -> tuple[str, ...]:
 
 
 def _signals(tick: TickRecord, model: MotionModel, contract: Contract) -> dict[str, np.ndarray]:
-    """Return what a policy reads at a tick, component last: (D,), neighbours (K, D)."""
+    """Return the policy's inputs at a tick, component last: (D,), neighbours (K, D)."""
     estimate = MotionState(
         np.array(tick.estimate_position_world), np.array(tick.estimate_yaw), np.array(tick.estimate_velocity)
     )
@@ -257,7 +262,7 @@ def _stacked(rows: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, np.ndarra
 
 
 def team_states(run: RecordedRun, tracks: Mapping[str, Track], moments: np.ndarray) -> np.ndarray:
-    """Return the state (T, S) of the team at moments."""
+    """Return the interpolated state (T, S) of the team at ``moments`` [s]; see `DatasetEpisode.state`."""
 
     def at(track: Track, values: np.ndarray) -> np.ndarray:
         columns = values.reshape(len(track.stamp_s), -1).T
@@ -277,7 +282,7 @@ def team_states(run: RecordedRun, tracks: Mapping[str, Track], moments: np.ndarr
 
 
 def _rest_return(run: RecordedRun, contract: Contract, tracks: Mapping[str, Track], begin_s: float) -> float:
-    """Return what standing still at the starts for the whole time limit would have brought."""
+    """Return the return of standing still at the starts for the whole time limit."""
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)
     size = spec.dimension

@@ -1,4 +1,4 @@
-"""One held-out episode of a policy, kept tick by tick so that it can be looked at."""
+"""One held-out episode of a policy, recorded at every control tick, to display."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.rendering import Animation, AnimationScene, Trajectory, arena_around
+from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory, arena_around
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import LAST_SEED
 from testudo_sim.environment.environment import Environment, WorldState
@@ -19,22 +19,22 @@ from testudo_sim.team.team_tick import TeamState, tick
 
 @dataclass(frozen=True)
 class RecordedEpisode:
-    """An episode to look at."""
+    """A recorded episode."""
 
-    show: Animation
+    animation: Animation
     success: bool
     time_s: float
-    """Until success or the time limit."""
+    """Time [s] until success or the time limit."""
 
 
 def play_episode(environment: Environment, policy: BatchPolicy, memory: int, seed: int) -> RecordedEpisode:
-    """Run the episode of this seed to success or to the time limit.
+    """Run the episode of a seed until success or the time limit.
 
     Args:
         environment: the scenario and team.
-        policy: acts for all robots; called between decisions, need not be JAX.
+        policy: acts for all robots; called outside jit, may use NumPy.
         memory: size of the policy's hidden state.
-        seed: of the start, as in `evaluation.evaluate_policy`.
+        seed: seed of the start, as in `evaluation.evaluate_policy`.
 
     Raises:
         TestudoError: the seed is out of range.
@@ -72,7 +72,7 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
 
 
 def _run(environment: Environment, state: TeamState, nominal: jax.Array, key: jax.Array) -> tuple[TeamState, Scene]:
-    """Run one decision as `Environment.run_ticks` does, and return the scene after each tick (T, ...)."""
+    """Run one decision like `Environment.run_ticks`, and return the scene after each tick (T, ...)."""
     team = environment.team
 
     def body(current: TeamState, tick_key: jax.Array) -> tuple[TeamState, Scene]:
@@ -83,12 +83,12 @@ def _run(environment: Environment, state: TeamState, nominal: jax.Array, key: ja
 
 
 def _trajectory(scenes: list[Scene], period_s: float) -> Trajectory:
-    """Return scenes (T, ..., 1) of one world, a tick apart, as a trajectory."""
-    whole: Scene = jax.tree.map(lambda *parts: np.concatenate(parts)[..., 0], *scenes)
-    position = np.swapaxes(whole.robots.position_world, 1, 2)
+    """Return scenes (T, ..., 1) of one world, one tick apart, as a trajectory."""
+    scene: Scene = jax.tree.map(lambda *parts: np.concatenate(parts)[..., 0], *scenes)
+    position = np.swapaxes(scene.robots.position_world, 1, 2)
     times = period_s * np.arange(len(position))
-    if whole.bodies is None:
-        return Trajectory(times, position, whole.robots.yaw)
+    if scene.bodies is None:
+        return Trajectory(times, position, scene.robots.yaw)
     return Trajectory(
-        times, position, whole.robots.yaw, np.swapaxes(whole.bodies.position_world, 1, 2), whole.bodies.yaw
+        times, position, scene.robots.yaw, np.swapaxes(scene.bodies.position_world, 1, 2), scene.bodies.yaw
     )

@@ -1,4 +1,4 @@
-"""Held-out episodes: success, contacts at every tick, separation, interventions, deadlocks."""
+"""Evaluation on held-out episodes: success, contacts, separation, interventions, deadlocks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from testudo_sim.environment.environment import Environment, StepMetrics, WorldS
 from testudo_sim.team.batch_policy import BatchPolicy
 
 HELD_OUT_SEED = 1_000_000
-"""Evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these."""
+"""Evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these seeds."""
 LAST_SEED = 2**31 - 1
 _BATCH = 1000
 _SHRINK = 0.25
-"""Of MuJoCo worlds, which are slow, those that are done are dropped once so few are open."""
+"""Finished MuJoCo worlds, which are slow, are dropped when at most this share is still running."""
 _DEADLOCK_S = 5.0
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The outcome of held-out episodes."""
+    """Statistics of held-out episodes."""
 
     team_size: int
     episodes: int
@@ -40,23 +40,23 @@ class Evaluation:
     success_high: float
     """Wilson interval, 95 %."""
     contacts: int
-    """Control ticks times touching pairs."""
+    """Sum over control ticks of pairs in contact."""
     episodes_with_contact: int
     contact_rate_high: float
     """Upper 95 % bound of the share of episodes with a contact (3/n if there was none)."""
     minimum_separation_m: float
-    """Least distance of two centres in all episodes."""
+    """Least distance of two robot centres in all episodes."""
     separation_p1_m: float
-    """The first percentile over episodes of the least distance."""
+    """First percentile over episodes of the least distance."""
     intervention_rate: float
     brake_rate: float
     deadlocks: int
-    """Episodes that ended without success and in which nobody moved in the last five seconds."""
+    """Episodes without success in which no robot moved in the last five seconds."""
     time_to_success_s: float
     """Median over the successful episodes; NaN without one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; not-a-number becomes None."""
+        """Return JSON-ready values; NaN becomes None."""
         return {
             name: None if isinstance(value, float) and not np.isfinite(value) else value
             for name, value in asdict(self).items()
@@ -77,11 +77,11 @@ class _Batch:
 
 @dataclass(frozen=True)
 class _Programs:
-    """The compiled parts of an environment, the same for all batches."""
+    """The compiled functions of an environment, shared by all batches."""
 
     reset: Callable[..., Any]
     signals: Callable[..., Any]
-    """Robots of all worlds in one batch axis."""
+    """Robots of all worlds are in one batch axis."""
     success: Callable[..., Any]
     run_ticks: Callable[..., Any]
 
@@ -94,18 +94,18 @@ def evaluate_policy(
     first_seed: int = HELD_OUT_SEED,
     on_progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Run ``episodes`` episodes of committed seeds to success or to the time limit.
+    """Run ``episodes`` episodes with fixed seeds until success or the time limit.
 
     Args:
         environment: the scenario and team.
-        policy: acts for all robots of all worlds at once; called between decisions, need not be JAX.
+        policy: acts for all robots of all worlds; called outside jit, may use NumPy.
         memory: size of the policy's hidden state.
-        episodes: how many.
+        episodes: number of episodes.
         first_seed: seed of the first episode.
-        on_progress: told the number of finished episodes.
+        on_progress: called with the number of finished episodes.
 
     Raises:
-        TestudoError: no episodes are asked for, or their seeds run out of range.
+        TestudoError: ``episodes`` or the seeds are out of range.
     """
     if episodes < 1:
         raise TestudoError(f"--episodes: found {episodes}, expected at least 1")
@@ -183,7 +183,7 @@ def _keep_robots(hidden: jax.Array, chosen: np.ndarray, size: int) -> jax.Array:
 
 
 def _add(totals: _Batch, metrics: StepMetrics, rows: np.ndarray, open_: np.ndarray) -> None:
-    """Count a decision of the episodes ``rows`` for those that are still open."""
+    """Add the metrics of a decision to the totals of the episodes ``rows`` that are still running."""
     chosen = rows[open_]
     totals.contacts[chosen] += metrics.contacts[open_]
     totals.separation_m[chosen] = np.minimum(totals.separation_m[chosen], metrics.separation_m[open_])

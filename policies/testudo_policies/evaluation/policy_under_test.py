@@ -1,4 +1,4 @@
-"""What is evaluated: an exported artefact or the newest checkpoint of a training run."""
+"""The policy that an evaluation runs: an exported artefact or the newest checkpoint of a training run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
 
 @dataclass(frozen=True)
 class PolicyUnderTest:
-    """A policy with the team and scenario that it is for."""
+    """A policy with its scenario and team."""
 
     policy: BatchPolicy
     memory: int
@@ -34,7 +34,7 @@ class PolicyUnderTest:
     team_size: int
     obstacles: tuple[Obstacle, ...] = ()
     yaw_rate_limit: float = 0.0
-    """[rad/s] of a policy that commands a yaw rate, else 0."""
+    """Yaw rate limit [rad/s] of a policy that commands a yaw rate, else 0."""
 
     def environment(
         self,
@@ -44,9 +44,9 @@ class PolicyUnderTest:
         physics: PhysicsChoice | None = None,
         starts: StartDistribution | None = None,
     ) -> Environment:
-        """Return its scenario with a team of another size, on other physics, or begun from the starts of a file."""
+        """Return its scenario with the given team size, physics and start states."""
         if team_size < 2:
-            raise TestudoError(f"--team-size: found {team_size}, a team has at least 2 robots")
+            raise TestudoError(f"--team-size: found {team_size}, expected at least 2 robots")
         return make_environment(
             self.scenario,
             self.spec,
@@ -64,28 +64,28 @@ def load_policy_under_test(path: Path) -> PolicyUnderTest:
     """Read a policy file or a training run.
 
     Raises:
-        TestudoError: neither of the two, or one that does not hold.
+        TestudoError: the path is neither, or its contents are invalid.
     """
     return _from_run(path) if path.is_dir() else _from_artefact(path)
 
 
 def _from_run(folder: Path) -> PolicyUnderTest:
-    workshop = build(load_config(folder))
-    policy = jax.jit(workshop.agent.policy(load_parameters(workshop, folder)))
+    components = build(load_config(folder))
+    policy = jax.jit(components.agent.policy(load_parameters(components, folder)))
     return PolicyUnderTest(
         policy,
-        workshop.config.memory,
-        workshop.config.scenario,
-        workshop.spec,
-        workshop.shield,
-        workshop.config.team_size,
-        workshop.obstacles,
-        workshop.agent.yaw_rate_limit,
+        components.config.memory,
+        components.config.scenario,
+        components.spec,
+        components.shield,
+        components.config.team_size,
+        components.obstacles,
+        components.agent.yaw_rate_limit,
     )
 
 
 def _from_artefact(path: Path) -> PolicyUnderTest:
-    artefact = PolicyArtefact.load(path)  # refuses a file that does not hold
+    artefact = PolicyArtefact.load(path)  # refuses an invalid file
     contract = artefact.contract
     return PolicyUnderTest(
         artefact_policy(artefact),

@@ -1,7 +1,7 @@
-"""Takes out of an exported graph what only moves shapes: half the nodes, a third of the time.
+"""Removes nodes of an exported graph that only compute shapes: half the nodes, a third of the run time.
 
-jax2onnx computes the shape of every broadcast when the graph runs, because batch and neighbours are
-free axes. Where the inferred shapes show that nothing is broadcast, the nodes go.
+jax2onnx computes the shape of every broadcast at run time, because batch and neighbours are free axes.
+Where the inferred shapes show that nothing is broadcast, these nodes are removed.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import onnx
 from onnx import helper, numpy_helper
 
 BATCH, SLOTS = "B", "N"
-"""Names of the free axes: batch, and neighbour slots."""
+"""Names of the free axes: batch and neighbour slots."""
 Shape = tuple[int | str, ...]
 
 
 def simplify(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return an equivalent model with fewer nodes; the interface stays as it is."""
+    """Return an equivalent model with fewer nodes and the same inputs and outputs."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = _Graph(result)
     graph.drop_empty_parts()
-    graph.drop_idle_expands()
+    graph.drop_redundant_expands()
     graph.unflatten_dense_layers()
     graph.turn_reshapes_into_unsqueezes()
     graph.write_back()
@@ -31,7 +31,7 @@ def simplify(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class _Graph:
-    """The nodes of a model with the inferred shape of every value; rewritten in place."""
+    """The nodes of a model with the inferred shape of every value; modified in place."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._graph = model.graph
@@ -47,7 +47,7 @@ class _Graph:
             self._shapes[tensor.name] = tuple(tensor.dims)
 
     def drop_empty_parts(self) -> None:
-        """Take the inputs of length zero out of every Concat."""
+        """Remove the inputs of length zero from every Concat."""
         for node in self._of("Concat"):
             axis = helper.get_node_attr_value(node, "axis")
             shapes = [self._known(name) for name in node.input]
@@ -55,15 +55,15 @@ class _Graph:
             if kept and len(kept) < len(node.input):
                 node.input[:] = kept
 
-    def drop_idle_expands(self) -> None:
-        """Take out every Expand that leaves the shape as it is."""
+    def drop_redundant_expands(self) -> None:
+        """Remove every Expand that does not change the shape."""
         for node in self._of("Expand"):
             shape = self._known(node.input[0])
             if shape is not None and shape == self._known(node.output[0]):
                 self._bypass(node)
 
     def unflatten_dense_layers(self) -> None:
-        """Turn Reshape to rows, Gemm, Reshape back into MatMul and Add, which take any rank."""
+        """Replace the sequence Reshape, Gemm, Reshape by MatMul and Add, which accept any rank."""
         makers = {name: node for node in self._nodes for name in node.output}
         users = Counter(name for node in self._nodes for name in node.input)
         for last in self._of("Reshape"):
@@ -85,7 +85,7 @@ class _Graph:
             self._replace(last, rows, shifted)
 
     def turn_reshapes_into_unsqueezes(self) -> None:
-        """Use a constant list of new axes where a Reshape only adds axes of length one."""
+        """Replace every Reshape that only adds axes of length one by an Unsqueeze with constant axes."""
         for node in self._of("Reshape"):
             before, after = self._known(node.input[0]), self._known(node.output[0])
             if before is None or after is None:
@@ -100,7 +100,7 @@ class _Graph:
                 self._replace(node, new)
 
     def write_back(self) -> None:
-        """Write the nodes and constants that an output needs into the model."""
+        """Write the nodes and constants that the outputs depend on into the model."""
         needed = set(self._outputs)
         kept = []
         for node in reversed(self._nodes):
@@ -116,7 +116,7 @@ class _Graph:
         return [node for node in self._nodes if node.op_type == kind]
 
     def _known(self, name: str) -> Shape | None:
-        """Return the shape of a value if every axis of it is known, by length or by name."""
+        """Return the shape of a value if every axis is known, by length or by name."""
         shape = self._shapes.get(name)
         known = shape is not None and all(isinstance(axis, int) or axis in (BATCH, SLOTS) for axis in shape)
         return shape if known else None
@@ -135,7 +135,7 @@ class _Graph:
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:
-    """Return whether a node is a Gemm that is just x @ w + b."""
+    """Return whether a node is a Gemm that computes x @ w + b."""
     set_to = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     plain = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}
     return node.op_type == "Gemm" and len(node.input) == 3 and all(set_to[name] == plain.get(name) for name in set_to)
@@ -150,7 +150,7 @@ def _shape(value: onnx.ValueInfoProto) -> Shape | None:
 
 
 def _added_axes(before: Shape, after: Shape) -> list[int]:
-    """Return where ones were added to ``before`` to make ``after``; empty if it was not that."""
+    """Return the axes of length one by which ``after`` differs from ``before``; empty for another difference."""
     axes, rest = [], list(before)
     for index, axis in enumerate(after):
         if rest and rest[0] == axis:

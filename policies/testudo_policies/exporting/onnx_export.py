@@ -1,9 +1,9 @@
-"""Writes a policy as one ONNX file that carries its contract, and keeps it only once it is proven.
+"""Writes a policy as one verified ONNX file that contains its contract.
 
-jax2onnx turns the step function into a graph with free axes for batch and neighbours. What version
-0.17 cannot convert: `nn.scan` (for one step call the cell itself), `jnp.max(where=, initial=)`
-(mask with `jnp.where` and take the plain maximum), sorting along the neighbours, `%` on arrays, and
-dense layers on inputs without a batch axis.
+jax2onnx converts the step function to a graph with free axes for batch and neighbours. Version 0.17
+cannot convert: `nn.scan` (call the cell for one step), `jnp.max(where=, initial=)` (use `jnp.where`
+and a plain maximum), sorting along the neighbours, `%` on arrays, and dense layers on inputs without
+a batch axis.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.exporting.graph_reduction import BATCH, SLOTS, simplify
 from testudo_policies.exporting.parity import Parity, Step, call_step, measure_parity, random_inputs
 
-OPSET = 21  # what onnxruntime 1.20 reads, the oldest that the robot side accepts
+OPSET = 21  # supported by onnxruntime 1.20, the oldest version that the robot side accepts
 _VECTOR_ROWS = 4
 
 
 class ExportError(TestudoError):
-    """A policy cannot be exported: not convertible, or the graph computes something else."""
+    """A policy cannot be converted, or the graph deviates from it."""
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written."""
+    """Properties of a written artefact."""
 
     path: Path
     sha256: str
     contract: Contract
-    """With test vector and parity."""
+    """The contract, with test vector and parity."""
     parity: Parity
     opset: int
     ir_version: int
@@ -63,20 +63,20 @@ def export_policy(
     *,
     loops: Mapping[str, np.ndarray] | None = None,
 ) -> ExportReport:
-    """Write ``path`` and prove it: graph check, parity, and a load by the robot's own loader.
+    """Write ``path`` after a graph check, a parity check and a load by the robot's loader.
 
     Args:
-        step: the policy; its parameters should be NumPy arrays (`jax.device_get`), so that it runs
-            where the test inputs are. A policy without memory gets hidden (B, 0).
-        contract: complete but for parity and test vector, which are filled in here.
-        example_signals: real inputs, (B, ...) by contract name, of which the first rows become the
-            test vector; `hidden` may be among them.
-        path: where the file goes; it appears only if all holds.
+        step: the policy; its parameters should be NumPy arrays (`jax.device_get`), so that it runs on
+            the device of the inputs. A policy without memory gets hidden (B, 0).
+        contract: complete except parity and test vector, which this function adds.
+        example_signals: realistic inputs, (B, ...) by contract name; their first rows become the test
+            vector; `hidden` is optional.
+        path: file to write; it is created only if all checks pass.
         loops: signals along closed loops, (T, B, ...) by name, for the parity over time.
 
     Raises:
         ExportError: the function cannot be converted, or the graph deviates from it.
-        TestudoError: the contract does not hold.
+        TestudoError: the contract is invalid.
     """
     path = Path(path)
     for what, given in (("example_signals", example_signals), ("loops", loops)):
@@ -89,12 +89,12 @@ def export_policy(
         raise ExportError(
             f"{path}: the graph deviates from the policy by {parity.max_error:.3g} (commands "
             f"{parity.command_error:.3g}, hidden {parity.hidden_error:.3g}, along loops "
-            f"{parity.teacher_forced_error:.3g}), expected at most {parity.tolerance:g}; NaN means "
-            "an output that is not finite. The file was not written"
+            f"{parity.teacher_forced_error:.3g}), expected at most {parity.tolerance:g} (NaN: "
+            "an output is not finite); the file was not written"
         )
     contract = contract.replace(parity=parity.to_dict(), test_vector=_test_vector(step, contract, example_signals))
     onnx.helper.set_model_props(model, {METADATA_KEY: contract.to_json()})
-    artefact = _write_proven(model, path)
+    artefact = _write_verified(model, path)
     return ExportReport(
         path, artefact.sha256, contract, parity, header.opsets[""], header.ir_version,
         len(model.graph.node), path.stat().st_size,
@@ -105,7 +105,7 @@ def convert(step: Step, contract: Contract) -> onnx.ModelProto:
     """Return the graph of a step function, without metadata; batch and neighbours are free axes.
 
     Raises:
-        ExportError: jax2onnx cannot convert it, or the result is no valid graph.
+        ExportError: jax2onnx cannot convert the function, or the graph is invalid.
     """
     shapes = graph_inputs(contract)
 
@@ -118,7 +118,7 @@ def convert(step: Step, contract: Contract) -> onnx.ModelProto:
         return (command, hidden_next) if contract.hidden_size else command
 
     try:
-        # without jit: jax2onnx 0.17 cannot read the nested programs of JAX 0.12
+        # without jit, because jax2onnx 0.17 cannot convert the nested programs of JAX 0.12
         with jax.enable_x64(False), jax.disable_jit(), _quiet("onnx_ir"):
             model: onnx.ModelProto = to_onnx(
                 positional,
@@ -139,13 +139,13 @@ def convert(step: Step, contract: Contract) -> onnx.ModelProto:
 
 
 def _check_names(what: str, given: Mapping[str, np.ndarray] | None, contract: Contract) -> None:
-    wanted = {signal.name for signal in contract.signals}
-    if given is not None and set(given) - {HIDDEN} != wanted:
-        raise ExportError(f"{what}: found {', '.join(sorted(given))}, expected {', '.join(sorted(wanted))}")
+    expected = {signal.name for signal in contract.signals}
+    if given is not None and set(given) - {HIDDEN} != expected:
+        raise ExportError(f"{what}: found {', '.join(sorted(given))}, expected {', '.join(sorted(expected))}")
 
 
 def _test_vector(step: Step, contract: Contract, example_signals: Mapping[str, np.ndarray]) -> TestVector:
-    """Return the first rows of the examples and what JAX makes of them."""
+    """Return the first rows of the examples and their outputs by JAX."""
     rows = {name: np.asarray(array[:_VECTOR_ROWS], np.float32) for name, array in example_signals.items()}
     if contract.hidden_size and HIDDEN not in rows:
         batch = len(next(iter(rows.values())))
@@ -155,8 +155,8 @@ def _test_vector(step: Step, contract: Contract, example_signals: Mapping[str, n
     return TestVector.from_arrays(inputs, call_step(jax.jit(step), inputs))
 
 
-def _write_proven(model: onnx.ModelProto, path: Path) -> PolicyArtefact:
-    """Write, load as the robot does, and only then give the file its name."""
+def _write_verified(model: onnx.ModelProto, path: Path) -> PolicyArtefact:
+    """Write a temporary file, load it like the robot does, and rename it to ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as partial:
         partial.write_bytes(model.SerializeToString(deterministic=True))
@@ -165,7 +165,7 @@ def _write_proven(model: onnx.ModelProto, path: Path) -> PolicyArtefact:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Hide the warnings of a logger: onnx_ir tells of values without a type, which ONNX allows."""
+    """Hide the warnings of a logger: onnx_ir warns of values without a type, which ONNX allows."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.ERROR)

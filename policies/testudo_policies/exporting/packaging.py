@@ -1,4 +1,4 @@
-"""From trained parameters to the artefact: the contract is filled in, the file is written and proven."""
+"""From trained parameters to a verified artefact with its contract, and a fleet file that uses it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ import numpy as np
 
 from testudo_deploy.contract.command_types import velocity_command
 from testudo_deploy.contract.contract import HOLD_RULE, VERSION, Contract, TestVector
-from testudo_deploy.contract.rules import robot_signals
-from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation
+from testudo_deploy.contract.rules import TASK_SIGNALS, robot_signals
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot
+from testudo_deploy.fleet.fleet_writer import save_fleet
+from testudo_hardware.errors import TestudoError
+from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, LAST_SEED, Evaluation, crossing_paths
 from testudo_policies.exporting.onnx_export import ExportReport, export_policy
-from testudo_policies.learning.builder import TrainingComponents
+from testudo_policies.learning.builder import TrainingComponents, make_environment
 from testudo_policies.networks.agent import AgentParameters
 from testudo_sim.physics_choice import make_tier
 
@@ -28,22 +31,22 @@ _PACKAGES = ("testudo", "jax", "flax", "onnx", "jax2onnx")
 
 
 def package_policy(
-    workshop: TrainingComponents, parameters: AgentParameters, path: Path, evaluations: list[Evaluation]
+    components: TrainingComponents, parameters: AgentParameters, path: Path, evaluations: list[Evaluation]
 ) -> ExportReport:
-    """Write ``path`` with contract, evaluation, parity and test vector.
+    """Write and verify the artefact ``path`` with contract, evaluations, parity and test vector.
 
     Raises:
         ExportError: the graph deviates from the policy.
     """
-    step = workshop.agent.policy(jax.device_get(parameters))
-    loops = closed_loops(workshop, step, _LOOP_STEPS, _LOOP_WORLDS)
+    step = components.agent.policy(jax.device_get(parameters))
+    loops = closed_loops(components, step, _LOOP_STEPS, _LOOP_WORLDS)
     examples = {name: value[_LOOP_STEPS // 50] for name, value in loops.items()}
-    return export_policy(step, make_contract(workshop, evaluations), examples, path, loops=loops)
+    return export_policy(step, make_contract(components, evaluations), examples, path, loops=loops)
 
 
-def make_contract(workshop: TrainingComponents, evaluations: list[Evaluation]) -> Contract:
-    """Return the contract of a run, without parity and test vector."""
-    config, spec, scenario = workshop.config, workshop.spec, workshop.environment.scenario
+def make_contract(components: TrainingComponents, evaluations: list[Evaluation]) -> Contract:
+    """Return the contract of a training run, without parity and test vector."""
+    config, spec, scenario = components.config, components.spec, components.environment.scenario
     return Contract(
         version=VERSION,
         scenario=config.scenario,
@@ -60,17 +63,17 @@ def make_contract(workshop: TrainingComponents, evaluations: list[Evaluation]) -
         dead_man_s=spec.dead_man_s,
         arena=scenario.arena,
         team_size=config.team_size,
-        shield=workshop.shield,
-        provenance=_provenance(workshop),
+        shield=components.shield,
+        provenance=_provenance(components),
         evaluation={str(result.team_size): result.to_dict() for result in evaluations},
         parity={},
         test_vector=TestVector({}, {}),
     )
 
 
-def closed_loops(workshop: TrainingComponents, step: Any, steps: int, worlds: int) -> Mapping[str, np.ndarray]:
-    """Return the signals (T, B, ...) that robots see when the policy drives them for ``steps`` decisions."""
-    environment = workshop.environment
+def closed_loops(components: TrainingComponents, step: Any, steps: int, worlds: int) -> Mapping[str, np.ndarray]:
+    """Return the policy's inputs (T, B, ...) along closed loops of ``steps`` decisions."""
+    environment = components.environment
     size = environment.team.size
 
     def decide(carry: Any, key: jax.Array) -> Any:
@@ -82,33 +85,33 @@ def closed_loops(workshop: TrainingComponents, step: Any, steps: int, worlds: in
 
     @jax.jit
     def run(key: jax.Array) -> Any:
-        begin = environment.reset(jax.random.split(key, worlds)), workshop.agent.blank_memory(worlds * size)
+        begin = environment.reset(jax.random.split(key, worlds)), components.agent.blank_memory(worlds * size)
         return jax.lax.scan(decide, begin, jax.random.split(key, steps))[1]
 
     signals = run(jax.random.key(HELD_OUT_SEED - 1))
     return {name: np.asarray(value) for name, value in signals.items()}
 
 
-def _provenance(workshop: TrainingComponents) -> dict[str, Any]:
+def _provenance(components: TrainingComponents) -> dict[str, Any]:
     return {
-        "config": asdict(workshop.config),
-        "updates": workshop.config.updates,
-        "world_sha256": world_sha256(workshop),
+        "config": asdict(components.config),
+        "updates": components.config.updates,
+        "world_sha256": world_sha256(components),
         "git": _git_commit(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in _PACKAGES},
     }
 
 
-def world_sha256(workshop: TrainingComponents) -> str:
-    """Return the hash of the MuJoCo world of the run's team, with all masses, frictions and contact bits."""
-    scenario = workshop.environment.scenario
-    team = workshop.environment.team
-    return make_tier(workshop.config.form, team.model, scenario.arena, team.size, scenario.boxes).sha256
+def world_sha256(components: TrainingComponents) -> str:
+    """Return the hash of the team's MuJoCo world, including masses, frictions and contact bits."""
+    scenario = components.environment.scenario
+    team = components.environment.team
+    return make_tier(components.config.form, team.model, scenario.arena, team.size, scenario.boxes).sha256
 
 
 def _git_commit() -> str:
-    """Return the commit of the sources, with a plus sign if they differ from it; empty outside git."""
+    """Return the commit of the sources, with a plus sign if they are modified; empty outside git."""
     here = Path(__file__).parent
 
     def ask(*words: str) -> str:
@@ -120,3 +123,61 @@ def _git_commit() -> str:
         return commit + ("+" if commit and ask("status", "--porcelain", "--untracked-files=no") else "")
     except OSError:
         return ""
+
+
+_TRIES = 100
+
+
+def unavailable_signals(components: TrainingComponents) -> tuple[str, ...]:
+    """Return the task signals that no fleet file provides; a policy that reads one runs in simulation only."""
+    return tuple(
+        signal.name for signal in components.environment.scenario.task_signals if signal.name not in TASK_SIGNALS
+    )
+
+
+def write_fleet(components: TrainingComponents, report: ExportReport, path: Path, seed: int) -> Path:
+    """Write a fleet file with the policy's hash and return its path.
+
+    Starts and goals are those of the first held-out episode, counted from ``seed``, in which straight paths cross.
+
+    Raises:
+        TestudoError: the seed is out of range, or the task needs signals other than goals.
+    """
+    missing = unavailable_signals(components)
+    if missing:
+        raise TestudoError(
+            f"{path}: a fleet file provides goals only, but the policy of "
+            f"{components.config.scenario!r} also reads {', '.join(missing)}; run it in simulation"
+        )
+    highest = LAST_SEED - HELD_OUT_SEED - _TRIES
+    if not 0 <= seed <= highest:
+        raise TestudoError(f"--seed: found {seed}, expected 0 to {highest}")
+    config, spec = components.config, components.spec
+    environment = make_environment(
+        config.scenario, spec, components.shield, config.team_size, obstacles=components.obstacles
+    )
+    keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
+    worlds = environment.reset(keys)
+    index = int(np.argmax(np.asarray(crossing_paths(environment, worlds))))
+    scene = environment.scene(worlds)
+    motion = scene.robots
+    goals = environment.scenario.signals(worlds.task, scene)["goal_world"]
+    kind = str(Path(config.robot).absolute()) if config.robot.endswith(".toml") else config.robot
+    robots = tuple(
+        FleetRobot(
+            f"r{i}",
+            kind,
+            _rounded(motion.position_world[:, i, index]),
+            round(float(motion.yaw[i, index]), 4),
+            _rounded(goals[:, i, index]),
+            spec,
+        )
+        for i in range(config.team_size)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_fleet(Fleet(path, report.path.absolute(), report.sha256, robots), path)
+    return path
+
+
+def _rounded(vector: jax.Array) -> tuple[float, ...]:
+    return tuple(round(float(x), 4) for x in vector)

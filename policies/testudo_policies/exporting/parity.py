@@ -1,4 +1,4 @@
-"""How far the exported graph is from the JAX function, on random inputs and along closed loops."""
+"""Deviation of the exported graph from the JAX function, on random inputs and along closed loops."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ Step = Callable[[dict[str, Any], Any], tuple[Any, Any]]
 
 SLOTS = tuple(range(1, 9))
 INPUTS = 10_240
-_COINCIDENT = 0.03  # share of inputs where two points are one: no direction is defined there
+_COINCIDENT = 0.03  # share of inputs in which two points coincide, so that no direction is defined
 
 
 @dataclass(frozen=True)
 class Parity:
-    """Largest deviations between graph and JAX function, over all outputs."""
+    """Largest deviations of all outputs of the graph from the JAX function."""
 
     tolerance: float
     inputs: int
-    """How many random inputs were compared."""
+    """Number of random inputs."""
     slots: tuple[int, ...]
-    """Numbers of neighbour slots among them."""
+    """Tested numbers of neighbour slots."""
     command_error: float
     """[m/s]"""
     hidden_error: float
     loop_steps: int
-    """Steps of the closed loops; 0 if none were given."""
+    """Steps of each closed loop; 0 without loops."""
     loops: int
     teacher_forced_error: float
-    """Along the loops, each step from the hidden state that JAX had."""
+    """Along the loops, with the hidden state of JAX before each step."""
     free_running_drift: float
-    """Along the loops, each with its own hidden state: reported, not bounded."""
+    """Along the loops, with separate hidden states: reported, not bounded."""
 
     @property
     def max_error(self) -> float:
-        """Return the largest deviation that is bounded by the tolerance."""
-        # not max(): it drops NaN
+        """Return the largest deviation that the tolerance bounds."""
+        # np.max, because max() ignores NaN
         return float(np.max([self.command_error, self.hidden_error, self.teacher_forced_error]))
 
     @property
     def holds(self) -> bool:
-        """Return whether every bounded deviation is within the tolerance."""
+        """Return whether all bounded deviations are within the tolerance."""
         return self.max_error <= self.tolerance
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,11 +72,11 @@ def measure_parity(
     """Compare the JAX function with the graph.
 
     Args:
-        step: the function that was exported.
+        step: the exported function.
         session: the graph.
         contract: names and shapes.
-        loops: signals recorded in closed loops, (T, B, ...) by name; None leaves that part out.
-        seed: of the random inputs.
+        loops: inputs recorded in closed loops, (T, B, ...) by name; None skips them.
+        seed: seed of the random inputs.
     """
     pair = _Pair(step, session, contract)
     rng = np.random.default_rng(seed)
@@ -95,7 +95,7 @@ def measure_parity(
 
 
 def random_inputs(contract: Contract, batch: int, slots: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return random inputs (B, ...) of the graph by name, float32, all over arena and limits."""
+    """Return random inputs (B, ...) of the graph by name, float32, over the whole arena and all limits."""
     spec = parse_robot(contract.robot_spec, "contract.robot_spec")
     size, arena = spec.dimension, contract.arena
     low, high = (arena.low_world, arena.high_world) if arena else ((-3.0,) * size, (3.0,) * size)
@@ -133,14 +133,14 @@ def random_inputs(contract: Contract, batch: int, slots: int, rng: np.random.Gen
 def _task_values(
     name: str, shape: tuple[int, ...], low: Sequence[float], high: Sequence[float], rng: np.random.Generator
 ) -> np.ndarray:
-    """Return random values of a signal that a task adds: places in the arena, angles, or numbers."""
+    """Return random values of a task signal: positions in the arena, angles, or numbers in (-1, 1)."""
     if name.endswith("_position_world"):
         return rng.uniform(low, high, shape)
     return rng.uniform(-2 * np.pi, 2 * np.pi, shape) if name.endswith("_yaw") else rng.uniform(-1, 1, shape)
 
 
 class _Pair:
-    """The function and the graph, both from inputs by name to outputs by name."""
+    """The function and the graph, both with inputs and outputs by name."""
 
     def __init__(self, step: Step, session: onnxruntime.InferenceSession, contract: Contract) -> None:
         self._step = jax.jit(step)
@@ -160,7 +160,7 @@ def call_step(step: Step, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     signals = {name: value for name, value in inputs.items() if name != HIDDEN}
     batch = len(next(iter(signals.values())))
     hidden = inputs.get(HIDDEN, np.zeros((batch, 0), np.float32))
-    # a GPU multiplies matrices in a coarser format unless told otherwise
+    # by default a GPU multiplies matrices with reduced precision
     with jax.enable_x64(False), jax.default_matmul_precision("highest"):
         command, hidden_next = step(signals, hidden)
     outputs = {COMMAND: np.asarray(command)}
@@ -176,21 +176,21 @@ def _worst(so_far: float, expected: dict[str, np.ndarray], found: dict[str, np.n
 
 
 def _along_loops(pair: _Pair, loops: Mapping[str, np.ndarray], hidden_size: int) -> tuple[int, int, float, float]:
-    """Return steps, loops, error with JAX's hidden state, and command drift with its own."""
+    """Return steps, loops, error with JAX's hidden state, and command drift with the graph's own."""
     if not loops:
         return 0, 0, 0.0, 0.0
     steps, count = next(iter(loops.values())).shape[:2]
-    taught = own = np.zeros((count, hidden_size), np.float32)
+    forced_hidden = own_hidden = np.zeros((count, hidden_size), np.float32)
     forced = drift = 0.0
     for tick in range(steps):
         signals = {name: np.asarray(value[tick], np.float32) for name, value in loops.items()}
-        memory = {HIDDEN: taught} if hidden_size else {}
+        memory = {HIDDEN: forced_hidden} if hidden_size else {}
         expected = pair.by_jax(signals | memory)
         found = pair.by_graph(signals | memory)
         for name in expected:
             forced = _worst(forced, expected, found, name)
         if hidden_size:
-            found = pair.by_graph(signals | {HIDDEN: own})
-            taught, own = expected[HIDDEN_NEXT], found[HIDDEN_NEXT]
+            found = pair.by_graph(signals | {HIDDEN: own_hidden})
+            forced_hidden, own_hidden = expected[HIDDEN_NEXT], found[HIDDEN_NEXT]
         drift = _worst(drift, expected, found, COMMAND)
     return steps, count, forced, drift

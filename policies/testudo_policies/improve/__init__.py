@@ -1,1 +1,5 @@
-"""A better policy out of a real run: identify, randomise, fine-tune, compare, export."""
+"""Improvement of a policy from a recorded run: identify, randomise, fine-tune, compare, export.
+
+In: a run folder and a policy artefact.
+Out: an identified robot file, a comparison and, if it is not worse, a new artefact.
+"""

@@ -1,32 +1,42 @@
-"""Old against new policy on the same episodes, and whether the new one may replace the old."""
+"""Comparison of old and new policy, on the same episodes and in the counterfactual of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
+from scipy.stats import binomtest
 
+from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
+from testudo_analysis.replay.one_team import one_team
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_hardware.spec import RobotSpec
 from testudo_policies.evaluation.evaluation import Evaluation
+from testudo_runs.alignment import TeamRecording, prepare_run
+from testudo_runs.run_reader import RecordedRun
 
 SLOWER = 1.1
-"""A policy that needs more than so many times the old one's median time is worse."""
+"""A policy is worse if its median time exceeds the old one's by more than this factor."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both policies on the same held-out episodes of one world."""
+    """Both policies on the same held-out episodes of one environment."""
 
     name: str
     old: Evaluation
     new: Evaluation
 
-    def complaints(self) -> tuple[str, ...]:
-        """Return in what the new policy is worse; nothing if it is not.
+    def regressions(self) -> tuple[str, ...]:
+        """Return in which respects the new policy is worse.
 
-        Success below the old one's 95 % interval, contacts in more episodes than the upper 95 % bound of the old one's
-        share, or a median time to success more than a tenth longer.
+        Worse is: success below the old 95 % interval, a share of episodes with contacts above the old upper 95 % bound,
+        or a median time to success more than a tenth longer.
         """
         old, new, found = self.old, self.new, []
         if new.success < old.success_low:
@@ -39,7 +49,7 @@ class Comparison:
                 f"{self.name}: contacts in {new.episodes_with_contact} of {new.episodes} episodes, the old "
                 f"policy had {old.episodes_with_contact}"
             )
-        if new.time_to_success_s > SLOWER * old.time_to_success_s:  # false where one of them is not a number
+        if new.time_to_success_s > SLOWER * old.time_to_success_s:  # false for NaN
             found.append(
                 f"{self.name}: median time to success {new.time_to_success_s:.1f} s, the old policy needed "
                 f"{old.time_to_success_s:.1f} s"
@@ -52,12 +62,12 @@ class Comparison:
             "name": self.name,
             "old": self.old.to_dict(),
             "new": self.new.to_dict(),
-            "complaints": list(self.complaints()),
+            "complaints": list(self.regressions()),
         }
 
 
 def comparison_table(comparisons: tuple[Comparison, ...]) -> Table:
-    """Return the table of old against new."""
+    """Return the table of both policies in all comparisons."""
     table = Table(title="Old policy against new, on the same held-out episodes")
     table.add_column("")
     for comparison in comparisons:
@@ -68,9 +78,11 @@ def comparison_table(comparisons: tuple[Comparison, ...]) -> Table:
     return table
 
 
-def arrivals_table(values: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return the table of old against new in the counterfactual of the run."""
-    table = Table("", *values, title="Counterfactual of the run: on from its own moments, all layers of the shield")
+def counterfactual_table(values: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return the table of both policies in the counterfactual of the run."""
+    table = Table(
+        "", *values, title="Counterfactual of the run: continued from its own states, with all layers of the shield"
+    )
     rows: Mapping[str, Any] = {
         "worlds": lambda one: f"{one['worlds']}",
         "arrived": lambda one: f"{one['arrived'] / one['worlds']:.3f}",
@@ -93,3 +105,88 @@ _ROWS: Mapping[str, Any] = {
     "deadlocks": lambda r: f"{r.deadlocks}",
     r"median time to success \[s]": lambda r: f"{r.time_to_success_s:.1f}",
 }
+
+
+_MOMENTS = 4
+_DRAWS = 16
+
+
+@dataclass(frozen=True)
+class CounterfactualResult:
+    """Outcome of one policy, over the worlds from all start times."""
+
+    worlds: int
+    arrived: int
+    low: float
+    high: float
+    """95 % Wilson interval of the share of worlds that arrived."""
+    touched: int
+    touched_high: float
+    """Upper 95 % bound of the share of worlds with a contact."""
+    arrival_s: float | None
+    """Median [s] over the start times of the median arrival time; None if no world arrived."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return dict(vars(self))
+
+
+def counterfactual(
+    run: RecordedRun, contract: Contract, spec: RobotSpec, policy: Path, horizon_s: float, tell: Callable[[float], None]
+) -> CounterfactualResult:
+    """Simulate the identified team with a policy from states of the run.
+
+    Args:
+        run: run with a policy artefact.
+        contract: contract of that policy, for arena and shield.
+        spec: the identified robot.
+        policy: artefact to simulate.
+        horizon_s: simulated time [s].
+        tell: called with the completed fraction.
+
+    Raises:
+        TestudoError: no time has poses of all robots, or the policy is for other robots.
+    """
+    recording = one_team(replace(prepare_run(run), contract=contract))
+    recording = replace(recording, robots=tuple(replace(robot, spec=spec) for robot in recording.robots))
+    variant = CounterfactualVariant("improved", PolicyArtefact.load(policy), shielded=True)
+    found = simulate_from(
+        recording, _start_times(recording), variant, HorizonSettings(horizon_s, _DRAWS), tell
+    ).outcomes
+    worlds, arrived, touched = (
+        sum(values) for values in zip(*((one.worlds, one.arrived or 0, one.touched) for one in found), strict=True)
+    )
+    interval = binomtest(arrived, worlds).proportion_ci(0.95, method="wilson")
+    times = [one.arrival_s for one in found if one.arrival_s is not None]
+    bound = binomtest(touched, worlds, alternative="less").proportion_ci(0.95, method="exact").high
+    return CounterfactualResult(
+        worlds,
+        arrived,
+        float(interval.low),
+        float(interval.high),
+        touched,
+        float(bound),
+        float(np.median(times)) if times else None,
+    )
+
+
+def counterfactual_regressions(old: CounterfactualResult, new: CounterfactualResult) -> tuple[str, ...]:
+    """Return in which respects the new policy is worse; see `Comparison.regressions`."""
+    found = []
+    if new.arrived / new.worlds < old.low:
+        found.append(
+            f"counterfactual of the run: {new.arrived} of {new.worlds} worlds arrive, with the old policy "
+            f"{old.arrived} of {old.worlds}"
+        )
+    if new.touched / new.worlds > old.touched_high:
+        found.append(
+            f"counterfactual of the run: robots touch in {new.touched} of {new.worlds} worlds, with the old "
+            f"policy in {old.touched}"
+        )
+    return tuple(found)
+
+
+def _start_times(recording: TeamRecording) -> list[float]:
+    """Return times in the first three quarters of the span with poses of all robots."""
+    low, high = recording.span_s
+    return [float(time_s) for time_s in low + (high - low) * np.arange(_MOMENTS) / _MOMENTS]

@@ -1,8 +1,10 @@
-"""Two discriminators that tell real from simulated motion, and the ratio of dynamics that they give.
+"""Two discriminators of real and simulated motion, and the dynamics ratio that follows from them.
 
-With balanced classes, logit p(real | s, a, s') less logit p(real | s, a) is log p_real(s' | s, a) / p_sim(s' | s, a)
-(Eysenbach et al., 2021; H2O: Niu et al., 2022, "When to Trust Your Simulator"). As in both, noise on the inputs keeps
-the discriminators from telling single samples apart.
+With balanced classes, logit p(real | s, a, s') - logit p(real | s, a) = log p_real(s' | s, a) / p_sim(s' | s, a)
+(Eysenbach et al., 2021; H2O: Niu et al., 2022, "When to Trust Your Simulator"). As in both papers, noise on the inputs
+prevents overfitting to single samples. The inputs are a robot's own motion in its body frame: its law is the same
+everywhere and in every task, so minutes of a real run are enough. Peers act through the shield, which is the same in
+reality and simulation.
 """
 
 from __future__ import annotations
@@ -15,28 +17,30 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from testudo_policies.improve.motion_features import ACTION, NEXT, STATE, flat_motion
+from testudo_policies.learning.losses import Batch
+from testudo_policies.networks.agent import Agent
+from testudo_policies.networks.observation_encoding import Features, out_of_goal_frame
 
 Motion = dict[str, jax.Array]
 
 
 @dataclass(frozen=True)
 class DiscriminatorConfig:
-    """Sizes and rates."""
+    """Sizes and training parameters of the discriminators."""
 
     width: int = 64
     steps: int = 8
     """Gradient steps after each rollout."""
     samples: int = 512
-    """Of each class, for one step."""
+    """Samples of each class in one gradient step."""
     learning_rate: float = 1e-3
     noise: float = 0.1
-    """Of the inputs, as a share of their spread in the real data."""
+    """Noise on the inputs, as a share of their standard deviation in the real data."""
     least: float = 0.01
-    """Smallest trust; the largest is 1, as in H2O's own code."""
+    """Lower bound of the ratio; the upper bound is 1, as in the code of H2O."""
 
 
-class _Judge(nn.Module):
+class _Classifier(nn.Module):
     width: int
 
     @nn.compact
@@ -50,7 +54,7 @@ class _Judge(nn.Module):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class DiscriminatorParameters:
-    """Everything that the discriminators learn, and what they are fed with."""
+    """Parameters of both classifiers and the optimiser's state."""
 
     with_next: Any
     without_next: Any
@@ -59,40 +63,40 @@ class DiscriminatorParameters:
 
 @dataclass(frozen=True)
 class Discriminators:
-    """Made for the motions of some real data."""
+    """Discriminators for given real motions."""
 
     config: DiscriminatorConfig
     real: Motion
     """(M, C) by part."""
     known: jax.Array
-    """(M,) bool: the steps of the real data that have a motion."""
+    """(M,) bool: real steps with a known motion."""
 
     def init(self, key: jax.Array) -> DiscriminatorParameters:
-        """Return untrained judges, which trust everything alike."""
+        """Return untrained classifiers."""
         first, second = jax.random.split(key)
         parts = (
-            self._judge.init(first, self._joined(self.real)[:1]),
-            self._judge.init(second, self._short(self.real)[:1]),
+            self._classifier.init(first, self._joined(self.real)[:1]),
+            self._classifier.init(second, self._short(self.real)[:1]),
         )
         return DiscriminatorParameters(*parts, self._optimiser.init(parts))
 
-    def trust(self, judges: DiscriminatorParameters, motion: Motion, known: jax.Array) -> jax.Array:
-        """Return the truncated ratio of dynamics (...) of simulated motions; 1 where there is none."""
-        long = self._judge.apply(judges.with_next, self._joined(motion))
-        short = self._judge.apply(judges.without_next, self._short(motion))
+    def trust(self, classifiers: DiscriminatorParameters, motion: Motion, known: jax.Array) -> jax.Array:
+        """Return the clipped dynamics ratio (...) of simulated motions; 1 where the motion is unknown."""
+        long = self._classifier.apply(classifiers.with_next, self._joined(motion))
+        short = self._classifier.apply(classifiers.without_next, self._short(motion))
         ratio = jnp.exp(jnp.clip(long - short, jnp.log(self.config.least), 0.0))
         return jnp.where(known, ratio, 1.0)
 
     def learn(
-        self, judges: DiscriminatorParameters, motion: Motion, known: jax.Array, key: jax.Array
+        self, classifiers: DiscriminatorParameters, motion: Motion, known: jax.Array, key: jax.Array
     ) -> tuple[DiscriminatorParameters, jax.Array]:
-        """Return the judges after some steps on simulated motions (...), and their mean loss (log 2: cannot tell)."""
+        """Return the classifiers after some gradient steps, and their mean loss (log 2: no discrimination)."""
         flat, known = flat_motion(motion, known)
 
         def step(current: DiscriminatorParameters, step_key: jax.Array) -> tuple[DiscriminatorParameters, jax.Array]:
             rows_key, real_key, noise_key = jax.random.split(step_key, 3)
-            simulated = self._drawn(flat, known, rows_key)
-            real = self._drawn(self.real, self.known, real_key)
+            simulated = self._sample(flat, known, rows_key)
+            real = self._sample(self.real, self.known, real_key)
 
             def loss(parts: tuple[Any, Any]) -> jax.Array:
                 return self._loss(parts, real, simulated, noise_key)
@@ -102,23 +106,25 @@ class Discriminators:
             changes, optimiser = self._optimiser.update(gradient, current.optimiser, parts)
             return DiscriminatorParameters(*optax.apply_updates(parts, changes), optimiser), value
 
-        judges, losses = jax.lax.scan(step, judges, jax.random.split(key, self.config.steps))
-        return judges, jnp.mean(losses)
+        classifiers, losses = jax.lax.scan(step, classifiers, jax.random.split(key, self.config.steps))
+        return classifiers, jnp.mean(losses)
 
-    def _drawn(self, motion: Motion, known: jax.Array, key: jax.Array) -> Motion:
-        """Return samples of the known motions."""
-        first_the_known = jnp.argsort(~known)
+    def _sample(self, motion: Motion, known: jax.Array, key: jax.Array) -> Motion:
+        """Draw samples of the known motions."""
+        known_first = jnp.argsort(~known)
         count = jnp.maximum(jnp.sum(known), 1)
-        rows = first_the_known[jax.random.randint(key, (self.config.samples,), 0, count)]
+        rows = known_first[jax.random.randint(key, (self.config.samples,), 0, count)]
         return {name: value[rows] for name, value in motion.items()}
 
     def _loss(self, parts: tuple[Any, Any], real: Motion, simulated: Motion, key: jax.Array) -> jax.Array:
         total = 0.0
-        for judge, inputs, noise_key in zip(parts, (self._joined, self._short), jax.random.split(key), strict=True):
+        for classifier, inputs, noise_key in zip(
+            parts, (self._joined, self._short), jax.random.split(key), strict=True
+        ):
             real_key, simulated_key = jax.random.split(noise_key)
             for values, sign, one_key in ((inputs(real), -1.0, real_key), (inputs(simulated), 1.0, simulated_key)):
                 noisy = values + self.config.noise * jax.random.normal(one_key, values.shape)
-                total = total + jnp.mean(jax.nn.softplus(sign * self._judge.apply(judge, noisy))) / 4
+                total = total + jnp.mean(jax.nn.softplus(sign * self._classifier.apply(classifier, noisy))) / 4
         return total
 
     def _joined(self, motion: Motion) -> jax.Array:
@@ -132,9 +138,58 @@ class Discriminators:
         return (motion[part] - jnp.mean(real, axis=0, where=known)) / (jnp.std(real, axis=0, where=known) + 1e-3)
 
     @property
-    def _judge(self) -> _Judge:
-        return _Judge(self.config.width)
+    def _classifier(self) -> _Classifier:
+        return _Classifier(self.config.width)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
         return optax.adam(self.config.learning_rate)
+
+
+STATE, ACTION, NEXT = "state", "action", "next"
+
+
+def motions(agent: Agent, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array]:
+    """Return the motion of each step (T, B, C) by part, and which steps have a known motion (T, B).
+
+    The motion of a step that ends an episode, and of the last step, is unknown: its next row is missing. Parts: the
+    velocity before the step, in the robot's channels; the action, a velocity in the body frame [m/s]; and displacement
+    [m], yaw change [rad] and velocity after the step.
+    """
+    size = agent.dimension
+    point, yaw, velocity = _own(batch.features, size)
+    command = _rotated(agent.velocity_world(batch.features, agent.distribution.postprocess(batch.action)), -yaw)
+    displacement = _rotated(_next(point) - point, -yaw)
+    yaw_change = jnp.remainder(_next(yaw) - yaw + jnp.pi, 2 * jnp.pi) - jnp.pi
+    known = ~(batch.terminated | batch.truncated)
+    known = known & (jnp.arange(known.shape[0]) < known.shape[0] - 1)[:, None]
+    return {
+        STATE: velocity,
+        ACTION: command,
+        NEXT: jnp.concatenate([displacement, yaw_change, _next(velocity)], axis=-1),
+    }, known
+
+
+def flat_motion(motion: dict[str, jax.Array], known: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
+    """Return motions flattened to (M, C), and which are known (M,)."""
+    return {name: value.reshape(-1, value.shape[-1]) for name, value in motion.items()}, known.reshape(-1)
+
+
+def _own(features: Features, size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return control point (..., D), yaw (..., 1) and velocity (..., D) from the features of `encode`."""
+    at = 2 + (size - 2)
+    own = features.own
+    point, goal = own[..., at : at + size], features.goal_frame
+    at += size + 2
+    relative = jnp.arctan2(own[..., at + 1], own[..., at])
+    yaw = relative + jnp.arctan2(goal[..., 1], goal[..., 0])
+    return point, yaw[..., None], own[..., at + 2 : at + 2 + size]
+
+
+def _rotated(vector: jax.Array, angle: jax.Array) -> jax.Array:
+    return out_of_goal_frame(vector, jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1))
+
+
+def _next(values: Any) -> jax.Array:
+    """Return the values of the next step; the last row repeats itself."""
+    return jnp.concatenate([values[1:], values[-1:]])

@@ -1,22 +1,29 @@
-"""PPO that goes on from a policy: on simulation, on recorded transitions, or on both as H2O mixes them.
+"""PPO that starts from a policy: on simulation, on recorded transitions, or on both as in H2O.
 
-What differs from H2O (Niu et al., 2022), which is an actor-critic with a replay buffer: here the rollouts are on-policy
-and the critic is of states, so the ratio of dynamics weighs the temporal-difference errors inside the advantages
-(critic targets and policy gradient alike) instead of the Bellman errors of a Q-function; recorded transitions enter the
-same clipped loss, as drawn from the policy that drove them; and there is no regulariser that pushes Q down where the
-dynamics differ, because there is no Q: a transition that is not trusted pushes nothing at all.
+Differences from H2O (Niu et al., 2022), an actor-critic with a replay buffer: rollouts are on-policy and the critic
+estimates state values, so the dynamics ratio weights the temporal-difference errors inside the advantages (for critic
+targets and policy gradient) instead of the Bellman errors of a Q-function; recorded transitions enter the same clipped
+loss, with the recorded policy as behaviour policy; and there is no regulariser that lowers Q where the dynamics differ:
+a transition with weight 0 has no effect.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.improve.discriminators import DiscriminatorConfig, DiscriminatorParameters, Discriminators
-from testudo_policies.improve.motion_features import flat_motion, motions
+from testudo_policies.improve.discriminators import (
+    DiscriminatorConfig,
+    DiscriminatorParameters,
+    Discriminators,
+    flat_motion,
+    motions,
+)
+from testudo_policies.improve.initial_policy import InitialPolicy
+from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.losses import Batch, advantages
 from testudo_policies.learning.ppo import PPO, Metrics, TrainState
 from testudo_policies.learning.rollout import collect_rollout
@@ -27,87 +34,87 @@ from testudo_policies.networks.observation_encoding import Features
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RecordedTransitions:
-    """Transitions of a real run in the form of a rollout."""
+    """Transitions of a real run in the format of a rollout."""
 
     batch: Batch
-    """(T, B): T as long as a rollout of the simulation."""
+    """(T, B): T equals the length of a simulated rollout."""
     hidden: jax.Array
     """(B, M): memory before the first step."""
     last: Any
-    """Critic's features (T, B, ...) of the states that the steps led to."""
+    """Critic's features (T, B, ...) of the states after the steps."""
     weight: jax.Array
-    """(T, B): 1, or 0 for steps that say nothing: filled up, or without a decision of the policy."""
+    """(T, B): 1, or 0 for padding and steps without a decision of the policy."""
 
     @classmethod
     def of_rollout(cls, batch: Batch, hidden: jax.Array) -> RecordedTransitions:
-        """Return all steps of a rollout but the last, whose outcome is not in it."""
+        """Return all steps of a rollout except the last, whose outcome is unknown."""
         done = (batch.terminated | batch.truncated)[:-1]
 
         def after(values: jax.Array) -> jax.Array:
-            # an ended episode goes on in another; its time-outs take the value of the step itself
+            # after a finished episode the next row belongs to another one; a time-out uses its own step's value
             return jnp.where(done.reshape(*done.shape, *[1] * (values.ndim - 2)), values[:-1], values[1:])
 
-        kept = jax.tree.map(lambda x: x[:-1], batch)
-        return cls(kept, hidden, jax.tree.map(after, batch.central), jnp.ones_like(kept.reward))
+        steps = jax.tree.map(lambda x: x[:-1], batch)
+        return cls(steps, hidden, jax.tree.map(after, batch.central), jnp.ones_like(steps.reward))
 
 
 @dataclass(frozen=True)
 class FineTuner(PPO):
-    """PPO from given parameters on; the optimiser's state is (PPO's, discriminators')."""
+    """PPO from given parameters; its optimiser state is (PPO's, discriminators')."""
 
     begin: AgentParameters | None = None
-    """Where learning begins; None is anew."""
+    """Initial parameters; None for random ones."""
     warm_up: int = 0
-    """First updates, in which the critic alone learns: it may know nothing yet."""
+    """Number of first updates in which only the critic learns."""
     recorded: RecordedTransitions | None = None
-    """Real transitions; None is simulation alone."""
+    """Real transitions; None for simulation only."""
     simulate: bool = True
-    """False learns from the real transitions alone."""
+    """False to learn from real transitions only."""
     weighted: bool = True
-    """Weigh simulated transitions by the ratio of dynamics; needs ``recorded``."""
-    judging: DiscriminatorConfig = DiscriminatorConfig()  # noqa: RUF009 -- frozen
+    """Weight simulated transitions by the dynamics ratio; needs ``recorded``."""
+    discriminator_config: DiscriminatorConfig = DiscriminatorConfig()  # noqa: RUF009 -- frozen
 
     @property
     def discriminators(self) -> Discriminators | None:
-        """Return the discriminators; None where nothing is weighed."""
+        """Return the discriminators; None without weighting."""
         if self.recorded is None or not (self.weighted and self.simulate):
             return None
         motion, known = motions(self.agent, self.recorded.batch)
-        return Discriminators(self.judging, *flat_motion(motion, known & (self.recorded.weight > 0)))
+        return Discriminators(self.discriminator_config, *flat_motion(motion, known & (self.recorded.weight > 0)))
 
     def init(self, key: jax.Array) -> TrainState:
-        """See `PPO.init`; the parameters are those to begin with."""
-        return self.begun(super().init(key), key)
+        """See `PPO.init`; with the initial parameters."""
+        return self.with_initial_parameters(super().init(key), key)
 
-    def begun(self, state: TrainState, key: jax.Array) -> TrainState:
-        """Return a state that `PPO.init` made of a key, with the parameters to begin with and discriminators."""
+    def with_initial_parameters(self, state: TrainState, key: jax.Array) -> TrainState:
+        """Return a state of `PPO.init` with the initial parameters and discriminators."""
         parameters = state.parameters
         if self.begin is not None:
             parameters = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), self.begin, parameters)
-        judges = self.discriminators.init(jax.random.fold_in(key, 1)) if self.discriminators else ()
-        return replace(state, parameters=parameters, optimiser=(state.optimiser, judges))
+        classifiers = self.discriminators.init(jax.random.fold_in(key, 1)) if self.discriminators else ()
+        return replace(state, parameters=parameters, optimiser=(state.optimiser, classifiers))
 
     def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """See `PPO.update`."""
-        optimiser, judges = state.optimiser
+        optimiser, classifiers = state.optimiser
         actor = state.parameters.actor
         plain = replace(state, optimiser=optimiser)
         if self.recorded is None:
             after, metrics = super().update(plain)
         else:
-            after, judges, metrics = self._mixed(plain, judges)
-        held = jax.tree.map(
+            after, classifiers, metrics = self._mixed(plain, classifiers)
+        actor_after = jax.tree.map(
             lambda new, old: jnp.where(state.updates < self.warm_up, old, new), after.parameters.actor, actor
         )
         return replace(
-            after, parameters=replace(after.parameters, actor=held), optimiser=(after.optimiser, judges)
+            after, parameters=replace(after.parameters, actor=actor_after), optimiser=(after.optimiser, classifiers)
         ), metrics
 
     def _mixed(
-        self, state: TrainState, judges: DiscriminatorParameters | tuple[()]
+        self, state: TrainState, classifiers: DiscriminatorParameters | tuple[()]
     ) -> tuple[TrainState, DiscriminatorParameters | tuple[()], Metrics]:
-        """Learn from recorded transitions, and with ``simulate`` from a rollout as well."""
-        rollout_key, learn_key, judge_key, key = jax.random.split(state.key, 4)
+        """Learn from recorded transitions and, with ``simulate``, from a rollout."""
+        rollout_key, learn_key, classifier_key, key = jax.random.split(state.key, 4)
         config, parameters, rollout = self.config, state.parameters, state.rollout
         batch, hidden = self._refreshed(parameters), self.recorded.hidden
         trust = self.recorded.weight
@@ -120,8 +127,8 @@ class FineTuner(PPO):
             weight = jnp.ones_like(simulated.reward)
             if self.discriminators:
                 motion, known = motions(self.agent, simulated)
-                judges, loss = self.discriminators.learn(judges, motion, known, judge_key)
-                weight = self.discriminators.trust(judges, motion, known)
+                classifiers, loss = self.discriminators.learn(classifiers, motion, known, classifier_key)
+                weight = self.discriminators.trust(classifiers, motion, known)
                 summary = {"h2o/trust": jnp.mean(weight), "h2o/loss": loss}
             trust = jnp.concatenate([weight, trust], axis=1)
             slots = max(part.features.nearness.shape[-1] for part in (simulated, batch))
@@ -150,10 +157,10 @@ class FineTuner(PPO):
             "shield/intervention_rate": jnp.zeros(()),
             **losses,
         }
-        return TrainState(parameters, optimiser, rollout, key, state.updates + 1), judges, summary
+        return TrainState(parameters, optimiser, rollout, key, state.updates + 1), classifiers, summary
 
     def _refreshed(self, parameters: AgentParameters) -> Batch:
-        """Return the recorded transitions with the values that the critic gives them now."""
+        """Return the recorded transitions with the critic's current values."""
         batch = self.recorded.batch
         return replace(
             batch,
@@ -163,7 +170,7 @@ class FineTuner(PPO):
 
 
 def with_slots(batch: Batch, slots: int) -> Batch:
-    """Return a batch with so many neighbour slots: those that are new are empty, which networks do not see."""
+    """Return a batch padded to ``slots`` neighbour slots; networks ignore the empty ones."""
 
     def widened(features: Features) -> Features:
         empty = [(0, 0)] * (features.nearness.ndim - 1) + [(0, slots - features.nearness.shape[-1])]
@@ -174,3 +181,38 @@ def with_slots(batch: Batch, slots: int) -> Batch:
         )
 
     return replace(batch, features=widened(batch.features), central=widened(batch.central))
+
+
+@dataclass(frozen=True)
+class FineTuningComponents(TrainingComponents):
+    """`TrainingComponents` with a learner that starts from a policy."""
+
+    beginning: InitialPolicy | None = None
+    recorded: RecordedTransitions | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(
+        cls, components: TrainingComponents, beginning: InitialPolicy, recorded: RecordedTransitions | None = None
+    ) -> FineTuningComponents:
+        """Return components that start from ``beginning``, with recorded transitions if given."""
+        return cls(
+            components.config,
+            components.spec,
+            components.shield,
+            components.environment,
+            components.agent,
+            beginning,
+            recorded,
+        )
+
+    @property
+    def ppo(self) -> FineTuner:
+        """Return the learner."""
+        return FineTuner(
+            self.config,
+            self.agent,
+            self.environment,
+            begin=self.beginning.parameters,
+            warm_up=min(self.beginning.warm_up, self.config.updates // 3),
+            recorded=self.recorded,
+        )

@@ -1,4 +1,4 @@
-"""First step of `testudo improve`: the robot file that the run tells of."""
+"""First step of `testudo improve`: identifies the robot file from the run."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from testudo_runs.progress_bar import part, progress_bar
 from testudo_runs.recording import Recording, load_recording
 
 _READ = 0.1
-"""About the share of the time that reading takes."""
+"""Approximate share of the time that reading takes."""
 _BEFORE, _FOUND = "robot_before.toml", "identification.json"
 
 
 def identify_step(state: Improvement, robot_file: Path | None) -> None:
-    """Put the identified robot into the folder, unless it is there: out of the run, or the given file.
+    """Write the identified robot into the folder unless it exists: from the run, or from the given file.
 
-    The identification begins with the robot that the old policy was trained for, as its artefact has it.
+    The identification starts from the robot description in the old policy's artefact.
 
     Raises:
-        TestudoError: the run is of other robots, or has too little motion; or the file does not hold.
+        TestudoError: the run has other robots or too little motion, or the file is invalid.
     """
     if state.robot_file.is_file():
-        state.console.print(f"{state.robot_file} is there already")
+        state.console.print(f"{state.robot_file} exists already")
         return
     if robot_file is not None:
         load_robot(robot_file)
         shutil.copyfile(robot_file, state.robot_file)
         return
-    reading = f"reading {state.order.run_folder}"
+    reading = f"reading {state.settings.run_folder}"
     with progress_bar(reading, state.console) as tell:
-        recording = load_recording(state.order.run_folder, share=lambda done: tell(reading, _READ * done))
+        recording = load_recording(state.settings.run_folder, share=lambda done: tell(reading, _READ * done))
         _check_robots(state, recording)
-        before = state.order.folder / _BEFORE
+        before = state.settings.folder / _BEFORE
         before.write_text(
-            robot_text(state.old.contract.robot_spec, ["as the old policy's artefact has it"]), encoding="utf-8"
+            robot_text(state.old.contract.robot_spec, ["from the old policy's artefact"]), encoding="utf-8"
         )
         team = prepare(recording, str(before))
         found, _ = identify_run(team, hold_out=(HALF,), tell=part(tell, _READ, 1.0))
-    (state.order.folder / _FOUND).write_text(json.dumps(found.to_dict(), indent=2) + "\n", encoding="utf-8")
+    (state.settings.folder / _FOUND).write_text(json.dumps(found.to_dict(), indent=2) + "\n", encoding="utf-8")
     write_identified(before, found, state.robot_file)
 
 
@@ -57,6 +57,6 @@ def _check_robots(state: Improvement, recording: Recording) -> None:
         found = load_robot(robot.robot_type).name if robot.robot_type else expected
         if found != expected:
             raise TestudoError(
-                f"{state.order.run_folder}: {robot.name} is a {found}, expected {expected}, for which "
-                f"{state.order.policy} is"
+                f"{state.settings.run_folder}: {robot.name} is a {found}, expected {expected}, the robot of "
+                f"{state.settings.policy}"
             )

@@ -1,4 +1,4 @@
-"""From a configuration to the things that learn and are evaluated."""
+"""Builds the environment, agent and learner of a configuration."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("learning_rate", "clip", "max_gradient"), 1e-9, 1e9),
     (("entropy", "value_weight", "change_price", "facing_price"), 0, 1e9),
 )
-"""Options, and the least and largest value of each."""
+"""Options with their lower and upper bound."""
 
 
 @dataclass(frozen=True)
 class TrainingComponents:
-    """A run's parts, built once."""
+    """The parts of a training run."""
 
     config: TrainConfig
     spec: RobotSpec
@@ -49,24 +49,24 @@ class TrainingComponents:
 
     @property
     def obstacles(self) -> tuple[Obstacle, ...]:
-        """Return what stands in the arena."""
+        """Return the obstacles in the arena."""
         return read_obstacles(self.config.obstacles, self.spec.dimension, "--obstacles")
 
     @cached_property
     def ppo(self) -> PPO:
-        """The learner: one, so that what it has compiled is used again."""
+        """The learner; cached, so that its compiled programs are reused."""
         return PPO(self.config, self.agent, self.environment)
 
 
 def build(config: TrainConfig) -> TrainingComponents:
-    """Build a run's parts.
+    """Build the parts of a training run.
 
     Raises:
-        TestudoError: the configuration does not hold; the text names the option.
+        TestudoError: the configuration is invalid; the text names the option.
     """
     _check(config)
     spec = load_robot(config.robot)
-    turn_rad_s = _yaw_rate_limit(config, spec)
+    yaw_rate_rad_s = _yaw_rate_limit(config, spec)
     shield = projection_parameters(spec)
     environment = make_environment(
         config.scenario,
@@ -75,22 +75,24 @@ def build(config: TrainConfig) -> TrainingComponents:
         config.team_size,
         physics=config.physics_choice,
         obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"),
-        yaw_rate_limit=turn_rad_s,
+        yaw_rate_limit=yaw_rate_rad_s,
     )
     task = environment.scenario.for_training()
     if config.starts:
         if not hasattr(task, "with_starts"):
-            raise TestudoError(f"--starts: scenario {config.scenario!r} takes none")
+            raise TestudoError(
+                f"--starts: scenario {config.scenario!r} does not support start files; remove the option"
+            )
         task = task.with_starts(parse_starts(config.starts, "--starts"), config.starts_share)
-        # without running it, as in `make_environment`
+        # checks the team size by tracing, as in `make_environment`
         jax.eval_shape(lambda key: task.start(key, config.team_size), jax.random.key(0))
     environment = replace(
         environment,
         scenario=task,
         change_price=config.change_price,
-        facing_price=config.facing_price if turn_rad_s else 0.0,
+        facing_price=config.facing_price if yaw_rate_rad_s else 0.0,
     )
-    agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s, turn_rad_s)
+    agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s, yaw_rate_rad_s)
     return TrainingComponents(config, spec, shield, environment, agent)
 
 
@@ -106,37 +108,37 @@ def make_environment(
     starts: StartDistribution | None = None,
     yaw_rate_limit: float = 0.0,
 ) -> Environment:
-    """Return a scenario for a team of one kind of robot, begun from ``starts`` where these are given.
+    """Return the environment of a scenario for a team of equal robots, with start states ``starts`` if given.
 
     With a ``yaw_rate_limit`` [rad/s] the last number of a command is a yaw rate.
 
     Raises:
-        TestudoError: there is no such scenario, the team does not fit into it or into the starts, or the physics
-            cannot run it.
+        TestudoError: the scenario is unknown, the team does not fit the scenario or the starts, or the physics
+            does not support it.
     """
     model = motion_model(spec)
     task = make_scenario(scenario, spec, shield, obstacles, starts)
-    # without running it: says now, and not when all is compiled, that the team does not fit
+    # tracing refuses a team that does not fit before anything is compiled
     jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
-    below = make_physics(physics, model, task.arena, team_size, task.boxes)
-    team = SimulatedTeam(model, shield, task.arena, below, team_size, shielded=shielded, yaw_rate_limit=yaw_rate_limit)
+    tier = make_physics(physics, model, task.arena, team_size, task.boxes)
+    team = SimulatedTeam(model, shield, task.arena, tier, team_size, shielded=shielded, yaw_rate_limit=yaw_rate_limit)
     return Environment(task, team, spread=1.0 if starts is None else starts.spread.parameters)
 
 
 def _yaw_rate_limit(config: TrainConfig, spec: RobotSpec) -> float:
-    """Return how fast the team is told to turn at most [rad/s]; 0 where it holds its heading."""
+    """Return the largest commanded yaw rate [rad/s]; 0 if the team holds its heading."""
     if config.command_type != VELOCITY_YAW_RATE:
         return 0.0
     missing = [table for table in ("heading", "attitude") if not getattr(spec, table)]
     if missing:
         raise TestudoError(
             f"--command {config.command}: {spec.name} is a {spec.kind} without [{missing[0]}] in its "
-            "file; only drones with both tables turn beside their velocity, use --command velocity"
+            "file; only drones with both tables accept yaw rates; use --command velocity"
         )
     if config.trainer != "testudo":
         raise TestudoError(
             f"--command {config.command}: found --trainer {config.trainer}, expected testudo, the only "
-            "one that trains yaw rates"
+            "trainer of yaw rates"
         )
     return spec.yaw_rate_limit_rad_s
 
@@ -149,7 +151,7 @@ def _check(config: TrainConfig) -> None:
     if config.precision not in _PRECISIONS:
         raise TestudoError(f"--precision: found {config.precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if config.team_size < 2:
-        raise TestudoError(f"--team-size: found {config.team_size}, a team has at least 2 robots")
+        raise TestudoError(f"--team-size: found {config.team_size}, expected at least 2 robots")
     for names, low, high in _BOUNDS:
         for name in names:
             value = getattr(config, name)

@@ -1,4 +1,4 @@
-"""Checkpoints with exact resume: Orbax for the arrays, the configuration as JSON beside them."""
+"""Checkpoints with exact resume: arrays by Orbax, the configuration as JSON."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ import orbax.checkpoint as ocp
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.files.strict_json import read_as
-from testudo_policies.distributed.process_group import gather_agreement
+from testudo_policies.distributed import gather_agreement
 from testudo_policies.learning.ppo import PPO, TrainState
 from testudo_policies.train_config import TrainConfig
 
 _FORMAT = "testudo/training/1"
 _CONFIG = "config.json"
-_ALONE = ocp.options.MultiprocessingOptions(active_processes={0}, barrier_sync_key_prefix="testudo")
-"""Of several processes only the first touches files."""
+_PROCESS_0_ONLY = ocp.options.MultiprocessingOptions(active_processes={0}, barrier_sync_key_prefix="testudo")
+"""With several processes only process 0 accesses files."""
 
 
 class CheckpointError(TestudoError):
-    """A run folder holds no checkpoint, or one that does not fit."""
+    """A run folder contains no checkpoint, or one that does not match."""
 
 
 class Checkpoints:
-    """The checkpoints of one run folder; to read, nothing is made there."""
+    """The checkpoints of one run folder; ``reading`` creates no files."""
 
     def __init__(self, folder: Path, *, reading: bool = False, keep: int = 2) -> None:
         self._folder = folder
@@ -42,9 +42,9 @@ class Checkpoints:
             max_to_keep=keep,
             create=not reading and not several,
             enable_async_checkpointing=False,
-            multiprocessing_options=_ALONE if several else ocp.options.MultiprocessingOptions(),
+            multiprocessing_options=_PROCESS_0_ONLY if several else ocp.options.MultiprocessingOptions(),
         )
-        if several and not reading:  # Orbax makes folders only with all processes
+        if several and not reading:  # Orbax creates folders only with all processes
             (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(
             (folder / "checkpoints").resolve(),
@@ -59,14 +59,14 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
-        """Wait until all is written."""
+        """Wait until all checkpoints are written."""
         self._manager.wait_until_finished()
         self._manager.close()
 
     def save(self, update: int, state: Any) -> None:
-        """Save a state after its ``update``-th update; a second save of the same is ignored.
+        """Save a state after its ``update``-th update; a second save of the same update is ignored.
 
-        A Ctrl-C meanwhile is heard when all is written.
+        Ctrl-C during the save takes effect when the save is complete.
         """
         if self._manager.latest_step() == update:
             return
@@ -74,7 +74,7 @@ class Checkpoints:
             self._manager.save(update, args=ocp.args.StandardSave(_leaves(state)))
 
     def restore(self, like: Any) -> Any | None:
-        """Return the newest state, shaped like ``like``, or None if there is none yet.
+        """Return the newest state with the structure of ``like``, or None without a checkpoint.
 
         Raises:
             CheckpointError: the checkpoint is of another configuration, or damaged.
@@ -92,42 +92,42 @@ class Checkpoints:
         return _rebuilt(like, restored)
 
     def _check_fit(self, step: int, plain: dict[str, jax.Array]) -> None:
-        """Compare names, shapes and types first: Orbax would cast, or fail with pages of text."""
+        """Compare names, shapes and types, because Orbax would cast, or fail with an unreadable error."""
         try:
             stored = self._manager.item_metadata(step).tree
         except Exception as error:
             raise self._damaged(step, error) from error
         found = {name: _outline(item) for name, item in stored.items()}
-        wanted = {name: _outline(item) for name, item in plain.items()}
-        for name in sorted(set(found) | set(wanted)):
-            if found.get(name) != wanted.get(name):
+        expected = {name: _outline(item) for name, item in plain.items()}
+        for name in sorted(set(found) | set(expected)):
+            if found.get(name) != expected.get(name):
                 raise CheckpointError(
                     f"{self._folder}: checkpoint {step} is of another configuration: {name}: found "
-                    f"{found.get(name, 'nothing')}, expected {wanted.get(name, 'nothing')}"
+                    f"{found.get(name, 'nothing')}, expected {expected.get(name, 'nothing')}"
                 )
 
     def _damaged(self, step: int, error: Exception) -> CheckpointError:
         reason = str(error).strip().partition("\n")[0][:120]
         return CheckpointError(
             f"{self._folder}: checkpoint {step} is damaged ({type(error).__name__}: {reason}); "
-            f"remove {self._folder / 'checkpoints' / str(step)} to go on from the one before"
+            f"remove {self._folder / 'checkpoints' / str(step)} to resume from the previous one"
         )
 
 
 def save_config(folder: Path, config: TrainConfig) -> None:
-    """Write the configuration into a run folder; one that is there must be the same.
+    """Write the configuration into a run folder; an existing one must be equal.
 
     Raises:
         CheckpointError: the folder holds a run with another configuration, or cannot be written.
     """
     path = folder / _CONFIG
     if path.exists():
-        found, wanted = asdict(load_config(folder)), asdict(config)
-        other = [name for name, value in wanted.items() if found[name] != value]
+        found, expected = asdict(load_config(folder)), asdict(config)
+        other = [name for name, value in expected.items() if found[name] != value]
         if other:
             raise CheckpointError(
-                f"{folder}: holds a run with another configuration ({other[0]} is "
-                f"{found[other[0]]!r}, not {wanted[other[0]]!r}); give another folder, or go on "
+                f"{folder}: holds a run with another configuration: {other[0]}: found "
+                f"{found[other[0]]!r}, expected {expected[other[0]]!r}; give another folder, or resume the run "
                 f"with `testudo train --run {folder}`"
             )
         return
@@ -143,14 +143,14 @@ def load_config(folder: Path) -> TrainConfig:
     """Read the configuration of a run folder.
 
     Raises:
-        CheckpointError: the folder is no training run, or its configuration does not hold.
+        CheckpointError: the folder is not a training run, or its configuration is invalid.
     """
     path = folder / _CONFIG
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(
-            f"{folder}: no training run: {_CONFIG} is missing; give a folder that `testudo train` wrote"
+            f"{folder}: not a training run: {_CONFIG} is missing; give a run folder of `testudo train`"
         ) from error
     except ValueError as error:
         raise CheckpointError(f"{path}: not JSON: {error}") from error
@@ -158,7 +158,7 @@ def load_config(folder: Path) -> TrainConfig:
 
 
 def shared_config(choose: Callable[[], TrainConfig]) -> TrainConfig:
-    """Return the configuration that process 0 chooses, in all processes; the folder may be its alone.
+    """Return, in all processes, the configuration that process 0 chooses; only process 0 needs the run folder.
 
     Raises:
         TestudoError: what ``choose`` raises.
@@ -184,26 +184,26 @@ def _read(values: Any, where: str) -> TrainConfig:
 
 @contextmanager
 def ctrl_c_waits() -> Iterator[None]:
-    """Hold a Ctrl-C back until what must not be torn apart is done.
+    """Defer Ctrl-C until the end of the block.
 
-    Orbax writes in threads, which would go on below the next save; an update and its metrics belong together.
+    Orbax writes in threads, which would overlap with the next save; an update and its metrics must stay together.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
         return
-    arrived: list[tuple[Any, ...]] = []
-    signal.signal(signal.SIGINT, lambda *received: arrived.append(received))
+    received: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if arrived:
-        before(*arrived[0])
+    if received:
+        before(*received[0])
 
 
 def blank_state(ppo: PPO) -> TrainState:
-    """Return zeros of the shapes and types of a run's state, to restore into."""
+    """Return zeros with the shapes and types of a run's state, as a target for restoring."""
     like = ppo.start.eval_shape(jax.random.key(ppo.config.seed))
     return jax.tree.map(_blank, like)
 
@@ -215,9 +215,9 @@ def _blank(leaf: jax.ShapeDtypeStruct) -> jax.Array:
 
 
 def _leaves(state: Any) -> dict[str, jax.Array]:
-    """Return the leaves by path: random keys as integers, empty arrays (no storage takes them) left out.
+    """Return the leaves by path: random keys as integers, without empty arrays, which Orbax cannot store.
 
-    Where there are several processes they are NumPy's: Orbax would take JAX's for a part of a larger array.
+    With several processes they are NumPy arrays: Orbax would treat JAX arrays as parts of larger ones.
     """
     named = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
     plain = {name: jax.random.key_data(leaf) if is_key(leaf) else leaf for name, leaf in named.items() if leaf.size}
@@ -229,8 +229,8 @@ def _rebuilt(like: Any, leaves: dict[str, jax.Array]) -> Any:
         name = jax.tree_util.keystr(path)
         if name not in leaves:
             return old
-        # by way of NumPy: what Orbax returns is bound to its device, and JAX would compile another
-        # program for it than for a fresh state
+        # through NumPy, because Orbax returns arrays bound to a device, for which JAX would compile another
+        # program than for a fresh state
         new = jax.numpy.asarray(np.asarray(leaves[name]))
         return jax.random.wrap_key_data(new) if is_key(old) else new
 
@@ -243,5 +243,5 @@ def is_key(value: Any) -> bool:
 
 
 def _outline(array: Any) -> str:
-    """Return type and shape as text, for arrays and for what Orbax knows of them."""
+    """Return type and shape as text, for arrays and for Orbax metadata."""
     return f"{array.dtype}{list(array.shape)}"

@@ -1,4 +1,4 @@
-"""Advantages and the clipped loss of PPO (Schulman et al., 2017), time-outs kept apart from endings."""
+"""Advantages and the clipped loss of PPO (Schulman et al., 2017); time-outs differ from terminations."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Batch:
     """A rollout: time T by robots B (worlds times team)."""
 
     features: Features
-    """(T, B, ...): what the actor read."""
+    """(T, B, ...): inputs of the actor."""
     central: Features
-    """(T, B, ...): what the critic reads."""
+    """(T, B, ...): inputs of the critic."""
     fresh: jax.Array
     """(T, B) bool: an episode begins at this step."""
     action: jax.Array
-    """(T, B, D): before the tanh."""
+    """(T, B, D): action before the tanh."""
     log_probability: jax.Array
     """(T, B)."""
     value: jax.Array
     """(T, B)."""
     next_value: jax.Array
-    """(T, B): value of the state that the step led to, before any restart."""
+    """(T, B): value of the state after the step, before any reset."""
     reward: jax.Array
     """(T, B)."""
     terminated: jax.Array
@@ -38,7 +38,7 @@ class Batch:
     truncated: jax.Array
     """(T, B) bool."""
     trust: jax.Array | None = None
-    """(T, B), 0 to 1: how far each step is believed; left out, wholly."""
+    """(T, B): weight of each step, 0 to 1; None: all 1."""
 
 
 def advantages(
@@ -53,28 +53,28 @@ def advantages(
 ) -> jax.Array:
     """Return generalised advantages (T, B) (Schulman et al., 2016).
 
-    A termination has no future; a time-out has one, which the value of the last state stands for; at
-    both the trace is cut, since the next step belongs to another episode.
+    After a termination the future value is 0; after a time-out it is the value of the last state. Both cut
+    the trace, because the next step belongs to another episode.
 
-    ``trust`` (T, B) weighs each step's own error and all that follows it: with the truncated ratio of another
-    dynamics over the one that was sampled, these are V-trace's errors (Espeholt et al., 2018).
+    ``trust`` (T, B) weights each step's error and the following ones: with the clipped ratio of other dynamics
+    to the sampled ones, these are the errors of V-trace (Espeholt et al., 2018).
     """
     delta = reward + discount * jnp.where(terminated, 0.0, next_value) - value
-    carry_on = jnp.where(terminated | truncated, 0.0, discount * trace)
+    decay = jnp.where(terminated | truncated, 0.0, discount * trace)
     if trust is not None:
-        delta, carry_on = trust * delta, trust * carry_on
+        delta, decay = trust * delta, trust * decay
 
     def backwards(later: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         now, weight = step
         advantage = now + weight * later
         return advantage, advantage
 
-    _, result = jax.lax.scan(backwards, jnp.zeros_like(delta[0]), (delta, carry_on), reverse=True)
+    _, result = jax.lax.scan(backwards, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)
     return result
 
 
 def _normalised(advantage: jax.Array, trust: jax.Array | None) -> jax.Array:
-    """Return advantages of mean 0 and variance 1; what is not trusted counts for neither, and stays 0."""
+    """Return advantages with mean 0 and variance 1, weighted by trust; those of weight 0 stay 0."""
     trust = jnp.ones_like(advantage) if trust is None else trust
     centred = advantage - trust * jnp.sum(advantage) / (jnp.sum(trust) + 1e-8)
     return centred / (jnp.sqrt(jnp.mean(centred**2)) + 1e-8)
@@ -89,7 +89,7 @@ def ppo_loss(
     advantage: jax.Array,
     key: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Return the loss and its parts; ``advantage`` (T, B) is not yet normalised, and already weighed by trust."""
+    """Return the loss and its parts; ``advantage`` (T, B) is weighted by trust but not normalised."""
     logits, _ = agent.act(parameters, batch.features, hidden, batch.fresh)
     distribution = agent.distribution
     log_probability = distribution.log_prob(logits, batch.action)

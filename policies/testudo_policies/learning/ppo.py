@@ -1,6 +1,6 @@
-"""PPO for teams that share one policy: MAPPO and IPPO, feed-forward and recurrent, one core.
+"""PPO for teams with a shared policy: MAPPO and IPPO, feed-forward and recurrent.
 
-`PPO.update` is one pure function of a pytree: jit it, or vmap it over seeds.
+`PPO.update` is a pure function of a pytree, for jit, or vmap over seeds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from testudo_policies.distributed.sharding import split
+from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
 from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout, flat
 from testudo_policies.networks.agent import Agent, AgentParameters
@@ -29,14 +29,14 @@ Metrics = dict[str, jax.Array]
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TrainState:
-    """All that a run needs to go on exactly where it stopped."""
+    """The complete state of a run, for an exact resume."""
 
     parameters: AgentParameters
     optimiser: Any
     rollout: RolloutState
     key: jax.Array
     updates: jax.Array
-    """() int: updates done."""
+    """() int: number of finished updates."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class PPO:
     agent: Agent
     environment: Environment
     mesh: Mesh | None = None
-    """Devices that share the worlds; None is one device."""
+    """Devices over which the worlds are sharded; None for one device."""
 
     @cached_property
     def start(self) -> Callable[[jax.Array], TrainState]:
-        """`init` as one program, which is traced and compiled once for as long as this learner lives."""
+        """`init`, compiled once for this learner."""
         return jax.jit(self.init)
 
     def init(self, key: jax.Array) -> TrainState:
@@ -109,13 +109,13 @@ class PPO:
         advantage: jax.Array,
         key: jax.Array,
     ) -> tuple[AgentParameters, Any, Metrics]:
-        """Take the gradient steps of all epochs; minibatches are whole sequences of some robots."""
+        """Take the gradient steps of all epochs; a minibatch has the whole sequences of some robots."""
         robots, parts = batch.reward.shape[1], self.config.minibatches
 
         def gradient_step(carry: Any, index: tuple[jax.Array, jax.Array]) -> Any:
             current, optimiser = carry
             chosen, step_key = index
-            # the shuffle is over all worlds, as on one device; what it gathers is shared out again
+            # the shuffle is over all worlds, as on one device; its result is sharded again
             part, after = split(jax.tree.map(lambda x: x[:, chosen], (batch, advantage)), self.mesh, axis=1)
             memory = split(hidden[chosen], self.mesh, axis=0)
 
@@ -148,7 +148,7 @@ class PPO:
 
 
 def _typed(value: Any) -> jax.Array:
-    """Return a value of firm type, as a checkpoint gives it back: else a resume is another program."""
+    """Return a strongly typed value, as a checkpoint restores it; else a resumed run compiles another program."""
     value = jnp.asarray(value)
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         return value

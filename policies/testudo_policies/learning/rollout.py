@@ -1,4 +1,4 @@
-"""Running a policy in an environment to learn from."""
+"""Rollouts of a policy in an environment, for learning."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from testudo_sim.environment.environment import Environment, StepMetrics, WorldS
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RolloutState:
-    """Where the worlds are between rollouts."""
+    """State of the worlds between rollouts."""
 
     worlds: WorldState
     hidden: jax.Array
     """(B, M)."""
     fresh: jax.Array
-    """(E,) bool: the worlds that have just begun."""
+    """(E,) bool: worlds at the start of an episode."""
 
 
 def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -> RolloutState:
-    """Return worlds at their start."""
+    """Return freshly reset worlds."""
     state = environment.reset(jax.random.split(key, worlds))
     return RolloutState(state, agent.blank_memory(worlds * environment.team.size), jnp.ones(worlds, bool))
 
@@ -40,7 +40,7 @@ def collect_rollout(
     key: jax.Array,
     length: int,
 ) -> tuple[RolloutState, Batch, StepMetrics]:
-    """Run ``length`` decisions; returns the batch and the metrics (T, E) of every decision."""
+    """Run ``length`` decisions; return the new state, the batch and the metrics (T, E) of every decision."""
     team = environment.team.size
 
     def step(carry: RolloutState, step_key: jax.Array) -> tuple[RolloutState, Any]:
@@ -77,7 +77,7 @@ def collect_rollout(
 def critic_features(
     agent: Agent, environment: Environment, parameters: AgentParameters, worlds: WorldState, own: Features
 ) -> Features:
-    """Return what the critic reads (B, ...): the true team (MAPPO), or what the actor reads (IPPO)."""
+    """Return the critic's inputs (B, ...): the true team state (MAPPO), or the actor's inputs (IPPO)."""
     if agent.config.central_critic:
         return flat(encode(environment.central_signals(worlds)))
     return agent.normalise(parameters, own)

@@ -1,8 +1,9 @@
-"""What a run keeps in its folder: process 0 alone reads and writes it, and tells the others."""
+"""Files of a training run; only process 0 accesses them and broadcasts their contents."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Self
@@ -10,10 +11,9 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from testudo_policies.distributed.process_group import first, gather_agreement
-from testudo_policies.distributed.sharding import DevicePlacement
+from testudo_deploy.files.atomic_files import write_whole
+from testudo_policies.distributed import DevicePlacement, first, gather_agreement
 from testudo_policies.learning.checkpoints import Checkpoints, blank_state, is_key, save_config
-from testudo_policies.learning.metrics_log import MetricsLog
 from testudo_policies.learning.ppo import PPO, TrainState
 from testudo_sim.jax_support.devices import devices
 
@@ -21,10 +21,10 @@ _DEVICES = "devices.json"
 
 
 class RunFiles:
-    """The files of one run; every process calls the same methods in the same order."""
+    """Files of one run; every process calls the same methods in the same order."""
 
     def __init__(self, folder: Path, ppo: PPO, placement: DevicePlacement) -> None:
-        """Write the configuration, and what the run computes on.
+        """Write the configuration and the devices of the run.
 
         Raises:
             CheckpointError: the folder holds another run, or cannot be written.
@@ -41,7 +41,7 @@ class RunFiles:
             self._checkpoints.close()
 
     def restore(self) -> TrainState | None:
-        """Return the newest checkpoint, every array in its place; None if there is none yet.
+        """Return the newest checkpoint with every array on its devices; None without one.
 
         Raises:
             CheckpointError: the checkpoint is of another configuration, or damaged.
@@ -59,7 +59,7 @@ class RunFiles:
             self._checkpoints.save(update, whole)
 
     def log(self, updates: int) -> AbstractContextManager[MetricsLog | None]:
-        """Return the log of metrics from an update on; None in the other processes."""
+        """Return the metrics log, continued after ``updates`` updates; None in other processes than 0."""
         return MetricsLog(self._folder, updates) if first() else nullcontext()
 
     def _open(self) -> bytes:
@@ -71,7 +71,7 @@ class RunFiles:
 
 
 def _pack(state: Any) -> bytes:
-    """Return all leaves one after the other; nothing for no state."""
+    """Return the bytes of all leaves; empty for None."""
     return b"".join(np.asarray(_plain(leaf)).tobytes() for leaf in jax.tree_util.tree_leaves(state))
 
 
@@ -87,3 +87,45 @@ def _unpack(like: Any, data: bytes) -> Any:
 
 def _plain(leaf: jax.Array) -> jax.Array:
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
+
+
+NAME = "metrics.jsonl"
+
+
+class MetricsLog:
+    """Writes one JSON line for each update to ``metrics.jsonl`` of a run folder, none twice after a resume."""
+
+    def __init__(self, folder: Path, updates: int) -> None:
+        """Open the log of a run after ``updates`` updates; later lines, of lost updates, are removed."""
+        path = folder / NAME
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        lines = [line for line in before.splitlines() if _update_of(line) <= updates]
+        kept = "".join(line + "\n" for line in lines)
+        if kept != before:
+            write_whole(path, kept)
+        self._last = _update_of(lines[-1]) if lines else 0
+        self._earlier_s = float(json.loads(lines[-1]).get("seconds", 0.0)) if lines else 0.0
+        self._file = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._file.close()
+
+    def write(self, update: int, decisions: int, seconds: float, values: Mapping[str, Any]) -> None:
+        """Append an update unless it is logged already; ``seconds`` of this session are added to earlier ones."""
+        if update <= self._last:
+            return
+        row = {"update": update, "decisions": decisions, "seconds": self._earlier_s + seconds}
+        self._file.write(json.dumps({**row, **values}) + "\n")
+        self._file.flush()
+        self._last = update
+
+
+def _update_of(line: str) -> float:
+    """Return the update of a line; infinity for an incomplete line."""
+    try:
+        return float(json.loads(line)["update"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")

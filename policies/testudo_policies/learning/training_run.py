@@ -1,6 +1,6 @@
-"""The training run: update after update, with progress, metrics and checkpoints, resumable at any time.
+"""A training run with progress, metrics and checkpoints, resumable at any time.
 
-The device never waits for the host: an update is sent off before the metrics of the one before are read.
+The device never waits for the host: an update is dispatched before the metrics of the previous one are read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from testudo_policies.distributed.process_group import CONTINUE, SAVE, STOP, ProcessVote, first
-from testudo_policies.distributed.sharding import DevicePlacement
+from testudo_policies.distributed import CONTINUE, SAVE, STOP, DevicePlacement, ProcessVote, first
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import CheckpointError, Checkpoints, blank_state, ctrl_c_waits
 from testudo_policies.learning.ppo import TrainState
+from testudo_policies.learning.progress import Progress, Reports
 from testudo_policies.learning.run_files import RunFiles
-from testudo_policies.learning.training_reports import Progress, Reports
-from testudo_policies.learning.world_count import memory_told
+from testudo_policies.learning.world_count import explain_out_of_memory
 from testudo_policies.networks.agent import AgentParameters
 
 __all__ = ["Progress", "TrainingResult", "load_parameters", "train_run"]
@@ -33,50 +32,54 @@ _CHECKPOINT_EVERY_S = 15.0
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run has come to."""
+    """Result of a training run."""
 
     parameters: AgentParameters
     updates: int
     finished: bool
-    """False if it was interrupted; the folder resumes."""
+    """False if the run was interrupted and can be resumed."""
     compile_s: float
     seconds: float
 
 
 def train_run(
-    workshop: TrainingComponents,
+    components: TrainingComponents,
     folder: Path,
     on_progress: Callable[[Progress], None] | None = None,
     devices: list[jax.Device] | None = None,
 ) -> TrainingResult:
     """Train in a run folder, from its newest checkpoint if it has one.
 
-    The worlds are spread over the devices, by default over all, also those of other processes, which then
-    call this as well; the result does not depend on how many there are, rounding excepted.
+    The worlds are sharded over ``devices``, by default all devices of all processes; every process calls this
+    function. Except for rounding, the result does not depend on the number of devices.
 
-    Ctrl-C saves a checkpoint and returns what was reached; the same call goes on from there. While
-    the update is compiled there is nothing to save yet, and `KeyboardInterrupt` goes on to the caller.
+    Ctrl-C saves a checkpoint and returns the current result; the same call resumes. During compilation there is
+    nothing to save, and `KeyboardInterrupt` is raised.
 
     Raises:
         CheckpointError: the folder holds another run, or a checkpoint that does not fit.
-        TestudoError: the worlds do not fit into memory, or cannot be shared out to the processes.
+        TestudoError: the worlds do not fit into memory, or cannot be divided equally among the processes.
     """
-    config = workshop.config
+    config = components.config
     placement = DevicePlacement.create(config, devices)
-    ppo = replace(workshop.ppo, mesh=placement.mesh) if placement.mesh else workshop.ppo
+    ppo = replace(components.ppo, mesh=placement.mesh) if placement.mesh else components.ppo
     begin = time.perf_counter()
-    with RunFiles(folder, ppo, placement) as files, memory_told(config), jax.default_matmul_precision(config.precision):
+    with (
+        RunFiles(folder, ppo, placement) as files,
+        explain_out_of_memory(config),
+        jax.default_matmul_precision(config.precision),
+    ):
         state = files.restore()
-        if state is None:  # a run that goes on compiles no start
+        if state is None:  # a resumed run does not compile the start
             state = placement.start(ppo)
-        begun = int(state.updates)
-        update = _compiled(ppo.update, state, placement) if begun < config.updates else ppo.update
+        start_update = int(state.updates)
+        update = _compiled(ppo.update, state, placement) if start_update < config.updates else ppo.update
         compile_s = time.perf_counter() - begin
         begin = time.perf_counter()
-        with files.log(begun) as log:
-            reports = Reports(config, begun, log, on_progress)
+        with files.log(start_update) as log:
+            reports = Reports(config, start_update, log, on_progress)
             state, interrupted = _advance(update, state, config.updates, reports, files, ProcessVote(placement.mesh))
-            reports.tell(show=False)
+            reports.flush(show=False)
         done = int(state.updates)
         seconds = time.perf_counter() - begin
         files.save(done, state)
@@ -84,9 +87,9 @@ def train_run(
 
 
 def _advance(
-    update: Callable[..., Any], state: TrainState, updates: int, reports: Reports, files: RunFiles, ballot: ProcessVote
+    update: Callable[..., Any], state: TrainState, updates: int, reports: Reports, files: RunFiles, vote: ProcessVote
 ) -> tuple[TrainState, bool]:
-    """Run the updates that are left; returns the newest state, and whether Ctrl-C came before all was told."""
+    """Run the remaining updates; return the newest state, and whether Ctrl-C interrupted them."""
     done, saved = int(state.updates), time.perf_counter()
     try:
         with _stop_flag() as stop:
@@ -95,17 +98,17 @@ def _advance(
                     state, metrics = update(state)
                     done += 1
                     reports.add(done, metrics)
-                reports.tell(keep=1)
-                wish = STOP if stop else CONTINUE
+                reports.flush(keep=1)
+                request = STOP if stop else CONTINUE
                 if first() and not stop and time.perf_counter() - saved > _CHECKPOINT_EVERY_S:
-                    wish, saved = SAVE, time.perf_counter()
-                agreed = ballot.ask(wish)
+                    request, saved = SAVE, time.perf_counter()
+                agreed = vote.decide(request)
                 if agreed == STOP:
                     return state, True
                 if agreed == SAVE:
-                    reports.tell()
+                    reports.flush()
                     files.save(done, state)
-            reports.tell()
+            reports.flush()
     except KeyboardInterrupt:
         if jax.process_count() > 1:
             raise
@@ -115,20 +118,20 @@ def _advance(
 
 @contextmanager
 def _stop_flag() -> Iterator[list[int]]:
-    """Yield a list that Ctrl-C fills where several processes must stop together; a second one is heard at once."""
-    wished: list[int] = []
+    """Yield a list to which Ctrl-C appends if several processes must stop together; a second Ctrl-C interrupts."""
+    requests: list[int] = []
     if jax.process_count() == 1:
-        yield wished
+        yield requests
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def wish(number: int, _: object) -> None:
-        wished.append(number)
+    def request_stop(number: int, _: object) -> None:
+        requests.append(number)
         signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, wish)
+    signal.signal(signal.SIGINT, request_stop)
     try:
-        yield wished
+        yield requests
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -141,13 +144,13 @@ def _compiled(update: Callable[..., Any], state: TrainState, placement: DevicePl
     return jax.jit(update, out_shardings=(places, everywhere)).lower(state).compile()
 
 
-def load_parameters(workshop: TrainingComponents, folder: Path) -> AgentParameters:
+def load_parameters(components: TrainingComponents, folder: Path) -> AgentParameters:
     """Return the newest parameters of a run folder.
 
     Raises:
-        CheckpointError: there is no checkpoint.
+        CheckpointError: the folder has no checkpoint.
     """
-    blank = blank_state(workshop.ppo)
+    blank = blank_state(components.ppo)
     with Checkpoints(folder, reading=True) as checkpoints:
         state = checkpoints.restore(blank)
     if state is None:

@@ -1,4 +1,4 @@
-"""How many worlds fit: measured on the compiled update, and said in a sentence."""
+"""The largest number of parallel worlds, from the memory of the compiled update."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from dataclasses import dataclass, replace
 import jax
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.distributed.sharding import DevicePlacement
+from testudo_policies.distributed import DevicePlacement
 from testudo_policies.learning.builder import build
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.jax_support.devices import Devices, devices
 
 _SAMPLE_WORLDS = 256
-"""The update is compiled for this many to see what one costs."""
+"""Worlds of the sample update that is compiled to measure memory per world."""
 _SHARE = 0.8
-"""Of a device's memory; the rest is for what the compiler does not tell."""
+"""Usable share of a device's memory; the rest is for what the compiler does not report."""
 _LEAST_UPDATES = 50
-"""Fewer, and there is nothing left to learn with."""
+"""Fewest updates that a run should have to learn."""
 _MOST = {"cpu": 256}
-"""Worlds on one device beyond which a step only takes longer (measured on two cores)."""
+"""Worlds per device beyond which a step only gets slower (measured on two cores)."""
 _MOST_ELSEWHERE = 65_536
-"""The most that `testudo bench gpu` steps."""
+"""Largest number of worlds measured by `testudo bench gpu`."""
 
 
 @dataclass(frozen=True)
 class Sizing:
-    """A number of worlds, and why."""
+    """A number of worlds and the reason for it."""
 
     worlds: int
     reason: str
 
 
 def choose_worlds(config: TrainConfig) -> Sizing:
-    """Return how many worlds to run at once: a power of two for each device.
+    """Return the number of parallel worlds: a power of two for each device.
 
-    The update is compiled once for one device, and what XLA says that it needs is scaled.
+    The update is compiled once for one device, and the memory that XLA reports is scaled.
 
     Raises:
-        TestudoError: the configuration does not hold, or not even one world fits.
+        TestudoError: the configuration is invalid, or not even one world fits.
     """
     found = devices()
     return largest_that_fits(config, found, bytes_per_world(config))
 
 
 def sized(config: TrainConfig, say: Callable[[str], None]) -> TrainConfig:
-    """Return a configuration whose number of worlds is chosen, and say why, where it was left open.
+    """Return the configuration with a chosen number of worlds if it is 0; ``say`` gets the reason.
 
     Raises:
         TestudoError: see `choose_worlds`.
@@ -60,18 +60,18 @@ def sized(config: TrainConfig, say: Callable[[str], None]) -> TrainConfig:
 
 
 def bytes_per_world(config: TrainConfig) -> int:
-    """Return the memory of the update for each world [bytes]: state before and after, and all between."""
+    """Return the memory of the update per world [bytes]: inputs, outputs and temporary arrays."""
     sample = replace(config, worlds=_SAMPLE_WORLDS, minibatches=1)
     ppo = build(sample).ppo
     state = jax.eval_shape(ppo.init, jax.random.key(0))
-    with memory_told(sample):
+    with explain_out_of_memory(sample):
         needs = jax.jit(ppo.update).lower(state).compile().memory_analysis()
     total = needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes
     return max(1, total // _SAMPLE_WORLDS)
 
 
 def largest_that_fits(config: TrainConfig, found: Devices, world_bytes: int) -> Sizing:
-    """Return the largest number of worlds within memory, the run's length and what a device can use.
+    """Return the largest number of worlds within memory, run length and useful device load.
 
     Raises:
         TestudoError: not even one world for each device fits.
@@ -79,11 +79,11 @@ def largest_that_fits(config: TrainConfig, found: Devices, world_bytes: int) -> 
     per_update = config.rollout * found.count
     most = _MOST.get(found.platform, _MOST_ELSEWHERE)
     bounds = {
-        "more would not fit into its memory": int(_SHARE * found.memory_bytes) // world_bytes,
+        "more would not fit into device memory": int(_SHARE * found.memory_bytes) // world_bytes,
         f"more would leave fewer than {_LEAST_UPDATES} updates of --decisions {config.decisions}": max(
             1, config.decisions // (per_update * _LEAST_UPDATES)
         ),
-        "more on a device only take longer": most,
+        "more per device only make a step slower": most,
     }
     reason = min(bounds, key=bounds.__getitem__)
     each = 1 << max(0, bounds[reason].bit_length() - 1)
@@ -101,11 +101,11 @@ def largest_that_fits(config: TrainConfig, found: Devices, world_bytes: int) -> 
 
 
 @contextmanager
-def memory_told(config: TrainConfig) -> Iterator[None]:
-    """Turn the compiler's pages about memory into a sentence.
+def explain_out_of_memory(config: TrainConfig) -> Iterator[None]:
+    """Replace XLA's out-of-memory error by a short one.
 
     Raises:
-        TestudoError: the device's memory did not suffice.
+        TestudoError: device memory is too small.
     """
     try:
         yield
@@ -113,9 +113,9 @@ def memory_told(config: TrainConfig) -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise TestudoError(
-            f"--worlds: the memory of {devices().text.removeprefix('device ')}, does not suffice for "
-            f"{config.worlds} worlds; try --worlds {max(1, config.worlds // 2)} in a new run, or 0 to have "
-            f"the number chosen"
+            f"--worlds: the memory of {devices().text.removeprefix('device ')} is too small for "
+            f"{config.worlds} worlds; try --worlds {max(1, config.worlds // 2)} in a new run, or 0 for an "
+            f"automatic choice"
         ) from error
 
 

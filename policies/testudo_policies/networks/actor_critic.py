@@ -1,7 +1,7 @@
 """Actor and critic: permutation-invariant over neighbours, feed-forward or with a GRU.
 
-Every neighbour goes through the same small network and the results are pooled by their maximum, so
-that a policy trained with four robots runs with any number (Deep Sets, Zaheer et al., 2017).
+The same small network encodes every neighbour, and the results are pooled by their maximum, so that a
+policy trained with four robots runs with any number (Deep Sets, Zaheer et al., 2017).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from flax import linen as nn
 
 from testudo_policies.networks.observation_encoding import Features
 
-_FIRST_SCALE = -1.0
-"""Raw scale of the first actions: noise small enough that the shield seldom hides its effect."""
+_INITIAL_SCALE = -1.0
+"""Initial raw scale of the actions: small enough that the shield rarely changes them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NetworkConfig:
 
 
 class TeamEncoder(nn.Module):
-    """Own features and pooled neighbours to one vector (..., width)."""
+    """Encodes own features and pooled neighbours as one vector (..., width)."""
 
     width: int
 
@@ -40,29 +40,29 @@ class TeamEncoder(nn.Module):
         """Return the encoding (..., width)."""
         each = nn.tanh(nn.Dense(self.width, name="neighbour_1")(features.neighbours))
         each = nn.sigmoid(nn.Dense(self.width, name="neighbour_2")(each))
-        # an absent neighbour counts like one that is far away, so that the team's size does not matter
+        # an absent neighbour has the same effect as a distant one, so that team size does not matter
         pooled = jnp.max(each * features.nearness[..., None], axis=-2)
         joined = jnp.concatenate([features.own, pooled], axis=-1)
         return nn.tanh(nn.Dense(self.width, name="joined")(joined))
 
 
 class Actor(nn.Module):
-    """Features and memory to the parameters of the action's distribution."""
+    """Maps features and memory to the parameters of the action distribution."""
 
     config: NetworkConfig
     action_size: int
 
     def setup(self) -> None:
-        """Make the layers."""
+        """Create the layers."""
         self.encoder = TeamEncoder(self.config.width)
         if self.config.memory:
             self.memory = nn.GRUCell(self.config.memory)
         self.head = nn.Dense(self.config.width)
         self.mean = nn.Dense(self.action_size, kernel_init=nn.initializers.orthogonal(0.01))
-        self.scale = self.param("scale", nn.initializers.constant(_FIRST_SCALE), (self.action_size,))
+        self.scale = self.param("scale", nn.initializers.constant(_INITIAL_SCALE), (self.action_size,))
 
     def __call__(self, features: Features, hidden: jax.Array, fresh: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Run over time.
+        """Apply the network over time.
 
         Args:
             features: arrays (T, B, ...).
@@ -74,24 +74,24 @@ class Actor(nn.Module):
         """
         x = self.encoder(features)
         if self.config.memory:
-            scan = nn.scan(_remember, variable_broadcast="params", split_rngs={"params": False})
+            scan = nn.scan(_gru_step, variable_broadcast="params", split_rngs={"params": False})
             hidden, x = scan(self, hidden, (x, fresh))
         return self._distribution(features, x), hidden
 
     def step(self, features: Features, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Run one step for features (B, ...): as `__call__`, without the time axis."""
+        """Apply the network to one step with features (B, ...); see `__call__`."""
         x = self.encoder(features)
         if self.config.memory:
             hidden, x = self.memory(hidden, x)
         return self._distribution(features, x), hidden
 
     def _distribution(self, features: Features, x: jax.Array) -> jax.Array:
-        # learning begins at driving straight to the goal
+        # the initial policy moves straight to the goal
         mean = self.mean(nn.tanh(self.head(x))) + self._pull(features)
         return jnp.concatenate([mean, jnp.broadcast_to(self.scale, mean.shape)], axis=-1)
 
     def _pull(self, features: Features) -> jax.Array:
-        """Return the pull to the goal; what is no axis of space, a yaw rate, begins at zero."""
+        """Return the initial action towards the goal, padded with a yaw rate of zero."""
         missing = self.action_size - features.pull.shape[-1]
         if not missing:
             return features.pull
@@ -99,7 +99,7 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """Features to the value of each robot's state."""
+    """Maps features to the value of each robot's state."""
 
     config: NetworkConfig
 
@@ -111,7 +111,7 @@ class Critic(nn.Module):
         return nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0), name="value")(x)[..., 0]
 
 
-def _remember(actor: Actor, hidden: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Run the GRU for one step of time, with memory cleared where an episode is fresh."""
+def _gru_step(actor: Actor, hidden: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """Apply the GRU to one time step, with memory cleared where an episode begins."""
     x, fresh = step
     return actor.memory(jnp.where(fresh[:, None], 0.0, hidden), x)

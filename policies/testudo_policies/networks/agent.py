@@ -1,4 +1,4 @@
-"""Actor, critic and normalisation as one set of parameters, and what acts with them."""
+"""An agent: actor, critic and feature normalisation with their parameters."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from testudo_policies.networks.observation_encoding import Features, encode, out
 
 Params = Any
 LEAST_SPREAD = 1e-2
-"""A feature that hardly varies in training must not be blown up."""
+"""Lower bound of a feature's deviation, so that a nearly constant feature is not amplified."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class AgentParameters:
-    """Everything that learning changes."""
+    """All trained parameters and statistics."""
 
     actor: Params
     critic: Params
@@ -37,16 +37,16 @@ class Agent:
     dimension: int
     speed_limit_m_s: float
     yaw_rate_limit: float = 0.0
-    """[rad/s] of drones that are told to turn; 0: none is."""
+    """Largest commanded yaw rate [rad/s] of drones; 0: no yaw rate is commanded."""
 
     @property
     def action_size(self) -> int:
-        """Return the numbers of an action: one for each axis, and one more for a yaw rate."""
+        """Return the size of an action: one number per axis, and one for a yaw rate."""
         return self.dimension + bool(self.yaw_rate_limit)
 
     @property
     def distribution(self) -> NormalTanhDistribution:
-        """Return the distribution of actions, in (-1, 1) for each axis of the goal frame, and for the yaw rate."""
+        """Return the action distribution, in (-1, 1) for each axis of the goal frame and for the yaw rate."""
         return NormalTanhDistribution(self.action_size)
 
     def init(self, key: jax.Array, features: Features, central: Features) -> AgentParameters:
@@ -62,13 +62,13 @@ class Agent:
         )
 
     def blank_memory(self, robots: int) -> jax.Array:
-        """Return the memory (robots, M) of an episode's start."""
+        """Return the memory (robots, M) at the start of an episode."""
         return jnp.zeros((robots, self.config.memory))
 
     def act(
         self, parameters: AgentParameters, features: Features, hidden: jax.Array, fresh: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Return the distribution's parameters (T, B, 2A) and the memory after; see `Actor`."""
+        """Return the distribution's parameters (T, B, 2A) and the new memory; see `Actor`."""
         return self._actor.apply(parameters.actor, self.normalise(parameters, features), hidden, fresh)
 
     def value(self, parameters: AgentParameters, central: Features) -> jax.Array:
@@ -76,7 +76,7 @@ class Agent:
         return self._critic.apply(parameters.critic, central)
 
     def normalise(self, parameters: AgentParameters, features: Features) -> Features:
-        """Return features of about zero mean and unit variance."""
+        """Return features with approximately zero mean and unit variance."""
         return replace(
             features,
             own=running_statistics.normalize(features.own, parameters.own_statistics),
@@ -84,7 +84,7 @@ class Agent:
         )
 
     def observe(self, parameters: AgentParameters, features: Features) -> AgentParameters:
-        """Return the parameters with statistics that have seen these features (T, B, ...)."""
+        """Return the parameters with statistics updated by features (T, B, ...)."""
         return replace(
             parameters,
             own_statistics=running_statistics.update(
@@ -96,14 +96,14 @@ class Agent:
         )
 
     def command(self, features: Features, action: jax.Array) -> jax.Array:
-        """Return what an action (..., A) commands: a velocity (..., D) [m/s], and as last number a yaw rate [rad/s]."""
+        """Return the command of an action (..., A): velocity (..., D) [m/s, world], then any yaw rate [rad/s]."""
         velocity = self.velocity_world(features, action[..., : self.dimension])
         if not self.yaw_rate_limit:
             return velocity
         return jnp.concatenate([velocity, self.yaw_rate_limit * action[..., self.dimension :]], axis=-1)
 
     def velocity_world(self, features: Features, action: jax.Array) -> jax.Array:
-        """Return the control-point velocity (..., D) [m/s] of an action (..., D) of the goal frame."""
+        """Return the control-point velocity (..., D) [m/s, world] of an action (..., D) in the goal frame."""
         length = jnp.sqrt(jnp.sum(action**2, axis=-1, keepdims=True))
         shortened = action / jnp.maximum(length, 1.0)
         return self.speed_limit_m_s * out_of_goal_frame(shortened, features.goal_frame)
@@ -115,8 +115,8 @@ class Agent:
 
         def step(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
             features = encode(signals)
-            seen = self.normalise(parameters, features)
-            logits, hidden = self._actor.apply(parameters.actor, seen, hidden, method="step")
+            normalised = self.normalise(parameters, features)
+            logits, hidden = self._actor.apply(parameters.actor, normalised, hidden, method="step")
             return self.command(features, self.distribution.mode(logits)), hidden
 
         return step

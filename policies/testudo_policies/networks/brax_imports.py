@@ -1,4 +1,4 @@
-"""The parts of brax that learning uses, imported without what MuJoCo prints on the way."""
+"""Imports from brax, without the text that MuJoCo prints on import."""
 
 from __future__ import annotations
 

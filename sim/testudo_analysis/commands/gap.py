@@ -1,4 +1,4 @@
-"""The verb `gap`: how far is the model from what recorded robots really did, where, and what does it mean?"""
+"""The verb `gap`: size, place and cause of the model's deviation from recorded motion."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def gap(
     rerun: Path | None = None,
     allow_damage: bool = False,
 ) -> int:
-    """Replay every start of a recorded run open loop, and report how far the model is from it.
+    """Replay every start of a recorded run open loop, and report the deviation of the model.
 
-    Errors after 0.1 to 2 s by robot and channel with intervals, the robot file against dead reckoning and against an
-    identified file, where in state space the model is wrong and what kind of error that is, latency, residuals against
-    the shield's margins, predicted against real score. Exit status 1 means that part of the run could not be read.
+    Contents: errors after 0.1 to 2 s by robot and channel with intervals, the robot file compared with dead reckoning
+    and an identified file, errors over state space and their kind, latency, residuals compared with the shield's
+    margins, predicted and real score. Exit status 1 means that part of the run could not be read.
 
     Example:
         testudo gap run --out report             # gap.html and gap.json in report/
         testudo gap run --identified create.toml --rerun run.rrd
-        testudo gap run --against other_run      # or another robot file, on the same run
+        testudo gap run --against other_run      # or another robot file on the same run
 
     Args:
-        run: the run folder, imported or recorded by `testudo up`.
-        against: another run folder, or a robot file (.toml), to set beside.
-        robot_type: robot or robot file for all robots; what the run says if not given.
-        identified: robot file that `testudo identify` wrote.
-        out: folder for the page and the numbers; `gap` in the run folder if not given.
-        json: also write the numbers to this file.
+        run: run folder, imported or recorded by `testudo up`.
+        against: another run folder, or a robot file (.toml), to compare with.
+        robot_type: robot or robot file for all robots; default: that of the run.
+        identified: robot file from `testudo identify`.
+        out: folder for the page and the results; default: `gap` in the run folder.
+        json: also write the results to this file.
         rerun: also write poses and errors as a Rerun recording (.rrd).
-        allow_damage: a run of which part cannot be read is no failure.
+        allow_damage: exit status 0 even if part of the run cannot be read.
     """
     console = Console()
     with progress_bar(f"reading {run}") as tell:
@@ -64,23 +64,26 @@ def gap(
     for warning in recording.source.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     if rerun is not None:
-        rerun_library()  # refuse before the work, not after it
+        rerun_library()  # refuses a missing library before the work starts
     spec = None if identified is None else load_robot(identified)
     folder = out or run / "gap"
     with progress_bar("replaying") as tell:
         share = 0.8 if against is None else 0.4
         report, replays = analyse(recording, identified=spec, tell=part(tell, 0.0, share))
         if against is not None:
-            report = _beside(report, replays, recording, against, robot_type, part(tell, 0.4, 0.8))
+            report = _compare_with(report, replays, recording, against, robot_type, part(tell, 0.4, 0.8))
         tell("drawing", 0.8)
-        made = tuple(
+        replayed = tuple(
             () if replay.flown else tuple(courses([out.robot for out in replay.outs], list(replay.models.values())[-1]))
             for replay in replays
         )
-        files = [write_page(PageData(report, replays, made), folder / _PAGE), *_write(report, folder / _NUMBERS, json)]
+        files = [
+            write_page(PageData(report, replays, replayed), folder / _PAGE),
+            *_write(report, folder / _NUMBERS, json),
+        ]
         if rerun is not None:
             tell("writing the Rerun recording", 0.9)
-            files.append(write_rerun(rerun, report, replays, made))
+            files.append(write_rerun(rerun, report, replays, replayed))
     _show(console, report, files)
     return 0 if recording.source.complete or allow_damage else 1
 
@@ -105,7 +108,7 @@ def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
         console.print(f"written: {file}", highlight=False)
 
 
-def _beside(
+def _compare_with(
     report: GapReport,
     replays: tuple[TypeReplay, ...],
     recording: TeamRecording,
@@ -113,18 +116,18 @@ def _beside(
     robot_type: str | None,
     tell: Tell,
 ) -> GapReport:
-    """Return the report with a second run, or another robot file, set beside."""
+    """Return the report with a comparison with a second run or another robot file."""
     if against.suffix == ".toml":
         other = load_robot(against)
         if all(replay.spec.kind != other.kind for replay in replays):
             raise TestudoError(
-                f"--against: {against} is a {other.kind}, the run has "
+                f"--against: {against}: found kind {other.kind}, expected "
                 f"{', '.join(sorted({replay.spec.kind for replay in replays}))}"
             )
-        _, rival = analyse(prepare(recording.source, str(against)), horizons_s=report.horizons_s, tell=tell)
+        _, other_replays = analyse(prepare(recording.source, str(against)), horizons_s=report.horizons_s, tell=tell)
     else:
         reading = partial(part(tell, 0.0, 0.2), f"reading {against}")
         other_run = load(against, robot_type=robot_type, as_measured=False, share=reading)
-        _, rival = analyse(other_run, horizons_s=report.horizons_s, seed=1, tell=part(tell, 0.2, 1.0))
-    found = compare(replays, rival, ("this", against.name), report.horizons_s)
+        _, other_replays = analyse(other_run, horizons_s=report.horizons_s, seed=1, tell=part(tell, 0.2, 1.0))
+    found = compare(replays, other_replays, ("this", against.name), report.horizons_s)
     return replace(report, against=found, against_name=str(against))

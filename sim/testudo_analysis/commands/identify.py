@@ -1,4 +1,4 @@
-"""The verb `identify`: what a run says about the robots in it."""
+"""The verb `identify`: fits robot parameters to a recorded run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testudo_runs.alignment import load
 from testudo_runs.progress_bar import part, progress_bar
 
 _READ = 0.1
-"""About the share of the time that reading takes."""
+"""Approximate share of the time that reading takes."""
 
 
 def identify(
@@ -32,24 +32,24 @@ def identify(
     allow_damage: bool = False,
     json: Path | None = None,
 ) -> int:
-    """Fit the parameters of a robot to a run, with intervals, and say which ones the run cannot determine.
+    """Fit robot parameters to a run, with intervals, and list the parameters that the run cannot determine.
 
-    Poses and commands are enough. The fit is measured on what it has not seen: the second half of the run, and each
-    robot in turn left out. Exit status 1 means that part of the run could not be read: the rest is used all the same.
+    Poses and commands are sufficient. The fit is validated on held-out data: the second half of the run, and each robot
+    in turn. Exit status 1 means that part of the run could not be read; the rest is still used.
 
     Example:
         testudo identify run --out create.toml --json identified.json
         testudo identify run --robot robot1 robot2 --robot-type irobot_create --hold-out half
 
     Args:
-        run: the run folder, imported or recorded.
-        robot: robots to fit; all of them if none is named.
-        robot_type: registered robot or robot file to improve; what the run says if not given.
-        out: write the robot file with what was found to this path.
-        hold_out: what to measure the fit on.
-        residual: also try a residual model of a differential drive, and tell what it is worth on what is held out.
-        allow_damage: a run of which part cannot be read is no failure.
-        json: also write everything that was found to this file.
+        run: run folder, imported or recorded.
+        robot: robots to fit; default: all.
+        robot_type: registered robot or robot file to start from; default: that of the run.
+        out: write the identified robot file to this path.
+        hold_out: held-out data for the validation.
+        residual: also fit a residual model of a differential drive, and report its benefit on held-out data.
+        allow_damage: exit status 0 even if part of the run cannot be read.
+        json: also write all results to this file.
     """
     if out is not None and out.suffix != ".toml":
         raise TestudoError(f"--out: found {out}, expected a file that ends in .toml")

@@ -1,4 +1,4 @@
-"""The verb `import`: recordings of others into the one run format."""
+"""The verb `import`: converts recordings of other systems to the run format."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def import_verb(
     allow_damage: bool = False,
     json: Path | None = None,
 ) -> int:
-    """Make a run folder of recordings of others: text and CSV logs, binary logs of the Crazyflie, bags.
+    """Convert recordings to a run folder: text and CSV logs, binary logs of the Crazyflie, bags.
 
-    What the numbers mean is said by a mapping; those that come with Testudo are found by the first lines of a log.
-    Damaged sources are read as far as they hold. Exit status 1 means that something was lost: the run is there all the
-    same. Bags without a mapping: one is proposed and printed, and with --yes used at once unless it is ambiguous.
+    A mapping gives the meaning of the data; mappings of Testudo are selected by the first lines of a log. Damaged
+    sources are read as far as possible. Exit status 1 means that data were lost; the run is still written. For bags
+    without a mapping, one is proposed and printed; --yes uses it immediately unless it is ambiguous.
 
     Example:
         testudo import mrclam6 run
@@ -42,20 +42,20 @@ def import_verb(
         testudo import bag run --yes
 
     Args:
-        paths: files or folders to read, and last the run folder to make.
-        map: mapping file, or the name of one that comes with Testudo.
+        paths: files or folders to read; the last path is the run folder to write.
+        map: mapping file, or the name of a mapping of Testudo.
         robot_type: TYPE for all robots, ROBOT=TYPE for one: a registered robot or a robot file.
-        pick: name of the run, where the files are of several.
-        msg_path: folders with .msg files, for messages in bags that hold no definitions of their own.
-        offset: NAME=SECONDS by which the bag of that name is put forward, where several have nothing in common; of
-            logs, by which all that the robot of that name logged is.
-        yes: take the mapping that is proposed for bags.
-        allow_damage: a source of which part cannot be read is no failure.
+        pick: name of the run, if the files contain several.
+        msg_path: folders with .msg files, for bags without message definitions.
+        offset: NAME=SECONDS to add to the times of the bag of that name, if several bags share no data; for logs, to
+            the times of the robot of that name.
+        yes: use the proposed mapping for bags.
+        allow_damage: exit status 0 even if part of a source cannot be read.
         json: also write the report to this file.
     """
     if len(paths) < 2:
         raise TestudoError(
-            "import: found one path, expected SOURCE... RUN: what to read, and last the run folder to make"
+            "import: found one path, expected SOURCE... RUN: files to read, then the run folder to write"
         )
     given = load_map(map) if map else proposed(paths[:-1], msg_path, accept=yes)
     request = ImportRequest(
@@ -68,7 +68,7 @@ def import_verb(
 
 
 def _report(result: ImportResult) -> Report:
-    """Return what was imported and lost."""
+    """Return the report of imported and lost data."""
     kind = ", ".join(f"by the mapping {one['name']}" for one in result.report["maps"])
     return Report(
         {**result.report, "run": str(result.folder), "messages": result.messages},

@@ -1,4 +1,4 @@
-"""The verb `incident`: what went wrong in a run, why, and what would have happened otherwise."""
+"""The verb `incident`: finds incidents of a run, their likely causes and counterfactual outcomes."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from testudo_sim.starts import save_starts
 
 SCHEMA = "testudo/incidents/1"
 _READ = 0.7
-"""About the share of the time to the first table that reading takes."""
+"""Approximate share of the time to the first table that reading takes."""
 
 
 @dataclass(frozen=True)
 class IncidentSelection:
-    """Which incidents, and how they are gone on from."""
+    """Selection of incidents, and options of their counterfactuals."""
 
     worst: int = 3
-    """For so many of the worst incidents the counterfactual is made; 0 for none."""
+    """Number of worst incidents with counterfactuals; 0 for none."""
     incident: tuple[int, ...] = ()
-    """Numbers of the incidents to save or to go on from, in place of the worst."""
+    """Numbers of the incidents to save or to simulate, instead of the worst."""
     near: float | None = None
-    """Distance of two centres [m] below which they are near; by default what layer 1 of the shield keeps."""
+    """Distance of two centres [m] that counts as near; default: the separation of shield layer 1."""
     robot: str = ""
-    """Kind of the robots, for imported runs that do not say."""
+    """Robot or robot file, for imported runs without one."""
     shown: int = 5
-    """Incidents of each kind in the terminal's table."""
+    """Incidents of each kind in the table on the terminal."""
     draws: int = 8
-    """Worlds of each counterfactual: the first with the dynamics as described, the others drawn."""
+    """Worlds of each counterfactual: the first has the dynamics of the robot file, the others random ones."""
     commands: bool = False
-    """Counterfactuals go on with the recorded commands, in place of the recorded policy."""
+    """Simulate the recorded commands instead of the recorded policy."""
 
 
 def incident(
@@ -59,10 +59,10 @@ def incident(
     save_scenario: Path | None = None,
     choice: Annotated[IncidentSelection, tyro.conf.arg(name="")] = IncidentSelection(),
 ) -> int:
-    """Tell what went wrong in a run, its likely cause, and what would have happened with and without the shield.
+    """List the incidents of a run with likely causes and with counterfactual outcomes with and without the shield.
 
-    Contacts and near contacts, deadlocks, stops by code, jumps of localisation, stale peers, guard brakes, saturation
-    and late ticks; of imported runs what poses and commands tell.
+    Incidents: contacts and near contacts, deadlocks, stops by code, localisation jumps, stale peers, guard brakes,
+    saturation and late ticks; for imported runs those that poses and commands show.
 
     Example:
         testudo incident runs/mine/run --out incidents
@@ -70,18 +70,18 @@ def incident(
         testudo incident runs/mine/run --save-scenario incident.yaml      (then: testudo evaluate policy.onnx --starts)
 
     Args:
-        run: the run folder, recorded by `testudo up` or imported.
-        policy: policy of the counterfactuals; that of the run if not given.
-        json: also write everything to this file.
+        run: run folder, recorded by `testudo up` or imported.
+        policy: policy of the counterfactuals; default: that of the run.
+        json: also write all results to this file.
         out: folder for the page with pictures, incidents.html.
-        save_scenario: write the moment before the worst incident, or before those of --incident, as start states that
-            `train` and `evaluate` begin from.
-        choice: which incidents, and how they are gone on from.
+        save_scenario: write the states before the worst incident, or before those of --incident, as a start file for
+            `train` and `evaluate`.
+        choice: selection of incidents, and options of their counterfactuals.
     """
     console = Console()
     with progress_bar(f"reading {run}") as show:
         recording = load_team(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
-        show("looking for incidents", _READ)
+        show("searching for incidents", _READ)
         bounds = IncidentThresholds.of(recording, choice.near)
         incidents = find_incidents(recording, bounds)
     for warning in recording.warnings:
@@ -89,20 +89,22 @@ def incident(
     if incidents:
         console.print(incident_table(incidents, choice.shown))
     else:
-        console.print("nothing went wrong in this run, as far as it was recorded")
-    picked = _picked(incidents, choice, run)
-    aftermaths = _gone_on(recording, picked, policy, choice, bounds, console) if picked and choice.worst else []
+        console.print("no incidents found in the recording")
+    selected = _selected(incidents, choice, run)
+    aftermaths = (
+        _counterfactuals(recording, selected, policy, choice, bounds, console) if selected and choice.worst else []
+    )
     for item in aftermaths:
         console.print(f"[bold]{item.incident.what}[/]", highlight=False)
         for table in counterfactual_tables(item.incident.aftermath):
             console.print(table)
     _write(recording, incidents, aftermaths, bounds, json, out, console)
     if save_scenario is not None:
-        _save(recording, picked, choice, bounds, save_scenario, console)
+        _save(recording, selected, choice, bounds, save_scenario, console)
     return 0
 
 
-def _picked(incidents: list[Incident], choice: IncidentSelection, run: Path) -> list[Incident]:
+def _selected(incidents: list[Incident], choice: IncidentSelection, run: Path) -> list[Incident]:
     unknown = [number for number in choice.incident if not 0 <= number < len(incidents)]
     if unknown:
         raise TestudoError(
@@ -111,20 +113,22 @@ def _picked(incidents: list[Incident], choice: IncidentSelection, run: Path) -> 
     return [incidents[number] for number in choice.incident] or worst(incidents, max(choice.worst, 1))
 
 
-def _gone_on(
+def _counterfactuals(
     recording: TeamRecording,
-    picked: list[Incident],
+    selected: list[Incident],
     policy: Path | None,
     choice: IncidentSelection,
     bounds: IncidentThresholds,
     console: Console,
 ) -> list[IncidentReplay]:
-    ways = counterfactual_variants(recording, policy, commands=choice.commands)
-    if any(way.artefact is None for way in ways) and any(robot.commands is None for robot in recording.robots):
-        console.print("[yellow]note:[/] no commands are recorded: the robots are told to move as they then moved")
-    what = "going on from before the worst"
+    variants = counterfactual_variants(recording, policy, commands=choice.commands)
+    if any(variant.artefact is None for variant in variants) and any(
+        robot.commands is None for robot in recording.robots
+    ):
+        console.print("[yellow]note:[/] no commands are recorded; the recorded motion is used as commands")
+    what = "simulating from before the incidents"
     with progress_bar(what) as show:
-        return replay_incidents(recording, picked, ways, bounds, choice.draws, partial(show, what))
+        return replay_incidents(recording, selected, variants, bounds, choice.draws, partial(show, what))
 
 
 def _write(
@@ -161,25 +165,25 @@ def _write(
 
 def _save(
     recording: TeamRecording,
-    picked: list[Incident],
+    selected: list[Incident],
     choice: IncidentSelection,
     bounds: IncidentThresholds,
     file: Path,
     console: Console,
 ) -> None:
-    if not picked:
+    if not selected:
         raise TestudoError(
-            f"{recording.folder}: --save-scenario: nothing went wrong in this run; to go on from a moment "
-            "of it, use `testudo replay --mode counterfactual --from`"
+            f"{recording.folder}: --save-scenario: found no incidents in this run, expected one; to simulate from "
+            "another time, use `testudo replay --mode counterfactual --from`"
         )
-    chosen = picked if choice.incident else picked[:1]
+    chosen = selected if choice.incident else selected[:1]
     starts = merged([starts_of(recording, item, bounds) for item in chosen])
     save_starts(starts, file)
     kept_m, apart_m = kept_apart_m(recording), starts.least_distance_m
     if apart_m < kept_m:
         console.print(
-            f"[yellow]note:[/] at the start two robots are {apart_m:.3f} m apart already; the shield keeps "
-            f"{kept_m:.3f} m and cannot promise anything from there",
+            f"[yellow]note:[/] at the start two robots are only {apart_m:.3f} m apart; the shield keeps "
+            f"{kept_m:.3f} m and gives no guarantee from such a start",
             highlight=False,
         )
     console.print(f"written: {file}; next: testudo evaluate POLICY --starts {file}", highlight=False)

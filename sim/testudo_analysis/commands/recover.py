@@ -1,4 +1,4 @@
-"""The verb `recover`: a bag whose recorder was killed, as a whole bag."""
+"""The verb `recover`: rebuilds a bag whose recorder was killed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from testudo_runs.importing.bags.bag_recovery import Recovered, recover_bag
 from testudo_runs.progress_bar import progress_bar
 from testudo_runs.recording.summary_tables import text_table
 
-_NO_POLICY = (
-    "without policy.onnx, the artefact that drove the robots, nothing can be inferred again: put it into the folder"
-)
+_NO_POLICY = "re-inference needs policy.onnx, the artefact that drove the robots: copy it into the folder"
 
 
 def recover(
@@ -25,10 +23,10 @@ def recover(
     msg_path: tuple[Path, ...] = (),
     json: Path | None = None,
 ) -> int:
-    """Rebuild a bag whose recorder was killed or whose file is damaged: every message that can be read.
+    """Rebuild a bag whose recorder was killed or whose file is damaged, with every readable message.
 
-    The source is only read, and nothing is ever written over. Of a run of ours the fleet file and run.json come back
-    from the bag itself, where they stand, too; what was lost is told, and noted in recovered.json.
+    The source is not changed, and no file is overwritten. For a run recorded by Testudo, fleet file and run.json are
+    restored from copies in the bag; lost data are reported and noted in recovered.json.
 
     Example:
         testudo recover runs/2026-11-21/run rescued
@@ -37,8 +35,8 @@ def recover(
 
     Args:
         source: run folder, folder of a bag, or one file of a bag.
-        out: folder to make.
-        msg_path: folders with .msg files, for old bags that hold no definitions of their own messages.
+        out: folder to create.
+        msg_path: folders with .msg files, for old bags without message definitions.
         json: also write the report to this file.
     """
     with progress_bar("reading") as tell:
@@ -54,7 +52,7 @@ def _report(found: Recovered) -> Report:
         ("messages", found.messages),
         ("written by the recorder", expected),
         ("time", found.span_text),
-        ("files again there", ", ".join(found.files) or "none"),
+        ("restored files", ", ".join(found.files) or "none"),
     ]
     if found.missing:
         head.append(("missing", ", ".join(found.missing)))

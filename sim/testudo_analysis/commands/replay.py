@@ -1,4 +1,4 @@
-"""The verb `replay`: is the record true, and how far is the training model from what happened?"""
+"""The verb `replay`: re-inference, open-loop gap and counterfactuals of a run."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from testudo_runs.run_reader import RecordedRun, is_imported, read_run
 
 @dataclass(frozen=True)
 class CounterfactualOptions:
-    """Counterfactual replay: where it begins, and how the team goes on."""
+    """Options of counterfactual replay."""
 
     start: Annotated[tuple[float, ...], tyro.conf.arg(name="from")] = ()
-    """Counterfactual: moments to go on from [s since the start of the run]."""
+    """Counterfactual: start times [s since the start of the run]."""
     commands: bool = False
-    """Counterfactual: go on with the recorded commands, as imported runs do, in place of a policy."""
+    """Counterfactual: use the recorded commands, as for imported runs, instead of a policy."""
     shield: bool = True
-    """Counterfactual: with the shield, and without it beside; `--no-shield` is without it alone."""
+    """Counterfactual: with and without the shield; `--no-shield` only without it."""
     horizon: float = 10.0
-    """Counterfactual: for so long [s]."""
+    """Counterfactual: simulated time [s]."""
     draws: int = 16
-    """Counterfactual: worlds for each moment; the first has the dynamics as described, the others drawn ones."""
+    """Counterfactual: worlds for each start time; the first has the robot file's dynamics, others random ones."""
     seed: int = 0
-    """Counterfactual: seed of the draws, of noise and of losses."""
+    """Counterfactual: seed of dynamics, noise and losses."""
     robot: str = ""
-    """Counterfactual and open-loop: kind of the robots, for imported runs that do not say."""
+    """Counterfactual and open-loop: robot or robot file, for imported runs without one."""
 
 
 def replay(
@@ -58,27 +58,27 @@ def replay(
     json: Path | None = None,
     branch: Annotated[CounterfactualOptions, tyro.conf.arg(name="")] = CounterfactualOptions(),
 ) -> int:
-    """Infer a run's commands again, measure the sim-to-real gap, or go on otherwise from a moment.
+    """Re-infer a run's commands, measure the sim-to-real gap, or simulate counterfactuals from times of the run.
 
-    Exit status 1 means that re-inference failed, so that the record does not follow from its inputs, or that part of
-    the run could not be read: the rest is replayed all the same. Imported runs have no artefact to infer with: all is
-    open-loop then, against poses from outside, or odometry where there are none.
+    Exit status 1 means that re-inference failed, so that recorded commands do not follow from their inputs, or that
+    part of the run could not be read; the rest is still replayed. Imported runs have no artefact for re-inference: they
+    are only replayed open loop, compared with external poses, or odometry without them.
 
     Example:
         testudo replay runs/latest/run --json replay.json
-        testudo replay run --mode reinference --alter    # changes one input; must fail
+        testudo replay run --mode reinference --alter    # alters one input; must fail
         testudo replay run --mode counterfactual --from 4.5 --policy other.onnx
 
     Args:
-        run: the run folder.
-        policy: policy file to use; the copy in the run folder if not given.
-        mode: reinference compares commands, open-loop measures the gap by horizon, all does both; counterfactual goes
-            on in simulation from --from, with and without the shield, against what really happened.
-        reference: what open-loop replay starts from and is compared with.
-        alter: change one recorded input before, to see re-inference fail.
-        allow_damage: a run of which part cannot be read is no failure.
+        run: run folder.
+        policy: policy file to use; default: the copy in the run folder.
+        mode: reinference compares commands, open-loop measures the gap by horizon, all does both; counterfactual
+            simulates from --from, with and without the shield, and compares with the recording.
+        reference: poses that open-loop replay starts from and is compared with.
+        alter: first alter one recorded input, to see re-inference fail.
+        allow_damage: exit status 0 even if part of the run cannot be read.
         json: also write the results to this file.
-        branch: of a counterfactual.
+        branch: options of a counterfactual.
     """
     console = Console()
     if mode == "counterfactual":
@@ -86,8 +86,8 @@ def replay(
     if mode != "reinference" and is_imported(run):
         if policy is not None or alter:
             raise TestudoError(
-                f"{run}: was imported: {'--policy' if policy is not None else '--alter'} is of no use, "
-                "as it does not hold what a policy was told; --mode counterfactual lets one go on"
+                f"{run}: was imported: {'--policy' if policy is not None else '--alter'} needs recorded "
+                "policy inputs, which it lacks; --mode counterfactual simulates it with a policy"
             )
         return _imported(run, mode, reference, branch.robot or None, allow_damage, json, console)
     with progress_bar(f"reading {run}") as show:
@@ -104,14 +104,14 @@ def replay(
         status = status if passed else 1
     _write(json, whole | (found[0] if len(found) == 1 else {"teams": found}), console)
     if not recording.complete and not allow_damage:
-        console.print("[red]part of the run could not be read[/]; --allow-damage takes the rest for good")
+        console.print("[red]part of the run could not be read[/]; --allow-damage accepts the rest")
     return status
 
 
 def _replay_team(
     recording: RecordedRun, artefact: PolicyArtefact, mode: str, reference: Reference, alters: bool, console: Console
 ) -> tuple[dict[str, Any], bool]:
-    """Replay the robots that one policy file drove; return what was found, and whether re-inference passed."""
+    """Replay the robots of one policy file; return the results, and whether re-inference passed."""
     results: dict[str, Any] = {
         "robots": list(recording.robots),
         "policy_sha256": artefact.sha256,
@@ -155,8 +155,7 @@ def _imported(
         console.print(f"[yellow]{name} could not be replayed:[/] {why}", highlight=False)
     if mode == "all":
         console.print(
-            "[yellow]re-inference left out:[/] an imported run holds neither the artefact that drove the "
-            "robots nor its inputs",
+            "[yellow]re-inference skipped:[/] an imported run has neither the policy artefact nor its inputs",
             highlight=False,
         )
     results = [
@@ -192,7 +191,7 @@ def _counterfactual(
     folder: Path, policy: Path | None, branch: CounterfactualOptions, json: Path | None, console: Console
 ) -> int:
     if not branch.start:
-        raise TestudoError("--from: found nothing, expected the moment [s] from which the team goes on")
+        raise TestudoError("--from: found nothing, expected a start time [s]")
     with progress_bar(f"reading {folder}") as show:
         recording = load_team(folder, branch.robot or None, partial(show, f"reading {folder}"))
     _warn(recording.warnings, console)
@@ -203,23 +202,25 @@ def _counterfactual(
         )
         raise TestudoError(
             f"{folder}: --from: found {', '.join(f'{time_s:g}' for time_s in branch.start)} s, expected "
-            f"times at which two robots were recorded all the while: {spans}"
+            f"times at which at least two robots are recorded: {spans}"
         )
     if len(recording.robots) < len(whole.robots):
         absent = ", ".join(sorted(set(whole.names) - set(recording.names)))
-        console.print(f"[yellow]note:[/] {absent}: not recorded at these times; the others go on without")
+        console.print(f"[yellow]note:[/] {absent}: not recorded at these times, so not simulated")
     ahead = HorizonSettings(branch.horizon, branch.draws, branch.seed)
-    ways = counterfactual_variants(recording, policy, commands=branch.commands, shield=branch.shield)
+    variants = counterfactual_variants(recording, policy, commands=branch.commands, shield=branch.shield)
     outcomes = [recorded_outcome(recording, time_s, branch.horizon)[0] for time_s in branch.start]
-    with progress_bar("going on") as show:
-        for k, way in enumerate(ways):
-            own = part(show, k / len(ways), (k + 1) / len(ways))
-            own(way.name, 0.0)
-            outcomes += simulate_from(recording, branch.start, way, ahead, partial(own, way.name)).outcomes
+    with progress_bar("simulating") as show:
+        for k, variant in enumerate(variants):
+            own = part(show, k / len(variants), (k + 1) / len(variants))
+            own(variant.name, 0.0)
+            outcomes += simulate_from(recording, branch.start, variant, ahead, partial(own, variant.name)).outcomes
     for table in counterfactual_tables(outcomes):
         console.print(table)
-    if any(robot.commands is None for robot in recording.robots) and any(way.artefact is None for way in ways):
-        console.print("[yellow]note:[/] no commands are recorded: the robots were told to move as they then moved")
+    if any(robot.commands is None for robot in recording.robots) and any(
+        variant.artefact is None for variant in variants
+    ):
+        console.print("[yellow]note:[/] no commands are recorded; the recorded motion is used as commands")
     _write(
         json,
         {
@@ -241,14 +242,14 @@ def _load(recording: RecordedRun, policy: Path | None) -> PolicyArtefact:
 
 def _reinfer(recording: RecordedRun, artefact: PolicyArtefact, altered: bool, console: Console) -> Reinference:
     if artefact.sha256 != recording.policy_sha256:
-        console.print("[yellow]note:[/] this is not the policy that was recorded")
+        console.print("[yellow]note:[/] this is not the recorded policy")
     recorded, here = recording.info.get("versions", {}).get("testudo"), version("testudo")
     if recorded not in (None, here):
         console.print(f"[yellow]note:[/] recorded with testudo {recorded}, this is {here}")
     if altered:
         recording, robot, sequence = alter(recording)
         console.print(f"[yellow]altered:[/] the position estimate of {robot} at tick {sequence}")
-    what = "inferring the commands again"
+    what = "re-inferring the commands"
     with progress_bar(what) as show:
         inferred = reinfer(recording, artefact, share=partial(show, what))
     for table in reinference_tables(inferred):

@@ -1,4 +1,4 @@
-"""What is shown, whatever shows it: who stood where at which time, and among what."""
+"""Data of an animation: trajectories of robots and boxes, and the scene around them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _MARGIN_M = 0.3
 
 @dataclass(frozen=True)
 class AnimationMoment:
-    """Where everything is at one time; N robots, B boxes, D axes."""
+    """Poses of N robots and B boxes at one time; D axes."""
 
     position_world: np.ndarray
     """(N, D) [m]."""
     yaw: np.ndarray
     """(N,) [rad]."""
     boxes_world: np.ndarray | None = None
-    """(B, 2) [m]: centres from above; None where there are no boxes."""
+    """(B, 2) [m]: horizontal centres; None without boxes."""
     boxes_yaw: np.ndarray | None = None
     """(B,) [rad]."""
     quaternion_xyzw: np.ndarray | None = None
-    """(N, 4): robots that tilt; None: all stand upright."""
+    """(N, 4): body to world, for robots that tilt; None: all are upright."""
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Where robots and boxes were. Times increase; robots of one run share the dimension."""
+    """Poses of robots and boxes over increasing times; all robots have the same number of axes."""
 
     time_s: np.ndarray
     """(K,) [s]."""
@@ -45,84 +45,84 @@ class Trajectory:
     boxes_yaw: np.ndarray | None = None
     """(K, B) [rad], wrapped or not."""
     quaternion_xyzw: np.ndarray | None = None
-    """(K, N, 4): body to world, of robots that tilt; None: all stand upright."""
+    """(K, N, 4): body to world, for robots that tilt; None: all are upright."""
 
     @property
     def duration_s(self) -> float:
-        """Return the time from the first to the last moment."""
+        """Return the time [s] from the first to the last sample."""
         return float(self.time_s[-1] - self.time_s[0])
 
     def moment(self, k: int) -> AnimationMoment:
-        """Return the moment of this index."""
+        """Return the poses at index ``k``."""
         boxes = None if self.boxes_world is None else self.boxes_world[k]
-        turns = None if self.quaternion_xyzw is None else self.quaternion_xyzw[k]
+        quaternions = None if self.quaternion_xyzw is None else self.quaternion_xyzw[k]
         return AnimationMoment(
-            self.position_world[k], self.yaw[k], boxes, None if boxes is None else self.boxes_yaw[k], turns
+            self.position_world[k], self.yaw[k], boxes, None if boxes is None else self.boxes_yaw[k], quaternions
         )
 
     def resampled(self, period_s: float) -> Trajectory:
-        """Return the trajectory at a fixed period, its last moment included."""
+        """Return the trajectory at a fixed period [s], including its last sample."""
         times = np.asarray(self.time_s, dtype=float)
         wanted = np.append(np.arange(times[0], times[-1], period_s), times[-1])
 
-        def between(values: np.ndarray | None, turns: bool = False) -> np.ndarray | None:
+        def between(values: np.ndarray | None, angle: bool = False) -> np.ndarray | None:
             if values is None:
                 return None
             values = np.asarray(values, dtype=float)
-            columns = (np.unwrap(values, axis=0) if turns else values).reshape(len(times), -1).T
-            moved = np.empty((len(wanted), len(columns)))
+            columns = (np.unwrap(values, axis=0) if angle else values).reshape(len(times), -1).T
+            resampled = np.empty((len(wanted), len(columns)))
             for i, column in enumerate(columns):
-                moved[:, i] = np.interp(wanted, times, column)
-            return moved.reshape(len(wanted), *values.shape[1:])
+                resampled[:, i] = np.interp(wanted, times, column)
+            return resampled.reshape(len(wanted), *values.shape[1:])
 
         return Trajectory(
             wanted,
             between(self.position_world),
-            between(self.yaw, turns=True),
+            between(self.yaw, angle=True),
             between(self.boxes_world),
-            between(self.boxes_yaw, turns=True),
-            None if self.quaternion_xyzw is None else turned_at(wanted, times, self.quaternion_xyzw),
+            between(self.boxes_yaw, angle=True),
+            None if self.quaternion_xyzw is None else interpolate_quaternions(wanted, times, self.quaternion_xyzw),
         )
 
 
 @dataclass(frozen=True)
 class AnimationScene:
-    """What takes part, and what stands still."""
+    """Robots, boxes, goals and the arena of an animation."""
 
     specs: tuple[RobotSpec, ...]
     """One for each of the N robots."""
     arena: Arena
     goals_world: np.ndarray | None = None
-    """(N, D) [m], drawn in the colours of the robots; one goal for all is that of the first box."""
+    """(N, D) [m], in the robots' colours; equal goals of all robots are the goal of the first box."""
     boxes: tuple[Box, ...] = ()
-    """B of them, as in the trajectory."""
+    """The B boxes of the trajectory."""
 
 
 @dataclass(frozen=True)
 class Animation:
-    """A run that can be looked at: as a picture, a film, in a window, on a page."""
+    """A run to show as a picture, a film, in a window or on a page."""
 
     scenery: AnimationScene
     trajectory: Trajectory
     title: str = "run"
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together.
+        """Check that scene and trajectory match.
 
         Raises:
-            TestudoError: no moment, or not one pose for each robot and box.
+            TestudoError: the trajectory is empty, or lacks poses of robots or boxes.
         """
         trajectory, scenery = self.trajectory, self.scenery
         if len(trajectory.time_s) == 0:
-            raise TestudoError("rendering: the trajectory holds no moment; record at least one")
+            raise TestudoError("rendering: found an empty trajectory, expected at least one sample")
         check_moment(trajectory.moment(0), scenery)
 
 
 def check_moment(moment: AnimationMoment, scenery: AnimationScene) -> None:
-    """Refuse a moment of another team.
+    """Check that poses match the scene.
 
     Raises:
-        TestudoError: not one pose for each robot and box.
+        TestudoError: there is not one pose for each robot and box.
     """
     robots, boxes = len(scenery.specs), len(scenery.boxes)
     if len(moment.position_world) != robots or len(moment.yaw) != robots:
@@ -135,11 +135,11 @@ def check_moment(moment: AnimationMoment, scenery: AnimationScene) -> None:
         raise TestudoError(f"rendering: found poses of {found} boxes, expected one for each of {boxes} boxes")
 
 
-def turned_at(wanted_s: np.ndarray, times_s: np.ndarray, quaternion_xyzw: np.ndarray) -> np.ndarray:
-    """Return quaternions (K, ..., 4) at other times, between neighbours that are a few degrees apart at most."""
+def interpolate_quaternions(wanted_s: np.ndarray, times_s: np.ndarray, quaternion_xyzw: np.ndarray) -> np.ndarray:
+    """Return quaternions (K, ..., 4) at other times by normalised linear interpolation, for small steps."""
     values = np.asarray(quaternion_xyzw, dtype=float)
     flips = np.cumprod(np.where(np.sum(values[1:] * values[:-1], axis=-1) < 0, -1.0, 1.0), axis=0)
-    values = np.concatenate([values[:1], values[1:] * flips[..., None]])  # both signs are the same turn
+    values = np.concatenate([values[:1], values[1:] * flips[..., None]])  # both signs are the same rotation
     columns = values.reshape(len(values), -1).T
     found = np.stack([np.interp(wanted_s, times_s, column) for column in columns], axis=-1)
     found = found.reshape(len(wanted_s), *values.shape[1:])
@@ -147,12 +147,12 @@ def turned_at(wanted_s: np.ndarray, times_s: np.ndarray, quaternion_xyzw: np.nda
 
 
 def arena_around(trajectory: Trajectory, goals_world: np.ndarray | None = None) -> Arena:
-    """Return walls around all places [m], for a run that has none of its own."""
-    places = np.asarray(trajectory.position_world, dtype=float)
-    places = places.reshape(-1, places.shape[-1])
+    """Return an arena around all positions, for a run without walls."""
+    positions = np.asarray(trajectory.position_world, dtype=float)
+    positions = positions.reshape(-1, positions.shape[-1])
     if goals_world is not None:
-        places = np.concatenate([places, np.asarray(goals_world, dtype=float)])
-    low, high = places.min(axis=0) - _MARGIN_M, places.max(axis=0) + _MARGIN_M
+        positions = np.concatenate([positions, np.asarray(goals_world, dtype=float)])
+    low, high = positions.min(axis=0) - _MARGIN_M, positions.max(axis=0) + _MARGIN_M
     if len(low) == 3:
         low[2] = 0.0
     return Arena(tuple(low.tolist()), tuple(high.tolist()))

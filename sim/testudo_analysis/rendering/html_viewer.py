@@ -1,8 +1,8 @@
-"""A run as one HTML page to share: brax's viewer, with all that it needs inside the file.
+"""A run as one self-contained HTML page with brax's viewer.
 
-brax's own page (`brax.io.html`) loads three.js, a panel and its viewer from the network. This one
-holds brax's viewer and its description of the scene (`brax.io.json`) as they are installed here,
-three.js as trimesh ships it, and two small stand-ins for what is in neither: camera control and panel.
+brax's own page (`brax.io.html`) loads three.js, a panel and its viewer from the network. This page embeds
+brax's viewer and scene description (`brax.io.json`) from the installed package, three.js from trimesh, and
+two small replacements for the camera control and the panel.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from testudo_analysis.rendering.animation import Animation
 from testudo_analysis.rendering.scene_model import FLOOR_NAME, FLOOR_RGB, arena_camera, body_poses, scene_spec
 from testudo_hardware.errors import TestudoError
 
-# brax imports mujoco.mjx, which prints that warp is missing; nothing here needs it
+# brax imports mujoco.mjx, which prints that warp is missing
 with contextlib.redirect_stdout(io.StringIO()):
     from brax.base import State, Transform
     from brax.io import json as brax_json
     from brax.io import mjcf
 
 FRAMES_PER_S = 15.0
-"""Poses stored for each second; the page interpolates."""
+"""Stored poses per second; the page interpolates."""
 
-_DIGITS = 4  # of a metre and of a quaternion
+_DIGITS = 4  # decimals of positions [m] and quaternions
 _PARTS = ("animator", "selector", "system", "viewer")
 _THREE = re.compile(r'/\*\*\s*\*\s*@license.*?defineProperty\(\w+,"__esModule",\{value:!0\}\)\}\)\);', re.DOTALL)
 _ASPECT = 1.6
 
 
-def write_page(show: Animation, out_path: Path) -> Path:
+def write_page(animation: Animation, out_path: Path) -> Path:
     """Write the page and return its path.
 
     Raises:
-        TestudoError: the installed brax or trimesh is not as expected, or the file cannot be written.
+        TestudoError: the installed brax or trimesh lacks a script, or the file cannot be written.
     """
-    template = _own("view.html")
-    camera = arena_camera(show.scenery.arena, _ASPECT, "oblique")
+    template = _read_asset("view.html")
+    camera = arena_camera(animation.scenery.arena, _ASPECT, "oblique")
     fields = {
-        "title": escape(show.title),
-        "facts": escape(f"{len(show.scenery.specs)} robots, {show.trajectory.duration_s:.1f} s"),
+        "title": escape(animation.title),
+        "facts": escape(f"{len(animation.scenery.specs)} robots, {animation.trajectory.duration_s:.1f} s"),
         "three": _three(),
         "imports": json.dumps({"imports": _modules()}),
-        "camera": json.dumps(_eye(camera)),
-        "system": base64.b64encode(zlib.compress(system_json(show).encode(), 9)).decode(),
+        "camera": json.dumps(_camera_pose(camera)),
+        "system": base64.b64encode(zlib.compress(system_json(animation).encode(), 9)).decode(),
     }
     text = re.sub(r"\{\{ (\w+) \}\}", lambda found: fields[found[1]], template)
     try:
@@ -67,32 +67,32 @@ def write_page(show: Animation, out_path: Path) -> Path:
     return out_path
 
 
-def system_json(show: Animation) -> str:
-    """Return scene and motion as brax's viewer reads them."""
-    moments = show.trajectory.resampled(1 / FRAMES_PER_S)
-    model = _page_model(show)
+def system_json(animation: Animation) -> str:
+    """Return scene and motion in the JSON format of brax's viewer."""
+    moments = animation.trajectory.resampled(1 / FRAMES_PER_S)
+    model = _page_model(animation)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that brax's physics is no longer maintained: it is not used
+        warnings.simplefilter("ignore")  # brax warns that its physics is unmaintained; it is not used here
         system = mjcf.load_model(model)
     states = []
     for k in range(len(moments.time_s)):
-        centre, turn = (np.round(part, _DIGITS) for part in body_poses(show.scenery, moments.moment(k)))
-        states.append(State(q=None, qd=None, x=Transform(pos=centre, rot=turn), xd=None, contact=None))
+        centre, rotation = (np.round(part, _DIGITS) for part in body_poses(animation.scenery, moments.moment(k)))
+        states.append(State(q=None, qd=None, x=Transform(pos=centre, rot=rotation), xd=None, contact=None))
     return brax_json.dumps(system, states)
 
 
-def _page_model(show: Animation) -> mujoco.MjModel:
-    """Return the scene as brax's viewer shows it right."""
-    scene = scene_spec(show.scenery, free=True)
-    scene.option.timestep = 1 / FRAMES_PER_S  # the viewer's time from state to state
+def _page_model(animation: Animation) -> mujoco.MjModel:
+    """Return the scene, adapted to the limits of brax's viewer."""
+    scene = scene_spec(animation.scenery, free=True)
+    scene.option.timestep = 1 / FRAMES_PER_S  # time between two states in the viewer
     for geom in list(scene.geoms):
         if geom.name == FLOOR_NAME:
-            # the viewer takes half sides for whole ones, and knows no textures
+            # the viewer reads half sizes as sizes, and supports no textures
             geom.material, geom.size, geom.rgba = "", [2 * geom.size[0], 2 * geom.size[1], 1], [*FLOOR_RGB, 1]
         if geom.type == mujoco.mjtGeom.mjGEOM_SPHERE and geom.rgba[3] < 0.5:
-            scene.delete(geom)  # the glass around a goal in space would hide the robot that is there
+            scene.delete(geom)  # a transparent ball around a goal would hide the robot there
             continue
-        alpha = geom.rgba[3]  # which the viewer does not know: mixed with the floor
+        alpha = geom.rgba[3]  # not supported by the viewer: mixed with the floor's colour
         geom.rgba = [
             *(alpha * part + (1 - alpha) * floor for part, floor in zip(geom.rgba[:3], FLOOR_RGB, strict=True)),
             1,
@@ -100,26 +100,26 @@ def _page_model(show: Animation) -> mujoco.MjModel:
     return scene.compile()
 
 
-def _eye(camera: mujoco.MjvCamera) -> dict[str, Any]:
-    """Return where the camera is and what it looks at [m]."""
+def _camera_pose(camera: mujoco.MjvCamera) -> dict[str, Any]:
+    """Return position and target of the camera [m]."""
     azimuth, elevation = np.radians([camera.azimuth, camera.elevation])
     ahead = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
     target = np.array(camera.lookat)
-    place = target - camera.distance * ahead
-    return {"position": place.tolist(), "target": target.tolist(), "aspect": _ASPECT}
+    position = target - camera.distance * ahead
+    return {"position": position.tolist(), "target": target.tolist(), "aspect": _ASPECT}
 
 
 @cache
 def _modules() -> dict[str, str]:
-    """Return the scripts of the page by the name under which they import each other, as data addresses."""
+    """Return the page's scripts by module name, as data URIs."""
     folder = resources.files("brax") / "visualizer" / "js"
     try:
         parts = {f"brax/{name}": (folder / f"{name}.js").read_text(encoding="utf-8") for name in _PARTS}
     except OSError as error:
-        raise TestudoError(f"the installed brax has no viewer for pages ({error}); install brax 0.14") from error
+        raise TestudoError(f"the installed brax has no HTML viewer ({error}); install brax 0.14") from error
     parts = {name: re.sub(r"from '\./(\w+)\.js'", r"from 'brax/\1'", text) for name, text in parts.items()}
-    parts["three/addons/controls/OrbitControls.js"] = _own("orbit.js")
-    parts["lilgui"] = _own("panel.js")
+    parts["three/addons/controls/OrbitControls.js"] = _read_asset("orbit.js")
+    parts["lilgui"] = _read_asset("panel.js")
     used = sorted(set(re.findall(r"\bTHREE\.([A-Za-z]\w*)", "".join(parts.values()))))
     parts["three"] = f"export const {{{', '.join(used)}}} = globalThis.THREE;"
     return {
@@ -129,12 +129,12 @@ def _modules() -> dict[str, str]:
 
 @cache
 def _three() -> str:
-    """Return three.js, with its licence at the head, as trimesh ships it for its own viewer."""
+    """Return three.js with its licence, from the viewer of trimesh."""
     with contextlib.suppress(ImportError, OSError, KeyError, ValueError):
         found = _THREE.search(_trimesh_page())
         if found is not None:
             return found[0]
-    raise TestudoError("the installed trimesh holds no three.js, which pages need; install trimesh 5")
+    raise TestudoError("found no three.js in the installed trimesh, which pages need; install trimesh 5")
 
 
 def _trimesh_page() -> str:
@@ -143,5 +143,5 @@ def _trimesh_page() -> str:
     return opened.read("viewer.html.template").decode("utf-8")
 
 
-def _own(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (resources.files("testudo_analysis.rendering") / name).read_text(encoding="utf-8")

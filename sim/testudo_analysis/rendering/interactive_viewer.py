@@ -1,4 +1,4 @@
-"""A run in MuJoCo's interactive viewer, in real time, again and again until it is closed."""
+"""Plays a run in MuJoCo's interactive viewer, repeatedly, until the window is closed."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ from testudo_analysis.rendering.scene_renderer import add_trails
 from testudo_hardware.errors import TestudoError
 
 FRAMES_PER_S = 60.0
-"""Pictures shown each second."""
+"""Frames shown per second."""
 
-_PAUSE_S = 1.0  # at the end, before it begins again
+_PAUSE_S = 1.0  # at the end, before the run is repeated
 _TRAIL_S = 4.0
 _TRAIL_CORNER_S = 0.1
-_ASPECT = 1.5  # of the window that the viewer opens
+_ASPECT = 1.5  # of the viewer's window
 _PROBE_LIMIT_S = 30
-# the viewer opens its window in a thread, whose failure would leave us waiting: tried in another process
+# the viewer opens its window in a thread; a failure there would block, so it is tested in another process
 _PROBE = """
 import glfw, sys
 if not glfw.init():
-    sys.exit("GLFW does not start")
+    sys.exit("GLFW cannot be initialised")
 glfw.window_hint(glfw.VISIBLE, 0)
 if not glfw.create_window(64, 64, "", None, None):
-    sys.exit("no window with OpenGL can be opened")
+    sys.exit("cannot open a window with OpenGL")
 """
 
 
 def has_display() -> bool:
-    """Return whether there is a screen to open a window on."""
+    """Return whether a display is available."""
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def play(show: Animation, speed: float = 1.0, view: View = "oblique") -> None:
+def play(animation: Animation, speed: float = 1.0, view: View = "oblique") -> None:
     """Play a run in a window until the user closes it.
 
     Args:
-        show: who was where.
-        speed: times real time.
-        view: where the camera begins; the user moves it.
+        animation: the run.
+        speed: playback speed, as a multiple of real time.
+        view: initial camera position.
 
     Raises:
         TestudoError: no window can be opened.
     """
     viewer = _viewer()
-    model = scene_model(show.scenery)
+    model = scene_model(animation.scenery)
     data = mujoco.MjData(model)
-    place_bodies(data, show.scenery, show.trajectory.moment(0))
+    place_bodies(data, animation.scenery, animation.trajectory.moment(0))
     with viewer.launch_passive(model, data, show_left_ui=False, show_right_ui=False) as handle:
-        _look(handle, arena_camera(show.scenery.arena, _ASPECT, view))
-        _run(handle, model, data, show, speed)
+        _look(handle, arena_camera(animation.scenery.arena, _ASPECT, view))
+        _run(handle, model, data, animation, speed)
 
 
-def _run(handle: Any, model: mujoco.MjModel, data: mujoco.MjData, show: Animation, speed: float) -> None:
-    moments = show.trajectory.resampled(speed / FRAMES_PER_S)
+def _run(handle: Any, model: mujoco.MjModel, data: mujoco.MjData, animation: Animation, speed: float) -> None:
+    moments = animation.trajectory.resampled(speed / FRAMES_PER_S)
     last = len(moments.time_s) - 1
     trail = moments.position_world
     corner = max(1, round(_TRAIL_CORNER_S * FRAMES_PER_S / speed))
@@ -75,7 +75,7 @@ def _run(handle: Any, model: mujoco.MjModel, data: mujoco.MjData, show: Animatio
         k = min(last, int((now - begin) % round_s * FRAMES_PER_S))
         kept = [j for j in range(max(0, k - reach), k) if j % corner == 0]
         with handle.lock():
-            place_bodies(data, show.scenery, moments.moment(k))
+            place_bodies(data, animation.scenery, moments.moment(k))
             mujoco.mj_forward(model, data)
             if handle.user_scn is not None:
                 handle.user_scn.ngeom = 0
@@ -92,19 +92,19 @@ def _look(handle: Any, camera: mujoco.MjvCamera) -> None:
 
 
 def _viewer() -> ModuleType:
-    """Return `mujoco.viewer`, once it is known that a window opens here."""
+    """Return `mujoco.viewer` after testing that a window can be opened."""
     reason = "no answer"
     try:
-        tried = subprocess.run(  # noqa: S603 (our own text)
+        result = subprocess.run(  # noqa: S603 (a constant script)
             [sys.executable, "-W", "ignore", "-c", _PROBE],
             capture_output=True,
             text=True,
             timeout=_PROBE_LIMIT_S,
             check=False,
         )
-        if tried.returncode == 0:
+        if result.returncode == 0:
             return importlib.import_module("mujoco.viewer")
-        reason = (tried.stderr.strip().splitlines() or [f"a trial ended with {tried.returncode}"])[-1]
+        reason = (result.stderr.strip().splitlines() or [f"the test process ended with {result.returncode}"])[-1]
     except subprocess.TimeoutExpired:
         reason = f"no answer within {_PROBE_LIMIT_S} s"
     except (ImportError, RuntimeError) as error:

@@ -1,19 +1,28 @@
-"""A run as a film, an animation or a picture."""
+"""Renders a run, simulated or recorded, as a film, an animation or a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from testudo_analysis.rendering.animation import Animation
+from testudo_analysis.rendering.animation import (
+    Animation,
+    AnimationScene,
+    Trajectory,
+    arena_around,
+    interpolate_quaternions,
+)
 from testudo_analysis.rendering.scene_model import View
 from testudo_analysis.rendering.scene_renderer import SceneRenderer
-from testudo_analysis.rendering.video import write_video
+from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
+from testudo_runs.run_reader import RecordedRun, RunError
 
 ANIMATIONS = (".gif", ".webp")
 PICTURES = (".png",)
@@ -22,45 +31,45 @@ VIDEOS = (".mp4",)
 
 @dataclass(frozen=True)
 class RenderOptions:
-    """How a run is drawn."""
+    """Size, view and speed of a rendered run."""
 
     width: int = 640
-    """[pixels]."""
+    """[px]"""
     height: int = 448
-    """[pixels]."""
+    """[px]"""
     view: View = "oblique"
     frames_per_s: float = 10.0
-    """Frames shown each second."""
+    """Frames per second."""
     speed: float = 2.0
-    """Times real time."""
+    """Playback speed, as a multiple of real time."""
     trail_s: float = 4.0
-    """Length of the trail in an animation; a picture shows the whole of it."""
+    """Length of the trail [s] in an animation; a picture shows the whole trail."""
 
 
 def check_film(path: Path, option: str = "rendering:") -> None:
-    """Refuse a file of an unknown kind, before the long work begins.
+    """Refuse an unsupported file type before long work starts.
 
     Raises:
-        TestudoError: another ending than those that can be written.
+        TestudoError: the file type is not supported.
     """
     kind, known = path.suffix.lower(), VIDEOS + ANIMATIONS + PICTURES
     if kind not in known:
-        raise TestudoError(f"{option} {path}: found the ending {kind!r}, expected one of {', '.join(known)}")
+        raise TestudoError(f"{option} {path}: found file type {kind!r}, expected one of {', '.join(known)}")
 
 
-def render_run(show: Animation, out_path: Path, options: RenderOptions | None = None) -> Path:
+def render_run(animation: Animation, out_path: Path, options: RenderOptions | None = None) -> Path:
     """Draw a run into ``out_path``: .mp4, .gif or .webp for a film, .png for its last moment.
 
     Args:
-        show: who was where.
-        out_path: the file to write.
+        animation: the run.
+        out_path: file to write.
         options: size, view and speed.
 
     Returns:
         ``out_path``.
 
     Raises:
-        TestudoError: another ending, no OpenGL, no encoder, or the file cannot be written.
+        TestudoError: the file type is not supported, OpenGL or the encoder is missing, or the file cannot be written.
     """
     options = options or RenderOptions()
     check_film(out_path)
@@ -68,30 +77,30 @@ def render_run(show: Animation, out_path: Path, options: RenderOptions | None = 
     try:
         out_path.parent.mkdir(parents=True, exist_ok=True)
         if kind in PICTURES:
-            Image.fromarray(_picture(show, options)).save(out_path)
+            Image.fromarray(_picture(animation, options)).save(out_path)
         elif kind in VIDEOS:
-            write_video(_frames(show, options), out_path, (options.width, options.height), options.frames_per_s)
+            write_video(_frames(animation, options), out_path, (options.width, options.height), options.frames_per_s)
         else:
-            _save_animation(_frames(show, options), out_path, round(1000 / options.frames_per_s))
+            _save_animation(_frames(animation, options), out_path, round(1000 / options.frames_per_s))
     except OSError as error:
         raise TestudoError(f"rendering: {out_path}: cannot be written: {error.strerror or error}") from error
     return out_path
 
 
-def _picture(show: Animation, options: RenderOptions) -> np.ndarray:
-    with SceneRenderer(show.scenery, (options.width, options.height), options.view) as renderer:
-        moments = show.trajectory.resampled(options.speed / options.frames_per_s)
+def _picture(animation: Animation, options: RenderOptions) -> np.ndarray:
+    with SceneRenderer(animation.scenery, (options.width, options.height), options.view) as renderer:
+        moments = animation.trajectory.resampled(options.speed / options.frames_per_s)
         return renderer.render(moments.moment(-1), moments.position_world)
 
 
-def _frames(show: Animation, options: RenderOptions) -> Iterator[np.ndarray]:
-    """Yield the pictures (height, width, 3) uint8 of a film."""
+def _frames(animation: Animation, options: RenderOptions) -> Iterator[np.ndarray]:
+    """Yield the frames (height, width, 3) uint8 of a film."""
     frame_s = options.speed / options.frames_per_s
-    moments = show.trajectory.resampled(frame_s)
+    moments = animation.trajectory.resampled(frame_s)
     reach = max(1, round(options.trail_s / frame_s))
-    # a trail needs no more corners than the eye sees, however smooth the film is
+    # at most 40 corners per trail are visible, at any frame rate
     corner = max(1, reach // 40)
-    with SceneRenderer(show.scenery, (options.width, options.height), options.view) as renderer:
+    with SceneRenderer(animation.scenery, (options.width, options.height), options.view) as renderer:
         for k in range(len(moments.time_s)):
             kept = [j for j in range(max(0, k - reach), k) if j % corner == 0]
             yield renderer.render(moments.moment(k), moments.position_world[[*kept, k]])
@@ -100,7 +109,99 @@ def _frames(show: Animation, options: RenderOptions) -> Iterator[np.ndarray]:
 def _save_animation(frames: Iterator[np.ndarray], out_path: Path, frame_ms: int) -> None:
     images = [Image.fromarray(frame) for frame in frames]
     if out_path.suffix.lower() == ".gif":
-        # one palette for all frames: no flicker, and the frames differ only where robots move
+        # one palette for all frames avoids flicker and keeps the file small
         palette = images[-1].quantize(colors=128)
         images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     images[0].save(out_path, save_all=True, append_images=images[1:], duration=frame_ms, loop=0)
+
+
+_QUALITY = "20"  # constant rate factor of H.264: lower means better quality, 18 to 23 is usual
+_LIMIT_S = 60
+
+
+def write_video(frames: Iterable[np.ndarray], out_path: Path, size: tuple[int, int], frames_per_s: float) -> None:
+    """Write frames (height, width, 3) uint8 of ``size`` (width, height) as .mp4 (H.264).
+
+    Raises:
+        TestudoError: the encoder is not installed, or fails.
+    """
+    width, height = size
+    command = [
+        _encoder(out_path), "-y", "-loglevel", "error", "-f", "rawvideo", "-pixel_format", "rgb24",
+        "-video_size", f"{width}x{height}", "-framerate", f"{frames_per_s:g}", "-i", "-",
+        "-c:v", "libx264", "-crf", _QUALITY, "-pix_fmt", "yuv420p",
+        # chroma subsampling needs even sides
+        "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-movflags", "+faststart", str(out_path),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as encoder:  # noqa: S603
+        try:
+            for frame in frames:
+                encoder.stdin.write(np.ascontiguousarray(frame).data)
+        except BrokenPipeError:
+            pass  # the encoder ended early; its message is reported below
+        except BaseException:
+            encoder.kill()
+            raise
+        _, message = encoder.communicate(timeout=_LIMIT_S)
+    if encoder.returncode:
+        lines = message.decode(errors="replace").strip().splitlines() or [f"status {encoder.returncode}"]
+        raise TestudoError(f"rendering: {out_path}: the video encoder failed: {lines[-1]}")
+
+
+def _encoder(out_path: Path) -> str:
+    """Return the path of ffmpeg; only .mp4 needs it."""
+    try:
+        return importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
+    except (ImportError, RuntimeError) as error:
+        raise TestudoError(
+            f"rendering: {out_path}: found no encoder for .mp4 ({error}); install imageio-ffmpeg, or write a .gif"
+        ) from error
+
+
+_SAMPLES_PER_S = 30.0
+
+
+def recorded_animation(run: RecordedRun, arena: Arena | None, title: str | None = None) -> Animation:
+    """Return the ground-truth motion of a run as an animation, or the odometry where no truth is recorded.
+
+    Args:
+        run: the recording.
+        arena: the arena; None draws walls around the paths.
+        title: title; default: name of the folder.
+
+    Raises:
+        RunError: there is no time with poses of all robots.
+    """
+    tracks = [run.located(name) for name in run.robots]
+    begin = max((track.stamp_s[0] for track in tracks if len(track.stamp_s)), default=0.0)
+    end = min(track.stamp_s[-1] if len(track.stamp_s) else begin for track in tracks)
+    if begin >= end:
+        raise RunError(f"{run.folder}: found no time with recorded poses of all robots, expected one")
+    times = np.arange(begin, end, 1 / _SAMPLES_PER_S)
+    position = np.stack([_at(times, track.stamp_s, track.position_world) for track in tracks], axis=1)
+    yaw = np.stack([np.interp(times, track.stamp_s, np.unwrap(track.yaw)) for track in tracks], axis=1)
+    robots = [run.fleet.robot(name) for name in run.robots]
+    goals = np.array([robot.goal_world for robot in robots])
+    quaternions = None
+    if all(track.quaternion_xyzw is not None for track in tracks):
+        quaternions = np.stack(
+            [interpolate_quaternions(times, track.stamp_s, track.quaternion_xyzw) for track in tracks], axis=1
+        )
+    trajectory = Trajectory(times - begin, position, yaw, quaternion_xyzw=quaternions)
+    specs = tuple(robot.spec for robot in robots)
+    scenery = AnimationScene(specs, arena or arena_around(trajectory, goals), goals)
+    return Animation(scenery, trajectory, title or run.folder.resolve().name)
+
+
+def film_run(animation: Animation, out_path: Path, tell: Callable[[str], None]) -> Path | None:
+    """Render a film; if that fails, pass the reason to ``tell`` and return None."""
+    try:
+        return render_run(animation, out_path)
+    except TestudoError as error:
+        tell(f"no film: {error}")
+        return None
+
+
+def _at(times: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return values (T, D) at ``times`` by linear interpolation."""
+    return np.stack([np.interp(times, stamps, values[:, d]) for d in range(values.shape[1])], axis=-1)

@@ -1,8 +1,7 @@
-"""What a run looks like: arena, robots with a heading mark, goals, and the camera."""
+"""MuJoCo scene of a run: arena, obstacles, goals, robots, boxes and camera."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Literal
 
@@ -10,11 +9,9 @@ import mujoco
 import numpy as np
 
 from testudo_analysis.rendering.animation import AnimationMoment, AnimationScene
-from testudo_analysis.rendering.drone_shape import add_drone
+from testudo_analysis.rendering.robot_shapes import add_box, add_robot
 from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle
-from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.free_body import Box
 
 PALETTE = (
     (0.12, 0.47, 0.71),
@@ -28,36 +25,33 @@ PALETTE = (
     (0.55, 0.34, 0.29),
     (0.45, 0.45, 0.45),
 )
-"""Colours of robots, red, green and blue; the eleventh robot begins again."""
+"""Colours (red, green, blue) of robots, repeated after ten robots."""
 
 View = Literal["oblique", "top"]
 FLOOR_NAME = "floor"
 FLOOR_RGB = (0.88, 0.89, 0.915)
 """Mean colour of the floor."""
 
-_CARTON = (0.72, 0.53, 0.34)
-_CARTON_GOAL = (0.84, 0.77, 0.71)  # no glass, whose own shadow would lie below it
+_CARTON_GOAL = (0.84, 0.77, 0.71)  # opaque, because a transparent geom would show its own shadow
 _STONE = (0.45, 0.48, 0.55)
-_TYRE = (0.18, 0.18, 0.2)
 
 _FOV_DEG = 40.0
 _WALL_HEIGHT_M = 0.06
 _WALL_WIDTH_M = 0.03
 _MARGIN = 1.06
-_LIFT_M = 0.002  # discs lie above the floor and do not flicker
-_SPACE = 3
+_LIFT_M = 0.002  # height of discs above the floor, against flicker
 
 
 def scene_spec(scenery: AnimationScene, size: tuple[int, int] = (640, 448), *, free: bool = False) -> mujoco.MjSpec:
-    """Return what is drawn: a body for each robot, then for each box, in order, and what stands still.
+    """Return the scene: a body for each robot, then for each box, in order, and the surroundings.
 
     Args:
-        scenery: who takes part.
-        size: of pictures, width and height in pixels.
-        free: bodies have free joints; else they are mocap bodies.
+        scenery: robots, boxes, goals and arena.
+        size: width and height of pictures [px].
+        free: True for bodies with free joints, False for mocap bodies.
     """
     scene, arena = mujoco.MjSpec(), scenery.arena
-    scene.modelname = "Testudo"  # the title of the window
+    scene.modelname = "Testudo"  # title of the window
     scene.visual.global_.offwidth, scene.visual.global_.offheight = size
     scene.visual.global_.fovy = _FOV_DEG
     scene.visual.quality.shadowsize = 1024
@@ -66,7 +60,7 @@ def scene_spec(scenery: AnimationScene, size: tuple[int, int] = (640, 448), *, f
     scene.visual.headlight.diffuse = (0.15, 0.15, 0.15)
     scene.visual.headlight.specular = (0, 0, 0)
     scene.stat.extent = max(_sides(arena))
-    scene.visual.map.shadowclip = 0.7  # the shadows' map covers the arena and not more
+    scene.visual.map.shadowclip = 0.7  # the shadow map covers only the arena
     scene.stat.center = [*_middle(arena), 0]
     _add_surroundings(scene, arena)
     for obstacle in arena.obstacles:
@@ -74,10 +68,10 @@ def scene_spec(scenery: AnimationScene, size: tuple[int, int] = (640, 448), *, f
     if scenery.goals_world is not None:
         _add_goals(scene, scenery, np.asarray(scenery.goals_world))
     for i, spec in enumerate(scenery.specs):
-        _add_robot(_add_body(scene, f"r{i}", free), spec, PALETTE[i % len(PALETTE)])
+        add_robot(_add_body(scene, f"r{i}", free), spec, PALETTE[i % len(PALETTE)])
     for i, box in enumerate(scenery.boxes):
-        _add_box(_add_body(scene, f"box{i}", free), box)
-    for geom in scene.geoms:  # nothing touches anything: poses are given
+        add_box(_add_body(scene, f"box{i}", free), box)
+    for geom in scene.geoms:  # no contacts, because poses are given
         geom.contype = geom.conaffinity = 0
     return scene
 
@@ -90,16 +84,16 @@ def scene_model(scenery: AnimationScene, size: tuple[int, int] = (640, 448)) -> 
 def body_poses(scenery: AnimationScene, moment: AnimationMoment) -> tuple[np.ndarray, np.ndarray]:
     """Return the centres (N + B, 3) [m] and quaternions (N + B, 4), w first, of the bodies."""
     heights = [spec.body_height_m / 2 for spec in scenery.specs] + [box.size_m[2] / 2 for box in scenery.boxes]
-    places, yaws = list(moment.position_world), list(moment.yaw)
+    positions, yaws = list(moment.position_world), list(moment.yaw)
     if moment.boxes_world is not None:
-        places, yaws = [*places, *moment.boxes_world], [*yaws, *moment.boxes_yaw]
+        positions, yaws = [*positions, *moment.boxes_world], [*yaws, *moment.boxes_yaw]
     half = np.asarray(yaws, dtype=float) / 2
     zero = np.zeros_like(half)
-    centres = [in_space(place, height) for place, height in zip(places, heights, strict=True)]
-    turns = np.stack([np.cos(half), zero, zero, np.sin(half)], axis=-1)
+    centres = [in_space(position, height) for position, height in zip(positions, heights, strict=True)]
+    quaternions = np.stack([np.cos(half), zero, zero, np.sin(half)], axis=-1)
     if moment.quaternion_xyzw is not None:
-        turns[: len(scenery.specs)] = np.asarray(moment.quaternion_xyzw)[:, [3, 0, 1, 2]]
-    return np.array(centres), turns
+        quaternions[: len(scenery.specs)] = np.asarray(moment.quaternion_xyzw)[:, [3, 0, 1, 2]]
+    return np.array(centres), quaternions
 
 
 def place_bodies(data: mujoco.MjData, scenery: AnimationScene, moment: AnimationMoment) -> None:
@@ -130,7 +124,7 @@ def _add_surroundings(scene: mujoco.MjSpec, arena: Arena) -> None:
     tiles = scene.add_material(name="tiles", texrepeat=[2, 2], texuniform=True)
     tiles.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "tiles"
     world = scene.worldbody
-    world.add_light(  # from above: a slanted light speckles the floor with shadows of itself
+    world.add_light(  # vertical, because slanted light causes shadow artefacts on the floor
         pos=[x, y, 1.5 * wide],
         dir=[0, 0, -1],
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
@@ -156,7 +150,7 @@ def _add_surroundings(scene: mujoco.MjSpec, arena: Arena) -> None:
 
 
 def _add_obstacle(scene: mujoco.MjSpec, obstacle: Obstacle) -> None:
-    """Draw an obstacle; one of the plane stands on the floor, twice as high as the walls."""
+    """Add an obstacle; a 2-D obstacle is drawn on the floor, twice as high as the walls."""
     high = 2 * _WALL_HEIGHT_M
     geom = scene.worldbody.add_geom(rgba=[*_STONE, 1])
     if isinstance(obstacle, Ball):
@@ -173,7 +167,7 @@ def _add_obstacle(scene: mujoco.MjSpec, obstacle: Obstacle) -> None:
 
 
 def _add_goals(scene: mujoco.MjSpec, scenery: AnimationScene, goals: np.ndarray) -> None:
-    """Mark the goal of each robot, or the one that all have for the first box."""
+    """Mark the goal of each robot, or their common goal for the first box."""
     if scenery.boxes and np.all(goals == goals[0]):
         length, width, _ = scenery.boxes[0].size_m
         scene.worldbody.add_geom(
@@ -207,80 +201,14 @@ def _add_body(scene: mujoco.MjSpec, name: str, free: bool) -> mujoco.MjsBody:
     return body
 
 
-def _add_box(body: mujoco.MjsBody, box: Box) -> None:
-    half = [side / 2 for side in box.size_m]
-    body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=half, rgba=[*_CARTON, 1])
-    # a mark on the top shows how it is turned
-    body.add_geom(
-        type=mujoco.mjtGeom.mjGEOM_BOX,
-        pos=[0.35 * half[0], 0, half[2]],
-        size=[0.5 * half[0], 0.08 * half[1], _LIFT_M],
-        rgba=[*(0.6 * part for part in _CARTON), 1],
-    )
-
-
-def _add_robot(body: mujoco.MjsBody, spec: RobotSpec, colour: tuple[float, ...]) -> None:
-    if spec.dimension == _SPACE:
-        add_drone(body, spec, colour)
-        return
-    radius, half = spec.body_radius_m, spec.body_height_m / 2
-    box = mujoco.mjtGeom.mjGEOM_BOX
-    top = half + 0.02 * radius
-    if spec.kind == HOLONOMIC:
-        _add_base(body, radius, half, colour)
-    else:
-        cylinder = mujoco.mjtGeom.mjGEOM_CYLINDER
-        body.add_geom(type=cylinder, size=[radius, half, 0], rgba=[*colour, 1])
-        body.add_geom(type=cylinder, size=[0.8 * radius, top, 0], rgba=[*_dark(colour), 1])
-    # an arrow on the top: shaft and head, both in white
-    top += 0.02 * radius
-    size = 0.8 * radius if spec.kind == HOLONOMIC else radius
-    white = [1, 1, 1, 1]
-    body.add_geom(type=box, pos=[-0.1 * size, 0, 0], size=[0.45 * size, 0.1 * size, top], rgba=white)
-    for side in (-1, 1):
-        body.add_geom(
-            type=box,
-            pos=[0.4 * size, side * 0.2 * size, 0],
-            quat=[math.cos(side * math.pi / 8), 0, 0, -math.sin(side * math.pi / 8)],
-            size=[0.35 * size, 0.1 * size, top],
-            rgba=white,
-        )
-
-
-def _add_base(body: mujoco.MjsBody, radius: float, half: float, colour: tuple[float, ...]) -> None:
-    """Add a box on four wheels, 4 to 3, whose corners lie on the circle of the robot's radius."""
-    wheel = min(0.3 * radius, half)
-    sides = [0.8 * radius, 0.45 * radius]
-    body.add_geom(
-        type=mujoco.mjtGeom.mjGEOM_BOX, pos=[0, 0, wheel / 2], size=[*sides, half - wheel / 2], rgba=[*colour, 1]
-    )
-    body.add_geom(
-        type=mujoco.mjtGeom.mjGEOM_BOX,
-        size=[*(0.8 * side for side in sides), half + 0.02 * radius],
-        rgba=[*_dark(colour), 1],
-    )
-    for x, y in itertools.product((-1, 1), (-1, 1)):
-        body.add_geom(
-            type=mujoco.mjtGeom.mjGEOM_CYLINDER,
-            pos=[x * (0.8 * radius - wheel), y * 0.53 * radius, wheel - half],
-            quat=[math.sqrt(0.5), math.sqrt(0.5), 0, 0],
-            size=[wheel, 0.07 * radius, 0],
-            rgba=[*_TYRE, 1],
-        )
-
-
-def _dark(colour: tuple[float, ...]) -> list[float]:
-    return [0.55 * part for part in colour]
-
-
 def arena_camera(arena: Arena, aspect: float, view: View) -> mujoco.MjvCamera:
-    """Return a camera that sees the whole arena, with equal margins above and below."""
+    """Return a camera that shows the whole arena, with equal margins above and below."""
     (x, y), (wide, deep) = _middle(arena), _sides(arena)
     tilt = math.radians(89.9 if view == "top" else 58)
     sine, cosine, half_fov = math.sin(tilt), math.cos(tilt), math.tan(math.radians(_FOV_DEG / 2))
     half = deep / 2 + _WALL_WIDTH_M
     distance, nearer = 2 * (wide + deep), 0.0
-    for _ in range(20):  # converges in a few rounds
+    for _ in range(20):  # converges in a few iterations
         nearer = (half**2 - nearer**2) * cosine / distance
         near = half - nearer
         across = (wide / 2 + _WALL_WIDTH_M) / (half_fov * aspect) + near * cosine
@@ -304,5 +232,5 @@ def _sides(arena: Arena) -> tuple[float, float]:
 
 
 def in_space(place: np.ndarray, height_m: float) -> np.ndarray:
-    """Return ``place`` (D,) as (3,), at this height at least."""
+    """Return a position (D,) as (3,), at least at height ``height_m``."""
     return np.array([place[0], place[1], max(height_m, place[2] if len(place) == 3 else 0.0)])

@@ -1,26 +1,31 @@
-"""Draws the scene of a run at given poses, without physics."""
+"""Off-screen rendering of a scene at given poses, on any available OpenGL backend."""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import os
+import subprocess
+import sys
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import mujoco
 import numpy as np
 
 from testudo_analysis.rendering.animation import AnimationMoment, AnimationScene, check_moment
-from testudo_analysis.rendering.offscreen import open_context
 from testudo_analysis.rendering.scene_model import PALETTE, View, arena_camera, in_space, place_bodies, scene_model
+from testudo_hardware.errors import TestudoError
 
 _TRAIL_HEIGHT_M = 0.004
 _TRAIL_WIDTH_PX = 3
 
 
 class SceneRenderer:
-    """Draws robots at given poses; a context manager.
+    """Renders robots at given poses; a context manager.
 
     Raises:
-        TestudoError: no off-screen OpenGL works here.
+        TestudoError: no off-screen OpenGL backend works.
     """
 
     def __init__(self, scenery: AnimationScene, size: tuple[int, int] = (960, 640), view: View = "oblique") -> None:
@@ -48,7 +53,7 @@ class SceneRenderer:
         self.close()
 
     def close(self) -> None:
-        """Give the drawing context back."""
+        """Free the OpenGL context."""
         self._drawing.free()
         self._context.free()
 
@@ -56,11 +61,11 @@ class SceneRenderer:
         """Return the picture (height, width, 3) uint8.
 
         Args:
-            moment: where everything is.
-            trail_world: (K, N, D) [m], where the robots have been, oldest first.
+            moment: poses of robots and boxes.
+            trail_world: (K, N, D) [m], past positions of the robots, oldest first.
 
         Raises:
-            TestudoError: not one pose for each robot and box.
+            TestudoError: there is not one pose for each robot and box.
         """
         check_moment(moment, self._scenery)
         place_bodies(self._data, self._scenery, moment)
@@ -84,7 +89,7 @@ class SceneRenderer:
 
 
 def add_trails(scene: mujoco.MjvScene, trail_world: np.ndarray) -> None:
-    """Add the ways (K, N, D) [m] of N robots as lines, as far as the scene has room."""
+    """Add the trails (K, N, D) [m] of N robots as lines, up to the scene's maximum number of geoms."""
     count = len(trail_world) - 1
     for i in range(trail_world.shape[1]):
         for k in range(count):
@@ -97,3 +102,68 @@ def add_trails(scene: mujoco.MjvScene, trail_world: np.ndarray) -> None:
             mujoco.mjv_initGeom(geom, line, np.zeros(3), np.zeros(3), np.eye(3).ravel(), colour)
             mujoco.mjv_connector(geom, line, _TRAIL_WIDTH_PX, *ends)
             scene.ngeom += 1
+
+
+BACKENDS = ("egl", "osmesa")
+
+# a faulty driver can crash the process, so it is tested in another one
+_PROBE = """
+import importlib, mujoco, sys
+context = importlib.import_module("mujoco." + sys.argv[1]).GLContext(8, 8)
+context.make_current()
+mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), mujoco.mjtFontScale.mjFONTSCALE_100)
+"""
+_PROBE_LIMIT_S = 60
+
+
+@functools.cache
+def working_backend() -> str:
+    """Return the first working backend; if MUJOCO_GL names one, only that one is tested.
+
+    Raises:
+        TestudoError: none works; the text has the last line of each one's output.
+    """
+    # PyOpenGL uses one platform per process
+    preferred = os.environ.get("PYOPENGL_PLATFORM") or os.environ.get("MUJOCO_GL", "")
+    reasons = []
+    for backend in (preferred,) if preferred in BACKENDS else BACKENDS:
+        reason = _probe(backend)
+        if reason is None:
+            return backend
+        reasons.append(f"{backend}: {reason}")
+    raise TestudoError(
+        f"rendering: no off-screen OpenGL backend works ({'; '.join(reasons)}); "
+        "install the EGL or the OSMesa library of Mesa (packages libegl1 or libosmesa6)"
+    )
+
+
+def open_context(width: int, height: int) -> Any:
+    """Return a current OpenGL context of this size [px]; the caller calls its ``free()``.
+
+    Raises:
+        TestudoError: no backend works.
+    """
+    module = importlib.import_module(f"mujoco.{working_backend()}")
+    context = module.GLContext(width, height)
+    context.make_current()
+    return context
+
+
+def _probe(backend: str) -> str | None:
+    """Return None if the backend works, else the reason."""
+    settings = {key: value for key, value in os.environ.items() if key != "PYOPENGL_PLATFORM"}
+    try:
+        result = subprocess.run(  # noqa: S603 (own interpreter, constant script)
+            [sys.executable, "-c", _PROBE, backend],
+            env={**settings, "MUJOCO_GL": backend},
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_PROBE_LIMIT_S} s"
+    if result.returncode == 0:
+        return None
+    lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
+    return lines[-1] if lines else f"the process ended with {result.returncode}"

@@ -1,32 +1,5 @@
-"""The report of a run: plots, one self-contained HTML page, and a summary in JSON."""
+"""Report of a run.
 
-from testudo_analysis.report.fleet_summary import FleetSummary, RobotSummary, summarise_fleet
-from testudo_analysis.report.html_page import write_html
-from testudo_analysis.report.report_data import (
-    EvaluationRow,
-    FleetSection,
-    FlownRun,
-    ParitySection,
-    ReinferenceSection,
-    ReportData,
-    ReportVerdict,
-    TrainingSection,
-)
-from testudo_analysis.report.summary import verdicts, write_summary
-
-__all__ = [
-    "EvaluationRow",
-    "FleetSection",
-    "FleetSummary",
-    "FlownRun",
-    "ParitySection",
-    "ReinferenceSection",
-    "ReportData",
-    "ReportVerdict",
-    "RobotSummary",
-    "TrainingSection",
-    "summarise_fleet",
-    "verdicts",
-    "write_html",
-    "write_summary",
-]
+In: results of training, evaluation, export and replay, and a recorded run.
+Out: plots, one self-contained HTML page, and a summary in JSON.
+"""

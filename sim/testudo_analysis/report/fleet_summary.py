@@ -1,64 +1,67 @@
-"""What came of a fleet's run: arrivals, separations, contacts, timing of the control loops."""
+"""Summary of a fleet run: arrivals, separations, contacts, timing; and the table of several runs."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from testudo_analysis.report.report_data import FleetSection
+from testudo_analysis.report.report_data import FleetSection, FlownRun, ReportVerdict
+from testudo_deploy.launch.fleet_run import FleetRunState
+from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.segment_distance import squeezed
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 
 
 @dataclass(frozen=True)
 class RobotSummary:
-    """One robot's run; times s, lengths m."""
+    """Summary of one robot; times [s], lengths [m]."""
 
     robot: str
     arrived_s: float | None
-    """From the first tick to being within the tolerance for good; None if it never was."""
+    """Time from the first tick until the robot stays within the tolerance; None without arrival."""
     goal_distance_m: float
-    """At the end."""
+    """Distance to the goal at the end."""
     path_m: float
     ticks: int
     projected: int
     """Ticks in which the shield changed the command."""
     braked: Mapping[str, int]
-    """Ticks in which the robot was braked, by reason."""
+    """Ticks in which the robot braked, by reason."""
     worst_late_s: float
     duration_p50_s: float
-    """From the start of a tick to its command."""
+    """Time from the start of a tick to its command."""
     duration_p99_s: float
 
 
 @dataclass(frozen=True)
 class FleetSummary:
-    """A fleet's run."""
+    """Summary of a fleet run."""
 
     robots: tuple[RobotSummary, ...]
     duration_s: float
-    """From the first tick to the last."""
+    """Time [s] from the first to the last tick."""
     contacts: int | None
-    """As the plant counted them at every physics step; None without a plant."""
+    """Contacts that the plant counted at every physics step; None without a plant."""
     minimum_separation_m: float | None
-    """Least distance of two centres; of the plant's, else of the recorded poses."""
+    """Least distance of two centres, from the plant, else from recorded poses."""
     closest: tuple[str, ...]
-    """Between whom that was."""
+    """The two robots with the least distance."""
 
     @property
     def arrived(self) -> int:
-        """Return how many robots arrived."""
+        """Return the number of robots that arrived."""
         return sum(robot.arrived_s is not None for robot in self.robots)
 
     @property
     def arrival_s(self) -> float | None:
-        """Return when the last robot had arrived; None if one did not."""
+        """Return the arrival time [s] of the last robot; None if a robot did not arrive."""
         times = [robot.arrived_s for robot in self.robots]
         return None if None in times else max(times, default=None)
 
@@ -72,7 +75,7 @@ class FleetSummary:
 
 
 def summarise_fleet(section: FleetSection) -> FleetSummary:
-    """Return what came of the run; true poses are used where the run has them."""
+    """Return the summary of a run, from ground-truth poses if recorded."""
     run = section.run
     begin_s, end_s = time_span(run)
     robots = tuple(_robot(section, name, begin_s) for name in run.robots if run.ticks[name])
@@ -88,7 +91,7 @@ def summarise_fleet(section: FleetSection) -> FleetSummary:
 
 
 def time_span(run: RecordedRun) -> tuple[float, float]:
-    """Return the first and the last tick of all robots [s]; zeros without any."""
+    """Return the times of the first and last tick of all robots [s]; zeros without ticks."""
     stamps = [tick.stamp_s for ticks in run.ticks.values() for tick in ticks]
     return min(stamps, default=0.0), max(stamps, default=0.0)
 
@@ -96,7 +99,7 @@ def time_span(run: RecordedRun) -> tuple[float, float]:
 def joint_poses(run: RecordedRun) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return times (T,) [s], positions (T, N, D) [m] and yaws (T, N) [rad] of all robots.
 
-    Times are those of the first robot while all were observed; the others are interpolated.
+    Times are those of the first robot while all are recorded; the other robots are interpolated.
     """
     tracks = [run.located(name) for name in run.robots]
     if not tracks or any(len(track.stamp_s) < 2 for track in tracks):
@@ -115,7 +118,7 @@ def joint_poses(run: RecordedRun) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def pair_distances(run: RecordedRun) -> tuple[np.ndarray, dict[tuple[str, str], np.ndarray]]:
-    """Return times (T,) [s] and for each pair the distance of the centres (T,) [m]."""
+    """Return times (T,) [s] and the distance of centres (T,) [m] of each pair."""
     times, positions, _ = joint_poses(run)
     if not len(times):
         return times, {}
@@ -126,9 +129,9 @@ def pair_distances(run: RecordedRun) -> tuple[np.ndarray, dict[tuple[str, str], 
 
 
 def control_point_distances(run: RecordedRun, height_ratio: float = 1.0) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return times (T,) [s] and distances (T,) [m] of the recorded control points, pair by pair.
+    """Return times (T,) [s] and distances (T,) [m] of the recorded control points of each pair.
 
-    Heights count 1/``height_ratio``, as for the shield of drones.
+    Heights are divided by ``height_ratio``, as in the shield of drones.
     """
     points = {}
     for name in run.robots:
@@ -141,8 +144,8 @@ def control_point_distances(run: RecordedRun, height_ratio: float = 1.0) -> list
         times, first = points[one]
         stamps, second = points[other]
         inside = (times >= stamps[0]) & (times <= stamps[-1])
-        there = np.stack([np.interp(times, stamps, axis) for axis in second.T], axis=1)
-        found.append((times[inside], np.linalg.norm(squeezed((first - there).T, height_ratio), axis=0)[inside]))
+        interpolated = np.stack([np.interp(times, stamps, axis) for axis in second.T], axis=1)
+        found.append((times[inside], np.linalg.norm(squeezed((first - interpolated).T, height_ratio), axis=0)[inside]))
     return found
 
 
@@ -158,17 +161,17 @@ def _robot(section: FleetSection, name: str, begin_s: float) -> RobotSummary:
     run = section.run
     ticks, track = ticks_in_order(run.ticks[name]), run.located(name)
     goal = np.array(run.fleet.robot(name).goal_world)
-    away = np.linalg.norm(track.position_world - goal, axis=1)
-    outside = np.flatnonzero(away >= section.tolerance_m)
+    distance = np.linalg.norm(track.position_world - goal, axis=1)
+    outside = np.flatnonzero(distance >= section.tolerance_m)
     arrived = None
-    if len(away) and (not len(outside) or outside[-1] + 1 < len(away)):
+    if len(distance) and (not len(outside) or outside[-1] + 1 < len(distance)):
         first = outside[-1] + 1 if len(outside) else 0
         arrived = max(0.0, float(track.stamp_s[first]) - begin_s)
     durations = np.percentile([tick.duration_s for tick in ticks], (50, 99))
     return RobotSummary(
         name,
         arrived,
-        float(away[-1]) if len(away) else math.nan,
+        float(distance[-1]) if len(distance) else math.nan,
         float(np.linalg.norm(np.diff(track.position_world, axis=0), axis=1).sum()),
         len(ticks),
         sum(tick.status == "projected" for tick in ticks),
@@ -177,3 +180,53 @@ def _robot(section: FleetSection, name: str, begin_s: float) -> RobotSummary:
         float(durations[0]),
         float(durations[1]),
     )
+
+
+COLUMNS = ("seed", "outcome", "time", "contacts", "centres", "control points", "kept", "late ticks", "load")
+
+
+def flown_run(seed: int, state: FleetRunState, recording: RecordedRun, shield: ProjectionParameters) -> FlownRun:
+    """Return the result of a run that has just ended; ``seed`` is that of its starts and plant."""
+    pairs = control_point_distances(recording, shield.height_ratio)
+    distances = [float(values.min()) for _, values in pairs if len(values)]
+    return FlownRun(
+        seed,
+        state.outcome,
+        state.time_s,
+        state.contacts,
+        state.separation_m,
+        min(distances, default=math.inf),
+        shield.separation_m,
+        sum(state.late_ticks.values()),
+        sum(state.ticks.values()),
+        os.getloadavg()[0],
+    )
+
+
+def flown_row(run: FlownRun) -> tuple[str, ...]:
+    """Return the row of a run in a table with `COLUMNS`."""
+    return (
+        str(run.seed),
+        run.outcome,
+        f"{run.time_s:.1f} s",
+        str(run.contacts),
+        f"{run.separation_m:.3f} m",
+        f"{run.control_points_m:.3f} m",
+        f"{run.kept_m:.3f} m",
+        f"{run.late_ticks} of {run.ticks}",
+        f"{run.load:.1f}",
+    )
+
+
+def flown_verdicts(runs: Sequence[FlownRun]) -> Iterator[ReportVerdict]:
+    """Yield the checks of several runs; none for a single run, which has its own checks."""
+    if len(runs) < 2:
+        return
+    arrived, touched = sum(run.outcome == "arrived" for run in runs), sum(run.contacts for run in runs)
+    yield ReportVerdict(
+        f"arrived, {len(runs)} runs over ROS 2", f"{arrived} of {len(runs)}", "all", arrived == len(runs)
+    )
+    yield ReportVerdict(f"contacts, {len(runs)} runs over ROS 2", str(touched), "0", not touched)
+    least, short = min(run.separation_m for run in runs), max(run.short_m for run in runs)
+    yield ReportVerdict(f"least distance, {len(runs)} runs over ROS 2", f"{least:.3f} m", "", None)
+    yield ReportVerdict("control points within what the shield keeps", f"{1e3 * short:.0f} mm", "", None)

@@ -1,4 +1,4 @@
-"""Small pieces of HTML; every text that goes in is escaped here."""
+"""HTML elements of the pages; all text is escaped here."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _FILM_TYPES = {".gif": "image/gif", ".webp": "image/webp", ".png": "image/png"}
 
 
 class Html:
-    """Text that is markup already."""
+    """Markup, which is not escaped again."""
 
     def __init__(self, markup: str) -> None:
         self.markup = markup
 
 
 def text(value: object) -> str:
-    """Return a value as escaped text; None is a dash."""
+    """Return a value as escaped text; None becomes a dash."""
     return "-" if value is None else escape(str(value))
 
 
 def pill(passed: bool | None, good: str = "passed", bad: str = "failed") -> Html:
-    """Return the mark of a verdict; None is for information only."""
+    """Return the label of a verdict; None is for information only."""
     if passed is None:
         return Html('<span class="pill none">for information</span>')
     kind, word = ("good", good) if passed else ("bad", bad)
@@ -35,7 +35,7 @@ def pill(passed: bool | None, good: str = "passed", bad: str = "failed") -> Html
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[int] = ()) -> str:
-    """Return a table; ``numbers`` are the columns that stand to the right. Cells may be `Html`."""
+    """Return a table; columns ``numbers`` are right-aligned. Cells may be `Html`."""
     right = set(numbers)
 
     def cells(tag: str, values: Sequence[object]) -> str:
@@ -51,18 +51,18 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: 
 
 
 def code(value: object) -> Html:
-    """Return a value in the type of code."""
+    """Return a value in monospace type."""
     return Html(f"<code>{text(value)}</code>")
 
 
 def facts(values: Mapping[str, object]) -> str:
-    """Return names and values side by side."""
+    """Return a list of names and values."""
     items = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in values.items())
     return f'<dl class="facts">{items}</dl>'
 
 
 def figure(picture: PlotImage | None, caption: str) -> str:
-    """Return a plot with its caption; nothing for no plot."""
+    """Return a plot with its caption; empty without a plot."""
     if picture is None:
         return ""
     image = f'<img alt="{escape(picture.description, quote=True)}" src="{picture.data_uri}">'
@@ -70,10 +70,10 @@ def figure(picture: PlotImage | None, caption: str) -> str:
 
 
 def film(path: Path, caption: str) -> str:
-    """Return an animation or a still picture from a file.
+    """Return an embedded animation or picture from a file.
 
     Raises:
-        TestudoError: it is missing, or of a type that pages do not show.
+        TestudoError: the file is missing, or its type is not supported.
     """
     kind = _FILM_TYPES.get(path.suffix.lower())
     if kind is None:
@@ -88,12 +88,12 @@ def film(path: Path, caption: str) -> str:
 
 
 def link(address: str, words: str, about: str) -> str:
-    """Return a link to a file in the folder of the page, with what it is."""
+    """Return a link to a file in the folder of the page, with a description."""
     return f'<p><a href="{escape(quote(address), quote=True)}">{text(words)}</a>: {text(about)}.</p>'
 
 
 def details(summary: str, content: str) -> str:
-    """Return content that is folded away at first."""
+    """Return collapsed content."""
     return f"<details><summary>{text(summary)}</summary>{content}</details>"
 
 

@@ -1,4 +1,4 @@
-"""One look for all plots: quiet axes, and one colour for each robot."""
+"""Common style of all plots, with one colour for each robot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from testudo_analysis.rendering import PALETTE
+from testudo_analysis.rendering.scene_model import PALETTE
 
 INK, FAINT, LIGHT = "#1d2733", "#6b7785", "#e4e8ec"
 GOOD, WARN, BAD = "#2a9075", "#d9822b", "#c2483d"
@@ -53,40 +53,40 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class PlotImage:
-    """A plot, ready for a page."""
+    """A plot as a PNG image."""
 
     png: bytes
     description: str
-    """What it shows, for those who cannot see it."""
+    """Alternative text."""
 
     @property
     def data_uri(self) -> str:
-        """Return the picture as an address that holds the picture itself."""
+        """Return the image as a data URI."""
         return "data:image/png;base64," + base64.b64encode(self.png).decode()
 
 
 def robot_colour(index: int) -> str:
-    """Return the colour of the robot at a place in the fleet: that which it has in films."""
+    """Return the colour of a robot by its index in the fleet, the same as in films."""
     return to_hex(PALETTE[index % len(PALETTE)])
 
 
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[Figure]:
-    """Give a figure of this size [inch] in the common style."""
+    """Yield a figure of this size [inch] in the common style."""
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
 
 
 def picture(figure: Figure, description: str) -> PlotImage:
-    """Return the finished figure."""
+    """Return a finished figure as an image."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
     return PlotImage(buffer.getvalue(), description)
 
 
 def legend_above(axes: Axes, columns: int | None = None) -> None:
-    """Put the legend in one row above the axes, at the right."""
+    """Place the legend above the axes, right-aligned."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         axes.legend(

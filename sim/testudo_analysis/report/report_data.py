@@ -1,4 +1,4 @@
-"""What a report can hold. Every section is optional: a report shows what there is."""
+"""Contents of a report; every section is optional."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from testudo_runs.run_reader import RecordedRun
 
 @dataclass(frozen=True)
 class ReportVerdict:
-    """One line of the headline table."""
+    """One row of the table of checks."""
 
     name: str
     value: str
-    """As it is shown."""
+    """Measured value, as text."""
     bar: str
-    """What is asked for, as it is shown; empty if nothing is."""
+    """Required value, as text; empty without one."""
     passed: bool | None
-    """None where nothing is asked for."""
+    """None without a required value."""
     is_timing: bool = False
-    """Depends on the machine: shown, but no part of the overall verdict."""
+    """The value depends on the machine, so it does not count for the overall verdict."""
 
 
 @dataclass(frozen=True)
 class TrainingSection:
-    """How the policy was trained."""
+    """Training of the policy."""
 
     rows: tuple[Mapping[str, float], ...]
-    """`metrics.jsonl`: one mapping for each update, by metric name."""
+    """Metrics of each update by name, from `metrics.jsonl`."""
     seconds: float
-    """Without compilation."""
+    """Training time [s] without compilation."""
     compile_s: float
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Configuration that is worth a line, by name."""
+    """Configuration values to show, by name."""
 
     @classmethod
     def read(cls, metrics: Path, compile_s: float = 0.0, facts: Mapping[str, str] | None = None) -> Self:
-        """Read the metrics of a training run; a last line that was cut off is left out."""
+        """Read the metrics of a training run; an incomplete last line is skipped."""
         rows = []
         for line in metrics.read_text(encoding="utf-8").splitlines():
             try:
@@ -55,7 +55,7 @@ class TrainingSection:
 
 @dataclass(frozen=True)
 class EvaluationRow:
-    """Held-out episodes of one team size; intervals are of 95 %."""
+    """Evaluation on held-out episodes of one team size; intervals are 95 %."""
 
     team_size: int
     episodes: int
@@ -71,7 +71,7 @@ class EvaluationRow:
     time_to_success_s: float | None
     crossing_share: float | None = None
     success_bar: float | None = None
-    """Success that is asked for; None where none is."""
+    """Required success; None without one."""
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], success_bar: float | None = None) -> Self:
@@ -81,7 +81,7 @@ class EvaluationRow:
 
 @dataclass(frozen=True)
 class ParitySection:
-    """How far the exported graph is from the JAX function."""
+    """Deviation of the exported graph from the JAX function."""
 
     tolerance: float
     inputs: int
@@ -106,9 +106,9 @@ class FleetSection:
     run: RecordedRun
     contract: Contract
     film: Path | None = None
-    """A .gif, .webp or .png of it."""
+    """Film of the run: .gif, .webp or .png."""
     view: Path | None = None
-    """A page of it, in the folder of the report: `rendering.page`."""
+    """Interactive page in the folder of the report (`rendering.html_viewer`)."""
     tolerance_m: float = 0.1
     """Distance to the goal that counts as arrived."""
 
@@ -119,63 +119,63 @@ class ReinferenceSection:
 
     result: Reinference
     altered: tuple[InputMutation, ...] = ()
-    """`alterations_caught`: each must be caught."""
+    """Altered inputs (`mutations_detected`); re-inference must detect each."""
 
 
 @dataclass(frozen=True)
 class FlownRun:
-    """What came of one of several runs over ROS 2; lengths m, times s."""
+    """Result of one of several runs over ROS 2; lengths [m], times [s]."""
 
     seed: int
-    """Of the fleet's start and of the plant."""
+    """Seed of the fleet's starts and of the plant."""
     outcome: str
     time_s: float
-    """Until the last robot had arrived."""
+    """Time until the last arrival."""
     contacts: int
     separation_m: float
-    """Least distance of the centres of two robots, as the plant saw it at every physics step."""
+    """Least distance of two robot centres, over all physics steps of the plant."""
     control_points_m: float
-    """Least distance of the control points of two robots, as they knew them, in the shield's measure."""
+    """Least distance of two control points, as the robots estimated them, in the shield's metric."""
     kept_m: float
-    """What the shield keeps between control points."""
+    """Separation of control points that the shield keeps."""
     late_ticks: int
     ticks: int
     load: float
-    """Of the machine when the run ended: how many processes wanted a core, mean of a minute."""
+    """One-minute load average of the machine at the end of the run."""
 
     @property
     def short_m(self) -> float:
-        """Return by how much control points came nearer than the shield keeps them; 0 if they did not."""
+        """Return by how much [m] the separation of control points was violated; 0 without a violation."""
         return max(0.0, self.kept_m - self.control_points_m)
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that a report shows."""
+    """All contents of a report."""
 
     title: str
     subtitle: str = ""
     wall_s: float | None = None
-    """Time that the whole job took."""
+    """Wall time [s] of the whole job."""
     wall_bar_s: float | None = None
     training: TrainingSection | None = None
     training_bar_s: float | None = None
-    """Time for training with compilation that is asked for."""
+    """Required time [s] of training with compilation."""
     evaluation: tuple[EvaluationRow, ...] = ()
     parity: ParitySection | None = None
     fleet: FleetSection | None = None
     runs: tuple[FlownRun, ...] = ()
-    """Several runs over ROS 2, of which `fleet` is the first."""
+    """Several runs over ROS 2; the first one is `fleet`."""
     reinference: ReinferenceSection | None = None
     gap: OpenLoopGap | None = None
     contract: Contract | None = None
-    """Of the policy: margins, timing, hashes."""
+    """Contract of the policy, for margins and timing."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Software and machine, by name."""
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """Files and what they must be, by name."""
+    """Hashes by file name."""
     next_steps: tuple[tuple[str, str], ...] = ()
-    """What to do next: a command and what it is for."""
+    """Next steps: commands and their purpose."""
 
 
 def _picked(kind: type[Any], values: Mapping[str, Any], **more: Any) -> Any:

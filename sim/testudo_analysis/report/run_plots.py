@@ -1,4 +1,4 @@
-"""Plots of a fleet's run: where the robots went, how far apart they stayed, what the shield did."""
+"""Plots of a fleet run: paths, separations and shield activity."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from testudo_runs.run_reader import ticks_in_order
 
 _MARK_EVERY_S = 2.0
 _GAP_S = 0.5
-"""Lines are broken where samples are further apart than this."""
+"""Longer gaps between samples are left open in lines."""
 _LABEL_SHARE = 0.13
-"""Of the height of the axes: what a line of text needs."""
+"""Height of a line of text as a share of the axes' height."""
 _STATUS_COLOURS = {"passed": "#dbe7ef", "projected": WARN, "braked": BAD}
 
 
 def trajectory_plot(section: FleetSection) -> PlotImage:
-    """Return the paths seen from above, with starts, goals and where the robots ended; in space also their heights."""
+    """Return the paths from above, with starts, goals and final poses; for drones also from the side and heights."""
     robots = len(section.run.robots)
     if section.contract.dimension == 3:
         return _paths_in_space(section)
@@ -76,7 +76,7 @@ def _paths_in_space(section: FleetSection) -> PlotImage:
 
 
 def separation_plot(section: FleetSection) -> PlotImage | None:
-    """Return distances over time with the lines that matter; None for a single robot."""
+    """Return distances over time with their limits; None for a single robot."""
     run, contract = section.run, section.contract
     times, distances = pair_distances(run)
     if not distances:
@@ -85,11 +85,11 @@ def separation_plot(section: FleetSection) -> PlotImage | None:
     contact = sum(sorted(r.spec.body_radius_m for r in run.fleet.robots)[-2:])
     with drawing(9.2, 4.4) as figure:
         upper, lower = figure.subplots(2, 1, sharex=True)
-        lines = [_broken(times - begin, values) for values in distances.values()]
+        lines = [_with_gaps(times - begin, values) for values in distances.values()]
         _draw_distances(upper, lines, "centres of two robots", contact, "contact", BAD)
         upper.set_title("Distance of centres")
         known = control_point_distances(run, contract.shield.height_ratio)
-        lines = [_broken(stamps - begin, values) for stamps, values in known]
+        lines = [_with_gaps(stamps - begin, values) for stamps, values in known]
         if lines:
             _draw_distances(
                 lower, lines, "control points of two robots", contract.shield.separation_m,
@@ -106,7 +106,7 @@ def separation_plot(section: FleetSection) -> PlotImage | None:
 
 
 def shield_plot(section: FleetSection) -> PlotImage:
-    """Return what the shield did, robot by robot over time."""
+    """Return the shield's activity over time by robot."""
     run = section.run
     names = [name for name in run.robots if run.ticks[name]]
     begin, end = time_span(run)
@@ -141,7 +141,7 @@ def _extent(section: FleetSection) -> tuple[float, float]:
 
 
 def _draw_view(axes: Axes, section: FleetSection, view: tuple[int, int]) -> None:
-    """Draw arena and paths as seen along the third axis: (0, 1) is from above, (0, 2) from the side."""
+    """Draw arena and paths in two axes: (0, 1) is from above, (0, 2) from the side."""
     arena = section.contract.arena
     if arena is not None:
         low, high = ([side[k] for k in view] for side in (arena.low_world, arena.high_world))
@@ -158,13 +158,13 @@ def _draw_view(axes: Axes, section: FleetSection, view: tuple[int, int]) -> None
 
 
 def _draw_obstacles(axes: Axes, arena: Arena) -> None:
-    """Fill what obstacles cover, seen from above."""
+    """Fill the area of obstacles, from above."""
     x, y = (np.linspace(low, high, 400) for low, high in zip(arena.low_world[:2], arena.high_world[:2], strict=True))
     points = np.stack(np.meshgrid(x, y))
     for obstacle in arena.obstacles:
         flat = replace(
             obstacle,
-            **{  # places without their height
+            **{  # positions without height
                 name: value[:2] for name, value in vars(obstacle).items() if isinstance(value, tuple)
             },
         )
@@ -245,8 +245,8 @@ def _finite(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return times[good], values[good]
 
 
-def _broken(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the line with a gap wherever samples are missing."""
+def _with_gaps(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the line with NaN where samples are missing."""
     gaps = np.flatnonzero(np.diff(times) > _GAP_S) + 1
     return np.insert(times, gaps, np.nan), np.insert(values, gaps, np.nan)
 
@@ -255,7 +255,7 @@ def _draw_activity(axes: Axes, ticks: tuple[TickRecord, ...], begin: float, most
     times = np.array([tick.stamp_s for tick in ticks]) - begin
     change = np.array([tick.change_m_s for tick in ticks]) * 1e3
     axes.fill_between(times, change, color=WARN, alpha=0.55, linewidth=0, step="post")
-    for status, first, last in _spells(ticks):
+    for status, first, last in _status_spans(ticks):
         colour = _STATUS_COLOURS.get(status, LIGHT)
         left, right = times[first], times[min(last + 1, len(times) - 1)]
         axes.axvspan(left, right, ymin=0.0, ymax=0.16, color=colour, linewidth=0)
@@ -264,7 +264,7 @@ def _draw_activity(axes: Axes, ticks: tuple[TickRecord, ...], begin: float, most
     axes.spines["left"].set_visible(False)
 
 
-def _spells(ticks: tuple[TickRecord, ...]) -> list[tuple[str, int, int]]:
-    """Return status, first and last tick of each stretch in which the status stays."""
+def _status_spans(ticks: tuple[TickRecord, ...]) -> list[tuple[str, int, int]]:
+    """Return status, first and last tick of each span of constant status."""
     edges = [0] + [k for k in range(1, len(ticks)) if ticks[k].status != ticks[k - 1].status]
     return [(ticks[a].status, a, b - 1) for a, b in pairwise([*edges, len(ticks)])]

@@ -1,4 +1,4 @@
-"""The verdicts of a report, and `summary.json`."""
+"""Checks of a report, and `summary.json`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from testudo_analysis.replay import OpenLoopGap
-from testudo_analysis.report.fleet_summary import FleetSummary, summarise_fleet
+from testudo_analysis.report.fleet_summary import FleetSummary, flown_verdicts, summarise_fleet
 from testudo_analysis.report.report_data import EvaluationRow, ReportData, ReportVerdict
-from testudo_analysis.report.run_table import flown_verdicts
 
 SCHEMA = "testudo/summary/1"
 _SHOWN_HORIZONS_S = (0.5, 2.0)
 
 
 def verdicts(data: ReportData) -> tuple[ReportVerdict, ...]:
-    """Return the lines of the headline table, for the sections that are there."""
+    """Return the rows of the table of checks, for all present sections."""
     found = [*_training(data)]
     for row in data.evaluation:
         found += _evaluation(row)
@@ -39,12 +38,12 @@ def verdicts(data: ReportData) -> tuple[ReportVerdict, ...]:
 
 
 def all_passed(lines: tuple[ReportVerdict, ...]) -> bool:
-    """Return whether nothing failed; timings depend on the machine and do not count."""
+    """Return whether no check failed; timings depend on the machine and do not count."""
     return all(line.passed is not False or line.is_timing for line in lines)
 
 
 def write_summary(data: ReportData, path: Path) -> Path:
-    """Write the report's numbers as JSON and return the path."""
+    """Write the report's values as JSON and return the path."""
     lines = verdicts(data)
     values: dict[str, Any] = {
         "schema": SCHEMA,
@@ -87,12 +86,12 @@ def write_summary(data: ReportData, path: Path) -> Path:
 
 
 def scientific(value: float) -> str:
-    """Return a small error as it is shown."""
+    """Return a small error as text."""
     return "0" if value == 0 else f"{value:.1e}"
 
 
 def share(value: float, digits: int = 2) -> str:
-    """Return a share in per cent, without zeros behind the point."""
+    """Return a share in per cent, without trailing zeros."""
     shown = f"{100 * value:.{digits}f}"
     return (shown.rstrip("0").rstrip(".") if "." in shown else shown) + " %"
 
@@ -169,7 +168,7 @@ def _timing(name: str, seconds: float, bar_s: float | None) -> ReportVerdict:
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` with what is not finite as null, which JSON lacks."""
+    """Return ``value`` with None for non-finite numbers, which JSON does not support."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

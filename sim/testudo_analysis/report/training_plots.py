@@ -20,12 +20,12 @@ _CURVES = (
     ("train/contacts", "Contacts in an update", "pairs and ticks", BAD),
 )
 _SMOOTH_SHARE = 0.04
-"""Of all updates, which a smoothed value is the mean of."""
+"""Width of the moving average, as a share of all updates."""
 _GAP_PANELS = (("position", "Position"), ("yaw", "Yaw"), ("speed", "Speed"))
 
 
 def training_plot(rows: Sequence[Mapping[str, float]]) -> PlotImage | None:
-    """Return the learning curves of `metrics.jsonl`; None if it holds none of them."""
+    """Return the learning curves of `metrics.jsonl`; None without known metrics."""
     curves = [curve for curve in _CURVES if any(curve[0] in row for row in rows)]
     if not curves or len(rows) < 2:
         return None
@@ -99,7 +99,7 @@ def _gap_panel(axes: Axes, gap: OpenLoopGap, channel: str, robots: Sequence[str]
 
 
 def _smoothed(values: np.ndarray) -> np.ndarray:
-    """Return the mean over the neighbouring updates, fewer of them at the ends."""
+    """Return the moving average, with a shorter window at the ends."""
     half = int(_SMOOTH_SHARE * len(values) / 2)
     total = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))

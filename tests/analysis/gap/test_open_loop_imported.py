@@ -95,8 +95,8 @@ def test_odometry_is_the_reference_where_nobody_saw_the_robots_or_if_asked(recor
     ("options", "says"),
     [
         ({"mode": "reinference"}, "was imported: .* replay with --mode open-loop or counterfactual work on it"),
-        ({"policy": "p.onnx"}, "was imported: --policy is of no use"),
-        ({"alter": True}, "--alter is of no use"),
+        ({"policy": "p.onnx"}, "was imported: --policy needs recorded"),
+        ({"alter": True}, "--alter needs recorded"),
     ],
 )
 def test_what_needs_the_artefact_is_refused(run, options, says):

@@ -3,20 +3,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from testudo_analysis.rendering import (
-    PALETTE,
-    Animation,
-    AnimationMoment,
-    AnimationScene,
-    RenderOptions,
-    SceneRenderer,
-    Trajectory,
-    arena_around,
-    offscreen,
-    render_run,
-    working_backend,
-)
-from testudo_analysis.rendering.scene_model import place_bodies, scene_model
+from testudo_analysis.rendering import scene_renderer
+from testudo_analysis.rendering.animation import Animation, AnimationMoment, AnimationScene, Trajectory, arena_around
+from testudo_analysis.rendering.render_run import RenderOptions, render_run
+from testudo_analysis.rendering.scene_model import PALETTE, place_bodies, scene_model
+from testudo_analysis.rendering.scene_renderer import SceneRenderer, working_backend
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
@@ -122,10 +113,10 @@ def test_walls_are_drawn_around_a_run_that_has_none():
 
 
 def test_a_wrong_ending_and_a_show_that_does_not_fit_are_refused(tmp_path):
-    with pytest.raises(TestudoError, match=r"found the ending '.avi', expected one of .mp4, .gif"):
+    with pytest.raises(TestudoError, match=r"found file type '.avi', expected one of .mp4, .gif"):
         render_run(Animation(AnimationScene((SPEC, SPEC), ARENA), RUN), tmp_path / "run.avi")
     empty = Trajectory(np.zeros(0), np.zeros((0, 2, 2)), np.zeros((0, 2)))
-    with pytest.raises(TestudoError, match="no moment"):
+    with pytest.raises(TestudoError, match="found an empty trajectory"):
         Animation(AnimationScene((SPEC, SPEC), ARENA), empty)
     with pytest.raises(TestudoError, match="expected one for each of 3 robots"):
         Animation(AnimationScene((SPEC,) * 3, ARENA), RUN)
@@ -134,7 +125,7 @@ def test_a_wrong_ending_and_a_show_that_does_not_fit_are_refused(tmp_path):
 
 
 def test_without_opengl_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(offscreen, "BACKENDS", ("none",))
+    monkeypatch.setattr(scene_renderer, "BACKENDS", ("none",))
     monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     working_backend.cache_clear()

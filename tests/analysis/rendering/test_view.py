@@ -19,23 +19,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from testudo_analysis.rendering import (
-    PALETTE,
-    Animation,
-    AnimationScene,
-    RenderOptions,
-    SceneRenderer,
-    Trajectory,
-    html_viewer,
-    interactive_viewer,
-    render_run,
-    turned_at,
-    video,
-    working_backend,
-)
+from testudo_analysis.rendering import html_viewer, interactive_viewer
+from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory, interpolate_quaternions
 from testudo_analysis.rendering.html_viewer import FRAMES_PER_S, write_page
-from testudo_analysis.rendering.run_film import recorded_show
-from testudo_analysis.rendering.scene_model import body_poses, scene_model
+from testudo_analysis.rendering.render_run import RenderOptions, recorded_animation, render_run, write_video
+from testudo_analysis.rendering.scene_model import PALETTE, body_poses, scene_model
+from testudo_analysis.rendering.scene_renderer import SceneRenderer, working_backend
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, fill_odometry
@@ -89,7 +78,7 @@ def test_an_mp4_shows_the_frames_one_after_the_other(gl, tmp_path):
 
 def test_an_mp4_of_odd_sides_gets_even_ones(tmp_path):
     grey = np.full((33, 51, 3), 128, np.uint8)
-    video.write_video([grey] * 3, tmp_path / "odd.mp4", (51, 33), 10.0)
+    write_video([grey] * 3, tmp_path / "odd.mp4", (51, 33), 10.0)
     size, frames = film_frames(tmp_path / "odd.mp4")
     assert size == (52, 34)
     assert len(frames) == 3
@@ -98,7 +87,7 @@ def test_an_mp4_of_odd_sides_gets_even_ones(tmp_path):
 
 def test_without_an_encoder_an_mp4_is_refused_and_a_gif_still_works(gl, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(TestudoError, match=r"run.mp4: no encoder.*imageio-ffmpeg, or write a .gif"):
+    with pytest.raises(TestudoError, match=r"run.mp4: found no encoder.*imageio-ffmpeg, or write a .gif"):
         render_run(SHOW, tmp_path / "run.mp4", SMALL)
     with Image.open(render_run(SHOW, tmp_path / "run.gif", SMALL)) as image:
         assert image.n_frames == 6
@@ -109,7 +98,7 @@ def test_a_film_that_cannot_be_written_is_one_sentence(gl, tmp_path):
     with pytest.raises(TestudoError, match=r"cannot be written: "):
         render_run(SHOW, tmp_path / "file" / "run.gif", SMALL)
     with pytest.raises(TestudoError, match=r"the video encoder failed: "):
-        video.write_video([np.zeros((8, 8, 3), np.uint8)], tmp_path / "no" / "x.mp4", (8, 8), 1.0)
+        write_video([np.zeros((8, 8, 3), np.uint8)], tmp_path / "no" / "x.mp4", (8, 8), 1.0)
 
 
 def page_parts(text):
@@ -216,7 +205,7 @@ def test_a_page_that_cannot_be_made_says_what_to_install(tmp_path, monkeypatch):
         write_page(SHOW, tmp_path / "no" / "view.html")
     monkeypatch.setattr(html_viewer, "_trimesh_page", lambda: "another page")
     html_viewer._three.cache_clear()
-    with pytest.raises(TestudoError, match="trimesh holds no three"):
+    with pytest.raises(TestudoError, match=r"found no three\.js in the installed trimesh"):
         write_page(SHOW, tmp_path / "view.html")
 
 
@@ -287,7 +276,7 @@ def test_a_screen_is_x11_or_wayland(monkeypatch):
 
 
 def test_a_recorded_run_shows_the_truth_and_else_the_odometry(recorded):
-    show = recorded_show(recorded, ARENA)
+    show = recorded_animation(recorded, ARENA)
     assert show.scenery.arena == ARENA
     assert show.scenery.goals_world == pytest.approx(np.array([robot.goal_world for robot in recorded.fleet.robots]))
     track = recorded.truth["r1"]
@@ -298,11 +287,11 @@ def test_a_recorded_run_shows_the_truth_and_else_the_odometry(recorded):
         assert show.trajectory.position_world[k, 1, axis] == pytest.approx(expected, abs=1e-9)
     empty = Track(np.zeros(0), np.zeros(0), np.zeros((0, 2)), np.zeros(0), np.zeros((0, 2)))
     nothing = dict.fromkeys(recorded.robots, empty)
-    real = recorded_show(replace(recorded, truth=nothing), None)
+    real = recorded_animation(replace(recorded, truth=nothing), None)
     assert real.trajectory.position_world.shape[1:] == (3, 2)
     assert np.all(np.array(real.scenery.arena.high_world) > GOALS.max(axis=0) - 0.5)
-    with pytest.raises(RunError, match="no time at which the poses of all robots"):
-        recorded_show(replace(recorded, truth=nothing, odometry=nothing), ARENA)
+    with pytest.raises(RunError, match="found no time with recorded poses of all robots"):
+        recorded_animation(replace(recorded, truth=nothing, odometry=nothing), ARENA)
 
 
 def tilted(angles):
@@ -313,7 +302,7 @@ def tilted(angles):
 def test_turns_between_samples_go_the_short_way_whatever_their_signs():
     ends = tilted([[0.0, 0.2, 3.1], [0.0, 0.2, -3.1], [0.0, 0.0, -3.0]])
     ends[1] *= -1
-    found = turned_at(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.0, 1.0, 2.0]), ends)
+    found = interpolate_quaternions(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.0, 1.0, 2.0]), ends)
     assert np.linalg.norm(found, axis=-1) == pytest.approx(1.0)
     assert abs(found[1] @ tilted([[0.0, 0.2, math.pi]])[0]) == pytest.approx(1.0, abs=1e-4)
     assert abs(found[2] @ ends[1]) == pytest.approx(1.0)
@@ -321,12 +310,12 @@ def test_turns_between_samples_go_the_short_way_whatever_their_signs():
 
 def test_a_drone_of_a_recorded_run_is_drawn_as_it_tilts(recorded):
     """Where the record has no attitude, and on the ground, all stand upright."""
-    assert recorded_show(recorded, ARENA).trajectory.quaternion_xyzw is None
+    assert recorded_animation(recorded, ARENA).trajectory.quaternion_xyzw is None
     tracks = {}
     for name, track in recorded.truth.items():
         angles = np.stack([np.full(len(track.yaw), 0.3), np.zeros(len(track.yaw)), track.yaw], axis=-1)
         tracks[name] = replace(track, quaternion_xyzw=tilted(angles))
-    show = recorded_show(replace(recorded, truth=tracks), ARENA)
+    show = recorded_animation(replace(recorded, truth=tracks), ARENA)
     for trajectory in (show.trajectory, show.trajectory.resampled(0.1)):
         _, turns = body_poses(show.scenery, trajectory.moment(-1))
         up = body_up(turns[:, [1, 2, 3, 0]].T)

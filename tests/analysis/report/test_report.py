@@ -13,7 +13,10 @@ from PIL import Image
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import mutations_detected, open_loop, reinfer
-from testudo_analysis.report import (
+from testudo_analysis.report import run_plots, training_plots
+from testudo_analysis.report.fleet_summary import pair_distances, summarise_fleet
+from testudo_analysis.report.html_page import banner, page, write_html
+from testudo_analysis.report.report_data import (
     EvaluationRow,
     FleetSection,
     FlownRun,
@@ -21,16 +24,8 @@ from testudo_analysis.report import (
     ReinferenceSection,
     ReportData,
     TrainingSection,
-    run_plots,
-    summarise_fleet,
-    training_plots,
-    verdicts,
-    write_html,
-    write_summary,
 )
-from testudo_analysis.report.fleet_summary import pair_distances
-from testudo_analysis.report.html_page import banner, page
-from testudo_analysis.report.summary import all_passed, share
+from testudo_analysis.report.summary import all_passed, share, verdicts, write_summary
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.run_reader import PlantEvent, Track

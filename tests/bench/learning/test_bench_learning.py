@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 
 from testudo_bench.learning import shield_study
-from testudo_bench.learning.saved_results import SavedResults
-from testudo_bench.learning.study_arms import ARMS, Budget, Point, Run, curve, has_flattened, open_runs, solved_at
-from testudo_bench.learning.study_plot import study_plot
-from testudo_bench.learning.study_tables import COLUMNS, cost_rows, rows, summary
+from testudo_bench.learning.study_report import COLUMNS, cost_rows, rows, study_plot, summary
+from testudo_bench.learning.study_runs import (
+    ARMS,
+    Budget,
+    Point,
+    Run,
+    SavedResults,
+    curve,
+    has_flattened,
+    open_runs,
+    solved_at,
+)
 from testudo_bench.learning.team_cost import Cost, draw_crowd, joint_rows, solve_jointly
-from testudo_bench.learning.training_trial import Trials, TrialTally, point_of, study_workshop
+from testudo_bench.learning.training_trial import Trials, TrialTally, point_of, study_components
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
@@ -117,9 +125,12 @@ def test_a_study_comes_back_as_it_was_kept(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "holds no study"),
-        ("[]", "holds no study"),
-        (json.dumps({"budget": {}, "runs": [{"seed": 0}], "costs": []}), "holds no study"),
+        ("{", "expected the results of a `bench learning` study"),
+        ("[]", "expected the results of a `bench learning` study"),
+        (
+            json.dumps({"budget": {}, "runs": [{"seed": 0}], "costs": []}),
+            "expected the results of a `bench learning` study",
+        ),
         (json.dumps({"budget": {"robot": "other"}, "runs": [], "costs": []}), "budget.robot: found 'other', expected"),
     ],
 )
@@ -159,9 +170,9 @@ def test_a_stopped_study_goes_on_where_it_was(tmp_path, without_work, monkeypatc
 def test_what_cannot_be_done_is_refused_before_anything_is_trained(tmp_path, without_work):
     with pytest.raises(TestudoError, match="--repeats: found 0"):
         shield_study.bench_learning(quick=True, repeats=0)
-    with pytest.raises(TestudoError, match=r"--plot .*: there is no folder"):
+    with pytest.raises(TestudoError, match=r"--plot .*: folder .* does not exist"):
         shield_study.bench_learning(quick=True, plot=tmp_path / "no" / "p.png")
-    with pytest.raises(TestudoError, match=r"--json .*: there is no folder"):
+    with pytest.raises(TestudoError, match=r"--json .*: folder .* does not exist"):
         shield_study.bench_learning(quick=True, kept=tmp_path / "no" / "study.json")
     assert without_work == []
 
@@ -205,17 +216,17 @@ def test_what_robots_do_alone_is_feasible_for_the_joint_problem_which_changes_le
 
 @pytest.mark.usefixtures("quick")
 def test_without_a_shield_a_contact_costs_and_ends_the_episode():
-    workshop = study_workshop(SMALL, shielded=False)
-    state = jax.jit(workshop.environment.reset)(jax.random.split(jax.random.key(0), 3))
+    components = study_components(SMALL, shielded=False)
+    state = jax.jit(components.environment.reset)(jax.random.split(jax.random.key(0), 3))
     place = np.array(state.team.physics.position_world)
     place[:, 1, 0] = place[:, 0, 0] + 0.01  # the robots of the first world stand in each other
     motion = replace(state.team.physics, position_world=jax.numpy.asarray(place))
     state = replace(state, team=replace(state.team, physics=motion))
-    _, result = jax.jit(workshop.environment.step)(state, jax.numpy.zeros((3, 2, 2)), jax.random.key(1))
+    _, result = jax.jit(components.environment.step)(state, jax.numpy.zeros((3, 2, 2)), jax.random.key(1))
     assert result.terminated.tolist() == [True, False, False]
     # robots that stand earn nothing but the price of waiting, at most
     np.testing.assert_allclose(result.reward, [[-5.05, -0.05, -0.05]] * 2, atol=0.07)
-    assert study_workshop(SMALL, shielded=True).environment.contact_cost is None
+    assert study_components(SMALL, shielded=True).environment.contact_cost is None
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testudo_bench.shield_protocol import bench_shield
-from testudo_bench.shield_protocol.bench_shield import protocol_jobs
+from testudo_bench.shield_protocol.bench_shield import COLUMNS, protocol_jobs, row, summary, totals
 from testudo_bench.shield_protocol.cell_runner import CellOutcome, Job, Tables, run_jobs
 from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage, ticks
 from testudo_bench.shield_protocol.ground_cells import DRONE, SLOW
@@ -20,7 +20,6 @@ from testudo_bench.shield_protocol.protocol_cell import (
     ProtocolCell,
     Rule,
 )
-from testudo_bench.shield_protocol.protocol_table import COLUMNS, row, summary, totals
 from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
 from testudo_deploy.shield.arena import clearance
 from testudo_hardware.motion import MotionState, motion_model
@@ -154,7 +153,7 @@ def test_weak_brakes_slow_down_less_and_speed_up_alike(robot):
 @pytest.fixture(scope="module")
 def measured():
     """A covered cell and its control, measured together."""
-    tables, told = Tables(hasty=True), []
+    tables, told = Tables(fast_compile=True), []
     run_jobs([Job(head_on(), 4), Job(NO_SHIELD, 4)], told.append, tables)
     return tables, told
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_bench.shield_protocol.obstacle_ring import blocks
+from testudo_bench.shield_protocol.compiled_setting import blocks
 from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule, clearance
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.shield import Shield

@@ -14,7 +14,7 @@ from brax.training.agents.ppo.losses import compute_gae
 from tests.policies.quick import TINY
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.adapters.brax_env import BraxEnvironment, as_it_is
+from testudo_policies.adapters.brax_env import BraxEnvironment, identity_wrapper
 from testudo_policies.adapters.team_view import ObservationLayout, TeamView
 from testudo_policies.learning.builder import build
 from testudo_policies.networks.observation_encoding import Features, encode
@@ -223,6 +223,6 @@ def test_every_scenario_has_a_state_that_brax_can_carry(scenario):
 @pytest.mark.parametrize("changes", [{"episode_length": 3}, {"action_repeat": 2}, {"randomization_fn": len}])
 def test_what_the_scenario_decides_brax_cannot(endless, changes):
     given = {"episode_length": 2, "action_repeat": 1, "randomization_fn": None}
-    assert as_it_is(endless.brax, **given) is endless.brax
+    assert identity_wrapper(endless.brax, **given) is endless.brax
     with pytest.raises(TestudoError, match="the scenario decides them, expected 2, 1 and None"):
-        as_it_is(endless.brax, **(given | changes))
+        identity_wrapper(endless.brax, **(given | changes))

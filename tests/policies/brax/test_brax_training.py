@@ -46,9 +46,9 @@ def finite(tree):
 
 def brisk(config):
     """Return the parts of a run in episodes of ten seconds, so that many end."""
-    workshop = build(config)
-    scenario = workshop.environment.scenario.with_horizon(10.0)
-    return replace(workshop, environment=replace(workshop.environment, scenario=scenario))
+    components = build(config)
+    scenario = components.environment.scenario.with_horizon(10.0)
+    return replace(components, environment=replace(components.environment, scenario=scenario))
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def test_a_run_leaves_configuration_metrics_and_parameters_like_ours(ppo_run):
     names = ("train/return", "train/success", "train/contacts", "shield/intervention_rate")
     assert all(name in rows[-1] for name in names)
     assert all(np.isfinite(value) for value in rows[-1].values())
-    workshop = build(PPO)
-    parameters = load_parameters(workshop, ppo_run)
-    shapes = jax.eval_shape(workshop.ppo.init, jax.random.key(0)).parameters
+    components = build(PPO)
+    parameters = load_parameters(components, ppo_run)
+    shapes = jax.eval_shape(components.ppo.init, jax.random.key(0)).parameters
     assert jax.tree.structure(parameters) == jax.tree.structure(shapes)
     assert finite(parameters)
     assert parameters.own_statistics.count.to_numpy() == PPO.decisions * PPO.team_size
@@ -112,10 +112,10 @@ class Seen:
     """Worlds as brax and as our agent sees them, and statistics of brax that have seen them."""
 
     def __init__(self, config, worlds):
-        self.workshop = build(config)
-        environment = self.workshop.environment
+        self.components = build(config)
+        environment = self.components.environment
         view = TeamView(environment, central=config.network.central_critic)
-        self.view, self.networks = view, BraxNetworks.of(self.workshop.agent, view)
+        self.view, self.networks = view, BraxNetworks.of(self.components.agent, view)
 
         @jax.jit
         def look(keys):
@@ -140,7 +140,7 @@ def counted(*batches):
 def test_what_brax_saw_of_the_features_is_what_our_agent_keeps(quick):
     seen = Seen(replace(PPO, team_size=4), worlds=40)
     theirs = counted(seen.observation[:10], seen.observation[10:])
-    agent = seen.workshop.agent
+    agent = seen.components.agent
 
     @jax.jit
     def ours(features):
@@ -158,7 +158,7 @@ def test_what_brax_saw_of_the_features_is_what_our_agent_keeps(quick):
 @pytest.mark.parametrize("algorithm", ["mappo", "ippo"])
 def test_brax_acts_and_values_as_our_agent_does(algorithm):
     seen = Seen(replace(PPO, algorithm=algorithm), worlds=5)
-    networks, agent = seen.networks, seen.workshop.agent
+    networks, agent = seen.networks, seen.components.agent
     size = seen.observation.shape[-1]
 
     @jax.jit
@@ -226,7 +226,7 @@ def test_ctrl_c_keeps_what_was_reached_and_going_on_is_refused(misled, tmp_path,
     assert kept.own_statistics.count.to_numpy() == 1024 * PPO.team_size
     assert main(["train", "--run", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "brax-ppo stopped at update 2 of 4 and cannot go on" in said
+    assert "brax-ppo stopped at update 2 of 4 and cannot be resumed" in said
     assert "train into another folder" in said
 
 
@@ -245,8 +245,8 @@ def test_ctrl_c_before_the_first_update_leaves_a_folder_to_start_in(tmp_path, mo
 def test_train_hands_the_run_to_brax_without_memory_and_says_so(tmp_path, monkeypatch, capsys):
     given = []
 
-    def handed(workshop, folder, on_progress):
-        given.append((workshop.config, folder))
+    def handed(components, folder, on_progress):
+        given.append((components.config, folder))
         return TrainingResult(None, 1, finished=False, compile_s=0.0, seconds=0.0)
 
     monkeypatch.setattr(train_module, "train_run_with_brax", handed)
@@ -256,7 +256,7 @@ def test_train_hands_the_run_to_brax_without_memory_and_says_so(tmp_path, monkey
     assert (config.trainer, config.memory, folder) == ("brax-sac", 0, tmp_path / "run")
     said = " ".join(capsys.readouterr().out.split())
     assert "brax-sac trains policies without memory: --memory is 0 in this run" in said
-    assert "stopped; it cannot go on" in said
+    assert "stopped; it cannot be resumed" in said
 
 
 def test_a_policy_with_memory_is_not_for_brax():
@@ -265,7 +265,7 @@ def test_a_policy_with_memory_is_not_for_brax():
     assert note == "brax-ppo trains policies without memory: --memory is 0 in this run"
     assert prepared(TINY) == (TINY, "")
     assert prepared(replace(TINY, memory=8)) == (replace(TINY, memory=8), "")
-    with pytest.raises(TestudoError, match="--memory: found 8, brax-sac trains policies without"):
+    with pytest.raises(TestudoError, match="--memory: found 8, expected 0: brax-sac trains policies without"):
         train_run_with_brax(build(replace(SAC, memory=8)), None)
 
 
@@ -277,42 +277,42 @@ def test_another_trainer_is_refused_in_one_sentence(capsys):
 
 def test_brax_trains_in_one_process(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(TestudoError, match="--processes: found 2, brax-ppo trains in one"):
+    with pytest.raises(TestudoError, match="--processes: found 2, expected 1 for brax-ppo"):
         train_run_with_brax(build(PPO), None)
 
 
 @pytest.mark.slow  # brax's SAC is four programs to compile
 def test_sac_runs_updates_without_a_nan_and_its_actor_is_exported(tmp_path):
-    workshop = build(SAC)
-    first = workshop.agent.init(jax.random.key(0), *[blank_features(workshop)] * 2)
-    result = train_run_with_brax(workshop, tmp_path)
+    components = build(SAC)
+    first = components.agent.init(jax.random.key(0), *[blank_features(components)] * 2)
+    result = train_run_with_brax(components, tmp_path)
     assert result.finished
     rows = logged(tmp_path)
     assert rows[-1]["update"] == 4
     for name in ("train/return", "train/success", "loss/critic_loss", "loss/actor_loss"):
         assert all(np.isfinite(row[name]) for row in rows), name
-    parameters = load_parameters(workshop, tmp_path)
+    parameters = load_parameters(components, tmp_path)
     assert finite(parameters)
     learned = jax.tree.map(lambda old, new: bool((old != new).any()), first.actor, parameters.actor)
     assert all(jax.tree_util.tree_leaves(learned))
-    report = package_policy(workshop, parameters, tmp_path / "policy.onnx", [])
+    report = package_policy(components, parameters, tmp_path / "policy.onnx", [])
     assert report.parity.max_error <= 1e-5
     assert load_policy_under_test(report.path).memory == 0
 
 
-def blank_features(workshop):
-    seen = Seen(workshop.config, worlds=1)
+def blank_features(components):
+    seen = Seen(components.config, worlds=1)
     return jax.tree.map(lambda x: x[0], seen.features)
 
 
 @pytest.mark.slow
 def test_ppo_of_brax_learns_navigation(misled, tmp_path):
-    workshop = build(replace(PPO, worlds=64, rollout=32, width=64, learning_rate=1e-3, decisions=300_000))
-    result = train_run_with_brax(workshop, tmp_path)
+    components = build(replace(PPO, worlds=64, rollout=32, width=64, learning_rate=1e-3, decisions=300_000))
+    result = train_run_with_brax(components, tmp_path)
     rows = [row for row in logged(tmp_path) if "train/return" in row]
     assert rows[4]["train/success"] < 0.1
     assert rows[4]["train/return"] < 0
-    policy = jax.jit(workshop.agent.policy(result.parameters))
-    after = evaluate_policy(workshop.environment, policy, 0, 100)
+    policy = jax.jit(components.agent.policy(result.parameters))
+    after = evaluate_policy(components.environment, policy, 0, 100)
     assert after.success >= 0.7  # 0.83 was measured, in the crowded starts of training
     assert after.contacts == 0

@@ -1,4 +1,4 @@
-"""The one function that brax calls and JAX dropped: there while brax runs, and told when nobody needs it."""
+"""`jax.device_put_replicated`, which brax calls and JAX removed: present while brax runs, reported when unnecessary."""
 
 import inspect
 
@@ -10,10 +10,10 @@ from brax.training import pmap
 from brax.training.agents.ppo import train as ppo
 from brax.training.agents.sac import train as sac
 
-from testudo_policies.brax import replicate
-from testudo_policies.brax.replicate import NAME, device_put_replicated, replication_for_brax
+from testudo_policies.brax import trainers as replicate
+from testudo_policies.brax.trainers import NAME, device_put_replicated, replication_for_brax
 
-SUPERFLUOUS = "remove policies/testudo_policies/brax/replicate.py and its uses"
+SUPERFLUOUS = "remove `replication_for_brax` from policies/testudo_policies/brax/trainers.py"
 
 
 def test_jax_has_not_got_it_back():

@@ -13,9 +13,8 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
 from testudo_policies.dataset.composition import CompositionProfile
-from testudo_policies.dataset.dataset_file import Dataset, DatasetSource, save_arrays
+from testudo_policies.dataset.dataset_file import Dataset, DatasetSource, check_has_policy, find_runs, save_arrays
 from testudo_policies.dataset.episodes import episodes_of
-from testudo_policies.dataset.sources import check_ours, find_runs
 from testudo_policies.learning.builder import make_environment
 from testudo_runs.run_reader import Track
 from testudo_sim.online_task.task_state import scoring_of
@@ -178,9 +177,9 @@ def test_what_cannot_be_a_dataset_is_said_by_name(run, artefact, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"kind": "imported"}))
     assert find_runs([tmp_path]) == [tmp_path]
     with pytest.raises(TestudoError, match=r"an imported run: fleet\.yaml and policy\.onnx missing"):
-        check_ours(tmp_path)
+        check_has_policy(tmp_path)
     asleep = replace(run, ticks={**run.ticks, "r1": tuple(replace(t, decided=False) for t in run.ticks["r1"])})
-    with pytest.raises(TestudoError, match="r1 never ran its policy"):
+    with pytest.raises(TestudoError, match="r1 has no recorded decision"):
         episodes_of(asleep, artefact.contract)
     one = source(run, artefact, tmp_path)
     other = replace(one, contract=replace(one.contract, scenario="push_box"))

@@ -9,7 +9,7 @@ from tests.deploy.run_messages import record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.policies.quick import TINY
 
-from testudo_analysis.rendering import working_backend
+from testudo_analysis.rendering.scene_renderer import working_backend
 from testudo_deploy.cli import main
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
@@ -94,7 +94,7 @@ def test_a_recording_whose_policy_is_unreadable_is_shown_all_the_same(recording,
         raise TestudoError("policy.onnx: made by another version")
 
     monkeypatch.setattr(view_module, "PolicyArtefact", SimpleNamespace(load=refuse))
-    assert "walls are guessed" in view(capsys, recording)
+    assert "the arena is estimated from the motion" in view(capsys, recording)
     assert len(played[0][0].scenery.specs) == 2
 
 
@@ -130,11 +130,11 @@ def test_an_episode_is_the_one_that_is_evaluated():
     assert episode.success == (evaluation.success == 1)
     assert episode.success
     assert episode.time_s == pytest.approx(evaluation.time_to_success_s)
-    place = episode.show.trajectory.position_world
+    place = episode.animation.trajectory.position_world
     apart = np.linalg.norm(place[1:, 0] - place[1:, 1], axis=-1)
     assert apart.min() == pytest.approx(evaluation.minimum_separation_m, abs=1e-5)
-    assert np.diff(episode.show.trajectory.time_s) == pytest.approx(SPEC.control_period_s)
-    away = np.linalg.norm(place[-1] - episode.show.scenery.goals_world, axis=-1)
+    assert np.diff(episode.animation.trajectory.time_s) == pytest.approx(SPEC.control_period_s)
+    away = np.linalg.norm(place[-1] - episode.animation.scenery.goals_world, axis=-1)
     assert away.max() < 0.1
 
 
@@ -142,11 +142,11 @@ REFUSED = {
     "nothing": (["no"], "no: no such file or folder; give a recorded run, a policy.onnx or a tr"),
     "empty folder": (["empty"], "empty: neither a recorded run (run.json is missing) nor a training"),
     "no policy": (["file"], "file: truncated or not an ONNX file"),
-    "ending": (["file", "--film", "x.avi"], "--film x.avi: found the ending '.avi', expected one of .mp4"),
-    "film nowhere": (["file", "--film", "no/x.gif"], "--film no/x.gif: there is no folder no"),
-    "page nowhere": (["file", "--html", "no/x.html"], "--html no/x.html: there is no folder no"),
+    "ending": (["file", "--film", "x.avi"], "--film x.avi: found file type '.avi', expected one of .mp4"),
+    "film nowhere": (["file", "--film", "no/x.gif"], "--film no/x.gif: folder no does not exist"),
+    "page nowhere": (["file", "--html", "no/x.html"], "--html no/x.html: folder no does not exist"),
     "speed": (["file", "--speed", "0"], "--speed: found 0.0, expected a number above 0"),
-    "seed of a recording": (["empty", "--seed", "3"], "--seed 3: empty is no policy; a recorded run"),
+    "seed of a recording": (["empty", "--seed", "3"], "--seed 3: empty is a recorded run; remove"),
 }
 
 

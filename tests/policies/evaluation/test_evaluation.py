@@ -174,49 +174,49 @@ def test_paths_in_space_are_seen_from_above():
 
 
 @pytest.fixture(scope="module")
-def subject(tiny_run, quick):
+def tested(tiny_run, quick):
     return load_policy_under_test(tiny_run)
 
 
-def short(subject, team_size, horizon_s=3.0, **options):
-    """Return the subject's environment with episodes of a few seconds."""
-    environment = subject.environment(team_size, **options)
+def short(tested, team_size, horizon_s=3.0, **options):
+    """Return its environment with episodes of a few seconds."""
+    environment = tested.environment(team_size, **options)
     return replace(environment, scenario=environment.scenario.with_horizon(horizon_s))
 
 
-def test_committed_seeds_give_the_same_numbers_and_other_seeds_do_not(subject):
-    environment = short(subject, 2)
-    first = evaluate_policy(environment, subject.policy, subject.memory, 12)
-    again = evaluate_policy(environment, subject.policy, subject.memory, 12)
+def test_committed_seeds_give_the_same_numbers_and_other_seeds_do_not(tested):
+    environment = short(tested, 2)
+    first = evaluate_policy(environment, tested.policy, tested.memory, 12)
+    again = evaluate_policy(environment, tested.policy, tested.memory, 12)
     assert first.to_dict() == again.to_dict()
     assert first.first_seed == HELD_OUT_SEED
-    others = evaluate_policy(environment, subject.policy, subject.memory, 12, HELD_OUT_SEED + 12)
+    others = evaluate_policy(environment, tested.policy, tested.memory, 12, HELD_OUT_SEED + 12)
     assert others.minimum_separation_m != first.minimum_separation_m
 
 
-def test_artefact_and_checkpoint_give_the_same_evaluation(subject, tiny_export):
+def test_artefact_and_checkpoint_give_the_same_evaluation(tested, tiny_export):
     artefact = load_policy_under_test(tiny_export.path)
-    assert (artefact.scenario, artefact.memory) == (subject.scenario, subject.memory)
-    assert (artefact.spec, artefact.team_size) == (subject.spec, subject.team_size)
-    assert artefact.shield == subject.shield
+    assert (artefact.scenario, artefact.memory) == (tested.scenario, tested.memory)
+    assert (artefact.spec, artefact.team_size) == (tested.spec, tested.team_size)
+    assert artefact.shield == tested.shield
     by_jax, by_graph = (
-        evaluate_policy(short(item, 2), item.policy, item.memory, 12).to_dict() for item in (subject, artefact)
+        evaluate_policy(short(item, 2), item.policy, item.memory, 12).to_dict() for item in (tested, artefact)
     )
     # float32 rounds differently in graph and JAX; in three seconds it does not grow
     assert by_graph == pytest.approx(by_jax, abs=1e-3, nan_ok=True)
 
 
-def test_a_policy_is_evaluated_with_another_team_size(subject):
-    found = evaluate_policy(short(subject, 3, 1.0), subject.policy, subject.memory, 4)
+def test_a_policy_is_evaluated_with_another_team_size(tested):
+    found = evaluate_policy(short(tested, 3, 1.0), tested.policy, tested.memory, 4)
     assert found.team_size == 3
     assert found.contacts == 0
 
 
-def test_without_the_shield_the_same_policy_touches(subject):
+def test_without_the_shield_the_same_policy_touches(tested):
     # the negative control: four robots straight to their goals; with the shield nothing touches
     straight_on = jax.jit(straight)
     bare, shielded = (
-        evaluate_policy(short(subject, 4, 10.0, shielded=is_shielded), straight_on, 0, 32)
+        evaluate_policy(short(tested, 4, 10.0, shielded=is_shielded), straight_on, 0, 32)
         for is_shielded in (False, True)
     )
     assert bare.contacts > 0
@@ -242,6 +242,6 @@ def test_episodes_that_cannot_be_are_refused(episodes, seed, message):
 
 
 @pytest.mark.parametrize(("team_size", "message"), [(1, "at least 2 robots"), (90, "do not fit")])
-def test_a_team_that_cannot_be_is_refused(subject, team_size, message):
+def test_a_team_that_cannot_be_is_refused(tested, team_size, message):
     with pytest.raises(TestudoError, match=message):
-        subject.environment(team_size)
+        tested.environment(team_size)

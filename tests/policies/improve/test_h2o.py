@@ -7,8 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_policies.improve.discriminators import DiscriminatorConfig, Discriminators
-from testudo_policies.improve.motion_features import ACTION, NEXT, STATE, flat_motion, motions
+from testudo_policies.improve.discriminators import (
+    ACTION,
+    NEXT,
+    STATE,
+    DiscriminatorConfig,
+    Discriminators,
+    flat_motion,
+    motions,
+)
 from testudo_policies.learning.losses import Batch, advantages
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
@@ -34,10 +41,10 @@ def judged(real, simulated):
     """Return the trust of simulated motions after learning to tell them from real ones."""
     known = jnp.ones(len(simulated[STATE]), bool)
     discriminators = Discriminators(QUICK, real, jnp.ones(len(real[STATE]), bool))
-    judges, loss = jax.jit(discriminators.learn)(
+    classifiers, loss = jax.jit(discriminators.learn)(
         jax.jit(discriminators.init)(jax.random.key(0)), simulated, known, jax.random.key(1)
     )
-    return np.asarray(discriminators.trust(judges, simulated, known)), float(loss)
+    return np.asarray(discriminators.trust(classifiers, simulated, known)), float(loss)
 
 
 def test_the_same_dynamics_are_trusted_even_where_the_actions_differ():
@@ -59,11 +66,11 @@ def test_steps_without_a_motion_are_trusted_and_teach_nothing():
     simulated = {name: value.at[250:].set(1e3) for name, value in motion_of(jax.random.key(2), 500, 1.0).items()}
     known = jnp.arange(500) < 250
     discriminators = Discriminators(replace(QUICK, steps=5), real, jnp.ones(500, bool))
-    judges, loss = jax.jit(discriminators.learn)(
+    classifiers, loss = jax.jit(discriminators.learn)(
         jax.jit(discriminators.init)(jax.random.key(0)), simulated, known, jax.random.key(1)
     )
     assert float(loss) < 2.0  # values of a thousand would be far off
-    np.testing.assert_array_equal(discriminators.trust(judges, simulated, known)[250:], 1.0)
+    np.testing.assert_array_equal(discriminators.trust(classifiers, simulated, known)[250:], 1.0)
 
 
 def test_advantages_with_trust_are_those_written_out_by_hand():

@@ -100,8 +100,8 @@ def test_training_begins_a_share_of_its_worlds_there_and_keeps_the_starts_with_i
     save_config(tmp_path, config)
     assert load_config(tmp_path) == config
     environment = build(config).environment
-    begun = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 64))
-    moving = np.all(np.abs(environment.scene(begun).robots.velocity[0]) > 0.05, axis=0)
+    reset_worlds = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 64))
+    moving = np.all(np.abs(environment.scene(reset_worlds).robots.velocity[0]) > 0.05, axis=0)
     assert 0.25 < moving.mean() < 0.75
     with pytest.raises(TestudoError, match=r"--starts: robots: found 2, the team has 3"):
         build(replace(config, team_size=3))
@@ -112,7 +112,7 @@ def test_a_run_in_which_nothing_went_wrong_has_nothing_to_save(tmp_path):
     write_recording(recording(whole), tmp_path / "run")
     assert incident(tmp_path / "run", json=tmp_path / "incidents.json", choice=IncidentSelection(worst=0)) == 0
     assert json.loads((tmp_path / "incidents.json").read_text())["incidents"] == []
-    with pytest.raises(TestudoError, match="nothing went wrong"):
+    with pytest.raises(TestudoError, match="found no incidents in this run"):
         incident(tmp_path / "run", save_scenario=tmp_path / "starts.yaml", choice=IncidentSelection(worst=0))
 
 

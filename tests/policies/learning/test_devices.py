@@ -8,7 +8,7 @@ from tests.policies.quick import TINY
 from testudo_hardware.errors import TestudoError
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import train_run
-from testudo_policies.learning.world_count import bytes_per_world, largest_that_fits, memory_told
+from testudo_policies.learning.world_count import bytes_per_world, explain_out_of_memory, largest_that_fits
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.jax_support.devices import PRECISION, Devices, devices
 
@@ -44,13 +44,13 @@ def test_training_uses_the_precision_that_its_configuration_states():
 @pytest.mark.parametrize(
     ("config", "found", "world_bytes", "worlds", "reason"),
     [
-        (LARGE, gpus(), 200_000, 65_536, "only take longer"),
-        (LARGE, gpus(4), 200_000, 4 * 65_536, "only take longer"),
-        (LARGE, gpus(memory_gib=8), 200_000, 32_768, "would not fit into its memory"),
-        (LARGE, gpus(2, 8), 200_000, 2 * 32_768, "would not fit into its memory"),
-        (LARGE, gpus(3, 8), 200_000, 3 * 32_768, "would not fit into its memory"),
+        (LARGE, gpus(), 200_000, 65_536, "only make a step slower"),
+        (LARGE, gpus(4), 200_000, 4 * 65_536, "only make a step slower"),
+        (LARGE, gpus(memory_gib=8), 200_000, 32_768, "would not fit into device memory"),
+        (LARGE, gpus(2, 8), 200_000, 2 * 32_768, "would not fit into device memory"),
+        (LARGE, gpus(3, 8), 200_000, 3 * 32_768, "would not fit into device memory"),
         (TrainConfig(), gpus(), 200_000, 256, "fewer than 50 updates of --decisions 700000"),
-        (LARGE, Devices("cpu", "cpu", 1, 1, 16 * GIB, PRECISION), 200_000, 256, "only take longer"),
+        (LARGE, Devices("cpu", "cpu", 1, 1, 16 * GIB, PRECISION), 200_000, 256, "only make a step slower"),
     ],
 )  # fmt: skip
 def test_worlds_are_chosen_by_memory_length_and_use(config, found, world_bytes, worlds, reason):
@@ -63,7 +63,7 @@ def test_worlds_are_chosen_by_memory_length_and_use(config, found, world_bytes, 
 @pytest.mark.parametrize(
     ("config", "found", "world_bytes", "message"),
     [
-        (LARGE, gpus(memory_gib=1), 2 * GIB, "would not fit into its memory; give fewer --minibatches"),
+        (LARGE, gpus(memory_gib=1), 2 * GIB, "would not fit into device memory; give fewer --minibatches"),
         (TrainConfig(minibatches=7), gpus(), 200_000, "give fewer --minibatches"),
     ],
 )
@@ -88,9 +88,9 @@ def test_full_memory_is_told_in_a_sentence_that_names_the_option(tmp_path, monke
     with pytest.raises(TestudoError) as caught:
         train_run(build(TINY), tmp_path)
     assert str(caught.value).startswith("--worlds: the memory of cpu, ")
-    assert "does not suffice for 4 worlds; try --worlds 2 in a new run, or 0" in str(caught.value)
+    assert "is too small for 4 worlds; try --worlds 2 in a new run, or 0" in str(caught.value)
 
 
 def test_another_failure_of_the_device_stays_what_it_is():
-    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), memory_told(TINY):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), explain_out_of_memory(TINY):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")

@@ -34,9 +34,9 @@ class Learner:
     """A tiny run with its update compiled."""
 
     def __init__(self, **changes):
-        self.workshop = build(replace(TINY, **changes))
-        self.init = self.workshop.ppo.start
-        self.update = jax.jit(self.workshop.ppo.update)
+        self.components = build(replace(TINY, **changes))
+        self.init = self.components.ppo.start
+        self.update = jax.jit(self.components.ppo.update)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def changed(before, after):
 @pytest.mark.parametrize(("algorithm", "memory", "robot"), CASES)
 def test_one_update_changes_actor_critic_and_statistics(algorithm, memory, robot, tiny):
     changes = {"algorithm": algorithm, "memory": memory, "robot": robot}
-    learner = tiny if tiny.workshop.config == replace(TINY, **changes) else Learner(**changes)
+    learner = tiny if tiny.components.config == replace(TINY, **changes) else Learner(**changes)
     before = learner.init(jax.random.key(0))
     after, metrics = learner.update(before)
     assert int(after.updates) == 1
@@ -79,7 +79,7 @@ def test_one_update_changes_actor_critic_and_statistics(algorithm, memory, robot
 def test_the_central_critic_reads_the_peers_goals_and_the_other_does_not():
     def critic_inputs(algorithm):
         learner = Learner(algorithm=algorithm)
-        shapes = jax.eval_shape(learner.workshop.ppo.init, jax.random.key(0)).parameters
+        shapes = jax.eval_shape(learner.components.ppo.init, jax.random.key(0)).parameters
         encoder = {name: part["params"] for name, part in vars(shapes).items() if name in ("actor", "critic")}
         actor = encoder["actor"]["encoder"]["neighbour_1"]["kernel"].shape[0]
         critic = encoder["critic"]["TeamEncoder_0"]["neighbour_1"]["kernel"].shape[0]
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(tiny):
 def test_one_jitted_update_of_two_seeds_equals_two_single_updates(tiny):
     begin = [tiny.init(jax.random.key(seed)) for seed in (3, 4)]
     both = jax.tree.map(lambda *x: jnp.stack(x), *begin)
-    together, metrics = jax.jit(jax.vmap(tiny.workshop.ppo.update))(both)
+    together, metrics = jax.jit(jax.vmap(tiny.components.ppo.update))(both)
     for index, state in enumerate(begin):
         single, values = tiny.update(state)
         for old, new, vectorised in zip(

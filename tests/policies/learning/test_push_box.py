@@ -12,7 +12,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.export import export
-from testudo_policies.exporting.starting_fleet import not_in_a_fleet, write_fleet
+from testudo_policies.exporting.packaging import unavailable_signals, write_fleet
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.learning.training_run import train_run
@@ -60,22 +60,22 @@ def test_the_return_rises_on_a_box_that_slides_without_inertia():
 @pytest.mark.timeout(900)
 def test_the_return_rises_on_mjx():
     """With contact and friction, on two cores, in minutes: from behind the box, to goals that are near."""
-    workshop = build(replace(SHORT, epochs=8))
-    environment, scenario = workshop.environment, workshop.environment.scenario
+    components = build(replace(SHORT, epochs=8))
+    environment, scenario = components.environment, components.environment.scenario
     easy = replace(scenario, behind=1.0, way_m=(scenario.way_m[0], 0.4))
-    ppo = replace(workshop.ppo, environment=replace(environment, scenario=easy))
-    assert_rising(*rewards_of(ppo, workshop.config.updates))
+    ppo = replace(components.ppo, environment=replace(environment, scenario=easy))
+    assert_rising(*rewards_of(ppo, components.config.updates))
 
 
 @pytest.mark.slow
 def test_an_export_is_equal_and_no_robot_runs_it(tmp_path, capsys):
     """The file is proven like any other; a fleet file is not written, and a robot refuses it for the box."""
     config = replace(SHORT, worlds=4, rollout=4, epochs=1, minibatches=2, width=8, decisions=16)
-    workshop, run = build(config), tmp_path / "run"
-    assert train_run(workshop, run).finished
+    components, run = build(config), tmp_path / "run"
+    assert train_run(components, run).finished
     export(run)
     said = " ".join(capsys.readouterr().out.split())
-    assert "no fleet file: on ROS 2 nothing gives a robot box_position_world and box_quarter_yaw" in said
+    assert "no fleet file: the policy reads box_position_world and box_quarter_yaw" in said
     assert not (run / "fleet.yaml").exists()
     artefact = PolicyArtefact.load(run / "policy.onnx")
     assert artefact.contract.parity["max_error"] <= 1e-5
@@ -83,6 +83,6 @@ def test_an_export_is_equal_and_no_robot_runs_it(tmp_path, capsys):
     assert names[-3:] == ["goal_world", "box_position_world", "box_quarter_yaw"]
     with pytest.raises(PolicyContractError, match="found 'box_position_world', which is not there on this robot"):
         PolicyArtefact.load(run / "policy.onnx", robot=load_robot("gritsbot_x"))
-    assert not_in_a_fleet(workshop) == ("box_position_world", "box_quarter_yaw")
+    assert unavailable_signals(components) == ("box_position_world", "box_quarter_yaw")
     with pytest.raises(TestudoError, match="also reads box_position_world, box_quarter_yaw"):
-        write_fleet(workshop, None, tmp_path / "fleet.yaml", 0)
+        write_fleet(components, None, tmp_path / "fleet.yaml", 0)

@@ -14,22 +14,22 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.learning import training_run
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import CheckpointError, Checkpoints, load_config, save_config
-from testudo_policies.learning.metrics_log import MetricsLog
+from testudo_policies.learning.run_files import MetricsLog
 from testudo_policies.learning.training_run import load_parameters, train_run
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(scope="module")
-def workshop():
+def components():
     return build(TINY)
 
 
 @pytest.fixture(scope="module")
-def update(workshop, quick):
+def update(components, quick):
     """Return the compiled update."""
-    state = workshop.ppo.start.eval_shape(jax.random.key(0))
-    return jax.jit(workshop.ppo.update).lower(state).compile()
+    state = components.ppo.start.eval_shape(jax.random.key(0))
+    return jax.jit(components.ppo.update).lower(state).compile()
 
 
 @pytest.fixture
@@ -59,29 +59,29 @@ def logged_updates(folder):
     return [json.loads(line)["update"] for line in lines]
 
 
-def finished_like(tiny_run, workshop, folder):
+def finished_like(tiny_run, components, folder):
     """Go on in a folder to the end and compare with the run that was never stopped."""
-    result = train_run(workshop, folder)
+    result = train_run(components, folder)
     assert result.finished
     assert result.updates == 4
-    assert_equal_trees(result.parameters, load_parameters(workshop, tiny_run))
-    assert_equal_trees(result.parameters, load_parameters(workshop, folder))
+    assert_equal_trees(result.parameters, load_parameters(components, tiny_run))
+    assert_equal_trees(result.parameters, load_parameters(components, folder))
 
 
-def test_a_run_leaves_configuration_metrics_and_checkpoint(tiny_run, workshop):
+def test_a_run_leaves_configuration_metrics_and_checkpoint(tiny_run, components):
     assert load_config(tiny_run) == TINY
     assert logged_updates(tiny_run) == [1, 2, 3, 4]
     last = json.loads((tiny_run / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["decisions"] == TINY.decisions
     names = ("train/return", "train/success", "train/contacts", "shield/intervention_rate")
     assert all(isinstance(last[name], float) for name in names)
-    parameters = load_parameters(workshop, tiny_run)
+    parameters = load_parameters(components, tiny_run)
     assert jax.tree.structure(parameters) == jax.tree.structure(
-        workshop.ppo.start.eval_shape(jax.random.key(0)).parameters
+        components.ppo.start.eval_shape(jax.random.key(0)).parameters
     )
 
 
-def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, workshop, tmp_path):
+def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, components, tmp_path):
     # nothing is patched here but the Ctrl-C: both sessions compile for themselves
     seen = []
 
@@ -89,19 +89,19 @@ def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, workshop, tmp_p
         seen.append(progress)
         raise KeyboardInterrupt
 
-    first = train_run(workshop, tmp_path, stop_at_once)
+    first = train_run(components, tmp_path, stop_at_once)
     assert (first.finished, first.updates) == (False, 2)  # the second was under way
     assert [item.update for item in seen] == [1]
     assert seen[-1].decisions == TINY.worlds * TINY.rollout
     assert logged_updates(tmp_path) == [1, 2]
-    assert_equal_trees(first.parameters, load_parameters(workshop, tmp_path))
-    finished_like(tiny_run, workshop, tmp_path)
+    assert_equal_trees(first.parameters, load_parameters(components, tmp_path))
+    finished_like(tiny_run, components, tmp_path)
     assert logged_updates(tmp_path) == [1, 2, 3, 4]
 
 
-def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(tiny_run, workshop):
+def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(tiny_run, components):
     # weak types, and the device that a restored array is bound to, are part of what JAX compiles
-    fresh = workshop.ppo.start(jax.random.key(0))
+    fresh = components.ppo.start(jax.random.key(0))
     with Checkpoints(tiny_run, reading=True) as checkpoints:
         restored = checkpoints.restore(fresh)
     assert jax.tree.structure(restored) == jax.tree.structure(fresh)
@@ -110,34 +110,34 @@ def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(
         assert new.committed == old.committed
 
 
-def test_a_finished_run_is_left_as_it_is(tiny_run, workshop, tmp_path, monkeypatch):
+def test_a_finished_run_is_left_as_it_is(tiny_run, components, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     shutil.copytree(tiny_run, folder)
     monkeypatch.setattr(training_run, "_compiled", None)  # nothing is compiled either
-    finished_like(tiny_run, workshop, folder)
+    finished_like(tiny_run, components, folder)
     assert logged_updates(folder) == [1, 2, 3, 4]
 
 
 def test_ctrl_c_while_compiling_ends_at_once_and_the_folder_starts_from_nothing(
-    tiny_run, workshop, update, tmp_path, monkeypatch
+    tiny_run, components, update, tmp_path, monkeypatch
 ):
     def stopped(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training_run, "_compiled", stopped)
     with pytest.raises(KeyboardInterrupt):
-        train_run(workshop, tmp_path)
+        train_run(components, tmp_path)
     assert load_config(tmp_path) == TINY
     with pytest.raises(CheckpointError, match="no checkpoint yet; run `testudo train --run"):
-        load_parameters(workshop, tmp_path)
+        load_parameters(components, tmp_path)
     monkeypatch.setattr(training_run, "_compiled", lambda *_: update)
-    finished_like(tiny_run, workshop, tmp_path)
+    finished_like(tiny_run, components, tmp_path)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("moment", ["update", "log", "checkpoint"])
 def test_ctrl_c_at_any_moment_of_an_update_leaves_a_folder_that_goes_on(
-    moment, after, tiny_run, workshop, update, compiled_once, tmp_path, monkeypatch
+    moment, after, tiny_run, components, update, compiled_once, tmp_path, monkeypatch
 ):
     # the third update is hit: before its work, or after it and before the result is noted; the log is
     # one update behind
@@ -149,18 +149,18 @@ def test_ctrl_c_at_any_moment_of_an_update_leaves_a_folder_that_goes_on(
     else:
         monkeypatch.setattr(training_run, "_CHECKPOINT_EVERY_S", -1.0)
         monkeypatch.setattr(Checkpoints, "save", raising_at(3, Checkpoints.save, after=after))
-    stopped = train_run(workshop, tmp_path)
+    stopped = train_run(components, tmp_path)
     assert not stopped.finished
     assert stopped.updates == (2 if moment == "update" else 3)
-    assert_equal_trees(stopped.parameters, load_parameters(workshop, tmp_path))
+    assert_equal_trees(stopped.parameters, load_parameters(components, tmp_path))
     assert logged_updates(tmp_path) == [*range(1, stopped.updates + 1)]
     monkeypatch.undo()
     monkeypatch.setattr(training_run, "_compiled", lambda *_: update)
-    finished_like(tiny_run, workshop, tmp_path)
+    finished_like(tiny_run, components, tmp_path)
     assert logged_updates(tmp_path) == [1, 2, 3, 4]
 
 
-def test_the_next_update_is_sent_off_before_the_metrics_of_the_last_are_read(workshop, update, tmp_path, monkeypatch):
+def test_the_next_update_is_sent_off_before_the_metrics_of_the_last_are_read(components, update, tmp_path, monkeypatch):
     order = []
 
     def noted(state):
@@ -168,27 +168,27 @@ def test_the_next_update_is_sent_off_before_the_metrics_of_the_last_are_read(wor
         return update(state)
 
     monkeypatch.setattr(training_run, "_compiled", lambda *_: noted)
-    train_run(workshop, tmp_path, lambda progress: order.append(progress.update))
+    train_run(components, tmp_path, lambda progress: order.append(progress.update))
     assert order == ["update", "update", 1, "update", 2, "update", 3, 4]
 
 
 def test_a_second_ctrl_c_while_saving_falls_back_to_the_checkpoint_before(
-    tiny_run, workshop, update, compiled_once, tmp_path, monkeypatch
+    tiny_run, components, update, compiled_once, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(training_run, "_CHECKPOINT_EVERY_S", -1.0)
     save = raising_at(3, Checkpoints.save)
     monkeypatch.setattr(Checkpoints, "save", raising_at(4, save))
     with pytest.raises(KeyboardInterrupt):
-        train_run(workshop, tmp_path)
+        train_run(components, tmp_path)
     monkeypatch.undo()
     monkeypatch.setattr(training_run, "_compiled", lambda *_: update)
     assert logged_updates(tmp_path) == [1, 2, 3]
-    finished_like(tiny_run, workshop, tmp_path)
+    finished_like(tiny_run, components, tmp_path)
     assert logged_updates(tmp_path) == [1, 2, 3, 4]  # the third was done again, and stands once
 
 
 def test_ctrl_c_while_orbax_writes_waits_until_the_checkpoint_is_whole(
-    tiny_run, workshop, compiled_once, tmp_path, monkeypatch
+    tiny_run, components, compiled_once, tmp_path, monkeypatch
 ):
     # Orbax writes in threads that an exception does not stop: the save after it met their files
     written = []
@@ -201,15 +201,15 @@ def test_ctrl_c_while_orbax_writes_waits_until_the_checkpoint_is_whole(
 
     monkeypatch.setattr(training_run, "_CHECKPOINT_EVERY_S", -1.0)
     monkeypatch.setattr(ocp.CheckpointManager, "save", interrupted_save)
-    stopped = train_run(workshop, tmp_path)
+    stopped = train_run(components, tmp_path)
     assert (stopped.finished, stopped.updates, written) == (False, 1, [1])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     monkeypatch.setattr(ocp.CheckpointManager, "save", save)
-    finished_like(tiny_run, workshop, tmp_path)
+    finished_like(tiny_run, components, tmp_path)
 
 
 def test_a_process_that_is_killed_while_it_saves_leaves_the_checkpoint_before(
-    tiny_run, workshop, compiled_once, tmp_path
+    tiny_run, components, compiled_once, tmp_path
 ):
     # what Orbax leaves of a write that was cut off: a folder that has not got its name yet
     folder = tmp_path / "run"
@@ -217,7 +217,7 @@ def test_a_process_that_is_killed_while_it_saves_leaves_the_checkpoint_before(
     torn = folder / "checkpoints" / "5.orbax-checkpoint-tmp"
     shutil.copytree(folder / "checkpoints" / "4", torn)
     (torn / "default" / "manifest.ocdbt").write_bytes(b"")
-    finished_like(tiny_run, workshop, folder)
+    finished_like(tiny_run, components, folder)
 
 
 def test_metrics_go_on_after_a_line_that_was_cut_off(tmp_path):
@@ -261,21 +261,21 @@ def test_a_configuration_that_does_not_hold_is_refused(text, message, tmp_path):
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(CheckpointError, match=r"no training run: config.json is missing; give"):
+        with pytest.raises(CheckpointError, match=r"not a training run: config.json is missing; give"):
             load_config(folder)
     assert not list(tmp_path.iterdir())
 
 
-def test_reading_a_run_without_a_checkpoint_makes_nothing(workshop, tmp_path):
+def test_reading_a_run_without_a_checkpoint_makes_nothing(components, tmp_path):
     save_config(tmp_path, TINY)
     with pytest.raises(CheckpointError, match="no checkpoint yet; run `testudo train --run"):
-        load_parameters(workshop, tmp_path)
+        load_parameters(components, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_a_folder_with_another_configuration_is_not_overwritten(tiny_run):
     before = (tiny_run / "config.json").read_text()
-    with pytest.raises(CheckpointError, match=r"another configuration \(worlds is 4, not 8\)"):
+    with pytest.raises(CheckpointError, match=r"another configuration: worlds: found 4, expected 8"):
         train_run(build(replace(TINY, worlds=8)), tiny_run)
     assert (tiny_run / "config.json").read_text() == before
 
@@ -295,19 +295,19 @@ def test_a_checkpoint_of_another_configuration_is_refused(changes, tiny_run, cap
 
 
 @pytest.mark.parametrize("file", ["_METADATA", "manifest.ocdbt"])
-def test_a_damaged_checkpoint_is_refused_with_the_way_out(file, tiny_run, workshop, tmp_path):
+def test_a_damaged_checkpoint_is_refused_with_the_way_out(file, tiny_run, components, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(tiny_run, folder)
     (folder / "checkpoints" / "4" / "default" / file).write_bytes(b"not what was written")
-    with pytest.raises(CheckpointError, match=r"checkpoint 4 is damaged .*; remove .*4 to go on"):
-        load_parameters(workshop, folder)
+    with pytest.raises(CheckpointError, match=r"checkpoint 4 is damaged .*; remove .*4 to resume"):
+        load_parameters(components, folder)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"algorithm": "dqn"}, "--algorithm: found 'dqn', expected one of mappo, ippo"),
-        ({"team_size": 1}, "--team-size: found 1, a team has at least 2 robots"),
+        ({"team_size": 1}, "--team-size: found 1, expected at least 2 robots"),
         ({"team_size": 500}, "500 robots do not fit"),
         ({"robot": "r2d2"}, "robot 'r2d2' is not known; known are"),
         ({"scenario": "chess"}, "scenario 'chess' is not known; known are crossing, escort, navigation"),

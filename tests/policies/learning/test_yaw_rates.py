@@ -66,8 +66,8 @@ def test_the_term_is_there_for_teams_that_turn_only_and_no_part_of_success():
 
 
 def test_an_action_has_one_number_more_and_its_rate_is_within_the_limit():
-    workshop = build(TURNING)
-    agent = workshop.agent
+    components = build(TURNING)
+    agent = components.agent
     sizes = {"position_world": 3, "yaw": 1, "velocity": 3, "control_point_world": 3, "goal_world": 3}
     signals = {name: jnp.ones((2, TINY.team_size, size)) for name, size in sizes.items()}
     peers = {
@@ -113,20 +113,20 @@ def test_the_contract_says_which_type_it_is():
 @pytest.mark.slow
 def test_what_was_trained_is_what_the_file_commands(tmp_path):
     """Parity over random inputs and loops, the test vector, the robot's own loader, and drones in simulation."""
-    workshop = build(TURNING)
-    assert train_run(workshop, tmp_path / "run").finished
-    report = package_policy(workshop, load_parameters(workshop, tmp_path / "run"), tmp_path / "policy.onnx", [])
+    components = build(TURNING)
+    assert train_run(components, tmp_path / "run").finished
+    report = package_policy(components, load_parameters(components, tmp_path / "run"), tmp_path / "policy.onnx", [])
     assert report.parity.max_error <= 1e-5
     artefact = PolicyArtefact.load(report.path, robot=DRONE, sha256=report.sha256)
     assert artefact.replay_error <= 1e-5
     assert np.array(artefact.contract.test_vector.outputs["command"]).shape[1] == 4
     for path in (report.path, tmp_path / "run"):
-        subject = load_policy_under_test(path)
-        environment = subject.environment(2)
+        tested = load_policy_under_test(path)
+        environment = tested.environment(2)
         assert environment.team.yaw_rate_limit == DRONE.yaw_rate_limit_rad_s
         world = jax.jit(environment.reset)(jax.random.split(jax.random.key(3), 2))
         signals = {name: value.reshape(-1, *value.shape[2:]) for name, value in environment.signals(world).items()}
-        command, _ = subject.policy(signals, jnp.zeros((4, subject.memory)))
+        command, _ = tested.policy(signals, jnp.zeros((4, tested.memory)))
         assert command.shape == (4, 4)
         nominal = jnp.transpose(jnp.asarray(command).reshape(2, 2, 4), (2, 1, 0))
         team, _ = jax.jit(environment.run_ticks)(world.team, nominal, jax.random.key(0))

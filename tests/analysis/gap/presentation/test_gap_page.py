@@ -9,7 +9,7 @@ from tests.analysis.gap.runs import ROBOT
 
 from testudo_analysis.commands.gap import gap
 from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
-from testudo_bench.performance.replay import measure
+from testudo_bench.performance.recorded_runs import measure
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.recording import load_recording, write_recording

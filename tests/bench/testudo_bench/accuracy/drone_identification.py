@@ -1,4 +1,4 @@
-"""`testudo bench drone_identify`: quadrotors predicted from their motor signals, on flights that were not fitted."""
+"""`testudo bench drone_identify`: predicts quadrotors from motor signals, on held-out flights."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ _SHIPPED = {
     "rotors.thrust_most": 0.12,
     "rotors.thrust_most_per_volt": 0.0,
 }
-"""What crazyflow 0.4.0 and drone_models 0.1.0 ship for the Crazyflie with brushed motors (cf2x_L250): facts; the lag is
-that of their first-order thrust."""
+"""Parameters in crazyflow 0.4.0 and drone_models 0.1.0 for the Crazyflie with brushed motors (cf2x_L250); the lag is
+that of their first-order thrust model."""
 
 
 def bench_drone_identify(
@@ -64,16 +64,16 @@ def bench_drone_identify(
     leave_out: tuple[str, ...] = (RUNS, ROBOTS),
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
-    """Fit flights, predict others open-loop from logged motor signals, beside the ballistic and crazyflow's prediction.
+    """Fit flights, and predict held-out flights open loop; compare with ballistic prediction and crazyflow.
 
-    All flights of a run, or of a vehicle, are left out in turn, so that no neighbour's log of the same flight helps.
+    All flights of a run, or of a vehicle, are held out together, so that no log of the same flight is in the fit.
 
     Args:
-        data: folder of Crazyflie logs; that in the environment variable TESTUDO_REAL_DATA if not given.
+        data: folder of Crazyflie logs; default: that in the environment variable TESTUDO_REAL_DATA.
         robot: registered robot or robot file.
-        runs: take runs whose name holds this text.
+        runs: use runs whose name contains this text.
         leave_out: runs, robots, or both.
-        say: is told what is going on.
+        say: called with progress messages.
     """
     spec = load_robot(robot)
     flights = read_flights(data or Path(os.environ.get(DATA_VARIABLE, "")) / _FOLDER, runs, say)
@@ -100,11 +100,11 @@ def bench_drone_identify(
                 for key, size in found.items():
                     sizes.setdefault(flight.robot, {}).setdefault(key, []).append(size)
         rows, values[split] = _rows(sizes)
-        tables.append(BenchResult(f"left out: {split}", _COLUMNS, rows, {}))
+        tables.append(BenchResult(f"held out: {split}", _COLUMNS, rows, {}))
     duration = sum(flight.stamp_s[-1] - flight.stamp_s[0] for flight in flights)
     title = (
         f"{len(flights)} flights of {spec.name}, {duration:.0f} s, fitted in {values['fit_s']:.0f} s; "
-        f"left out: {leave_out[0]}"
+        f"held out: {leave_out[0]}"
     )
     return BenchResult(title, _COLUMNS, tables[0].rows, values, tuple(tables[1:]))
 
@@ -113,12 +113,12 @@ def read_flights(folder: Path, runs: str, say: Callable[[str], None] = lambda _:
     """Return the flights of a folder of logs, named run/robot.
 
     Raises:
-        TestudoError: there is none.
+        TestudoError: there are none.
     """
     if not folder.is_dir():
         raise TestudoError(
-            f"drone_identify: found no folder {folder}, expected logs of Crazyflies; let "
-            f"{DATA_VARIABLE} name the folder above {_FOLDER}"
+            f"drone_identify: found no folder {folder}, expected Crazyflie logs; set "
+            f"{DATA_VARIABLE} to the parent folder of {_FOLDER}"
         )
     found = []
     for run in sorted(runs_of(files_of([folder]), None)):
@@ -132,7 +132,9 @@ def read_flights(folder: Path, runs: str, say: Callable[[str], None] = lambda _:
             if can_identify(robot)
         ]
     if not found:
-        raise TestudoError(f"drone_identify: {folder} holds no run with {runs!r} in its name and motors and odometry")
+        raise TestudoError(
+            f"drone_identify: {folder}: found no run with {runs!r} in its name and with motor signals and odometry"
+        )
     return found
 
 
@@ -157,7 +159,7 @@ def _shipped(spec: RobotSpec, flight: FlightRecord) -> dict[str, np.ndarray]:
     return sizes
 
 
-_WHO = ("baseline", "shipped", "shipped, our mass", "nominal", "identified", f"identified {HELD}")
+_MODELS = ("baseline", "shipped", "shipped, our mass", "nominal", "identified", f"identified {HELD}")
 _COLUMNS = (
     "vehicle",
     "after",
@@ -180,11 +182,11 @@ def _rows(sizes: Mapping[str, Mapping[str, list[np.ndarray]]]) -> tuple[list[tup
             for channel, _ in CHANNELS:
                 unit, factor = _SHOWN[channel]
                 medians = {
-                    who: factor * float(np.median(np.concatenate(sizes[robot][f"{who} {channel} {horizon:g}"])))
-                    for who in _WHO
+                    model: factor * float(np.median(np.concatenate(sizes[robot][f"{model} {channel} {horizon:g}"])))
+                    for model in _MODELS
                 }
                 change = medians["identified"] / medians["baseline"] - 1
-                held = medians[_WHO[-1]] / medians["baseline"] - 1
+                held = medians[_MODELS[-1]] / medians["baseline"] - 1
                 starts = sum(map(len, sizes[robot][f"baseline {channel} {horizon:g}"]))
                 values[f"{robot} {channel} {horizon:g} s"] = medians | {
                     "unit": unit,
@@ -197,7 +199,7 @@ def _rows(sizes: Mapping[str, Mapping[str, list[np.ndarray]]]) -> tuple[list[tup
                         robot,
                         f"{horizon:g} s",
                         f"{channel} ({unit})",
-                        *(f"{medians[who]:.2f}" for who in _WHO),
+                        *(f"{medians[model]:.2f}" for model in _MODELS),
                         f"{change:+.0%} ({held:+.0%})",
                         f"-{_BARS[channel, horizon]:.0%}",
                     )

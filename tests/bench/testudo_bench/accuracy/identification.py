@@ -1,4 +1,4 @@
-"""`testudo bench identify`: parameters that are known are found again, and on a real run the errors that are left."""
+"""`testudo bench identify`: recovery of known parameters, and remaining errors on a real run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testudo_analysis.identify.estimation.identification_result import HALF, ROB
 from testudo_analysis.identify.ground.synthetic_runs import Truth, synthetic_run
 from testudo_analysis.identify.identify_run import identify_run
 from testudo_analysis.identify.parameter_recovery import COLUMNS, Found, kept_values, recoveries, recovery_table
-from testudo_bench.performance.importing import DATA_VARIABLE
+from testudo_bench.performance.recorded_runs import DATA_VARIABLE
 from testudo_deploy.bench.result import BenchResult, machine
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
@@ -50,17 +50,17 @@ def bench_identify(
     kept: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
-    """Identify synthetic runs of known truth, each another one; and real ground robots if their logs are there.
+    """Identify synthetic runs with known parameters, and real ground robots if their logs are available.
 
-    Runs of three robots for a minute have lost poses, noise, and a clock of the robots that is off and drifts. Robots
-    with rotors fly for 10 s with noise, and are identified from their motors. Real logs are those of the folder that
-    the environment variable TESTUDO_REAL_DATA names.
+    Runs of three robots for a minute have lost poses, noise, clock offset and clock drift. Robots with rotors fly for
+    10 s with noise, and are identified from motor signals. Real logs are in the folder of the environment variable
+    TESTUDO_REAL_DATA.
 
     Args:
         robot: registered robot.
-        repeats: synthetic runs.
-        kept: JSON file in which each run is kept, so that the same command goes on.
-        say: is told what is going on.
+        repeats: number of synthetic runs.
+        kept: JSON file with the result of each run, so that the same command resumes.
+        say: called with progress messages.
     """
     spec = load_robot(robot)
     flies = bool(spec.rotors)
@@ -79,13 +79,13 @@ def bench_identify(
 
 
 def recover_drawn(spec: RobotSpec, number: int) -> Found:
-    """Return what is recovered of a drawn truth of robots that follow velocity commands."""
+    """Return the recovery of random parameters of robots with velocity commands."""
     truth = draw_truth(spec, np.random.default_rng([number, 1]))
     return recover(spec, truth, robots=_ROBOTS, duration_s=_DURATION_S, seed=number)
 
 
 def recover_flight(spec: RobotSpec, number: int) -> Found:
-    """Return what is recovered of a drawn truth of quadrotors, from their motors."""
+    """Return the recovery of random parameters of quadrotors, from motor signals."""
     truth = draw_drone_truth(np.random.default_rng([number, 1]))
     recording = synthetic_flight(spec, truth, drones=_ROBOTS, duration_s=_FLIGHT_S, seed=number)
     identified = identify_drone([recording], spec, settings=DroneSettings(hold_out=()))
@@ -94,7 +94,7 @@ def recover_flight(spec: RobotSpec, number: int) -> Found:
 
 
 def draw_truth(spec: RobotSpec, rng: np.random.Generator) -> Truth:
-    """Return how a robot may be, around its file, with a clock that is off by more than any transport takes."""
+    """Return random parameters around the robot file, with a clock offset larger than any transport delay."""
     wheeled = np.isfinite(spec.turn_scale)
     return Truth(
         spec.velocity_lag_s * rng.uniform(0.7, 1.8),
@@ -108,7 +108,7 @@ def draw_truth(spec: RobotSpec, rng: np.random.Generator) -> Truth:
 
 
 def draw_drone_truth(rng: np.random.Generator) -> DroneTruth:
-    """Return how a quadrotor may be; lags with which the controller of the synthetic flights is stable."""
+    """Return random quadrotor parameters; with these lags the controller of synthetic flights is stable."""
     return DroneTruth(
         rng.uniform(0.9, 1.05), rng.uniform(0.03, 0.08), rng.uniform(0.005, 0.035), rng.uniform(0.01, 0.06)
     )

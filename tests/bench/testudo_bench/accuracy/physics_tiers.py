@@ -1,4 +1,4 @@
-"""`testudo bench tiers`: the same commands on every tier of every robot, and how far they drift apart."""
+"""`testudo bench tiers`: drift between physics tiers under the same commands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from testudo_sim.team.team_tick import tick
 _DURATION_S = max(HORIZONS_S) + 0.1
 _POLICY = "policy"
 _SHOWN = (0, 2, 3, 4)
-"""Horizons in the table, which has to fit a terminal; the JSON has all."""
+"""Horizons in the table, which must fit a terminal; the JSON has all."""
 
 Signal = tuple[MotionState, jax.Array, WorldParameters]
 """Start, effective commands (T, D, N, E) and parameters of one test signal."""
@@ -46,31 +46,33 @@ def bench_tiers(
     worlds: int = 16,
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
-    """Send steps, a chirp, a figure-eight and what a trained team sends to all tiers, from the same start.
+    """Apply steps, a chirp, a figure-eight and commands of a trained team to all tiers, from the same start.
 
-    Lag, delay, scale, friction and mass are drawn from the robot's whole intervals, the same for all tiers. The
-    reference is the kinematic tier. Those of the policy are the shielded commands of a team in `navigation`.
+    Lag, delay, scale, friction and mass are drawn from the robot's intervals, equal for all tiers. The kinematic tier
+    is the reference. The policy's commands are the shielded commands of a team in `navigation`.
 
     Args:
-        robot: registered robot; by default all of them.
+        robot: registered robot; default: all.
         policy: policy file or training run, for the commands of a trained team of its robot.
-        worlds: draws of the parameters.
-        say: is told what is being measured.
+        worlds: number of parameter draws.
+        say: called with progress messages.
 
     Raises:
-        TestudoError: there is no such robot or policy, or no world.
+        TestudoError: the robot or policy is unknown, or ``worlds`` is below 1.
     """
     if worlds < 1:
         raise TestudoError(f"--worlds: found {worlds}, expected at least 1")
-    subject = load_policy_under_test(policy) if policy else None
+    tested = load_policy_under_test(policy) if policy else None
     names = [robot] if robot else sorted(robot_files())
     found = [
         (name, tier, signal, drift)
         for name in names
-        for tier, signal, drift in _robot_drifts(load_robot(name), subject, worlds, say)
+        for tier, signal, drift in _robot_drifts(load_robot(name), tested, worlds, say)
     ]
     if not found:
-        raise TestudoError(f"--policy: is for {subject.spec.name if subject else 'no robot'}, not for {robot}")
+        raise TestudoError(
+            f"--policy: found a policy for {tested.spec.name if tested else 'no robot'}, expected {robot}"
+        )
     rows = [
         (
             name,
@@ -100,14 +102,14 @@ def _cell(drifts: list[TierDrift], index: int) -> str:
 
 
 def _robot_drifts(
-    spec: RobotSpec, subject: PolicyUnderTest | None, worlds: int, say: Callable[[str], None]
+    spec: RobotSpec, tested: PolicyUnderTest | None, worlds: int, say: Callable[[str], None]
 ) -> Iterator[tuple[str, str, list[TierDrift]]]:
-    """Yield tier, signal and drift."""
+    """Yield tier, signal and drift by horizon."""
     model = motion_model(spec)
     signals = _signals(model, worlds)
-    if subject and subject.spec.name == spec.name:
-        say(f"{spec.name}: what the policy sends")
-        signals = {**signals, _POLICY: _policy_signal(subject, worlds)}
+    if tested and tested.spec.name == spec.name:
+        say(f"{spec.name}: commands of the policy")
+        signals = {**signals, _POLICY: _policy_signal(tested, worlds)}
     reference = {name: _drive(PhysicsChoice(), model, signal) for name, signal in signals.items()}
     for choice in tier_choices(spec):
         tier = f"{choice.physics} {choice.form}" if spec.kind == DIFFERENTIAL_DRIVE else choice.physics
@@ -118,7 +120,7 @@ def _robot_drifts(
 
 
 def tier_choices(spec: RobotSpec) -> list[PhysicsChoice]:
-    """Return every tier of a robot but the kinematic one; the form matters on wheels only."""
+    """Return every tier of a robot except the kinematic one; the form matters for wheels only."""
     forms = ("planar", "wheels") if spec.kind == DIFFERENTIAL_DRIVE else ("wheels",)
     flown = [PhysicsChoice("attitude")] if spec.attitude else []
     flown += [PhysicsChoice("rotors")] if spec.attitude and spec.rotors else []
@@ -133,20 +135,20 @@ def _signals(model: MotionModel, worlds: int) -> Mapping[str, Signal]:
     }
 
 
-def _policy_signal(subject: PolicyUnderTest, worlds: int) -> Signal:
+def _policy_signal(tested: PolicyUnderTest, worlds: int) -> Signal:
     """Return the shielded commands of a trained team on the kinematic tier."""
-    environment = subject.environment(subject.team_size)
+    environment = tested.environment(tested.team_size)
     size, scenario = environment.team.size, environment.scenario
     world = environment.reset(jax.random.split(jax.random.key(0), worlds))
     first, state = environment.scene(world).robots, world.team
-    hidden = jnp.zeros((worlds * size, subject.memory))
+    hidden = jnp.zeros((worlds * size, tested.memory))
     sent = []
     step = jax.jit(lambda team, nominal, key: tick(environment.team, team, nominal, key)[0])
     for index in range(round(_DURATION_S / environment.team.model.spec.control_period_s)):
         if index % scenario.decision_ticks == 0:
             named = environment.signals(type(world)(state, world.task, world.elapsed))
             flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in named.items()}
-            velocity, hidden = subject.policy(flat, hidden)
+            velocity, hidden = tested.policy(flat, hidden)
             nominal = jnp.transpose(jnp.asarray(velocity).reshape(worlds, size, -1), (2, 1, 0))
         state = step(state, nominal, jax.random.fold_in(jax.random.key(1), index))
         sent.append(state.sent[0])
@@ -155,6 +157,6 @@ def _policy_signal(subject: PolicyUnderTest, worlds: int) -> Signal:
 
 def _drive(choice: PhysicsChoice, model: MotionModel, signal: Signal) -> MotionState:
     start, sent, parameters = signal
-    # without walls: a robot that touches none moves alike
+    # without walls, which do not change the motion of a robot that touches none
     physics = make_physics(choice, model, None, start.yaw.shape[0])
     return run_commands(physics, start, sent, parameters)

@@ -1,4 +1,4 @@
-"""The unmodified cflib flies a simulated Crazyflie through time-outs and losses.
+"""Time-outs and losses of the radio link between the unmodified cflib and a simulated Crazyflie.
 
 In: options of `testudo bench radio`.
 Out: a `BenchResult`.

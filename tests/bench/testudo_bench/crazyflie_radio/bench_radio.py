@@ -1,4 +1,4 @@
-"""`testudo bench radio`: the unmodified `cflib` flies a simulated Crazyflie through every time-out and loss."""
+"""`testudo bench radio`: the unmodified `cflib` flies a simulated Crazyflie under time-outs and losses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SHARES = (0.1, 0.3, 0.5)
 
 
 def bench_radio(*, quick: bool = False, say: Callable[[str], None] | None = None) -> BenchResult:
-    """Fly every row in real time, with real-time scheduling where that is granted, and compare it with its bar.
+    """Fly every case in real time, with real-time scheduling if permitted, and compare it with its requirement.
 
     Args:
         quick: set-points for 5 s instead of 60.
-        say: is told which row is flown.
+        say: called with the name of each case.
     """
-    real_time = keep_time(PRIORITY)  # as the node of the driver does
+    real_time = keep_time(PRIORITY)  # like the driver node
     found: list[tuple[str, Row]] = []
     for name, fly in _rows(_QUICK_S if quick else _STREAM_S).items():
         if say is not None:
@@ -43,7 +43,7 @@ def bench_radio(*, quick: bool = False, say: Callable[[str], None] | None = None
 
 
 def _rows(stream_s: float) -> dict[str, Callable[[], Row]]:
-    """Return what is flown, by name, in order."""
+    """Return the cases by name, in order."""
     losses = {
         f"{100 * share:.0f} % of packets lost, {'repeated' if repeats else 'gone'}": partial(
             radio_cases.loses, share, repeats=repeats

@@ -1,4 +1,4 @@
-"""The rows of `testudo bench radio`: time-outs and losses, each flown in real time by the unmodified `cflib`."""
+"""The cases of `testudo bench radio`: time-outs and losses, flown in real time by the unmodified `cflib`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _FAST = (1.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Row:
-    """What one row found."""
+    """Result of one case."""
 
     bar: str
     holds: bool
     found: str
     said: str = ""
-    """What the link says of it."""
+    """Message of the link."""
     values: dict[str, Any] = field(default_factory=dict)
 
 
@@ -71,7 +71,7 @@ def streams(duration_s: float) -> Row:
 
 
 def commands_end() -> Row:
-    """Nobody commands any more."""
+    """The commander stops sending."""
     with fly_with_cflib() as flight:
         flight.climb().command = EAST
         flight.wait(lambda: False, 1.0)
@@ -91,7 +91,7 @@ def commands_end() -> Row:
 
 
 def radio_ends(*, process: bool) -> Row:
-    """Nothing reaches the vehicle any more: the radio is out of reach, or the process with it was stopped."""
+    """No packet reaches the vehicle: the radio is out of reach, or its process was stopped."""
     with fly_with_cflib() as flight:
         flight.climb().command = _FAST
         flight.wait(lambda: flight.speed_m_s > 0.95, 6.0)
@@ -120,7 +120,7 @@ def radio_ends(*, process: bool) -> Row:
 
 
 def socket_closes() -> Row:
-    """The driver of the radio itself reports an error."""
+    """The radio's driver reports an error."""
     with fly_with_cflib() as flight:
         flight.climb().command = EAST
         flight.server.__exit__()
@@ -130,7 +130,7 @@ def socket_closes() -> Row:
 
 
 def block_ends() -> Row:
-    """The vehicle forgets the log block, as when another client resets it."""
+    """The vehicle loses the log block, as when another client resets it."""
     with fly_with_cflib() as flight:
         flight.climb().command = EAST
         flight.wait(lambda: False, 1.0)
@@ -151,7 +151,7 @@ def block_ends() -> Row:
 
 
 def loses(share: float, *, repeats: bool, duration_s: float = 8.0) -> Row:
-    """A share of all transmissions is lost, and repeated by the radio or gone."""
+    """A share of all transmissions is lost; the radio repeats them or not."""
     with fly_with_cflib(seed=11) as flight:
         flight.climb()
         flight.server.set_air(RadioConditions(share, 0.002, repeats=repeats))
@@ -180,7 +180,7 @@ def loses(share: float, *, repeats: bool, duration_s: float = 8.0) -> Row:
 
 
 def late(latency_s: float) -> Row:
-    """Everything takes some time in each direction; ages must not be told too small."""
+    """All packets have a latency in each direction; reported ages must not be too small."""
     with fly_with_cflib(RadioConditions(latency_s=latency_s)) as flight:
         flight.climb().command = EAST
         flight.wait(lambda: False, 3.0)
@@ -197,13 +197,13 @@ def late(latency_s: float) -> Row:
 
 
 def too_late(latency_s: float) -> Row:
-    """The radio is too slow to fly by."""
+    """The latency is too large to fly."""
     said = _refused(lambda: fly_with_cflib(RadioConditions(latency_s=latency_s)))
     return Row("refused before the flight", "round trip" in said, _yes(bool(said)), said)
 
 
 def loses_too_much() -> Row:
-    """Too many log packets are lost for the rate that the shield counts on."""
+    """Too many log packets are lost for the rate that the shield assumes."""
 
     def worsen(server: CrazyflieServer) -> None:
         for _ in range(500):
@@ -221,7 +221,7 @@ def loses_too_much() -> Row:
 
 
 def wrong_controller() -> Row:
-    """The vehicle flies by the Mellinger controller, which does not follow velocities."""
+    """The vehicle uses the Mellinger controller, which does not follow velocity commands."""
 
     def prepare(server: CrazyflieServer) -> None:
         with server.craft() as craft:
@@ -249,7 +249,7 @@ def nobody_there() -> Row:
 
 
 def battery_is_empty() -> Row:
-    """The battery sinks in flight."""
+    """The battery voltage drops in flight."""
     with fly_with_cflib() as flight:
         flight.climb().command = EAST
         with flight.server.craft() as craft:
@@ -269,7 +269,7 @@ def battery_is_empty() -> Row:
 
 
 def tumbles() -> Row:
-    """Something hits the vehicle."""
+    """The vehicle is hit and tumbles."""
     with fly_with_cflib() as flight:
         flight.climb().command = EAST
         with flight.server.craft() as craft:
@@ -333,7 +333,7 @@ def second_commander() -> Row:
 
 
 def emergency(share: float) -> Row:
-    """Motors off at once, whatever is lost."""
+    """Motors off immediately, despite losses."""
     with fly_with_cflib(seed=5) as flight:
         flight.climb().command = EAST
         flight.server.set_air(RadioConditions(share))
@@ -370,7 +370,7 @@ def closes_in_flight() -> Row:
 
 
 def cflib_closes_in_flight() -> Row:
-    """Negative control: `close_link` of `cflib` itself ends with zero thrust."""
+    """Negative control: `close_link` of `cflib` ends with zero thrust."""
     with fly_with_cflib() as flight:
         flight.climb()
         flight.command = None
@@ -381,7 +381,7 @@ def cflib_closes_in_flight() -> Row:
 
 
 def _refused(start: Callable[[], Any]) -> str:
-    """Return why a flight is refused before it begins; empty if it is not."""
+    """Return why a flight is refused before it starts; empty if it is not refused."""
     try:
         with start() as flight:
             return "" if isinstance(flight, CflibFlight) else "?"

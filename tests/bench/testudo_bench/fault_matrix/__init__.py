@@ -1,1 +1,5 @@
-"""The fault matrix: faults injected over DDS into a fleet on the MuJoCo plant, and how soon it braked."""
+"""Faults injected over DDS into a fleet on the MuJoCo plant.
+
+In: options of `testudo bench` faults, kills and lossy.
+Out: a `BenchResult` with the reaction and its time.
+"""

@@ -1,1 +1,5 @@
-"""What the shield does to learning, and what it costs: `testudo bench learning`."""
+"""Effect of the shield on learning, its cost, and fine-tuning from recorded runs.
+
+In: options of `testudo bench learning` and `testudo bench improve`.
+Out: a `BenchResult`.
+"""

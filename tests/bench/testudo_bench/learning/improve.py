@@ -1,4 +1,4 @@
-"""`testudo bench improve`: sim-only, real-only and both, on a plant that is not as it is described."""
+"""`testudo bench improve`: learning from simulation, real data or both, on a plant that differs from its file."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def bench_improve(
     quick: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
-    """Fine-tune `navigation` policies for a plant that is slower, laggier and later than its file says.
+    """Fine-tune `navigation` policies for a plant with less speed, more lag and more delay than its file.
 
-    Ctrl-C ends the study; what is done is in the table.
+    Ctrl-C stops the study; finished results are in the table.
 
     Args:
         robot: registered robot.
-        repeats: seeds: each has its own old policy and its own recorded run.
-        quick: few updates of two seeds, which says that all works and nothing about learning.
-        say: is told what is being done.
+        repeats: number of seeds; each has its own old policy and recorded run.
+        quick: few updates of two seeds, only to test that all works.
+        say: called with progress messages.
 
     Raises:
-        TestudoError: no such robot, or no seed.
+        TestudoError: the robot is unknown, or ``repeats`` is below 1.
     """
     budget = budget_of(robot, quick=quick)
     budget = replace(budget, seeds=budget.seeds if repeats is None else repeats)
@@ -45,25 +45,9 @@ def bench_improve(
         raise TestudoError(f"--repeats: found {budget.seeds}, expected at least 1")
     plant, began = Plant(), time.perf_counter()
     outcomes: dict[str, MismatchOutcome] = {}
-    steps = len(ARMS) + 1
-
-    def tell(number: int, text: str) -> Callable[[float], None]:
-        def told(share: float) -> None:
-            done = round(_BAR * (number + share) / steps)
-            say(f"{'█' * done}{'░' * (_BAR - done)} {number + 1} of {steps}: {text}")
-
-        told(0.0)
-        return told
-
     interrupted = False
     try:
-        study = Study(budget, plant)
-        policies = study.old_policies(tell(0, f"{budget.seeds} old policies, in the described world"))
-        outcomes[OLD] = jax.device_get(study.outcome(policies))
-        recorded = study.recorded(policies)
-        for number, arm in enumerate(ARMS, 1):
-            tuned = study.tuned(arm, policies, recorded, tell(number, f"learning from {arm}"))
-            outcomes[arm] = jax.device_get(study.outcome(tuned))
+        _run_arms(Study(budget, plant), outcomes, say)
     except KeyboardInterrupt:
         interrupted = True
     seconds = time.perf_counter() - began
@@ -88,9 +72,28 @@ def bench_improve(
         f"{budget.updates} updates; median (least to most) of {budget.seeds} seeds, {budget.episodes} held-out "
         f"episodes on the plant; {seconds:.0f} s"
     )
-    return BenchResult(
-        title, COLUMNS, [_row(name, outcome, outcomes[OLD]) for name, outcome in outcomes.items()], values
-    )
+    rows = [_row(name, outcome, outcomes[OLD]) for name, outcome in outcomes.items()]
+    return BenchResult(title, COLUMNS, rows, values)
+
+
+def _run_arms(study: Study, outcomes: dict[str, MismatchOutcome], say: Callable[[str], None]) -> None:
+    """Train and evaluate the old policies and all arms; each outcome is stored when it is known."""
+    steps = len(ARMS) + 1
+
+    def reporter(number: int, text: str) -> Callable[[float], None]:
+        def report(fraction: float) -> None:
+            done = round(_BAR * (number + fraction) / steps)
+            say(f"{'█' * done}{'░' * (_BAR - done)} {number + 1} of {steps}: {text}")
+
+        report(0.0)
+        return report
+
+    policies = study.old_policies(reporter(0, f"{study.budget.seeds} old policies, in the described world"))
+    outcomes[OLD] = jax.device_get(study.outcome(policies))
+    recorded = study.recorded(policies)
+    for number, arm in enumerate(ARMS, 1):
+        tuned = study.tuned(arm, policies, recorded, reporter(number, f"learning from {arm}"))
+        outcomes[arm] = jax.device_get(study.outcome(tuned))
 
 
 def _row(name: str, outcome: MismatchOutcome, old: MismatchOutcome) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""What sim-only, real-only and mixed learning come to on a plant that is not as it is described.
+"""Study of learning from simulation, real data or both, on a plant that differs from its description.
 
-Everything of one seed: an old policy trained in the described world, a recorded run of it on the plant, with the noise
-that its training had, and what each way of learning makes of the two. Seeds are vectorised.
+Each seed has an old policy trained in the described world, a recorded run of it on the plant with exploration noise,
+and one fine-tuned policy for each arm. Seeds are vectorised.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     TRUTH: {},
 }
 _PIECE = 10
-"""Updates between two signs of life."""
+"""Updates between two progress reports."""
 
 
 @dataclass(frozen=True)
 class Plant:
-    """How the plant differs from the robot's file: factors, and the command delay added [s]."""
+    """Difference between plant and robot file: factors, and additional command delay [s]."""
 
     speed_scale: float = 0.6
     turn_scale: float = 0.4
@@ -52,7 +52,7 @@ class Plant:
     command_delay_s: float = 0.15
 
     def of(self, spec: RobotSpec) -> RobotSpec:
-        """Return the robot with the plant's dynamics to draw worlds from; what the robot believes stays as it was."""
+        """Return the robot with the plant's dynamics for simulation; the parameters of its shield are unchanged."""
         values = {
             "dynamics.speed_scale": self.speed_scale,
             "dynamics.turn_scale": self.turn_scale,
@@ -69,26 +69,26 @@ class Plant:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is learnt, recorded and evaluated."""
+    """Amount of training, recording and evaluation."""
 
     config: TrainConfig
     seeds: int = 3
     old_updates: int = 60
     updates: int = 40
-    """Of fine-tuning."""
+    """Updates of fine-tuning."""
     recorded_worlds: int = 7
     recorded_pieces: int = 4
-    """Rollouts in a row: more than a time limit of the scenario."""
+    """Consecutive rollouts; together longer than the scenario's time limit."""
     episodes: int = 128
 
     @property
     def recorded_minutes(self) -> float:
-        """Return how long the recorded teams drive together, with 0.33 s for a decision."""
+        """Return the total recorded time [min], with 0.33 s for a decision."""
         return self.recorded_worlds * self.recorded_pieces * self.config.rollout * 0.33 / 60
 
 
 def budget_of(robot: str, *, quick: bool) -> Budget:
-    """Return the usual budget, or one that says that all works and little about learning."""
+    """Return the normal budget, or a small one that only tests that all works."""
     config = TrainConfig(
         robot=robot, team_size=3, memory=0, width=32, worlds=64, rollout=32, minibatches=4, decisions=64 * 32 * 80
     )
@@ -103,7 +103,7 @@ class MismatchOutcome:
     """Sum of rewards, mean over robots and episodes."""
     success: jax.Array
     time_s: jax.Array
-    """Mean time to success, a failed episode counting as the time limit."""
+    """Mean time to success [s]; a failed episode counts as the time limit."""
     contact_episodes: jax.Array
     """Share of episodes with a contact."""
 
@@ -112,11 +112,11 @@ jax.tree_util.register_dataclass(MismatchOutcome)
 
 
 class Study:
-    """The parts of the study, and its steps; each is compiled once for all seeds."""
+    """The environments and steps of the study; each step is compiled once for all seeds."""
 
     def __init__(self, budget: Budget, plant: Plant) -> None:
         self.budget = budget
-        self.workshop: TrainingComponents = build(budget.config)
+        self.components: TrainingComponents = build(budget.config)
         spec = load_robot(budget.config.robot)
         self.plant_spec = plant.of(spec)
         self.plant = make_environment(
@@ -129,10 +129,10 @@ class Study:
         self._started: dict[bool, Callable[[jax.Array], TrainState]] = {}
 
     def old_policies(self, tell: Callable[[float], None]) -> AgentParameters:
-        """Return the policies (S, ...) that are trained in the described world."""
+        """Return policies (S, ...) trained in the described world."""
         keys, updates = self._folded(0), self.budget.old_updates
         return self._learn(
-            lambda _: PPO(self._config(updates), self.workshop.agent, self.workshop.environment),
+            lambda _: PPO(self._config(updates), self.components.agent, self.components.environment),
             self._starts(keys, true_world=False),
             (),
             updates,
@@ -140,33 +140,40 @@ class Study:
         )
 
     def recorded(self, policies: AgentParameters) -> RecordedTransitions:
-        """Return what the policies (S, ...) do on the plant, with the noise of their training."""
+        """Return recorded transitions of policies (S, ...) on the plant, with exploration noise."""
         return jax.jit(jax.vmap(self._record))(policies, self._folded(1))
 
     def tuned(
         self, arm: str, policies: AgentParameters, recorded: RecordedTransitions, tell: Callable[[float], None]
     ) -> AgentParameters:
-        """Return the policies (S, ...) that a way of learning makes of the old ones."""
+        """Return the policies (S, ...) fine-tuned by an arm."""
         config = self._config(self.budget.updates)
         config = replace(config, learning_rate=0.3 * config.learning_rate)
-        world = self.true_world if arm == TRUTH else self.workshop.environment
+        world = self.true_world if arm == TRUTH else self.components.environment
         uses_run = arm in {REAL, BOTH, H2O}
 
         def learner(given: tuple[AgentParameters, RecordedTransitions]) -> FineTuner:
             return FineTuner(
-                config, self.workshop.agent, world, begin=given[0], recorded=given[1] if uses_run else None, **ARMS[arm]
+                config,
+                self.components.agent,
+                world,
+                begin=given[0],
+                recorded=given[1] if uses_run else None,
+                **ARMS[arm],
             )
 
         keys, given = self._folded(2), (policies, recorded)
         starts = self._starts(keys, true_world=arm == TRUTH)
-        begun = jax.jit(jax.vmap(lambda state, key, one: learner(one).begun(state, key)))(starts, keys, given)
-        return self._learn(learner, begun, given, self.budget.updates, tell)
+        starts = jax.jit(jax.vmap(lambda state, key, one: learner(one).with_initial_parameters(state, key)))(
+            starts, keys, given
+        )
+        return self._learn(learner, starts, given, self.budget.updates, tell)
 
     def outcome(self, policies: AgentParameters) -> MismatchOutcome:
-        """Return how policies (S, ...) do on the plant, all on the same episodes, without noise."""
+        """Return the outcome of policies (S, ...) on the plant, on the same episodes, without noise."""
         if not hasattr(self, "_outcome"):
             self._outcome = jax.jit(
-                jax.vmap(lambda one: _outcome(self.plant, self.workshop.agent, one, self.budget.episodes))
+                jax.vmap(lambda one: _outcome(self.plant, self.components.agent, one, self.budget.episodes))
             )
         return self._outcome(policies)
 
@@ -178,10 +185,10 @@ class Study:
         return jax.vmap(lambda key: jax.random.fold_in(key, number))(self._keys)
 
     def _starts(self, keys: jax.Array, *, true_world: bool) -> TrainState:
-        """Return what learning begins with (S, ...): the same for all ways to learn in a world, and compiled once."""
+        """Return initial training states (S, ...); equal for all arms of a world, compiled once."""
         if true_world not in self._started:
-            world = self.true_world if true_world else self.workshop.environment
-            first = PPO(self._config(self.budget.updates), self.workshop.agent, world)
+            world = self.true_world if true_world else self.components.environment
+            first = PPO(self._config(self.budget.updates), self.components.agent, world)
             self._started[true_world] = jax.jit(jax.vmap(first.init))
         return self._started[true_world](keys)
 
@@ -198,7 +205,7 @@ class Study:
         return state.parameters
 
     def _record(self, policy: AgentParameters, key: jax.Array) -> RecordedTransitions:
-        budget, agent = self.budget, self.workshop.agent
+        budget, agent = self.budget, self.components.agent
 
         def piece(state: RolloutState, number: jax.Array) -> tuple[RolloutState, RecordedTransitions]:
             after, batch, _ = collect_rollout(
@@ -206,16 +213,16 @@ class Study:
             )
             return after, RecordedTransitions.of_rollout(batch, state.hidden)
 
-        # a scan: pieces in a row would each be compiled
-        _, made = jax.lax.scan(
+        # a scan, because a Python loop would compile each rollout
+        _, rollouts = jax.lax.scan(
             piece, begin(agent, self.recording, key, budget.recorded_worlds), jnp.arange(budget.recorded_pieces)
         )
-        batch, last, weight = jax.tree.map(_beside, (made.batch, made.last, made.weight))
-        return RecordedTransitions(batch, jax.lax.collapse(made.hidden, 0, 2), last, weight)
+        batch, last, weight = jax.tree.map(_concatenate_rollouts, (rollouts.batch, rollouts.last, rollouts.weight))
+        return RecordedTransitions(batch, jax.lax.collapse(rollouts.hidden, 0, 2), last, weight)
 
 
-def _beside(pieces: jax.Array) -> jax.Array:
-    """Return pieces (P, T, B, ...) side by side: (T, P B, ...)."""
+def _concatenate_rollouts(pieces: jax.Array) -> jax.Array:
+    """Return rollouts (P, T, B, ...) as one batch (T, P B, ...)."""
     return jax.lax.collapse(jnp.moveaxis(pieces, 0, 1), 1, 3)
 
 

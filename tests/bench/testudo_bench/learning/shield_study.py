@@ -1,4 +1,4 @@
-"""`testudo bench learning`: what the shield does to learning, and what a team's shields cost against its size."""
+"""`testudo bench learning`: effect of the shield on learning, and cost of shields by team size."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from testudo_bench.learning.saved_results import SavedResults
-from testudo_bench.learning.study_arms import ARMS, QUICK, Budget, open_runs
-from testudo_bench.learning.study_plot import study_plot
-from testudo_bench.learning.study_tables import COLUMNS, COST_COLUMNS, COST_LEGEND, LEGEND, cost_rows, rows, summary
+from testudo_bench.learning.study_report import (
+    COLUMNS,
+    COST_COLUMNS,
+    COST_LEGEND,
+    LEGEND,
+    cost_rows,
+    rows,
+    study_plot,
+    summary,
+)
+from testudo_bench.learning.study_runs import ARMS, QUICK, Budget, SavedResults, open_runs
 from testudo_bench.learning.team_cost import SIZES, study_contract, team_cost
 from testudo_bench.learning.training_trial import Trials
 from testudo_deploy.bench.result import BenchResult
@@ -32,21 +39,22 @@ def bench_learning(
     kept: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
-    """Train `navigation` with the shield and without, evaluate along the way, and time shields by team size.
+    """Train `navigation` with and without the shield, evaluate during training, and time shields by team size.
 
-    Ctrl-C ends the study; what is done is in the table and in the file, from which the same command goes on.
+    Ctrl-C stops the study; finished results are in the table and in the file, from which the same command resumes.
 
     Args:
         robot: registered robot.
         team_size: robots in a world.
         repeats: seeds of each kind of training.
-        quick: few updates of one seed, which says that all works and nothing about learning.
-        plot: file for the picture (.png).
-        kept: the file of the study.
-        say: is told what is being done.
+        quick: few updates of one seed, only to test that all works.
+        plot: file for the plot (.png).
+        kept: file of the study's results.
+        say: called with progress messages.
 
     Raises:
-        TestudoError: no such robot, no seed, a file of another study, or one that cannot be written.
+        TestudoError: the robot is unknown, ``repeats`` is below 1, or a file is of another study or cannot be
+            written.
     """
     budget = replace(QUICK if quick else Budget(), robot=robot, team_size=team_size)
     budget = replace(budget, seeds=budget.seeds if repeats is None else repeats)
@@ -55,7 +63,7 @@ def bench_learning(
     load_robot(robot)
     for option, file in (("--json", kept), ("--plot", plot)):
         if file is not None and not file.parent.is_dir():
-            raise TestudoError(f"{option} {file}: there is no folder {file.parent}")
+            raise TestudoError(f"{option} {file}: folder {file.parent} does not exist; create it or give another path")
     study = SavedResults.open(budget, kept)
     interrupted, began = False, time.perf_counter()
     try:
@@ -76,7 +84,7 @@ def bench_learning(
         f"navigation, {team_size} {robot}, {budget.decisions(budget.updates):,} decisions a training, "
         f"{budget.episodes} held-out episodes a point; {devices().text}\n{LEGEND}"
     )
-    cost = BenchResult(f"what the shields of a team cost\n{COST_LEGEND}", COST_COLUMNS, cost_rows(study.costs), {})
+    cost = BenchResult(f"cost of a team's shields\n{COST_LEGEND}", COST_COLUMNS, cost_rows(study.costs), {})
     return BenchResult(title, COLUMNS, rows(budget, study.runs), values, (cost,))
 
 

@@ -1,4 +1,4 @@
-"""What the shields of a team cost against its size: to build, to check, to step; and one joint problem beside it."""
+"""Cost of a team's shields by team size: build, check and step; compared with one joint problem."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from testudo_sim.team.team_tick import SimulatedTeam, start, tick
 
 SIZES = (2, 4, 8, 16, 32, 64)
 _ROBOTS = 2048
-"""Robots of all worlds that are stepped at once, for every team size."""
+"""Robots in all parallel worlds, for every team size."""
 _TICKS = 20
 _SCENES, _CALLS = 9, 200
 _SPACING, _JITTER = 1.15, 0.15
-"""Of the grid that robots stand on, as multiples of the separation: nobody starts within it, many rows are active."""
+"""Grid of the robots, as multiples of the separation: no start violates it, and many rows are active."""
 
 
 @dataclass(frozen=True)
@@ -43,29 +43,29 @@ class Cost:
 
     team_size: int
     build_ms: float
-    """All robots: margins of all layers, contract check and obligation."""
+    """Build time of all robots: margins of all layers, contract check and safety contract."""
     check_fleet_ms: float
     rows_of_a_robot: int
-    """Rows of its projection: nearest neighbours and own limits; the rest of the team is one cap on the speed."""
+    """Rows of one robot's projection: nearest neighbours and own limits; other robots give one speed limit."""
     robot_us: float
-    """Layer 1 of one robot in NumPy, as on the robot; each has its own computer."""
+    """Time of layer 1 of one robot in NumPy, as on the robot's computer."""
     compile_s: float
-    """The program that steps teams of this size in simulation."""
+    """Compilation time of the simulation of this team size."""
     robot_ticks_per_s: float
-    """Of the simulation with layer 1 at every tick."""
+    """Robot-ticks per second of the simulation with layer 1 at every tick."""
     joint_rows: int
     """Rows of one problem for the whole team."""
     joint_us: float | None
-    """To solve it with quadprog; None where that is not installed."""
+    """Time to solve it with quadprog; None if quadprog is not installed."""
     change_m_s: float
-    """Root mean square of what the robots' own shields change of a command."""
+    """Root mean square change of commands by separate shields."""
     joint_change_m_s: float | None
-    """The same for the joint problem, the least that the same limits on pairs allow."""
+    """The same for the joint problem, which is the minimum under the same pair limits."""
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """Robots at rest or moving on an open floor, each with what it knows of all others."""
+    """Robots on an open floor, each with its table of all others."""
 
     stop: StoppingPoint
     """(D, N)."""
@@ -89,7 +89,7 @@ def team_cost(robot: str, contract: Contract, size: int, ticks: int = _TICKS) ->
     build_s, fleet = _timed(lambda: _build_fleet(robot, contract, size))
     check_s, _ = _timed(lambda: check_fleet(fleet))
     crowds = [draw_crowd(model, shield, size, seed) for seed in range(_SCENES)]
-    own = [_each_for_itself(model, shield, crowd) for crowd in crowds]
+    own = [_solve_separately(model, shield, crowd) for crowd in crowds]
     joint = [solve_jointly(model, shield, crowd) for crowd in crowds]
     compile_s, rate = _stepping(spec, model, shield, size, ticks)
     changes = [
@@ -120,32 +120,32 @@ def team_cost(robot: str, contract: Contract, size: int, ticks: int = _TICKS) ->
 
 
 def study_contract(robot: str) -> Contract:
-    """Return the contract of a policy of `navigation` for this robot."""
+    """Return the contract of a `navigation` policy for this robot."""
     return make_contract(build(TrainConfig(robot=robot)), [])
 
 
 def draw_crowd(model: MotionModel, shield: ProjectionParameters, size: int, seed: int) -> Crowd:
-    """Return robots on a jittered grid that want to go anywhere at full speed; nobody is within the separation."""
+    """Return robots on a jittered grid with random nominal velocities at full speed; all keep the separation."""
     random, dimension = np.random.default_rng(seed), model.spec.dimension
     side = math.ceil(size ** (1 / dimension) - 1e-9)
     cells = np.stack(np.meshgrid(*[np.arange(side)] * dimension), axis=-1).reshape(-1, dimension)[:size].T
     place = (_SPACING * cells + random.uniform(0, _JITTER, (dimension, size))) * shield.separation_m
-    if dimension == 3:  # heights between drones count less
+    if dimension == 3:  # heights between drones are divided by the height ratio
         place[2] *= shield.height_ratio
     yaw = random.uniform(-math.pi, math.pi, size) if dimension == 2 else np.zeros(size)
     stop = model.stopping_point(MotionState(place, yaw, np.zeros((dimension, size))))
-    # control points are ahead of the middles, so that a grid of middles would let some begin too near
+    # the grid is of control points, because control points of a grid of centres could be too close
     stop = replace(stop, position_world=place)
-    wanted = random.normal(size=(dimension, size))
-    wanted *= model.spec.control_point_speed_m_s / np.linalg.norm(wanted, axis=0)
+    nominal = random.normal(size=(dimension, size))
+    nominal *= model.spec.control_point_speed_m_s / np.linalg.norm(nominal, axis=0)
     peers = np.stack([np.roll(place, -(k + 1), axis=1) for k in range(size - 1)], axis=1)
     age = np.zeros(peers.shape[1:])
-    return Crowd(stop, PeerTable(peers, np.zeros_like(peers), age, np.ones(age.shape, bool)), wanted)
+    return Crowd(stop, PeerTable(peers, np.zeros_like(peers), age, np.ones(age.shape, bool)), nominal)
 
 
 @dataclass(frozen=True)
 class Joint:
-    """The joint problem of a crowd, and its solution where there is a solver."""
+    """The joint problem of a crowd, and its solution if quadprog is installed."""
 
     rows: int
     seconds: float
@@ -154,9 +154,9 @@ class Joint:
 
 
 def solve_jointly(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> Joint:
-    """Solve one least-change problem for all robots: every pair keeps the sum of its two shares.
+    """Solve one minimum-change problem for all robots, in which every pair keeps the sum of its two shares.
 
-    What a robot may do alone is feasible here too, so that the joint change is the smaller one.
+    The separate solutions are feasible here, so the joint change is not larger.
     """
     normals, bounds = joint_rows(model, shield, crowd)
     try:
@@ -171,7 +171,7 @@ def solve_jointly(model: MotionModel, shield: ProjectionParameters, crowd: Crowd
 
 
 def joint_rows(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows (R, N * D) and bounds (R,) on the velocities of all robots, robot by robot."""
+    """Return rows (R, N * D) and bounds (R,) on the velocities of all robots."""
     dimension, size = crowd.nominal_world.shape
     (away, share), _, _ = pair_rows(replace(shield, neighbour_rows=size), crowd.stop, crowd.table)
     slot, first = np.nonzero(np.arange(size)[None, :] + 1 + np.arange(size - 1)[:, None] < size)
@@ -190,7 +190,7 @@ def joint_rows(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -
     return rows.reshape(len(bounds), -1), bounds
 
 
-def _each_for_itself(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> np.ndarray:
+def _solve_separately(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> np.ndarray:
     return project_velocity(model, shield, None, crowd.stop, crowd.table, crowd.nominal_world).control_velocity_world
 
 
@@ -208,7 +208,7 @@ def _fields(value: Any) -> dict[str, np.ndarray]:
 
 
 def _build_fleet(robot: str, contract: Contract, size: int) -> Sequence[Obligation]:
-    """Do for each robot what its node does at its start."""
+    """Do what each robot's node does at its start; return the safety contracts."""
     fleet = []
     for index in range(size):
         spec = load_robot(robot)

@@ -1,4 +1,4 @@
-"""One training of the study, with the shield or without, and its evaluations on the way."""
+"""One training of the shield study with its evaluations."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_bench.learning.study_arms import Budget, Point, Run
+from testudo_bench.learning.study_runs import Budget, Point, Run
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
 from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_sim.environment.environment import Environment, WorldState
 
 
-def study_workshop(budget: Budget, *, shielded: bool) -> TrainingComponents:
-    """Return the parts of a training.
+def study_components(budget: Budget, *, shielded: bool) -> TrainingComponents:
+    """Return the components of a training.
 
-    Without a shield a contact ends the episode and costs `Budget.contact_cost`: else robots of the kinematic tier,
-    which pass through each other, would learn to do so.
+    Without a shield a contact ends the episode and costs `Budget.contact_cost`; otherwise robots of the kinematic tier,
+    which has no contact forces, would learn to pass through each other.
     """
-    workshop = build(budget.config)
+    components = build(budget.config)
     if shielded:
-        return workshop
-    team = replace(workshop.environment.team, shielded=False)
-    environment = replace(workshop.environment, team=team, contact_cost=budget.contact_cost)
-    return replace(workshop, environment=environment)
+        return components
+    team = replace(components.environment.team, shielded=False)
+    environment = replace(components.environment, team=team, contact_cost=budget.contact_cost)
+    return replace(components, environment=environment)
 
 
 class Trials:
-    """Trains and evaluates; every program is compiled once for all runs of a study."""
+    """Trains and evaluates policies; every program is compiled once per study."""
 
     def __init__(self, budget: Budget) -> None:
-        """Prepare the runs of a budget; nothing is compiled yet."""
+        """Prepare the runs of a budget, without compiling."""
         self._budget = budget
 
     def run(self, seed: int, *, shielded: bool, say: Callable[[float], None]) -> Run:
-        """Train from one seed and evaluate on the way, with the shield and without.
+        """Train from one seed, and evaluate during training with and without the shield.
 
         Args:
-            seed: of networks and worlds.
+            seed: seed of networks and worlds.
             shielded: whether the shield runs in training.
-            say: is told the share that is done.
+            say: called with the completed fraction.
         """
         budget, points, contacts, seconds = self._budget, [], 0, 0.0
         with jax.default_matmul_precision(budget.config.precision):
@@ -64,14 +64,14 @@ class Trials:
 
     @functools.cache  # noqa: B019 -- one object for each study
     def _learner(self, shielded: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        ppo = study_workshop(self._budget, shielded=shielded).ppo
+        ppo = study_components(self._budget, shielded=shielded).ppo
         return ppo.start, jax.jit(ppo.update).lower(ppo.start(jax.random.key(0))).compile()
 
     @functools.cache  # noqa: B019 -- as above
     def _evaluator(self, shielded: bool) -> Callable[..., Any]:
-        workshop = study_workshop(self._budget, shielded=shielded)
-        environment = replace(workshop.environment, contact_cost=None)
-        return jax.jit(functools.partial(play_episodes, environment, workshop.agent))
+        components = study_components(self._budget, shielded=shielded)
+        environment = replace(components.environment, contact_cost=None)
+        return jax.jit(functools.partial(play_episodes, environment, components.agent))
 
     def _point(self, update: int, parameters: AgentParameters, *, shielded: bool) -> Point:
         keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + jnp.arange(self._budget.episodes))
@@ -82,7 +82,7 @@ class Trials:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TrialTally:
-    """What is counted of episodes until they succeed or their time is up, all (E,)."""
+    """Counts of episodes until success or the time limit, all (E,)."""
 
     reached: jax.Array
     """bool."""
@@ -98,7 +98,7 @@ class TrialTally:
 
 
 def play_episodes(environment: Environment, agent: Agent, parameters: AgentParameters, keys: jax.Array) -> TrialTally:
-    """Run one episode for each key (E,) with the policy's most likely actions; one program on the device."""
+    """Run one episode for each key (E,) with the most probable actions, as one program."""
     policy, size, worlds = agent.policy(parameters), environment.team.size, keys.shape[0]
     decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
     none, zero = jnp.zeros(worlds, bool), jnp.zeros(worlds)
@@ -138,7 +138,7 @@ def play_episodes(environment: Environment, agent: Agent, parameters: AgentParam
 
 
 def point_of(tally: TrialTally, update: int, *, shielded: bool, team_size: int) -> Point:
-    """Return the figures of counted episodes."""
+    """Return the evaluation of counted episodes."""
     touched = tally.onsets > 0
     good = tally.reached & ~touched
     robot_hours = float(tally.duration_s.sum()) * team_size / 3600

@@ -1,4 +1,4 @@
-"""`testudo bench drones`: how fast the fitted tier steps, beside crazyflow in the same run."""
+"""`testudo bench drones`: step rate of the fitted tier, compared with crazyflow in the same run."""
 
 from __future__ import annotations
 
@@ -23,39 +23,38 @@ from testudo_sim.physics import drones as _drones  # noqa: F401  (registers the 
 from testudo_sim.physics.drones import crazyflow_reference as oracle
 
 _TICKS = 100
-"""New attitude commands in a timed run; each holds for `HOLD_STEPS` steps."""
+"""Attitude commands in a timed run; each holds for `HOLD_STEPS` steps."""
 _TIER = "so_rpy_rotor_drag"
 _DRONE = "cf2x_L250"
 _MISSING = (
-    "crazyflow is not installed here, so that only our rate was measured: install it beside testudo with "
-    "`pip install crazyflow`"
+    "crazyflow is not installed, so only the rate of testudo was measured: install it with `pip install crazyflow`"
 )
 
 
 def bench_drones(
     *, robot: str = _DRONE, worlds: int = 1024, repeats: int = 7, say: Callable[[str], None] = lambda _: None
 ) -> BenchResult:
-    """Step single drones under random attitude commands at 500 Hz, ours and crazyflow's in turn, and compare flights.
+    """Step single drones under random attitude commands at 500 Hz in testudo and crazyflow, and compare flights.
 
-    Both step the fitted attitude response with thrust lag and drag in float32, a new command every 20 ms, within one
-    compiled loop; crazyflow with its default integrator. Then both fly two seconds of random commands in every tier,
-    in float64, with crazyflow's own parameters.
+    Both step the fitted attitude response with thrust lag and drag in float32, with a command every 20 ms, in one
+    compiled loop; crazyflow uses its default integrator. Then both fly two seconds of random commands in every tier, in
+    float64, with crazyflow's parameters.
 
     Args:
-        robot: robot file with a table `[attitude]`; crazyflow flies its own of cf2x_L250.
-        worlds: drones at once, each in a world of its own.
+        robot: robot file with a table `[attitude]`; crazyflow uses its own parameters of cf2x_L250.
+        worlds: drones in parallel, each in a separate world.
         repeats: timed runs of each.
-        say: is told what is being measured.
+        say: called with progress messages.
 
     Raises:
-        TestudoError: there is no such robot, or no world.
+        TestudoError: the robot is unknown, or ``worlds`` is below 1.
     """
     if worlds < 1:
         raise TestudoError(f"--worlds: found {worlds}, expected at least 1")
     say("compiling")
-    programs = {"testudo": _ours(AttitudeDroneParameters.from_spec(load_robot(robot)), worlds)}
+    programs = {"testudo": _testudo_loop(AttitudeDroneParameters.from_spec(load_robot(robot)), worlds)}
     if oracle.has_crazyflow():
-        programs["crazyflow"] = _theirs(worlds)
+        programs["crazyflow"] = _crazyflow_loop(worlds)
     ready, compile_s = {}, {}
     for name, (function, *arguments) in programs.items():
         program, compile_s[name] = compiled(function, *arguments)
@@ -90,12 +89,12 @@ def bench_drones(
     return BenchResult(title, ("what", "median", "bar"), rows, values, _agreement(values, say))
 
 
-def _ours(parameters: AttitudeDroneParameters, worlds: int) -> tuple[Any, ...]:
-    """Return our loop and its arguments."""
+def _testudo_loop(parameters: AttitudeDroneParameters, worlds: int) -> tuple[Any, ...]:
+    """Return the loop of testudo and its arguments."""
     zero = jnp.zeros((3, worlds))
     hover = parameters.hover_thrust_n
     start = AnglesState(zero.at[2].set(100.0), zero, zero, zero, jnp.full(worlds, hover))
-    # what the loop needs is computed once, outside of it
+    # constants are computed once, outside the loop
     response = AttitudeResponse.create(parameters, 1 / oracle.RATE_HZ, zero)
 
     def fly(state: AnglesState, commands: jax.Array) -> AnglesState:
@@ -121,7 +120,7 @@ def _commands(hover_n: float, worlds: int) -> jax.Array:
     )
 
 
-def _theirs(worlds: int) -> tuple[Any, ...]:
+def _crazyflow_loop(worlds: int) -> tuple[Any, ...]:
     """Return crazyflow's loop and its arguments."""
     from crazyflow.control import Control
     from crazyflow.sim import Sim, functional
@@ -138,7 +137,7 @@ def _theirs(worlds: int) -> tuple[Any, ...]:
         def tick(current: Any, command: jax.Array) -> tuple[Any, None]:
             sent = functional.attitude_control(current, command.T[:, None, :])
             after = simulation._step(sent, n_steps=oracle.HOLD_STEPS)
-            # a flag that its step turns into a Python bool, which a loop cannot carry
+            # crazyflow's step turns this flag into a Python bool, which a loop cannot carry
             return after.replace(core=after.core.replace(mjx_synced=start.core.mjx_synced)), None
 
         return jax.lax.scan(tick, start, commands)[0]
@@ -147,7 +146,7 @@ def _theirs(worlds: int) -> tuple[Any, ...]:
 
 
 def _agreement(values: dict[str, Any], say: Callable[[str], None]) -> tuple[BenchResult, ...]:
-    """Return the table of distances from crazyflow's flights; adds them to ``values``."""
+    """Return the table of distances from crazyflow's flights, and add them to ``values``."""
     if not oracle.has_crazyflow():
         return ()
     rows, found = [], {}

@@ -1,4 +1,4 @@
-"""`testudo bench fleet`: ticks on time, and the time from odometry to actuator, by the number of robots."""
+"""`testudo bench fleet`: ticks on time and latency from odometry to actuator, by number of robots."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _LINK = "testudo_50hz.toml"
 def bench_fleet(
     *, team_size: int | None = None, minutes: float = 1.0, say: Callable[[str], None] = print
 ) -> BenchResult:
-    """Drive robots at 50 Hz with everything running: policies, guards, plant, recorder, station.
+    """Drive robots at 50 Hz with all processes: policies, guards, plant, recorder, station.
 
     Args:
-        team_size: robots; 1, 4, 8 and 16 in turn by default.
-        minutes: measured time of each, after ten seconds of warming up.
-        say: is told what goes on.
+        team_size: number of robots; default: 1, 4, 8 and 16 in turn.
+        minutes: measured time of each fleet, after a warm-up of ten seconds.
+        say: called with progress messages.
     """
     sizes = _SIZES if team_size is None else (team_size,)
     found = []
@@ -57,7 +57,7 @@ def bench_fleet(
 
 
 def _fleet(folder: Path, size: int) -> Fleet:
-    """Write a fleet whose odometry comes at the rate of its control."""
+    """Write a fleet with odometry at the control rate."""
     fleet = write_fleet(folder, count=size)
     profile = Path(__file__).parents[1] / "fault_matrix" / _LINK
     (folder / _LINK).write_text(profile.read_text(encoding="utf-8"), encoding="utf-8")
@@ -69,18 +69,18 @@ def _fleet(folder: Path, size: int) -> Fleet:
 
 
 def _measured(fleet: Fleet, run: Path, measured_s: float) -> dict[str, Any]:
-    """Drive a fleet and return what was measured; robots that never came to drive are measured, too."""
+    """Drive a fleet and return its figures; robots that did not start count as well."""
     processes = FleetProcesses(_plan(fleet, run))
-    told = []
+    events = []
     with processes:
         missing = _wait_until_active(processes, fleet.names)
         time.sleep(_WARM_UP_S + measured_s)
         end_s = time.monotonic()
     while (event := processes.next_event(0.2)) is not None:
-        told.append(event)
-    latency = next(event.values["latency"] for event in told if "latency" in event.values)
+        events.append(event)
+    latency = next(event.values["latency"] for event in events if "latency" in event.values)
     timed = [one for one in latency.values() if one["commands"]]
-    shares = {event.process: event.values["cpu_share"] for event in told if "cpu_share" in event.values}
+    shares = {event.process: event.values["cpu_share"] for event in events if "cpu_share" in event.values}
     return {
         "robots": len(fleet.names),
         "not_started": missing,
@@ -94,10 +94,10 @@ def _measured(fleet: Fleet, run: Path, measured_s: float) -> dict[str, Any]:
 
 
 def _plan(fleet: Fleet, run: Path) -> tuple[ProcessPlan, ...]:
-    """Return the plan with odometry that is always equally old, so that it comes at the rate of the control.
+    """Return the plan with odometry of constant age, so that it arrives at the control rate.
 
-    By default its age walks between 20 and 60 ms, which shifts arrivals by up to a period: then a tick waits for its
-    time with the newest pose, and what is measured is that wait and not the processes.
+    By default its age varies between 20 and 60 ms, which shifts arrivals by up to a period: then a tick waits with the
+    newest pose, and the measured latency would be that wait and not the processing.
     """
     age = {f"latency_{end}_s": _ODOMETRY_AGE_S for end in ("low", "high")}
     return tuple(
@@ -107,7 +107,7 @@ def _plan(fleet: Fleet, run: Path) -> tuple[ProcessPlan, ...]:
 
 
 def _wait_until_active(processes: FleetProcesses, names: Sequence[str]) -> list[str]:
-    """Wait until all robots drive, but not for ever; return who does not."""
+    """Wait up to 60 s until all robots drive; return the names of those that do not."""
     active, end_s = set(), time.monotonic() + _START_S
     while len(active) < len(names) and time.monotonic() < end_s:
         event = processes.next_event(0.2)
@@ -117,17 +117,17 @@ def _wait_until_active(processes: FleetProcesses, names: Sequence[str]) -> list[
 
 
 def _ticks(run: Path, begin_s: float, end_s: float) -> dict[str, Any]:
-    """Return how many ticks there were to be between two times, and the share that began on time."""
+    """Return the number of scheduled ticks between two times, and the share that began on time."""
     recording = read_run(run)
-    wanted = on_time = braked = 0
+    scheduled = on_time = braked = 0
     for name in recording.robots:
         ticks = [tick for tick in recording.ticks[name] if begin_s <= tick.stamp_s < end_s]
         period_s = recording.fleet.robot(name).spec.control_period_s
         missed = sum(int(tick.late_s / period_s) for tick in ticks)
-        wanted += len(ticks) + missed
+        scheduled += len(ticks) + missed
         on_time += sum(tick.late_s <= LATE_S for tick in ticks)
         braked += sum(bool(tick.reason) for tick in ticks)
-    return {"ticks": wanted, "on_time": on_time / max(wanted, 1), "braked_ticks": braked}
+    return {"ticks": scheduled, "on_time": on_time / max(scheduled, 1), "braked_ticks": braked}
 
 
 def _shown(values: Mapping[str, Any]) -> tuple[str, ...]:

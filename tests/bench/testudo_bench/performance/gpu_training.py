@@ -1,6 +1,6 @@
-"""`testudo bench gpu`: stepping and training from 1,024 worlds on, within a given time, the CPU beside it.
+"""`testudo bench gpu`: step rates with 1,024 and more worlds, and training time, compared with the CPU.
 
-The same command runs on a CPU. What does not fit into the time or the memory is said in the table.
+The same command runs on a CPU. The table lists what does not fit into time or memory.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_bench.learning.time_to_success import Learning, learn_until_success
 from testudo_bench.performance.world_stepping import drive_to_goals
 from testudo_deploy.bench.result import BenchResult
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -23,6 +23,8 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
+from testudo_policies.learning.builder import build
+from testudo_policies.train_config import TrainConfig
 from testudo_sim.environment.environment import Environment, WorldState
 from testudo_sim.jax_support.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
@@ -31,22 +33,22 @@ from testudo_sim.team.team_tick import SimulatedTeam
 
 _DECISIONS = 4
 _LEARNING_SHARE = 0.5
-"""Of the time, training may take at most."""
+"""Largest share of the time for training."""
 _NO_TIME = "no time left"
 _KINEMATIC, _PLANAR, _WHEELS = (PhysicsChoice(), PhysicsChoice("mjx", "planar"), PhysicsChoice("mjx", "wheels"))
 
 
 @dataclass(frozen=True)
 class GpuCell:
-    """One figure to be measured."""
+    """One measurement."""
 
     choice: PhysicsChoice
     team_size: int
     worlds: int
     on_cpu: bool = False
-    """On the host's CPU, where the default device is another."""
+    """Measure on the host's CPU if the default device is another."""
     alone: bool = False
-    """The physics by itself, under commands that turn: no sensing, no shield, no restart."""
+    """Only the physics, under turning commands: no sensing, shield or reset."""
 
 
 CELLS: tuple[GpuCell, ...] = (
@@ -73,21 +75,21 @@ CELLS: tuple[GpuCell, ...] = (
     GpuCell(_WHEELS, 16, 1024),
     GpuCell(_PLANAR, 4, 65536),
 )
-"""What is told first stands first: the time may not be enough for all."""
+"""Measurements in order of importance, because the time may not suffice for all."""
 
 
 @dataclass(frozen=True)
 class Stepping:
-    """The speed of one cell; zero and a note where there is none."""
+    """Step rates of one measurement; zero and a note without a result."""
 
     tier: str
     team_size: int
     worlds: int
     device: str
     decisions_per_s: float = 0.0
-    """Environment decisions of `decision_ticks` control ticks, all worlds."""
+    """Environment decisions of all worlds, each `decision_ticks` control ticks."""
     physics_steps_per_s: float = 0.0
-    """Steps of the physics, all worlds."""
+    """Physics steps of all worlds."""
     compile_s: float = 0.0
     memory_bytes: int = 0
     """Arguments, results and temporaries of the compiled program."""
@@ -99,16 +101,16 @@ def bench_gpu(
 ) -> BenchResult:
     """Time shielded `navigation` on the kinematic tier and on MJX, and training until it succeeds.
 
-    Every decision is ten control ticks with estimate, neighbour table, shield, physics, reward and restart.
+    Every decision is ten control ticks with estimate, neighbour table, shield, physics, reward and reset.
 
     Args:
         robot: registered robot.
-        minutes: time that may be spent; cells that no time is left for are told as such.
-        repeats: timed runs of each cell, of which the median counts.
-        say: is told what is being measured.
+        minutes: time limit; measurements without time left are listed as such.
+        repeats: timed runs of each measurement; the median is reported.
+        say: called with progress messages.
 
     Raises:
-        TestudoError: no time is given.
+        TestudoError: ``minutes`` or ``repeats`` is not above 0.
     """
     if not 0 < minutes < math.inf or repeats < 1:
         raise TestudoError(f"--minutes, --repeats: found {minutes} and {repeats}, expected both above 0")
@@ -216,7 +218,7 @@ def _memory(program: Any) -> int:
 
 
 def make_benchmark_environment(robot: str, choice: PhysicsChoice, team_size: int) -> Environment:
-    """Return `navigation` in the Robotarium's arena, which grows with the team so that all find room."""
+    """Return `navigation` in the Robotarium's arena, scaled with the team size."""
     spec = load_robot(robot)
     shield, model = projection_parameters(spec), motion_model(spec)
     scenario = Navigation.create(spec, shield)
@@ -242,7 +244,7 @@ def run_decisions(environment: Environment, state: WorldState, key: jax.Array) -
 
 
 def run_physics(environment: Environment, state: WorldState, _: jax.Array) -> WorldState:
-    """Return the worlds as many ticks later, the robots driving in circles."""
+    """Return the worlds after as many ticks, with robots driving in circles."""
     team = environment.team
     rate = jnp.asarray((0.1, 0.5, 0.0)[: team.model.spec.dimension])[:, None, None]
     sent = jnp.broadcast_to(rate, state.team.sent.shape)
@@ -253,3 +255,61 @@ def run_physics(environment: Environment, state: WorldState, _: jax.Array) -> Wo
     ticks = _DECISIONS * environment.scenario.decision_ticks
     physics = jax.lax.scan(tick, state.team.physics, None, length=ticks)[0]
     return replace(state, team=replace(state.team, physics=physics))
+
+
+_SUCCESS = 0.97
+"""Success that counts as solved; an untrained policy, which drives straight to its goal, has about 0.93."""
+_CPU_WORLDS, _WORLDS = 256, 2048
+
+
+@dataclass(frozen=True)
+class Learning:
+    """One training of `navigation`, stopped when its episodes succeed."""
+
+    team_size: int
+    worlds: int
+    success: float
+    """Required success of the training episodes over the updates of two time limits."""
+    reached: bool
+    seconds: float
+    """Training time [s] without compilation."""
+    updates: int
+    decisions: int
+    decisions_per_s: float
+    compile_s: float
+
+
+def learn_until_success(robot: str, end: float) -> Learning:
+    """Train four robots until they succeed, or until ``end`` on the clock `time.perf_counter`."""
+    worlds = _CPU_WORLDS if jax.default_backend() == "cpu" else _WORLDS
+    config = TrainConfig(robot=robot, worlds=worlds, decisions=worlds * 32 * 400)
+    components = build(config)
+    with jax.default_matmul_precision(config.precision):
+        begin = time.perf_counter()
+        state = components.ppo.start(jax.random.key(0))
+        update = jax.jit(components.ppo.update).lower(state).compile()
+        compile_s = time.perf_counter() - begin
+        # failed episodes last until the time limit: a shorter window would contain only successes
+        window = math.ceil(2 * components.environment.horizon / config.rollout)
+        begin, recent = time.perf_counter(), deque(maxlen=window)
+        reached, updates = False, 0
+        while not reached and time.perf_counter() < end and updates < config.updates:
+            state, metrics = update(state)
+            episodes = float(metrics["train/episodes"])
+            recent.append((float(metrics["train/success"]) * episodes, episodes))
+            updates += 1
+            good, ended = (sum(column) for column in zip(*recent, strict=True))
+            reached = len(recent) == window and good >= _SUCCESS * ended > 0
+        seconds = time.perf_counter() - begin
+    decisions = updates * worlds * config.rollout
+    return Learning(
+        config.team_size,
+        worlds,
+        _SUCCESS,
+        reached,
+        seconds,
+        updates,
+        decisions,
+        decisions / max(seconds, 1e-9),
+        compile_s,
+    )

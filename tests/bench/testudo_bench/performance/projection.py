@@ -1,4 +1,4 @@
-"""`testudo bench projection`: exact projections per second in a batch, and the time of one robot's whole shield."""
+"""`testudo bench projection`: batched projections per second, and time of one robot's whole shield."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.jax_support.devices import devices
 
 _SIZES = ((2, 2, 10.0), (2, 4, 4.0), (2, 8, 1.3), (2, 16, 0.4), (3, 8, 0.15))
-"""Axes, rows, and the bar [million/s] on two cores."""
+"""Axes, rows, and required rate [million/s] on two cores."""
 _BATCH = 2**14
 _REFERENCE_SOLVES = 4000
 _ROBOTS = (("gritsbot_x", (500, 2000)), ("robomaster_s1", (500, 2000)), ("crazyflie_2x", None))
-"""Robots, and the bars of p50 and p99 [µs]."""
+"""Robots, and required p50 and p99 [µs]."""
 _NEIGHBOURS = 8
 _TICKS = 1500
 _WARM_UP = 100
 
 
 def bench_projection(*, repeats: int = 9) -> BenchResult:
-    """Time the projection in a batch, a general solver beside it, and all layers of one robot on one core.
+    """Time batched projections, a general solver for comparison, and all shield layers of one robot on one core.
 
-    The problems have unit normals of any direction, and rows bind in most of them. The robot drives in circles
-    among eight neighbours at rest, within walls, by the commands that its shield gives it.
+    The problems have random unit normals, and rows are active in most of them. The robot drives in circles among eight
+    neighbours at rest, within walls, with the commands of its shield.
 
     Args:
-        repeats: timed runs, of which medians are given; the robot's ticks are run a third as often.
+        repeats: timed runs; medians are reported. The robot's ticks are run a third as often.
     """
     batch_rows, batch_values = _throughput(repeats)
     latency_rows, latency_values = _latency(max(1, repeats // 3))
@@ -104,7 +104,7 @@ def _throughput(repeats: int) -> tuple[list[tuple[str, ...]], list[dict[str, Any
 
 
 def _problems(dimension: int, count: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return targets (D, N), unit normals (D, K, N) and bounds (K, N), which zero keeps."""
+    """Return targets (D, N), unit normals (D, K, N) and bounds (K, N), for which zero is feasible."""
     random = np.random.default_rng(0)
     normals = random.standard_normal((dimension, count, _BATCH))
     normals /= np.linalg.norm(normals, axis=0)
@@ -113,7 +113,7 @@ def _problems(dimension: int, count: int) -> tuple[jax.Array, jax.Array, jax.Arr
 
 
 def _reference(dimension: int, count: int, repeats: int) -> float | None:
-    """Return how many of the problems quadprog solves in a second; None where it is not installed."""
+    """Return the problems per second that quadprog solves; None if it is not installed."""
     try:
         import quadprog
     except ImportError:
@@ -160,23 +160,23 @@ def _one_robot(robot: str) -> list[float]:
     directions = random.standard_normal((dimension, _NEIGHBOURS))
     directions /= np.linalg.norm(directions, axis=0)
     places = directions * parameters.separation_m * random.uniform(1.3, 3, _NEIGHBOURS)
-    yes, lanes = np.ones(_NEIGHBOURS, bool), np.stack([places, places])
-    table = PeerTable(places, np.zeros_like(places), np.full(_NEIGHBOURS, 0.05), yes, ~yes)
+    valid, segments = np.ones(_NEIGHBOURS, bool), np.stack([places, places])
+    table = PeerTable(places, np.zeros_like(places), np.full(_NEIGHBOURS, 0.05), valid, ~valid)
     response = LagResponse.create(np.array(spec.control_period_s), spec.velocity_lag_s)
     state, own = (
         MotionState(np.zeros(dimension), np.array(0.0), np.zeros(dimension)),
         reserved_at_rest(np.zeros(dimension)),
     )
-    spent = []
+    durations_us = []
     for tick in range(_WARM_UP + _TICKS):
         peers = PeerReservations(
-            lanes, lanes, np.full(_NEIGHBOURS, tick - 1.0), ~yes, np.arange(_NEIGHBOURS) % 2 == 0, yes
+            segments, segments, np.full(_NEIGHBOURS, tick - 1.0), ~valid, np.arange(_NEIGHBOURS) % 2 == 0, valid
         )
-        wanted = np.zeros(dimension)
-        wanted[:2] = spec.control_point_speed_m_s * np.array([np.cos(0.02 * tick), np.sin(0.02 * tick)])
-        sight = ShieldInputs(state.position_world, state, model.stopping_point(state), table, peers)
+        nominal = np.zeros(dimension)
+        nominal[:2] = spec.control_point_speed_m_s * np.array([np.cos(0.02 * tick), np.sin(0.02 * tick)])
+        inputs = ShieldInputs(state.position_world, state, model.stopping_point(state), table, peers)
         begin = time.perf_counter()
-        result, own = shield.step(sight, own, wanted, np.array(float(tick)))
-        spent.append(1e6 * (time.perf_counter() - begin))
+        result, own = shield.step(inputs, own, nominal, np.array(float(tick)))
+        durations_us.append(1e6 * (time.perf_counter() - begin))
         state = model.step(state, effective_command(model, result.command), response)
-    return spent[_WARM_UP:]
+    return durations_us[_WARM_UP:]

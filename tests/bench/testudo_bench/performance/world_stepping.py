@@ -1,4 +1,4 @@
-"""`testudo bench sim`: how fast shielded worlds step, beside the bare kernel in the same run."""
+"""`testudo bench sim`: step rate of shielded worlds, compared with the bare kernel in the same run."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _STEPS = 20
 
 
 def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 256, repeats: int = 7) -> BenchResult:
-    """Time `navigation` with the shield solved at every control tick, and the bare kernel alone.
+    """Time `navigation` with the shield at every control tick, and the bare kernel.
 
-    The environment steps with delay, lag, stopping pose, noise, message loss, neighbour table, observation,
-    reward and automatic restart. The kernel is rows, projection and kinematics on the true state. Both run
-    in turn, and medians are reported.
+    The environment simulates delay, lag, stopping pose, noise, message loss, neighbour table, observation, reward and
+    automatic reset. The kernel is constraint rows, projection and kinematics on the true state. Both run alternately,
+    and medians are reported.
 
     Args:
         robot: registered robot.
         team_size: robots in a world.
-        worlds: worlds at once.
+        worlds: number of parallel worlds.
         repeats: timed runs of each.
     """
     environment = _environment(robot, team_size)
@@ -88,7 +88,7 @@ def _environment(robot: str, team_size: int) -> Environment:
 def drive_to_goals(
     environment: Environment, state: WorldState, key: jax.Array, decisions: int
 ) -> tuple[WorldState, Any]:
-    """Return worlds in which every robot wanted to drive straight to its goal, and what each decision gave."""
+    """Return worlds after decisions straight to the goals, and reward, success and metrics of each decision."""
     speed = environment.team.model.spec.control_point_speed_m_s
 
     def step(current: WorldState, step_key: jax.Array) -> Any:
@@ -102,9 +102,9 @@ def drive_to_goals(
 
 
 def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:
-    """Rows, projection and kinematics on the true state, and nothing else.
+    """Compute rows, projection and kinematics on the true state.
 
-    The wanted velocity turns: robots at rest would decay to denormal numbers, which are slow.
+    The nominal velocity rotates, because velocities of robots at rest decay to denormal numbers, which are slow.
     """
     team, physics = environment.team, environment.team.model
     period = physics.spec.control_period_s
@@ -142,7 +142,7 @@ def _nominal_response(environment: Environment, period: float, worlds: int) -> A
 
 
 def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], float]:
-    """Return the compiled function, and how long it took to compile it and to run it once [s]."""
+    """Return the compiled function, and the time [s] to compile and run it once."""
     begin = time.perf_counter()
     program = jax.jit(function).lower(*arguments).compile()
     jax.block_until_ready(program(*arguments))
@@ -150,7 +150,7 @@ def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[..
 
 
 def seconds(function: Callable[..., Any], *arguments: Any) -> float:
-    """Return how long one call takes [s]."""
+    """Return the duration of one call [s]."""
     begin = time.perf_counter()
     jax.block_until_ready(function(*arguments))
     return time.perf_counter() - begin

@@ -1,1 +1,5 @@
-"""The shield's test protocol: cells, worlds, episodes, table, and what the shield is compared with."""
+"""The shield's test protocol and its baselines.
+
+In: options of `testudo bench shield`.
+Out: a `BenchResult` with one row for each cell.
+"""

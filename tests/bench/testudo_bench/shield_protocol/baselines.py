@@ -1,7 +1,7 @@
-"""What the shield is compared with: three published rules, each plainly as in its paper.
+"""Baselines of the shield: three published rules, each as in its paper.
 
-All see where their peers are and how fast they move, work on the place of the control point (for wheeled robots a
-point ahead of the axle, as their papers do), and know of no lag, delay or age. Arrays are (D, ...), peers (D, K, ...).
+All use positions and velocities of peers and the position of the control point (for wheeled robots a point ahead of the
+axle, as in the papers), without models of lag, delay or message age. Arrays are (D, ...), peers (D, K, ...).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOUCHED_M_S = 1e-4
 
 @dataclass(frozen=True)
 class BaselineScene:
-    """What one robot (...) sees; every robot has the same size."""
+    """Inputs of one robot (...); all robots have the same size."""
 
     position_world: jax.Array
     """(D, ...) [m]."""
@@ -37,25 +37,25 @@ class BaselineScene:
     goal_world: jax.Array
     """(D, ...) [m]."""
     separation_m: float
-    """Distance of two centres that is to be kept."""
+    """Required distance of two centres."""
     speed_m_s: float
     period_s: float
 
 
 HORIZON_S = 2.0
-"""Time for which ORCA keeps robots apart."""
+"""Time horizon of ORCA."""
 BARRIER_RATE_PER_S = 10.0
 """alpha of the barrier certificate."""
 GAIN_PER_S = 1.5
-"""How fast the point of a Voronoi cell is closed in on: as the go-to-goal commands of the protocol."""
+"""Gain towards the target point of a Voronoi cell, equal to that of the protocol's go-to-goal commands."""
 
 
-def orca(scene: BaselineScene, wanted_world: jax.Array) -> jax.Array:
+def orca(scene: BaselineScene, nominal_world: jax.Array) -> jax.Array:
     """Return the velocity of optimal reciprocal collision avoidance.
 
-    Each robot takes half of the smallest change of the relative velocity that leaves the velocity obstacle of the
-    horizon: van den Berg, Guy, Lin and Manocha, Reciprocal n-body collision avoidance, ISRR 2011, in the plane and
-    in space alike. Where no velocity meets all half-spaces the robot stops.
+    Each robot makes half of the smallest change of the relative velocity that leaves the velocity obstacle of the
+    horizon: van den Berg, Guy, Lin and Manocha, Reciprocal n-body collision avoidance, ISRR 2011, in 2-D and 3-D. If no
+    velocity satisfies all half-spaces, the robot stops.
     """
     offset = scene.peer_position_world - scene.position_world[:, None]
     relative = scene.velocity_world[:, None] - scene.peer_velocity_world
@@ -63,14 +63,14 @@ def orca(scene: BaselineScene, wanted_world: jax.Array) -> jax.Array:
     # outward . (v - (own + change / 2)) >= 0
     bounds = -jnp.sum(outward * (scene.velocity_world[:, None] + change / 2), axis=0)
     return shorten(
-        project_onto_halfspaces(shorten(wanted_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s
+        project_onto_halfspaces(shorten(nominal_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s
     )
 
 
 def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: BaselineScene) -> tuple[jax.Array, jax.Array]:
-    """Return the smallest change (D, K, ...) of the relative velocity to the rim of the obstacle, and its normal.
+    """Return the smallest change (D, K, ...) of the relative velocity to the obstacle's boundary, and its normal.
 
-    The obstacle is a cone about the offset, cut off by the ball of radius separation / time about offset / time.
+    The obstacle is a cone about the offset, truncated by the ball of radius separation / time about offset / time.
     """
     distance, radius = length(offset), scene.separation_m
     overlaps = distance <= radius
@@ -84,7 +84,7 @@ def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: BaselineScene
     axis = offset / (distance + TINY)
     forward = jnp.sum(relative * axis, axis=0)
     sideways = relative - forward * axis
-    # exactly head-on every side is as good: all take their right
+    # exactly head-on both sides are equal: all robots choose their right
     right = jnp.stack([axis[1], -axis[0], *(0 * axis[d] for d in range(2, axis.shape[0]))])
     side = jnp.where(length(sideways) > 1e-6, sideways / (length(sideways) + TINY), right)
     sine = jnp.clip(radius / (distance + TINY), 0.0, 1.0)
@@ -98,7 +98,7 @@ def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: BaselineScene
 def buffered_voronoi(scene: BaselineScene) -> jax.Array:
     """Return the velocity that stays in the robot's buffered Voronoi cell for one period.
 
-    The cell is the set of points nearer to the robot than to any peer, drawn in by half the separation: Zhou, Wang,
+    The cell is the set of points closer to the robot than to any peer, shrunk by half the separation: Zhou, Wang,
     Bandyopadhyay and Schwager, Fast, on-line collision avoidance for dynamic vehicles using buffered Voronoi
     cells, RA-L 2017. The robot drives to the point of its cell that is nearest to its goal.
     """
@@ -106,11 +106,11 @@ def buffered_voronoi(scene: BaselineScene) -> jax.Array:
     distance = length(offset)
     normal = offset / (distance + TINY)
     room = distance / 2 - scene.separation_m / 2
-    way, _ = project_onto_halfspaces(scene.goal_world - scene.position_world, normal, room)
-    return shorten(way * GAIN_PER_S, scene.speed_m_s)
+    displacement, _ = project_onto_halfspaces(scene.goal_world - scene.position_world, normal, room)
+    return shorten(displacement * GAIN_PER_S, scene.speed_m_s)
 
 
-def barrier_certificate(scene: BaselineScene, wanted_world: jax.Array) -> jax.Array:
+def barrier_certificate(scene: BaselineScene, nominal_world: jax.Array) -> jax.Array:
     """Return the velocity of the textbook control barrier certificate for single integrators.
 
     h = |p_i - p_j|² - D² and dh/dt >= -alpha h, of which each robot takes half: Wang, Ames and Egerstedt, Safety
@@ -122,24 +122,24 @@ def barrier_certificate(scene: BaselineScene, wanted_world: jax.Array) -> jax.Ar
     distance = length(offset) + TINY
     bounds = BARRIER_RATE_PER_S * h / (4 * distance)
     return shorten(
-        project_onto_halfspaces(shorten(wanted_world, scene.speed_m_s), -offset / distance, bounds)[0], scene.speed_m_s
+        project_onto_halfspaces(shorten(nominal_world, scene.speed_m_s), -offset / distance, bounds)[0], scene.speed_m_s
     )
 
 
 @dataclass(frozen=True)
 class OtherShield:
-    """Each world's rule of `OTHERS` in the place of `Shield`, for a model without stopping points."""
+    """Replaces `Shield` by each world's rule of `OTHERS`, for a model without stopping points."""
 
     model: MotionModel
     parameters: ProjectionParameters
     arena: Arena
     goal_world: jax.Array | None = None
-    """(D, N, E) [m]; known once there are worlds."""
+    """(D, N, E) [m]; set when worlds exist."""
     rule: jax.Array | None = None
     """(E,) int: place in `OTHERS`."""
 
     def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: jax.Array) -> ShieldResult:
-        """Return what the world's rule makes of the wanted velocity; see `Shield.layer1`."""
+        """Return the velocity of the world's rule for a nominal velocity; see `Shield.layer1`."""
         spec = self.model.spec
         scene = BaselineScene(
             stop.position_world,
@@ -172,6 +172,6 @@ class OtherShield:
 
 
 def _textbook(parameters: ProjectionParameters) -> ProjectionParameters:
-    """Return the margins of one who knows of no stopping point: without those for lag and model, which belong to it."""
+    """Return the margins without those for lag and model, which belong to the stopping point."""
     kept = sum(term.value_m for term in parameters.terms if term.name not in ("lag", "model"))
     return replace(parameters, separation_m=kept)

@@ -1,7 +1,7 @@
-"""Episodes of a batch: drive to the goals under the shield, and keep count.
+"""Runs and counts the episodes of a batch, in which robots drive to their goals under the shield.
 
-Everything is counted until an episode is over: at its horizon, a while after all have arrived, or when all have stood
-for long.
+An episode is counted until its horizon, until some time after all robots have arrived, or until all robots have been at
+rest for long.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ jax.tree_util.register_dataclass(DeadlockState)
 
 ARRIVED_M = 0.1
 SLOW_M_S = 0.01
-"""Own speed at a contact that a hostile neighbour causes."""
+"""Largest own speed at a contact that a hostile neighbour causes."""
 STILL_M, STILL_S = 0.01, 5.0
-"""Robots of which none moved further in this time, short of their goals, are deadlocked."""
+"""Robots are deadlocked if none moves further than this in this time before the goals are reached."""
 GIVEN_UP_S = 20.0
-"""An episode is over when none moved for so long, hostile cells apart."""
+"""An episode ends when no robot moves for this time, except in hostile cells."""
 _GAIN_PER_S = 1.5
-"""How fast go-to-goal commands close in on the goal."""
+"""Gain of go-to-goal commands."""
 _FROM_SPEED = 0.5
-"""Who was faster than this share of the top speed and was told to slow down to this share of that has braked."""
+"""A robot brakes from speed if it slows from above this share of top speed to this share of its speed."""
 _TOUCH_M = 0.002
-"""MuJoCo keeps bodies that touch apart: so close counts as touching when the own speed is looked at."""
+"""MuJoCo separates bodies in contact: within this distance they count as touching for the own speed."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EpisodeTally:
-    """What was counted, for each world (E,) unless said."""
+    """Counts of each world (E,), unless another shape is given."""
 
     contacts: jax.Array
-    """int: physics steps with touching pairs."""
+    """int: physics steps with pairs in contact."""
     fast_contacts: jax.Array
     """int: robot-ticks in which a robot touched something at an own speed above 1 cm/s."""
     separation_m: jax.Array
     arrived_tick: jax.Array
-    """int: when all were at their goals at once; -1 before."""
+    """int: tick at which all were at their goals; -1 before."""
     changed: jax.Array
     """Robot-ticks whose command the shield changed."""
     change_m_s: jax.Array
     """Sum of the sizes of these changes."""
     robot_ticks: jax.Array
     anchor_world: jax.Array
-    """(D, N, E): where each robot was when it last had moved."""
+    """(D, N, E) [m]: position of each robot at its last movement."""
     still: jax.Array
-    """(N, E) int: ticks since."""
+    """(N, E) int: ticks since the last movement."""
     speed_m_s: jax.Array
-    """(N, E): at the tick before."""
+    """(N, E): speed at the previous tick."""
     touching: jax.Array
-    """(N, E) bool: at the tick before."""
+    """(N, E) bool: contact at the previous tick."""
     braked: jax.Array
     """(N, E) bool: braked from speed at least once."""
     alarmed: jax.Array
-    """(N, E) bool: found its brakes to be weak."""
+    """(N, E) bool: the brake monitor raised an alarm."""
     over: jax.Array
     """bool."""
 
@@ -77,19 +77,19 @@ class EpisodeTally:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Course:
-    """A batch on its way."""
+    """State of a running batch."""
 
     world: DeployedTeamState
-    patience: DeadlockState
+    deadlock: DeadlockState
     moved_world: jax.Array
-    """(D, N, E) [m/s]: what the shield let through."""
+    """(D, N, E) [m/s]: velocity after the shield."""
     tally: EpisodeTally
     batch: Batch
     key: jax.Array
 
 
 def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
-    """Return the batch at its start; ``seed`` draws what happens on the way."""
+    """Return the initial state of a batch; ``seed`` is for random events during the run."""
     keys = jax.vmap(jax.random.key)(batch.seed)
     parameters = replace(
         draw_parameters(keys, stage.spec, stage.team.channels), message_loss=batch.loss, brake_share=batch.brake_share
@@ -119,18 +119,18 @@ def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
     )
 
 
-def go_on(stage: CompiledStage, course: Course, ticks: int) -> Course:
-    """Return the course so many ticks later."""
-    bound = _bound(stage, course.batch)
+def run_ticks(stage: CompiledStage, course: Course, ticks: int) -> Course:
+    """Return the state after ``ticks`` ticks."""
+    complete = _with_world_parameters(stage, course.batch)
 
     def step(current: Course, _: None) -> tuple[Course, None]:
-        return _tick(bound, current), None
+        return _tick(complete, current), None
 
     return jax.lax.scan(step, course, None, length=ticks)[0]
 
 
-def _bound(stage: CompiledStage, batch: Batch) -> CompiledStage:
-    """Return the stage with what differs between its worlds."""
+def _with_world_parameters(stage: CompiledStage, batch: Batch) -> CompiledStage:
+    """Return the stage with the parameters that differ between worlds."""
     deployment, parameters = stage.deployment, replace(stage.team.shield, hold_s=batch.hold_s)
     shield = replace(deployment.shield, parameters=parameters)
     if isinstance(shield, OtherShield):
@@ -151,13 +151,13 @@ def _tick(stage: CompiledStage, course: Course) -> Course:
     world, team = course.world, stage.team
     nominal = go_to_goals(stage, world.estimate.position_world, course.batch.goal_world)
     place = team.model.stopping_point(world.estimate).position_world
-    turned, patience = resolve_deadlock(
-        team.shield, course.patience, place, world.table, nominal, course.moved_world, stage.spec.control_period_s
+    turned, deadlock = resolve_deadlock(
+        team.shield, course.deadlock, place, world.table, nominal, course.moved_world, stage.spec.control_period_s
     )
     nominal = jnp.where(course.batch.resolves, turned, nominal)
     after, result = tick_deployed(team, stage.deployment, world, nominal, tick_key)
     tally = _count(stage, course, after, result)
-    return Course(after, patience, result.control_velocity_world, tally, course.batch, key)
+    return Course(after, deadlock, result.control_velocity_world, tally, course.batch, key)
 
 
 def _count(stage: CompiledStage, course: Course, world: DeployedTeamState, result: Any) -> EpisodeTally:
@@ -171,7 +171,7 @@ def _count(stage: CompiledStage, course: Course, world: DeployedTeamState, resul
     if _bodies_pass(stage):
         own_speed, counted = speed, touching
     else:
-        # who is pushed has a speed that is not its own: what counts is the one before the first touch
+        # a pushed robot's speed is not its own, so the speed before the contact counts
         own_speed, counted = tally.speed_m_s, touching & ~tally.touching
     fast = counted & ours & (own_speed > SLOW_M_S)
     live = ours & ~batch.gone
@@ -201,7 +201,7 @@ def _count(stage: CompiledStage, course: Course, world: DeployedTeamState, resul
 
 
 def _brakes(spec: RobotSpec, world: DeployedTeamState) -> jax.Array:
-    """Return which robots (N, E) are well into a braking from speed."""
+    """Return which robots (N, E) brake from speed."""
     watch = world.watch
     return (watch.began_m_s > _FROM_SPEED * spec.control_point_speed_m_s) & (
         watch.speed_m_s < _FROM_SPEED * watch.began_m_s
@@ -214,7 +214,7 @@ def _bodies_pass(stage: CompiledStage) -> bool:
 
 
 def _touching(stage: CompiledStage, place: jax.Array) -> jax.Array:
-    """Return which robots (N, E) touch another, a wall or an obstacle."""
+    """Return which robots (N, E) touch another robot, a wall or an obstacle."""
     radius, size = stage.spec.body_radius_m, place.shape[1]
     slack = 0.0 if _bodies_pass(stage) else _TOUCH_M
     distance = length(place[:, :, None] - place[:, None, :])

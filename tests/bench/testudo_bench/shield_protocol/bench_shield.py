@@ -1,44 +1,182 @@
-"""`testudo bench shield`: the evidence for the shield, cell by cell."""
+"""`testudo bench shield`: the shield's test protocol, one table row and JSON entry for each cell."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from enum import Enum
 from typing import Any
 
-from testudo_bench.shield_protocol.cell_runner import Job, Tables, run_jobs
+import numpy as np
+
+from testudo_bench.shield_protocol.cell_runner import CellOutcome, Job, Tables, run_jobs
 from testudo_bench.shield_protocol.drone_cells import attitude_cells, drone_cells
 from testudo_bench.shield_protocol.ground_cells import in_quick, mujoco_cells, protocol_cells
-from testudo_bench.shield_protocol.protocol_cell import Claim
-from testudo_bench.shield_protocol.protocol_table import COLUMNS, row, summary, totals
+from testudo_bench.shield_protocol.protocol_cell import Claim, ProtocolCell, Rule
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.jax_support.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice
 
+COLUMNS = (
+    "cell",
+    "conditions",
+    "layers",
+    "n",
+    "contacts",
+    "moving",
+    "wash",
+    "3/n",
+    "least [m]",
+    "arrived",
+    "stuck",
+    "changed",
+    "by [m/s]",
+    "alarms",
+    "as it must",
+)
+"""Episodes n; those with a contact, with a contact at own speed, and with a drone in another's downwash; bound of the
+contact rate if there is none; least distance of two centres, with scaled heights; shares of episodes that arrived or
+ended in a deadlock; share and size of command changes; brake alarms of the robots that braked from speed."""
+_OURS = (Rule.OURS.value, Rule.ONE_TICK.value)
+
+
+def summary(tier: str, cell: ProtocolCell, outcome: CellOutcome) -> dict[str, Any]:
+    """Return the results of a cell, JSON-ready."""
+    episodes = len(outcome.contacts)
+    contacts, moving = int(np.sum(outcome.contacts > 0)), int(np.sum(outcome.fast_contacts > 0))
+    least = float(np.min(outcome.separation_m))
+    washed = int(np.sum(outcome.separation_m < wash_m(cell)))
+    arrived = np.isfinite(outcome.arrived_s)
+    return {
+        "tier": tier,
+        "cell": cell.name,
+        "place": cell.place,
+        "what": cell.what,
+        "robot": cell.robot,
+        "team_size": cell.size,
+        "formation": cell.formation.value,
+        "layers": cell.layers,
+        "claim": cell.claim.value,
+        "twin": cell.twin,
+        "resolution": cell.resolves,
+        "horizon_s": cell.horizon_s,
+        "conditions": _plain(asdict(cell.conditions)),
+        "episodes": episodes,
+        "episodes_with_contact": contacts,
+        "episodes_with_contact_at_own_speed": moving,
+        "contact_rate_high": 3 / episodes if contacts == 0 else None,
+        "episodes_in_wash": washed,
+        "least_separation_m": least,
+        "arrived_share": float(np.mean(arrived)),
+        "median_arrival_s": float(np.median(outcome.arrived_s[arrived])) if arrived.any() else None,
+        "deadlocked_share": float(np.mean(outcome.deadlocked)),
+        "intervention_share": float(np.mean(outcome.changed_share)),
+        "intervention_m_s": float(np.mean(outcome.change_m_s)),
+        "robots_that_braked_from_speed": int(np.sum(outcome.braked)),
+        "alarms": int(np.sum(outcome.alarms)),
+        "holds": holds(cell, contacts, moving, washed),
+    }
+
+
+def holds(cell: ProtocolCell, contacts: int, moving: int, washed: int = 0) -> bool | None:
+    """Return whether a cell fulfils its claim; None without a claim.
+
+    Drones outside each other's downwash do not touch; with unscaled heights the control must enter the downwash.
+    """
+    fails = contacts > 0 or (cell.conditions.level and washed > 0)
+    return {Claim.COVERED: contacts == 0 and washed == 0, Claim.HOSTILE: moving == 0, Claim.CONTROL: fails}.get(
+        cell.claim
+    )
+
+
+def wash_m(cell: ProtocolCell) -> float:
+    """Return the distance of drones [m], with scaled heights, below which one is in the other's downwash; else 0."""
+    spec = load_robot(cell.robot)
+    return 2 * spec.keep_radius_m if spec.dimension == 3 else 0.0
+
+
+def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the table row of a cell."""
+    high = figures["contact_rate_high"]
+    verdict = {True: "yes", False: "NO", None: ""}[figures["holds"]]
+    rule = figures["conditions"]["rule"]
+    layers = figures["layers"] if rule in _OURS else rule
+    place = figures["place"] if figures["tier"] == "kinematic" else f"{figures['tier']}: {figures['place']}"
+    return (
+        place,
+        figures["what"],
+        layers,
+        f"{figures['episodes']}",
+        f"{figures['episodes_with_contact']}",
+        f"{figures['episodes_with_contact_at_own_speed']}",
+        f"{figures['episodes_in_wash']}",
+        "" if high is None else f"{high:.1e}",
+        f"{figures['least_separation_m']:.3f}",
+        f"{figures['arrived_share']:.3f}",
+        f"{figures['deadlocked_share']:.3f}",
+        f"{figures['intervention_share']:.2f}",
+        f"{figures['intervention_m_s']:.2f}",
+        f"{figures['alarms']}/{figures['robots_that_braked_from_speed']}",
+        verdict,
+    )
+
+
+def totals(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the totals of all cells."""
+    covered = [cell for cell in cells if cell["claim"] == Claim.COVERED.value]
+    batch = [cell for cell in covered if cell["tier"] == "kinematic"]
+    controls = [cell for cell in cells if cell["claim"] == Claim.CONTROL.value]
+    return {
+        "cells": len(cells),
+        "episodes": sum(cell["episodes"] for cell in cells),
+        "covered_cells": len(covered),
+        "covered_episodes": sum(cell["episodes"] for cell in covered),
+        "covered_contacts": sum(cell["episodes_with_contact"] for cell in covered),
+        "fewest_episodes_of_a_covered_kinematic_cell": min((cell["episodes"] for cell in batch), default=0),
+        "controls": len(controls),
+        "controls_seen_to_fail": sum(cell["holds"] for cell in controls),
+        "hostile_contacts_at_own_speed": sum(
+            cell["episodes_with_contact_at_own_speed"] for cell in cells if cell["claim"] == Claim.HOSTILE.value
+        ),
+        "all_hold": all(cell["holds"] is not False for cell in cells),
+    }
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values for JSON: enumerations by value, infinity as None."""
+
+    def simple(value: Any) -> Any:
+        if isinstance(value, Enum):
+            return value.value
+        return None if value == float("inf") else value
+
+    return {key: simple(value) for key, value in values.items()}
+
+
 _QUICK, _QUICK_CONTROL = 8, 128
-"""Episodes of a cell with ``--quick``, and of one that must show contacts."""
+"""Episodes of a cell and of a negative control with ``--quick``."""
 _ON_MUJOCO, _QUICK_ON_MUJOCO = 20, 2
 _AS_THEY_FLY = 50
-"""Episodes of a cell in which drones tilt, under their attitude loops and in each other's wake."""
+"""Episodes of a cell with the attitude dynamics and downwash of drones."""
 
 
 def bench_shield(
     *, robot: str | None = None, quick: bool = False, say: Callable[[str], None] = lambda _: None
 ) -> BenchResult:
-    """Run the shield's test protocol and its negative controls, and what it is compared with.
+    """Run the shield's test protocol, its negative controls and its baselines.
 
-    Ctrl-C ends the measurement; what has been done by then is in the table.
+    Ctrl-C stops the measurement; finished cells are in the table.
 
     Args:
-        robot: a drone, for the cells of drones in space; None is the protocol of robots on the ground.
-        quick: few episodes in every cell, and not every cell (`in_quick`).
-        say: is told what has been done.
+        robot: a drone, for the cells of drones; None for the protocol of ground robots.
+        quick: few episodes, and only the cells of `in_quick`.
+        say: called with progress messages.
     """
     began = time.perf_counter()
-    jobs, tables = protocol_jobs(quick, robot), Tables(hasty=quick)
+    jobs, tables = protocol_jobs(quick, robot), Tables(fast_compile=quick)
     interrupted = False
     try:
         run_jobs(jobs, say, tables)
@@ -66,10 +204,10 @@ def bench_shield(
 
 
 def protocol_jobs(quick: bool, robot: str | None = None) -> list[Job]:
-    """Return every cell with its tier and how many episodes of it are run; of a drone, if one is named.
+    """Return every cell with its tier and number of episodes, for ground robots or a drone.
 
     Raises:
-        TestudoError: the robot is no drone whose file says what it does in silence.
+        TestudoError: the robot is not a drone with a table [silence].
     """
     if robot is not None:
         jobs = [Job(cell, cell.episodes) for cell in drone_cells(_drone(robot))]
@@ -84,8 +222,8 @@ def _drone(robot: str) -> str:
     spec = load_robot(robot)
     if not spec.silence:
         raise TestudoError(
-            f"testudo bench shield: --robot: {robot} has no table [silence], expected a drone that has; "
-            "robots on the ground are in the protocol without --robot"
+            f"testudo bench shield: --robot: {robot}: found no table [silence], expected a drone with it; "
+            "for ground robots omit --robot"
         )
     return robot
 
@@ -97,6 +235,6 @@ def _quick_share(job: Job) -> int:
 
 
 def _figures(jobs: Sequence[Job], tables: Tables) -> list[dict[str, Any]]:
-    """Return the figures of the cells that have been run, in their order."""
+    """Return the results of all finished cells, in order."""
     keys = [(job.choice.physics, job.cell) for job in jobs]
     return [summary(*key, tables.outcomes[key]) for key in keys if key in tables.outcomes]

@@ -1,4 +1,4 @@
-"""Runs the cells of the protocol: one program for each setting, its episodes in chunks of worlds."""
+"""Runs the cells of the protocol: one compiled program per setting, episodes in chunks of worlds."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_bench.shield_protocol.batch_episode import STILL_S, Course, begin, go_on
+from testudo_bench.shield_protocol.batch_episode import STILL_S, Course, begin, run_ticks
 from testudo_bench.shield_protocol.compiled_setting import CompiledStage, Setting, build_stage, ticks
 from testudo_bench.shield_protocol.protocol_cell import ProtocolCell
 from testudo_bench.shield_protocol.world_batch import Batch, CellEpisode, draw_batch
 from testudo_sim.physics_choice import PhysicsChoice
 
 _SEGMENT_S = 2.5
-"""After so long it is seen whether all worlds of a chunk are over."""
+"""Interval at which a chunk is checked for completion."""
 _ROBOTS_AT_ONCE = 512
-"""Robots in a chunk: as many worlds as make so many, within the limits below."""
+"""Robots in a chunk; it determines the number of worlds, within the limits below."""
 _WORLDS = (32, 128)
 _WORKERS = 2
 
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """What was counted in the episodes n of one cell, (n,) each."""
+    """Counts of n episodes of one cell, (n,) each."""
 
     contacts: np.ndarray
-    """Physics steps with touching pairs."""
+    """Physics steps with pairs in contact."""
     fast_contacts: np.ndarray
     separation_m: np.ndarray
     arrived_s: np.ndarray
-    """Infinite where they did not."""
+    """Arrival time; infinite without arrival."""
     deadlocked: np.ndarray
     changed_share: np.ndarray
-    """Share of robot-ticks whose command was changed."""
+    """Share of robot-ticks with a changed command."""
     change_m_s: np.ndarray
-    """Mean size of the changes."""
+    """Mean size of the changes of commands."""
     braked: np.ndarray
-    """Robots that braked from speed."""
+    """Number of robots that braked from speed."""
     alarms: np.ndarray
-    """Robots that found their brakes to be weak."""
+    """Number of robots with a brake alarm."""
 
     def __add__(self, other: CellOutcome) -> CellOutcome:
-        """Return both together."""
+        """Concatenate the episodes of both."""
         return CellOutcome(
             *(np.concatenate(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True))
         )
@@ -58,22 +58,22 @@ class CellOutcome:
 
 @dataclass
 class Tables:
-    """What has been measured so far; filled by several threads."""
+    """Results so far; filled by several threads."""
 
     outcomes: dict[tuple[str, ProtocolCell], CellOutcome] = field(default_factory=dict)
-    """By tier and cell."""
+    """Outcomes by tier and cell."""
     compile_s: float = 0.0
-    """Summed over all programs, which are compiled side by side."""
+    """Sum of the compile times of all programs, which are compiled in parallel."""
     robot_ticks: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     host: threading.Lock = field(default_factory=threading.Lock)
-    """C MuJoCo has one pool of threads, for one program at a time."""
-    hasty: bool = False
-    """Compile in two thirds of the time what then runs a third slower."""
+    """C MuJoCo has one thread pool, for one program at a time."""
+    fast_compile: bool = False
+    """Compile with less optimisation: a third less compile time, a third slower runs."""
 
     def add(self, tier: str, cell: ProtocolCell, outcome: CellOutcome) -> None:
-        """Put episodes of a cell to those before."""
+        """Add episodes of a cell."""
         with self.lock:
             before = self.outcomes.get((tier, cell))
             self.outcomes[tier, cell] = before + outcome if before else outcome
@@ -92,14 +92,14 @@ def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) ->
     """Run all episodes of the jobs.
 
     Args:
-        jobs: what to run.
-        say: is told what has been done.
-        tables: filled on the way, so that nothing is lost at an interrupt.
+        jobs: cells and episodes to run.
+        say: called with progress messages.
+        tables: filled during the run, so that an interrupt loses nothing.
     """
     groups: dict[Setting, list[CellEpisode]] = defaultdict(list)
     for job in jobs:
         groups[Setting.of(job.cell, job.choice)] += [CellEpisode(job.cell, number) for number in range(job.episodes)]
-    # the longest first, so that no core waits for the other at the end
+    # longest first, so that no core is idle at the end
     order = sorted(groups, key=lambda setting: -setting.size * len(groups[setting]))
     done, total = 0, sum(len(group) for group in groups.values())
     with ThreadPoolExecutor(_WORKERS) as pool:
@@ -130,8 +130,8 @@ def _run_group(setting: Setting, episodes: list[CellEpisode], tables: Tables) ->
     batch, seed = draw_batch(stage, first), jnp.uint32(0)
     starter = jax.jit(partial(begin, stage)).lower(batch, seed).compile(_optimise(0))
     course = starter(batch, seed)
-    program = jax.jit(lambda course: go_on(stage, course, segment), donate_argnums=0).lower(course)
-    program = program.compile(_optimise(1) if tables.hasty else None)
+    program = jax.jit(lambda course: run_ticks(stage, course, segment), donate_argnums=0).lower(course)
+    program = program.compile(_optimise(1) if tables.fast_compile else None)
     with tables.lock:
         tables.compile_s += time.perf_counter() - began
     for number, chunk in enumerate(chunks):
@@ -148,7 +148,7 @@ def _run_chunk(
     at: tuple[int, int],
     tables: Tables,
 ) -> bool:
-    """Run one chunk; return whether it came to its end."""
+    """Run one chunk; return whether it was completed."""
     worlds, number = at
     batch: Batch = draw_batch(stage, _padded(chunk, worlds))
     course = starter(batch, jnp.uint32(number))
@@ -166,7 +166,7 @@ def _run_chunk(
 
 
 def _optimise(level: int) -> dict[str, int]:
-    """Return how hard XLA tries (0 to 3)."""
+    """Return the compiler option for an XLA optimisation level (0 to 3)."""
     return {"xla_backend_optimization_level": level}
 
 

@@ -1,4 +1,4 @@
-"""What a program is compiled for: cells that share it run as worlds of one batch."""
+"""Settings for which a program is compiled; cells with the same setting run as worlds of one batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from testudo_bench.shield_protocol.baselines import OtherShield
-from testudo_bench.shield_protocol.obstacle_ring import ROOM, blocks
 from testudo_bench.shield_protocol.protocol_cell import (
     ALL_LAYERS,
     GATE_ONLY,
@@ -19,7 +18,7 @@ from testudo_bench.shield_protocol.protocol_cell import (
     Formation,
     ProtocolCell,
 )
-from testudo_deploy.shield.arena import Arena, Obstacle
+from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule, Obstacle
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
@@ -34,29 +33,29 @@ from testudo_sim.team.deployed_team import DeployedTeam
 from testudo_sim.team.team_tick import SimulatedTeam
 
 _COVERED_SHARE = 0.33
-"""Of the floor in a crossing, by discs of the enforced separation."""
+"""Share of the floor of a crossing that discs of the enforced separation cover."""
 _RADIO_S = 0.32
-"""How far back messages are kept: longer than nearly any takes, the same for all, so that they share programs."""
+"""Length of the message buffer: longer than most delays and equal for all cells, so that they share programs."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """All that is fixed while a batch runs; hashable."""
+    """Everything that is constant for a batch; hashable."""
 
     robot: str
     size: int
     layers: str
     place: Formation
-    """The formation where it shapes the arena, else the swap."""
+    """The formation if the arena depends on it, else the swap."""
     stride: int
     strangers: bool
     others: bool
-    """The rules of `OTHERS`, in place of all layers."""
+    """Use the rules of `OTHERS` instead of all layers."""
     dead_man_s: float | None
     radio_s: float
     choice: PhysicsChoice
     onboard_brake: bool | None = None
-    """Of drones: see `Conditions`."""
+    """See `Conditions.onboard_brake`."""
     level: bool = False
 
     @classmethod
@@ -64,7 +63,7 @@ class Setting:
         """Return the setting of a cell."""
         conditions = cell.conditions
         shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR, Formation.BLOCKS)
-        # so that hostile cells need no program of their own
+        # so that hostile cells share a program with others
         hostile_too = cell.layers == ALL_LAYERS and cell.size == HOSTILE_SIZE and conditions.stride == 1 and not shaped
         return cls(
             cell.robot,
@@ -82,25 +81,25 @@ class Setting:
         )
 
     def describe(self) -> str:
-        """Return a name for progress."""
+        """Return a name for progress messages."""
         layers = "other rules" if self.others else f"layers {self.layers}"
-        brake = {None: "", True: ", with a brake of its own", False: ", without a brake of its own"}[self.onboard_brake]
+        brake = {None: "", True: ", with onboard brake", False: ", without onboard brake"}[self.onboard_brake]
         return f"{self.size} {self.robot}{brake}, {layers}, {self.place.value}, {self.choice.physics}"
 
 
 @dataclass(frozen=True)
 class CompiledStage:
-    """A setting built: the team, its deployment, and the measures that formations need."""
+    """The team and deployment of a setting, and the distances that formations need."""
 
     setting: Setting
     spec: RobotSpec
-    """With the period of the simulation."""
+    """The robot, with the period of the simulation."""
     team: SimulatedTeam
     deployment: DeployedTeam
     apart_m: float
-    """Distance that starts must have: what layer 1 enforces, and what lanes need."""
+    """Required distance of starts, for layer 1 and for reserved segments."""
     wall_m: float
-    """What layer 1 or the gate keeps from walls, the larger."""
+    """Larger of the wall distances of layer 1 and of the stop-tube check."""
     dead_man_ticks: int
 
 
@@ -108,7 +107,7 @@ def build_stage(setting: Setting) -> CompiledStage:
     """Return the team and its deployment.
 
     Raises:
-        TestudoError: there is no such robot.
+        TestudoError: the robot is unknown.
     """
     real = load_robot(setting.robot)
     real = replace(real, dead_man_s=setting.dead_man_s) if setting.dead_man_s else real
@@ -144,16 +143,16 @@ def build_stage(setting: Setting) -> CompiledStage:
 
 
 def with_brake(spec: RobotSpec, brakes: bool | None) -> RobotSpec:
-    """Return a drone whose file says that it brakes by itself in silence, or that it does not; None: as it says."""
+    """Return a drone with or without onboard brake at a lost link; None keeps the value of its file."""
     if brakes is None:
         return spec
     key = "silence.onboard_brake"
-    said = replace(spec.silence[key], value=float(brakes), low=float(brakes), high=float(brakes))
-    return replace(spec, silence={**spec.silence, key: said})
+    quantity = replace(spec.silence[key], value=float(brakes), low=float(brakes), high=float(brakes))
+    return replace(spec, silence={**spec.silence, key: quantity})
 
 
 def ticks(time_s: float, spec: RobotSpec, rounding: object = math.ceil) -> int:
-    """Return a time in ticks of the simulation, rounded up (or as said)."""
+    """Return a time in ticks of the simulation, rounded up or with ``rounding``."""
     share = time_s / spec.control_period_s
     return math.floor(share + 1e-6) if rounding is math.floor else math.ceil(share - 1e-6)
 
@@ -164,7 +163,7 @@ def circle_m(size: int, separation_m: float) -> float:
 
 
 def arena_of(setting: Setting, dimension: int, apart_m: float, wall_m: float, separation_m: float) -> Arena:
-    """Return the walls around a formation and the obstacles in it; in space it is as high as it is deep."""
+    """Return the arena of a formation with its obstacles; in 3-D its height equals its depth."""
     size = setting.size
     radius = circle_m(size, separation_m)
     obstacles: tuple[Obstacle, ...] = ()
@@ -183,18 +182,18 @@ def arena_of(setting: Setting, dimension: int, apart_m: float, wall_m: float, se
 
 
 def corridor_half_m(apart_m: float, wall_m: float) -> float:
-    """Return half the width of the corridor: two robots can just pass."""
+    """Return half the width of the corridor [m], in which two robots can just pass."""
     return wall_m + 0.6 * apart_m
 
 
 def _plain(model: MotionModel) -> MotionModel:
-    """Return the model of a textbook barrier: the body is where it will stop."""
+    """Return the model of a textbook barrier, whose stopping point is the current position."""
     kind = _PlainDrive if model.spec.kind == DIFFERENTIAL_DRIVE else _PlainPoint
     return kind(model.spec)
 
 
 class _PlainPoint(VelocityPoint):
-    """A velocity point whose body is taken for its stopping point, and its command for its velocity."""
+    """A velocity point with its position as stopping point and its command as velocity."""
 
     def stopping_point(self, state: MotionState) -> StoppingPoint:
         one, lag = jnp.ones_like(state.yaw), self.spec.velocity_lag_s
@@ -217,7 +216,7 @@ class _PlainPoint(VelocityPoint):
 
 
 class _PlainDrive(DifferentialDrive):
-    """A differential drive whose control point is ahead of the body as it is now."""
+    """A differential drive with its control point ahead of the current pose."""
 
     def stopping_point(self, state: MotionState) -> StoppingPoint:
         still = super().stopping_point(MotionState(state.position_world, state.yaw, jnp.zeros_like(state.velocity)))
@@ -225,3 +224,29 @@ class _PlainDrive(DifferentialDrive):
 
     def braking_share(self, stop: StoppingPoint, control_velocity_world: jax.Array) -> None:
         return None
+
+
+ROOM = 1.5
+"""Radius of the circle of starts relative to that of a swap without obstacles."""
+_RING, _SIZE = 0.5, 0.1
+"""Radius of the ring of obstacles, and half of their size, relative to the circle of starts."""
+_HEIGHT_M = 0.5
+"""Half height of obstacles in 3-D."""
+
+
+def blocks(radius_m: float, dimension: int) -> tuple[Obstacle, ...]:
+    """Return a ball, a capsule and a box within a circle of starts; in 3-D capsule and box are upright."""
+    size, ring = _SIZE * radius_m, _RING * radius_m
+    missing = dimension - 2
+    places = [
+        (ring * math.cos(angle), ring * math.sin(angle), *(0.0,) * missing)
+        for angle in (0.0, 2 * math.pi / 3, 4 * math.pi / 3)
+    ]
+    ball, capsule, box = places
+    along = (0.0, 0.0, _HEIGHT_M) if missing else (size, 0.0)
+    ends = [tuple(x + side * step for x, step in zip(capsule, along, strict=True)) for side in (-1, 1)]
+    return (
+        Ball(ball, size),
+        Capsule(ends[0], ends[1], size / 2),
+        Block(box, (size, size / 2, *(_HEIGHT_M,) * missing), math.pi / 5),
+    )

@@ -1,7 +1,7 @@
-"""The cells of drones: what ground robots have, in space, and what becomes of them when their radio is silent.
+"""The protocol's cells of drones: as for ground robots, and with a lost radio link.
 
-Most are flown by drones that brake by themselves when their radio is silent (`silence.onboard_brake`), some by drones
-that level out, coast and fall: their shield keeps whole columns free, and lets them drive slowly beside others.
+Most drones brake by themselves at a lost link (`silence.onboard_brake`); others level out, coast and fall: their shield
+keeps whole columns free, and limits their speed next to others.
 """
 
 from __future__ import annotations
@@ -12,37 +12,25 @@ from dataclasses import replace
 
 from testudo_bench.shield_protocol.protocol_cell import (
     ALL_LAYERS,
+    DISTURBANCES,
     GATE_ONLY,
-    HOSTILE_SIZE,
     PROJECTION_ONLY,
     Claim,
     Conditions,
     Formation,
     ProtocolCell,
     Rule,
+    hostile_cells,
+    negative_control,
 )
-from testudo_sim.team.fault_schedule import CHASER, FREEZER, LIAR
 
 _EPISODES, _FEW = 200, 64
 _HORIZON_S = 60.0
 _BURSTS = {"radio_burst_s": 0.1, "radio_chance": 0.04}
-"""Every 0.6 s on the mean the radio is lost for 100 ms: one set-point in six."""
+"""The link is lost for 100 ms every 0.6 s on average: one set-point in six."""
 
-WRONG: dict[str, dict[str, object]] = {
-    "100 ms, 10 % loss": {"message_s": 0.1, "loss": 0.1},
-    "300 ms": {"message_s": 0.3},
-    "50 % loss": {"loss": 0.5},
-    "90 % loss": {"loss": 0.9},
-    "blackout of 2 s": {"blackout_s": 2.0},
-    "one way 90 % loss": {"one_way_loss": 0.9},
-    "late ticks": {"late_chance": 0.1},
-    "process killed": {"dead_s": math.inf},
-    "process frozen 2 s": {"dead_s": 2.0},
-    "jump of 5 cm": {"jump_m": 0.05},
-    "jump of 20 cm": {"jump_m": 0.2},
-    "jump of 100 cm": {"jump_m": 1.0},
-    "300 ms, 50 % loss, late ticks": {"message_s": 0.3, "loss": 0.5, "late_chance": 0.1},
-}
+WRONG: dict[str, dict[str, object]] = {"100 ms, 10 % loss": {"message_s": 0.1, "loss": 0.1}, **DISTURBANCES}
+"""Conditions that the shield of drones must tolerate, by name."""
 RADIO: dict[str, dict[str, object]] = {
     "radio bursts of 100 ms": _BURSTS,
     "radio bursts of 500 ms": {"radio_burst_s": 0.5, "radio_chance": 0.01},
@@ -51,16 +39,22 @@ RADIO: dict[str, dict[str, object]] = {
     "radio of all lost": {"radio_lost_s": math.inf, "radio_of_all": True},
     "radio bursts of 100 ms, 300 ms, 50 % loss": {**_BURSTS, "message_s": 0.3, "loss": 0.5},
 }
-"""What the radio to the vehicles does, by name."""
+"""Losses of the radio link to the vehicles, by name."""
 
 
 def drone_cells(robot: str) -> list[ProtocolCell]:
     """Return every cell of a drone."""
-    return [*_good_days(robot), *_bad_days(robot), *_without_brake(robot), *_hostile(robot), *_controls(robot)]
+    return [
+        *_nominal_cells(robot),
+        *_disturbed_cells(robot),
+        *_without_brake(robot),
+        *hostile_cells(_make, robot),
+        *_controls(robot),
+    ]
 
 
 def attitude_cells(robot: str) -> list[ProtocolCell]:
-    """Return the cells that are also flown on the tier `attitude`: two drones that brake by themselves."""
+    """Return the cells that also run on the tier `attitude`: two drones with onboard brake."""
     return [
         cell
         for cell in drone_cells(robot)
@@ -100,7 +94,7 @@ def _make(
     )
 
 
-def _good_days(robot: str) -> Iterator[ProtocolCell]:
+def _nominal_cells(robot: str) -> Iterator[ProtocolCell]:
     for formation in (Formation.HEAD_ON, Formation.VERTICAL):
         yield _make(robot, 2, formation)
     for formation in (Formation.SYMMETRIC, Formation.STACKED, Formation.SWAP):
@@ -112,7 +106,7 @@ def _good_days(robot: str) -> Iterator[ProtocolCell]:
     yield _make(robot, 4, Formation.BLOCKS)
 
 
-def _bad_days(robot: str) -> Iterator[ProtocolCell]:
+def _disturbed_cells(robot: str) -> Iterator[ProtocolCell]:
     for what, wrong in {**WRONG, **RADIO}.items():
         for size in (2, 4):
             yield _make(robot, size, Formation.SWAP, what, **wrong)
@@ -134,14 +128,8 @@ def _without_brake(robot: str) -> Iterator[ProtocolCell]:
             yield _make(robot, 4, Formation.SWAP, what, onboard_brake=False, **wrong)
 
 
-def _hostile(robot: str) -> Iterator[ProtocolCell]:
-    for what, kind in (("chaser", CHASER), ("liar", LIAR)):
-        yield _make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
-    yield _make(robot, HOSTILE_SIZE, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
-
-
 def _controls(robot: str) -> Iterator[ProtocolCell]:
-    """Yield what must fail, each after its intact twin."""
+    """Yield the negative controls, each after its intact twin."""
     swap, gate = Formation.SWAP, {"layers": GATE_ONLY}
     alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
     for twin, what, change in (
@@ -181,23 +169,11 @@ def _controls(robot: str) -> Iterator[ProtocolCell]:
         ),
     ):
         yield twin
-        yield _broken(twin, what, **change)
-    # by the gate alone: what layer 1 keeps (`separation_m`) is more than the wash of the drone above reaches down
+        yield negative_control(twin, what, _FEW, **change)
+    # with the stop-tube check only: the separation of layer 1 exceeds the reach of the downwash
     stacked = _make(robot, 2, Formation.VERTICAL, **gate)
     yield stacked
-    yield _broken(stacked, "heights count in full", level=True)
-    yield _broken(
-        _make(robot, 2, swap, "radio of one lost", radio_lost_s=math.inf), "silence ignored", really_brakes=False
+    yield negative_control(stacked, "heights count in full", _FEW, level=True)
+    yield negative_control(
+        _make(robot, 2, swap, "radio of one lost", radio_lost_s=math.inf), "silence ignored", _FEW, really_brakes=False
     )
-
-
-def _broken(twin: ProtocolCell, what: str, **change: object) -> ProtocolCell:
-    """Return the negative control of a cell."""
-    return replace(
-        twin,
-        what=", ".join(word for word in (twin.what, f"CONTROL {what}") if word),
-        claim=Claim.CONTROL,
-        episodes=_FEW,
-        twin=twin.name,
-        conditions=replace(twin.conditions, **change),
-    )  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The cells of the protocol (shield.md, "Test protocol")."""
+"""The protocol's cells of ground robots, and its subsets (shield.md, "Test protocol")."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from dataclasses import replace
 
 from testudo_bench.shield_protocol.protocol_cell import (
     ALL_LAYERS,
+    DISTURBANCES,
     GATE_ONLY,
-    HOSTILE_SIZE,
     PROJECTION_ONLY,
     Claim,
     Conditions,
     Formation,
     ProtocolCell,
     Rule,
+    hostile_cells,
+    negative_control,
 )
 from testudo_hardware.spec import robot_files
-from testudo_sim.team.fault_schedule import CHASER, FREEZER, LIAR
 
 SLOW = "gritsbot_x"
 DRONE = "crazyflie_2x"
 _FAST = ("robomaster_s1", DRONE)
-"""The first of these that is registered."""
+"""Candidates for the robot with fast dynamics; the first registered one is used."""
 _HORIZON_S = {SLOW: 60.0}
 _FAST_HORIZON_S = 40.0
 _CIRCLE_HORIZON_S = 60.0
 _MUJOCO_HORIZON_S = 30.0
 _KINEMATIC_ONLY = ("30 % loss",)
-"""Between other conditions that are run on MuJoCo, which has 20 cells of each robot."""
+"""Conditions that are not run on MuJoCo, which has 20 cells of each robot."""
 _EPISODES = 1000
 _FEW = 200
-"""Episodes of a cell that must show contacts, of another method, and where nothing is claimed."""
+"""Episodes of negative controls, baselines and cells without a claim."""
 
 
 def fast_robot() -> str:
-    """Return the robot that stands for fast dynamics."""
+    """Return the robot with fast dynamics."""
     return next(name for name in _FAST if name in robot_files())
 
 
@@ -47,7 +48,7 @@ def protocol_cells() -> list[ProtocolCell]:
 
 
 def mujoco_cells() -> list[ProtocolCell]:
-    """Return the 40 cells that are run on MuJoCo, too: 20 of each kind of dynamics."""
+    """Return the 40 cells that also run on MuJoCo: 20 of each robot."""
     chosen = [
         cell
         for robot in (SLOW, fast_robot())
@@ -63,7 +64,7 @@ def mujoco_cells() -> list[ProtocolCell]:
 
 
 def in_quick(cell: ProtocolCell) -> bool:
-    """Return whether a quick run has the cell: it lacks those for which slow robots or drones need another program."""
+    """Return whether a quick run has the cell; it skips cells that need further programs for slow robots or drones."""
     if cell.robot == DRONE and cell.robot != fast_robot():
         return cell.size == 2 and cell.formation is not Formation.BLOCKS
     plain = cell.formation in (Formation.HEAD_ON, Formation.SYMMETRIC, Formation.SWAP)
@@ -73,10 +74,10 @@ def in_quick(cell: ProtocolCell) -> bool:
 
 def _of_robot(robot: str) -> Iterator[ProtocolCell]:
     """Yield all cells of a ground robot."""
-    yield from _good_days(robot)
-    yield from _bad_days(robot)
+    yield from _nominal_cells(robot)
+    yield from _disturbed_cells(robot)
     yield from _fewer_layers(robot)
-    yield from _hostile(robot)
+    yield from hostile_cells(_make, robot)
     yield from _controls(robot)
     yield from _compared(robot)
 
@@ -111,7 +112,7 @@ def _make(
     )  # type: ignore[arg-type]
 
 
-def _good_days(robot: str) -> Iterator[ProtocolCell]:
+def _nominal_cells(robot: str) -> Iterator[ProtocolCell]:
     yield _make(robot, 2, Formation.HEAD_ON)
     for size in (2, 4):
         yield _make(robot, size, Formation.SYMMETRIC)
@@ -122,7 +123,7 @@ def _good_days(robot: str) -> Iterator[ProtocolCell]:
     yield _make(robot, 4, Formation.BLOCKS)
 
 
-def _bad_days(robot: str) -> Iterator[ProtocolCell]:
+def _disturbed_cells(robot: str) -> Iterator[ProtocolCell]:
     for size in (2, 4, 8):
         usual = _make(robot, size, Formation.SWAP, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
         yield usual
@@ -142,26 +143,17 @@ def _bad_days(robot: str) -> Iterator[ProtocolCell]:
 
 _WRONG: dict[str, dict[str, object]] = {
     "50 ms": {"message_s": 0.05},
-    "300 ms": {"message_s": 0.3},
+    "300 ms": DISTURBANCES["300 ms"],
     "30 % loss": {"loss": 0.3},
-    "50 % loss": {"loss": 0.5},
-    "90 % loss": {"loss": 0.9},
-    "blackout of 2 s": {"blackout_s": 2.0},
-    "one way 90 % loss": {"one_way_loss": 0.9},
-    "late ticks": {"late_chance": 0.1},
-    "process killed": {"dead_s": math.inf},
-    "process frozen 2 s": {"dead_s": 2.0},
-    "jump of 5 cm": {"jump_m": 0.05},
-    "jump of 20 cm": {"jump_m": 0.2},
-    "jump of 100 cm": {"jump_m": 1.0},
+    **{name: wrong for name, wrong in DISTURBANCES.items() if name != "300 ms, 50 % loss, late ticks"},
     "jump of 30°": {"jump_rad": math.radians(30)},
-    "300 ms, 50 % loss, late ticks": {"message_s": 0.3, "loss": 0.5, "late_chance": 0.1},
+    "300 ms, 50 % loss, late ticks": DISTURBANCES["300 ms, 50 % loss, late ticks"],
 }
-"""What the shield must bear, by name."""
+"""Conditions that the shield must tolerate, by name."""
 
 
 def _fewer_layers(robot: str) -> Iterator[ProtocolCell]:
-    """Yield the gate without layer 1, which carries the guarantee, and layer 1 without the gate, which does not."""
+    """Yield the stop-tube check without layer 1 (guaranteed), and layer 1 without it (not guaranteed)."""
     for layers, claim in ((GATE_ONLY, Claim.COVERED), (PROJECTION_ONLY, Claim.REPORTED)):
         yield _make(robot, 4, Formation.SYMMETRIC, layers=layers, claim=claim)
         yield _make(robot, 4, Formation.SWAP, layers=layers, claim=claim)
@@ -169,28 +161,22 @@ def _fewer_layers(robot: str) -> Iterator[ProtocolCell]:
             yield _make(robot, 4, Formation.SWAP, what, layers=layers, claim=claim, **_WRONG[what])
 
 
-def _hostile(robot: str) -> Iterator[ProtocolCell]:
-    for what, kind in (("chaser", CHASER), ("liar", LIAR)):
-        yield _make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
-    yield _make(robot, HOSTILE_SIZE, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
-
-
 def _controls(robot: str) -> Iterator[ProtocolCell]:
-    """Yield what must fail, each after its intact twin.
+    """Yield the negative controls, each after its intact twin.
 
-    Most are for fast robots: slow ones forgive the mistake, which is why tests of slow robots prove little.
+    Most are for fast robots, because slow robots tolerate these errors.
     """
     swap, gate = Formation.SWAP, {"layers": GATE_ONLY}
     twin = _make(robot, 4, swap, "300 ms, 90 % loss", **gate, message_s=0.3, loss=0.9)
     yield twin
-    yield _broken(twin, "space taken without acknowledgement", blind_take=True)
+    yield negative_control(twin, "space taken without acknowledgement", _FEW, blind_take=True)
     if robot == SLOW:
         return
     twin = _make(robot, 2, swap, "process killed", **gate, dead_s=math.inf)
     yield twin
-    yield _broken(twin, "driver holds for 0.5 s", driver_s=0.5)
+    yield negative_control(twin, "driver holds for 0.5 s", _FEW, driver_s=0.5)
     alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
-    yield _broken(_make(robot, 4, swap, **alone), "no shield", rule=Rule.NONE)
+    yield negative_control(_make(robot, 4, swap, **alone), "no shield", _FEW, rule=Rule.NONE)
     for twin, what, change in (
         (
             _make(robot, 2, Formation.SYMMETRIC, "often late ticks", **alone, late_chance=0.3),
@@ -221,11 +207,11 @@ def _controls(robot: str) -> Iterator[ProtocolCell]:
         ),
     ):
         yield twin
-        yield _broken(twin, what, **change)
+        yield negative_control(twin, what, _FEW, **change)
 
 
 def _compared(robot: str) -> Iterator[ProtocolCell]:
-    """Yield the same swaps under other methods, without the rule against deadlocks."""
+    """Yield swaps with the baselines, without deadlock resolution."""
     for rule in (Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE):
         for size in (2, 4, 8):
             for message_s in (0.0, 0.1):
@@ -243,20 +229,8 @@ def _compared(robot: str) -> Iterator[ProtocolCell]:
                 yield replace(cell, resolves=False)
 
 
-def _broken(twin: ProtocolCell, what: str, **change: object) -> ProtocolCell:
-    """Return the negative control of a cell."""
-    return replace(
-        twin,
-        what=", ".join(word for word in (twin.what, f"CONTROL {what}") if word),
-        claim=Claim.CONTROL,
-        episodes=_FEW,
-        twin=twin.name,
-        conditions=replace(twin.conditions, **change),
-    )  # type: ignore[arg-type]
-
-
 def _in_space() -> Iterator[ProtocolCell]:
-    """Yield cells of drones, which move in space; fewer and smaller, since they cost more."""
+    """Yield cells of drones; fewer and smaller, because they take longer."""
     for formation in (Formation.HEAD_ON, Formation.SYMMETRIC):
         yield _make(DRONE, 2, formation, dynamics="drone")
     for size in (2, 4):

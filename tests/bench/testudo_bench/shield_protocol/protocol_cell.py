@@ -1,132 +1,135 @@
-"""What a cell of the test protocol is: who drives where under which layers, and what goes wrong."""
+"""A cell of the test protocol: robots, formation, shield layers and disturbances."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
+
+from testudo_sim.team.fault_schedule import CHASER, FREEZER, LIAR
 
 ALL_LAYERS = "1+2+3"
 GATE_ONLY = "2+3"
 PROJECTION_ONLY = "1"
 HOSTILE_SIZE = 4
-"""Robots in a cell with a hostile neighbour, which is one of them."""
+"""Robots in a cell with a hostile neighbour, including it."""
 
 
 class Formation(Enum):
-    """Where robots start and where they want to go."""
+    """Starts and goals of the robots."""
 
     HEAD_ON = "head-on"
     SYMMETRIC = "symmetric"
-    """On a circle without any jitter, each to the opposite place."""
+    """On a circle without jitter; each goal is the opposite position."""
     SWAP = "swap"
-    """The same with jitter."""
+    """On a circle with jitter; each goal is the opposite position."""
     CROSSING = "dense crossing"
-    """In a box of which 33 % is covered by discs of the enforced separation, each to another's place."""
+    """In a box of which discs of the enforced separation cover 33 %; each goal is another robot's start."""
     CORRIDOR = "corridor"
     BLOCKS = "blocks"
     """A swap among obstacles of each kind."""
     VERTICAL = "vertical head-on"
-    """Two drones, one above the other, change heights."""
+    """Two drones, one above the other, exchange heights."""
     STACKED = "stacked hover"
-    """Drones pass below others that hover, through where their wash is."""
+    """Drones pass below hovering ones, through their downwash."""
 
 
 class Claim(Enum):
     """What a cell must show."""
 
     COVERED = "covered"
-    """Its assumptions hold, layers as deployed: no contact."""
+    """The shield's assumptions hold: no contact."""
     HOSTILE = "hostile"
-    """A neighbour keeps to no contract: no contact at own speed."""
+    """A neighbour violates its contract: no contact at own speed."""
     REPORTED = "reported"
-    """Nothing is claimed: layer 1 alone, or an assumption is broken."""
+    """No claim: layer 1 only, or a violated assumption."""
     COMPARED = "compared"
-    """Another method in the same worlds."""
+    """A baseline in the same worlds."""
     CONTROL = "control"
-    """Something is taken out of the shield: contacts must be seen."""
+    """A part of the shield is disabled: contacts must occur."""
 
 
 class Rule(Enum):
-    """What stands in the place of layer 1."""
+    """The rule of layer 1."""
 
     OURS = "ours"
     ONE_TICK = "one tick"
-    """Ours, but a command is taken to act for T, not for T_hold."""
+    """The shield's, but with the hold time T instead of T_hold."""
     PLAIN = "plain"
-    """Ours, but the place of the body is taken for its stopping point, without the margins for lag and model."""
+    """The shield's, but with the current position as stopping point, without the margins for lag and model."""
     NONE = "none"
-    """Nothing."""
+    """No rule."""
     ORCA = "ORCA"
     VORONOI = "Voronoi"
     CERTIFICATE = "certificate"
-    """What the shield is compared with: `baselines.py`."""
+    """Baselines: see `baselines.py`."""
 
 
 OTHERS = (Rule.PLAIN, Rule.NONE, Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE)
-"""Rules for robots that know of no stopping point; they share a program."""
+"""Rules without stopping points; they share a program."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What goes wrong; the defaults are a good day."""
+    """Disturbances of a cell; the defaults are none."""
 
     message_s: float = 0.0
-    """Time that a message takes; 0 is there at the next tick."""
+    """Delay of messages; 0 means arrival at the next tick."""
     loss: float = 0.0
     """Probability that a message is lost."""
     one_way_loss: float = 0.0
-    """The same, for the messages from the last robot only."""
+    """Loss probability of messages from the last robot only."""
     blackout_s: float = 0.0
-    """For so long no message arrives, from a random moment on."""
+    """Duration without any message, from a random time on."""
     stride: int = 1
-    """Ticks of the simulation in a control period; above 1 robots tick at different moments."""
+    """Ticks of the simulation per control period; above 1 the robots tick at different times."""
     late_chance: float = 0.0
-    """Probability that a tick is followed by a pause of 2 periods or more."""
+    """Probability that a pause of 2 or more periods follows a tick."""
     dead_s: float = 0.0
-    """The process of one robot is gone for so long, from a random moment on; infinite: it is killed."""
+    """Duration for which one robot's process is stopped, from a random time on; infinite: it is killed."""
     jump_m: float = 0.0
-    """For 1 s robot 0 is located elsewhere by so much."""
+    """Localisation error of robot 0 for 1 s."""
     jump_rad: float = 0.0
     brake_share: float = 1.0
-    """Deceleration over the identified one."""
+    """Real deceleration relative to the identified one."""
     stranger: int = 0
-    """What the last robot is: a kind of `testudo_sim.team.fault_schedule`."""
+    """Kind of hostile last robot, see `testudo_sim.team.fault_schedule`."""
     late_periods: int = 6
-    """The longest pause."""
+    """Longest pause [periods]."""
     dead_man_s: float | None = None
-    """Dead-man time of driver and shield, where it is another than the robot's."""
+    """Dead-man time of driver and shield; None: that of the robot."""
     driver_s: float | None = None
-    """What the driver really waits, where it is another time than the shield knows."""
+    """Real dead-man time of the driver; None: as the shield assumes."""
     blind_age: bool = False
-    """Ages are counted from the arrival of a message."""
+    """Message ages are counted from arrival."""
     blind_take: bool = False
-    """Announced space is taken without acknowledgement."""
+    """Requested segments are used without acknowledgement."""
     radio_burst_s: float = 0.0
-    """Drones: bursts in which no set-point reaches the vehicle are as long as this."""
+    """Drones: length of bursts in which no set-point reaches the vehicle."""
     radio_chance: float = 0.0
-    """Probability that one begins at a tick."""
+    """Probability that a burst begins at a tick."""
     radio_lost_s: float = 0.0
-    """For so long no set-point reaches one of the vehicles, from a random moment on; infinite: for ever."""
+    """Duration of a lost link of one vehicle, from a random time on; infinite: permanent."""
     radio_of_all: bool = False
-    """The same of all vehicles at once."""
+    """The lost link affects all vehicles."""
     onboard_brake: bool | None = None
-    """Whether the robot file says that the vehicle brakes by itself; None: as it stands there."""
+    """Onboard brake in the robot file; None: unchanged."""
     really_brakes: bool | None = None
-    """What the vehicle does, where that is another thing than its file says."""
+    """Real onboard brake; None: as in the robot file."""
     level: bool = False
-    """Heights between robots count as much as other ways: the wash of drones is not looked at."""
+    """Heights are not scaled: the downwash of drones is ignored."""
     rule: Rule = Rule.OURS
 
 
 @dataclass(frozen=True)
 class ProtocolCell:
-    """One row of the table."""
+    """One cell of the protocol."""
 
     place: str
     """Kind of dynamics, formation and size, in words."""
     what: str
-    """What goes wrong or was taken out, in words; may be empty."""
+    """Disturbance or disabled part, in words; may be empty."""
     robot: str
     size: int
     formation: Formation
@@ -134,19 +137,55 @@ class ProtocolCell:
     claim: Claim
     horizon_s: float
     episodes: int
-    """In the whole protocol; the quick one has fewer."""
+    """Episodes in the full protocol; the quick one has fewer."""
     conditions: Conditions = Conditions()
     resolves: bool = True
-    """Whether the rule against deadlocks turns wishes."""
+    """Whether deadlock resolution is active."""
     twin: str | None = None
-    """Of a control: the cell that differs from it in nothing but what was taken out."""
+    """Of a control: the cell that differs from it only in the disabled part."""
 
     @property
     def name(self) -> str:
-        """Return a name that no other cell of a tier has."""
+        """Return a unique name within a tier."""
         return ", ".join(word for word in (self.place, self.what, f"layers {self.layers}") if word)
 
     @property
     def killed(self) -> bool:
-        """Return whether that robot never comes back."""
+        """Return whether a process or link is lost permanently."""
         return math.isinf(self.conditions.dead_s) or math.isinf(self.conditions.radio_lost_s)
+
+
+DISTURBANCES: dict[str, dict[str, object]] = {
+    "300 ms": {"message_s": 0.3},
+    "50 % loss": {"loss": 0.5},
+    "90 % loss": {"loss": 0.9},
+    "blackout of 2 s": {"blackout_s": 2.0},
+    "one way 90 % loss": {"one_way_loss": 0.9},
+    "late ticks": {"late_chance": 0.1},
+    "process killed": {"dead_s": math.inf},
+    "process frozen 2 s": {"dead_s": 2.0},
+    "jump of 5 cm": {"jump_m": 0.05},
+    "jump of 20 cm": {"jump_m": 0.2},
+    "jump of 100 cm": {"jump_m": 1.0},
+    "300 ms, 50 % loss, late ticks": {"message_s": 0.3, "loss": 0.5, "late_chance": 0.1},
+}
+"""Conditions that the shield must tolerate, by name."""
+
+
+def hostile_cells(make: Callable[..., ProtocolCell], robot: str) -> Iterator[ProtocolCell]:
+    """Yield the cells with a hostile neighbour; ``make`` returns a cell of ground robots or drones."""
+    for what, kind in (("chaser", CHASER), ("liar", LIAR)):
+        yield make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
+    yield make(robot, HOSTILE_SIZE, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
+
+
+def negative_control(twin: ProtocolCell, what: str, episodes: int, **change: object) -> ProtocolCell:
+    """Return the negative control of a cell: the same cell with ``change`` in its conditions."""
+    return replace(
+        twin,
+        what=", ".join(word for word in (twin.what, f"CONTROL {what}") if word),
+        claim=Claim.CONTROL,
+        episodes=episodes,
+        twin=twin.name,
+        conditions=replace(twin.conditions, **change),
+    )  # type: ignore[arg-type]

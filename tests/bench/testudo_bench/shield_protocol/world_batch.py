@@ -1,4 +1,4 @@
-"""Worlds of a batch: starts, goals and faults of single episodes, side by side as arrays."""
+"""Worlds of a batch: starts, goals and faults of episodes, as arrays."""
 
 from __future__ import annotations
 
@@ -11,14 +11,134 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_bench.shield_protocol.compiled_setting import CompiledStage, ticks
-from testudo_bench.shield_protocol.formations import draw_start
-from testudo_bench.shield_protocol.protocol_cell import OTHERS, Claim, ProtocolCell, Rule
+from testudo_bench.shield_protocol.compiled_setting import ROOM, CompiledStage, circle_m, ticks
+from testudo_bench.shield_protocol.protocol_cell import OTHERS, Claim, Formation, ProtocolCell, Rule
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_sim.team.fault_schedule import LIAR, NEVER, Faults, RadioLoss
 
+_JITTER_M = 0.02
+_SIDE_M = 0.05
+"""Largest lateral offset of two robots that meet head-on."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Starts and goals of one world."""
+
+    position_world: np.ndarray
+    """(D, N) [m]."""
+    goal_world: np.ndarray
+    """(D, N) [m]."""
+    yaw: np.ndarray
+    """(N,) [rad]."""
+
+
+def draw_start(stage: CompiledStage, formation: Formation, random: np.random.Generator) -> Start:
+    """Return a random start of a formation; robots are at least `CompiledStage.apart_m` apart."""
+    place, goal = _PLACES[formation](stage, random)
+    yaw = np.arctan2(goal[1] - place[1], goal[0] - place[0])
+    if formation is not Formation.SYMMETRIC:
+        yaw = yaw + random.uniform(-0.3, 0.3, yaw.shape)
+    if place.shape[0] == stage.spec.dimension:
+        return Start(place, goal, np.zeros_like(yaw))
+    missing = stage.spec.dimension - 2
+    high = np.zeros((missing, place.shape[1]))
+    if formation is not Formation.SYMMETRIC:
+        high = random.uniform(-_JITTER_M, _JITTER_M, high.shape)
+    return Start(
+        np.concatenate([place, high]), np.concatenate([goal, -high]), yaw if missing == 0 else np.zeros_like(yaw)
+    )
+
+
+def _circle(stage: CompiledStage, turn_rad: float) -> np.ndarray:
+    size = stage.team.size
+    angle = turn_rad + 2 * math.pi * np.arange(size) / size
+    return circle_m(size, stage.team.shield.separation_m) * np.stack([np.cos(angle), np.sin(angle)])
+
+
+def _symmetric(stage: CompiledStage, _: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    place = _circle(stage, 0.0)
+    return place, -place
+
+
+def _swap(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    place = _circle(stage, random.uniform(0, 2 * math.pi))
+    place = place + random.normal(0, _JITTER_M, place.shape).clip(-2 * _JITTER_M, 2 * _JITTER_M)
+    return place, -place
+
+
+def _blocks(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    place, _ = _swap(stage, random)
+    return ROOM * place, -ROOM * place
+
+
+def _head_on(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    place = _circle(stage, 0.0)
+    beside = random.uniform(-_SIDE_M, _SIDE_M, place.shape[1])
+    goal = np.stack([-place[0], place[1] + beside])
+    return np.stack([place[0], place[1] + beside]), goal
+
+
+def _crossing(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions on a grid in the box; each goal is another robot's start."""
+    size = stage.team.size
+    half = stage.team.arena.high_world[0] - stage.wall_m - 0.01
+    side = math.ceil(math.sqrt(size))
+    pitch = 2 * half / (side - 1)
+    across, up = np.meshgrid(np.linspace(-half, half, side), np.linspace(-half, half, side))
+    chosen = random.permutation(side * side)[:size]
+    place = np.stack([across.ravel()[chosen], up.ravel()[chosen]])
+    room = max(0.0, (pitch - stage.apart_m) / 2)
+    inward = np.clip(place + random.uniform(-room, room, place.shape), -half, half)
+    order = (np.arange(size) + random.integers(1, size)) % size
+    return inward, inward[:, order]
+
+
+def _corridor(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return two queues that meet in the corridor; each goal is at the other end."""
+    size = stage.team.size
+    first = np.arange(size) % 2 == 0
+    rank = np.arange(size) // 2
+    along = 0.8 + 1.1 * stage.apart_m * rank
+    beside = random.uniform(-1, 1, size) * (stage.team.arena.high_world[1] - stage.wall_m - 0.01)
+    place = np.stack([np.where(first, along, -along), beside])
+    return place, np.stack([-place[0], random.permutation(beside)])
+
+
+def _vertical(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return two positions, one above the other with or without offset; they exchange heights."""
+    half = max(1.0, 0.55 * stage.apart_m * stage.team.shield.height_ratio)
+    beside = random.uniform(-_SIDE_M, _SIDE_M, (2, 2)) * random.integers(0, 2)
+    place = np.concatenate([beside, half * np.array([[1.0, -1.0]])])
+    return place, np.concatenate([beside, -place[2:]])
+
+
+def _stacked(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions of which every other one hovers above the centre, and the others pass below."""
+    size, reach = stage.team.size, circle_m(stage.team.size, stage.team.shield.separation_m)
+    row = 1.05 * stage.apart_m * (np.arange(size) // 2 - (size // 2 - 1) / 2)
+    below = 0.6 * stage.apart_m * stage.team.shield.height_ratio
+    hovers = np.arange(size) % 2 == 0
+    place = np.stack([np.where(hovers, 0.0, -reach), row, np.where(hovers, below / 2, -below / 2)])
+    place[:2] += random.uniform(-_JITTER_M, _JITTER_M, (2, size))
+    goal = np.where(hovers, place, place * np.array([[-1.0], [1.0], [1.0]]))
+    return place, goal
+
+
+_PLACES = {
+    Formation.HEAD_ON: _head_on,
+    Formation.SYMMETRIC: _symmetric,
+    Formation.SWAP: _swap,
+    Formation.CROSSING: _crossing,
+    Formation.CORRIDOR: _corridor,
+    Formation.BLOCKS: _blocks,
+    Formation.VERTICAL: _vertical,
+    Formation.STACKED: _stacked,
+}
+
+
 _LINGER_S = 1.0
-"""An episode goes on for so long after the arrival."""
+"""Time for which an episode continues after arrival."""
 _LIE_M = 0.7
 _SHORTEST_PAUSE = 2
 _JUMP_S = 1.0
@@ -32,19 +152,19 @@ class CellEpisode:
     number: int
 
     def random(self) -> np.random.Generator:
-        """Return its source of randomness, whatever batch it is in."""
+        """Return its random generator, independent of the batch."""
         return np.random.default_rng([zlib.crc32(self.pair.encode()), self.number])
 
     @property
     def pair(self) -> str:
-        """Return the name that a control shares with its twin, so that both meet the same worlds."""
+        """Return the name that a control shares with its twin, so that both have the same worlds."""
         return self.cell.twin or self.cell.name
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Batch:
-    """What the worlds E begin with."""
+    """Initial state and parameters of E worlds."""
 
     position_world: jax.Array
     """(D, N, E) [m]."""
@@ -53,7 +173,7 @@ class Batch:
     yaw: jax.Array
     """(N, E) [rad]."""
     seed: jax.Array
-    """(E,) uint32: draws the dynamics."""
+    """(E,) uint32: seed of the dynamics."""
     loss: jax.Array
     """(E,) probability."""
     brake_share: jax.Array
@@ -61,9 +181,9 @@ class Batch:
     resolves: jax.Array
     """(E,) bool."""
     rule: jax.Array
-    """(E,) int: place in `OTHERS`, -1 for ours."""
+    """(E,) int: index in `OTHERS`, -1 for the shield's rule."""
     hold_s: jax.Array
-    """(E,): how long layer 1 takes a command to act."""
+    """(E,): hold time of commands in layer 1."""
     horizon: jax.Array
     """(E,) int: ticks."""
     linger: jax.Array
@@ -71,7 +191,7 @@ class Batch:
     hostile: jax.Array
     """(N, E) bool."""
     gone: jax.Array
-    """(N, E) bool: never comes back, so that it cannot arrive."""
+    """(N, E) bool: permanently lost, so that it cannot arrive."""
     faults: Faults
 
 
@@ -82,7 +202,7 @@ def draw_batch(stage: CompiledStage, episodes: Sequence[CellEpisode]) -> Batch:
 
 
 def _draw_world(stage: CompiledStage, episode: CellEpisode) -> Batch:
-    """Return one world; the same arrays without their last axis."""
+    """Return one world: the arrays of `Batch` without their last axis."""
     cell, random, spec = episode.cell, episode.random(), stage.spec
     start = draw_start(stage, cell.formation, random)
     size = cell.size
@@ -111,7 +231,7 @@ def _draw_world(stage: CompiledStage, episode: CellEpisode) -> Batch:
 
 
 def _gone(faults: Faults) -> np.ndarray:
-    """Return which robots (N,) never come back: process dead, or radio lost, for ever."""
+    """Return which robots (N,) are permanently lost: process killed, or radio link lost."""
     gone = (faults.dead_from < NEVER) & (faults.dead_until == NEVER)
     if faults.radio is None:
         return gone
@@ -122,18 +242,18 @@ def _draw_faults(
     stage: CompiledStage, cell: ProtocolCell, random: np.random.Generator, position_world: np.ndarray
 ) -> Faults:
     wrong, spec, size = cell.conditions, stage.spec, cell.size
-    # what goes wrong at a moment goes wrong while the robots meet, half of the way at full speed
-    way = np.linalg.norm(position_world[:, 0]) / spec.control_point_speed_m_s
-    begin = ticks(random.uniform(0.3, 1.5) * way, spec)
+    # disturbances begin while the robots meet, around half of the travel time at full speed
+    travel_s = np.linalg.norm(position_world[:, 0]) / spec.control_point_speed_m_s
+    begin = ticks(random.uniform(0.3, 1.5) * travel_s, spec)
     blackout = np.array([begin, begin + ticks(wrong.blackout_s, spec)]) if wrong.blackout_s else np.full(2, NEVER)
     jump = wrong.jump_m > 0 or wrong.jump_rad > 0
     heading = random.normal(size=spec.dimension)
     heading = heading / np.linalg.norm(heading)
     dead, back = np.full(size, NEVER), np.full(size, NEVER)
-    who = size - 1 if wrong.stranger else random.integers(size)
+    affected = size - 1 if wrong.stranger else random.integers(size)
     if wrong.dead_s:
-        dead[who] = begin
-        back[who] = NEVER if cell.killed else begin + ticks(wrong.dead_s, spec)
+        dead[affected] = begin
+        back[affected] = NEVER if cell.killed else begin + ticks(wrong.dead_s, spec)
     delay = max(1, ticks(wrong.message_s, spec))
     lag = delay if wrong.message_s else 1
     peers = (np.arange(size) + 1 + np.arange(size - 1)[:, None]) % size
@@ -160,7 +280,7 @@ def _draw_faults(
 
 
 def _draw_radio(stage: CompiledStage, cell: ProtocolCell, random: np.random.Generator, begin: int) -> RadioLoss:
-    """Return which set-points are lost on the way to drones, and what those do then; ``begin`` is a tick."""
+    """Return the lost set-points of drones, and their reaction; ``begin`` is a tick."""
     wrong, spec, size = cell.conditions, stage.spec, cell.size
     silence = {key.removeprefix("silence."): quantity for key, quantity in spec.silence.items()}
     brakes = spec.brakes_in_silence if wrong.really_brakes is None else wrong.really_brakes

@@ -1,5 +1,5 @@
-"""The cases of the fault matrix, by what fails.
+"""The faults of the fault matrix.
 
-In: a fleet that drives.
-Out: time to the brake, and reason.
+In: a running fleet.
+Out: time to the brake command, and reason.
 """

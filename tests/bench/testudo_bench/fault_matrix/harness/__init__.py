@@ -1,5 +1,5 @@
-"""The fleet, observer and faulty policies that fault cases run with.
+"""The test fleet, its observer, and faulty policies.
 
-In: a fault case.
-Out: what was observed.
+In: a fault to inject.
+Out: recorded messages and events.
 """

@@ -6,11 +6,12 @@ import os
 import re
 import threading
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import rclpy
@@ -25,7 +26,6 @@ from rclpy.task import Future
 from std_msgs.msg import Bool, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
-from testudo_bench.fault_matrix.harness.host_steal_time import HostWatch
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.launch.launch_plan import ESTOP_TOPIC, EVENTS_TOPIC
@@ -273,3 +273,49 @@ def _mode_listeners(heard: Heard) -> list[_Listener]:
         heard.guard_code = status_values(message)["code"]
 
     return [(DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard)]
+
+
+_STAT = Path("/proc/stat")
+_PERIOD_S = 0.01
+_STOLEN = 8
+"""The place of `steal` in the first line of /proc/stat: cpu, user, nice, system, idle, iowait, irq, softirq, steal."""
+
+
+def stolen_s(stat: str) -> float:
+    """Return the time [s], over all cores, that the text of /proc/stat counts as stolen; 0 where it counts none."""
+    words = stat.partition("\n")[0].split()
+    return int(words[_STOLEN]) / os.sysconf("SC_CLK_TCK") if len(words) > _STOLEN else 0.0
+
+
+class HostWatch:
+    """Notes every 10 ms how much was stolen so far, in a thread of its own, until it is closed."""
+
+    def __init__(self) -> None:
+        """Begin to watch, where the system counts."""
+        self._at_s: list[float] = []
+        self._total_s: list[float] = []
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        if _STAT.exists():
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closing.set()
+
+    def taken_s(self, begin_s: float, end_s: float) -> float:
+        """Return how much was stolen between two times of the steady clock [s].
+
+        Seen from the last look before the first to the first look after the second, if that came already.
+        """
+        if not self._total_s:
+            return 0.0
+        first = max(bisect_right(self._at_s, begin_s) - 1, 0)
+        last = min(bisect_left(self._at_s, end_s), len(self._total_s) - 1)
+        return max(0.0, self._total_s[last] - self._total_s[first])
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_PERIOD_S):
+            total_s = stolen_s(_STAT.read_text(encoding="ascii"))
+            self._total_s.append(total_s)  # before its time, so that a reader finds a total for every time
+            self._at_s.append(time.monotonic())

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed")
 
 if find_spec("rclpy") is not None:
-    from testudo_bench.fault_matrix.harness.host_steal_time import HostWatch, stolen_s
+    from testudo_bench.fault_matrix.harness.relay_observer import HostWatch, stolen_s
 
 
 def test_the_kernels_ticks_of_all_cores_are_read():

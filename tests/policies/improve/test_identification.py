@@ -24,8 +24,8 @@ def state(tmp_path):
     spec = load_robot("gritsbot_x")
     make_tiny_policy(tmp_path / "policy.onnx", spec)
     artefact = PolicyArtefact.load(tmp_path / "policy.onnx")
-    order = ImproveSettings(tmp_path / "run", tmp_path / "policy.onnx", tmp_path, "finetune", 1.0, 10, None)
-    return Improvement(order, Console(), artefact, None)
+    settings = ImproveSettings(tmp_path / "run", tmp_path / "policy.onnx", tmp_path, "finetune", 1.0, 10, None)
+    return Improvement(settings, Console(), artefact, None)
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_the_robot_that_drove_is_what_worlds_are_drawn_from(state, monkeypatch):
         quantity = found.quantities[key]
         assert quantity.value == pytest.approx(truth, rel=0.05), key
         assert quantity.high - quantity.low < spec.quantities[key].high - spec.quantities[key].low
-    assert json.loads((state.order.folder / "identification.json").read_text())["robot_type"] == spec.name
+    assert json.loads((state.settings.folder / "identification.json").read_text())["robot_type"] == spec.name
     before = state.robot_file.read_bytes()
     monkeypatch.setattr(identification, "load_recording", None)
     identify_step(state, None)  # it is there already
@@ -54,7 +54,7 @@ def test_the_robot_that_drove_is_what_worlds_are_drawn_from(state, monkeypatch):
 
 def test_a_run_of_other_robots_is_refused(state, monkeypatch):
     spec = load_robot("turtlebot4")
-    folder = state.order.folder / "other"
+    folder = state.settings.folder / "other"
     folder.mkdir()
     make_tiny_policy(folder / "policy.onnx", spec)
     run = record_run(PolicyArtefact.load(folder / "policy.onnx"), spec, seconds=1.0, count=2)

@@ -17,9 +17,9 @@ pytestmark = [
 ]
 
 if find_spec("rclpy") is not None:
+    from testudo_bench.fault_matrix.fault_matrix import ROWS, TRIES, once, run_matrix
     from testudo_bench.fault_matrix.harness.fault_case import goes_on
     from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
-    from testudo_bench.fault_matrix.matrix_runner import ROWS, TRIES, once, run_matrix
 else:
     ROWS = ()
 

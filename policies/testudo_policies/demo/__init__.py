@@ -1,5 +1,0 @@
-"""The demo: train, evaluate, export, drive, replay, report.
-
-In: a training configuration.
-Out: a demo folder.
-"""
