@@ -134,7 +134,7 @@ class ControlLoop:
             return ""
         off_m = float(point_distance(np.array(tick.pose.position_world, float), *self._space.owned_world))
         most_m = space.lane_m + space.tube_error_m
-        return "" if off_m <= most_m else f"found {off_m:.2f} m off the lane that it owns, allowed {most_m:.2f} m"
+        return "" if off_m <= most_m else f"found {off_m:.2f} m off its reserved segment, allowed {most_m:.2f} m"
 
     @property
     def refused_peer_messages(self) -> int:
@@ -150,16 +150,10 @@ class ControlLoop:
         velocity: tuple[float, ...],
     ) -> bool:
         """Take a pose sample; returns False (and counts) if it is refused."""
-        numbers = (stamp_s, yaw, *position_world, *velocity)
+        finite = all(abs(number) < _LARGEST for number in (stamp_s, yaw, *position_world, *velocity))
         late = self._pose is not None and stamp_s <= self._pose.stamp_s
-        size = self._spec.dimension
-        if (
-            not all(abs(number) < _LARGEST for number in numbers)
-            or late
-            or stamp_s > received_s + _CLOCK_TOLERANCE_S
-            or len(position_world) != size
-            or len(velocity) != size
-        ):
+        of_future = stamp_s > received_s + _CLOCK_TOLERANCE_S
+        if not finite or late or of_future or {len(position_world), len(velocity)} != {self._spec.dimension}:
             self.refused_poses += 1
             return False
         measured = MotionState(np.array(position_world, float), np.array(yaw, float), np.array(velocity, float))
@@ -345,10 +339,9 @@ class ControlLoop:
             self._placed = True
         # two robots reserve the same place only if the pose of one of them was wrong
         hits, _ = conflicts(own.owned_world[:, :, None], peers, space.clearance_m - _CLOSER_M, space.height_ratio)
-        climbs = self._flight.climbs
-        code = "column_entered" if climbs else "peer_in_space"
+        code = "column_entered" if self._flight.climbs else "peer_in_space"
         self._reject_peers(code, hits[:, 0] & peers.reserves)
-        if climbs:
+        if self._flight.climbs:
             self._reject_peers(code, unknown_robots_near(self._spec, space, own.owned_world, table))
         return table, peers
 
@@ -361,9 +354,8 @@ class ControlLoop:
             return own
         column = column_below(own, self._flight.take_off_to_m)
         self._reject_peers("column_taken", self._conflicting(column, peers))
-        self._reject_peers(
-            "column_taken", unknown_robots_near(self._spec, self._shield.space, column.owned_world, table)
-        )
+        unknown = unknown_robots_near(self._spec, self._shield.space, column.owned_world, table)
+        self._reject_peers("column_taken", unknown)
         return column
 
     def _conflicting(self, own: ReservedSpace, peers: PeerReservations) -> np.ndarray:

@@ -47,7 +47,7 @@ FOLLOWS_COMMANDS = FlightPhase()
 
 @dataclass
 class Tick:
-    """What one tick has come to know and to do, filled in order; what is missing was not reached."""
+    """Inputs and results of one tick, filled in order; a missing value was not reached."""
 
     now_s: float
     late_s: float
@@ -61,7 +61,7 @@ class Tick:
     table: PeerTable | None = None
     peers: PeerReservations | None = None
     space: ReservedSpace | None = None
-    """What the robot owned when the tick began."""
+    """What the robot had reserved when the tick began."""
     decided: bool = False
     result: ShieldResult | None = None
     nominal_yaw_rate: float = 0.0
@@ -70,7 +70,7 @@ class Tick:
     """[rad/s] that is sent."""
     reason: str = ""
     echoes: dict[str, tuple[str, float, int]] = field(default_factory=dict)
-    """As heard when the tick began: an echo heard later would make the announcement look younger."""
+    """As received when the tick began: a later echo would make the announcement look younger."""
 
 
 @dataclass(frozen=True)
@@ -219,9 +219,9 @@ def floats(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.asarray(values, float).tolist())
 
 
-def segment_ends(lane_world: np.ndarray) -> SegmentEnds:
-    """Return both ends of a lane (2, D) as plain numbers."""
-    first, last = np.asarray(lane_world, float).tolist()
+def segment_ends(segment_world: np.ndarray) -> SegmentEnds:
+    """Return both ends of a segment (2, D) as plain numbers."""
+    first, last = np.asarray(segment_world, float).tolist()
     return tuple(first), tuple(last)
 
 
@@ -233,17 +233,17 @@ def _rows(values: np.ndarray) -> tuple[tuple[float, ...], ...]:
 LATE_S = 0.01
 """A tick that begins later than this after its time counts as late."""
 EARLY_SHARE = 0.25
-"""A pose may come so much earlier than its time, as a share of the period, and begin a tick."""
+"""A pose that is early by at most this share of the period begins a tick."""
 WAIT_SHARE = 0.25
-"""For this share of the period a tick waits for a pose."""
+"""A tick waits for a pose for this share of the period."""
 _BACK_PERIODS = 3
-"""No tick is due later than so many periods from now."""
+"""A tick is due within this many periods."""
 _FOLLOW = 0.2
-"""Share of the distance to its poses by which the grid follows them from tick to tick."""
+"""Share of its offset from the poses by which the grid of ticks follows them."""
 
 
 class TickPacer:
-    """Says when to tick, and counts ticks, those that are late and those left out, on the caller's clock.
+    """Decides when to tick, and counts ticks, late ticks and missed ticks, on the caller's clock.
 
     Its grid has the robot's period and moves slowly with the poses, whose clock may run a little faster or slower and
     whose times jitter.
@@ -253,15 +253,15 @@ class TickPacer:
         self._period_s = period_s
         self._due_s: float | None = None
         self._early_s: float | None = None
-        """When the newest pose came that was too early to begin a tick; None once a tick began."""
+        """Arrival of the newest pose that was too early to begin a tick; None after a tick began."""
         self.ticks = 0
         self.late_ticks = 0
         self.missed_ticks = 0
-        """Ticks that never were because an earlier one took too long; nothing is made up for."""
+        """Ticks that were left out because an earlier one took too long; they are not repeated."""
         self.worst_late_s = 0.0
 
     def is_due(self, now_s: float) -> bool:
-        """Return whether a pose that comes now begins a tick."""
+        """Return whether a pose that arrives now begins a tick."""
         if self._due_s is None or self._is_late(now_s):
             return True
         is_due = now_s >= self._due_s - EARLY_SHARE * self._period_s
@@ -270,7 +270,7 @@ class TickPacer:
         return is_due
 
     def alone_s(self, now_s: float) -> float:
-        """Return after which time without a pose the robot ticks by itself."""
+        """Return the time after which the robot ticks without a pose [s]."""
         waits_s = WAIT_SHARE * self._period_s
         if self._due_s is None or self._is_late(now_s):
             return self._period_s + waits_s
@@ -284,7 +284,7 @@ class TickPacer:
         missed = math.floor(late_s / self._period_s)
         if missed:
             due_s, off_s = now_s, 0.0
-        elif not on_pose:  # it waited in vain; were all poses too early for their ticks, it would so for ever
+        elif not on_pose:  # no pose came; if all poses were too early for their ticks, this would repeat without end
             off_s = 0.0 if self._early_s is None else -EARLY_SHARE * self._period_s
         self._early_s = None
         self._due_s = due_s + self._period_s + _FOLLOW * off_s

@@ -1,4 +1,4 @@
-"""The watches over one robot's motion: its brakes, and whether it moves at all as it was told."""
+"""The monitors of one robot's motion: its brakes, and whether it follows its commands."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from testudo_hardware.spec import RobotSpec
 _FORGET_S = 0.5
 """After a gap this long between two poses the commands of the time between are not all kept."""
 _GUARD_FRESH_S = 0.15
-"""While the guard, which speaks ten times a second, is silent for longer, it may be gone and the robot braked."""
+"""After a longer silence the guard, which reports ten times a second, may be gone and the robot braked."""
 
 
 class MotionMonitor:
-    """What one robot's poses and the commands it was sent tell about its motion; times on the steady clock [s]."""
+    """Compares one robot's poses with the commands it was sent; times on the steady clock [s]."""
 
     def __init__(self, spec: RobotSpec, sent: PendingCommands) -> None:
-        """Begin without a pose; ``sent`` are the commands, and goes on being filled."""
+        """Begin without a pose; the caller adds to the commands ``sent`` at every tick."""
         self._spec, self._sent = spec, sent
         delay = spec.quantities["dynamics.command_delay"]
         self._delays_s, self._zero = (delay.low, delay.high), np.zeros(spec.dimension)
         self._limits = actuation_limits(spec, np.array(0.0))
         self._passes, self._guard_s, self._vehicle_passes = True, math.inf, True
         self.weak = self.unresponsive = ""
-        """What was found, ``code: details``; it stays, so that only a new process drives again."""
+        """The finding, ``code: details``; it is permanent, so that only a new process drives again."""
 
     @property
     def finding(self) -> str:
@@ -42,11 +42,11 @@ class MotionMonitor:
         return self.weak or self.unresponsive
 
     def hear_guard(self, *, passes: bool, received_s: float) -> None:
-        """Note whether the guard passes commands on; who does not, makes the robot brake whatever is sent."""
+        """Take whether the guard passes commands on; otherwise the robot brakes whatever is sent."""
         self._passes, self._guard_s = passes, received_s
 
     def hear_vehicle(self, *, passes: bool) -> None:
-        """Note whether the driver behind the guard passes commands on."""
+        """Take whether the driver behind the guard passes commands on."""
         self._vehicle_passes = passes
 
     def begin(self, measured: MotionState) -> None:
@@ -55,7 +55,7 @@ class MotionMonitor:
         self._response = begin_actuation_monitor(self._limits, measured, np.array(True))
 
     def follow(self, measured: MotionState, located: bool, before_s: float, stamp_s: float, received_s: float) -> None:
-        """Take a pose, ``located`` if it is believed, its stamp, and that of the one before."""
+        """Take a pose, whether it is valid, its stamp, and the stamp of the pose before."""
         acting = self._sent.may_act(before_s, stamp_s, self._delays_s, self._zero)
         elapsed_s, believed = np.array(stamp_s - before_s), np.array(located)
         self._braking, excess_m = update_brake_monitor(self._spec, self._braking, measured, believed, acting, elapsed_s)

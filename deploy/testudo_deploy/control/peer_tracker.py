@@ -1,4 +1,4 @@
-"""The peers of a robot: what each said last, how old that can be, and who has not been heard.
+"""The peers of a robot: the newest message of each, an upper bound of its age, and the peers not heard yet.
 
 Age is bounded by echo, without a shared clock: a peer's message names our own last stamp that it had
 heard, so that it was sent after that moment (shield.md, "Age").
@@ -18,19 +18,19 @@ from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace
 
 _STALE_ECHO_S = 5.0
-"""An echo of a stamp older than this says nothing: the slot stays unheard."""
+"""An echo of an older stamp is ignored: the peer stays unheard."""
 
 
 @dataclass
 class _Heard:
     message: PeerMessage
     bound_s: float
-    """Own clock at the moment after which the message was sent; -inf without an echo of ours."""
+    """Own clock at the moment after which the message was sent."""
 
 
 @dataclass
 class _Newest:
-    """The newest message of a peer, whatever it echoes."""
+    """The newest message of a peer, with or without a valid echo."""
 
     message: PeerMessage
     received_s: float
@@ -39,7 +39,7 @@ class _Newest:
 
 @dataclass(frozen=True)
 class PeerMeasurement:
-    """Where a tracking system saw the middle of a body."""
+    """The centre of a body as a tracking system measured it."""
 
     stamp_s: float
     """Own steady clock."""
@@ -58,12 +58,12 @@ class PeerTracker:
         self._last: dict[str, tuple[str, float, int]] = {}
         self._newest: dict[str, _Newest] = {}
         self._retired: dict[str, set[str]] = {}
-        """Former lives of each peer, whose late messages say nothing any more."""
+        """Former processes of each peer, whose late messages are refused."""
         self._seen: dict[str, PeerMeasurement] = {}
         self.untrusted: set[str] = set()
-        """Peers that keep to no contract; they must be seen, and their messages count for nothing."""
+        """Peers without a safety contract; they must be measured, and their messages are ignored."""
         self.refused = 0
-        """Messages that were not taken."""
+        """Number of refused messages."""
 
     def hear(self, message: PeerMessage, received_s: float) -> bool:
         """Take a message; False if it is foreign, replayed, of another contract or of another shape."""
@@ -96,7 +96,7 @@ class PeerTracker:
         return True
 
     def see(self, peer: str, sighting: PeerMeasurement) -> bool:
-        """Take where tracking saw a peer; False if it is foreign, older than the last or not finite."""
+        """Take the measured place of a peer; False if it is foreign, older than the last or not finite."""
         last = self._seen.get(peer)
         sound = len(sighting.position_world) == self._dimension and all(
             abs(x) < 1e12 for x in (sighting.stamp_s, *sighting.position_world)
@@ -108,7 +108,7 @@ class PeerTracker:
         return True
 
     def forget(self) -> None:
-        """Forget what was heard and seen, whose times are of another clock; everybody has to be heard anew."""
+        """Forget all messages and measurements, whose times are of another clock; every peer must be heard again."""
         self._heard.clear()
         self._newest.clear()
         self._seen.clear()
@@ -122,11 +122,11 @@ class PeerTracker:
         return tuple(peer for peer in self.peers if peer not in self._heard and peer not in self.untrusted)
 
     def unseen(self) -> tuple[str, ...]:
-        """Return the untrusted peers that tracking has never seen."""
+        """Return the untrusted peers that tracking has never measured."""
         return tuple(peer for peer in self.peers if peer in self.untrusted and peer not in self._seen)
 
     def table(self, now_s: float) -> PeerTable:
-        """Return the table (D, K) of all peers, in roster order; every peer must have been heard or seen."""
+        """Return the table (D, K) of all peers, in the order of `peers`; each must have been heard or measured."""
         points, velocities, ages, still = [], [], [], (0.0,) * self._dimension
         for peer in self.peers:
             if peer in self.untrusted:
@@ -149,14 +149,14 @@ class PeerTracker:
         )
 
     def spaces(self, now_s: float, silence_s: float) -> PeerReservations:
-        """Return what the newest messages say of space (2, D, K); a peer without one has none and is silent.
+        """Return the reservations of the newest messages (2, D, K); a peer without a message is silent and has NaN.
 
-        An untrusted peer counts for where it is seen.
+        An untrusted peer counts as reserving the place where it was measured.
         """
         newest = [self._newest.get(peer) for peer in self.peers]
         count = len(newest)
 
-        def lanes(name: str) -> np.ndarray:
+        def segments(name: str) -> np.ndarray:
             values = [
                 self._no_segment(peer) if item is None or peer in self.untrusted else getattr(item.message, name)
                 for peer, item in zip(self.peers, newest, strict=True)
@@ -164,8 +164,8 @@ class PeerTracker:
             return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
 
         return PeerReservations(
-            lanes("reserved_segment_world"),
-            lanes("requested_segment_world"),
+            segments("reserved_segment_world"),
+            segments("requested_segment_world"),
             np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
             np.array([item is None or now_s - item.received_s > silence_s for item in newest], bool),
             np.array([self._robot < peer for peer in self.peers], bool),
@@ -177,7 +177,7 @@ class PeerTracker:
         return (seen.position_world if peer in self.untrusted and seen else (np.nan,) * self._dimension,) * 2
 
     def doubtful(self, space: StopTubeParameters, now_s: float, speed_m_s: float) -> tuple[str, ...]:
-        """Return the trusted peers that tracking sees where they said they would not be.
+        """Return the trusted peers that tracking measures outside of their announced segments.
 
         Args:
             space: margins.
@@ -214,20 +214,20 @@ def left_reserved_segments(
     age_s: Array,
     speed_m_s: float,
 ) -> Array:
-    """Return which peers (K, ...) were seen (D, K, ...) where they said they would not be.
+    """Return which peers (K, ...) were measured (D, K, ...) outside of their announced segments.
 
     Args:
         space: margins.
-        peers: what each said last.
-        seen_world: where its body was seen.
-        seen_age_s: how long ago (K, ...).
-        age_s: of its message, by echo (K, ...).
+        peers: the newest reservations of each.
+        seen_world: measured places of the bodies.
+        seen_age_s: age of that measurement (K, ...).
+        age_s: age of its message, by echo (K, ...).
         speed_m_s: the peer's highest speed.
     """
     xp = array_namespace(seen_world)
     seen = squeezed(seen_world, space.height_ratio)
-    lanes = (squeezed(lane, space.height_ratio, 1) for lane in (peers.owned_world, peers.announced_world))
-    distance = xp.minimum(*(point_distance(seen, lane[0, ...], lane[1, ...]) for lane in lanes))
+    segments = (squeezed(ends, space.height_ratio, 1) for ends in (peers.owned_world, peers.announced_world))
+    distance = xp.minimum(*(point_distance(seen, ends[0, ...], ends[1, ...]) for ends in segments))
     moving_s = xp.where(
         stays_in_reserved_segments(peers, age_s, space.silence_s), seen_age_s, xp.maximum(seen_age_s, age_s)
     )

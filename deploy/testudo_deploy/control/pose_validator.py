@@ -1,9 +1,8 @@
-"""What one robot believes of its own place: a pose that jumps is doubted, and a new place believed once it is steady.
+"""Pose validation of one robot: it refuses a pose that jumps, and accepts a new place once it is steady.
 
-A localisation that corrects itself by more than its errors shows as a jump. The robot brakes at once. While it
-stands, the new place is compared with itself: all poses of `STEADY_S` have to agree, moved on by odometry, with the
-first of them. Then it is believed, and the robot begins there anew. One that jumps again and again is not trusted
-before an operator has looked.
+A localisation that corrects itself by more than its error bounds causes a jump. The robot brakes immediately. While it
+stands, all poses of `STEADY_S` have to agree with the first of them, propagated by odometry. Then the new place is
+valid, and the robot starts from there. After repeated jumps an operator has to check the robot.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 STEADY_S = 1.0
-"""A new place is believed after poses of so long agree."""
+"""A new place is valid after poses agree for this time."""
 JUMPS, JUMPS_S = 3, 10.0
-"""So many jumps within so long, and an operator has to look."""
+"""After this many jumps within this time an operator has to check the robot."""
 _STANDS_M_S, _STANDS_RAD_S = 0.05, 0.2
-"""A robot slower than this stands; velocities that a filter makes of poses are not quieter."""
+"""A slower robot counts as standing; velocities filtered from poses are as noisy as this."""
 _WAY_M, _TURN_RAD = 0.01, 0.05
-"""What the mean of two velocities leaves of the way and the turn in one tick."""
+"""Error of path and turn in one tick computed from the mean of two velocities."""
 
 
 class PoseValidator:
@@ -38,31 +37,31 @@ class PoseValidator:
         Args:
             spec: the robot.
             pose_max_age_s: age at which it brakes.
-            turns: a drone that is told to turn, of which odometry says nothing.
+            turns: a drone with yaw rate commands, which odometry does not measure.
         """
         self._spec, self._longest_gap_s = spec, pose_max_age_s
         self._turn_rad_s = spec.yaw_rate_limit_rad_s if turns else 0.0
-        # without poses it is told to turn no more: whatever the gap, it never comes near half a turn
+        # without poses the yaw rate command ends: for any gap the turn stays well below half a turn
         self._longest_turn_s = pose_max_age_s + spec.hold_s + spec.quantities["dynamics.command_delay"].high
         self.anchor: MotionState | None = None
-        """The believed place, moved on by odometry while poses are not believed."""
+        """The valid place, propagated by odometry while poses are not valid."""
         self.located = False
-        """The newest pose is believed."""
+        """The newest pose is valid."""
         self.jumps_often = False
-        """It jumped too often; stays until `reset_jumps`."""
+        """It jumped too often; reset by `reset_jumps`."""
         self._stamp_s = 0.0
         self._rest: MotionState | None = None
-        """The first pose at a new place, moved on."""
+        """The first pose at a new place, propagated by odometry."""
         self._rest_since_s = 0.0
         self._jumps: deque[float] = deque()
 
     def forget(self) -> None:
-        """Begin anew: the next pose is believed."""
+        """Start again: the next pose is valid."""
         self.anchor, self.located, self._rest = None, False, None
         self._jumps.clear()
 
     def reset_jumps(self) -> None:
-        """Forget the jumps so far: an operator has looked."""
+        """Forget the jumps so far, after an operator has checked the robot."""
         self.jumps_often = False
         self._jumps.clear()
 
@@ -93,7 +92,7 @@ class PoseValidator:
         self.jumps_often |= len(self._jumps) >= JUMPS
 
     def _is_steady(self, measured: MotionState, before: np.ndarray, elapsed_s: float, stamp_s: float) -> bool:
-        """Return whether all poses of the last `STEADY_S` agree, while the robot stood and was seen."""
+        """Return whether all poses of the last `STEADY_S` agree while the robot stood and was measured."""
         if self._rest is not None and self._stands(measured) and elapsed_s <= self._longest_gap_s:
             start = MotionState(self._rest.position_world, self._rest.yaw, before)
             self._rest = propagated_by_odometry(self._spec, start, measured.velocity, elapsed_s)
@@ -118,9 +117,9 @@ def follow_pose(
 ) -> tuple[Array, MotionState]:
     """Return whether the measured pose (...) follows from the one before, and the pose to compare the next one with.
 
-    Wheel or inertial odometry moves the anchor on while the pose is not believed. What two poses may differ by
-    beyond the odometry is twice the error bound of the robot's localisation, and ``turned_rad`` for a drone that may
-    have been told to turn, of which odometry says nothing.
+    Wheel or inertial odometry propagates the anchor while the pose is not valid. Beyond the odometry two poses may
+    differ by twice the error bound of the robot's localisation, and by ``turned_rad`` for a drone that may have turned
+    on command, which odometry does not measure.
     """
     xp = array_namespace(measured.position_world)
     expected = propagated_by_odometry(spec, anchor, measured.velocity, elapsed_s)
@@ -135,7 +134,7 @@ def follow_pose(
 def propagated_by_odometry(
     spec: RobotSpec, anchor: MotionState, velocity: Array, elapsed_s: Array | float
 ) -> MotionState:
-    """Return where odometry says that a robot has come from a place (...), now with a velocity (D, ...)."""
+    """Return the place of a robot by odometry, from a place (...) and with the velocity (D, ...) now."""
     xp = array_namespace(velocity)
     mean = 0.5 * (anchor.velocity + velocity)
     turned = mean[1, ...] * elapsed_s if spec.kind == DIFFERENTIAL_DRIVE else 0 * anchor.yaw

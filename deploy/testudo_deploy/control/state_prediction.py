@@ -19,7 +19,7 @@ from testudo_hardware.spec import RobotSpec
 
 
 def pending_time_s(spec: RobotSpec, age_s: Array, slots: int) -> Array:
-    """Return for how long each past command has yet to act (slots, ...) [s], newest first.
+    """Return for how long each past command is still to act (slots, ...) [s], newest first.
 
     Valid for ticks at the control period; ``age_s`` (...) is the age of the pose.
     """
@@ -55,22 +55,22 @@ def estimate_state(
 
 
 _KEEP = 32
-"""Commands that are kept; more than any pose age plus delay spans."""
+"""Number of commands kept; more than any pose age plus delay spans."""
 
 
 class PendingCommands:
-    """A robot's own commands on its steady clock; irregular ticks are taken as they were."""
+    """The commands that were sent and do not act yet, on the robot's steady clock; ticks may be irregular."""
 
     def __init__(self, delay_s: float, dead_man_s: float) -> None:
         self._delay_s, self._dead_man_s = delay_s, dead_man_s
         self._sent: deque[tuple[float, np.ndarray]] = deque(maxlen=_KEEP)
 
     def push(self, now_s: float, effective: np.ndarray) -> None:
-        """Note an effective command (D,) that is sent now."""
+        """Add an effective command (D,) that is sent now."""
         self._sent.appendleft((now_s, np.asarray(effective, float)))
 
     def clear(self) -> None:
-        """Forget everything: the clock is another one."""
+        """Forget all commands, after a change of the clock."""
         self._sent.clear()
 
     def since(self, stamp_s: float, now_s: float) -> tuple[list[np.ndarray], tuple[float, ...]]:

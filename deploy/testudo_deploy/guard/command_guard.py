@@ -1,8 +1,8 @@
 """The guard between a robot's policy and its actuators: it passes commands on, or brakes; pure, on one injected clock.
 
-It knows nothing of policies and trusts none. It brakes on silence, on a command that is not finite, on somebody else
-who publishes on its topics, and on the emergency stop; and it begins by braking. What ends a brake is one second of
-commands with which nothing is wrong; an emergency stop ends by hand only.
+It does not rely on the policy. It brakes on silence, on a command that is not finite, on a foreign publisher on its
+topics, and on the emergency stop; it also brakes at its start. One second of valid commands ends a brake; an emergency
+stop is ended only by an operator.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 HEALTHY_S = 1.0
-"""For so long commands must be sound before they are passed on again (fault matrix: "latched until healthy 1 s")."""
+"""Commands must be valid for this time before they are passed on again (fault matrix: "latched until healthy 1 s")."""
 EARLY_S = 0.01
-"""The brake has to be at the actuators when the dead-man time ends: it leaves so much before."""
+"""The brake must reach the actuators before the dead-man time ends: it is sent this much earlier."""
 CLOCK_TOLERANCE_S = 0.002
-"""A stamp so far in the future is rounding."""
+"""A stamp at most this far in the future is rounding."""
 _ROUNDING = 1e-6
-"""Of a yaw rate at its limit [rad/s]."""
+"""Tolerance of a yaw rate at its limit [rad/s]."""
 
 SENTENCES = {
     "": "commands are passed on",
@@ -29,12 +29,12 @@ SENTENCES = {
     "second_publisher": "somebody else publishes commands",
     "estop": "emergency stop; release it and call the rearm service",
 }
-"""By code; every reason of the guard to brake."""
+"""By code: every reason of the guard to brake."""
 
 
 @dataclass(frozen=True)
 class RearmReply:
-    """Whether the emergency stop was taken back, and what to tell the operator."""
+    """Whether the emergency stop was reset, and a sentence for the operator."""
 
     granted: bool
     sentence: str
@@ -44,33 +44,33 @@ class CommandGuard:
     """The guard of one robot; times are seconds on one clock that the caller injects."""
 
     def __init__(self, *, dimension: int, dead_man_s: float, yaw_rate_limit: float = 0.0) -> None:
-        """Begin by braking.
+        """Start by braking.
 
         Args:
             dimension: how many numbers a command has.
-            dead_man_s: so long a command holds.
-            yaw_rate_limit: [rad/s] that vehicle and link take beside a velocity; 0 for none.
+            dead_man_s: longest time for which a command acts.
+            yaw_rate_limit: [rad/s] that vehicle and link accept with a velocity; 0 for none.
         """
         self._dimension, self._dead_man_s, self._yaw_rate_limit = dimension, dead_man_s, yaw_rate_limit
         self._last_stamp_s = -float("inf")
         self._healthy_since_s: float | None = None
-        self._trouble = "starting"
-        """Why commands do not count as sound; stays until they have been for a second."""
+        self._invalid_code = "starting"
+        """Why commands count as invalid; it stays until they have been valid for a second."""
         self._foreign: tuple[str, ...] = ()
         self._pressed: set[str] = set()
-        """Where the emergency stop is pressed; each place is released by itself."""
+        """Sources on which the emergency stop is pressed; each is released separately."""
         self._stopped = False
         self.stops = self.rearms = 0
-        """How often the emergency stop began, and was taken back; a guard that starts anew counts anew."""
+        """How often the emergency stop began and was reset in this process."""
         self.commands = self.refused = 0
-        """Commands that came, and those that were not passed on."""
+        """Numbers of received commands and of those not passed on."""
 
     @property
     def code(self) -> str:
         """Return why it brakes; empty while it passes commands on."""
         if self._stopped:
             return "estop"
-        return "second_publisher" if self._foreign else self._trouble
+        return "second_publisher" if self._foreign else self._invalid_code
 
     @property
     def sentence(self) -> str:
@@ -80,7 +80,7 @@ class CommandGuard:
 
     @property
     def silent_after_s(self) -> float:
-        """Return for how long a command may act before the next has to be here."""
+        """Return the time after a command by which the next must have arrived [s]."""
         return self._dead_man_s - EARLY_S
 
     def command(
@@ -92,23 +92,23 @@ class CommandGuard:
             stamp_s: when it was sent.
             values: the command.
             now_s: the clock.
-            yaw_rate: [rad/s] beside it.
-            lands: it only brings a vehicle down, and may pass though the emergency stop is pressed.
+            yaw_rate: [rad/s] sent with it.
+            lands: it only makes a vehicle descend, and may pass during an emergency stop.
         """
         self.commands += 1
-        sound = self._yaw_rate_is_valid(yaw_rate) and self._is_valid_command(stamp_s, values, now_s)
-        passes = sound and not (self._foreign or self._trouble) and (lands or not self._stopped)
+        valid = self._yaw_rate_is_valid(yaw_rate) and self._is_valid_command(stamp_s, values, now_s)
+        passes = valid and not (self._foreign or self._invalid_code) and (lands or not self._stopped)
         self.refused += not passes
         return passes
 
     def watch(self, now_s: float) -> bool:
-        """Notice silence; return whether to brake now."""
+        """Detect silence; return whether to brake now."""
         if now_s - self._last_stamp_s >= self.silent_after_s and self._healthy_since_s is not None:
             self._restart("silence")
         return bool(self.code)
 
     def hear_estop(self, pressed: bool, source: str) -> None:
-        """Take the level of the emergency stop of one source, such as a topic; a stop stays after it is released."""
+        """Take the state of one source of the emergency stop, such as a topic; the stop stays after its release."""
         if pressed:
             self._pressed.add(source)
             self.stop()
@@ -116,12 +116,12 @@ class CommandGuard:
             self._pressed.discard(source)
 
     def stop(self) -> None:
-        """Stop as by a press that is over; whoever presses elsewhere still does."""
+        """Latch the stop, as after a momentary press; sources that are pressed stay pressed."""
         self.stops += not self._stopped
         self._stopped = True
 
     def rearm(self) -> RearmReply:
-        """Take the emergency stop back, if it is released everywhere."""
+        """Reset the emergency stop, if it is released on all sources."""
         if self._pressed:
             places = ", ".join(sorted(self._pressed))
             return RearmReply(False, f"rearm refused: the emergency stop is still pressed on {places}")
@@ -131,21 +131,21 @@ class CommandGuard:
         return RearmReply(True, "the emergency stop is taken back")
 
     def see_publishers(self, foreign: Sequence[str]) -> None:
-        """Take the names of all nodes that publish on the guard's topics and should not."""
+        """Take the names of all foreign nodes that publish on the guard's topics."""
         if self._foreign and not foreign:
             self._restart("starting")
         self._foreign = tuple(foreign)
 
     def _yaw_rate_is_valid(self, yaw_rate: float) -> bool:
-        """Return whether a yaw rate may be passed on; one that is not a number is not."""
+        """Return whether a yaw rate may be passed on; NaN may not."""
         if abs(yaw_rate) <= self._yaw_rate_limit + _ROUNDING:
             return True
         self._restart("yaw_rate" if abs(yaw_rate) < float("inf") else "not_finite")
         return False
 
     def _is_valid_command(self, stamp_s: float, values: Sequence[float], now_s: float) -> bool:
-        """Return whether a command may be acted on; the stamps of those that may only grow."""
-        # a comparison with NaN is false, so that nothing that is not finite gets through
+        """Return whether a command is valid; the stamps of valid commands increase."""
+        # a comparison with NaN is false, so that no such command passes
         finite = len(values) == self._dimension and all(abs(value) < float("inf") for value in values)
         if not finite or not abs(stamp_s) < float("inf"):
             self._restart("not_finite")
@@ -154,13 +154,13 @@ class CommandGuard:
             self._restart("clock")
             return False
         if now_s - stamp_s >= self.silent_after_s or stamp_s <= self._last_stamp_s:
-            return False  # a process that slept, or commands that overtook each other
+            return False  # a process that was suspended, or commands out of order
         self._last_stamp_s = stamp_s
         if self._healthy_since_s is None:
             self._healthy_since_s = now_s
         if now_s - self._healthy_since_s >= HEALTHY_S:
-            self._trouble = ""
+            self._invalid_code = ""
         return True
 
-    def _restart(self, trouble: str) -> None:
-        self._trouble, self._healthy_since_s = trouble, None
+    def _restart(self, code: str) -> None:
+        self._invalid_code, self._healthy_since_s = code, None

@@ -1,10 +1,10 @@
-"""The guard's part of a flight: when set-points leave, and what the vehicle is asked; pure, on an injected clock.
+"""The flight part of the guard: it sends set-points and requests to the vehicle; pure, on an injected clock.
 
-On the ground no set-point leaves: a velocity of zero would spin the motors up. In the air one leaves at every tick,
-zero if nothing else may pass: a Crazyflie that hears nothing levels out, which is no brake, and then cuts its motors.
-A guard that starts anew says nothing before its policy or the vehicle told whether it flies.
+On the ground no set-point is sent: a velocity of zero would start the motors. In the air one is sent at every tick,
+zero if no command may pass: a Crazyflie without set-points levels out, which is not a brake, and then cuts its motors.
+After a restart the guard sends nothing until its policy or the vehicle reports whether it flies.
 
-It is the only one that asks anything of the vehicle. Without a policy it hovers for `ALONE_S` and lands.
+Only the guard sends requests to the vehicle. Without a policy the vehicle hovers for `ALONE_S` and lands.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 
 ORDER_SILENT_S = 0.5
-"""The supervisor orders ten times a second."""
+"""The supervisor sends orders ten times a second."""
 ALONE_S = 10.0
-"""A vehicle that hovers because its policy is gone is landed after so long, straight down: hovering on, it would fall
-when its battery ends."""
+"""A vehicle that hovers because its policy is gone lands after this time, straight down: otherwise it would fall when
+its battery is empty."""
 HOVER_S = 2.0
-"""In an emergency stop nothing passes for so long; then what goes down does."""
+"""In an emergency stop no command passes for this time; after it, commands to descend pass."""
 DESCENT_M_S, ASIDE_M_S = 0.35, 0.1
-"""A command goes down if it is no faster than this downwards and aside."""
+"""Largest downward and sideways speed of a command to descend."""
 REPEAT_S = 1.0
-"""What has not shown its effect is asked again after so long."""
+"""A request without effect is repeated after this time."""
 LAND_REPEAT_S = 3.0
-"""The same of a landing, after its end: the firmware says for two seconds after its motors ran that it flies, and a
-landing that is asked for on the ground turns them on again."""
+"""The same for a landing, after its end: the firmware reports for two seconds after its motors ran that it flies, and a
+request to land on the ground starts them again."""
 ARM_REPEAT_S = 0.5
-"""The same of arming."""
+"""The same for arming."""
 LIFTS_S = 0.5
-"""A vehicle that was asked to take off may say for so long that it stands."""
+"""After a take-off request a vehicle may report for this time that it stands."""
 REMAIN_VALID_S = 0.1
-"""How long the last set-point holds while the vehicle's own planner takes over."""
+"""Time for which the last set-point is valid while the vehicle's own planner takes over."""
 SETTLE_S, SHOWS_S, BRIDGE_S = 0.1, 0.4, 0.2
-"""After a landing was asked for: what the vehicle said before the first is older than that; by the second its planner
-has to be seen at work, else set-points leave again for the third, before 0.5 s of silence, and it is asked anew."""
+"""Times after a landing request: reports before the first are older than the request; by the second the planner must
+be active, otherwise set-points are sent again for the third, before 0.5 s of silence, and the request is repeated."""
 TRIES = 5
-"""After so many the end of the set-points is told anyway: a vehicle that hovers for ever falls at last."""
+"""After this many the end of the set-points is sent anyway: a vehicle that hovers until its battery is empty falls."""
 LATE_S = 3.0
 LAST_S = 2.0
-"""A guard that is to end waits no longer for the planner; who started it ends it by force after 4 s."""
+"""Longest time for which a guard that ends waits for the planner; its parent process kills it after 4 s."""
 
 
 _END = FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S)
 
 
 class GuardPhase(StrEnum):
-    """Where the guard believes that its vehicle is in its flight."""
+    """Phase of the flight as the guard knows it."""
 
     UNKNOWN = "unknown"
     GROUND = "ground"
     TAKE_OFF = "take_off"
     """The vehicle climbs by its own planner, which a set-point would end."""
     FLY = "fly"
-    """Set-points leave at every tick."""
+    """Set-points are sent at every tick."""
     LAND = "land"
-    """The vehicle lands by its own planner; nothing takes that back."""
+    """The vehicle lands by its own planner; this is final."""
     OFF = "off"
-    """An operator switched the motors off, wherever it was."""
+    """An operator switched the motors off, at any place."""
 
 
 @dataclass(frozen=True)
 class MotorsOffReply:
-    """Whether the motors are switched off, and what to tell the operator."""
+    """Whether the motors are switched off, and a sentence for the operator."""
 
     granted: bool
     sentence: str
@@ -75,7 +75,7 @@ class MotorsOffReply:
 
 
 class FlightGuard:
-    """The flight of one vehicle as its guard sees it."""
+    """The flight part of one vehicle's guard."""
 
     def __init__(self) -> None:
         self.phase = GuardPhase.UNKNOWN
@@ -84,31 +84,31 @@ class FlightGuard:
         self._vehicle: VehicleState | None = None
         self._vehicle_s = -math.inf
         self._since_s = -math.inf
-        self._asked_s = -math.inf
+        self._requested_s = -math.inf
         self._alone_since_s: float | None = None
         self._stopped_since_s: float | None = None
         self._ends_s = -math.inf
         self._armed_s = self._lifted_s = -math.inf
-        """When it was asked last to arm, and to take off, since it stood."""
-        self._told_end = True
-        """The vehicle was told that the set-points have ended."""
+        """Times of the last requests to arm and to take off since it stood."""
+        self._end_sent = True
+        """The end of the set-points was sent to the vehicle."""
         self._bridge_s: float | None = None
-        """Since when set-points leave again in a landing that did not begin."""
+        """Since when set-points are sent again in a landing that did not begin."""
         self._tries = 0
 
     @property
     def streams(self) -> bool:
-        """Return whether a set-point has to leave at every tick."""
+        """Return whether a set-point must be sent at every tick."""
         return self.phase is GuardPhase.FLY or self._bridge_s is not None
 
     def hear_vehicle(self, state: VehicleState, now_s: float) -> None:
-        """Take what the vehicle says; what is told anew does not make it younger than it is."""
+        """Take a report of the vehicle; a repeated report keeps its age."""
         heard_s = state.heard_s(now_s)
         if heard_s is not None:
             self._vehicle, self._vehicle_s = state, heard_s
 
     def hear_order(self, order: FlightOrder, now_s: float) -> None:
-        """Take what the supervisor wants; old orders, and those of the future, do not count."""
+        """Take an order of the supervisor; old orders and those of the future are ignored."""
         if abs(now_s - order.stamp_s) <= ORDER_SILENT_S:
             self._order, self._order_s = order, now_s
 
@@ -125,7 +125,7 @@ class FlightGuard:
         )
 
     def step(self, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
-        """Return what to ask of the vehicle now; ``stopped``: the emergency stop is pressed or latched."""
+        """Return the requests to the vehicle now; ``stopped``: the emergency stop is pressed or latched."""
         if not stopped:
             self._stopped_since_s = None
         elif self._stopped_since_s is None:
@@ -144,22 +144,22 @@ class FlightGuard:
         return self._off(now_s, stopped=stopped)
 
     def motors_off(self, now_s: float, *, stopped: bool) -> MotorsOffReply:
-        """Switch the motors off, which an emergency stop has to come before."""
+        """Switch the motors off; this requires an emergency stop before."""
         if not stopped:
             return MotorsOffReply(
                 False,
                 "motors_off refused: press the emergency stop first; in the air the vehicle then hovers and lands",
             )
         self._go(GuardPhase.OFF, now_s)
-        self._asked_s = now_s
+        self._requested_s = now_s
         return MotorsOffReply(
             True, "the motors are switched off; in the air the vehicle falls", (FlightRequest(FlightAct.EMERGENCY),)
         )
 
     def close(self, now_s: float) -> tuple[FlightRequest, ...]:
-        """Return what a guard that is to end asks first: a vehicle in the air lands, rather than to fall after silence.
+        """Return the first requests of a guard that ends: a vehicle in the air lands; after silence it would fall.
 
-        It then goes on with `step` until `ended`, `LAST_S` at most, and ends with `farewell`.
+        The caller then calls `step` until `ended`, for `LAST_S` at most, and finally `farewell`.
         """
         if self.phase is GuardPhase.TAKE_OFF and self._stands(now_s):
             self._go(GuardPhase.GROUND, now_s)
@@ -168,41 +168,41 @@ class FlightGuard:
 
     @property
     def ended(self) -> bool:
-        """Return whether a guard that is to end may: its vehicle has no use for further set-points."""
-        return not self.streams and self._told_end
+        """Return whether the guard may end: its vehicle needs no further set-points."""
+        return not self.streams and self._end_sent
 
     def farewell(self, now_s: float) -> tuple[FlightRequest, ...]:
-        """Return the very last words: a landing that nobody saw begin, and one that may have been lost, once more."""
+        """Return the last requests: a landing that did not visibly begin, or whose request may be lost, is repeated."""
         if self.phase is not GuardPhase.LAND:
             return ()
         if not self.ended:
-            land, *_ = self._ask_landing(now_s)
+            land, *_ = self._request_landing(now_s)
             return (land, _END)
         vehicle, left_s = self._vehicle, self._ends_s - now_s
         repeats = vehicle is not None and vehicle.planner_active is not None and left_s > LIFTS_S
-        return (self._landing_request(left_s),) if repeats else ()  # who lands already takes no notice of it
+        return (self._landing_request(left_s),) if repeats else ()  # a vehicle that lands already ignores it
 
     def _wanted(self, now_s: float) -> DesiredFlightState | None:
-        """Return what the supervisor wants; None if it is silent."""
+        """Return the desired state of the supervisor; None if it is silent."""
         if self._order is None or now_s - self._order_s > ORDER_SILENT_S:
             return None
         return DesiredFlightState(self._order.wanted)
 
-    def _says_flying(self, now_s: float) -> bool | None:
-        """Return whether the vehicle says that it flies; None if it does not say."""
+    def _reports_flying(self, now_s: float) -> bool | None:
+        """Return whether the vehicle reports that it flies; None if it does not report that."""
         vehicle = self._heard(now_s)
         return None if vehicle is None else vehicle.flying
 
     def _heard(self, now_s: float) -> VehicleState | None:
-        """Return what the vehicle said last; None if that is long ago."""
+        """Return the last report of the vehicle; None if it is older than `LATE_S`."""
         return self._vehicle if now_s - self._vehicle_s <= LATE_S else None
 
     def _stands(self, now_s: float) -> bool:
-        """Return whether the vehicle says that it stands, and not from before what may have lifted it."""
-        return self._says_flying(now_s) is False and self._vehicle_s > self._lifted_s + LIFTS_S
+        """Return whether the vehicle reports that it stands, in a report later than a take-off request."""
+        return self._reports_flying(now_s) is False and self._vehicle_s > self._lifted_s + LIFTS_S
 
     def _begin(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
-        flying = self._says_flying(now_s)
+        flying = self._reports_flying(now_s)
         if flying or (flying is None and wanted in (DesiredFlightState.FLY, DesiredFlightState.LAND)):
             self._go(GuardPhase.FLY, now_s)
         elif wanted is not None and (flying is False or wanted is DesiredFlightState.GROUND):
@@ -212,7 +212,7 @@ class FlightGuard:
     def _on_ground(
         self, wanted: DesiredFlightState | None, now_s: float, *, stopped: bool
     ) -> tuple[FlightRequest, ...]:
-        if self._says_flying(now_s) and now_s - self._since_s > LATE_S:  # carried, or flown by somebody else
+        if self._reports_flying(now_s) and now_s - self._since_s > LATE_S:  # carried, or controlled by another program
             self._go(GuardPhase.FLY, now_s)
             return ()
         if wanted is not DesiredFlightState.TAKE_OFF or stopped:
@@ -222,12 +222,12 @@ class FlightGuard:
         return self._lift(now_s)
 
     def _lift(self, now_s: float) -> tuple[FlightRequest, ...]:
-        """Arm, and take off once the vehicle says that it may fly: before that it refuses. Both again until it does."""
+        """Arm, then take off once the vehicle reports that it can fly; both are repeated until they have an effect."""
         vehicle, order = self._heard(now_s), self._order
         if vehicle is None or vehicle.flying or (vehicle.planner_active and self._vehicle_s > self._lifted_s):
             return ()
-        untold = vehicle.armed is None and ARM_REPEAT_S <= now_s - self._armed_s < math.inf
-        if not (vehicle.armed or untold):
+        unreported = vehicle.armed is None and ARM_REPEAT_S <= now_s - self._armed_s < math.inf
+        if not (vehicle.armed or unreported):
             if now_s - self._armed_s < ARM_REPEAT_S:
                 return ()
             self._armed_s = now_s
@@ -237,7 +237,7 @@ class FlightGuard:
         if not math.isfinite(self._lifted_s):
             self._ends_s = now_s + order.climb_s
         self._lifted_s = now_s
-        # a set-point of any time before would keep the planner from having its way
+        # an earlier set-point would block the planner
         return (_END, FlightRequest(FlightAct.TAKE_OFF, height_m=order.top_m, duration_s=order.climb_s))
 
     def _climbing(self, wanted: DesiredFlightState | None, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
@@ -246,16 +246,16 @@ class FlightGuard:
         lifted = math.isfinite(self._lifted_s)
         if wanted is None and not stopped and lifted and now_s < self._ends_s:
             return ()
-        if not lifted or self._stands(now_s):  # a set-point would turn its motors up
+        if not lifted or self._stands(now_s):  # a set-point would start its motors
             self._go(GuardPhase.GROUND, now_s)
             return (FlightRequest(FlightAct.DISARM),)
-        if wanted in (DesiredFlightState.LAND, DesiredFlightState.GROUND) or self._says_flying(now_s) is False:
+        if wanted in (DesiredFlightState.LAND, DesiredFlightState.GROUND) or self._reports_flying(now_s) is False:
             return self._land(now_s)
         self._go(GuardPhase.FLY, now_s)
         return ()
 
     def _flying(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
-        if self._says_flying(now_s) is False and wanted is DesiredFlightState.GROUND:
+        if self._reports_flying(now_s) is False and wanted is DesiredFlightState.GROUND:
             self._go(GuardPhase.GROUND, now_s)
             return (_END, FlightRequest(FlightAct.DISARM))
         if wanted is DesiredFlightState.LAND:
@@ -269,12 +269,12 @@ class FlightGuard:
         return ()
 
     def _landing(self, wanted: DesiredFlightState | None, now_s: float) -> tuple[FlightRequest, ...]:
-        flying, stands = self._says_flying(now_s), self._stands(now_s)
+        flying, stands = self._reports_flying(now_s), self._stands(now_s)
         down = stands and wanted is DesiredFlightState.GROUND
         if now_s < self._ends_s and not down:
             return self._hand_over(now_s)
         if stands or (flying is None and now_s >= self._ends_s + LATE_S):
-            ends = () if self._told_end else (_END,)
+            ends = () if self._end_sent else (_END,)
             self._go(GuardPhase.GROUND, now_s)
             return (*ends, FlightRequest(FlightAct.DISARM))
         if now_s - self._ends_s >= LAND_REPEAT_S:
@@ -282,55 +282,55 @@ class FlightGuard:
         return ()
 
     def _hand_over(self, now_s: float) -> tuple[FlightRequest, ...]:
-        """Tell the vehicle that set-points have ended once its planner is seen at work, and hold it until then.
+        """Send the end of the set-points once the vehicle's planner is active, and hold the vehicle until then.
 
         Firmware since 2023 finds its planner idle when set-points end without a landing, and cuts the motors.
         """
         vehicle = self._heard(now_s)
         active = None if vehicle is None else vehicle.planner_active
-        news = self._vehicle_s > self._asked_s + SETTLE_S
+        news = self._vehicle_s > self._requested_s + SETTLE_S
         if self._bridge_s is not None:
             if now_s - self._bridge_s < BRIDGE_S:
                 return ()
             self._tries += 1
-            return self._ask_landing(now_s)
-        if self._told_end:
-            # at the end of its way the planner is idle, too, and a set-point would lift the vehicle up again
+            return self._request_landing(now_s)
+        if self._end_sent:
+            # at the end of its path the planner is idle, too, and a set-point would lift the vehicle again
             stopped = active is False and news and self._vehicle_s < self._ends_s - LIFTS_S
             if stopped and vehicle.flying and vehicle.armed is not False:
-                self._told_end, self._bridge_s = False, now_s
+                self._end_sent, self._bridge_s = False, now_s
             return ()
         if active is None or (active and news) or self._tries >= TRIES:
-            self._told_end = True
+            self._end_sent = True
             return (_END,)
-        if now_s - self._asked_s >= SHOWS_S and vehicle.flying is not False:
+        if now_s - self._requested_s >= SHOWS_S and vehicle.flying is not False:
             self._bridge_s = now_s
         return ()
 
     def _off(self, now_s: float, *, stopped: bool) -> tuple[FlightRequest, ...]:
         vehicle = self._vehicle
         obeyed = vehicle is not None and (vehicle.locked or vehicle.armed is False)
-        if not stopped and (obeyed or self._says_flying(now_s) is False):
+        if not stopped and (obeyed or self._reports_flying(now_s) is False):
             self._go(GuardPhase.GROUND, now_s)
             return ()
-        if obeyed or now_s - self._asked_s < REPEAT_S:
+        if obeyed or now_s - self._requested_s < REPEAT_S:
             return ()
-        self._asked_s = now_s
+        self._requested_s = now_s
         return (FlightRequest(FlightAct.EMERGENCY),)
 
     def _land(self, now_s: float) -> tuple[FlightRequest, ...]:
         self._go(GuardPhase.LAND, now_s)
         self._tries = 0
-        return self._ask_landing(now_s)
+        return self._request_landing(now_s)
 
-    def _ask_landing(self, now_s: float) -> tuple[FlightRequest, ...]:
-        """Ask for a landing; a vehicle that does not tell what its planner does is told at once that set-points end."""
+    def _request_landing(self, now_s: float) -> tuple[FlightRequest, ...]:
+        """Request a landing; a vehicle that does not report its planner gets the end of the set-points immediately."""
         vehicle = self._heard(now_s)
         duration_s = ALONE_S if self._order is None else self._order.down_s
-        self._asked_s, self._ends_s, self._bridge_s = now_s, now_s + duration_s, None
-        self._told_end = vehicle is None or vehicle.planner_active is None
+        self._requested_s, self._ends_s, self._bridge_s = now_s, now_s + duration_s, None
+        self._end_sent = vehicle is None or vehicle.planner_active is None
         land = self._landing_request(duration_s)
-        return (land, _END) if self._told_end else (land,)
+        return (land, _END) if self._end_sent else (land,)
 
     def _landing_request(self, duration_s: float) -> FlightRequest:
         ground_m = 0.0 if self._order is None else self._order.ground_m
@@ -338,4 +338,4 @@ class FlightGuard:
 
     def _go(self, phase: GuardPhase, now_s: float) -> None:
         self.phase, self._since_s, self._alone_since_s = phase, now_s, None
-        self._bridge_s, self._told_end = None, True
+        self._bridge_s, self._end_sent = None, True

@@ -1,4 +1,4 @@
-"""Envelopes of flight: what the policy's supervisor wants of the guard, the guard of a vehicle, and what that says."""
+"""Flight messages: orders of the supervisor to the guard, requests to the vehicle, and the vehicle's state."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from testudo_hardware.links.flight_link import FlightAct, FlightRequest, Vehicle
 
 
 class DesiredFlightState(StrEnum):
-    """In which state of flight the supervisor wants its vehicle; a level, sent again and again."""
+    """The state of flight that the supervisor wants; a level that is sent repeatedly."""
 
     GROUND = "ground"
-    """On the ground, motors off; no set-point leaves."""
+    """On the ground, motors off; no set-point is sent."""
     TAKE_OFF = "take_off"
     """Climb to ``height_m`` by the vehicle's own planner; set-points begin there."""
     FLY = "fly"
-    """Set-points, without a gap."""
+    """Set-points without gaps."""
     LAND = "land"
-    """The last way straight down, by the vehicle's own planner."""
+    """The last descent, straight down by the vehicle's own planner."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FlightOrder(Envelope):
     top_m: float
     """Height of the end of a take-off, above the origin of the world."""
     climb_s: float
-    """How long to take for it, above 0."""
+    """Duration of the take-off, above 0."""
     ground_m: float
     """Height of the body on the ground."""
     down_s: float
@@ -48,7 +48,7 @@ class FlightOrder(Envelope):
         """Refuse values of a wrong type.
 
         Raises:
-            EnvelopeError: a value is of a wrong type, or asks for what is not known.
+            EnvelopeError: a value is of a wrong type or out of range.
         """
         _check(
             self,
@@ -64,13 +64,13 @@ class FlightOrder(Envelope):
 
 @dataclass(frozen=True)
 class FlightRequestMessage(Envelope):
-    """Topic `flight_request`: guard to the driver of a vehicle, or to the plant that stands in for it."""
+    """Topic `flight_request`: guard to the driver of a vehicle, or to the simulated plant."""
 
     SCHEMA = "testudo/flight_request/1"
 
     robot: str
     sequence: int
-    """Grows with every request; one that comes again is the same request."""
+    """Increases with every request; a repeated number is the same request."""
     stamp_s: float
     """Steady clock at sending."""
     act: str
@@ -94,18 +94,18 @@ class FlightRequestMessage(Envelope):
 
     @property
     def request(self) -> FlightRequest:
-        """Return what is asked.
+        """Return the request.
 
         Raises:
-            WireError: nothing that may be asked.
+            TestudoError: not a valid request.
         """
         return FlightRequest(FlightAct(self.act), self.height_m, self.duration_s, self.remain_valid_s)
 
     def __post_init__(self) -> None:
-        """Refuse values of a wrong type, and what no vehicle should be asked.
+        """Refuse values of a wrong type, and invalid requests.
 
         Raises:
-            EnvelopeError: a value is of a wrong type, or asks for what is not known.
+            EnvelopeError: a value is of a wrong type or out of range.
         """
         _check(
             self,
@@ -129,14 +129,14 @@ class FlightRequestMessage(Envelope):
 class VehicleMessage(Envelope):
     """Topic `vehicle_state`: the vehicle's driver, or the plant, to policy and guard, at 10 Hz or more.
 
-    They count its age from its stamp, so that a driver that repeats what it heard long ago is no sign of life.
+    They count its age from its stamp, so that a driver that repeats an old report does not look alive.
     """
 
     SCHEMA = "testudo/vehicle_state/2"
 
     robot: str
     stamp_s: float
-    """When the vehicle was so, on the steady clock of the computer on which driver, policy and guard run."""
+    """Time of the state, on the steady clock of the computer on which driver, policy and guard run."""
     battery_v: float | None
     armed: bool | None
     can_fly: bool | None
@@ -156,7 +156,7 @@ class VehicleMessage(Envelope):
 
     @property
     def state(self) -> VehicleState:
-        """Return what the vehicle says."""
+        """Return the state."""
         return VehicleState(**{field.name: getattr(self, field.name) for field in fields(VehicleState)})
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ class VehicleMessage(Envelope):
 
 
 def _check(envelope: Envelope, kinds: dict[str, type]) -> None:
-    """Refuse an envelope whose values are of other types; a whole number is a number, a truth value is none."""
+    """Refuse an envelope whose values are of other types; an int is accepted as a float, a bool is not."""
     for name, kind in kinds.items():
         value: Any = getattr(envelope, name)
         good = type(value) in (float, int) and abs(value) < 1e300 if kind is float else type(value) is kind

@@ -1,4 +1,4 @@
-"""Whether a robot moves as it was told: wheels that are blocked, actuators that are saturated or off.
+"""Whether a robot follows its commands: detects blocked wheels, and actuators that are saturated or off.
 
 For each direction of motion the least speed is followed that any lag, delay and scale within the robot's intervals
 leave it, under the commands that were sent, whatever its driver reports. Where the poses fall behind the way that
@@ -29,8 +29,8 @@ After a start, a gap in the poses, or a guard that braked, the least speed is th
 takes 0.2 s (gritsbot_x) to 1.5 s (crazyflie_2x) of driving at top speed until half of that is certain, less after a
 stand.
 
-A robot that stands, or whose guard brakes it, falls short of nothing, so it may be carried. One that pushes what does
-not give way does fall short, and is told to be broken.
+A robot that stands, or that its guard brakes, has no shortfall, so it may be carried. A robot that pushes against a
+fixed object has one, and counts as broken.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 _LARGEST_BEND_RAD = 0.6
-"""So far a heading may be from the direction in which a forward way is measured."""
+"""Largest angle between the heading and the direction in which a forward path is measured."""
 LONGEST_GAP_S = 0.2
-"""Ways between two poses further apart are not held against the commands."""
+"""Paths between two poses further apart in time are not compared with the commands."""
 
 
 @dataclass(frozen=True)
 class ActuationLimits:
-    """What is fixed for a robot; arrays (2 D, 1...), both ways of each channel."""
+    """Limits of a robot; arrays (2 D, 1...), both directions of each channel."""
 
     turns: bool
     """It is a differential drive."""
@@ -84,14 +84,14 @@ class ActuationLimits:
 
 @dataclass(frozen=True)
 class ActuationMonitorState:
-    """What is known after a pose (...)."""
+    """State of the monitor after a pose (...)."""
 
     position_world: Array
     """(D, ...) [m] of that pose."""
     yaw: Array
     """(...) [rad]."""
     located: Array
-    """(...) bool: it is believed."""
+    """(...) bool: it is valid."""
     direction_world: Array
     """(2, ...): unit vector along which forward ways are measured."""
     bend: Array
@@ -139,7 +139,7 @@ def actuation_limits(spec: RobotSpec, like: Array) -> ActuationLimits:
 
 
 def begin_actuation_monitor(limits: ActuationLimits, measured: MotionState, located: Array) -> ActuationMonitorState:
-    """Return the watch at a pose (...) of a robot that may move at any speed."""
+    """Return the state at a pose (...) of a robot that may move at any speed."""
     nothing = 0 * limits.fastest + 0 * measured.yaw
     return ActuationMonitorState(
         measured.position_world,
@@ -161,13 +161,13 @@ def update_actuation_monitor(
     acting: Sequence[Array],
     elapsed_s: Array,
 ) -> tuple[ActuationMonitorState, Array]:
-    """Return the watch after a pose, and by how much the robot falls short (2 D, ...); above zero it is broken.
+    """Return the state after a pose, and the robot's shortfall (2 D, ...); above zero it does not follow its commands.
 
     Args:
         limits: of the robot.
-        watch: after the pose before.
+        watch: state after the pose before.
         measured: the new pose (...).
-        located: (...) bool: it is believed.
+        located: (...) bool: it is valid.
         acting: effective commands (D, ...), each of which may have acted between the two poses at some time.
         elapsed_s: (...) time between the two poses.
     """
@@ -194,7 +194,7 @@ def update_actuation_monitor(
         bend = xp.where(kept, bend, 0 * bend)
     late = least - xp.concat([step, -step])
     mean = 0.5 * (late + watch.late)
-    # who is not driven that way falls short of nothing: too long a way is for the watch over the brakes
+    # without a command in that direction there is no shortfall: too long a path is for the brake monitor
     short = xp.maximum(watch.short + xp.where(driven > 0, mean, xp.minimum(mean, 0 * mean)), 0 * mean)
     short, late = (xp.where(kept, values, 0 * values) for values in (short, late))
     after = ActuationMonitorState(measured.position_world, measured.yaw, located, direction, bend, speed, late, short)
@@ -202,7 +202,7 @@ def update_actuation_monitor(
 
 
 def actuation_shortfall_text(spec: RobotSpec, watch: ActuationMonitorState, excess: np.ndarray) -> str:
-    """Return the sentence about one robot that falls short by ``excess`` (2 D,)."""
+    """Return the sentence about the shortfall ``excess`` (2 D,) of one robot."""
     row = int(np.argmax(excess))
     channel, backwards = row % spec.dimension, row >= spec.dimension
     what, unit = f"way along {'-' if backwards else ''}{'xyz'[channel]}", "m"

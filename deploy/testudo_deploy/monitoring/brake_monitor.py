@@ -1,7 +1,7 @@
-"""Whether a robot brakes as well as its description says, from where it is seen and what it was told.
+"""Whether a robot brakes as well as its file says, from its poses and its commands.
 
-While the commands ask a robot to slow down, its way since the braking began is held against the longest way that any
-parameters within its intervals allow. A robot that gets further has brakes that the shield does not know.
+While the commands ask a robot to slow down, its path since the braking began is compared with the longest path that any
+parameters within its intervals allow. The shield's assumption on the brakes is wrong for a robot that gets further.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 _SLOWER, _STOPPED = 0.9, 0.1
-"""Braking is to be asked for less than this share of the own speed, or of the speed at which the braking began."""
+"""A command brakes if it is below this share of the own speed, or of the speed at which the braking began."""
 _LONGEST_TICKS = 2.5
-"""Beyond so many periods between two poses one step of the model is not the sum of its parts."""
+"""For more periods between two poses one step of the model is not the sum of its parts."""
 
 
 _NOT_WATCHED_M_S = 1e6
@@ -30,7 +30,7 @@ Piece = tuple[Array, Sequence[Array]]
 
 @dataclass(frozen=True)
 class BrakeMonitorState:
-    """A braking that is being watched; of a robot that does not brake, the last pose."""
+    """A braking that is monitored; of a robot that does not brake, the last pose."""
 
     position_world: Array
     """(D, ...) [m]: where it began."""
@@ -52,7 +52,7 @@ class BrakeMonitorState:
 
 @dataclass(frozen=True)
 class BrakeMarginTerm:
-    """One part of what a robot within its intervals may be found ahead of the longest way."""
+    """One part of the distance by which a robot within its intervals may exceed the longest path."""
 
     name: str
     value_m: float
@@ -60,7 +60,7 @@ class BrakeMarginTerm:
 
 
 def brake_margin_terms(spec: RobotSpec) -> tuple[BrakeMarginTerm, ...]:
-    """Return what is allowed beside lag, delay and scale, which are in the longest way itself."""
+    """Return the margins beside lag, delay and scale, which the longest path contains."""
     return (
         BrakeMarginTerm("localisation", 2 * spec.position_error_m, "sensing.position_error, of two poses"),
         BrakeMarginTerm(
@@ -72,7 +72,7 @@ def brake_margin_terms(spec: RobotSpec) -> tuple[BrakeMarginTerm, ...]:
 
 
 def begin_brake_monitor(spec: RobotSpec, measured: MotionState, located: Array) -> BrakeMonitorState:
-    """Return the watch of a braking that begins at a measured pose (...)."""
+    """Return the state for a braking that begins at a measured pose (...)."""
     xp = array_namespace(measured.position_world)
     velocity = xp.where(located, measured.velocity, 0 * measured.velocity)
     if spec.kind == DIFFERENTIAL_DRIVE:
@@ -97,25 +97,25 @@ def update_brake_monitor(
     acting: Sequence[Piece],
     elapsed_s: Array,
 ) -> tuple[BrakeMonitorState, Array]:
-    """Return the watch after a pose, and by how much the robot is too far (...) [m]; zero and below is as it should.
+    """Return the state after a pose, and by how much the robot is too far (...) [m]; zero or below is correct.
 
     The bound holds for any lag, delay and scale in the robot's intervals, also if they change from tick to tick:
     along the direction of the braking each of them is taken as it brakes least.
 
     Args:
         spec: the robot.
-        watch: after the pose before.
+        watch: state after the pose before.
         measured: the new pose (...).
-        located: (...) bool: it is believed.
-        acting: what may have acted between the two poses, at any delay of the interval.
+        located: (...) bool: it is valid.
+        acting: commands that may have acted between the two poses, at any delay of the interval.
         elapsed_s: (...) time between the two poses.
     """
     xp = array_namespace(measured.position_world)
     asked, across = _asked(spec, watch, acting)
     mean_asked = sum_terms([share * fastest for share, fastest in asked])
-    # a robot that has stopped and is asked to go the other way does not brake: its next braking needs a new watch
+    # a robot that has stopped and reverses does not brake: its next braking starts the monitor again
     turns_back = (watch.speed_m_s <= 0) & (mean_asked < 0)
-    goes_on = (
+    continues = (
         (mean_asked < xp.maximum(_SLOWER * watch.speed_m_s, _STOPPED * watch.began_m_s))
         & located
         & ~turns_back
@@ -123,7 +123,7 @@ def update_brake_monitor(
         & (elapsed_s < _LONGEST_TICKS * spec.control_period_s)
     )
     fresh = begin_brake_monitor(spec, measured, located)
-    if known_false(goes_on):  # so it is at most ticks of a robot, and all that follows costs twice what came before
+    if known_false(continues):  # true for most ticks of a robot; the rest costs twice what came before
         return fresh, -math.inf + 0 * watch.speed_m_s
     across = xp.maximum(watch.across_m_s, across)
     change, way = (0 * watch.speed_m_s for _ in range(2))
@@ -145,13 +145,13 @@ def update_brake_monitor(
         watch.time_s + elapsed_s,
     )
     kept = BrakeMonitorState(
-        *(xp.where(goes_on, old, new) for old, new in zip(vars(after).values(), vars(fresh).values(), strict=True))
+        *(xp.where(continues, old, new) for old, new in zip(vars(after).values(), vars(fresh).values(), strict=True))
     )
-    return kept, xp.where(goes_on, covered - allowed, -math.inf + 0 * covered)
+    return kept, xp.where(continues, covered - allowed, -math.inf + 0 * covered)
 
 
 def weak_brakes_text(spec: RobotSpec, watch: BrakeMonitorState, excess_m: float) -> str:
-    """Return the sentence that says what was expected of the braking of one robot, and what was found."""
+    """Return the sentence about one robot's braking: found and expected."""
     allowed = float(watch.way_m) + sum(term.value_m for term in brake_margin_terms(spec))
     return (
         f"brakes_weak: {float(watch.time_s):.2f} s after it began to brake from {float(watch.began_m_s):.2f} m/s "
@@ -160,7 +160,7 @@ def weak_brakes_text(spec: RobotSpec, watch: BrakeMonitorState, excess_m: float)
 
 
 def longest_brake_monitor_s(spec: RobotSpec) -> float:
-    """Return how long one braking is watched: twice what a stop from top speed takes, 3 lags for its end."""
+    """Return the longest time [s] to monitor one braking: twice a stop from top speed, with 3 lags for its end."""
     speed = spec.control_point_speed_m_s
     return 2 * (
         speed / spec.acceleration_limit_m_s2
@@ -199,7 +199,7 @@ def _asked(
             along = _dot(watch.direction, command) / nominal
             back = low * along
             if spec.kind == DIFFERENTIAL_DRIVE:
-                # backwards on a bend can be forwards in the world: such a braking is not watched
+                # backwards on a bend can be forwards in the world: such a braking is not monitored
                 back = xp.where(along < 0, _NOT_WATCHED_M_S + 0 * along, back)
             else:
                 rest = command - along * nominal * watch.direction

@@ -1,4 +1,4 @@
-"""What a process says of itself: a level, one plain sentence, and named values; pure.
+"""Diagnostics of a process: a level, one sentence, and named values; pure.
 
 `diagnostic_msgs/DiagnosticStatus` carries it; the stable code of a stop is the value `code`.
 """
@@ -25,11 +25,11 @@ class Status:
 
     level: Level
     name: str
-    """Of what: `r0: policy`, `r0: guard`."""
+    """The process: `r0: policy`, `r0: guard`."""
     hardware_id: str
     """The robot."""
     message: str
-    """One plain sentence."""
+    """One sentence."""
     values: Mapping[str, str]
     """In the order to show."""
 

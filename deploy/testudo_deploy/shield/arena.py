@@ -241,14 +241,14 @@ _OUTWARD = {size: np.concatenate([np.eye(size), -np.eye(size)], axis=1) for size
 
 @dataclass(frozen=True)
 class Arena:
-    """The box that robots stay in, and what stands in it; None is a world without either."""
+    """The box that robots stay in, and the obstacles in it; None is a world without either."""
 
     low_world: tuple[float, ...]
     """(D,) [m]."""
     high_world: tuple[float, ...]
     """(D,) [m]."""
     obstacles: tuple[Obstacle, ...] = field(default=(), metadata=OPTIONAL)
-    """What robots must stay off."""
+    """Bodies that robots must not touch."""
 
     def corners(self, like: Array) -> tuple[Array, Array]:
         """Return the low and the high corner [m] in the shape that goes with ``like`` (D, ...): (D, 1, ...) each."""
@@ -278,7 +278,7 @@ def wall_rows(parameters: ProjectionParameters, arena: Arena | None, stop: Stopp
 def obstacle_rows(
     parameters: ProjectionParameters, arena: Arena | None, stop: StoppingPoint
 ) -> tuple[Array, Array] | None:
-    """Return a row for each obstacle: the control point closes in by its share of the gap in a hold at most.
+    """Return a row for each obstacle: in a hold the control point approaches by its share of the gap at most.
 
     Let x be the obstacle's point nearest to q, n the unit vector from q to x, and d their distance. An obstacle is
     convex, so that all of it lies beyond the plane through x across n. The row n . q' <= gap_share (d - margin) /

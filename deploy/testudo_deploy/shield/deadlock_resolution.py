@@ -1,8 +1,8 @@
-"""Deadlocks: seeing one, and turning the wanted velocity so that it dissolves.
+"""Deadlocks: detection, and a turn of the nominal velocity that resolves them.
 
 The rule changes the nominal velocity only, before the shield, so that it cannot weaken safety. A robot that has
-been held back for a while turns its wish to the right, all of them to the same side as in a roundabout, until it
-can move, and back towards where it wants to go as soon as that way is free.
+been blocked for a while turns its nominal velocity to the right, as all others do, like in a roundabout, until it
+can move, and back towards its goal as soon as that direction is free.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from testudo_hardware.motion.motion_state import TINY, length
 BLOCKED_SHARE = 0.3
 """Below this share of the wanted speed a robot counts as blocked."""
 FREE_SHARE = 0.6
-"""Above this share a way counts as free."""
+"""Above this share a direction counts as free."""
 MEMORY_S = 0.7
-"""Time constant of the mean by which progress is judged; single ticks are noise."""
+"""Time constant of the mean progress; single ticks are noise."""
 STUCK_S = 5.0
-"""A robot that is blocked for longer is told to be deadlocked."""
+"""A robot that is blocked for longer counts as deadlocked."""
 TURN_RATE_RAD_S = math.radians(60)
 LARGEST_TURN_RAD = math.radians(70)
 _LOOK_RAD = math.radians(20)
 _STEEP_SHARE = 0.5
-"""A wish is steep if it is less than this share as fast along the floor as up or down."""
+"""A velocity is steep if its horizontal part is less than this share of its vertical part."""
 
 
 @dataclass(frozen=True)
 class DeadlockState:
-    """What a robot remembers of being blocked; batch (...)."""
+    """State of the deadlock detection; batch (...)."""
 
     progress: Array
-    """Mean share of the wanted velocity that it made."""
+    """Mean share of the nominal velocity that the robot reached."""
     free: Array
-    """Mean share that layer 1's rows leave of the wish, turned back a little."""
+    """Mean share that layer 1's rows leave of the nominal velocity, turned back a little."""
     turn_rad: Array
-    """By how much it turns its wish to the right."""
+    """Angle by which it turns its nominal velocity to the right."""
     stuck_s: Array
-    """For how long it has made no way although it wants to."""
+    """Time for which it has been blocked although its nominal velocity is not zero."""
 
 
 def initial_deadlock_state(like: Array) -> DeadlockState:
-    """Return the memory of robots that are not blocked, in the shape (...) of ``like``."""
+    """Return the state of robots that are not blocked, in the shape (...) of ``like``."""
     return DeadlockState(1 + 0 * like, 1 + 0 * like, 0 * like, 0 * like)
 
 
 def is_deadlocked(memory: DeadlockState) -> Array:
-    """Return which robots (...) have wanted to move and could not for `STUCK_S`."""
+    """Return which robots (...) have been blocked for more than `STUCK_S`."""
     return memory.stuck_s > STUCK_S
 
 
@@ -64,15 +64,15 @@ def resolve_deadlock(
     moved_world: Array,
     period_s: float,
 ) -> tuple[Array, DeadlockState]:
-    """Return the wanted velocity (D, ...) [m/s], turned where the robot is blocked, and what to remember.
+    """Return the nominal velocity (D, ...) [m/s], turned where the robot is blocked, and the new state.
 
     Args:
         shield: margins of layer 1.
-        memory: of the tick before.
+        memory: state of the tick before.
         control_point_world: (D, ...) [m].
         neighbours: slots (K, ...).
-        nominal_world: wanted velocity (D, ...) [m/s].
-        moved_world: the velocity that the shield let through at the tick before (D, ...) [m/s].
+        nominal_world: nominal velocity (D, ...) [m/s].
+        moved_world: the velocity that the shield allowed at the tick before (D, ...) [m/s].
         period_s: time since the tick before.
     """
     xp = array_namespace(nominal_world)

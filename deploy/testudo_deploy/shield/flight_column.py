@@ -23,11 +23,11 @@ from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.spec import RobotSpec
 
 _BELOW_M = 10.0
-"""The floor of a landing's arena lies so far below the arena's own: the ground, and not a wall, ends the way down."""
+"""The floor of a landing's arena is this far below the arena's own: the ground, not a wall, ends the descent."""
 
 
 def column_below(space: ReservedSpace, top_m: float) -> ReservedSpace:
-    """Return the space of a robot at rest that also owns the way straight up to a height.
+    """Return the space of a robot at rest that also reserves the column straight up to a height.
 
     Args:
         space: of one robot at rest, see `at_rest`; arrays (2, 3).
@@ -41,10 +41,10 @@ def column_below(space: ReservedSpace, top_m: float) -> ReservedSpace:
 
 
 def requesting_landing_column(space: ReservedSpace, place_world: Array, ground_m: float) -> ReservedSpace:
-    """Return the space of a robot whose vehicle lands by itself: it asks for the column below it, never to take it.
+    """Return the space of a robot whose vehicle lands by itself: it requests the column below it without reserving it.
 
-    Nobody may ask for what another one asks for, so that nobody comes into the column; what is owned stays, since a
-    robot in whose space another one's appears would brake there. Arrays (2, 3) and (3,).
+    No robot may request what another one requests, so that none enters the column. The reserved space stays, since
+    another robot brakes when a reservation appears in its own. Arrays (2, 3) and (3,).
     """
     xp = array_namespace(space.owned_world)
     ground = xp.asarray(ground_m, dtype=place_world.dtype)
@@ -52,15 +52,15 @@ def requesting_landing_column(space: ReservedSpace, place_world: Array, ground_m
     return replace(space, announced_world=stacked(place_world, foot), pending=0 * space.since > 0)
 
 
-def unknown_robots_near(spec: RobotSpec, space: StopTubeParameters, lane_world: Array, table: PeerTable) -> Array:
-    """Return which neighbours (K,) keep to no contract and can be in the lane of a take-off, ends (2, D), by now.
+def unknown_robots_near(spec: RobotSpec, space: StopTubeParameters, segment_world: Array, table: PeerTable) -> Array:
+    """Return which untrusted neighbours (K,) can be in the segment of a take-off, ends (2, D), by now.
 
-    From where each was seen it goes at its highest speed until the vehicle would follow another command.
+    From where it was measured, each moves at its highest speed until the vehicle can follow another command.
     """
-    xp = array_namespace(lane_world)
+    xp = array_namespace(segment_world)
     if table.untrusted is None:
         return xp.zeros(table.age_s.shape, dtype=bool)
-    ends = squeezed(lane_world, space.height_ratio, 1)[:, :, None]
+    ends = squeezed(segment_world, space.height_ratio, 1)[:, :, None]
     seen = squeezed(table.control_point_world, space.height_ratio)
     reach_m = space.untrusted_speed_m_s * (table.age_s + spec.command_delay_s + spec.hold_s)
     near = ~(point_distance(seen, ends[0, ...], ends[1, ...]) >= space.untrusted_m + reach_m)
@@ -69,17 +69,17 @@ def unknown_robots_near(spec: RobotSpec, space: StopTubeParameters, lane_world: 
 
 @dataclass(frozen=True)
 class ClimbVolume:
-    """Where a column may stand: no shield looks at a climb by the vehicle's own planner."""
+    """Where a column may be; the shield does not check a climb by the vehicle's own planner."""
 
     arena: Arena | None
     """None: a world without walls and obstacles."""
     wall_m: float
-    """Kept from walls and obstacles: `StopTubeParameters.wall_m`."""
+    """Distance kept from walls and obstacles: `StopTubeParameters.wall_m`."""
 
     def fault(self, foot_world: Sequence[float], top_m: float) -> str:
-        """Return why the way straight up from a place (3,) [m] to a height [m] may not be flown; empty if it may.
+        """Return why the vehicle must not climb straight up from a place (3,) [m] to a height [m]; empty if it may.
 
-        The foot may be as near to the floor as the vehicle stands; walls, ceiling and obstacles keep their distance.
+        The lower end may be at the floor; walls, ceiling and obstacles keep their distance.
         """
         arena = self.arena
         if arena is None:
@@ -100,7 +100,7 @@ class ClimbVolume:
 
 
 def landing_shield(shield: Shield) -> Shield:
-    """Return the shield of a robot that lands: everything but the floor of its arena holds it."""
+    """Return the shield of a robot that lands: all of it but the floor of the arena."""
     arena = shield.arena
     if arena is None or len(arena.low_world) < 3:
         return shield
@@ -109,12 +109,12 @@ def landing_shield(shield: Shield) -> Shield:
 
 
 _SHARE = 0.5
-"""Of the error of a tube; the rest is used up until the vehicle rests again."""
+"""Share of the error of a tube; the rest is for the time until the vehicle rests again."""
 
 
 @dataclass(frozen=True)
 class ClimbLimits:
-    """How far a vehicle that climbs may be from its column."""
+    """How far a climbing vehicle may be from its column."""
 
     beside_m: float
     above_m: float
@@ -122,12 +122,12 @@ class ClimbLimits:
     highest_m: float
     """Height at which it has to rest under the ceiling of its arena; infinite without one."""
     reaction_s: float
-    """For so long a climb goes on as it is, once a brake was sent."""
+    """Time for which a climb continues unchanged after a brake was sent."""
     deceleration_m_s2: float
 
     @staticmethod
     def of(spec: RobotSpec, room: ClimbVolume | None) -> ClimbLimits:
-        """Return the limits of a robot in the room of its climb."""
+        """Return the limits of a robot in the volume of its climb."""
         space = stop_tube_parameters(spec)
         spare_m = _SHARE * space.tube_error_m
         beside_m = space.lane_m + spare_m
@@ -150,7 +150,7 @@ class ClimbLimits:
         beside_m = math.dist(foot_world[:2], place_world[:2])
         if not beside_m <= self.beside_m:
             return f"found {beside_m:.2f} m beside its column, allowed {self.beside_m:.2f} m"
-        up_m_s = 0.0 if climb_m_s < 0 else climb_m_s  # what is no number stays none
+        up_m_s = 0.0 if climb_m_s < 0 else climb_m_s  # NaN stays NaN
         rest_m = place_world[2] + up_m_s * self.reaction_s + up_m_s**2 / (2 * self.deceleration_m_s2)
         most_m = min(top_m + self.above_m, self.highest_m)
         if not rest_m <= most_m:

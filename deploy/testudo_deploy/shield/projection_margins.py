@@ -1,8 +1,8 @@
-"""The margins of layer 1: each term named, with unit and source, and what they add up to.
+"""The margins of layer 1: each term with name, unit and source, and their sums.
 
 The pair rule is n . q' >= -gap_share * gap / (2 * hold), where the gap is what the distance leaves beyond
 these margins and the reach of the peer since its message. What a peer does within the hold that follows is
-not part of the reach: that is the work of the layers above, and of the room between these margins and contact.
+not part of the reach: layers 2 and 3 and the distance between these margins and contact cover that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from testudo_hardware.spec import RobotSpec
 
 SHIELD_VERSION = 3
 GAP_SHARE = 0.9
-"""What the pair lemma bears with ticks that are not synchronous and up to a third of T_hold long."""
+"""The pair lemma holds for it with asynchronous ticks of up to a third of T_hold."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ProjectionTerm:
 
 @dataclass(frozen=True)
 class ProjectionParameters:
-    """What layer 1 needs beyond the motion model; lengths m, times s. Part of the contract."""
+    """Parameters of layer 1 beyond the motion model; lengths m, times s. Part of the contract."""
 
     version: int
     gap_share: float
@@ -42,7 +42,7 @@ class ProjectionParameters:
     hold_s: float
     """Longest time that one command can act (T_hold)."""
     direction_factor: float
-    """What a position error costs, the uncertain direction included (kappa)."""
+    """Factor of position errors that includes the uncertain direction (kappa)."""
     separation_m: float
     """Distance of control points that is kept from a peer at rest and of age zero: the sum of `terms`."""
     wall_m: float
@@ -54,18 +54,18 @@ class ProjectionParameters:
     peer_lag_s: float
     """Velocity lag of a peer."""
     peer_period_s: float
-    """Control tick of a peer: for so long it does what it announced."""
+    """Control tick of a peer: during it the peer moves as announced."""
     neighbour_rows: int
     """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
     terms: tuple[ProjectionTerm, ...]
     height_ratio: float = 1.0
-    """Heights between robots count 1/this (`segments.squeezed`); all distances to peers above are such."""
+    """Heights between robots count 1/this (`segment_distance.squeezed`); so do all distances to peers above."""
     coast_s: float = 0.0
-    """How long a robot that has gone silent moves on after the hold without a brake."""
+    """Time for which a robot that lost its link moves without a brake after the hold."""
 
     @property
     def reach_s(self) -> float:
-        """Return the longest time for which a command can move a robot on: the shares of gaps are for that."""
+        """Return the longest time for which a command can move a robot; gaps are shared over this time."""
         return self.hold_s + self.coast_s
 
     def to_dict(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def projection_parameters(
 
 
 def coast_drift_m(spec: RobotSpec) -> float:
-    """Return how far a drone that has gone silent can be from where its speed would have taken it [m]."""
+    """Return how far a drone that lost its link can be from where its speed would have taken it [m]."""
     if spec.coast_s == 0:
         return 0.0
     level, cut = (spec.silence[f"silence.{name}_after"] for name in ("level", "cut"))
@@ -205,12 +205,12 @@ def _model_error(spec: RobotSpec) -> float:
         + half_width("dynamics.command_delay")
         + half_width("dynamics.speed_scale") * ahead_s
     )
-    if spec.kind == HOLONOMIC:  # it drives along its own axes: where they really point, the whole way is turned
+    if spec.kind == HOLONOMIC:  # it drives along its own axes: an error of their direction turns the whole path
         return along + speed * spec.yaw_error_rad * ahead_s
     if spec.kind != DIFFERENTIAL_DRIVE:
         return along
     turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
-    # commands do not make up for what is lost in turns, and neither does what is announced for a tick
+    # neither commands nor announcements compensate the speed lost in turns
     lost = turn_slip_m_s(spec) * (ahead_s + spec.control_period_s)
     return along + spec.look_ahead_m * turned + lost
 

@@ -1,4 +1,4 @@
-"""One tick of gate and reservations: take what was granted, choose a command, let go of space, ask for more."""
+"""Layers 2 and 3 in one tick: take the granted segment, choose a command, release space, request more."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from testudo_hardware.motion.motion_model import hover_drift_m_s
 from testudo_hardware.motion.motion_state import TINY, length
 
 _SHARES = (1.0, 0.6, 0.3, 0.12)
-"""Lengths of the wanted lane that are tried."""
+"""Shares of the wanted segment's length that are tried."""
 _LONGEST_TRIP_S = 0.6
-"""Older messages do not make lanes longer."""
+"""Older messages do not make segments longer."""
 _TICKS_MORE = 2
-"""Ticks for which a lane must reach further than the round trip."""
+"""Ticks by which a segment must reach further than the round trip."""
 
 
 @dataclass(frozen=True)
 class StopTubeCheckResult:
-    """What passes the gate; batch (...)."""
+    """The command that passes the stop-tube check; batch (...)."""
 
     velocity_world: Array
     """(D, ...) [m/s]: of the control point."""
     command: Array
     """(D, ...): for the actuators."""
     factor: Array
-    """(...) share of the wanted velocity that passed; 0 is the brake."""
+    """(...) share of the velocity that passed; 0 is the brake."""
     clear: Array
-    """(...) bool: full speed was held back by reservations at most, not by walls or untrusted neighbours."""
+    """(...) bool: only reservations prevent full speed, not walls or untrusted neighbours."""
     space: ReservedSpace
-    """What the robot owns and asks for from now on."""
+    """What the robot reserves and requests from now on."""
 
 
 @dataclass(frozen=True)
 class ShieldInputs:
-    """What a robot knows at a tick; arrays (D, ...), slots (K, ...)."""
+    """State and neighbours of a robot at a tick; arrays (D, ...), slots (K, ...)."""
 
     measured_position_world: Array
     estimate: MotionState
@@ -64,7 +64,7 @@ def apply_stop_tube_check(
     model: MotionModel,
     space: StopTubeParameters,
     arena: Arena | None,
-    sight: ShieldInputs,
+    inputs: ShieldInputs,
     own: ReservedSpace,
     velocity_world: Array,
     number: Array,
@@ -75,24 +75,28 @@ def apply_stop_tube_check(
         model: the robot's motion model.
         space: margins and times.
         arena: walls and obstacles.
-        sight: state and neighbours.
+        inputs: state and neighbours.
         own: the robot's space so far.
-        velocity_world: wanted velocity of the control point, as layer 1 lets it through (D, ...) [m/s].
+        velocity_world: velocity of the control point that layer 1 allows (D, ...) [m/s].
         number: of the message that will be sent after this tick (...).
     """
     xp = array_namespace(velocity_world)
-    tried = command_candidates(model, space, sight.measured_position_world, sight.estimate, sight.stop, velocity_world)
-    apart = within_walls_or_away if any(hover_drift_m_s(model.spec)) else within_walls  # who drifts has to get away
-    clear = apart(tried.tube_world, arena, space.wall_m) & clear_of_untrusted(
-        model, space, tried.tube_world, tried.velocity_world, sight.estimate, sight.table
+    tried = command_candidates(
+        model, space, inputs.measured_position_world, inputs.estimate, inputs.stop, velocity_world
     )
-    lanes = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)
-    within = within_segment(tried.tube_world[:, :, :, None, ...], lanes, space.lane_m, space.height_ratio)
+    apart = (
+        within_walls_or_away if any(hover_drift_m_s(model.spec)) else within_walls
+    )  # a robot that drifts must be able to leave
+    clear = apart(tried.tube_world, arena, space.wall_m) & clear_of_untrusted(
+        model, space, tried.tube_world, tried.velocity_world, inputs.estimate, inputs.table
+    )
+    segments = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)
+    within = within_segment(tried.tube_world[:, :, :, None, ...], segments, space.lane_m, space.height_ratio)
     owned, asked = within[:, 0, ...], within[:, 1, ...]
-    verdict = decide_grant(own, sight.peers, space.clearance_m, space.height_ratio)
+    decision = decide_grant(own, inputs.peers, space.clearance_m, space.height_ratio)
     better = xp.argmax(xp.astype(asked, xp.int8), axis=0) <= xp.argmax(xp.astype(owned, xp.int8), axis=0)
-    takes = verdict.granted & asked[-1, ...] & better
-    drops = verdict.lost | (verdict.granted & ~takes) | (own.pending & ~asked[-1, ...])
+    takes = decision.granted & asked[-1, ...] & better
+    drops = decision.lost | (decision.granted & ~takes) | (own.pending & ~asked[-1, ...])
     held = ReservedSpace(
         xp.where(takes, own.announced_world, own.owned_world),
         own.announced_world,
@@ -101,9 +105,9 @@ def apply_stop_tube_check(
     )
     inside = xp.where(takes, asked, owned)
     chosen = _first(clear & inside, tried)
-    ends = _wanted_ends(model, sight, tried, velocity_world)
-    trimmed = _let_go(space, held, chosen, ends[1])
-    after = _ask(space, arena, sight, trimmed, ends, number)
+    ends = _wanted_ends(model, inputs, tried, velocity_world)
+    trimmed = _release(space, held, chosen, ends[1])
+    after = _request(space, arena, inputs, trimmed, ends, number)
     return StopTubeCheckResult(chosen.velocity_world, chosen.command, chosen.factor, clear[0, ...], after)
 
 
@@ -116,14 +120,14 @@ class _Chosen:
     tube_world: Array
     factor: Array
     fits: Array
-    """(...) bool: its tube is clear and owned; False for a brake that may leave the lane by noise."""
+    """(...) bool: its tube is clear and reserved; False for a brake that may leave the segment by noise."""
 
 
 def _first(passes: Array, tried: CommandCandidates) -> _Chosen:
     """Return the first candidate that passes (C, ...), or the brake."""
     xp = array_namespace(passes)
     last = len(FACTORS) - 1
-    if isinstance(passes, np.ndarray) and passes.ndim == 1:  # one robot: one look in place of a choice for each factor
+    if isinstance(passes, np.ndarray) and passes.ndim == 1:  # one robot: one index in place of a choice for each factor
         k = int(passes.argmax()) if passes.any() else last
         velocity = tried.velocity_world[:, k]
         return _Chosen(
@@ -142,15 +146,15 @@ def _first(passes: Array, tried: CommandCandidates) -> _Chosen:
 
 
 def _wanted_ends(
-    model: MotionModel, sight: ShieldInputs, tried: CommandCandidates, velocity_world: Array
+    model: MotionModel, inputs: ShieldInputs, tried: CommandCandidates, velocity_world: Array
 ) -> tuple[Array, Array]:
-    """Return how far a lane must reach now, and how far one that is asked for should; (D, ...) each.
+    """Return how far the reserved segment must reach now, and how far a requested one should; (D, ...) each.
 
-    A new lane takes a round trip to every peer, which is what the ages by echo tell; the lane that is asked for
-    reaches further than the next need, so that it is not asked for at every tick.
+    A request takes a round trip to every peer, which the ages by echo bound; a requested segment reaches further than
+    the next need, so that there is no request at every tick.
     """
     xp = array_namespace(velocity_world)
-    age = sight.table.age_s
+    age = inputs.table.age_s
     period = model.spec.control_period_s
     oldest = xp.max(age, axis=0) if age.shape[0] else 0 * velocity_world[0, ...]
     trip = xp.minimum(xp.maximum(oldest, 0.0), _LONGEST_TRIP_S)
@@ -159,12 +163,12 @@ def _wanted_ends(
     return end + need * velocity_world, end + (2 * need) * velocity_world
 
 
-def _let_go(space: StopTubeParameters, own: ReservedSpace, chosen: _Chosen, wanted_world: Array) -> ReservedSpace:
-    """Return the space without what lies behind the robot and beyond what it could want (rule R3)."""
+def _release(space: StopTubeParameters, own: ReservedSpace, chosen: _Chosen, wanted_world: Array) -> ReservedSpace:
+    """Return the space without what lies behind the robot and beyond what it may need (rule R3)."""
     xp = array_namespace(wanted_world)
     start, end = own.owned_world[0, ...], own.owned_world[1, ...]
     along = end - start
-    # the shares of what a lane holds are those of its own metric
+    # shares are measured in the metric of the segment
     way = squeezed(along, space.height_ratio)
     slack = space.noise_m / (length(way) + TINY)
     used = fraction_along(squeezed(chosen.tube_world - start[:, None, ...], space.height_ratio), way[:, None, ...])
@@ -176,24 +180,24 @@ def _let_go(space: StopTubeParameters, own: ReservedSpace, chosen: _Chosen, want
     )
 
 
-def _ask(
+def _request(
     space: StopTubeParameters,
     arena: Arena | None,
-    sight: ShieldInputs,
+    inputs: ShieldInputs,
     own: ReservedSpace,
     ends: tuple[Array, Array],
     number: Array,
 ) -> ReservedSpace:
-    """Return the space with a new announcement where one is needed and a free one is found (rule R2)."""
+    """Return the space with a new request where one is needed and a free segment is found (rule R2)."""
     xp = array_namespace(own.owned_world)
     first = own.owned_world[0, ...]
     near = _between_walls(ends[0], arena, space.wall_m)
-    lane = space.lane_m / 2
-    needed = (_beside(space, near, own) > lane) & ~own.pending
+    tolerance_m = space.lane_m / 2
+    needed = (_distance_to_reserved(space, near, own) > tolerance_m) & ~own.pending
     announced = own.announced_world
     if not known_false(needed):
-        start, tip, free = _free_lane(space, arena, sight, own, ends[1])
-        needed = needed & free & (_beside(space, tip, own) > lane)
+        start, tip, free = _free_segment(space, arena, inputs, own, ends[1])
+        needed = needed & free & (_distance_to_reserved(space, tip, own) > tolerance_m)
         announced = xp.where(needed, stacked(start, tip), announced)
     pending = own.pending | needed
     return ReservedSpace(
@@ -201,25 +205,25 @@ def _ask(
     )
 
 
-def _beside(space: StopTubeParameters, point_world: Array, own: ReservedSpace) -> Array:
-    """Return how far points (D, ...) are from the middle of the own lane (...) [m], heights squeezed."""
-    lane = squeezed(own.owned_world, space.height_ratio, 1)
-    return point_distance(squeezed(point_world, space.height_ratio), lane[0, ...], lane[1, ...])
+def _distance_to_reserved(space: StopTubeParameters, point_world: Array, own: ReservedSpace) -> Array:
+    """Return the distance (...) [m] of points (D, ...) from the middle line of the reserved segment, heights scaled."""
+    segment = squeezed(own.owned_world, space.height_ratio, 1)
+    return point_distance(squeezed(point_world, space.height_ratio), segment[0, ...], segment[1, ...])
 
 
-def _free_lane(
-    space: StopTubeParameters, arena: Arena | None, sight: ShieldInputs, own: ReservedSpace, wanted_world: Array
+def _free_segment(
+    space: StopTubeParameters, arena: Arena | None, inputs: ShieldInputs, own: ReservedSpace, wanted_world: Array
 ) -> tuple[Array, Array, Array]:
-    """Return both ends (D, ...) of the longest lane towards a place that is free, and whether there is one (...)."""
+    """Return both ends (D, ...) of the longest free segment towards a place, and whether there is one (...)."""
     xp = array_namespace(wanted_world)
     first = own.owned_world[0, ...]
-    start = _lane_start(space, first, own.owned_world[1, ...] - first, sight.measured_position_world)
+    start = _segment_start(space, first, own.owned_world[1, ...] - first, inputs.measured_position_world)
     far = _between_walls(wanted_world, arena, space.wall_m)
     shares = xp.reshape(xp.asarray(_SHARES, dtype=start.dtype), (1, len(_SHARES)) + (1,) * (start.ndim - 1))
     tips = start[:, None, ...] + shares * (far - start)[:, None, ...]
     starts = xp.broadcast_to(start[:, None, ...], tips.shape)
-    hits_owned, hits_announced = conflicts(stacked(starts, tips), sight.peers, space.clearance_m, space.height_ratio)
-    reserves = sight.peers.reserves[:, None, ...]
+    hits_owned, hits_announced = conflicts(stacked(starts, tips), inputs.peers, space.clearance_m, space.height_ratio)
+    reserves = inputs.peers.reserves[:, None, ...]
     free = ~xp.any((hits_owned | hits_announced) & reserves, axis=0)
     for obstacle in arena.obstacles if arena is not None else ():
         free = free & (segment_clearance(obstacle, starts, tips) >= space.wall_m)
@@ -229,10 +233,10 @@ def _free_lane(
     return start, tip, xp.any(free, axis=0)
 
 
-def _lane_start(space: StopTubeParameters, first_world: Array, along: Array, place_world: Array) -> Array:
-    """Return where a new lane begins (D, ...): on the own lane, or where the robot is, if that is off it.
+def _segment_start(space: StopTubeParameters, first_world: Array, along: Array, place_world: Array) -> Array:
+    """Return where a new segment begins (D, ...): on the reserved one, or at the robot if it is outside of it.
 
-    A robot that came to rest beside its lane, which the errors in a tube allow, could else never leave.
+    Otherwise a robot that came to rest beside its segment, which the errors of a tube allow, could never leave.
     """
     xp = array_namespace(along)
     offset, way = (squeezed(vector, space.height_ratio) for vector in (place_world - first_world, along))

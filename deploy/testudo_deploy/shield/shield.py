@@ -1,4 +1,4 @@
-"""The shield: layer 1, then the gate with reservations; one command, one status, and the space owned from then on."""
+"""The shield: projection, stop-tube check and reservations give one command, one status and the reserved space."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ _BEYOND = 1e-3
 
 @dataclass(frozen=True)
 class Shield:
-    """What is fixed for one robot."""
+    """The shield of one robot."""
 
     model: MotionModel
     parameters: ProjectionParameters
     space: StopTubeParameters
     arena: Arena | None
     project: bool = True
-    """False leaves layer 1 out: the gate alone carries the guarantee, and tests show that it does."""
+    """False leaves layer 1 out: layers 2 and 3 alone carry the guarantee, which tests show."""
 
     def step(
-        self, sight: ShieldInputs, own: ReservedSpace, nominal_world: Array, number: Array
+        self, inputs: ShieldInputs, own: ReservedSpace, nominal_world: Array, number: Array
     ) -> tuple[ShieldResult, ReservedSpace]:
         """Return the command that may be sent, and the robot's space for the message that follows.
 
         Args:
-            sight: the robot's state and what it knows of its neighbours.
+            inputs: the robot's state and what it knows of its neighbours.
             own: its space so far.
-            nominal_world: wanted velocity of the control point (D, ...) [m/s].
+            nominal_world: nominal velocity of the control point (D, ...) [m/s].
             number: of the message that follows (...).
         """
         xp = array_namespace(nominal_world)
-        table = sight.table
-        if not known_false(self.parameters.peer_speed_m_s * table.age_s > self.space.beside_m):  # else lanes say less
+        table = inputs.table
+        if not known_false(
+            self.parameters.peer_speed_m_s * table.age_s > self.space.beside_m
+        ):  # else the segments bound no more
             table = replace(
                 table,
                 farthest_m=farthest_peer_position(
-                    sight.peers,
+                    inputs.peers,
                     table.control_point_world,
                     table.age_s,
                     self.space.silence_s,
@@ -57,30 +59,32 @@ class Shield:
                 ),
             )
         first = (
-            self.layer1(sight.stop, table, nominal_world)
+            self.layer1(inputs.stop, table, nominal_world)
             if self.project
-            else self._unchecked(sight.stop, nominal_world)
+            else self._unchecked(inputs.stop, nominal_world)
         )
-        gate = apply_stop_tube_check(
-            self.model, self.space, self.arena, sight, own, first.control_velocity_world, number
+        checked = apply_stop_tube_check(
+            self.model, self.space, self.arena, inputs, own, first.control_velocity_world, number
         )
-        first = replace(first, status=xp.where(_known(sight, nominal_world), first.status, int(ShieldStatus.BRAKED)))
-        # a brake answers the velocity that was measured, whatever that is
-        clipped = self.model.limit_command(gate.command)
-        beyond = xp.any(xp.abs(gate.command - clipped) > _BEYOND, axis=0)
-        command = xp.where(beyond[None, ...], clipped, gate.command)
-        return _merged(first, gate.velocity_world, command, gate.factor, gate.clear, nominal_world), gate.space
+        first = replace(first, status=xp.where(_known(inputs, nominal_world), first.status, int(ShieldStatus.BRAKED)))
+        # a brake depends on the measured velocity, which may exceed the robot's limits
+        clipped = self.model.limit_command(checked.command)
+        beyond = xp.any(xp.abs(checked.command - clipped) > _BEYOND, axis=0)
+        command = xp.where(beyond[None, ...], clipped, checked.command)
+        return _merged(
+            first, checked.velocity_world, command, checked.factor, checked.clear, nominal_world
+        ), checked.space
 
     def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: Array) -> ShieldResult:
-        """Return what layer 1 alone lets through; see `project_velocity`.
+        """Return the result of layer 1 alone; see `project_velocity`.
 
-        The rows keep as much from walls and obstacles as the gate does, and the noise of a pose more: else a robot that
-        could slide along an obstacle would be let towards it by one layer and be stopped there by the other.
+        The rows keep the distance from walls and obstacles that the stop-tube check keeps, plus the noise of a pose:
+        otherwise layer 1 would let a robot slide towards an obstacle where layer 2 stops it.
         """
-        return project_velocity(self.model, self._beside_walls, self.arena, stop, table, nominal_world)
+        return project_velocity(self.model, self._parameters_at_walls, self.arena, stop, table, nominal_world)
 
     @cached_property
-    def _beside_walls(self) -> ProjectionParameters:
+    def _parameters_at_walls(self) -> ProjectionParameters:
         """Return the parameters with the margin that layer 1 keeps from walls."""
         kept_m = max(self.parameters.wall_m, self.space.wall_m + self.space.noise_m)
         return replace(self.parameters, wall_m=kept_m)
@@ -96,18 +100,20 @@ class Shield:
         )
 
 
-def _known(sight: ShieldInputs, nominal_world: Array) -> Array:
-    """Return whether the own state and the wish are finite (...), also what a motion model makes no use of."""
+def _known(inputs: ShieldInputs, nominal_world: Array) -> Array:
+    """Return whether the own state and the nominal velocity are finite (...), also values that no motion model uses."""
     xp = array_namespace(nominal_world)
-    state = sight.estimate
-    total = sight.measured_position_world + state.position_world + state.velocity + nominal_world + state.yaw[None, ...]
+    state = inputs.estimate
+    total = (
+        inputs.measured_position_world + state.position_world + state.velocity + nominal_world + state.yaw[None, ...]
+    )
     return xp.all(xp.abs(total) < xp.inf, axis=0)
 
 
 def _merged(
     first: ShieldResult, velocity: Array, command: Array, factor: Array, clear: Array, nominal_world: Array
 ) -> ShieldResult:
-    """Return layer 1's result with what the gate made of it; what is not finite anywhere brakes."""
+    """Return layer 1's result after the stop-tube check; a value that is not finite brakes."""
     xp = array_namespace(velocity)
     finite = xp.all((xp.abs(command) < xp.inf) & (xp.abs(velocity) < xp.inf), axis=0)
     sound = finite & (first.status != int(ShieldStatus.BRAKED))

@@ -25,9 +25,9 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
 _MOST_SAMPLES = 6
-"""In the tube of a command that acts for long."""
-LANE_SHARE_OF_BODY = 0.25
-"""Half-width of an owned lane over the radius that is kept free: room for turning and noise."""
+"""Largest number of samples in the tube of a command that acts for long."""
+SEGMENT_SHARE_OF_BODY = 0.25
+"""Half-width of a reserved segment over the radius that is kept free: room for turning and noise."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class StopTubeTerm:
 
 @dataclass(frozen=True)
 class StopTubeParameters:
-    """What the stop-tube gate and the reservations need beyond the motion model; lengths m, times s."""
+    """Parameters of the stop-tube check and the reservations beyond the motion model; lengths m, times s."""
 
     hold_ticks: int
-    """For so many samples of a tube a command can act: T_hold in `sample_ticks`, rounded up."""
+    """Number of samples of a tube during which a command can act: T_hold in `sample_ticks`, rounded up."""
     lane_m: float
-    """Half-width of an owned lane: the body centre as estimated stays within it."""
+    """Half-width of a reserved segment: the estimated body centre stays within it."""
     tube_error_m: float
-    """How far the body can be from its tube: the sum of `terms`."""
+    """Largest distance of the body from its tube: the sum of `terms`."""
     clearance_m: float
-    """Least distance of the middles of two robots' lanes."""
+    """Least distance of the middle lines of two robots' segments."""
     beside_m: float
-    """Farthest that a peer's control point is from the middle of its lane."""
+    """Largest distance of a peer's control point from the middle line of its segment."""
     wall_m: float
-    """Least distance of a tube, and of the middle of a lane that is asked for, from walls and obstacles."""
+    """Least distance of a tube, and of the middle line of a requested segment, from walls and obstacles."""
     untrusted_m: float
-    """Least distance of a tube from where an untrusted body's centre can be."""
+    """Least distance of a tube from the places where the centre of an untrusted body can be."""
     untrusted_speed_m_s: float
     """Highest speed of an untrusted neighbour."""
     noise_m: float
@@ -65,7 +65,7 @@ class StopTubeParameters:
     """After this time without a message a peer counts as silent."""
     terms: tuple[StopTubeTerm, ...]
     height_ratio: float = 1.0
-    """Heights between robots count 1/this (`segments.squeezed`): in lanes, clearances and distances to others."""
+    """Heights between robots count 1/this (`segment_distance.squeezed`): in segments, clearances and distances."""
     sample_ticks: int = 1
     """Control ticks from one point of a tube to the next."""
 
@@ -92,15 +92,15 @@ def stop_tube_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> StopT
     terms = stop_tube_terms(own)
     error = sum(term.value_m for term in terms)
     peer_error = sum(term.value_m for term in stop_tube_terms(peer))
-    lane, peer_lane = (spec.keep_radius_m * LANE_SHARE_OF_BODY for spec in (own, peer))
+    segment, peer_segment = (spec.keep_radius_m * SEGMENT_SHARE_OF_BODY for spec in (own, peer))
     hold_ticks = math.ceil(max(own.hold_s, peer.hold_s) / own.control_period_s - 1e-9)
     sample = sample_ticks(own)
     return StopTubeParameters(
         hold_ticks=math.ceil(hold_ticks / sample),
-        lane_m=lane,
+        lane_m=segment,
         tube_error_m=error,
-        clearance_m=own.keep_radius_m + peer.keep_radius_m + lane + peer_lane + error + peer_error,
-        beside_m=peer_lane + peer_error + (peer.look_ahead_m if peer.kind == DIFFERENTIAL_DRIVE else 0.0),
+        clearance_m=own.keep_radius_m + peer.keep_radius_m + segment + peer_segment + error + peer_error,
+        beside_m=peer_segment + peer_error + (peer.look_ahead_m if peer.kind == DIFFERENTIAL_DRIVE else 0.0),
         wall_m=own.body_radius_m + error,
         untrusted_m=own.keep_radius_m + peer.keep_radius_m + error + own.position_error_m,
         untrusted_speed_m_s=peer.control_point_speed_m_s,
@@ -119,50 +119,29 @@ def sample_ticks(spec: RobotSpec) -> int:
 
 def stop_tube_terms(spec: RobotSpec) -> tuple[StopTubeTerm, ...]:
     """Return by how much the true path can leave the predicted one, at the ends of the robot's intervals."""
-
-    def half_width(key: str) -> float:
-        quantity = spec.quantities[key]
-        return max(quantity.high - quantity.value, quantity.value - quantity.low)
-
     speed = _body_speed(spec)
     ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
-    brake_m = _stopping_way(spec, speed)
-    way = speed * ahead_s + brake_m
+    way = speed * ahead_s + _stopping_way(spec, speed)
     terms = [
         StopTubeTerm("localisation", spec.position_error_m, "sensing.position_error"),
         StopTubeTerm(
             "speed scale",
-            half_width("dynamics.speed_scale") * way,
+            _half_width(spec, "dynamics.speed_scale") * way,
             "half-width of dynamics.speed_scale over the way of pose age, delay, hold and braking",
         ),
         StopTubeTerm(
-            "lag", speed * half_width("dynamics.velocity_lag"), "top speed * half-width of dynamics.velocity_lag"
+            "lag",
+            speed * _half_width(spec, "dynamics.velocity_lag"),
+            "top speed * half-width of dynamics.velocity_lag",
         ),
         StopTubeTerm(
-            "delay", speed * half_width("dynamics.command_delay"), "top speed * half-width of dynamics.command_delay"
+            "delay",
+            speed * _half_width(spec, "dynamics.command_delay"),
+            "top speed * half-width of dynamics.command_delay",
         ),
     ]
     if spec.kind == DIFFERENTIAL_DRIVE:
-        turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
-        # a robot that turns at the limit cannot drive at top speed: rim speed = v + turn rate * base / 2
-        across = _turning_way(spec, ahead_s + spec.velocity_lag_s)
-        terms.append(
-            StopTubeTerm(
-                "heading",
-                (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
-                "yaw error and half-width of dynamics.turn_scale over the way while turning",
-            )
-        )
-        lost = turn_slip_m_s(spec)
-        if lost:
-            braking_s = max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
-            terms.append(
-                StopTubeTerm(
-                    "turn slip",
-                    lost * (ahead_s + braking_s),
-                    "forward speed lost in turns over pose age, delay, hold and braking",
-                )
-            )
+        terms += _turning_terms(spec, speed, ahead_s)
     if spec.coast_s > 0:
         terms.append(
             StopTubeTerm(
@@ -182,6 +161,36 @@ def stop_tube_terms(spec: RobotSpec) -> tuple[StopTubeTerm, ...]:
         )
     terms.append(StopTubeTerm("bends", _bends(spec), "samples of a tube are joined by straight lines"))
     return tuple(terms)
+
+
+def _turning_terms(spec: RobotSpec, speed: float, ahead_s: float) -> list[StopTubeTerm]:
+    """Return the terms of a differential drive at a speed [m/s] over pose age, delay and hold [s]."""
+    turned = _half_width(spec, "dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
+    # a robot that turns at the limit cannot drive at top speed: rim speed = v + turn rate * base / 2
+    across = _turning_way(spec, ahead_s + spec.velocity_lag_s)
+    terms = [
+        StopTubeTerm(
+            "heading",
+            (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
+            "yaw error and half-width of dynamics.turn_scale over the way while turning",
+        )
+    ]
+    lost = turn_slip_m_s(spec)
+    if lost:
+        braking_s = max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
+        terms.append(
+            StopTubeTerm(
+                "turn slip",
+                lost * (ahead_s + braking_s),
+                "forward speed lost in turns over pose age, delay, hold and braking",
+            )
+        )
+    return terms
+
+
+def _half_width(spec: RobotSpec, key: str) -> float:
+    quantity = spec.quantities[key]
+    return max(quantity.high - quantity.value, quantity.value - quantity.low)
 
 
 def _body_speed(spec: RobotSpec) -> float:
@@ -225,11 +234,11 @@ def stop_tube(
 
     Args:
         model: the robot's motion model.
-        measured_position_world: last measured place (D, ...); the way from there to the estimate is driven anyhow.
+        measured_position_world: last measured place (D, ...); the path from there to the estimate is already decided.
         estimate: the state when the command begins to act; arrays (D, ...).
         effective: the effective command (D, ...).
-        ticks: for so many samples the command can act.
-        sample_ticks: control ticks in one of them.
+        ticks: number of samples during which the command can act.
+        sample_ticks: control ticks in one sample.
     """
     xp = array_namespace(effective)
     response = _tick_response(sample_ticks * model.spec.control_period_s, model.spec.velocity_lag_s)
@@ -243,10 +252,10 @@ def stop_tube(
 
 
 def _coasting(spec: RobotSpec, held: MotionState, effective: Array) -> Array:
-    """Return points (3, 3, ...) whose hull with the last held place holds the way of a drone that has gone silent.
+    """Return points (3, 3, ...) whose hull with the last held place holds the path of a drone that lost its link.
 
-    It levels out: along the floor it goes on at its speed at most, to the end of its fall, while it climbs or sinks at
-    the set-point that it keeps, until its motors are cut. From then on it falls, and nothing can be asked of it.
+    It levels out: horizontally it moves at most at its speed until the end of its fall, while it climbs or sinks at the
+    set-point that it keeps until its motors are cut. From then on it falls and takes no commands.
     """
     xp = array_namespace(effective)
     level, cut = (spec.silence[f"silence.{name}_after"] for name in ("level", "cut"))
@@ -263,7 +272,7 @@ def tube_segments(tube_world: Array, ticks: int) -> tuple[Array, Array]:
 
     Args:
         tube_world: of `stop_tube`.
-        ticks: that it was made for.
+        ticks: number of samples of that tube.
     """
     xp = array_namespace(tube_world)
     last = ticks + 1
@@ -277,5 +286,5 @@ def tube_segments(tube_world: Array, ticks: int) -> tuple[Array, Array]:
 def _tick_response(period_s: float, lag_s: float) -> LagResponse:
     """Return how the lag follows a command over one control tick."""
     response = LagResponse.create(np.array(period_s), lag_s)
-    # plain numbers, which go with the arrays of every library
+    # plain numbers, which combine with the arrays of every library
     return LagResponse(period_s, float(response.gain), float(response.mean_share))

@@ -1,4 +1,4 @@
-"""The stop-tube gate (shield.md, layer 2): the first of a command and shorter ones whose tube is clear, or a brake."""
+"""The stop-tube check (layer 2): the first of a command and shorter ones whose stop tube is clear, or a brake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testudo_hardware.spec import RobotSpec
 FACTORS = (1.0, 0.6, 0.3, 0.1, 0.0)
 """Shares of the velocity that are tried in this order; the last is the brake."""
 _AWAY = 0.2
-"""Who is too near to a wall moves off it by this share of his way at least: no direction is wrong by 11 degrees."""
+"""A robot too near to a wall moves away by at least this share of its path: no direction is wrong by 11 degrees."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ _COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}
 """Component axes of a field; one if it is not here."""
 
 
-def within_segment(tube_world: Array, lane_world: Array, lane_m: float, height_ratio: float) -> Array:
-    """Return whether tubes (D, P, C, ...) lie within a lane with ends (2, D, ...), half-width [m]: (C, ...)."""
+def within_segment(tube_world: Array, segment_world: Array, lane_m: float, height_ratio: float) -> Array:
+    """Return whether tubes (D, P, C, ...) lie within a segment with ends (2, D, ...), half-width [m]: (C, ...)."""
     xp = array_namespace(tube_world)
-    ends = squeezed(lane_world, height_ratio, 1)[:, :, None, None, ...]
+    ends = squeezed(segment_world, height_ratio, 1)[:, :, None, None, ...]
     tube = squeezed(tube_world, height_ratio)
     return xp.all(point_distance(tube, ends[0, ...], ends[1, ...]) <= lane_m, axis=0)
 
@@ -99,12 +99,12 @@ def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array
 
 
 def within_walls_or_away(tube_world: Array, arena: Arena | None, wall_m: float) -> Array:
-    """Return the same as `within_walls`, and also what leads a robot away that is too near already: (C, ...).
+    """Return the same as `within_walls`, and also tubes that lead away a robot that is too near already: (C, ...).
 
     The last tube is the brake's, which runs if no other does. Where that one is too near to a wall or an obstacle, a
-    tube that comes no nearer passes if it ends farther off, by `_AWAY` of its way beyond the brake's: what slid along
-    would come nearer by errors of its direction. Without this a drone that braked there would sink on without end, by
-    what its controller has learnt (`hover_drift_m_s`) and in the wash of others.
+    tube that comes no nearer passes if it ends farther away, by `_AWAY` of its path beyond the brake's: a path along
+    the wall could come nearer by errors of direction. Without this rule a drone that brakes there would keep sinking,
+    by its controller's drift (`hover_drift_m_s`) and in the downwash of others.
     """
     xp = array_namespace(tube_world)
     passes = xp.all(tube_world[0, ...] < xp.inf, axis=0)
@@ -143,7 +143,12 @@ def clear_of_untrusted(
         tube_world: (D, P, C, ...).
         velocity_world: velocities of the control point (D, C, ...) [m/s].
         estimate: the robot's state, arrays (D, ...); a slow command does not make a fast robot rest sooner.
-        table: slots (K, ...); where `untrusted`, the point is where the body was seen.
+        table: slots (K, ...); where `untrusted`, the point is where the body was measured.
+
+    The lines of a tube stand for every moment of a stop. One between two ticks leads to rest beside both lines by half
+    their distance at most, T/2 times the speed of the resting place; it also comes to rest earlier than the end of the
+    hold, and the braking time counts the lag's decay and the braking at the limit one after the other: the untrusted
+    body's way in that time is longer.
     """
     xp = array_namespace(tube_world)
     if table.untrusted is None or known_false(table.untrusted):
@@ -152,7 +157,7 @@ def clear_of_untrusted(
     brake_s = _brake_time_s(spec, xp.maximum(length(velocity_world), _speed(spec, estimate)[None, ...]))
     ahead_s = spec.command_delay_s + spec.hold_s + spec.coast_s
     reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + ahead_s + brake_s)
-    # from its lines: between the points, where the body rests and where it still drives, there can be a long way
+    # distance to the lines of the tube: its points can be far apart
     starts, ends = tube_segments(squeezed(tube_world, space.height_ratio), space.hold_ticks)
     seen = squeezed(table.control_point_world, space.height_ratio)[:, :, None, None, ...]
     distance = point_distance(seen, starts[:, None, ...], ends[:, None, ...])
@@ -161,7 +166,7 @@ def clear_of_untrusted(
 
 
 def _speed(spec: RobotSpec, state: MotionState) -> Array:
-    """Return how fast the point moves that is controlled (...) [m/s]."""
+    """Return the speed (...) [m/s] of the control point."""
     if spec.kind != DIFFERENTIAL_DRIVE:
         return length(state.velocity)
     return length(stacked(state.velocity[0, ...], spec.look_ahead_m * state.velocity[1, ...]))

@@ -72,33 +72,33 @@ _TOUCHED_M_S = 1e-4
 _VIOLATION_M_S = 1e-4
 _FAR_M = 1e3
 RECENT_S = 0.5
-"""A retreat makes room for what a peer can have done in this time at most; nobody flees from one that is silent."""
+"""A retreat makes room for at most what a peer can have done in this time; a robot does not flee from a silent peer."""
 RETREAT_SHARE = 0.3
-"""Fastest retreat as a share of the control-point speed; above what errors of direction can creep."""
+"""Fastest retreat as a share of the control-point speed; more than errors of direction can cause."""
 
 
 class ShieldStatus(IntEnum):
-    """What the shield did with the nominal command."""
+    """How the shield changed the nominal command."""
 
     PASSED = 0
     PROJECTED = 1
     BRAKED = 2
     GATED = 3
-    """Shortened by the stop-tube gate."""
+    """Shortened by the stop-tube check."""
     WAITING = 4
-    """Stands until its peers have acknowledged the space that it needs."""
+    """Stands until its peers have acknowledged the segment that it requests."""
 
 
 @dataclass(frozen=True)
 class ShieldResult:
-    """What leaves the shield; batch shape (...)."""
+    """Output of the shield; batch shape (...)."""
 
     command: Array
     """(D, ...): actuator command."""
     control_velocity_world: Array
     """(D, ...) [m/s]: velocity of the control point that the command causes."""
     change_m_s: Array
-    """(...) [m/s]: how far it is from the nominal one."""
+    """(...) [m/s]: its difference from the nominal one."""
     status: Array
     """(...) int: `ShieldStatus`."""
 
@@ -119,10 +119,10 @@ def project_velocity(
         arena: walls and obstacles.
         stop: the robot's stopping point, pending commands included; arrays (D, ...).
         neighbours: the table, slots (K, ...).
-        nominal_world: wanted velocity of the control point (D, ...) [m/s].
+        nominal_world: nominal velocity of the control point (D, ...) [m/s].
     """
     xp = array_namespace(nominal_world)
-    table_rows, cap, doubt = pair_rows(parameters, stop, neighbours)
+    table_rows, cap, uncertainty = pair_rows(parameters, stop, neighbours)
     retreat = -RETREAT_SHARE * model.spec.control_point_speed_m_s
     normals, bounds, firm = [], [], []
     for rows in (table_rows, wall_rows(parameters, arena, stop), obstacle_rows(parameters, arena, stop)):
@@ -137,9 +137,9 @@ def project_velocity(
         firm.append(limits[1])
     all_normals, all_bounds = xp.concat(normals, axis=1), xp.concat(bounds, axis=0)
     target = shorten(nominal_world, model.spec.control_point_speed_m_s)
-    target = _slow_beside(target, bounds[0] * doubt.share, doubt)
+    target = _slow_while_retreating(target, bounds[0] * uncertainty.share, uncertainty)
     velocity, _ = project_onto_halfspaces(target, all_normals, all_bounds)  # zero if the retreats contradict each other
-    velocity = _within_doubt(velocity, table_rows[0], doubt)
+    velocity = _within_uncertainty(velocity, table_rows[0], uncertainty)
     velocity = _scaled_back(model, stop, velocity, cap)
     values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
     kept = xp.all(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
@@ -156,7 +156,7 @@ def project_velocity(
 
 @dataclass(frozen=True)
 class PeerUncertainty:
-    """How little is known of where each peer is, once its message is old; arrays (K, ...)."""
+    """Uncertainty of each peer's place, which grows with the age of its message; arrays (K, ...)."""
 
     sine: Array
     """[1]: share of the distance by which the peer can be elsewhere: the sine of its bearing's error."""
@@ -170,7 +170,7 @@ class PeerUncertainty:
 def pair_rows(
     parameters: ProjectionParameters, stop: StoppingPoint, neighbours: PeerTable
 ) -> tuple[tuple[Array, Array], Array | None, PeerUncertainty]:
-    """Return rows of the nearest peers, a speed cap (...) that covers the others, and the doubt.
+    """Return rows of the nearest peers, a speed cap (...) that covers the others, and the uncertainty.
 
     With S the matrix that squeezes heights, distances are those of S times the offsets: the peer's side of the gap
     closes at n . S u, n the unit vector of S times the offset. The row is a = S n in the velocity u itself, brought to
@@ -186,7 +186,7 @@ def pair_rows(
     offset = squeezed(stop.position_world[:, None, ...] - point, parameters.height_ratio)
     distance = length(offset)
     away, share = _rows_along(offset / (distance + TINY), parameters.height_ratio)
-    if neighbours.untrusted is not None:  # it gives no room: all of the gap is ours to keep
+    if neighbours.untrusted is not None:  # it does not avoid this robot, which keeps the whole gap
         rate = rate * (1.0 + xp.astype(neighbours.untrusted, distance.dtype))
     recent = xp.minimum(reach, parameters.peer_speed_m_s * RECENT_S)
     beyond = distance - parameters.separation_m
@@ -207,8 +207,8 @@ def pair_rows(
     known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
     cap = xp.where(known, half * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
-    doubt = PeerUncertainty(nearest(sine), nearest(allowed), nearest(share), parameters.height_ratio)
-    return (-away, nearest(bounds) / doubt.share), cap, doubt
+    uncertainty = PeerUncertainty(nearest(sine), nearest(allowed), nearest(share), parameters.height_ratio)
+    return (-away, nearest(bounds) / uncertainty.share), cap, uncertainty
 
 
 def _rows_along(unit: Array, height_ratio: float) -> tuple[Array, Array]:
@@ -217,7 +217,7 @@ def _rows_along(unit: Array, height_ratio: float) -> tuple[Array, Array]:
     row = squeezed(unit, height_ratio)
     if row is unit:
         return unit, xp.ones_like(unit[0, ...])
-    # of no length only where the offset has none: two control points at one place, of which no direction is right
+    # of no length only where the offset has none: two control points at one place, with no direction between them
     size = xp.maximum(length(row), 0.1 / height_ratio + 0 * row[0, ...])
     return row / size, size
 
@@ -231,7 +231,7 @@ def reachable_peer_positions(parameters: ProjectionParameters, neighbours: PeerT
     untrusted body does anything at once, and during the hold as well.
     """
     xp = array_namespace(neighbours.age_s)
-    age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is none
+    age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is invalid
     certain = xp.minimum(age, parameters.peer_period_s + 0 * age)
     if neighbours.untrusted is not None:
         age = xp.where(neighbours.untrusted, age + parameters.hold_s, age)
@@ -244,35 +244,37 @@ def reachable_peer_positions(parameters: ProjectionParameters, neighbours: PeerT
     return neighbours.control_point_world + half_way, reach
 
 
-def _slow_beside(target: Array, bounds: Array, doubt: PeerUncertainty) -> Array:
-    """Shorten the wish until a retreat that rows (K, ...) ask for, heights squeezed, is one from wherever the peer is.
+def _slow_while_retreating(target: Array, bounds: Array, uncertainty: PeerUncertainty) -> Array:
+    """Shorten the target until the retreat of rows (K, ...), heights squeezed, leads away from all places of the peer.
 
-    Without that `_within_doubt` would stop the robot in the end: two of them would stand side by side for ever.
+    Otherwise `_within_uncertainty` would stop the robot, and two robots would stand side by side permanently.
     """
-    if doubt.sine.shape[0] == 0 or known_false(bounds < 0):
+    if uncertainty.sine.shape[0] == 0 or known_false(bounds < 0):
         return target
     xp = array_namespace(target)
     # a retreat r leaves sine * |v| <= r + allowed; without `allowed` a gap of rounding size below zero would stop it
-    fastest = xp.minimum((doubt.allowed_m_s - bounds) / (doubt.sine + TINY), _FAR_M)
+    fastest = xp.minimum((uncertainty.allowed_m_s - bounds) / (uncertainty.sine + TINY), _FAR_M)
     beside = xp.where(bounds < 0, xp.sqrt(xp.maximum(fastest**2 - bounds**2, 0 * bounds)), _FAR_M)
     return shorten(target, xp.min(beside, axis=0))
 
 
-def _within_doubt(velocity: Array, towards_peer: Array, doubt: PeerUncertainty) -> Array:
+def _within_uncertainty(velocity: Array, towards_peer: Array, uncertainty: PeerUncertainty) -> Array:
     """Shorten ``velocity`` until it is slow enough towards every place where a peer can be.
 
-    With fresh messages the rows see to that; an old one says little of where its peer is, and in the end
-    only standing still is safe.
+    With fresh messages the rows ensure that. An old message leaves the peer's place so uncertain that finally only
+    standing still is safe.
     """
-    if doubt.sine.shape[0] == 0:
+    if uncertainty.sine.shape[0] == 0:
         return velocity
     xp = array_namespace(velocity)
     towards = sum_terms([towards_peer[d, ...] * velocity[d, None, ...] for d in range(velocity.shape[0])])
-    fastest = doubt.share * towards + doubt.sine * length(squeezed(velocity, doubt.height_ratio))[None, ...]
-    over = fastest > doubt.allowed_m_s
+    fastest = (
+        uncertainty.share * towards + uncertainty.sine * length(squeezed(velocity, uncertainty.height_ratio))[None, ...]
+    )
+    over = fastest > uncertainty.allowed_m_s
     if known_false(over):
         return velocity
-    share = xp.where(over, doubt.allowed_m_s / xp.where(over, fastest, 1.0), 1.0)
+    share = xp.where(over, uncertainty.allowed_m_s / xp.where(over, fastest, 1.0), 1.0)
     return velocity * xp.min(share, axis=0)
 
 

@@ -1,4 +1,4 @@
-"""The flight of one robot: the arming check-list, when it has arrived, how it comes down, and what the guard is told.
+"""The flight of one robot: arming checks, arrival, descent, and the orders for the guard.
 
 Pure, on one injected clock. The phases themselves are modes of the supervisor (`modes.py`). The vehicle climbs by its
 own planner, straight up in a column of space that the robot owns while it stands below. It comes down by velocities
@@ -19,36 +19,36 @@ from testudo_hardware.links.flight_link import VehicleState
 from testudo_hardware.spec import RobotSpec
 
 CLIMB_M_S, DESCENT_M_S = 0.5, 0.3
-"""Mean speed of the take-off, and the speed wanted of the shield on the way down."""
+"""Mean speed of the take-off, and nominal speed of the descent."""
 FINAL_M = 0.2
-"""So far above the ground the vehicle's own planner takes over."""
+"""Height above the ground at which the vehicle's own planner takes over."""
 FINAL_S = 1.5
-"""How long it takes for that way."""
+"""Duration of that part."""
 SETTLE_S = 1.0
-"""Added to the time of a climb: the planner begins and ends slowly."""
+"""Added to the time of a climb: the planner accelerates and brakes slowly."""
 REACHED_M, REACHED_M_S = 0.1, 0.1
-"""So near to the start height, and so slow, the climb is over."""
+"""Within this distance of the start height, and below this speed, the climb is complete."""
 SETTLED_S = 5.0
-"""For so long the vehicle holds itself at the start height before set-points begin: a velocity controller that has not
-found its thrust yet lets it sink (firmware: by 0.37 m/s at first, dying away with 1.7 s)."""
+"""Time for which the vehicle hovers by itself at the start height before set-points begin: a velocity controller that
+has not learnt its thrust yet lets it sink (firmware: 0.37 m/s at first, decaying with 1.7 s)."""
 START_M = 0.1
-"""A robot so near to the place below its initial position is at its start."""
+"""A robot within this distance of the place below its initial position is at its start."""
 LEVEL_RAD = math.radians(10)
 HOVER_S = 2.0
-"""An emergency brakes and hovers for so long before it lands."""
+"""In an emergency the robot brakes and hovers for this time before it lands."""
 LATE_S = 5.0
-"""A take-off that takes so much longer than it should is given up."""
+"""A take-off that takes this much longer than planned is aborted."""
 POSE_LOST_S = 1.0
-"""Without a pose for so long a vehicle in the air drifts, and is told to land by itself."""
+"""Without a pose for this time a vehicle in the air drifts, and lands by itself."""
 UNBELIEVED_S = 5.0
-"""One that is to come down, and whose poses are not believed for so long, is told the same."""
+"""A vehicle that descends without valid poses for this time lands by itself, too."""
 VEHICLE_SILENT_S = 2.0
 BATTERY_LOW_S = 5.0
-"""The voltage dips at every burst of thrust; low for so long is low."""
+"""The voltage drops briefly with thrust; only after this time it counts as low."""
 LATENCY_S = 1.0
-"""One slow round trip is none; a radio whose readings are all slow for so long is slow."""
+"""A single slow round trip does not count; a radio that is slow for this time does."""
 _GROUND_M = 0.05
-"""A body so near to the height at which it stood before the take-off may stand there again."""
+"""Within this distance of its height before the take-off the body may stand on the ground."""
 _STOOD_S = 1.0
 
 
@@ -71,7 +71,7 @@ class BatteryLimits:
 
 @dataclass(frozen=True)
 class FlightIntent:
-    """What the guard is told, and what the loop wants in place of the policy."""
+    """The order for the guard, and the velocity that replaces the policy's."""
 
     wanted: DesiredFlightState
     top_m: float
@@ -80,13 +80,13 @@ class FlightIntent:
     ground_m: float
     """Height of the body on the ground."""
     down_s: float
-    """How long the vehicle takes from here to the ground by itself."""
+    """Time the vehicle takes from here to the ground by itself."""
     velocity_world: tuple[float, float, float] | None
-    """[m/s] wanted of the shield; None: the policy decides, or the robot brakes."""
+    """[m/s] nominal velocity; None: the policy decides, or the robot brakes."""
 
 
 class FlightSupervisor:
-    """What is known of the flight of one robot."""
+    """The state of one robot's flight."""
 
     def __init__(
         self,
@@ -103,12 +103,12 @@ class FlightSupervisor:
 
         Args:
             start_world: (3,) [m]: where the flight begins; it stands below that.
-            battery: its limits; None where the robot's file has none, and nobody looks at it.
+            battery: its limits; None where the robot file has none, and it is not checked.
             controller: the one that its set-points need, such as `pid`; empty: any.
             estimator: the one that its poses need, such as `kalman`; empty: any.
             latency_s: longest of its radio.
-            room: what the way up has to stay in; None: a world without walls and obstacles.
-            climb: how far the climb may be from its column; None: nobody looks.
+            room: the volume for the climb; None: a world without walls and obstacles.
+            climb: how far the climb may be from its column; None: not checked.
         """
         self._room, self._climb = room, climb
         self._start, self._battery = tuple(start_world), battery
@@ -119,25 +119,25 @@ class FlightSupervisor:
         self._low_since_s: float | None = None
         self._slow_since_s: float | None = None
         self._trip_s = 0.0
-        """The latency of its radio that was told last."""
+        """The latest reported latency of its radio."""
         self._volts: float | None = None
-        """The voltage that was told last, if ever."""
+        """The latest reported voltage."""
         self._ground_m: float | None = None
         """Height of the body where it stood before the take-off."""
         self._foot: tuple[float, ...] | None = None
         """Where it stood then (3,) [m]."""
         self._place: tuple[float, ...] | None = None
-        """The newest place that is believed (3,) [m]."""
+        """The newest valid place (3,) [m]."""
         self._climb_m_s = 0.0
         self._pose_s = self._believed_s = -math.inf
         self._final = False
-        """The vehicle's own planner has the last way; nothing takes that back."""
+        """The vehicle's own planner flies the last part; this is final."""
         self._up_since_s: float | None = None
         self._down_since_s: float | None = None
 
     @property
     def battery_v(self) -> float | None:
-        """Return the voltage that was told last."""
+        """Return the latest reported voltage."""
         return self._volts
 
     @property
@@ -146,13 +146,13 @@ class FlightSupervisor:
         return self._start
 
     def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
-        """Take what the vehicle says of itself; what is told anew does not make it younger than it is."""
+        """Take a report of the vehicle; a repeated report keeps its age."""
         heard_s = state.heard_s(received_s)
         if heard_s is None:
             return
         self._vehicle, self._heard_s = state, heard_s
         limits, volts, latency_s = self._battery, state.battery_v, state.latency_s
-        if volts is not None:  # one that was not measured is no good one
+        if volts is not None:  # a missing measurement does not count as a good one
             self._volts = volts
             low = limits is not None and volts < limits.land_v
             self._low_since_s = _since(self._low_since_s, received_s) if low else None
@@ -165,13 +165,13 @@ class FlightSupervisor:
         self._tilt_rad = tilt_rad
 
     def hear_pose(self, position_world: Sequence[float], climb_m_s: float, stamp_s: float, *, believed: bool) -> None:
-        """Take a pose; the height of one that is not believed, as after a jump, does not count."""
+        """Take a pose; the height of an invalid one, as after a jump, is ignored."""
         self._pose_s = stamp_s
         if believed:
             self._place, self._climb_m_s, self._believed_s = tuple(position_world), climb_m_s, stamp_s
 
     def begin(self, now_s: float) -> None:
-        """Note, as the robot is armed, where the ground is."""
+        """Store the height of the ground when the robot is armed."""
         self._foot, self._ground_m, self._final = self._place, self._height_m, False
         self._up_since_s = self._down_since_s = None
         self._low_since_s = None
@@ -179,14 +179,14 @@ class FlightSupervisor:
     def reasons(
         self, mode: Mode, since_s: float, now_s: float, position_world: Sequence[float] | None, guard: str
     ) -> tuple[str, ...]:
-        """Return what speaks against going on, ``code: details`` each.
+        """Return the reasons not to continue, ``code: details`` each.
 
         Args:
             mode: of the supervisor.
             since_s: when it began.
             now_s: the clock.
             position_world: (3,) [m] of the newest pose; None without one.
-            guard: the phase in which the guard says that it is; empty if it did not say.
+            guard: the phase that the guard reports; empty if it reports none.
         """
         if mode is Mode.DISARMED:
             return tuple(
@@ -269,7 +269,7 @@ class FlightSupervisor:
         return None if self._place is None else float(self._place[2])
 
     def _climb_fault(self, now_s: float) -> str:
-        """Return how the climb leaves what was checked before it; empty if it does not."""
+        """Return how the climb leaves the checked column; empty if it does not."""
         if now_s - self._believed_s > POSE_LOST_S:
             return f"its poses are not believed for {now_s - self._believed_s:.1f} s"
         if self._climb is None or self._foot is None or self._place is None:
@@ -287,7 +287,7 @@ class FlightSupervisor:
         return above_m / DESCENT_M_S + FINAL_S
 
     def _is_down(self, now_s: float) -> bool:
-        """Return whether the vehicle is on the ground: by its word, else by its height once it was to stop there."""
+        """Return whether the vehicle is on the ground: by its report, else by its height once it should be there."""
         vehicle = self._vehicle
         fresh = vehicle is not None and now_s - self._heard_s <= VEHICLE_SILENT_S
         if fresh and vehicle.flying is not None:  # some are always armed

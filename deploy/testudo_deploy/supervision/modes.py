@@ -1,6 +1,6 @@
-"""What a robot may do, what changes that, and every reason to brake: one table each; pure.
+"""The modes of a robot, their transitions, and every reason to brake: one table each; pure.
 
-Whatever is in no table is refused, or treated as the worst.
+An unknown request is refused, and an unknown reason is treated as a fault.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from enum import StrEnum
 
 
 class VehicleKind(StrEnum):
-    """Which column of the table a robot goes by."""
+    """The table of transitions that applies to a robot."""
 
     GROUND = "ground"
     FLIGHT = "flight"
-    """It starts on the ground, takes off, hovers and lands; to stop in the air is to hover."""
+    """It starts on the ground, takes off, hovers and lands; in the air it stops by hovering."""
 
 
 class Mode(StrEnum):
-    """What a robot may do; the policy drives it in ``active`` only."""
+    """The mode of a robot; the policy drives it in ``active`` only."""
 
     IDLE = "idle"
-    """Inactive: it listens and says where it stands; people may carry it."""
+    """Inactive: it listens and announces its place; people may carry it."""
     ARMED = "armed"
-    """All checks passed; it stands, owns its place, and may be started."""
+    """All checks passed; it stands, reserves its place, and may be started."""
     ACTIVE = "active"
     HOLDING = "holding"
-    """Brakes for something that may pass by itself; in the air it hovers."""
+    """Brakes for a reason that may end by itself; in the air it hovers."""
     STOPPED = "stopped"
     """An operator stopped it; only an operator starts it again."""
     FAULT = "fault"
@@ -36,32 +36,32 @@ class Mode(StrEnum):
     DISARMED = "disarmed"
     """On the ground with its motors off; people may carry it."""
     TAKE_OFF = "take_off"
-    """Its vehicle climbs straight up to the start height by itself, in space that the robot owns."""
+    """Its vehicle climbs straight up to the start height by itself, in reserved space."""
     HOLD = "hold"
     """Hovers, and may be started."""
     LAND = "land"
-    """Goes down through the shield, the last way by its vehicle itself."""
+    """Descends through the shield; the vehicle flies the last part by itself."""
     EMERGENCY = "emergency"
     """Brakes and hovers, then lands; ends on the ground."""
 
 
 class Event(StrEnum):
-    """What changes the mode."""
+    """An event that can change the mode."""
 
     ARM = "arm"
-    """Of a robot that flies: and take off."""
+    """A robot that flies also takes off."""
     START = "start"
     STOP = "stop"
     DEACTIVATE = "deactivate"
     LAND = "land"
-    """An operator's word, or a watchdog whose reaction is to land."""
+    """An operator's request, or a watchdog whose reaction is to land."""
     BRAKE_REASON = "doubt"
     """A watchdog whose reaction is to hold."""
     HEALTHY = "healthy"
     """Nothing was wrong for `HEALTHY_S`."""
     ESTOP = "estop"
     REARM = "rearm"
-    """The emergency stop was taken back by hand."""
+    """An operator reset the emergency stop."""
     BREAK = "break"
     """A watchdog whose reaction is fault."""
     GUARD_LOST = "lose_guard"
@@ -95,7 +95,7 @@ _FLIGHT: dict[tuple[Mode, Event], Mode] = {
     (Mode.ACTIVE, Event.STOP): Mode.HOLD,
     (Mode.HOLDING, Event.STOP): Mode.HOLD,
     **{(mode, Event.LAND): Mode.LAND for mode in _UP},
-    # nobody lets go of a robot in the air: it lands first
+    # a robot in the air is not deactivated: it lands first
     **{(mode, Event.DEACTIVATE): Mode.LAND for mode in (*_UP, Mode.LAND)},
     (Mode.EMERGENCY, Event.DEACTIVATE): Mode.EMERGENCY,
     (Mode.DISARMED, Event.DEACTIVATE): Mode.DISARMED,
@@ -104,14 +104,14 @@ _FLIGHT: dict[tuple[Mode, Event], Mode] = {
         for mode in (*_UP, Mode.LAND)
         for event in (Event.ESTOP, Event.BREAK, Event.GUARD_LOST)
     },
-    # TOUCH in any mode: the vehicle says that it stands with its motors off, whatever it was to do
+    # TOUCH in any mode: the vehicle reports that it stands with its motors off
     **{(mode, Event.TOUCH): Mode.DISARMED for mode in (*_UP, Mode.LAND, Mode.EMERGENCY)},
 }
 TRANSITIONS: Mapping[VehicleKind, Mapping[tuple[Mode, Event], Mode]] = {
     VehicleKind.GROUND: _GROUND,
     VehicleKind.FLIGHT: _FLIGHT,
 }
-"""Every change of mode, for robots on the ground and for those that fly; what is not here does not happen."""
+"""Every change of mode, for robots on the ground and for those that fly; there are no others."""
 BEGINNING: Mapping[VehicleKind, Mode] = {VehicleKind.GROUND: Mode.IDLE, VehicleKind.FLIGHT: Mode.DISARMED}
 RESTING = (Mode.IDLE, Mode.DISARMED)
 """Modes in which nothing is sent to the actuators and people may carry the robot."""
@@ -123,19 +123,19 @@ class Reaction(StrEnum):
     """What a watchdog does."""
 
     REFUSE = "refuse"
-    """Keeps a robot from being armed or started; one that drives drives on."""
+    """Prevents arming and starting; a robot that drives continues."""
     BRAKE = "brake"
     """In this tick only."""
     HOLD = "hold"
     """Until nothing was wrong for `HEALTHY_S`."""
     LAND = "land"
-    """A robot in the air comes down; one on the ground stays there."""
+    """A robot in the air descends; one on the ground stays there."""
     STOP = "stop"
     """Until an operator re-arms."""
     FAULT = "fault"
     """Until the node is deactivated by hand."""
     DEACTIVATE = "deactivate"
-    """The node becomes inactive; arming it again is checked anew."""
+    """The node becomes inactive; arming it again repeats all checks."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Watchdog:
     """Stable; diagnostics, records and tests name it."""
     reaction: Reaction
     sentence: str
-    """For people: what is wrong and what to look at."""
+    """For operators: what is wrong and what to check."""
 
 
 _WATCHDOGS = (
@@ -230,7 +230,7 @@ SEVERITY = (
     Reaction.DEACTIVATE,
     Reaction.FAULT,
 )
-"""From the mildest."""
+"""From the mildest to the most severe."""
 EVENTS = {
     Reaction.HOLD: Event.BRAKE_REASON,
     Reaction.LAND: Event.LAND,
@@ -238,7 +238,7 @@ EVENTS = {
     Reaction.FAULT: Event.BREAK,
     Reaction.DEACTIVATE: Event.GUARD_LOST,
 }
-"""What changes the mode when a watchdog of that reaction speaks; the others change nothing."""
+"""The event that a watchdog of that reaction causes; the others cause none."""
 
 
 def code_of(reason: str) -> str:
@@ -247,7 +247,7 @@ def code_of(reason: str) -> str:
 
 
 def watchdog_of(reason: str) -> Watchdog:
-    """Return whose reason it is; one that nobody knows is the worst."""
+    """Return the watchdog of a reason; `UNKNOWN` for an unknown one."""
     return WATCHDOGS.get(code_of(reason), UNKNOWN)
 
 

@@ -32,24 +32,24 @@ _LEVELS = {
     Mode.FAULT: Level.ERROR,
     Mode.EMERGENCY: Level.ERROR,
 }
-"""Of modes that are not as they should be."""
+"""Levels of modes other than normal operation."""
 _INTERVENTIONS = ("projected", "gated", "waiting", "braked")
-"""Statuses of the shield in which it did not let the wish through."""
+"""Statuses of the shield in which it changed the nominal command."""
 _SLEPT_S = 0.1
-"""A tick so late shows that the process slept or hung; what others said meanwhile has not been heard yet."""
+"""After a later tick the process was suspended; messages of that time have not been received yet."""
 
 
 @dataclass(frozen=True)
 class TickOutput:
-    """What a tick leaves to be sent."""
+    """What to send after a tick."""
 
     record: TickRecord
     announcement: PeerMessage | None
     """For the peers; None while the own pose is not known."""
     commands: bool
-    """The record's command is to be sent; a robot at rest is silent, and its guard brakes if it has to."""
+    """The record's command must be sent; a robot at rest sends none, and its guard brakes if necessary."""
     changed: bool
-    """The mode or its reason is another than after the tick before."""
+    """The mode or its reason changed since the tick before."""
 
 
 class Robot:
@@ -64,9 +64,9 @@ class Robot:
             fleet: all robots.
             name: of this one.
             policy: the policy file.
-            epoch: names this life of the process.
+            epoch: names this process.
             now_s: the clock.
-            simulated_time: ticks take no time, so that runs on simulated time are equal to the last byte.
+            simulated_time: recorded durations are zero, so that runs on simulated time are byte-identical.
 
         Raises:
             TestudoError: the policy, the robot or the fleet is refused.
@@ -97,9 +97,9 @@ class Robot:
         self.refused_messages = 0
         """Messages that could not be read."""
         self.interventions = 0
-        """Ticks in which the robot was to drive and the shield changed or stopped that."""
+        """Ticks in which the robot was active and the shield changed its command."""
         self._start = switched_on_at(robot)
-        """Where it has to be when it is armed first; later, or with another source, it may be anywhere."""
+        """Place required for the first arming; None: any place."""
         self._follows = robot.follows
         self._shown = ("", "")
         self._last: TickRecord | None = None
@@ -121,24 +121,24 @@ class Robot:
         self.loop.on_guard(passes=not report.code, received_s=report.received_s)
 
     def hear_leader(self, message: PeerMessage) -> None:
-        """Go where the robot that this one follows says that it is; while it is silent, to where it was last."""
+        """Set the goal from the announced place of the robot that this one follows."""
         if self._follows is not None and message.robot == self._follows.robot:
             self.loop.aim(self._follows.goal_world(message.position_world, self.spec.dimension))
 
     def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
-        """Take what the vehicle says of itself; for a robot with flight phases."""
+        """Take a report of the vehicle; for a robot with flight phases."""
         self.flight.hear_vehicle(state, received_s)
         self.loop.on_vehicle(passes=not state.holds)
 
     def flight_order(self, now_s: float) -> FlightOrder:
-        """Return what to tell the guard of the flight; for a robot with flight phases."""
+        """Return the order for the guard; for a robot with flight phases."""
         intent = self._flight_intent(now_s)
         return FlightOrder(
             self.name, now_s, str(intent.wanted), intent.top_m, intent.climb_s, intent.ground_m, intent.down_s
         )
 
     def tick(self, now_s: float, *, on_pose: bool = True) -> TickOutput:
-        """Run one control tick, on the arrival of a pose or alone."""
+        """Run one control tick, on the arrival of a pose or without one."""
         late_s = self.pacer.begin(now_s, on_pose=on_pose)
         supervisor = self.supervisor
         if late_s > _SLEPT_S:
@@ -147,8 +147,8 @@ class Robot:
             self.loop.release_space()
         driving, order = supervisor.mode is Mode.ACTIVE, supervisor.order
         record = self.loop.tick(now_s, late_s, order, self._flight_phase(now_s))
-        doubt = "" if record.reason == order else record.reason
-        supervisor.observe(now_s, doubt or self._away(record), *self._look_at_flight(record, now_s))
+        finding = "" if record.reason == order else record.reason
+        supervisor.observe(now_s, finding or self._away(record), *self._check_flight(record, now_s))
         self.interventions += driving and record.status in _INTERVENTIONS
         self._last = record
         shown_now = (supervisor.mode, code_of(supervisor.reason))
@@ -171,8 +171,8 @@ class Robot:
             velocity_world=intent.velocity_world,
         )
 
-    def _look_at_flight(self, record: TickRecord, now_s: float) -> tuple[str, ...]:
-        """Take the newest pose and return what speaks against the flight; may end a take-off or a landing."""
+    def _check_flight(self, record: TickRecord, now_s: float) -> tuple[str, ...]:
+        """Take the newest pose and return the reasons against the flight; may end a take-off or a landing."""
         flight, supervisor = self.flight, self.supervisor
         if flight is None:
             return ()
@@ -199,7 +199,7 @@ class Robot:
         return offset_from_start(self._start, PlanarTransform(record.measured_position_world, record.measured_yaw))
 
     def summary(self) -> dict[str, str | int | float]:
-        """Return what the supervisor of the processes reads at the end."""
+        """Return the counts for the end of the fleet run."""
         pacer, loop = self.pacer, self.loop
         return {
             "robot": self.name,
@@ -213,7 +213,7 @@ class Robot:
         }
 
     def status(self, now_s: float) -> Status:
-        """Return what to show people."""
+        """Return the status for operators."""
         supervisor, record, pacer = self.supervisor, self._last, self.pacer
         pose_s = None if record is None else record.pose_stamp_s
         ages = record.neighbour_age_s if record is not None else ()

@@ -1,8 +1,8 @@
-"""The modes of one robot: what it may do, what makes it stop, and how it comes back; pure, on one injected clock.
+"""The mode machine of one robot: what it may do, why it stops, and how it restarts; pure, on one injected clock.
 
-`modes.TRANSITIONS` holds every change of mode and `modes.WATCHDOGS` every reason to brake; whatever is in neither is
-refused, or treated as the worst. The supervisor only ever takes permission away: it says for which reason the control
-loop has to brake, and the loop brakes by itself for its own doubts.
+`modes.TRANSITIONS` holds every change of mode and `modes.WATCHDOGS` every reason to brake; an unknown request is
+refused, and an unknown reason is treated as a fault. The supervisor only withdraws permission: it gives the reason for
+which the control loop has to brake, and the loop also brakes for its own reasons.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ __all__ = [
 ]
 
 GUARD_SILENT_S = 0.35
-"""A guard that said nothing for so long is gone; it speaks ten times a second."""
+"""A guard that is silent for this time is gone; it reports ten times a second."""
 _WAITING = (*RESTING, *READY, Mode.TAKE_OFF)
-"""Modes whose reason is what would keep the robot from going on; it is gone as soon as nothing is wrong."""
+"""Modes whose reason is what prevents the next step; it is cleared as soon as nothing is wrong."""
 
 
 @dataclass(frozen=True)
 class GuardReport:
-    """What the guard said last."""
+    """The newest report of the guard."""
 
     received_s: float
     code: str
@@ -60,15 +60,15 @@ class GuardReport:
     flight: str = ""
     """Of a robot that flies: the `flight_guard.GuardPhase` in which the guard is."""
     life: str = ""
-    """Names the guard's process: one that was started anew has another."""
+    """Names the guard's process: it changes with a restart."""
     rearms: int = 0
-    """How often the emergency stop was taken back in this life."""
+    """How often the emergency stop was reset in this process."""
     stops: int = 0
-    """How often it began in this life."""
+    """How often it began in this process."""
 
     @classmethod
     def of(cls, values: Mapping[str, str], received_s: float) -> GuardReport:
-        """Read the values of the topic `guard_status`; what cannot be read is a reason to brake."""
+        """Read the values of the topic `guard_status`; an unreadable report is a reason to brake."""
         counts = (values.get(key, "") for key in ("rearms", "stops"))
         return cls(
             received_s,
@@ -79,24 +79,24 @@ class GuardReport:
         )
 
     def reset_by(self, stop: GuardReport) -> bool:
-        """Return whether the emergency stop of an earlier report was taken back by hand.
+        """Return whether an operator reset the emergency stop of an earlier report.
 
-        A guard that was started anew knows nothing of it: that it does not speak of a stop says nothing.
+        A restarted guard does not know of the stop: a report without a stop is not a reset.
         """
         return self.code != "estop" and self.rearms > (stop.rearms if self.life == stop.life else 0)
 
     def loses_a_stop(self, before: GuardReport) -> bool:
-        """Return whether an emergency stop came and went since an earlier report, as while nobody listened."""
+        """Return whether an emergency stop began and ended since an earlier report, between two reports."""
         return self.code != "estop" and self.life == before.life and self.stops > before.stops
 
     def replaces(self, before: GuardReport) -> bool:
-        """Return whether it is of another guard than an earlier report."""
+        """Return whether another guard sent it than an earlier report."""
         return bool(self.life and before.life) and self.life != before.life
 
 
 @dataclass(frozen=True)
 class RequestReply:
-    """Whether a request was granted, and what to tell the operator."""
+    """Whether a request was granted, and a sentence for the operator."""
 
     granted: bool
     code: str
@@ -104,38 +104,38 @@ class RequestReply:
 
 
 class Supervisor:
-    """The mode of one robot. Its control loop asks it before each tick and tells it what it found."""
+    """The mode of one robot; the control loop reads it before each tick and reports its findings after it."""
 
     def __init__(self, *, now_s: float, kind: VehicleKind = VehicleKind.GROUND) -> None:
         self.mode = BEGINNING[kind]
         self.since_s = now_s
         """When the mode began."""
         self.reason = ""
-        """Why it is in this mode, ``code: details``; of one that waits, what would keep it from going on."""
+        """Why it is in this mode, ``code: details``; in a waiting mode, what prevents the next step."""
         self.was_active = self.flew = False
-        """It has been active, or in the air, since its process began."""
+        """It was active, or in the air, since its process began."""
         self.by_hand = False
-        """An operator stopped it or let go of it since then: nobody else arms or starts it."""
+        """An operator stopped or deactivated it since then: only an operator arms or starts it."""
         self._kind, self._table = kind, TRANSITIONS[kind]
         self._healthy_since_s: float | None = None
         self._observed = False
         self._guard: GuardReport | None = None
         self._replaced = False
-        """Another guard has come in the place of the one before, since the last tick."""
+        """Another guard replaced the one before since the last tick."""
         self._stop: GuardReport | None = None
-        """The guard's word of an emergency stop that nobody has taken back."""
-        self._mismatch = self._strangers = ""
+        """The guard's report of an emergency stop that was not reset."""
+        self._mismatch = self._unknown_robots = ""
 
     @property
     def order(self) -> str:
-        """Return why the loop has to brake whatever it finds, ``code: details``; empty if it may drive."""
+        """Return why the loop has to brake in any case, ``code: details``; empty if it may drive."""
         if self.mode is Mode.ACTIVE:
             return ""
         return f"{self.mode}: {self.reason}" if self.reason else str(self.mode)
 
     @property
     def sentence(self) -> str:
-        """Return one plain sentence about the mode."""
+        """Return one sentence about the mode."""
         code = code_of(self.reason)
         if not code:
             plain = {
@@ -151,11 +151,11 @@ class Supervisor:
 
     @property
     def guard_flight(self) -> str:
-        """Return in which phase of flight the guard said that it is; empty if it did not."""
+        """Return the phase of flight that the guard reports; empty if it reports none."""
         return "" if self._guard is None else self._guard.flight
 
     def hear_guard(self, report: GuardReport) -> None:
-        """Take the guard's report; of an emergency stop that was taken back a robot on the ground becomes armed."""
+        """Take the guard's report; after the reset of an emergency stop a robot on the ground is armed."""
         before, self._guard = self._guard, report
         self._replaced |= before is not None and report.replaces(before)
         if report.code == "estop":
@@ -168,39 +168,39 @@ class Supervisor:
             self._go(Event.REARM, "", report.received_s)
 
     def see_mismatch(self, sentence: str) -> None:
-        """Take the topic and the policy in which a partner does not match; it stays until the node is configured anew.
+        """Take the topic and policy that do not match a partner's; it stays until the node is configured again.
 
-        A newcomer that does not match takes nothing from the partners that do, so that nobody who drives is stopped.
+        A new partner that does not match does not affect the others, so that no robot that drives is stopped.
         """
         self._mismatch = self._mismatch or f"qos_mismatch: {sentence}"
 
     def see_unknown_robots(self, names: Sequence[str]) -> None:
-        """Take the names of all robots that speak and are not in the fleet file; they keep from arming and starting."""
-        self._strangers = f"stranger: {', '.join(names)}" if names else ""
+        """Take the names of all robots outside of the fleet file that publish; they prevent arming and starting."""
+        self._unknown_robots = f"stranger: {', '.join(names)}" if names else ""
 
     def remember(self, before: Supervisor) -> None:
-        """Take over from the configuration before what stays true of the robot: that people started or stopped it."""
+        """Copy from the previous configuration what still holds: operators started or stopped the robot."""
         self.was_active, self.flew, self.by_hand = before.was_active, before.flew, before.by_hand
         self._stop = before._stop
 
     def wake(self, now_s: float) -> None:
-        """Count the guard's silence from now on: this process slept and could not hear it."""
+        """Count the guard's silence from now on, after this process was suspended and could not receive."""
         if self._guard is not None:
             self._guard = replace(self._guard, received_s=max(now_s, self._guard.received_s))
 
-    def observe(self, now_s: float, *doubts: str) -> None:
-        """Take what was found in this tick besides the orders, ``code: details`` each; empty ones say nothing."""
+    def observe(self, now_s: float, *findings: str) -> None:
+        """Take the findings of this tick beside the order, ``code: details`` each; empty ones are ignored."""
         self._observed = True
-        company = (self._mismatch, self._strangers) if self.mode in (*RESTING, *READY) else ()
-        reasons = [reason for reason in (self._guard_reason(now_s), *doubts, *company) if reason]
+        others = (self._mismatch, self._unknown_robots) if self.mode in (*RESTING, *READY) else ()
+        reasons = [reason for reason in (self._guard_reason(now_s), *findings, *others) if reason]
         self._replaced = False
         if not reasons:
             self._be_healthy(now_s)
             return
         self._healthy_since_s = None
-        reason = max(reasons, key=severity_of)  # the guard's where both weigh the same
+        reason = max(reasons, key=severity_of)  # the guard's, if both are equally severe
         event = EVENTS.get(watchdog_of(reason).reaction)
-        if event is Event.LAND and self._kind is VehicleKind.GROUND:  # what cannot land stands
+        if event is Event.LAND and self._kind is VehicleKind.GROUND:  # a robot on the ground stops
             event = Event.BRAKE_REASON
         if event is not None and self._go(event, reason, now_s):
             return
@@ -208,11 +208,11 @@ class Supervisor:
             self.reason = reason
 
     def arrive(self, event: Event, now_s: float) -> bool:
-        """Take that the vehicle has reached its start height, or touched the ground; return whether that meant much."""
+        """Take that the vehicle reached its start height or touched the ground; return whether the mode changed."""
         return event in (Event.REACH, Event.TOUCH) and self._go(event, "", now_s)
 
     def request(self, event: Event, now_s: float) -> RequestReply:
-        """Answer an operator who asks to arm, start, stop, land or deactivate."""
+        """Answer an operator's request to arm, start, stop, land or deactivate."""
         if event not in (Event.ARM, Event.START, Event.STOP, Event.LAND, Event.DEACTIVATE):
             return RequestReply(False, "no_request", f"{event}: nobody can ask for that")
         self.by_hand |= event in (Event.STOP, Event.LAND, Event.DEACTIVATE) and self.mode not in RESTING
@@ -238,7 +238,7 @@ class Supervisor:
             self._go(Event.HEALTHY, "", now_s)
 
     def _guard_reason(self, now_s: float) -> str:
-        """Return what is wrong with the guard; it brakes for silence while nobody commands, which is no fault."""
+        """Return what is wrong with the guard; that it brakes without commands is not a fault."""
         guard = self._guard
         if guard is None or now_s - guard.received_s > GUARD_SILENT_S:
             return "guard_silent"
